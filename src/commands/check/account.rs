@@ -40,12 +40,12 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
 pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
     let message = match &flag.url.transport {
         Transport::WebSocket { .. } => {
-            "not known: a gateway reports nothing about the account behind it; the first event \
-             shows that events of calls arrive, and until then `status` says connected"
+            "not known: a gateway reports nothing about the account behind it. The first event \
+             shows that events of calls arrive; until then, `status` shows connected"
         }
         Transport::Amqp(_) => {
-            "not known: the first message shows that the PBX writes into the queue, and until then \
-             `status` says connected"
+            "not known: the first message shows that the PBX writes into the queue; until then, \
+             `status` shows connected"
         }
         Transport::Ami { .. } | Transport::Esl { .. } | Transport::File { .. } => return None,
     };
@@ -73,7 +73,7 @@ pub(crate) fn local(flag: &SourceConfig) -> Option<ManagerConf> {
 fn rights(url: &str, account: &Account) -> CheckFinding {
     let name = format!("rights of {url}");
     let Some(actions) = &account.actions else {
-        let message = "not known: the PBX does not say what the account may do (ListCommands)";
+        let message = "not known: the PBX does not report the rights of the account (ListCommands)";
         return well(name, message);
     };
     let may = |action: &str| actions.contains(&action.to_ascii_lowercase());
@@ -81,22 +81,22 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
     // configuration.
     match (may("CoreShowChannels"), may("GetConfig")) {
         (true, true) => {
-            let message = "it may ask which channels live, and more than it needs: it can read the \
-                        PBX's configuration with all secrets (GetConfig)";
+            let message = "the account can list channels, but has more rights than it needs: it \
+                           can read the PBX's configuration with all secrets (GetConfig)";
             advice(name, message, WRITE)
         }
         (false, _) if !account.is_old() => {
-            let message = "it may not ask which channels live (CoreShowChannels): a call whose end \
-                        was missed could not be closed";
+            let message = "the account has no right to list channels (CoreShowChannels): a call \
+                           whose end was missed could not be closed";
             fault(Code::NoPermission, name, message, WRITE)
         }
         (false, _) => {
-            let message = "this release does not report which channels live (CoreShowChannels)";
+            let message = "this release cannot list channels (CoreShowChannels)";
             well(name, message)
         }
         (true, false) => well(
             name,
-            "it may ask which channels live, and no more than it needs",
+            "the account can list channels, and has no more rights than it needs",
         ),
     }
 }
@@ -111,12 +111,12 @@ fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Ch
     let is_unheard = literal && account.calls != CallProof::Heard;
     let conf = conf.filter(|conf| is_unheard && conf.is_deafened())?;
     let message = format!(
-        "this release reads the `(A|B)` of the account's eventfilter in {} as text: nothing is let \
-         through",
+        "this release reads `(A|B)` in the account's eventfilter in {} as text, so it blocks all \
+         events",
         conf.path.display()
     );
-    let fix = "give an eventfilter line for each event, as deploy/asterisk/manager.conf has them, \
-                then `manager reload`";
+    let fix = "use one eventfilter line per event, as in deploy/asterisk/manager.conf, then \
+               `manager reload`";
     let name = format!("events of {url}");
     Some(fault(Code::NoPermission, name, message, fix))
 }
@@ -128,17 +128,18 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
         return match account.booted || account.is_old() {
             true => well(&*name, "events of calls are received"),
             false => {
-                let message = "events of calls are received; FullyBooted (the PBX has started) was \
-                            not: it is still starting, or the account may not receive it";
+                let message = "events of calls are received, but FullyBooted (the PBX has started) \
+                               was not: the PBX is still starting, or the account has no right to \
+                               receive it";
                 advice(&*name, message, READ)
             }
         };
     }
-    let may_not = "the account may not receive events of calls";
+    let may_not = "the account has no right to receive events of calls";
     if let CallProof::Unheard(born) = account.calls {
         let channels = match born {
-            1 => "a channel was created while it listened, and its events".to_owned(),
-            born => format!("{born} channels were created while it listened, and their events"),
+            1 => "a channel was created during the check, and its events".to_owned(),
+            born => format!("{born} channels were created during the check, and their events"),
         };
         return deaf(format!("{channels} were not received: {may_not}"));
     }
@@ -147,7 +148,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
         return match conf.receives("call") {
             true => well(
                 name,
-                format!("events of calls are received, as {path} says"),
+                format!("events of calls are received, according to {path}"),
             ),
             false => deaf(format!("{may_not}: {path} gives it no read = call")),
         };
@@ -156,36 +157,40 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
     // prove that some events arrive.
     let own = match (account.echoed, account.booted) {
         (Some(true), _) => {
-            "an event of its own came back, but whether it receives events of calls is"
+            "an event that the account sent came back, but it is not known yet whether events of \
+             calls arrive"
         }
         // Filters do not block FullyBooted, because it is an answer to the login.
         (Some(false), true) => {
-            "it receives FullyBooted (the PBX runs), and an event of its own did not come back: \
-             its read lacks user, or its eventfilter lets nothing through; whether it receives \
-             events of calls is"
+            "FullyBooted arrived (the PBX runs), but an event that the account sent did not come \
+             back: its read lacks user, or its eventfilter blocks all events. It is not known yet \
+             whether events of calls arrive"
         }
         (None, true) => {
-            "it receives FullyBooted (the PBX runs), but whether it receives events of calls is"
+            "FullyBooted arrived (the PBX runs), but it is not known yet whether events of calls \
+             arrive"
         }
-        (Some(false) | None, false) if account.is_old() => "whether it receives events of calls is",
+        (Some(false) | None, false) if account.is_old() => {
+            "it is not known yet whether events of calls arrive"
+        }
         (Some(false) | None, false) => {
-            "nothing came to it: neither FullyBooted (the PBX runs; read = system), nor an event \
-             of its own (read and write = user); whether it receives events of calls \
-             cannot be proved, and is"
+            "no event arrived: neither FullyBooted (the PBX runs; read = system) nor an event that \
+             the account sent (read and write = user). It is not known yet whether events of calls \
+             arrive"
         }
     };
     let why = match account.channels {
-        Some(0) => "no call is up",
-        Some(_) => "nothing happened in the calls that are up",
-        None => "it may not ask which channels live",
+        Some(0) => "no call is active",
+        Some(_) => "nothing happened in the active calls",
+        None => "the account has no right to list channels",
     };
     let until = match (account.echoed, account.channels) {
         (Some(true), Some(_)) => "",
-        _ => ", and until then `status` says connected",
+        _ => "; until then, `status` shows connected",
     };
-    let message = format!("{own} not known: {why}; the first call shows it{until}");
-    let fix = "place a call while this command runs, or see that manager.conf gives it \
-                read = call,cdr,system,agent,user and write = reporting,user";
+    let message = format!("{own}: {why}. The first call shows it{until}");
+    let fix = "place a call while this command runs, or make sure that manager.conf gives the \
+               account read = call,cdr,system,agent,user and write = reporting,user";
     advice(name, message, fix)
 }
 
@@ -194,7 +199,7 @@ fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFindi
     match account.timed.or(conf.map(|conf| conf.timed)) {
         Some(true) => well(name, "events carry the PBX's own time"),
         Some(false) => {
-            let message = "events carry no time: that of their arrival is used";
+            let message = "events carry no time, so the time of their arrival is used";
             let fix = "set timestampevents = yes in [general] of manager.conf, then `manager \
                         reload`";
             advice(name, message, fix)
@@ -223,10 +228,10 @@ fn variables(
     let mut missing = wanted.clone();
     missing.retain(|name, _| !shown.contains(name));
     if missing.is_empty() {
-        return Some(well(name, format!("{} is shown", names.join(", "))));
+        return Some(well(name, format!("channels show {}", names.join(", "))));
     }
     let missed = Vec::from_iter(missing.keys().cloned()).join(", ");
-    let message = format!("channels do not show {missed}, which leads are taken from");
+    let message = format!("channels do not show {missed}, from which leads are taken");
     let shown = shown.iter().map(String::as_str);
     let all: BTreeSet<&str> = names.into_iter().chain(shown).collect();
     let all = Vec::from_iter(all).join(",");

@@ -36,8 +36,9 @@ pub(crate) fn judge(
     let is_silent = |it: &&PbxEndpoints<'_>| it.account.endpoints.is_empty();
     let (silent, asked): (Vec<_>, Vec<_>) = shown.iter().partition(is_silent);
     for it in silent {
-        let message = "not known: the account may ask for none of PJSIPShowEndpoints, SIPpeers and \
-                    IAXpeers (write = system) and DeviceStateList (write = reporting)";
+        let message = "not known: the account has no right to list endpoints with \
+                       PJSIPShowEndpoints, SIPpeers, IAXpeers (write = system) or DeviceStateList \
+                       (write = reporting)";
         found.push(well(format!("endpoints of {}", short(it.flag)), message));
     }
     let asked_otherwise = |it: &SourceConfig| matches!(it.url.transport, Transport::Esl { .. });
@@ -87,9 +88,9 @@ fn trunk_found(
     let is_phone = |it: &&str| (shown.iter()).any(|pbx| is_telephone(config, pbx, it, people));
     let phones: Vec<&str> = own.iter().copied().filter(is_phone).collect();
     if !phones.is_empty() && trunk.endpoint.contains('*') {
-        let fix = "name the lines to the outside alone, several with a --trunk each: calls \
-                    between these telephones would be taken for customers'";
-        let message = format!("takes in telephones, too: {}", listed(&phones));
+        let fix = "name only the outside lines, each with its own --trunk: calls between these \
+                   telephones would be logged as calls with customers";
+        let message = format!("it also matches telephones: {}", listed(&phones));
         return advice(name, message, fix);
     }
     if let Some(reason) = own
@@ -105,7 +106,8 @@ fn trunk_found(
         return well(name, format!("the PBX has {}", listed(&own)));
     }
     let of = &trunk.name;
-    let wrong = format!("the PBX has none of this name: calls over trunk {of} would be internal");
+    let wrong =
+        format!("the PBX has no endpoint of this name: calls over trunk {of} would be internal");
     let near = shown.iter().filter_map(|it| near(trunk, &it.account));
     if let Some(near) = near.min_by_key(|it| apart(trunk, it)) {
         let fix = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
@@ -113,7 +115,7 @@ fn trunk_found(
     }
     // chan_sip names a channel of an unknown peer by the peer's address.
     if !shown.iter().any(|it| is_whole(trunk, &it.account)) || trunk.endpoint.contains('.') {
-        let message = "not known: the PBX lists no such endpoint, and may have it all the same";
+        let message = "not known: the PBX does not list this endpoint, but can still have it";
         return well(name, message);
     }
     let others = endpoints().filter(|it| !is_number(it)).map(String::as_str);
@@ -122,8 +124,8 @@ fn trunk_found(
         true => "its endpoints are numbers".to_owned(),
         false => format!("it has {}", listed(&others)),
     };
-    let fix = "give what stands before the suffix in the names of the trunk's channels (`core \
-                show channels` during a call)";
+    let fix = "give the part of the trunk's channel names before the suffix (run `core show \
+               channels` during a call)";
     fault(Code::Configuration, name, format!("{wrong}; {has}"), fix)
 }
 
@@ -158,8 +160,7 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
         !taken && !is_telephone(config, shown, it, people)
     });
     let left: Vec<&str> = left.map(String::as_str).collect();
-    let fix =
-        "name with --trunk what is a line to the outside, and in --employees what is a telephone";
+    let fix = "name outside lines with --trunk, and telephones in --employees";
     (!left.is_empty()).then(|| {
         let name = format!("endpoints of {}", short(shown.flag));
         advice(name, format!("no trunk takes {}", listed(&left)), fix)

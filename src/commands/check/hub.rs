@@ -116,7 +116,7 @@ async fn one(config: &Config, address: &Address, token: &Secret) -> Vec<CheckFin
     let error = error.map_or_else(|_| String::new(), |answer| format!(": {}", answer.error));
     match (status, serde_json::from_slice::<BranchAnswer>(&body)) {
         (200, Ok(branch)) => {
-            let message = format!("takes calls of branch {}", branch.branch);
+            let message = format!("accepts calls of branch {}", branch.branch);
             let half = (answered.boot - asked.boot) / 2;
             let middle = asked.wall.plus(half).micros() / 1000;
             let mut found = vec![well(&name, message)];
@@ -135,7 +135,7 @@ async fn one(config: &Config, address: &Address, token: &Secret) -> Vec<CheckFin
             vec![fault(Code::Unreachable, name, message, "try again later")]
         }
         _ => {
-            let message = format!("answered {status}{error}, as no hub does");
+            let message = format!("answered {status}{error}, so it is not a hub");
             let fix = "check the address in --forward, and that the hub runs with --collect";
             vec![fault(Code::Configuration, name, message, fix)]
         }

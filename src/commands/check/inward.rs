@@ -37,7 +37,7 @@ fn tried<E: Display>(
         return well(name, good);
     };
     let words = error.to_string();
-    let usual = "correct it there; callbridge tries again by itself";
+    let usual = "correct it there; callbridge tries again automatically";
     let (message, fix) = words.split_once("; ").unwrap_or((&words, usual));
     match code(&error) {
         Some(code) => fault(code, name, message, fix),
@@ -93,7 +93,7 @@ pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     let flag = config.dead_letters.as_ref()?;
     let name = format!("dead letters {}", flag.url.public());
     let probed = queue(flag).probe().await;
-    Some(tried(name, probed, "the queue is there", of_broker))
+    Some(tried(name, probed, "the queue exists", of_broker))
 }
 
 fn of_broker(error: &callbridge_broker::Error) -> Option<Code> {
@@ -140,7 +140,7 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
     let bytes = match callbridge_source::sample(path, *format, from) {
         Ok(bytes) => bytes,
         Err(error) => {
-            let fix = "let the user that callbridge runs as read it";
+            let fix = "allow the user that callbridge runs as to read the file";
             return Some(fault(Code::Input, name, error.to_string(), fix));
         }
     };
@@ -160,8 +160,8 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         } if unbridged => advice(
             name,
             format!(
-                "can be read, up to {}; calls are answered in it without events of bridges, so \
-                 it is not known who talked: such calls become dead letters `incomplete`",
+                "can be read, up to {}; it has answered calls without bridge events, so it is not \
+                 known who talked: such calls become dead letters `incomplete`",
                 shown(last)
             ),
             "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) \
@@ -169,7 +169,7 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         ),
         FormatFit::Reads { last, .. } => {
             let of = if flag.catch_up { "row" } else { "event" };
-            let message = format!("can be read; its last {of} is of {}", shown(last));
+            let message = format!("can be read; its last {of} is from {}", shown(last));
             well(name, message)
         }
         FormatFit::Empty => well(name, "is empty: the PBX has written no call yet"),

@@ -7,8 +7,8 @@ use callbridge_mapping::{People, Trunk, people::matching};
 use callbridge_model::{Code, clock};
 use std::collections::BTreeMap;
 
-const MEND: &str = "correct the row; the good ones are in force, and the file is read again by \
-                    itself";
+const MEND: &str = "correct the row; the valid rows are in use, and the file is read again \
+                    automatically";
 
 /// Checks every list that the trunks name. Also returns the employees of the lists that can be
 /// read.
@@ -32,7 +32,7 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
     if names.is_empty() || config.forward.is_some() {
         return None;
     }
-    let message = format!("--employees is missing: no call over {names} names one");
+    let message = format!("--employees is missing: no call over {names} will have an employee");
     let fix = "list the extensions with the ids of the employees in the CRM: --employees \
          101:501;102:502, or a FILE";
     Some(advice("employees", message, fix))
@@ -48,7 +48,7 @@ fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
         doubtful.extend(entries.filter_map(|(extension, _)| meant(extension.as_str())));
     }
     let found = doubtful.into_iter().map(|(extension, meant)| {
-        let message = "has letters among its digits, and matches nobody";
+        let message = "has letters among its digits, so it matches no extension";
         let fix = format!("did you mean {meant}? correct --employees");
         fault(
             Code::Input,
@@ -67,7 +67,11 @@ fn findings(news: &News) -> Vec<CheckFinding> {
             let about = &change.about;
             let message = format!("{}: {}{}", news.kind.word(), about.rows, about.remarks());
             if about.is_empty() {
-                advice(&name, message, "the file has a header and no row: fill it")
+                advice(
+                    &name,
+                    message,
+                    "the file has a header but no rows: add rows",
+                )
             } else {
                 well(&name, message)
             }
@@ -82,7 +86,7 @@ fn findings(news: &News) -> Vec<CheckFinding> {
             | Error::Header(..)
             | Error::Useless(..)),
         ) => {
-            let fix = "correct the file; a callbridge that runs keeps the rows that it has read";
+            let fix = "correct the file; a running callbridge keeps the rows that it has read";
             fault(Code::Input, &name, error, fix)
         }
     }];

@@ -39,7 +39,10 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     let desks = EmployeeExtensions::of(config, people);
     if !daemon {
         let unusable = unusable_address("lookup", lookup.listen, false).await;
-        let message = format!("{} is free, and tried once it runs", lookup.listen);
+        let message = format!(
+            "{} is free; run check again while callbridge runs to test the lookup",
+            lookup.listen
+        );
         let mut found = vec![unusable.unwrap_or_else(|| well("lookup", message))];
         let trunks = config.rules.trunks.iter();
         found.extend(trunks.map(|trunk| ready(trunk, &desks, None)));
@@ -107,19 +110,21 @@ fn ready(
     let message = match answered {
         Some((answer, took)) => {
             let why = answer["reason"].as_str().unwrap_or("several");
-            format!("answered {why} to a trial in {} ms", took.as_millis())
+            format!("answered {why} to a test lookup in {} ms", took.as_millis())
         }
         None => "callers of this trunk".to_owned(),
     };
     let without = desks.without_extension(trunk);
     let (missing, fix) = if !trunk.leads.iter().any(LeadRule::is_by_number) {
-        let fix = "give lead=directory: rules that read the dialplan know no caller before it";
-        ("no rule finds a lead by number, so nobody is known", fix)
+        let fix = "give lead=directory: rules that read values of the dialplan cannot find a \
+                   caller before it runs";
+        ("no rule finds a lead by number, so no caller is known", fix)
     } else if trunk.employees.is_none() {
         let fix = "give the trunk employees=EXTENSION:EMPLOYEE;… or a file";
         ("without employees= no extension is returned", fix)
     } else if let Some(words) = &without {
-        let fix = "add them to the trunk's employees=; their customers go to the queue at once";
+        let fix = "add them to the trunk's employees=; without that, their customers go straight \
+                   to the queue";
         (words.as_str(), fix)
     } else {
         return well(name, message);
@@ -134,7 +139,8 @@ fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
     let fault = |message: String, fix: &str| fault(Code::Unreachable, "lookup", message, fix);
     match answered {
         Ok((401, ..)) => {
-            let fix = "the running service has another password: it reads its file each second";
+            let fix = "the running callbridge has another password: check its password file, which \
+                       it reads every second";
             fault(format!("{at} refuses the password"), fix)
         }
         // Only other machines are allowed to ask.
@@ -144,10 +150,10 @@ fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
         }
         Ok((status, ..)) => {
             let fix = "another program answers there: give --lookup another port";
-            fault(format!("{at} answers {status}, and not who calls"), fix)
+            fault(format!("{at} answered {status} instead of the caller"), fix)
         }
         Err(error) => {
-            let fix = "the service runs: restart it, so that it has --lookup";
+            let fix = "the running callbridge was started without this --lookup: restart it";
             fault(format!("{at}: {error}"), fix)
         }
     }

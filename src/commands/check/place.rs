@@ -63,7 +63,7 @@ pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> CheckFinding {
     match unusable_address("listen", addr, false).await {
         None => well("listen", format!("{addr} is free")),
         Some(CheckFinding { name, .. }) if daemon => {
-            well(name, format!("{addr} is in use by the daemon that runs"))
+            well(name, format!("{addr} is in use by the running daemon"))
         }
         Some(fault) => fault,
     }
@@ -79,7 +79,7 @@ pub(crate) async fn unusable_address(
         return None;
     }
     let error = TcpListener::bind(addr).await.err()?;
-    let todo = format!("give --{flag} an address of this machine that nobody else uses");
+    let todo = format!("give --{flag} an address of this machine that no other program uses");
     Some(fault(Code::Usage, flag, format!("{addr}: {error}"), todo))
 }
 
@@ -119,21 +119,21 @@ async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<Che
                     };
                     return (found, standby);
                 }
-                let what = format!("{place}: the daemon that uses it answers");
+                let what = format!("{place}: its daemon is running");
                 found.insert(0, well("state", what));
                 return (found, State::Daemon(Box::new(status)));
             }
             Ok(None) => {}
             Err(error) => {
                 let what = format!("{place}: its daemon does not answer: {error}");
-                let todo = "see the daemon's log, or run this as the user of the daemon";
+                let todo = "read the daemon's log, or run check as the daemon's user";
                 let finding = fault(Code::Unreachable, "state", what, todo);
                 return (vec![finding], State::Unusable);
             }
         }
         match opened(place, is_new) {
             Ok((handle, guard, trial)) => {
-                let new = trial.as_ref().map_or("", |_| "; `run` begins it");
+                let new = trial.as_ref().map_or("", |_| "; `run` creates it");
                 let what = format!("{place} can be used{new}");
                 let mut found = vec![well("state", what)];
                 found.extend(binding(config, &handle).await);
@@ -200,7 +200,7 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
     {
         let bound = binding.address.unwrap_or_default();
         let given = crm.setup.address.as_str();
-        let what = format!("the state is bound to {bound}, --crm-url is {given}");
+        let what = format!("the state is bound to {bound}, but --crm-url is {given}");
         let todo = "give the old --crm-url, another --state, or --rebind if the CRM has moved";
         found.push(fault(Code::Configuration, "binding", what, todo));
     }

@@ -30,7 +30,10 @@ pub(crate) fn judge(
 ) -> Vec<CheckFinding> {
     let name = format!("version of {}", short(flag));
     let Some(generation) = Generation::of(&account.version) else {
-        let message = format!("not known: the manager says it is {:?}", account.version);
+        let message = format!(
+            "not known: the manager reports version {:?}",
+            account.version
+        );
         return vec![well(name, message)];
     };
     let release = named(account);
@@ -60,7 +63,7 @@ fn named(account: &Account) -> String {
         (2, _) => "12 or 13".to_owned(),
         (major, _) => major.saturating_add(11).to_string(),
     };
-    format!("{release}, by its manager {}", account.version)
+    format!("{release}, according to its manager {}", account.version)
 }
 
 fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Setting> {
@@ -70,8 +73,8 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         reason,
     };
     let mut all = vec![
-        setting("manager.conf", READ, "all that AMI reports"),
-        setting("manager.conf", WRITE, "which channels live"),
+        setting("manager.conf", READ, "all events of AMI"),
+        setting("manager.conf", WRITE, "the list of channels"),
         setting("manager.conf", "timestampevents = yes", "exact times"),
     ];
     if !variables.is_empty() {
@@ -115,25 +118,24 @@ fn queues(
     let queues = account.queues.filter(has_quiet)?;
     let name = format!("queues of {}", short(flag));
     let it_has = match queues {
-        1 => "it has a queue".to_owned(),
-        queues => format!("it has {queues} queues"),
+        1 => "the PBX has a queue".to_owned(),
+        queues => format!("the PBX has {queues} queues"),
     };
     let deaf = conf.filter(|conf| !conf.receives("agent"));
     let message = match deaf {
         Some(conf) => format!(
-            "{it_has}, and {} gives the account no read = agent: which telephones ring in it is \
-             not received",
+            "{it_has}, but {} gives the account no read = agent, so callbridge cannot see which \
+             telephones ring",
             conf.path.display()
         ),
         None => format!(
-            "{it_has}; which telephones ring there is received only with eventwhencalled = yes and \
-             read = agent"
+            "{it_has}; callbridge sees which telephones ring there only with eventwhencalled = yes \
+             and read = agent"
         ),
     };
     let fix = format!(
-        "see that each queue of queues.conf has eventwhencalled = yes (then `module reload \
-         app_queue.so`), and that the account has {READ} in manager.conf (then `manager \
-         reload`)"
+        "make sure that each queue in queues.conf has eventwhencalled = yes (then `module reload \
+         app_queue.so`), and that the account has {READ} in manager.conf (then `manager reload`)"
     );
     Some(advice(name, message, fix))
 }
@@ -190,7 +192,7 @@ const fn estimate(value: &'static str, but: &'static str) -> But {
     (value, ESTIMATE, but)
 }
 
-const ANSWERED: But = partly("answered", "`incomplete` where no dialing shows it");
+const ANSWERED: But = partly("answered", "`incomplete` if no dialing shows it");
 const QUEUE: But = partly(
     "queue",
     "which telephones rang is reported only with `eventwhencalled = yes` in queues.conf and \
@@ -198,17 +200,17 @@ const QUEUE: But = partly(
 );
 const CALLED_FIRST: But = partly(
     "number",
-    "of a customer whom the PBX itself called first only where a lead has it",
+    "for a customer whom the PBX called first, only if a lead has the number",
 );
 const LISTED: But = partly("lead", "by `csv:` or `userfield:`, not by `var:`");
 /// The masquerade in such a transfer also moves the fields of the records.
 const MOVED: But = partly(
     "lead",
-    "`userfield:` may be another call's after an attended transfer by REFER",
+    "`userfield:` can be another call's after an attended transfer by REFER",
 );
 const MOVED_LISTED: But = partly(
     "lead",
-    "by `csv:` or `userfield:`, not by `var:`; the user field may be another call's after an \
+    "by `csv:` or `userfield:`, not by `var:`; the user field can be another call's after an \
      attended transfer by REFER",
 );
 const CONFBRIDGE: But = (
@@ -222,11 +224,11 @@ const BLONDE: But = partly(
 );
 const BILLED: But = estimate("talk", "the billed seconds");
 const WAITED: But = estimate("talk", "ringing in a queue counts as talk");
-const FIRST_TWO: But = estimate("conference", "its first two alone");
-const LINKED: But = estimate("transfer", "one call where the linkedid is logged");
+const FIRST_TWO: But = estimate("conference", "only its first two participants");
+const LINKED: But = estimate("transfer", "one call if the linkedid is logged");
 const UNLINKED: But = estimate(
     "transfer",
-    "no linkedid: a parked call that is fetched after more than a minute is two",
+    "no linkedid: a parked call that is fetched after more than a minute is logged as two calls",
 );
 
 impl Generation {
@@ -338,11 +340,15 @@ mod tests {
     fn a_release_is_named_by_itself_or_by_its_manager() {
         for (version, release, said) in [
             ("1.3", Some("11.25.3"), "11.25.3"),
-            ("1.1", None, "1.6 or 1.8, by its manager 1.1"),
-            ("1.3", None, "11, by its manager 1.3"),
-            ("2.10.6", Some(" "), "12 or 13, by its manager 2.10.6"),
-            ("5.0.4", None, "16, by its manager 5.0.4"),
-            ("11.0.0", None, "22, by its manager 11.0.0"),
+            ("1.1", None, "1.6 or 1.8, according to its manager 1.1"),
+            ("1.3", None, "11, according to its manager 1.3"),
+            (
+                "2.10.6",
+                Some(" "),
+                "12 or 13, according to its manager 2.10.6",
+            ),
+            ("5.0.4", None, "16, according to its manager 5.0.4"),
+            ("11.0.0", None, "22, according to its manager 11.0.0"),
         ] {
             assert_eq!(named(&of(version, release)), said);
         }

@@ -39,7 +39,7 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
             found
         }
         State::Standby { leader, .. } => {
-            let what = format!("not asked: {leader} leads. Run check there for the CRM");
+            let what = format!("not asked: {leader} leads. Run check there to test the CRM");
             vec![advice("crm", what, "")]
         }
         State::Unusable => {
@@ -74,7 +74,10 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
         return vec![fault(code, "crm", what, &pause.fix)];
     }
     let company = token.company.as_deref().unwrap_or("not known yet");
-    let what = format!("the daemon sends; token {}, company {company}", token.state);
+    let what = format!(
+        "the daemon is sending; token {}, company {company}",
+        token.state
+    );
     let mut found = vec![well("crm", what)];
     let backfill = status
         .directory
@@ -154,15 +157,16 @@ fn unasked(why: &Unasked) -> CheckFinding {
             fault(error.exit_code(), "state", error, todo)
         }
         Unasked::Restored => {
-            let todo = "start `callbridge run` on it, which waits a minute first; then check again";
+            let todo = "start `callbridge run` on the state (it waits a minute first), then check \
+                        again";
             fault(code, what, format!("not asked: {why}"), todo)
         }
         Unasked::Full(wait) => {
-            let todo = format!("ask again in {} s", wait.as_secs() + 1);
-            let used = "not asked: all requests of the running window are used";
+            let todo = format!("try again in {} s", wait.as_secs() + 1);
+            let used = "not asked: the limit of --rate is used up for now";
             fault(code, what, used, todo)
         }
-        Unasked::Not => fault(code, what, "not asked", "ask again in a minute"),
+        Unasked::Not => fault(code, what, "not asked", "try again in a minute"),
     }
 }
 
@@ -176,14 +180,14 @@ pub(crate) fn judge(
     let address = address.as_str();
     let refused = |what: &str| {
         let todo = format!(
-            "issue a new token in the CRM and put it into {place}; or see whether the company is \
+            "issue a new token in the CRM and put it into {place}; or check whether the company is \
              blocked"
         );
         let refused = fault(Code::NoPermission, "token", what, todo);
         vec![well("crm", address), refused]
     };
     let works_not = |said: &str| {
-        let todo = "ask again later; if it stays, ask the CRM's support";
+        let todo = "try again later; if the problem remains, ask the CRM's support";
         let what = format!("{address} does not work: {}", said.trim());
         fault(Code::Unreachable, "crm", what, todo)
     };
@@ -202,7 +206,7 @@ pub(crate) fn judge(
             found.extend(of_token(&info, binding));
             return found;
         }
-        Ok(_) => return vec![works_not("no record of a token")],
+        Ok(_) => return vec![works_not("the answer does not describe the token")],
         Err(error) => error,
     };
     vec![match error {
@@ -214,13 +218,13 @@ pub(crate) fn judge(
         }
         ApiError::TooMany(false) => by_proxy("429"),
         ApiError::TooMany(true) => {
-            let what = "its limit is used up (429): somebody else uses it";
-            let todo =
-                "share the limit with --rate; another integration takes an application of its own";
+            let what = "its request limit is used up (429): another program uses the same token";
+            let todo = "share the limit with --rate, or give the other program its own application \
+                        in the CRM";
             fault(Code::Unreachable, "token", what, todo)
         }
         ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => {
-            let what = format!("{address} answers, and is not the Open API");
+            let what = format!("{address} answers, but is not the Open API");
             let todo = "give --crm-url the host's address, without a path";
             fault(Code::Configuration, "crm", what, todo)
         }
@@ -229,7 +233,7 @@ pub(crate) fn judge(
         ApiError::Lost(why) => not_reached(format!("{address}: {why}")),
         ApiError::TlsRefused(why) => {
             let parts = why.split_once("; ");
-            let (why, todo) = parts.unwrap_or((&why, "look at the CRM's TLS settings"));
+            let (why, todo) = parts.unwrap_or((&why, "check the CRM's TLS settings"));
             fault(Code::Unreachable, "crm", format!("{address}: {why}"), todo)
         }
         ApiError::Server {
@@ -250,8 +254,8 @@ pub(crate) fn judge(
         } => works_not(&format!("{status} {message}")),
         ApiError::Forbidden(message) => works_not(&format!("403 {message}")),
         ApiError::Unreadable(..) => {
-            let todo = "see whether --crm-url is the address of the API, and not of a page; if it \
-                        is, ask again later, then the CRM's support";
+            let todo = "check that --crm-url is the address of the API and not of a web page; if \
+                        it is right, try again later, then ask the CRM's support";
             let what = format!("{address} does not work: {error}");
             fault(Code::Unreachable, "crm", what, todo)
         }
@@ -264,7 +268,7 @@ fn not_reached(why: String) -> CheckFinding {
         let todo = "give --crm-ca-file the certificates of the CRM's authority, as PEM";
         return fault(Code::Configuration, "crm", why, todo);
     }
-    let todo = "look at the address, network, proxy and firewall";
+    let todo = "check the address, network, proxy and firewall";
     fault(Code::Unreachable, "crm", why, todo)
 }
 
@@ -272,7 +276,7 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let until = info.expires_at.map(|at| at.get());
     let until = until.and_then(|at| jiff::Timestamp::from_second(at).ok());
-    let until = until.map_or("without an end".to_owned(), |at| format!("expires {at}"));
+    let until = until.map_or("does not expire".to_owned(), |at| format!("expires {at}"));
     // An access token is valid for an hour, and is renewed automatically.
     let lasts = info.kind != "ACCESS" && info.expires_at.is_some();
     let todo = match info.expires_in_days.filter(|_| lasts) {
@@ -289,11 +293,12 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
         Fit::Unbound | Fit::Same => well("company", what),
         Fit::Other => {
             let what = format!(
-                "the token is of company {what}; the state is bound to company {}, application {}",
+                "the token belongs to company {what}, but the state is bound to company {}, \
+                 application {}",
                 binding.company.as_deref().unwrap_or("none"),
                 binding.application.as_deref().unwrap_or("none")
             );
-            let todo = "give the right token, another --state, or --rebind";
+            let todo = "give the token of the bound company, another --state, or --rebind";
             fault(Code::NoPermission, "company", what, todo)
         }
     });
@@ -330,10 +335,10 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
     let found = status.problems.iter().filter_map(|problem| {
         let fix = match problem.kind {
             FindingKind::FieldNotShown => {
-                "ask the CRM's support for the name of this field, and give it as --field"
+                "ask the CRM's support for the name of this field, and give it with --field"
             }
             FindingKind::ForeignCalls => {
-                "switch the call journal of that telephony off in the CRM, or give the trunk \
+                "turn off the other telephony's call journal in the CRM, or give the trunk \
                  journal=no"
             }
             _ => return None,
@@ -343,7 +348,7 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
     let found: Vec<CheckFinding> = found.collect();
     match status.journal_fields.iter().map(|it| it.compared).max() {
         Some(compared) if found.is_empty() => {
-            let what = format!("it shows what was sent (calls compared: {compared})");
+            let what = format!("it shows the calls as they were sent (calls compared: {compared})");
             vec![well("journal", what)]
         }
         Some(_) | None => found,
@@ -351,8 +356,8 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
 }
 
 /// The fix for a field of `--lead-field`. The CRM ignores wrong fields silently.
-const FIELD_TODO: &str = "give --lead-field the id of a field of leads (infoType LED), and where \
-                          it takes no text its kind: ID:number, ID:boolean or ID:date";
+const FIELD_TODO: &str = "give --lead-field the id of a field of leads (infoType LED); if the \
+                          field does not take text, add its kind: ID:number, ID:boolean or ID:date";
 
 /// Judges each field of `--lead-field` by the answer to `crm-field` and by the values that the CRM
 /// has refused.
@@ -384,7 +389,7 @@ fn judge_fields(fields: &Fields, answer: &ApiResult, refused: &RefusedFields) ->
 fn fields_of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     if let Some(reason) = &fields.reason {
-        let todo = "grant it to the application in the CRM, or leave --lead-field out";
+        let todo = "grant it to the application in the CRM, or remove --lead-field";
         found.push(advice("lead-field", format!("off: {reason}"), todo));
     }
     for field in &fields.fields {

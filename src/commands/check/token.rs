@@ -26,7 +26,7 @@ pub(crate) async fn check(crm: &Crm, place: &StatePlace) -> (Vec<CheckFinding>, 
         Some(TokenFrom::Place(place)) => match outward::token_source(place).read() {
             Ok(Some(tokens)) => (Vec::new(), Some(tokens.current)),
             Ok(None) => refused(&"there is none", fix),
-            Err(error) => refused(&error, "put the token into its file, on a line by itself"),
+            Err(error) => refused(&error, "put the token into its file, on its own line"),
         },
     }
 }
@@ -41,7 +41,7 @@ fn connection(place: &StatePlace) -> (Vec<CheckFinding>, Option<Secret>) {
     let stored = match store::read_in(place) {
         Ok(Some(stored)) => stored,
         Ok(None) => {
-            let message = format!("the state in {place} has none any more");
+            let message = format!("the state in {place} no longer has a connection");
             let fix = "run `callbridge connect`";
             return (vec![fault(Code::NoPermission, name, message, fix)], None);
         }
@@ -65,7 +65,7 @@ fn connection(place: &StatePlace) -> (Vec<CheckFinding>, Option<Secret>) {
     );
     found.push(advice(name, message, lacks.join("; ")));
     if stored.expires_at <= clock::now().wall.floor_seconds() {
-        let message = "its access token has ended; `run` refreshes it when it starts";
+        let message = "its access token has expired; `run` refreshes it when it starts";
         found.push(well("token", message));
         return (found, None);
     }

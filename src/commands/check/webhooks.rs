@@ -41,15 +41,15 @@ async fn address(webhooks: &Webhooks, daemon: bool) -> CheckFinding {
         return fault;
     }
     if is_open_to_readers(webhooks) {
-        let fix = "the CRM sends to HTTPS alone: put a proxy with TLS on this machine and listen \
-                    on 127.0.0.1, or give --webhook-cert and --webhook-key; if the proxy is \
-                    another machine, let nobody else reach this port";
-        let message = format!("{addr} takes plain HTTP from other machines");
+        let fix = "the CRM sends only to HTTPS: put a proxy with TLS on this machine and listen on \
+                   127.0.0.1, or give --webhook-cert and --webhook-key; if the proxy is another \
+                   machine, let only that machine reach this port";
+        let message = format!("{addr} accepts plain HTTP from other machines");
         return advice(name, message, fix);
     }
     let how = match webhooks.tls {
-        Some(_) => "HTTPS of its own",
-        None => "plain HTTP for a proxy on this machine, whose HTTPS the CRM sends to",
+        Some(_) => "HTTPS",
+        None => "plain HTTP for a proxy on this machine, which receives HTTPS from the CRM",
     };
     well(name, format!("{addr}, {how}"))
 }
@@ -61,8 +61,8 @@ pub(super) fn now() -> UnixTime {
 
 /// Reports a certificate without a public name, because the CRM sends only to public names.
 fn sent_to(name: &str, names: &[String], message: &str) -> Option<CheckFinding> {
-    let fix = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
-                certificate for the public name in the webhook's targetUrl";
+    let fix = "the CRM sends only to names in the public DNS (§6.9.7): give a certificate for the \
+               public name in the webhook's targetUrl";
     let ends = [".local", ".internal", ".localdomain", "localhost"];
     let mut lower = names.iter().map(|name| name.to_ascii_lowercase());
     let inside =
@@ -93,7 +93,7 @@ pub(super) fn certificate(
     };
     let names = names(own);
     let message = match &names[..] {
-        [] => "for no name".to_owned(),
+        [] => "without a name".to_owned(),
         names => format!("for {}", names.join(", ")),
     };
     // A time at which every certificate has expired.
@@ -105,17 +105,17 @@ pub(super) fn certificate(
     if let Some(CertificateError::NotValidYetContext { not_before, .. }) =
         refused_at(own, above, now)
     {
-        let message = format!("{message}, begins only at {}", date(not_before));
-        return fault(code, name, message, "wait, or set this machine's clock");
+        let message = format!("{message}, not valid before {}", date(not_before));
+        return fault(code, name, message, "wait, or correct this machine's clock");
     }
     if let Some(ended) = end(now) {
-        let message = format!("{message}, has expired at {}", date(ended));
+        let message = format!("{message}, expired at {}", date(ended));
         return fault(code, name, message, "renew it");
     }
     let until = end(never).unwrap_or(never);
     if until.as_secs() < now.as_secs() + SOON.as_secs() {
         let message = format!("{message}, expires soon, at {}", date(until));
-        return advice(name, message, "renew it; the new one is read by itself");
+        return advice(name, message, "renew it; the new one is read automatically");
     }
     let unfit = unfit(name, &names, &message);
     unfit.unwrap_or_else(|| well(name, format!("{message}, until {}", date(until))))
@@ -176,7 +176,7 @@ fn secrets(webhooks: &Webhooks, state: Option<&StatePlace>) -> Vec<CheckFinding>
         found.push(well(name, "that of the stored connection"));
     }
     if found.is_empty() {
-        let message = "none is given: until there is one events are answered with 503";
+        let message = "no secret is given: until there is one, events are answered with 503";
         let fix = format!(
             "give --webhook-secret-file, the credential {} or --installation-secret, or let \
              `connect` store the one of the connection",
@@ -191,7 +191,8 @@ fn secret(name: String, place: &SecretPlace) -> CheckFinding {
     let secrets = match place.read_lines() {
         Ok(secrets) => secrets,
         Err(error) => {
-            let fix = "put the secret into it as the CRM shows it, the previous one below";
+            let fix = "put the secret into the file as the CRM shows it, and the previous one on \
+                       the next line";
             return fault(error.exit_code(), name, error.to_string(), fix);
         }
     };
@@ -201,8 +202,12 @@ fn secret(name: String, place: &SecretPlace) -> CheckFinding {
         text.len() == SECRET_DIGITS && hex
     };
     if !secrets.iter().all(usual) {
-        let message = "a line is not 64 lowercase hex digits, as the CRM's secrets are";
-        return advice(name, message, "compare it with what the CRM has shown");
+        let message = "a line is not a secret of the CRM, which has 64 lowercase hex digits";
+        return advice(
+            name,
+            message,
+            "compare it with the secret that the CRM showed",
+        );
     }
     let message = match secrets.len() {
         1 => "one secret".to_owned(),
@@ -232,34 +237,34 @@ async fn page_address(page: &PageConfig, daemon: bool) -> CheckFinding {
     if let Err(error) = asked
         && (page.tls.is_none() || loopback)
     {
-        let fix = "callbridge run does not start with that";
+        let fix = "correct it: callbridge run does not start with these flags";
         return fault(Code::Usage, name, error, fix);
     }
     if let Some(fault) = unusable_address(name, addr, daemon).await {
         return fault;
     }
     let how = match (&page.tls, page.behind_proxy.is_some()) {
-        (Some(_), _) => "HTTPS of its own",
+        (Some(_), _) => "HTTPS",
         (None, true) => "plain HTTP for a proxy that speaks TLS to browsers",
-        (None, false) => "from this machine alone, or by an SSH tunnel",
+        (None, false) => "only from this machine, or through an SSH tunnel",
     };
     let who = match page.passwords {
         Some(_) => "a password or a link of `callbridge page`",
         None => "a link of `callbridge page`",
     };
-    well(name, format!("{addr}, {how}; opened by {who}"))
+    well(name, format!("{addr}, {how}; opened with {who}"))
 }
 
 fn passwords(place: &SecretPlace) -> CheckFinding {
     let name = "page-password-file";
-    let fix = "`callbridge page password NAME ROLE` prints a line of it";
+    let fix = "`callbridge page password NAME ROLE` prints a line for this file";
     let fault = |message: String| fault(Code::Configuration, name, message, fix);
     let read = place.text();
     match read.map(|text| Passwords::parse(text.expose_secret())) {
         Err(error) => fault(error.to_string()),
         Ok(Err(error)) => fault(error.to_string()),
-        Ok(Ok(people)) if people.is_empty() => advice(name, "no person is in it", fix),
-        Ok(Ok(_)) => well(name, "every line of it is valid"),
+        Ok(Ok(people)) if people.is_empty() => advice(name, "the file has no person", fix),
+        Ok(Ok(_)) => well(name, "every line is valid"),
     }
 }
 
@@ -305,10 +310,10 @@ mod tests {
         .map(shown)
         .into();
         insta::assert_snapshot!(shown.join("\n"), @"
-        false for crm.example.com, begins only at 2026-01-01T00:00:00Z
+        false for crm.example.com, not valid before 2026-01-01T00:00:00Z
         true for crm.example.com, until 2026-12-31T00:00:00Z
         true for crm.example.com, expires soon, at 2026-12-31T00:00:00Z
-        false for crm.example.com, has expired at 2026-12-31T00:00:00Z
+        false for crm.example.com, expired at 2026-12-31T00:00:00Z
         ");
     }
 

@@ -115,11 +115,11 @@ async fn recommended_account_passes_and_unseen_data_is_unknown() {
     checked.is_clean();
     assert_eq!(
         what(&checked, "rights of"),
-        "it may ask which channels live, and no more than it needs"
+        "the account can list channels, and has no more rights than it needs"
     );
     let events = what(&checked, "events of");
-    let own = "an event of its own came back, but whether it receives events of calls is not \
-               known: no call";
+    let own = "an event that the account sent came back, but it is not known yet whether events of \
+               calls arrive: no call";
     assert!(events.starts_with(own), "{events}");
     assert_eq!(
         what(&checked, "endpoint PJSIP/city"),
@@ -155,7 +155,7 @@ async fn account_with_access_to_secrets_gets_advice_on_rights() {
     assert!(has("fix", "write = reporting,user"), "{rights}");
     let events = what(&checked, "events of");
     assert!(
-        events.starts_with("it receives FullyBooted (the PBX runs), but whether"),
+        events.starts_with("FullyBooted arrived (the PBX runs), but it is not known"),
         "{events}"
     );
     assert!(
@@ -177,7 +177,7 @@ async fn an_account_that_hears_calls_alone_is_no_fault() {
     checked.is_clean();
     let events = checked.well("events of");
     let words = |key: &str| events[key].as_str().unwrap_or_default().to_owned();
-    assert!(words("message").contains("cannot be proved"), "{events}");
+    assert!(words("message").contains("no event arrived"), "{events}");
     assert!(words("fix").contains("read = call,cdr,system,agent,user"));
     // With a call, an event arrives, but the events of the PBX's start and stop do not.
     let hangup = "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
@@ -189,8 +189,8 @@ async fn an_account_that_hears_calls_alone_is_no_fault() {
     let events = what(&checked, "events of");
     assert_eq!(
         events,
-        "events of calls are received; FullyBooted (the PBX has started) was not: it is still \
-         starting, or the account may not receive it"
+        "events of calls are received, but FullyBooted (the PBX has started) was not: the PBX is \
+         still starting, or the account has no right to receive it"
     );
 }
 
@@ -206,7 +206,7 @@ async fn an_account_without_rights_is_77_though_it_is_let_in() {
     assert_eq!(faults.len(), 1, "{checked:#?}");
     assert!(faults[0].starts_with("rights of ami://"), "{faults:?}");
     assert!(
-        what(&checked, "events of").contains("cannot be proved"),
+        what(&checked, "events of").contains("no event arrived"),
         "{checked:#?}"
     );
     let said = format!("{checked:?}");
@@ -235,7 +235,7 @@ async fn account_without_events_of_new_channel_is_77() {
     checked.fails(
         77,
         "events of ami://",
-        "a channel was created while it listened",
+        "a channel was created during the check",
         words,
     );
 }
@@ -256,7 +256,7 @@ async fn channel_event_shows_access_times_and_variables() {
     checked.is_clean();
     assert_eq!(what(&checked, "events of"), "events of calls are received");
     assert!(what(&checked, "times of").contains("the PBX's own time"));
-    assert_eq!(what(&checked, "variables of"), "LEAD_ID is shown");
+    assert_eq!(what(&checked, "variables of"), "channels show LEAD_ID");
     stage.pbx.answers("CoreShowChannels", &[&hangup("")]);
     let checked = stage.check().await;
     let fix = "add LEAD_ID to channelvars";
@@ -299,7 +299,7 @@ async fn trunk_without_matching_endpoint_is_78_with_suggestion() {
         checked.fails(
             78,
             &format!("endpoint {misspelt}"),
-            "none of this name",
+            "no endpoint of this name",
             fix,
         );
     }
@@ -314,7 +314,7 @@ async fn trunk_without_matching_endpoint_is_78_with_suggestion() {
     for unlisted in ["Dongle/MTS", "DAHDI/i1", "PJSIP/*-out"] {
         let checked = stage.check_trunk(unlisted).await;
         match unlisted {
-            "PJSIP/*-out" => checked.fails(78, "endpoint PJSIP/*-out", "none of this name", ""),
+            "PJSIP/*-out" => checked.fails(78, "endpoint PJSIP/*-out", "of this name", ""),
             _ => checked.is_clean(),
         }
     }
@@ -356,7 +356,7 @@ async fn endpoint_without_trunk_is_noted_unless_phone() {
     );
     let wide = stage.check_trunk("PJSIP/*").await;
     wide.is_clean();
-    let said = "takes in telephones, too: PJSIP/101, PJSIP/102";
+    let said = "it also matches telephones: PJSIP/101, PJSIP/102";
     assert_eq!(what(&wide, "endpoint PJSIP/*"), said);
     let staff = stage
         .place
@@ -382,7 +382,7 @@ async fn forbidden_endpoint_list_falls_back_to_devices_or_unknown() {
     checked.fails(
         78,
         "endpoint PJSIP/citty",
-        "none of this name",
+        "no endpoint of this name",
         "did you mean PJSIP/city?",
     );
     stage.pbx.answers("DeviceStateList", &[DENIED]);
@@ -452,7 +452,7 @@ async fn newer_release_skips_queues_and_is_named_by_manager() {
     let checked = stage.check().await;
     checked.is_clean();
     let version = checked.well("version of ami://");
-    assert_eq!(version["version"], "22, by its manager 11.0.0");
+    assert_eq!(version["version"], "22, according to its manager 11.0.0");
     assert_eq!(version["tells"]["ami"]["queue"]["how"], "exact");
     assert!(!version["settings"].to_string().contains("queues.conf"));
     assert!(!stage.actions().contains("Action: QueueSummary"));

@@ -29,7 +29,7 @@ async fn new_database_passes_and_check_leaves_nothing_in_it() {
         ("database pooling", "keeps its backend"),
         ("database timeouts", "in force"),
         ("database replication", "disk of this server"),
-        ("state", "`run` begins it"),
+        ("state", "`run` creates it"),
     ] {
         let found = checked.well(name);
         let message = found["message"].as_str().expect("a message");

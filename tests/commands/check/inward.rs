@@ -193,7 +193,7 @@ async fn cel_file_without_bridge_events_is_named_with_fix() {
     let checked = check(&place, &with(flags, "--source", &source)).await;
     let name = format!("source file://{}", file.display());
     let told = checked.well(&name).to_string();
-    assert!(told.contains("without events of bridges"), "{told}");
+    assert!(told.contains("without bridge events"), "{told}");
     assert!(told.contains("BRIDGE_START,BRIDGE_END"), "{told}");
 }
 

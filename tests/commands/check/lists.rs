@@ -67,7 +67,7 @@ async fn trunk_without_employees_is_noted_and_passes() {
     let checked = check(&place, &flags).await;
     checked.is_clean();
     let employees = checked.well("employees");
-    let what = "--employees is missing: no call over city names one";
+    let what = "--employees is missing: no call over city will have an employee";
     assert_eq!(employees["message"], what);
     let fix = employees["fix"].as_str().expect("words");
     assert!(fix.contains("--employees 101:501;102:502"), "{fix}");

@@ -165,7 +165,12 @@ async fn other_company_token_for_bound_state_is_77() {
     crm.admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
     place.write("token", "svc_pat_other");
     let checked = check(&place, &flags).await;
-    checked.fails(77, "company", "Company 2", "give the right token");
+    checked.fails(
+        77,
+        "company",
+        "Company 2",
+        "give the token of the bound company",
+    );
     let daemon = place.run(&flags).await;
     place.ask("status").await.well();
     let paused = async || {
@@ -196,7 +201,7 @@ async fn a_running_daemon_is_asked_instead_of_the_crm() {
         .as_str()
         .expect("text")
         .to_owned();
-    assert!(state.contains("the daemon that uses it answers"), "{state}");
+    assert!(state.contains("its daemon is running"), "{state}");
     assert_eq!(asked(&crm, 200), before, "no request of its own");
     daemon.stop().await;
 }
@@ -219,8 +224,8 @@ async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
     third.fails(
         69,
         "crm",
-        "all requests of the running window are used",
-        "ask again in",
+        "the limit of --rate is used up for now",
+        "try again in",
     );
     assert_eq!(asked(&crm, 200), 2);
     let daemon = place.run(&flags).await;
@@ -282,8 +287,8 @@ async fn new_state_begins_with_three_slots_taken() {
     check(&place, &flags).await.fails(
         69,
         "crm",
-        "all requests of the running window are used",
-        "ask again in",
+        "the limit of --rate is used up for now",
+        "try again in",
     );
 }
 
@@ -294,12 +299,12 @@ async fn a_crm_that_nobody_answers_for_is_69() {
     let flags = with(flags, "--crm-url", &format!("http://{addr}"));
     check(&place, &flags)
         .await
-        .fails(69, "crm", "refused", "look at the address");
+        .fails(69, "crm", "refused", "check the address");
     let flags = with(flags, "--crm-url", "https://crm.invalid");
     let flags = with(flags, "--rate", "60/60s");
     check(&place, &flags)
         .await
-        .fails(69, "crm", "crm.invalid", "look at the address");
+        .fails(69, "crm", "crm.invalid", "check the address");
 }
 
 #[tokio::test]

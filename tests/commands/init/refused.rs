@@ -110,7 +110,7 @@ async fn init_reports_crm_html_page_and_refused_token() {
     assert!(said.err.contains(&addr.to_string()), "{said:?}");
     assert!(
         said.err
-            .contains("see whether --crm-url is the address of the API")
+            .contains("check that --crm-url is the address of the API")
     );
     stage.is_untouched();
     stage.place.write("token", "svc_pat_of_nobody");

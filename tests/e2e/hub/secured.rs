@@ -75,7 +75,7 @@ async fn check_tries_token_pbx_names_and_certificate_of_the_hub() {
     let found = check(&own, address, "samarkand").await;
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0]["ok"], true, "{found:?}");
-    assert_eq!(found[0]["message"], "takes calls of branch samarkand");
+    assert_eq!(found[0]["message"], "accepts calls of branch samarkand");
     let found = check(&own, address, "bukhara").await;
     let message = found[1]["message"].as_str().expect("a message");
     assert!(message.contains("but not bukhara"), "{message}");

@@ -164,7 +164,7 @@ async fn check_of_standby_knows_its_own_addresses() {
     arguments.extend(second.flags.iter().map(String::as_str));
     let output = second.place.command(&arguments).await;
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("is in use by the daemon that runs"), "{text}");
+    assert!(text.contains("is in use by the running daemon"), "{text}");
     assert!(!text.contains("already in use"), "{text}");
     assert!(text.contains("not asked: hub1 leads"), "{text}");
 }
