@@ -1,5 +1,6 @@
-//! A listener that goes on. Where the process or the system has no descriptor left, every accept
-//! fails at once and for as long: each try waits, and one line says that it began.
+//! Accepts connections, and pauses after a failed accept. If the process or the system has no file
+//! descriptor left, every accept fails at once until one is free. One log line reports the start of
+//! such a series, and one its end.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -7,22 +8,21 @@ use tokio::time::{Instant, sleep_until};
 
 /// Pause after an accept that failed, before the next one.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Least time between two log lines about trouble that comes and goes.
+/// Minimum time between two warnings about failed accepts.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// Takes connections of one listener, whatever an accept answers.
+/// Accepts the connections of one listener, and continues after errors.
 #[derive(Debug)]
 pub struct Acceptor {
     /// The listener's flag, or another name that the log shows.
     name: &'static str,
     again_at: Option<Instant>,
-    /// Tries that failed since the last connection.
+    /// Failed accepts since the last connection.
     failed: u64,
     said_at: Option<Instant>,
 }
 
 impl Acceptor {
-    /// An acceptor for the listener of this name.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -32,8 +32,8 @@ impl Acceptor {
         }
     }
 
-    /// Waits for the next connection that `accept` takes, which has to be safe to cancel. So is
-    /// this: the pause that it waits for is kept.
+    /// Waits for the next connection that `accept` returns. `accept` must be cancel-safe. This
+    /// function is cancel-safe too, because the end of a pause is stored in `self`.
     pub async fn next<T, F: Future<Output = io::Result<T>>>(
         &mut self,
         accept: impl Fn() -> F,
@@ -75,7 +75,8 @@ impl Acceptor {
     }
 }
 
-/// The connection ended before it was taken: no trouble of ours, and the next one may be there.
+/// Returns `true` if the connection ended before it was accepted. This is not an error of the
+/// process, so the next accept needs no pause.
 fn is_the_others(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -89,7 +90,7 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::VecDeque;
 
-    /// Answers what it is told, then nothing any more.
+    /// Returns these results in turn, then waits forever.
     struct Told(RefCell<VecDeque<io::Result<u32>>>, RefCell<u32>);
 
     impl Told {
@@ -111,7 +112,7 @@ mod tests {
         Err(io::Error::from_raw_os_error(libc_emfile()))
     }
 
-    /// EMFILE, the same on every Linux.
+    /// EMFILE, which has the same number on every Linux.
     const fn libc_emfile() -> i32 {
         24
     }

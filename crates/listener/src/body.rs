@@ -6,12 +6,12 @@ use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::Unsyn
 use hyper::body::{Frame, Incoming};
 use hyper::{Response, StatusCode, header, header::HeaderValue};
 
-/// The body of an answer, whole or in pieces.
+/// The body of an answer, complete or streamed.
 pub type Body = UnsyncBoxBody<Bytes, BodyError>;
-/// An error of the source of a body, which breaks the body off before its end.
+/// An error of the source of a body. It ends the body early.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An answer with this content type.
+/// Makes an answer with this content type.
 pub fn response(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -21,13 +21,13 @@ pub fn response(status: StatusCode, content_type: &'static str, body: Body) -> R
     response
 }
 
-/// A body that is complete in memory.
+/// Makes a body that is complete in memory.
 pub fn whole(bytes: impl Into<Bytes>) -> Body {
     let whole = Full::new(bytes.into());
     whole.map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body that comes in pieces.
+/// Makes a body that is streamed in pieces.
 pub fn in_pieces<E: Into<BodyError> + 'static>(
     pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
 ) -> Body {
@@ -37,7 +37,7 @@ pub fn in_pieces<E: Into<BodyError> + 'static>(
 /// Reads the body of a request.
 ///
 /// # Errors
-/// It is longer than that, or the connection was lost.
+/// The body is longer than `bytes_max`, or the connection was lost.
 pub async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, BodyError> {
     Ok(Limited::new(body, bytes_max).collect().await?.to_bytes())
 }

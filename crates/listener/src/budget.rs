@@ -1,13 +1,13 @@
-//! Bytes that clients may hold in memory together.
+//! A limit on the bytes that all clients together can hold in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A number of bytes that shares are taken from. Clones share them.
+/// A number of free bytes, from which shares are taken. Clones share the same bytes.
 #[derive(Clone, Debug)]
 pub struct ByteBudget(Arc<AtomicUsize>);
 
-/// A part of it; given back when dropped.
+/// A part of a budget. It is returned to the budget when it is dropped.
 #[derive(Debug)]
 pub struct ByteShare {
     budget: ByteBudget,
@@ -15,7 +15,7 @@ pub struct ByteShare {
 }
 
 impl ByteBudget {
-    /// A budget of so many bytes, all of them free.
+    /// Makes a budget of this many bytes, all of them free.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
@@ -33,8 +33,8 @@ impl ByteBudget {
 }
 
 impl ByteShare {
-    /// Grows the share to so many bytes; returns `false` where the budget has not so many left, and
-    /// then nothing changes.
+    /// Grows the share to this many bytes. Returns `false` and changes nothing if the budget has
+    /// too few bytes left.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
         let (left, less) = (&self.budget.0, |left: usize| left.checked_sub(more));
@@ -45,7 +45,7 @@ impl ByteShare {
         taken.is_ok()
     }
 
-    /// Gives the whole share back to the budget.
+    /// Returns the whole share to the budget.
     pub fn give_back(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         self.budget.0.fetch_add(bytes, Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! Descriptors of the process: a listener takes a part of them, so that sources, the CRM and the
-//! spool have theirs whoever comes.
+//! File descriptors of the process. Each listener uses only a part of them, so that enough are left
+//! for sources, the CRM, and the spool.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The soft limit aimed at, the same as in the shipped unit.
 const WANTED: u64 = 4096;
-/// Divisor of the limit: a listener takes no more than a quarter.
+/// Divisor of the soft limit. A listener uses at most a quarter.
 const PART: u64 = 4;
 
-/// Raises the soft limit where the hard one lets us. Shells give 1024, which is little beside a
-/// flood of connections; where it stays so, the listeners take less.
+/// Raises the soft limit, if the hard limit allows it. Shells set 1024, which is too little in a
+/// flood of connections. If it cannot be raised, each listener holds fewer connections.
 pub fn raise() {
     let now = getrlimit(Resource::Nofile);
     let hard = now.maximum.unwrap_or(u64::MAX);
@@ -26,15 +26,15 @@ pub fn raise() {
     }
 }
 
-/// Returns the number of connections that a listener may hold which would like `wanted`: at most a
-/// quarter of the soft limit, at least one.
+/// Returns the number of connections that a listener can hold if it asks for `wanted`: at most a
+/// quarter of the soft limit, and at least one.
 pub fn share(wanted: usize) -> usize {
     part(wanted, getrlimit(Resource::Nofile).current)
 }
 
 fn part(wanted: usize, soft: Option<u64>) -> usize {
     let most = soft.map_or(u64::MAX, |soft| soft / PART);
-    // One connection at least: whoever asks alone is answered.
+    // At least one connection, so that a single client always gets an answer.
     wanted
         .min(usize::try_from(most).unwrap_or(usize::MAX))
         .max(1)

@@ -1,15 +1,15 @@
-//! Listening to whoever comes: one machinery for `--listen` and `--webhook-listen`.
+//! HTTP listeners with limits, shared by `--listen`, `--webhook-listen`, and the other listeners.
 //!
-//! | module | what lives there |
+//! | module | content |
 //! |---|---|
-//! | [`accept`] | a listener that goes on: an accept that fails waits, and is said once |
-//! | [`places`] | who is connected, and who makes room when all places are taken |
-//! | [`serve`] | connections with limits: their number, the head, one request, the whole time |
+//! | [`accept`] | accepts connections, and pauses after a failed accept |
+//! | [`places`] | open connections, and the choice of the one to cut when all places are taken |
+//! | [`serve`] | limits: number of connections, size and time of the head, time of the answer |
 //! | [`unavailable`] | 503 with a reason |
-//! | [`site`] | what a foreign web page makes a browser send, refused |
+//! | [`site`] | refuses requests that a foreign web page makes a browser send |
 //! | [`body`] | the bodies of requests and answers |
-//! | [`budget`] | bytes that clients may hold in memory together |
-//! | [`descriptors`] | how many of the process's descriptors one listener may take |
+//! | [`budget`] | a limit on the bytes that all clients together can hold in memory |
+//! | [`descriptors`] | the number of file descriptors that one listener can use |
 
 pub mod accept;
 pub mod body;
@@ -20,5 +20,5 @@ pub mod serve;
 pub mod site;
 pub mod unavailable;
 
-/// Requests and answers, as [`serve`] hands them on.
+/// The HTTP library whose requests and answers [`serve`] uses.
 pub use hyper;

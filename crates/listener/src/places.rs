@@ -1,12 +1,13 @@
-//! Who is connected. When all places are taken somebody makes room, and never one who is being
-//! answered: of the origin that holds most places, one at random among the half of its
-//! connections that has waited longer.
+//! The open connections of a listener. When all places are taken, one waiting connection is cut. A
+//! connection whose request is being answered is never cut. The victim is a random one of the
+//! origin with the most waiting connections, from the half of them that has waited longest.
 //!
-//! - Whoever opens many connections takes places from himself alone, while others hold fewer.
-//! - At random, because the longest waiting would be cut for certain by whoever connects fast
-//!   enough: a delivery that takes a tenth of a second to come would never get through.
-//! - Of the longer waiting half, because a newcomer then has a sure time: half as many arrivals as
-//!   there are places, also where the flood comes by the same address (a proxy, a NAT).
+//! - A client that opens many connections only loses its own, while other clients hold fewer.
+//! - The choice is random. If the connection that waits longest were always cut, a fast flood could
+//!   reliably cut a delivery that takes a tenth of a second to arrive.
+//! - Only the longer-waiting half can be cut, so a new connection is safe for a known time: until
+//!   half as many others have arrived as there are places. This also helps if the flood has the
+//!   same address (a proxy, a NAT).
 
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -14,12 +15,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::task::AbortHandle;
 
-/// The origin by which connections are counted together.
+/// The origin of connections that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerGroup {
-    /// A whole IPv4 address, also one that is written as IPv6.
+    /// A whole IPv4 address, including one that is written as IPv6.
     V4(Ipv4Addr),
-    /// The first half of an address: the other half is its owner's to choose.
+    /// The first 64 bits of an IPv6 address. Its owner can choose the other half.
     V6([u16; 4]),
 }
 
@@ -35,8 +36,8 @@ impl From<IpAddr> for PeerGroup {
     }
 }
 
-/// The connections of one listener, whose caller holds to its own limit, and the choice of the one
-/// to cut when it is full.
+/// The connections of one listener, with the choice of the one to cut when it is full. The caller
+/// enforces its own limit.
 #[derive(Debug, Default)]
 pub struct Places {
     taken: Arc<Mutex<Taken>>,
@@ -47,34 +48,35 @@ type Connections = BTreeMap<u64, Option<AbortHandle>>;
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    /// Connections whose request is not whole yet, by origin, the longest waiting first. No origin
-    /// is without any.
+    /// Connections whose request is not complete yet, by origin, longest wait first. Every origin
+    /// in the map has at least one.
     waiting: BTreeMap<PeerGroup, Connections>,
     /// Connections whose request is being answered, which are not cut.
     answering: Connections,
-    /// All that have not ended, those that are being cut among them.
+    /// Number of connections that have not ended, including those being cut.
     held: usize,
 }
 
-/// One place; free again when dropped.
+/// The place of one connection. It is free again when it is dropped.
 #[derive(Debug)]
 pub struct ConnectionPlace {
-    /// The connection's number: later ones are higher.
+    /// Number of the connection. Later connections have higher ones.
     pub id: u64,
-    /// The origin with whose connections this one is counted together.
+    /// The origin that the connection is counted under.
     pub origin: PeerGroup,
     taken: Arc<Mutex<Taken>>,
 }
 
-/// While it lives the place's connection is not cut.
+/// Protects the connection from being cut while it lives.
 #[derive(Debug)]
 pub struct Answering<'a>(&'a ConnectionPlace);
 
-/// A number below `below`, which is not 0. That it is not spread quite evenly is of no use to
-/// anybody.
+/// Returns a random number below `below`, which must not be 0. The slight bias of the remainder
+/// does not help an attacker.
 fn random(below: usize) -> usize {
     let mut bytes = [0; 8];
-    // A system that gives no random bytes cuts the longest waiting.
+    // If the system gives no random bytes, the result is 0: the connection that waits longest is
+    // cut.
     let _ = SystemRandom::new().fill(&mut bytes);
     let below = below as u64;
     usize::try_from(u64::from_le_bytes(bytes) % below).unwrap_or(0)
@@ -90,7 +92,7 @@ impl Taken {
         gone
     }
 
-    /// Chooses the connection to cut; `roll` gives a number below its own.
+    /// Chooses the connection to cut. `roll` returns a number below its argument.
     fn whom(&self, mut roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
         let most = self.waiting.values().map(BTreeMap::len).max()?;
         let those: Vec<_> = self
@@ -106,7 +108,7 @@ impl Taken {
 }
 
 impl Places {
-    /// Takes a place for a connection of this origin, also beyond the limit.
+    /// Takes a place for a connection of this origin, even beyond the limit.
     pub fn enter(&self, origin: PeerGroup) -> ConnectionPlace {
         let mut taken = self.taken.lock();
         let id = taken.next;
@@ -126,23 +128,24 @@ impl Places {
         let taken = &mut *taken;
         let waits = taken.waiting.get_mut(&origin);
         let waits = waits.and_then(|all| all.get_mut(&id));
-        // It may have ended already.
+        // The connection can have ended already.
         if let Some(place) = waits.or_else(|| taken.answering.get_mut(&id)) {
             *place = Some(handle);
         }
     }
 
-    /// Number of connections that have not ended, those being cut among them.
+    /// Number of connections that have not ended, including those being cut.
     pub fn held(&self) -> usize {
         self.taken.lock().held
     }
 
-    /// Returns `true` where a connection waits for its request and could be cut.
+    /// Returns `true` if a connection waits for its request and can be cut.
     pub fn is_anybody_waiting(&self) -> bool {
         !self.taken.lock().waiting.is_empty()
     }
 
-    /// Cuts one connection; false when none waits. Its place is free when it has ended.
+    /// Cuts one connection. Returns `false` if none waits. The place is free when the connection
+    /// has ended.
     pub fn make_room(&self) -> bool {
         let mut taken = self.taken.lock();
         let Some((origin, id)) = taken.whom(random) else {
@@ -156,7 +159,7 @@ impl Places {
 }
 
 impl ConnectionPlace {
-    /// A request is whole and is being answered.
+    /// Marks the connection as being answered, because its request is complete.
     pub fn answer(&self) -> Answering<'_> {
         let mut taken = self.taken.lock();
         if let Some(handle) = taken.leave(self.origin, self.id) {

@@ -6,7 +6,7 @@ fn origin(last: u8) -> PeerGroup {
     PeerGroup::V4(Ipv4Addr::new(192, 0, 2, last))
 }
 
-/// Whoever makes room leaves; who that was.
+/// Cuts one connection, and returns its origin and number.
 fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
     let mut taken = places.taken.lock();
     let (origin, id) = taken.whom(roll)?;

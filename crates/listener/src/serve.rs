@@ -1,5 +1,5 @@
-//! Serves connections: as many as there are places, each for one request and a bounded time.
-//! Whatever is half, slow or too much is cut, so that whoever asks is answered.
+//! Serves connections with limits on their number and time. Incomplete or slow requests are cut, so
+//! that other clients get an answer.
 
 use super::places::{ConnectionPlace, PeerGroup, Places};
 use super::site::{SiteRefusal, SiteRules};
@@ -15,29 +15,29 @@ use tokio::time::{Instant, timeout_at};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// Headers of one request, at most.
+/// Maximum headers of one request.
 const HEADERS_MAX: usize = 64;
-/// Bytes of a request's head, and of its body that are read at a time.
+/// Maximum bytes of a request's head, and of a body that are read at once.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Bounds on connections and their time, so that slow or many clients do no harm.
+/// Limits on connections and their time, against slow clients and floods.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most connections held at the same time.
+    /// Maximum connections at the same time.
     pub connections: usize,
-    /// A connection that has no whole head by then (and no TLS before it) is cut.
+    /// Time for the TLS handshake and the head of the request. After that, the connection is cut.
     pub head_within: Duration,
-    /// Time from the head to the end of the answer.
+    /// Time from the end of `head_within` to the end of the answer.
     pub answer_within: Duration,
-    /// Time for answers under way when the listener stops; then they are cut.
+    /// Time for answers in progress when the listener stops. After that, they are cut.
     pub stop_within: Duration,
-    /// More than one request may come on a connection.
+    /// A connection can carry more than one request.
     pub keep_alive: bool,
 }
 
 impl Limits {
-    /// Limits for few clients who have their one request ready: Prometheus, a load balancer, people
-    /// with `curl`.
+    /// Limits for few clients that send one request at once, such as Prometheus, a load balancer,
+    /// or `curl`.
     pub const FEW: Self = Self {
         connections: 32,
         head_within: Duration::from_secs(8),
@@ -49,39 +49,39 @@ impl Limits {
 
 /// A handler of requests, shared by all connections of a listener.
 pub trait AnswerHttp: Send + Sync + 'static {
-    /// Answers one. What holds the place's [`ConnectionPlace::answer`] meanwhile is not cut to
-    /// make room.
+    /// Answers one request. The connection is not cut to make room while the result of
+    /// [`ConnectionPlace::answer`] is held.
     fn answer(
         &self,
         place: &ConnectionPlace,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send;
 
-    /// A connection brought no TLS; why, where we know better than the library.
+    /// Called when a connection fails to start TLS. The reason is empty if only the library knows
+    /// it.
     fn no_tls(&self, _why: &'static str) {}
 }
 
-/// A listener, by the name of its flag.
+/// An open listener, with the flag that opened it.
 #[derive(Debug)]
 pub struct Open {
     /// The flag that opened the listener, as the log names it.
     pub name: &'static str,
     /// The bound socket, which takes connections.
     pub listener: TcpListener,
-    /// The TLS settings in force; `None` for a listener without TLS.
+    /// The current TLS settings. `None` for a listener without TLS.
     pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
-    /// Bounds on its connections and their time.
     pub limits: Limits,
     /// What is accepted from browsers.
     pub site: SiteRules,
 }
 
-/// A handler with its answers boxed: all listeners share one machinery.
+/// A handler whose answers are boxed, so that all listeners share the same code.
 type Answer = dyn Fn(Arc<ConnectionPlace>, Request<Incoming>) -> BoxFuture<'static, Response<Body>>
     + Send
     + Sync;
 
-/// Serves connections until `stop` ends, then gives open ones their time to end.
+/// Serves connections until `stop` ends, then waits for open ones to end.
 pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<Output = ()>) {
     let handler = Arc::clone(&answer);
     let no_tls: Arc<dyn Fn(&'static str) + Send + Sync> = Arc::new(move |why| handler.no_tls(why));
@@ -104,7 +104,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        // All of them are being answered: one of these ends first.
+        // If all connections are being answered, one must end first.
         let room = places.held() < limits.connections || places.is_anybody_waiting();
         let (stream, from) = tokio::select! {
             taken = incoming.next(|| open.listener.accept()), if room => taken,
@@ -143,7 +143,7 @@ fn refused(refusal: SiteRefusal) -> Response<Body> {
     body::response(SiteRefusal::STATUS, "text/plain; charset=utf-8", message)
 }
 
-/// A connection from its accept to its end.
+/// One connection from its accept to its end.
 struct Line {
     answer: Arc<Answer>,
     no_tls: Arc<dyn Fn(&'static str) + Send + Sync>,
@@ -155,7 +155,7 @@ struct Line {
 
 impl Line {
     async fn take(self, stream: TcpStream, tls: Option<Arc<ServerConfig>>) {
-        // Answers are small and wait for nothing.
+        // Answers are small, so they are sent without delay.
         stream.set_nodelay(true).ok();
         let Some(tls) = tls else {
             return self.talk(stream).await;
@@ -190,7 +190,7 @@ impl Line {
             .keep_alive(limits.keep_alive)
             .serve_connection(TokioIo::new(stream), service);
         let mut serving = pin!(serving);
-        // A sender that is gone stops as well.
+        // If the sender was dropped, the listener stops as well.
         let stopping = async { drop(stop.wait_for(|stop| *stop).await) };
         let whole = async {
             tokio::select! {
@@ -199,7 +199,7 @@ impl Line {
             }
             serving.await
         };
-        // How a connection ends that did not end well is nobody's concern but a developer's.
+        // A connection that ended badly is only of interest to developers.
         match timeout_at(head_by + limits.answer_within, whole).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "a connection was cut"),

@@ -67,7 +67,7 @@ impl SiteRules {
             return false;
         };
         if origin == "null" {
-            // A browser can hide the origin of a form of ours, and says then that it is ours.
+            // A browser can hide the origin of our own form. It then says `same-origin` here.
             return only_value(headers, FETCH_SITE) == Some("same-origin");
         }
         let host = only_value(headers, HOST.as_str()).unwrap_or_default();
@@ -129,7 +129,7 @@ const FETCH_SITE: &str = "sec-fetch-site";
 const FETCH_MODE: &str = "sec-fetch-mode";
 const FETCH_DEST: &str = "sec-fetch-dest";
 
-/// The value of a header that appears once; `None` if it is absent, repeated, or not text.
+/// The value of a header that appears once. `None` if it is absent, repeated, or not text.
 fn only_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
     let value = values.next()?;

@@ -5,7 +5,7 @@ use super::places::ConnectionPlace;
 use super::serve::AnswerHttp;
 use hyper::{Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 
-/// A client tries another server first, and this one again after this many seconds.
+/// Seconds after which a client tries this server again. Until then, it tries others.
 const RETRY_AFTER: &str = "5";
 
 /// Answers every request with 503 and the present reason.
