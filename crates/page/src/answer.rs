@@ -5,11 +5,11 @@ use askama::Template;
 use callbridge_listener::body::{self, Body};
 use hyper::{Response, StatusCode, header::HeaderValue};
 
-/// No external resources, no inline code, no framing.
+/// The content policy of pages: no external resources, no inline code, no framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
                       base-uri 'none'";
-/// For a drawing: only its own style.
+/// The content policy of drawings: only their own style.
 const DRAWING: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 /// Disables browser features that the page does not use.
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
@@ -88,13 +88,13 @@ pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
     Ok(body::response(status, kind, body::whole(text)))
 }
 
-/// A view with a form, with messages about invalid input.
+/// Renders a view with a form. The status is 422 if the input was invalid, and 200 otherwise.
 pub(crate) fn form(view: &impl Template, is_wrong: bool) -> Handled {
     let wrong = is_wrong.then_some(StatusCode::UNPROCESSABLE_ENTITY);
     html_as(wrong.unwrap_or(StatusCode::OK), view)
 }
 
-/// A file to save.
+/// Makes an answer that the browser saves as a file.
 pub(crate) fn download(body: Body, content_type: &'static str, name: &str) -> Response<Body> {
     let file = body::response(StatusCode::OK, content_type, body);
     let as_file = format!("attachment; filename=\"{name}\"");
@@ -123,7 +123,7 @@ pub(crate) fn harden(response: &mut Response<Body>) {
     let fixed = [
         ("x-content-type-options", "nosniff"),
         ("x-frame-options", "DENY"),
-        // With `no-referrer`, browsers hide the origin of our own forms from us.
+        // With `no-referrer`, browsers would hide the origin of the page's own forms.
         ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),

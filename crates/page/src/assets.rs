@@ -1,12 +1,12 @@
-//! What is loaded beside the page: style, script and drawings, built in. Their paths hold a hash
-//! of them, so that a browser may keep them for good.
+//! Style, script, and icon of the page, which are built in. Their paths contain a hash of their
+//! content, so browsers can cache them permanently.
 
 use callbridge_listener::body::{self, Body};
 use hyper::{Response, StatusCode, header::HeaderValue};
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
-/// The frame and its parts, then the styles of single views.
+/// The style of all pages, then the styles of single views.
 pub(crate) const STYLE: &str = concat!(
     include_str!("../static/page.css"),
     include_str!("../static/views.css")

@@ -1,8 +1,8 @@
-//! What the page asks of the daemon, and the shapes of its answers. The daemon has the spool, the
-//! rules and the sources; the page knows none of them.
+//! The interface between the page and the daemon: what the page asks, and the types of the answers.
+//! The page has no access to the spool, the rules, or the sources.
 //!
-//! Times are epoch seconds unless their name says otherwise. Texts come from PBXs and the CRM and
-//! are hostile: they are escaped where they are written, and never trusted to be short.
+//! Times are epoch seconds unless their name says otherwise. Texts come from PBXs and the CRM, and
+//! can be hostile and of any length. They are escaped when they are written.
 
 use crate::language::Language;
 use async_trait::async_trait;

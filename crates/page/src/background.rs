@@ -1,5 +1,5 @@
-//! What goes on in the background: work on many letters, a hundred at a time, with a progress that
-//! can be left and come back to; and `check`, which asks PBX and CRM and takes its time.
+//! Work in the background. Jobs change many dead letters, a hundred at a time, and a person can
+//! leave and reopen the progress. A run of `check` asks PBX and CRM, which takes some time.
 
 use crate::backend::{Backend, CheckFinding};
 use crate::shell::now_seconds;
@@ -58,7 +58,7 @@ impl Job {
         }
     }
 
-    /// Takes in what became of some letters.
+    /// Adds the results for some dead letters.
     pub(crate) fn take(&mut self, acted: Vec<LetterOutcome>, asked: usize) {
         self.done += asked as u64;
         for one in acted {
@@ -72,7 +72,7 @@ impl Job {
 
 type ById = BTreeMap<u64, Job>;
 
-/// The jobs that work or have ended, by number, until newer ones displace them.
+/// The running and ended jobs, by number. The oldest ended ones are dropped for newer jobs.
 pub(crate) struct Jobs {
     all: Arc<Mutex<ById>>,
     tasks: Tasks,
@@ -80,7 +80,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// All of them stop between two chunks when `closing` becomes true.
+    /// Makes an empty list. All jobs stop between two chunks when `closing` becomes true.
     pub(crate) fn new(closing: watch::Receiver<bool>) -> Self {
         Self {
             all: Arc::default(),
@@ -106,7 +106,7 @@ impl Jobs {
         working.count() < WORKING_MAX
     }
 
-    /// Runs a job in the background. Returns its number.
+    /// Runs a job for the dead letters in `left` in the background. Returns its number.
     pub(crate) fn begin(&self, mut job: Job, left: Vec<RowId>, backend: Arc<dyn Backend>) -> u64 {
         if left.is_empty() {
             job.state = JobState::Done;

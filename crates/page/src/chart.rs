@@ -1,13 +1,13 @@
-//! Columns of calls by outcome, as the template draws them in SVG. Its width is stretched, so
-//! words stand beside it.
+//! Columns of calls by outcome, which the template draws as SVG. The drawing is stretched to its
+//! width, so texts are placed outside of it.
 
 use crate::backend::{Bar, Outcomes};
 
-/// The height of the drawing, then the distance of two columns, in units of the drawing.
+/// The height of the drawing, then the distance between two columns, in the drawing's units.
 const HEIGHT: u64 = 1000;
 const STEP: usize = 10;
 
-/// A piece of a column.
+/// The part of a column for one outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// `journaled`, `forwarded`, `queued`, `waiting`, `letters`, `discarded`.
@@ -78,7 +78,7 @@ fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
     pieces
 }
 
-/// The next of 4, 8, 10, 20, 40, 80, 100…: a height whose half is a whole number.
+/// Returns the next of 4, 8, 10, 20, 40, 80, 100, and so on. Half of each is a whole number.
 fn round_up(most: u64) -> u64 {
     let mut scale: u64 = 1;
     loop {

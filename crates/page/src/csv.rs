@@ -1,4 +1,4 @@
-//! Tables for a spreadsheet, which calculates nothing of them.
+//! CSV files for spreadsheets, with cells that no spreadsheet evaluates as a formula.
 
 use crate::{answer, shell::PageShell};
 use bytes::Bytes;
@@ -9,12 +9,12 @@ use hyper::Response;
 /// Maximum characters of a cell. Spreadsheets accept at most twice as many.
 const CELL_CHARS: usize = 16_000;
 
-/// Rows of CSV with a header (RFC 4180). It begins with a byte order mark, without which Excel
-/// misreads its letters.
+/// Rows of CSV with a header (RFC 4180). The file begins with a byte order mark, because Excel
+/// misreads UTF-8 without it.
 #[derive(Debug, Default)]
 pub(crate) struct CsvText(String);
 
-/// The columns of a file of such rows: the header of each, and its content.
+/// The columns of a file: the header of each, and the function that makes its cells.
 pub(crate) type Columns<T> = [(&'static str, fn(&T, &PageShell) -> String)];
 
 impl CsvText {
@@ -46,13 +46,14 @@ impl CsvText {
 
     pub(crate) const KIND: &str = "text/csv; charset=utf-8";
 
-    /// A part of a file. One without a header continues where another ended.
+    /// Returns the bytes of this part of the file. A part without a header continues the one before
+    /// it.
     pub(crate) fn bytes(self) -> Bytes {
         Bytes::from(self.0)
     }
 }
 
-/// Answers with these rows as a file of this name, to save.
+/// Answers with these rows as a file with this name, for saving.
 pub(crate) fn download<T>(
     columns: &Columns<T>,
     rows: impl IntoIterator<Item = T>,

@@ -1,11 +1,11 @@
-//! The languages: which one a browser wishes, and its texts, a file each (`texts/en.json`). A text
-//! is a string, or one for each form of the plural. `{a}` and `{b}` stand for values, `{n}` for the
-//! count.
+//! The languages of the page, and the choice of one for a browser. The texts of each language are
+//! in one file (`texts/en.json`). A text is a string, or one string for each plural form. `{a}` and
+//! `{b}` are placeholders for values, `{n}` for the count.
 
 use serde::Deserialize;
 use std::{collections::BTreeMap, sync::LazyLock};
 
-/// The cookie with the language that a browser was switched to.
+/// The cookie with the language that was chosen in the browser.
 pub(crate) const LANGUAGE_COOKIE: &str = "callbridge-language";
 
 /// A language of the page.
@@ -14,7 +14,7 @@ pub(crate) enum Language {
     #[default]
     English,
     Russian,
-    /// The Uzbek language in Latin letters.
+    /// Uzbek in Latin script.
     Uzbek,
 }
 
@@ -56,7 +56,7 @@ impl Language {
         }
     }
 
-    /// In the language itself.
+    /// Returns the name of the language in that language.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::English => "English",
@@ -96,7 +96,8 @@ impl Language {
         }
     }
 
-    /// The text of this key. The key itself if there is none, which a test rules out.
+    /// Returns the text of this key, or the key itself if there is none. A test checks that no text
+    /// is missing.
     pub(crate) fn text(self, key: &str) -> &str {
         match self.texts().get(key) {
             Some(TextEntry::One(text)) => text,
@@ -109,7 +110,7 @@ impl Language {
         self.texts().contains_key(key)
     }
 
-    /// The text of this key for this count, including the count.
+    /// Returns the text of this key for this count, with the count in it.
     pub(crate) fn counted(self, key: &str, count: u64) -> String {
         let text = match self.texts().get(key) {
             Some(TextEntry::Forms(forms)) => self.form(forms, count),
@@ -119,7 +120,7 @@ impl Language {
         text.replace("{n}", &self.number(count))
     }
 
-    /// Formats the count with thousands separators, from five digits on: `12,345`.
+    /// Formats a count with thousands separators, from five digits on: `12,345`.
     pub(crate) fn number(self, count: u64) -> String {
         let separator = match self {
             Self::English => ',',

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Every key whose last part is a word of another place.
+/// Returns every key whose last part is a word that is defined elsewhere.
 fn families() -> BTreeSet<String> {
     let fixed = [
         ("role", &["admin", "view"][..]),
@@ -65,7 +65,7 @@ fn families() -> BTreeSet<String> {
     for &kind in FindingKind::ALL {
         keys.insert(format!("kind.{}", kind.word()));
         keys.insert(format!("fix.{}", kind.word()));
-        // All but these are told by a row of their own.
+        // The details of all other kinds have the kind as their key.
         use FindingKind::{Employees, LeadDirectory, Lists, NoSource, Paused, Token};
         let by_codes = [Employees, LeadDirectory, Lists, NoSource, Paused, Token];
         if !by_codes.contains(&kind) {
@@ -91,7 +91,7 @@ fn texts_of(folder: &Path, all: &mut String) {
     }
 }
 
-/// Every word in quotes of templates and sources that looks like a key.
+/// Returns every quoted word in templates and sources that looks like a key.
 fn quoted() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = String::new();
@@ -102,12 +102,12 @@ fn quoted() -> BTreeSet<String> {
         word.chars().all(fit) && !word.is_empty()
     };
     let words = all.lines().flat_map(|line| line.split('"')).filter(key);
-    // A problem's words are asked for by the key of its title.
+    // The text of a problem has the key of its title, followed by `.words`.
     let words = words.flat_map(|word| [word.to_owned(), format!("{word}.words")]);
     words.collect()
 }
 
-/// Keys that are asked for by name: `c.t("…")` and its like.
+/// Returns the keys that are requested by name: `c.t(…)` and similar calls.
 fn asked() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = String::new();

@@ -1,22 +1,22 @@
-//! The page of the administrator: who may see it, what it shows, what can be done there.
+//! The administrator's page: who can see it, what it shows, and what people can do there.
 //!
-//! The daemon hands over [`settings::Settings`] and a [`backend::Backend`]; [`page::Page`] is made
-//! of them, and [`server::serve`] serves it. A request passes, in this order: its host, its path,
-//! its origin (of a POST), its session, its form's token, the role; then a view answers.
+//! The daemon supplies [`settings::Settings`] and a [`backend::Backend`]. [`page::Page`] is made
+//! from them, and [`server::serve`] serves it. Each request is checked in this order: host, path,
+//! origin (for a POST), session, the form's token, and role. Then a view answers it.
 //!
-//! | module | what lives there |
+//! | module | content |
 //! |---|---|
-//! | [`backend`] | what the page asks of the daemon, and the shapes of its answers |
-//! | [`settings`] | where it listens, under which names, with whom |
-//! | [`server`] | sockets and limits; from a request to its answer |
-//! | [`page`] | the page itself, and a visit of somebody who is logged in |
-//! | `request`, `answer` | hosts, origins and fields; HTML and headers |
-//! | `login`, `sessions`, `throttle`, `random` | who comes in, by password or link |
+//! | [`backend`] | the interface to the daemon, with the types of its answers |
+//! | [`settings`] | the page's address, names, TLS, and users |
+//! | [`server`] | sockets and limits, and the path from a request to its answer |
+//! | [`page`] | the page's shared state, and the request of a logged-in user |
+//! | `request`, `answer` | hosts, origins, and fields of requests; HTML and headers of answers |
+//! | `login`, `sessions`, `throttle`, `random` | login by password or link |
 //! | [`passwords`] | the password file |
-//! | `views`, `chart`, `csv`, `markup`, `shell` | what is shown; templates lie in `templates` |
-//! | `background`, `live` | what goes on in the background |
-//! | `language` | texts, a file a language in `texts` |
-//! | `assets` | style and script of `static` |
+//! | `views`, `chart`, `csv`, `markup`, `shell` | the content of pages, with `templates` |
+//! | `background`, `live` | jobs, checks, and live updates |
+//! | `language` | translated texts, one file per language in `texts` |
+//! | `assets` | the style and script in `static` |
 
 mod answer;
 mod assets;

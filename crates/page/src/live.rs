@@ -1,5 +1,5 @@
-//! Live parts: a stream of server-sent events that says when to look again. It carries no content:
-//! what is shown comes by the ordinary way, with the ordinary checks.
+//! Live parts of pages: a stream of server-sent events that only says when to reload. The content
+//! is loaded by ordinary requests, with the ordinary checks.
 
 use crate::answer;
 use bytes::Bytes;
@@ -36,7 +36,7 @@ struct ChangeStream {
 }
 
 impl Live {
-    /// All streams end when `closing` becomes true.
+    /// Makes the shared parts. All streams end when `closing` becomes true.
     pub(crate) fn new(changes: watch::Receiver<u64>, closing: watch::Receiver<bool>) -> Self {
         Self {
             changes,
@@ -45,7 +45,7 @@ impl Live {
         }
     }
 
-    /// A stream, or a refusal that says when to ask again.
+    /// Opens a stream, or answers when to try again if there are too many.
     pub(crate) fn stream(&self) -> Response<Body> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let mut full = Response::new(body::whole("too many live parts\n"));
@@ -84,7 +84,7 @@ impl ChangeStream {
         } = self;
         let news = async {
             sleep(PAUSE).await;
-            // A daemon that reports nothing any more is stopping, which `closing` reports.
+            // If the daemon's sender is gone, the daemon is stopping, which `closing` reports.
             let quiet = async {
                 if changes.changed().await.is_err() {
                     std::future::pending::<()>().await;
@@ -95,7 +95,7 @@ impl ChangeStream {
         tokio::select! {
             () = news => Some(Bytes::from_static(b"event: changed\ndata:\n\n")),
             () = sleep_until(*until) => None,
-            // The owner is gone, so the stream ends.
+            // The sender of `closing` was dropped or has sent true, so the stream ends.
             _ = closing.wait_for(|closing| *closing) => None,
         }
     }

@@ -1,5 +1,5 @@
-//! Coming in and going out: name and password, the link of `callbridge page`, the way back to
-//! where a session ended.
+//! Login and logout: by name and password, or by the link of `callbridge page`. After a login, the
+//! user returns to the page on which the session ended.
 
 use crate::answer::{self, Handled, Problem, see};
 use crate::language::{LANGUAGE_COOKIE, Language};
@@ -50,7 +50,7 @@ struct CarryOnSheet<'a> {
     c: &'a PageShell,
     path: &'a str,
     fields: FormFields,
-    /// The same for people: name and value.
+    /// The fields that a person typed, for display: name and value.
     typed: Vec<(String, String)>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&st
 }
 
 impl<'a> LoginSheet<'a> {
-    /// The initial form, without input and errors.
+    /// Makes the initial form, without input and errors.
     fn new(page: &Page, shell: &'a PageShell, next: &'a str) -> Self {
         Self {
             c: shell,
@@ -96,13 +96,13 @@ impl<'a> LoginSheet<'a> {
         }
     }
 
-    /// Returns the carried fields for people: name and value.
+    /// Returns the carried fields for display: name and value.
     fn typed(&self) -> Vec<(String, String)> {
         for_people(self.c, &FormFields::read(self.carried.as_bytes()))
     }
 }
 
-/// The fields of a form by their names for people. Fields that they did not type are left out.
+/// Returns the fields of a form by their displayed names, without the fields that no person types.
 fn for_people(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
     let named = fields.iter().filter_map(|(name, value)| {
         let known = shell.knows("field", name) && !value.trim().is_empty();
@@ -161,7 +161,8 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
                 role,
                 form_token,
             });
-            // The fields that were typed, with a button that sends them again.
+            // The fields that were typed before the session ended, with a button that sends them
+            // again.
             let fields = FormFields::read(carried.as_bytes());
             answer::html(&CarryOnSheet {
                 c: &shell,
@@ -175,7 +176,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     Ok(response)
 }
 
-/// A login that has been admitted. It leaves the throttle when dropped.
+/// A login that the throttle admitted. It leaves the throttle when dropped.
 struct LoginTurn<'a> {
     page: &'a Page,
     admitted: Admitted,
@@ -215,7 +216,7 @@ impl<'a> LoginTurn<'a> {
         self.page.login_left.notify_waiters();
     }
 
-    /// Ends a try with the right password. The try does not count as a wrong one.
+    /// Ends a try with the right password, which does not count as a wrong one.
     fn succeed(self) {
         self.leave(true);
     }
@@ -223,7 +224,7 @@ impl<'a> LoginTurn<'a> {
 
 impl Drop for LoginTurn<'_> {
     fn drop(&mut self) {
-        // After `succeed` the try has left, and nothing happens.
+        // After `succeed`, the try has already left, so this does nothing.
         self.leave(false);
     }
 }
@@ -275,7 +276,7 @@ fn hand_over(page: &Page, response: &mut Response<Body>, token: &str) {
     set_cookie(page, response, cookie);
 }
 
-/// Only over TLS, if the page is served that way.
+/// Sets a cookie. It is limited to TLS if the page is served over TLS.
 fn set_cookie(page: &Page, response: &mut Response<Body>, mut cookie: String) {
     if page.settings.is_secure() {
         cookie.push_str("; Secure");
@@ -311,7 +312,8 @@ pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
     let kept = keep(page).await;
     let mut response = see("/login");
     hand_over(page, &mut response, "");
-    // The session is over here in any case, but a restart could open it again, so this is reported.
+    // The session has ended here in any case. But a restart could reopen it, so the error is
+    // reported.
     if let Err(problem) = kept {
         let error = &problem.words;
         tracing::error!(error, "a session that ended stays in the state");

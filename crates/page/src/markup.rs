@@ -1,14 +1,14 @@
-//! HTML that is made here. Text from outside on its way into it does nothing, hides nothing, turns
-//! nothing around and is not endless.
+//! HTML made from code. Text from outside is escaped, so it cannot add markup, hide text, or change
+//! its direction. Long values are cut.
 
 use askama::filters::HtmlSafe;
 use callbridge_model::safe;
 use std::fmt;
 
-/// Of a value in a line.
+/// Maximum characters of a value in a line.
 const VALUE_CHARS: usize = 120;
 
-/// HTML that was made here; templates write it as it is.
+/// HTML that is safe to write into a template without escaping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Markup(String);
 
@@ -21,17 +21,17 @@ impl fmt::Display for Markup {
 impl HtmlSafe for Markup {}
 
 impl Markup {
-    /// HTML as it is: every value in it was escaped.
+    /// Marks HTML as safe. Every value in it must be escaped already.
     pub(crate) const fn made(html: String) -> Self {
         Self(html)
     }
 
-    /// A value in a line, apart from the direction of what stands around it.
+    /// Makes a value for a line, isolated from the text direction around it.
     pub(crate) fn value(text: &str) -> Self {
         Self(format!("<bdi>{}</bdi>", escaped(&cut(text, VALUE_CHARS))))
     }
 
-    /// Lines as they stand, whole: for what may be long and is asked for.
+    /// Makes whole lines, without a limit on their length.
     pub(crate) fn lines(text: &str) -> Self {
         let lines: Vec<String> = text.split('\n').map(safe::safe).collect();
         Self(escaped(&lines.join("\n")))
@@ -43,8 +43,8 @@ impl Markup {
         Self(format!("<bdi class=\"number\">{shown}</bdi>"))
     }
 
-    /// A drawing that stands beside words, in the color of the text around it: lines of 24 units,
-    /// a dot for a name that is none.
+    /// Draws an icon in the color of the text around it, on a grid of 24 units. An unknown name
+    /// gives a dot.
     pub(crate) fn icon(name: &str) -> Self {
         let lines = match name {
             "today" => "M3 12h4l3-8 4 16 3-8h4",
@@ -85,8 +85,8 @@ impl Markup {
     }
 }
 
-/// Returns a number for lists: its first 4 and last 2 characters, the rest as dots; of a short one
-/// less.
+/// Masks a number for lists. The first 4 and last 2 characters are kept, or fewer of a short
+/// number. The rest is shown as dots.
 pub(crate) fn masked(phone: &str) -> String {
     let chars: Vec<char> = phone.chars().take(VALUE_CHARS).collect();
     let (head, tail) = match chars.len() {
@@ -101,7 +101,7 @@ pub(crate) fn masked(phone: &str) -> String {
     shown
 }
 
-/// The beginning of a text, with what is hostile shown escaped.
+/// Returns the beginning of a text, with hostile characters escaped visibly.
 pub(crate) fn cut(text: &str, chars: usize) -> String {
     let mut rest = text.char_indices();
     match rest.nth(chars) {
@@ -110,7 +110,7 @@ pub(crate) fn cut(text: &str, chars: usize) -> String {
     }
 }
 
-/// For HTML, between tags and in attributes.
+/// Escapes a text for HTML, between tags and in attributes.
 pub(crate) fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {

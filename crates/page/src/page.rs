@@ -1,4 +1,4 @@
-//! The page: its settings, the daemon behind it, and what a visit of somebody sees.
+//! The shared state of the page, and the request of a logged-in user.
 
 use crate::background::{CheckRun, Jobs};
 use crate::shell::{Badges, PageShell, now_seconds};
@@ -14,27 +14,28 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
-/// Sessions for whom something waits to be said.
+/// Maximum sessions with a notice that has not been shown yet.
 const NOTICES_MAX: usize = 1000;
 
-/// The page: made from its settings and the daemon, then served.
+/// The page's settings and state, and the daemon behind it.
 pub struct Page {
     pub(crate) settings: Settings,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) sessions: Sessions,
-    /// The name of a session's cookie: it parts two pages on one host, whose ports do not.
+    /// The name of the session cookie. It contains the instance, because browsers share cookies
+    /// between the ports of a host.
     pub(crate) cookie: String,
     pub(crate) throttle: Mutex<LoginThrottle>,
-    /// Wakes the logins that wait for their turn when one has left.
+    /// Wakes the logins that wait for their turn when one has ended.
     pub(crate) login_left: Notify,
-    /// One password is hashed at a time, in one piece of memory.
+    /// Memory for hashing. Its lock ensures that only one password is hashed at a time.
     pub(crate) hashing: Arc<tokio::sync::Mutex<HashMemory>>,
     pub(crate) jobs: Jobs,
     pub(crate) checks: CheckRun,
     pub(crate) live: Live,
-    /// By the hash of a session's token.
+    /// Notices for the next page, by the hash of the session's token.
     pub(crate) notices: Mutex<BTreeMap<String, String>>,
-    /// Says to what works in the background that it ends.
+    /// Ends the background work and the streams when it becomes true.
     pub(crate) close: watch::Sender<bool>,
 }
 
@@ -46,19 +47,19 @@ impl std::fmt::Debug for Page {
     }
 }
 
-/// A request of somebody who is logged in.
+/// A request of a logged-in user.
 pub(crate) struct AuthenticatedRequest<'a> {
     pub(crate) page: &'a Page,
     pub(crate) asked: &'a Asked,
     pub(crate) shell: PageShell,
-    /// The name by which the user's acts are signed.
+    /// The name that the user's actions are recorded under.
     pub(crate) who: String,
     /// The hash of the session's token.
     pub(crate) session: String,
 }
 
 impl Page {
-    /// Of these settings, before this daemon.
+    /// Makes a page with these settings, for this daemon.
     pub fn new(settings: Settings, backend: Arc<dyn Backend>, sessions: Sessions) -> Self {
         let changes = backend.changes();
         let (close, closing) = watch::channel(false);
@@ -80,7 +81,7 @@ impl Page {
         }
     }
 
-    /// Takes up the sessions of before.
+    /// Restores the sessions from before the restart.
     pub(crate) async fn take_up_sessions(&self) {
         let take_up = |kept: Option<String>| {
             let people = self.settings.people.borrow();
@@ -97,8 +98,8 @@ impl Page {
 }
 
 impl AuthenticatedRequest<'_> {
-    /// Reads the daemon's status, and from it what stands beside every page: a view that shows
-    /// nothing else of it goes on without.
+    /// Reads the daemon's status, and updates the counts in the navigation from it. If this fails,
+    /// a view that does not need the status can still be shown.
     pub(crate) async fn refresh_badges(&mut self) -> Result<Status, Refusal> {
         let status = self.page.backend.status().await?;
         if let Ok(missed) = self.page.backend.missed_count().await {
@@ -112,7 +113,7 @@ impl AuthenticatedRequest<'_> {
         Ok(status)
     }
 
-    /// Says something at the head of the next page that this browser asks for.
+    /// Sets the notice that the next page of this session shows.
     pub(crate) fn say(&self, words: String) {
         let mut notices = (self.page.notices.lock()).unwrap_or_else(PoisonError::into_inner);
         if notices.len() >= NOTICES_MAX {
@@ -123,7 +124,7 @@ impl AuthenticatedRequest<'_> {
 }
 
 impl From<Refusal> for Problem {
-    /// A refusal of the daemon as a page.
+    /// Shows a refusal of the daemon as a page.
     fn from(refusal: Refusal) -> Self {
         let (status, title) = match Code::of_number(refusal.code) {
             Code::Usage => (StatusCode::UNPROCESSABLE_ENTITY, "problem.input"),

@@ -1,5 +1,5 @@
-//! The password file: who may log in by name. A line is `NAME:ROLE:HASH`; the hash is argon2id in
-//! PHC form, made by `callbridge page password`.
+//! The password file, with the users who can log in by name. Each line is `NAME:ROLE:HASH`. The
+//! hash is argon2id in PHC form, as `callbridge page password` makes it.
 
 use argon2::password_hash::PasswordHasher as _;
 use argon2::password_hash::phc::PasswordHash;
@@ -10,15 +10,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use subtle::ConstantTimeEq as _;
 
-/// People; more of them are no administrators' page.
+/// Maximum users. The page is for administrators, who are few.
 const PEOPLE_MAX: usize = 1000;
-/// The longest name that a line may have, in characters.
+/// Maximum characters of a name.
 const NAME_CHARS_MAX: usize = 64;
-/// A password is not longer: what is longer is hashed for nothing.
+/// Maximum bytes of a password. It limits the work of hashing.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
-/// KiB that one hash may take: what is dearer starves the machine.
+/// Maximum KiB of memory that one hash can need, to protect the machine.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
-/// Passes over that memory that one hash may take.
+/// Maximum passes over that memory for one hash.
 const PASSES_MAX: u32 = 16;
 
 #[derive(Clone)]
@@ -28,7 +28,7 @@ struct Person {
     hash: PasswordHash,
 }
 
-/// The people of the password file, with their roles and hashes.
+/// The users of the password file, with their roles and hashes.
 #[derive(Clone, Default)]
 pub struct Passwords(Vec<Person>);
 
@@ -39,30 +39,30 @@ impl fmt::Debug for Passwords {
     }
 }
 
-/// The reasons for which a password was not hashed.
+/// A reason why a password was not hashed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitPassword {
-    /// Fewer than 10 characters, too easily guessed.
+    /// The password has fewer than 10 characters.
     #[error("a password of at least 10 characters is expected")]
     Short,
-    /// Longer than what is ever read.
+    /// The password is longer than the page accepts.
     #[error("a password of at most {PASSWORD_BYTES_MAX} bytes is expected")]
     Long,
-    /// A name that would break its line.
+    /// The name is not valid in a line of the file.
     #[error(
         "a name of 1 to {NAME_CHARS_MAX} letters, digits, `-`, `_`, `.` or `@` is expected: it \
          stands in a line of the file and beside what its owner did"
     )]
     Name,
-    /// The error of the hashing library, in its words.
+    /// The error of the hashing library, as its message.
     #[error("no hash can be made: {0}")]
     Library(String),
 }
 
-/// The line of the file for this person.
+/// Makes the line of the file for this user.
 ///
 /// # Errors
-/// As [`UnfitPassword`] says.
+/// See [`UnfitPassword`].
 pub fn hash_password(name: &str, role: PageRole, password: &str) -> Result<String, UnfitPassword> {
     if !is_name(name) {
         return Err(UnfitPassword::Name);
@@ -88,7 +88,7 @@ impl Passwords {
     /// with `#` are skipped.
     ///
     /// # Errors
-    /// The first fault of [`Passwords::read`].
+    /// The first error of [`Passwords::read`].
     pub fn parse(text: &str) -> Result<Self, String> {
         let (people, faults) = Self::read(text);
         match faults.into_iter().next() {
@@ -97,9 +97,10 @@ impl Passwords {
         }
     }
 
-    /// Reads the people of the valid lines, and the faults of the others: the line's number, what
-    /// is wrong, and what to do. A fault never shows the line, because it can hold a password. A
-    /// name with two lines lets no one in, because it is unknown which of them counts.
+    /// Reads the users of the valid lines, and the errors of the others: the line's number, what is
+    /// wrong, and the fix. An error never shows the line, because it can contain a password. If two
+    /// lines have the same name, that user cannot log in, because it is unknown which line is
+    /// right.
     pub fn read(text: &str) -> (Self, Vec<String>) {
         let mut people: Vec<Person> = Vec::new();
         let mut names = BTreeSet::new();
@@ -132,13 +133,14 @@ impl Passwords {
         (Self(people), faults)
     }
 
-    /// Returns `true` when the file names nobody, so that links alone let in.
+    /// Returns `true` if the file names no users, so that only links open sessions.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The role of whoever has this name and password. A name that is none costs as much as one
-    /// that is. This takes a tenth of a second and more: it belongs on a thread that may block.
+    /// Returns the role of the user with this name and password. An unknown name takes as long as a
+    /// known one. Hashing takes a tenth of a second or more, so call this on a thread that can
+    /// block.
     pub(crate) fn role(
         &self,
         name: &str,
@@ -146,13 +148,13 @@ impl Passwords {
         memory: &mut HashMemory,
     ) -> Option<PageRole> {
         let person = self.0.iter().find(|person| person.name == name);
-        // Whom nobody knows is compared with somebody, and refused all the same.
+        // For an unknown name, the password is compared with another user's hash, and refused.
         let against = person.or(self.0.first())?;
         let right = verify(&against.hash, password, memory);
         person.filter(|_| right).map(|person| person.role)
     }
 
-    /// A short hash of a person's line: it changes with the role and the password.
+    /// Returns a short hash of a user's line. It changes with the role and the password.
     pub(crate) fn print(&self, name: &str) -> Option<String> {
         let person = self.0.iter().find(|person| person.name == name)?;
         let line = format!("{}:{}:{}", person.name, person.role.word(), person.hash);
@@ -175,7 +177,7 @@ fn person(line: &str) -> Result<Person, String> {
     if !is_name(name) {
         return Err(format!("has no valid name: {}", UnfitPassword::Name));
     }
-    // What stands there may be a password that slipped: it is not shown.
+    // The text can be a password in the wrong place, so it is not shown.
     let unknown = "has an unknown role: `admin` or `view` is expected";
     let role = role.parse().map_err(|_| unknown.to_owned())?;
     let hash = PasswordHash::new(hash).map_err(|_| HASH.to_owned())?;
@@ -192,12 +194,12 @@ fn person(line: &str) -> Result<Person, String> {
     Ok(Person { name, role, hash })
 }
 
-/// The memory in which passwords are hashed: 19 MiB by the usual parameters. One piece serves all
-/// of them in turn, for an allocator keeps much of what is taken and given back again and again.
+/// The memory in which passwords are hashed: 19 MiB with the usual parameters. It is reused,
+/// because an allocator keeps much of the memory that is often allocated and freed.
 #[derive(Default)]
 pub(crate) struct HashMemory {
     blocks: Vec<Block>,
-    /// Counts the hashes that were made in it.
+    /// Number of hashes made in this memory.
     pub(crate) uses: u64,
 }
 
@@ -210,7 +212,7 @@ impl HashMemory {
         &mut self.blocks[..count]
     }
 
-    /// Frees it, unless it was used since.
+    /// Frees the memory, unless it was used since.
     pub(crate) fn give_back(&mut self, uses: u64) {
         if self.uses == uses {
             self.blocks = Vec::new();
@@ -262,7 +264,7 @@ mod tests {
         assert!(memory.blocks.is_empty());
     }
 
-    /// Cheap, so that the tests are.
+    /// Makes a line whose hash is cheap to verify.
     fn line(name: &str, role: &str, password: &str) -> String {
         let params = Params::new(8, 1, 1, None).expect("parameters");
         let hash = Argon2::from(params).hash_password(password.as_bytes());

@@ -1,4 +1,5 @@
-//! A request as the page reads it: path, fields, cookies, and whether it is our own.
+//! The parts of a request that the page reads: path, fields, cookies, and the checks of its host
+//! and origin.
 
 use crate::{backend::LetterQuery, settings::Settings};
 use callbridge_listener::places::PeerGroup;
@@ -7,7 +8,7 @@ use hyper::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
 use url::form_urlencoded;
 
-/// FormFields of a form or a query; what comes after is passed over.
+/// Maximum fields of a form or a query. Further ones are ignored.
 const FIELDS_MAX: usize = 400;
 
 /// The fields of a query or a form, in their order.
@@ -20,13 +21,13 @@ impl FormFields {
         Self(fields.take(FIELDS_MAX).collect())
     }
 
-    /// The fields of all other names.
+    /// Returns the fields with other names.
     pub(crate) fn without(&self, name: &str) -> Self {
         let others = self.0.iter().filter(|(known, _)| known != name);
         Self(others.cloned().collect())
     }
 
-    /// The first field of this name, without spaces around it; `None` where it is empty.
+    /// Returns the first field with this name, trimmed. `None` if it is empty or missing.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name)?;
         let value = found.1.trim();
@@ -38,25 +39,26 @@ impl FormFields {
         self.get(name).map(str::to_owned)
     }
 
-    /// A field as it was typed, to be shown again.
+    /// Returns a field as it was typed, to show it again.
     pub(crate) fn typed(&self, name: &str) -> String {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.clone()).unwrap_or_default()
     }
 
-    /// The letters whose ids stand in the fields of this name.
+    /// Returns the ids of the dead letters in the fields with this name.
     pub(crate) fn letters(&self, name: &str) -> Vec<RowId> {
         let values = self.0.iter().filter(|(known, _)| known == name);
         let ids = values.filter_map(|(_, value)| value.parse().ok());
         ids.map(RowId).collect()
     }
 
-    /// Are all letters of [`FormFields::letter_query`] meant, and not the chosen ones alone?
+    /// Returns `true` if all dead letters of [`FormFields::letter_query`] are meant, not only the
+    /// chosen ones.
     pub(crate) fn all_letters(&self) -> bool {
         self.get("scope") == Some("all")
     }
 
-    /// All letters of the reason and the cause that stand there.
+    /// Returns the query for the reason and the cause in the fields.
     pub(crate) fn letter_query(&self) -> LetterQuery {
         LetterQuery {
             reason: self.owned("reason"),
@@ -77,7 +79,7 @@ impl FormFields {
     }
 }
 
-/// `path?a=1&b=2`, without the values that are `None`.
+/// Returns `path?a=1&b=2`, without the values that are `None`.
 pub(crate) fn link(path: &str, query: &[(&str, Option<&str>)]) -> String {
     let given = query.iter();
     let given = given.filter_map(|(name, value)| Some((name, (*value)?)));
@@ -97,12 +99,12 @@ pub(crate) struct Asked {
     pub(crate) headers: HeaderMap,
     pub(crate) query: FormFields,
     pub(crate) form: FormFields,
-    /// The peer, or the client that a trusted proxy names; wrong passwords are counted by it.
+    /// The peer, or the client that a trusted proxy names. Wrong passwords are counted by it.
     pub(crate) from: PeerGroup,
 }
 
 impl Asked {
-    /// A text header; empty where there is none.
+    /// Returns a header as text. Empty if it is missing or not text.
     pub(crate) fn header(&self, name: header::HeaderName) -> &str {
         let value = self.headers.get(name).and_then(|it| it.to_str().ok());
         value.unwrap_or_default()
@@ -112,7 +114,7 @@ impl Asked {
         self.method == Method::POST
     }
 
-    /// All cookies of this name: a browser may hold several, of other paths.
+    /// Returns all cookies with this name. A browser can send several, from other paths.
     pub(crate) fn cookies<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
         let all = self.headers.get_all(header::COOKIE).into_iter();
         let texts = all.filter_map(|it| it.to_str().ok());
@@ -120,13 +122,13 @@ impl Asked {
         cookies.filter_map(move |it| it.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// The path and query as they were asked.
+    /// Returns the path and query as requested.
     pub(crate) fn target(&self) -> &str {
         self.uri.path_and_query().map_or("/", |it| it.as_str())
     }
 
-    /// Behind a proxy: the address that it says last. Nearer ones it did not see, further ones
-    /// anybody may write.
+    /// Returns the last address of `X-Forwarded-For`, which the proxy added. The client itself can
+    /// write the ones before it.
     pub(crate) fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
         let last = headers.get_all("x-forwarded-for").into_iter().next_back()?;
         let last = last.to_str().ok()?.rsplit(',').next()?.trim();
@@ -136,24 +138,24 @@ impl Asked {
     }
 }
 
-/// Is the page asked by one of its own names?
+/// Returns `true` if the request uses one of the page's own hosts.
 pub(crate) fn is_own_host(asked: &Asked, settings: &Settings) -> bool {
     let mut hosts = asked.headers.get_all(header::HOST).into_iter();
     let host = hosts.next().and_then(|it| it.to_str().ok());
     let named = host.is_some_and(|host| settings.allows_host(without_port(host)));
-    // `GET http://host/ HTTP/1.1` has its host there, too.
+    // A request like `GET http://host/ HTTP/1.1` also contains a host.
     let mut target = asked.uri.host().into_iter();
     named && target.all(|host| settings.allows_host(host)) && hosts.next().is_none()
 }
 
-/// Was a POST sent by a form of this page? What a browser says of its origin must be ours, and it
-/// must say something; the error is the key of the refusal's words.
+/// Checks that a POST was sent by a form of this page. The browser must send `Origin` or
+/// `Sec-Fetch-Site`, and they must match the page. The error is the key of the refusal's text.
 pub(crate) fn check_origin(asked: &Asked, settings: &Settings) -> Result<(), &'static str> {
     let said = |name: &str| Some(asked.headers.get(name)?.to_str().unwrap_or_default());
     let own = match (said("origin"), said("sec-fetch-site")) {
         (None, None) => return Err("problem.no_origin.words"),
         (_, Some(site)) if site != "same-origin" => false,
-        // A browser that hides the origin says `null`: the site is its word then.
+        // A browser that hides the origin sends `null`. Then `Sec-Fetch-Site` decides.
         (None | Some("null"), Some(_)) => true,
         (Some(origin), site) => {
             is_own(origin, asked.header(header::HOST), settings, site.is_some())
@@ -166,13 +168,13 @@ fn is_own(origin: &str, host: &str, settings: &Settings, same_origin: bool) -> b
     let Some((scheme, authority)) = origin.split_once("://") else {
         return false;
     };
-    // Behind a proxy browsers may speak plain HTTP to it: its matter.
+    // Browsers can use plain HTTP to the proxy, which is the proxy's choice.
     let scheme_fits = scheme == settings.scheme() || settings.is_behind_proxy();
     if !scheme_fits || !authority.is_ascii() {
         return false;
     }
     let own = authority.eq_ignore_ascii_case(host);
-    // Proxies pass the host on without its port; then only a browser's own word tells ports apart.
+    // Proxies forward the host without its port. Then only `Sec-Fetch-Site` distinguishes ports.
     let but_for_port = settings.is_behind_proxy()
         && same_origin
         && without_port(authority).eq_ignore_ascii_case(without_port(host));
@@ -187,7 +189,7 @@ fn without_port(host: &str) -> &str {
     host.rsplit_once(':').map_or(host, |(name, _)| name)
 }
 
-/// A path of this page to go on to; `/` in place of whatever leads elsewhere.
+/// Returns a path of this page to continue to. `/` if the path leads elsewhere.
 pub(crate) fn local_path(path: &str) -> &str {
     let inside = path.starts_with('/')
         && !path.starts_with("//")

@@ -1,5 +1,5 @@
-//! From a connection to an answer: sockets and bodies with limits, then who asks, whether they may,
-//! and which view answers.
+//! Serves the page: limits on sockets and bodies, the checks of each request, and the choice of the
+//! view that answers it.
 
 use crate::answer::{self, Handled, Problem, harden};
 use crate::language::{LANGUAGE_COOKIE, Language};
@@ -18,22 +18,22 @@ use std::time::Duration;
 use subtle::ConstantTimeEq as _;
 use tokio::{net::TcpListener, time::timeout};
 
-/// Browsers of some people, six connections each, and their live parts.
+/// Maximum connections: several people's browsers, with six connections each, and their live parts.
 const CONNECTIONS_MAX: usize = 256;
-/// Of a form; the longest is one that ticks fifty letters.
+/// Maximum bytes of a form. The longest one selects fifty dead letters.
 const FORM_BYTES_MAX: usize = 64 * 1024;
-/// A form is sent by then.
+/// Time in which a form must arrive.
 const FORM_WITHIN: Duration = Duration::from_secs(10);
-/// A page is made by then; what takes longer is under way elsewhere and looked at again.
+/// Time in which a page must be ready. Longer work runs in the background.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
 
-/// Serves a page until `shutdown`, and then ends what is under way.
+/// Serves the page until `shutdown`, then ends its background work.
 pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Output = ()>) {
     page.take_up_sessions().await;
     let page = Arc::new(page);
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
-        // As long as a live part goes on, or the export of ten thousand letters.
+        // Long enough for a live stream, or an export of ten thousand dead letters.
         answer_within: Duration::from_secs(600),
         stop_within: Duration::from_secs(2),
         ..Limits::FEW
@@ -73,7 +73,7 @@ impl AnswerHttp for Page {
     }
 }
 
-/// An answer to what no form of ours sends.
+/// Makes a plain answer, for requests that no form of the page sends.
 fn bare(status: StatusCode) -> Response<Body> {
     let words = body::whole(format!("{status}\n"));
     let mut response = body::response(status, "text/plain; charset=utf-8", words);
@@ -82,7 +82,7 @@ fn bare(status: StatusCode) -> Response<Body> {
 }
 
 impl Page {
-    /// Reads a request to its end.
+    /// Reads a request with its form.
     async fn read(&self, request: Request<Incoming>, peer: PeerGroup) -> Result<Asked, StatusCode> {
         let (head, body) = request.into_parts();
         let mut form = FormFields::default();
@@ -111,7 +111,7 @@ impl Page {
         })
     }
 
-    /// Routes a request through all checks to its view; problems become pages.
+    /// Passes a request through all checks to its view. Problems become pages.
     async fn shown(&self, asked: &Asked) -> Response<Body> {
         let shell = self.shell(asked);
         let handled = self.handled(&shell, asked).await;
@@ -123,7 +123,7 @@ impl Page {
             let words = shell.with(words, self.settings.hosts().join(", "));
             Problem::new(StatusCode::FORBIDDEN, title, words)
         };
-        // Before anything else: nobody may come by a name that is not ours.
+        // This check comes first, because the page must only answer to its own hosts.
         if !is_own_host(asked, &self.settings) {
             return Err(foreign("problem.host", "problem.host.words"));
         }
@@ -174,7 +174,7 @@ impl Page {
         }
         let session = random::hash(token);
         let mut shell = shell.clone();
-        // What waits to be said is said by a page, not to a script that listens.
+        // Only a page shows the notice, not the script that listens for changes.
         if !asked.is_post() && path != ["live"] {
             let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
             shell.notice = notices.remove(&session);
@@ -214,7 +214,8 @@ impl Page {
     }
 }
 
-/// The methods that a path knows, of which these are the parts; `None` where nothing is there.
+/// Returns the methods that are allowed for a path with these parts. `None` if there is no such
+/// path.
 fn methods(path: &[&str]) -> Option<&'static str> {
     Some(match path {
         ["login" | "check"] | ["open", _] | ["letters", "export"] => "GET,HEAD,POST",

@@ -1,6 +1,6 @@
-//! Who is logged in, and the links of `callbridge page`: whoever holds one opens a session, once,
-//! within a minute. Looking at it (a preview, a prefetch) burns nothing. Of a token only its hash
-//! is kept, here and over restarts.
+//! Open sessions, and the links of `callbridge page`. A link opens one session, within a minute. A
+//! `GET` of the link (a preview or a prefetch) does not use it up. Only the hashes of tokens are
+//! stored, in memory and over restarts.
 
 use crate::passwords::Passwords;
 use crate::random::{self, BrowserToken};
@@ -9,34 +9,35 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{collections::BTreeMap, time::Duration};
 
-/// A session lives so long, in seconds.
+/// Lifetime of a session, in seconds.
 pub const SESSION_SECONDS: i64 = 12 * 3600;
-/// Sessions at a time; the oldest of whoever has most makes room.
+/// Maximum sessions. If there are more, the oldest session of the user with the most sessions ends.
 const SESSIONS_MAX: usize = 1000;
-/// Of one person; the oldest of them makes room.
+/// Maximum sessions of one user. If there are more, the oldest of them ends.
 const SESSIONS_OF_ONE_MAX: usize = 20;
 
-/// A link lives so long.
+/// Lifetime of a link.
 pub const LINK_LIVES: Duration = Duration::from_secs(60);
-/// Links at a time; the oldest makes room.
+/// Maximum links. If there are more, the oldest is dropped.
 const LINKS_MAX: usize = 100;
 
-/// The session of somebody who is logged in.
+/// The session of a logged-in user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LoggedIn {
-    /// As what they do is signed.
+    /// The name that the user's actions are recorded under.
     pub(crate) who: String,
     pub(crate) role: PageRole,
     /// Epoch seconds at which the session ends.
     until: i64,
-    /// The line of the password file by which they came: when it changes the session ends. `None`
-    /// of a link.
+    /// Hash of the user's line in the password file. The session ends when the line changes. `None`
+    /// for a session that a link opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<String>,
 }
 
 impl LoggedIn {
-    /// Whoever came by a password still has it, with the same role.
+    /// Returns `true` if a link opened the session, or the user's line in the password file is
+    /// unchanged.
     fn stands(&self, people: &Passwords) -> bool {
         let came_by = self.line.as_ref();
         came_by.is_none_or(|it| people.print(&self.who).as_ref() == Some(it))
@@ -50,12 +51,12 @@ type ByHash = BTreeMap<String, LoggedIn>;
 pub struct Sessions(Arc<Mutex<ByHash>>);
 
 impl Sessions {
-    /// Counts the sessions that were open at the last change, for the metrics.
+    /// Number of sessions that were open at the last change, for metrics.
     pub fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// Takes up those that were kept, as far as they are good still.
+    /// Restores stored sessions that are still valid.
     pub(crate) fn take_up(
         &self,
         kept: &str,
@@ -64,14 +65,14 @@ impl Sessions {
     ) -> serde_json::Result<()> {
         let mut kept: ByHash = serde_json::from_str(kept)?;
         kept.retain(|_, one| {
-            // A clock that was ahead must not make sessions that never end.
+            // If the clock was ahead, a stored session must not live longer than a new one.
             one.stands(people) && one.until > now && one.until <= now + SESSION_SECONDS
         });
         *self.lock() = kept;
         Ok(())
     }
 
-    /// Opens one; `None` where the system gives no random bytes.
+    /// Opens a session. `None` if the system gives no random bytes.
     pub(crate) fn open(
         &self,
         now: i64,
@@ -106,22 +107,22 @@ impl Sessions {
         Some(token)
     }
 
-    /// Returns the open session of this token; `None` where it has ended or its password has
-    /// changed.
+    /// Returns the open session of this token. `None` if it has ended, or its user's line in the
+    /// password file has changed.
     pub(crate) fn find(&self, now: i64, token: &str, people: &Passwords) -> Option<LoggedIn> {
         let open = self.lock();
         let one = open.get(&random::hash(token))?;
         (one.until > now && one.stands(people)).then(|| one.clone())
     }
 
-    /// Ends the session of this token, where there is one.
+    /// Ends the session of this token, if there is one.
     pub(crate) fn end(&self, token: &str) {
         self.lock().remove(&random::hash(token));
     }
 
-    /// All of them, to be kept: without any secret.
+    /// Returns all sessions as JSON, for storing. It contains no secrets.
     pub(crate) fn to_json(&self) -> String {
-        // Strings and numbers always make JSON.
+        // Strings and numbers can always be written as JSON.
         serde_json::to_string(&*self.lock()).unwrap_or_default()
     }
 
@@ -130,16 +131,16 @@ impl Sessions {
     }
 }
 
-/// Whom a link lets in, and until when it is good, in time since boot.
+/// The end of a link's validity in time since boot, and the name and role of its user.
 type Guest = (Duration, String, PageRole);
 
-/// The links that are out, by the hash of their tokens. Clones share them.
+/// The valid links, by the hash of their tokens. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Links(Arc<Mutex<BTreeMap<String, Guest>>>);
 
 impl Links {
-    /// A link for `who` (as what they do will be signed: a Unix user). Its path on the page:
-    /// `/open/TOKEN`; `None` where the system gives no random bytes.
+    /// Makes a link for `who`, a Unix user whose name the actions are recorded under. Returns its
+    /// path on the page, `/open/TOKEN`. `None` if the system gives no random bytes.
     pub fn issue(&self, now: Duration, who: &str, role: PageRole) -> Option<String> {
         let token = BrowserToken::new()?;
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,15 +156,15 @@ impl Links {
         Some(format!("/open/{}", token.reveal()))
     }
 
-    /// Is it good still? Nothing changes.
+    /// Returns `true` if the link is still valid. It stays valid.
     pub(crate) fn is_good(&self, now: Duration, token: &str) -> bool {
         let links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let issued = links.get(&random::hash(token));
         issued.is_some_and(|(until, ..)| *until > now)
     }
 
-    /// Takes the link away, and returns the person that it lets in; `None` where it has expired or
-    /// was used.
+    /// Uses up the link, and returns the name and role of its user. `None` if it has expired or was
+    /// used.
     pub(crate) fn take(&self, now: Duration, token: &str) -> Option<(String, PageRole)> {
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (until, who, role) = links.remove(&random::hash(token))?;

@@ -1,4 +1,4 @@
-//! What `run` hands over: where the page listens, who may come in, under which names.
+//! The settings of the page, which `run` supplies: its address, names, TLS, and users.
 
 use crate::{passwords::Passwords, sessions::Links};
 use callbridge_listener::places::PeerGroup;
@@ -8,38 +8,39 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The TLS configuration of the listener; its owner replaces the certificate when the files change.
+/// The TLS configuration of the listener. The sender replaces the certificate when the files
+/// change.
 pub type Tls = watch::Receiver<Arc<ServerConfig>>;
 
-/// Everything the page is told.
+/// The settings of the page.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) address: SocketAddr,
-    /// `None` over plain HTTP, from this machine alone (an SSH tunnel ends here, too).
+    /// `None` for plain HTTP, which is only allowed on loopback. An SSH tunnel can end there.
     pub(crate) tls: Option<Tls>,
-    /// Proxies whose `X-Forwarded-For` is believed, beside those on loopback; `None` without a
-    /// proxy.
+    /// Trusted senders of `X-Forwarded-For`, in addition to those on loopback. `None` if the page
+    /// is not behind a proxy.
     proxies: Option<Vec<PeerGroup>>,
     pub(crate) names: Vec<String>,
-    /// The password file, as it was read last.
+    /// The users of the password file, as last read.
     pub people: watch::Receiver<Passwords>,
-    /// The links that are out; clones issue them.
+    /// The valid links. Clones share them, and can issue more.
     pub links: Links,
-    /// The zone of the PBX, in which people read times (`Asia/Tashkent`).
+    /// The zone of the PBX, in which times are shown (`Asia/Tashkent`).
     pub zone: Zone,
-    /// The name of this instance: it parts the cookies of two pages on one host.
+    /// The name of this instance. The cookies of two pages on one host differ by it.
     pub instance: String,
-    /// The address of a lead in the CRM, with `{id}` in its place.
+    /// The URL of a lead in the CRM. `{id}` is the placeholder for its id.
     pub lead_url: Option<Arc<str>>,
 }
 
 impl Settings {
-    /// Checked: off loopback only with TLS. `proxies` are those that speak TLS to browsers, beside
-    /// those on loopback; `names` the hosts by which the page is known beside its address and
-    /// those of this machine (`--page-name`).
+    /// Makes checked settings. Without TLS, the address must be on loopback. `proxies` are the
+    /// proxies that offer TLS to browsers, in addition to those on loopback. `names` are further
+    /// hosts of the page (`--page-name`), in addition to its address and the names of loopback.
     ///
     /// # Errors
-    /// Why the page is not opened.
+    /// A message with the reason why the page cannot be opened.
     pub fn new(
         address: SocketAddr,
         tls: Option<Tls>,
@@ -69,12 +70,12 @@ impl Settings {
         })
     }
 
-    /// `http` or `https`, as a browser beside us would say it.
+    /// Returns the scheme that browsers use: `http` or `https`.
     pub const fn scheme(&self) -> &'static str {
         if self.is_secure() { "https" } else { "http" }
     }
 
-    /// May a cookie be sent over TLS alone?
+    /// Returns `true` if browsers use TLS, so cookies can be limited to it.
     pub(crate) const fn is_secure(&self) -> bool {
         self.tls.is_some() || self.is_behind_proxy()
     }
@@ -83,7 +84,7 @@ impl Settings {
         self.proxies.is_some()
     }
 
-    /// Is it believed whom this peer says that it forwards?
+    /// Returns `true` if `X-Forwarded-For` of this peer is trusted.
     pub(crate) fn believes(&self, peer: PeerGroup) -> bool {
         let of_loopback = match peer {
             PeerGroup::V4(address) => address.is_loopback(),
@@ -93,7 +94,8 @@ impl Settings {
         proxies.is_some_and(|all| of_loopback || all.contains(&peer))
     }
 
-    /// The hosts by which the page may be asked, for people: loopback's stand for themselves.
+    /// Returns the hosts of the page, for messages. Loopback is represented by `localhost` and
+    /// `127.0.0.1`.
     pub(crate) fn hosts(&self) -> Vec<String> {
         let own = match self.address.ip() {
             own if own.is_unspecified() => None,
@@ -108,7 +110,7 @@ impl Settings {
         hosts
     }
 
-    /// May the page be asked by this host (without its port)?
+    /// Returns `true` if the page answers to this host (without its port).
     pub(crate) fn allows_host(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         if host == "localhost" || self.names.contains(&host) {

@@ -1,5 +1,5 @@
-//! What every page has around its own content: language, zone, who is logged in, where one is.
-//! Templates know it as `c` and ask it for texts, times and whatever comes from outside.
+//! The frame around the content of each page: language, zone, user, and navigation. Templates name
+//! it `c`, and format texts, times, and values from outside with it.
 
 use crate::language::Language;
 use crate::markup::{Markup, cut, escaped, masked};
@@ -12,58 +12,58 @@ use callbridge_model::{CallRecord, LeadId, Zone, clock};
 use callbridge_spool::{Letter, Listed};
 use std::{borrow::Borrow, fmt::Display, sync::Arc};
 
-/// Of a value inside a sentence.
+/// Maximum characters of a value inside a sentence.
 const VALUE_CHARS: usize = 120;
-/// Of a sentence from outside: the CRM's words, a finding.
+/// Maximum characters of a sentence from outside, such as the CRM's message or a finding.
 const SENTENCE_CHARS: usize = 1500;
 
-/// The user who is logged in.
+/// The logged-in user.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
     pub(crate) who: String,
     pub(crate) role: PageRole,
-    /// The token that each form of this session carries.
+    /// The token that every form of this session contains.
     pub(crate) form_token: String,
 }
 
-/// A finding or the reason of a letter, and the language that it is in.
+/// A text, such as a finding or the reason of a dead letter, with its language.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LocalText {
     pub(crate) lang: &'static str,
     pub(crate) text: String,
 }
 
-/// Counts beside the names of the views.
+/// Counts next to the names of the views.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Badges {
     pub(crate) letters: u64,
     pub(crate) waiting: u64,
-    /// Customers who wait for a call back.
+    /// Customers who wait for a callback.
     pub(crate) missed: u64,
     /// Silent branches. `None` if this is not a hub.
     pub(crate) silent: Option<u64>,
 }
 
-/// The surroundings of a page's content, and the texts, times and values that templates ask for.
+/// The frame around a page's content, and the source of texts, times, and values for templates.
 #[derive(Clone, Debug)]
 pub(crate) struct PageShell {
     pub(crate) language: Language,
     pub(crate) zone: Zone,
-    /// Epoch seconds at which the request came; times on the page are relative to it.
+    /// Epoch seconds at which the request came. Times on the page are relative to it.
     pub(crate) now: i64,
     pub(crate) viewer: Option<Viewer>,
-    /// The path and query, to come back to.
+    /// The path and query, to return to.
     pub(crate) target: String,
     pub(crate) badges: Badges,
     /// The name of the PBX.
     pub(crate) pbx: String,
-    /// The address of a lead in the CRM, with `{id}` in its place.
+    /// The URL of a lead in the CRM. `{id}` is the placeholder for its id.
     pub(crate) lead_url: Option<Arc<str>>,
     /// A message that is shown once, at the head of the page.
     pub(crate) notice: Option<String>,
 }
 
-/// The view of a hub.
+/// The path of the view that only a hub has.
 const BRANCHES: &str = "/branches";
 
 /// The views, in the order of the navigation: path and key of the name.
@@ -89,13 +89,13 @@ pub(crate) struct NavEntry {
 }
 
 impl PageShell {
-    /// A text by its key.
+    /// Returns a text by its key.
     pub(crate) fn t<'a>(&self, key: &'a str) -> &'a str {
         self.language.text(key)
     }
 
-    /// A text by the name of a family and a word from outside: `state.` `journaled`. A word that
-    /// has no text stands for itself.
+    /// Returns the text of a word from outside, by its family: `state.` and `journaled`. A word
+    /// without a text is returned as it is.
     pub(crate) fn word(&self, family: &str, word: &str) -> String {
         let key = format!("{family}.{word}");
         match self.language.has(&key) {
@@ -104,12 +104,12 @@ impl PageShell {
         }
     }
 
-    /// Is there a text for this word?
+    /// Returns `true` if there is a text for this word.
     pub(crate) fn knows(&self, family: &str, word: &str) -> bool {
         self.language.has(&format!("{family}.{word}"))
     }
 
-    /// A text for so many.
+    /// Returns a text for this count.
     pub(crate) fn n(&self, key: &str, count: impl Borrow<u64>) -> String {
         self.language.counted(key, *count.borrow())
     }
@@ -119,22 +119,22 @@ impl PageShell {
         self.language.number(*count.borrow())
     }
 
-    /// A text with a value in it.
+    /// Returns a text with one value in it.
     pub(crate) fn with(&self, key: &str, a: impl Display) -> String {
         self.filled(key, &[a.to_string()])
     }
 
-    /// A text with two values in it.
+    /// Returns a text with two values in it.
     pub(crate) fn with2(&self, key: &str, a: impl Display, b: impl Display) -> String {
         self.filled(key, &[a.to_string(), b.to_string()])
     }
 
-    /// A text with values in the place of `{a}`, `{b}` and so on.
+    /// Replaces `{a}`, `{b}`, and so on in a text with these values.
     fn filled(&self, key: &str, values: &[String]) -> String {
         let text = self.language.text(key);
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
-        // In one pass: a value that holds `{b}` stays what it is.
+        // A single pass, so that `{b}` in a value is not replaced.
         while let Some(at) = rest.find('{') {
             let mark = rest.as_bytes().get(at + 1);
             let value = mark.and_then(|it| values.get(usize::from(it.wrapping_sub(b'a'))));
@@ -146,7 +146,7 @@ impl PageShell {
         filled
     }
 
-    /// Returns the reason for which a call is a letter.
+    /// Returns the reason why a call became a dead letter.
     pub(crate) fn why(&self, letter: &Letter) -> LocalText {
         let phone = letter.phone().unwrap_or(self.t("number.hidden")).to_owned();
         let extension = letter.extension().unwrap_or_default();
@@ -155,7 +155,7 @@ impl PageShell {
         self.local_text(&key, &values, &letter.message)
     }
 
-    /// Returns the remedy for a letter, by the buttons of the page.
+    /// Returns the fix for a dead letter, with the buttons of the page.
     pub(crate) fn remedy(&self, letter: &Letter) -> String {
         self.word(
             "remedy",
@@ -167,14 +167,14 @@ impl PageShell {
         )
     }
 
-    /// Returns the text of a finding that waits for a person.
+    /// Returns the text of a problem that needs a person.
     pub(crate) fn found(&self, problem: &Problem) -> LocalText {
         let Detail { code, values } = &problem.detail;
         self.local_text(&format!("detail.{code}"), values, &problem.message)
     }
 
-    /// The row of the table with these values; in English, and without such a row, the words that
-    /// came with them, which say more.
+    /// Returns the text of this key with these values, if it is translated. In English, the message
+    /// that came with the values is more precise, and is used if there is one.
     fn local_text(&self, key: &str, values: &[String], words: &str) -> LocalText {
         let foreign = self.language != Language::English && self.language.has(key);
         LocalText {
@@ -186,17 +186,17 @@ impl PageShell {
         }
     }
 
-    /// A value from outside, in a line.
+    /// Returns a value from outside, for a line.
     pub(crate) fn x(&self, text: &str) -> Markup {
         Markup::value(text)
     }
 
-    /// The same where no markup may stand: in a choice.
+    /// Returns a value from outside where no markup is possible, such as in an option.
     pub(crate) fn plain(&self, text: &str) -> String {
         cut(text, VALUE_CHARS)
     }
 
-    /// The same, or a dash.
+    /// Returns a value from outside, or a dash if it is empty or missing.
     pub(crate) fn some(&self, text: &Option<String>) -> Markup {
         match text.as_deref() {
             Some(text) if !text.is_empty() => Markup::value(text),
@@ -204,7 +204,8 @@ impl PageShell {
         }
     }
 
-    /// A lead's id, linked to its page in the CRM where the way there is known; or a dash.
+    /// Returns a lead's id, with a link to the lead if the CRM's URL is known. A dash if there is
+    /// no id.
     pub(crate) fn lead(&self, id: &Option<LeadId>) -> Markup {
         match (id, &self.lead_url) {
             (Some(id), Some(url)) => {
@@ -217,13 +218,13 @@ impl PageShell {
         }
     }
 
-    /// Returns the employee responsible for a lead: the name in the CRM, else the number there.
+    /// Returns the employee responsible for a lead: the name in the CRM, or else the id.
     pub(crate) fn responsible(&self, profile: &LeadProfile) -> Option<String> {
         let number = || profile.responsible.map(|id| id.to_string());
         profile.responsible_name.clone().or_else(number)
     }
 
-    /// A number of the CRM, or a dash.
+    /// Returns an id of the CRM, or a dash.
     pub(crate) fn id(&self, id: &Option<impl Display>) -> Markup {
         match id {
             Some(id) => Markup::made(format!("<span class=\"number\">{id}</span>")),
@@ -231,7 +232,7 @@ impl PageShell {
         }
     }
 
-    /// For what is not there.
+    /// Returns the dash for a missing value.
     pub(crate) fn none(&self) -> Markup {
         let said = escaped(self.t("none"));
         Markup::made(format!(
@@ -239,18 +240,18 @@ impl PageShell {
         ))
     }
 
-    /// Escapes a sentence from outside, cut at 1,500 characters.
+    /// Returns a sentence from outside, escaped and cut at 1,500 characters.
     pub(crate) fn said(&self, text: &str) -> Markup {
         let shown = escaped(&cut(text, SENTENCE_CHARS));
         Markup::made(format!("<bdi>{shown}</bdi>"))
     }
 
-    /// Escapes lines from outside, which are shown whole.
+    /// Returns whole lines from outside, escaped.
     pub(crate) fn lines(&self, text: &str) -> Markup {
         Markup::lines(text)
     }
 
-    /// Returns a telephone number, whole; `None` reads as hidden.
+    /// Returns a whole telephone number. `None` is shown as hidden.
     pub(crate) fn phone(&self, phone: Option<&str>) -> Markup {
         let hidden = || {
             let said = escaped(self.t("number.hidden"));
@@ -259,7 +260,8 @@ impl PageShell {
         phone.map_or_else(hidden, Markup::number)
     }
 
-    /// A telephone number in a list: whole for whoever acts on it.
+    /// Returns a telephone number for a list. It is masked if the user's role cannot change
+    /// anything.
     pub(crate) fn listed_phone(&self, phone: Option<&str>) -> Markup {
         match phone {
             Some(phone) if !self.may_act() => Markup::number(&masked(phone)),
@@ -267,7 +269,7 @@ impl PageShell {
         }
     }
 
-    /// A moment as short as it can be understood: `14:05`, `20 Nov 14:05`, `20 Nov 2025 14:05`.
+    /// Returns a time in its shortest clear form: `14:05`, `20 Nov 14:05`, `20 Nov 2025 14:05`.
     pub(crate) fn time(&self, at: &i64) -> Markup {
         let iso = escaped(&self.part(*at, "%Y-%m-%dT%H:%M:%S%:z"));
         let (whole, words) = (escaped(&self.zone.second(*at)), escaped(&self.moment(*at)));
@@ -275,18 +277,18 @@ impl PageShell {
         Markup::made(time)
     }
 
-    /// A moment as this text has it: `since 10:22`, `10:22 dan beri`.
+    /// Returns a time inside the text of this key: `since 10:22`, `10:22 dan beri`.
     pub(crate) fn since(&self, key: &str, at: &i64) -> Markup {
         let words = escaped(self.language.text(key));
         Markup::made(words.replace("{a}", &self.time(at).to_string()))
     }
 
-    /// The same, or a dash.
+    /// Returns a time, or a dash if there is none.
     pub(crate) fn time_or(&self, at: &Option<i64>) -> Markup {
         at.as_ref().map_or_else(|| self.none(), |at| self.time(at))
     }
 
-    /// A moment in words alone.
+    /// Returns a time as plain text, without markup.
     pub(crate) fn moment(&self, at: impl Borrow<i64>) -> String {
         let at = *at.borrow();
         let clock = self.clock(&at);
@@ -296,7 +298,7 @@ impl PageShell {
         }
     }
 
-    /// `20 Nov`, with its year where that is another.
+    /// Returns a date: `20 Nov`, with the year if it is not the current one.
     pub(crate) fn date(&self, at: impl Borrow<i64>) -> String {
         let at = *at.borrow();
         let month = self.word("month", &self.part(at, "%-m"));
@@ -307,27 +309,27 @@ impl PageShell {
         }
     }
 
-    /// The weekday of a moment: `Mon`.
+    /// Returns the weekday of a time: `Mon`.
     pub(crate) fn weekday(&self, at: &i64) -> String {
         self.word("weekday", &self.part(*at, "%u"))
     }
 
-    /// The day of a moment, above its calls: `Mon, 23 Nov`.
+    /// Returns the day of a time, as a heading for its calls: `Mon, 23 Nov`.
     pub(crate) fn day(&self, at: &i64) -> String {
         format!("{}, {}", self.weekday(at), self.date(at))
     }
 
-    /// The minute of a moment: `14:05`.
+    /// Returns the hour and minute of a time: `14:05`.
     pub(crate) fn clock(&self, at: &i64) -> String {
         self.part(*at, "%H:%M")
     }
 
-    /// The hour of a moment: `14`.
+    /// Returns the hour of a time: `14`.
     pub(crate) fn hour(&self, at: &i64) -> String {
         self.part(*at, "%H")
     }
 
-    /// Returns the zone's abbreviation, which stands behind times: `+05`.
+    /// Returns the zone's abbreviation, which is shown with times: `+05`.
     pub(crate) fn zone_name(&self) -> String {
         self.part(self.now, "%Z")
     }
@@ -338,7 +340,7 @@ impl PageShell {
         at.strftime(form).to_string()
     }
 
-    /// Returns a length of time in two units: `2 h 05 min`, `3 min 20 s`, `12 s`, `4 d 3 h`.
+    /// Returns a duration in its two largest units: `2 h 05 min`, `3 min 20 s`, `12 s`, `4 d 3 h`.
     pub(crate) fn span(&self, seconds: impl Borrow<u64>) -> String {
         let seconds = *seconds.borrow();
         let (m, s) = (seconds / 60, seconds % 60);
@@ -352,7 +354,7 @@ impl PageShell {
         }
     }
 
-    /// The same of a measured time, with a tenth below ten seconds; a dash of none.
+    /// Returns a measured duration, with tenths below ten seconds. A dash if there is none.
     pub(crate) fn measured(&self, seconds: &Option<f64>) -> Markup {
         let Some(seconds) = seconds.filter(|it| it.is_finite() && *it >= 0.0) else {
             return self.none();
@@ -365,7 +367,7 @@ impl PageShell {
         Markup::made(escaped(&words))
     }
 
-    /// Returns the time since `at`, beyond ten minutes without seconds; 0 for a time to come.
+    /// Returns the time since `at`, without seconds from ten minutes on. 0 for a future time.
     pub(crate) fn ago(&self, at: &i64) -> String {
         match u64::try_from(self.now.saturating_sub(*at)).unwrap_or(0) {
             short @ ..600 => self.span(short),
@@ -373,12 +375,12 @@ impl PageShell {
         }
     }
 
-    /// Returns `true` when the user's role may change something.
+    /// Returns `true` if the user's role can change something.
     pub(crate) fn may_act(&self) -> bool {
         self.viewer.as_ref().is_some_and(|it| it.role.may_act())
     }
 
-    /// The hidden field that every form carries.
+    /// Returns the hidden field with the token, which every form contains.
     pub(crate) fn csrf(&self) -> Markup {
         let token = escaped(self.viewer.as_ref().map_or("", |it| &it.form_token));
         Markup::made(format!(
@@ -417,7 +419,8 @@ impl PageShell {
         entries
     }
 
-    /// The languages: code, name, whether it is this one, and where the switch leads.
+    /// Returns the languages: code, name, whether it is the current one, and the link that switches
+    /// to it.
     pub(crate) fn languages(&self) -> Vec<(&'static str, &'static str, bool, String)> {
         let link = |it: Language| {
             let path = format!("/language/{}", it.code());
@@ -427,24 +430,24 @@ impl PageShell {
         Language::ALL.into_iter().map(one).collect()
     }
 
-    /// The paths of style, script and sign, which change with them.
+    /// Returns the paths of style, script, and icon, which change with their content.
     pub(crate) fn assets(&self) -> [&'static str; 3] {
         crate::assets::paths()
     }
 
-    /// A drawing that stands beside a word.
+    /// Returns an icon that is shown next to a word.
     pub(crate) fn icon(&self, name: &str) -> Markup {
         Markup::icon(name)
     }
 
-    /// Calls under their days, in their order.
+    /// Groups calls by their day, in the given order.
     pub(crate) fn by_day<'a>(&self, calls: &'a [Listed]) -> Vec<(String, &'a [Listed])> {
         let day = |call: &Listed| self.day(&call.record.started_at.get());
         let days = calls.chunk_by(|a, b| day(a) == day(b));
         days.map(|calls| (day(&calls[0]), calls)).collect()
     }
 
-    /// Returns a drawing of the call's direction, and of whether it was answered.
+    /// Returns an icon for the call's direction, and whether it was answered.
     pub(crate) fn direction(&self, call: &CallRecord) -> Markup {
         let (icon, look) = match (call.direction, call.answered) {
             (Direction::Outbound, _) => ("outbound", "out"),
@@ -471,7 +474,7 @@ impl PageShell {
         self.t(key)
     }
 
-    /// The look of a call's state.
+    /// Returns the style class for a call's state.
     pub(crate) fn state_class(&self, state: &str) -> &'static str {
         match state {
             "journaled" => "well",

@@ -60,7 +60,7 @@ fn refused_tries_keep_no_address_over_its_limit() {
     for second in 2..61 {
         assert_eq!(throttle.enter(at(second), from(1), "anna"), None);
     }
-    // The try of second 2 is the only one that counted in the last minute, and has left now.
+    // Only the try of second 2 counted in the last minute, and it has left now.
     throttle.pending.clear();
     assert_eq!(wrong(&mut throttle, at(63), from(1), "anna"), at(0));
 }

@@ -1,9 +1,9 @@
-//! Rules for the texts of the page, in each of its languages. Each rule is shown a text that breaks
-//! it first.
+//! Rules for the texts of the page, in all languages. Each test first checks its rule with a text
+//! that breaks it.
 
 use super::*;
 
-/// What the glossary has a plain term for: beginnings of words, in lower case.
+/// Returns words that the glossary replaces with plain terms: beginnings of words, in lowercase.
 fn banned(language: Language) -> &'static str {
     match language {
         Language::English => {
@@ -34,14 +34,14 @@ fn has_banned(language: Language, text: &str) -> bool {
     banned(language).split(", ").any(|word| found(&word))
 }
 
-/// A moment belongs to the zone of the PBX: no second of the epoch is read by a person.
+/// Returns `true` if a text contains epoch seconds. People read times in the zone of the PBX.
 fn has_epoch_seconds(text: &str) -> bool {
     let digits = text.split(|c: char| !c.is_ascii_digit());
     digits.into_iter().any(|it| it.len() >= 10)
 }
 
-/// Two messages in one: a sentence that begins where none has ended, or one without its end behind
-/// one that has it.
+/// Returns `true` if two messages were joined: a sentence begins before the last one ended, or the
+/// last of several sentences has no end.
 fn is_double(text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let is_short = |word: &str| !word.contains(char::is_lowercase);
@@ -54,7 +54,7 @@ fn is_double(text: &str) -> bool {
     let several = words
         .windows(2)
         .any(|pair| pair[0].ends_with(['.', '!', '?']) && begins(pair[1]));
-    // A value at the end ends as it will.
+    // After a label, a value can end the text without a period.
     let is_label = text.ends_with('}')
         && words
             .iter()
@@ -64,7 +64,8 @@ fn is_double(text: &str) -> bool {
     runs_on || several && !is_label && !text.ends_with(['.', '!', '?', ':', '…'])
 }
 
-/// `ʻ` belongs to `oʻ` and `gʻ`, `ʼ` stands for the tutuq; other signs look alike and are none.
+/// Returns `true` for a wrong apostrophe. `ʻ` is only right after `o` and `g`, and `ʼ` is the
+/// tutuq. Other signs only look similar.
 fn has_wrong_apostrophe(text: &str) -> bool {
     let mut before = ' ';
     text.chars().any(|c| {
@@ -78,7 +79,7 @@ fn has_wrong_apostrophe(text: &str) -> bool {
     })
 }
 
-/// A suffix stands with its abbreviation: `CRMda`.
+/// Returns `true` if a suffix is separated from its abbreviation. `CRMda` is right.
 fn has_loose_suffix(text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let suffixes = ["da", "dan", "dagi", "ga", "ni", "ning", "lar"];
@@ -111,7 +112,7 @@ fn texts() -> impl Iterator<Item = (Language, &'static str, &'static str)> {
     })
 }
 
-/// The texts that break this rule.
+/// Returns the texts that break this rule.
 fn breaking(rule: impl Fn(Language, &str) -> bool) -> Vec<String> {
     let broken = texts().filter(|(language, _, text)| rule(*language, text));
     broken

@@ -1,5 +1,5 @@
-//! What is done with letters: sent again, tried dry, discarded; at once, or as a job whose
-//! progress can be left.
+//! Actions on dead letters: retry, dry run, and discard. The first hundred are changed at once, the
+//! rest by a job in the background.
 
 use super::letters;
 use crate::answer::{self, Handled, Problem, see};
@@ -33,7 +33,7 @@ struct JobSheet<'a> {
     job: Job,
 }
 
-/// Serves `POST /letters/act`: changes the chosen letters, or asks to confirm a discard.
+/// Serves `POST /letters/act`: changes the chosen dead letters, or asks to confirm a discard.
 pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     let (form, backend) = (&visit.asked.form, &visit.page.backend);
     let change = match change(&visit.shell, form) {
@@ -58,7 +58,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     }
     let who = visit.who.clone();
     let mut job = Job::new(change, &who, ids.len(), visit.shell.now);
-    // The first of them at once: what cannot be done is said beside what was typed.
+    // The first chunk is changed at once, so an invalid input is shown next to the form.
     let (first, left) = ids.split_at(ids.len().min(CHUNK));
     match backend.act(change, first, &who).await {
         Ok(acted) => job.take(acted, first.len()),
@@ -69,7 +69,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     Ok(see(&format!("/jobs/{id}")))
 }
 
-/// Reads the change that a form asks for; the error is the fault in words.
+/// Reads the change that a form asks for. The error is a text about invalid input.
 fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> {
     match form.get("action") {
         Some("discard") => Ok(LetterChange::Discard),
@@ -85,13 +85,13 @@ fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> 
     }
 }
 
-/// The letter on whose page the form stood.
+/// Returns the dead letter on whose page the form was.
 fn one(visit: &AuthenticatedRequest<'_>) -> Option<RowId> {
     let one = visit.asked.form.get("one")?;
     one.parse().ok().map(RowId)
 }
 
-/// A lead's id as it is typed.
+/// Parses a typed lead id.
 pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<LeadId>, String> {
     let Some(typed) = typed else { return Ok(None) };
     let lead = typed.parse().ok().and_then(LeadId::new);
@@ -127,7 +127,7 @@ fn said(shell: &PageShell, form: &FormFields) -> Result<Option<SuppliedFacts>, S
     Ok((said != SuppliedFacts::default()).then_some(said))
 }
 
-/// The form once more, with what was typed and what is wrong with it.
+/// Shows the form again, with the input and the error.
 async fn again(visit: AuthenticatedRequest<'_>, wrong: String) -> Handled {
     match one(&visit) {
         Some(id) => letters::one(visit, id, Some(wrong)).await,
@@ -173,7 +173,7 @@ impl JobSheet<'_> {
         matches!(self.job.change, LetterChange::Retry { dry_run: true, .. })
     }
 
-    /// Returns the lead and the employee that were typed for the letters.
+    /// Returns the lead and the employee that were typed for the dead letters.
     fn chosen(&self) -> (Option<String>, Option<String>) {
         let LetterChange::Retry { wish, .. } = self.job.change else {
             return (None, None);
@@ -185,7 +185,7 @@ impl JobSheet<'_> {
         (wish.lead.map(|lead| lead.to_string()), employee)
     }
 
-    /// Returns the look and the words of an ended job; `None` while it works.
+    /// Returns the style class and the text of an ended job. `None` while it works.
     fn end(&self) -> Option<(&'static str, String)> {
         match &self.job.state {
             JobState::Working => None,

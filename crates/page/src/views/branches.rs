@@ -1,4 +1,5 @@
-//! Branches: who reports, what each has not forwarded yet, and its problems.
+//! The view Branches of a hub: which branches report, the calls that they have not forwarded yet,
+//! and their problems.
 
 use crate::answer::{self, Handled};
 use crate::{page::AuthenticatedRequest, shell::PageShell};
@@ -33,14 +34,14 @@ impl BranchesSheet<'_> {
         pill(branch)
     }
 
-    /// The sentence on a silence after lost commits.
+    /// Returns the sentence about a silence after lost commits.
     fn silence(&self, until: &i64) -> String {
         let c = self.c;
         c.with("branches.silent", c.moment(until))
     }
 }
 
-/// The color of a branch: `down`, `attention`, or `well`.
+/// Returns the style class of a branch: `down`, `attention`, or `well`.
 fn pill(branch: &BranchStatus) -> &'static str {
     match (branch.state, &branch.report) {
         (BranchState::Silent, _) => "down",

@@ -1,4 +1,4 @@
-//! Calls: those that go on, then the newest; and one with all that is known of it.
+//! The view Calls, with calls in progress and stored ones, and the page of one call.
 
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, Profiles, RequestView};
@@ -14,7 +14,7 @@ use futures_util::stream;
 use serde_json::Value;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The states that a call can be in, as one looks for them.
+/// The states that a person can search for.
 pub(crate) const STATES: [&str; 8] = [
     "journaled",
     "ready",
@@ -34,7 +34,7 @@ struct CallsSheet<'a> {
     page: CallPage,
     query: CallQuery,
     trunks: Vec<String>,
-    /// The fault of the query, in words; the list is empty then.
+    /// The error of the query, as a text. The list is empty then.
     wrong: Option<String>,
     newest: String,
     csv: String,
@@ -50,7 +50,7 @@ struct CallSheet<'a> {
     lead: &'a LeadProfile,
 }
 
-/// Serves `GET /calls`: calls under way, then a page of kept ones.
+/// Serves `GET /calls`: calls in progress, then a page of stored ones.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let query = query(&visit);
@@ -62,7 +62,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let trunks = backend.trunks().await?;
     let (page, wrong) = match backend.calls(query.clone()).await {
         Ok(page) => (page, None),
-        // What was typed is kept, and what is wrong with it said.
+        // The typed query is kept, and its error is shown.
         Err(refusal) if refusal.is_usage() => (CallPage::default(), Some(refusal.words)),
         Err(refusal) => return Err(refusal.into()),
     };
@@ -123,11 +123,11 @@ const COLUMNS: &Columns<Listed> = &[
     ("uuid", |it, _| it.uuid()),
 ];
 
-/// `GET /calls.csv`: all calls that a query finds, newest first.
+/// Serves `GET /calls.csv`: all calls that match a query, newest first.
 pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let query = query(visit);
     let backend = Arc::clone(&visit.page.backend);
-    // What is wrong with the query is said before the file begins.
+    // An error of the query is reported before the file begins.
     let first = backend.calls(query.clone()).await?;
     let (head, shell) = (CsvText::new(COLUMNS), visit.shell.clone());
     let pieces = stream::try_unfold(Some((head, first)), move |left| {
@@ -142,7 +142,7 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
             let next = match page.next {
                 None => None,
                 before => {
-                    // A file that is cut must not look whole.
+                    // If a page fails, the file must not look complete.
                     let next = backend.calls(CallQuery { before, ..query }).await;
                     Some((CsvText::default(), next.map_err(|refusal| refusal.words)?))
                 }
@@ -155,7 +155,7 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
 }
 
 impl CallSheet<'_> {
-    /// Returns a sentence: the two parties, the trunk, and how long they talked.
+    /// Returns a sentence with the two parties, the trunk, and the talk time.
     fn summary(&self) -> String {
         let (c, call) = (self.c, &self.line.record);
         let phone = c.plain(call.phone().unwrap_or(c.t("number.hidden")));
@@ -174,7 +174,7 @@ impl CallSheet<'_> {
         format!("{} {then}", c.with2(called, phone, trunk))
     }
 
-    /// Returns a sentence on the state of the call, and since when it has it.
+    /// Returns a sentence with the call's state, and the time since which it has it.
     fn outcome(&self) -> String {
         let (c, call) = (self.c, self.call);
         let since = c.moment(call.since);
@@ -191,7 +191,7 @@ impl CallSheet<'_> {
         }
     }
 
-    /// No request of it has left from here.
+    /// Returns `true` if no request with the call was sent.
     fn nothing_left(&self) -> bool {
         let RequestView { sent_at, id, .. } = &self.call.request;
         sent_at.is_none() && id.is_none() && self.call.attempts.is_empty()
@@ -212,7 +212,7 @@ pub(crate) async fn picture(visit: AuthenticatedRequest<'_>, uuid: &str) -> Hand
     Ok(answer::svg(picture))
 }
 
-/// Serves `GET /calls/UUID`: one call with all that is known.
+/// Serves `GET /calls/UUID`: one call with everything known about it.
 pub(crate) async fn one(mut visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
     let _ = visit.refresh_badges().await;
     let call = visit.page.backend.call(uuid.to_owned()).await;

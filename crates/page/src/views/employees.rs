@@ -1,4 +1,5 @@
-//! What employees did, today or in a week: answered, missed, waiting, called back.
+//! The view Employees: answered, missed, and called-back calls of each employee, for today or a
+//! week.
 
 use crate::answer::{self, Handled};
 use crate::backend::EmployeeTable;
@@ -14,7 +15,7 @@ struct EmployeesSheet<'a> {
     rows: EmployeeTable,
     total: EmployeeWork,
     week: bool,
-    /// The most inbound calls of one of them: the length of the longest bar.
+    /// The largest number of inbound calls of one employee. The longest bar shows it.
     most: u64,
 }
 
@@ -48,13 +49,13 @@ fn days(visit: &AuthenticatedRequest<'_>) -> i64 {
 }
 
 impl EmployeesSheet<'_> {
-    /// Returns the length of a bar, in hundredths of the longest.
+    /// Returns the length of a bar, in percent of the longest.
     fn width(&self, calls: &u64) -> u64 {
         calls.saturating_mul(100) / self.most
     }
 }
 
-/// The columns of the file: an extension, and what its employee did.
+/// The columns of the file: an extension, and the figures of its employee.
 const COLUMNS: &Columns<(Option<String>, EmployeeWork)> = &[
     ("extension", |(extension, _), _| cell(extension)),
     ("employeeId", |(_, did), _| cell(&did.employee_id)),

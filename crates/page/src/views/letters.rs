@@ -1,4 +1,4 @@
-//! Dead letters: by reason with its fix, one with all that is known of it, and all as a file.
+//! The views of dead letters: the list by cause with fixes, one dead letter, and the export.
 
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{About, Backend, Cause, CauseGroup, LetterPage, LetterQuery};
@@ -14,7 +14,7 @@ use futures_util::stream;
 use hyper::StatusCode;
 use std::sync::Arc;
 
-/// Causes that are shown; those with most letters.
+/// Maximum causes that are shown. Those with the most dead letters come first.
 const CAUSES_MAX: usize = 100;
 
 #[derive(Template)]
@@ -24,7 +24,7 @@ struct LettersSheet<'a> {
     page: LetterPage,
     query: LetterQuery,
     causes: Vec<CauseGroup>,
-    /// The fields typed into the form below, kept when `wrong` refuses them.
+    /// The fields typed into the form, kept if `wrong` refuses them.
     form: &'a FormFields,
     wrong: Option<String>,
     jobs: Vec<(u64, Job)>,
@@ -37,14 +37,14 @@ struct LetterSheet<'a> {
     c: &'a PageShell,
     letter: Letter,
     cause: Cause,
-    /// Letters of its cause, itself included.
+    /// Number of dead letters with the same cause, including this one.
     same: u64,
-    /// The fields typed into the form below, kept when `wrong` refuses them.
+    /// The fields typed into the form, kept if `wrong` refuses them.
     form: &'a FormFields,
     wrong: Option<String>,
 }
 
-/// `GET /letters`, and what follows a form that was refused.
+/// Serves `GET /letters`, and the same page after a form was refused.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<String>) -> Handled {
     let _ = visit.refresh_badges().await;
     let form = &visit.asked.form;
@@ -74,7 +74,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<Stri
 }
 
 impl LettersSheet<'_> {
-    /// All letters that the query finds, over all of its pages.
+    /// Returns the number of dead letters that match the query, on all of its pages.
     fn found(&self) -> u64 {
         if self.query.cause.is_some() {
             return self.chosen_cause().map_or(0, |it| it.letters);
@@ -84,13 +84,13 @@ impl LettersSheet<'_> {
         found.map(|(_, count)| count).sum()
     }
 
-    /// The cause whose letters are shown.
+    /// Returns the chosen cause, whose dead letters are shown.
     fn chosen_cause(&self) -> Option<&CauseGroup> {
         let wanted = self.query.cause.as_deref()?;
         self.causes.iter().find(|it| it.cause.to_string() == wanted)
     }
 
-    /// The causes that are shown, where there are several or none is chosen.
+    /// Returns the causes to show. Empty if a cause is chosen, and after the first page.
     fn groups(&self) -> &[CauseGroup] {
         match self.query.cause.is_some() || self.query.before.is_some() {
             true => &[],
@@ -98,7 +98,7 @@ impl LettersSheet<'_> {
         }
     }
 
-    /// `Lead 9001`, or the reason where it is about nothing.
+    /// Returns `Lead 9001`, or the reason if the cause has no subject.
     fn name(&self, cause: &Cause) -> String {
         let c = self.c;
         match &cause.about {
@@ -107,12 +107,13 @@ impl LettersSheet<'_> {
         }
     }
 
-    /// Would a lead that is typed mend it?
+    /// Returns `true` if a typed lead fixes the cause.
     fn takes_lead(&self, cause: &Cause) -> bool {
         matches!(&cause.about, Some((About::Lead | About::Phone, _)))
     }
 
-    /// The number whose lead is missing: it is given one, which its next calls have as well.
+    /// Returns the number that the cause is about. A lead that is assigned to it also applies to
+    /// its next calls.
     fn has_number<'a>(&self, cause: &'a Cause) -> Option<&'a str> {
         match &cause.about {
             Some((About::Phone, phone)) => Some(phone),
@@ -146,7 +147,7 @@ impl LettersSheet<'_> {
     }
 }
 
-/// The link to these letters, from the page on that begins behind `before`.
+/// Returns the link to the dead letters of a query with ids below `before`.
 fn link_to(path: &str, of: &LetterQuery, before: Option<RowId>) -> String {
     let before = before.map(|it| it.to_string());
     let fields = [
@@ -157,7 +158,7 @@ fn link_to(path: &str, of: &LetterQuery, before: Option<RowId>) -> String {
     link(path, &fields)
 }
 
-/// `GET /letters/ID`, and what follows a form that was refused.
+/// Serves `GET /letters/ID`, and the same page after a form was refused.
 pub(crate) async fn one(
     mut visit: AuthenticatedRequest<'_>,
     id: RowId,
@@ -182,13 +183,13 @@ pub(crate) async fn one(
 }
 
 impl LetterSheet<'_> {
-    /// The whole of it, as `dead export` writes it.
+    /// Returns the whole dead letter as JSON, as `dead export` writes it.
     fn json(&self) -> String {
         serde_json::to_string_pretty(&self.letter.to_json()).unwrap_or_default()
     }
 }
 
-/// The letter of this number: the newest below the next.
+/// Finds a dead letter by its id, as the newest one below the next id.
 async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusal> {
     let query = LetterQuery {
         before: Some(RowId(id.0.saturating_add(1))),
@@ -198,11 +199,12 @@ async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusa
     Ok(page.letters.into_iter().find(|letter| letter.id == id))
 }
 
-/// The letters that an export has still to write: all of a query, else those of these ids, from
-/// the last id.
+/// The dead letters that an export still has to write: those that match a query, or those with
+/// these ids, the last id first.
 type Export = (Option<LetterQuery>, Vec<RowId>);
 
-/// `GET /letters/export`: all of a query, a line of JSON each; `POST`: those that were chosen.
+/// Serves `GET /letters/export` with all dead letters of a query, and `POST` with the chosen ones,
+/// as one line of JSON each.
 pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     let asked = visit.asked;
     let form = if asked.is_post() {
@@ -223,7 +225,7 @@ pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     };
     let backend = Arc::clone(&visit.page.backend);
     let pieces = stream::try_unfold((export, backend), |(export, backend)| async {
-        // A file that is cut must not look whole.
+        // If a page fails, the file must not look complete.
         let piece = piece(export, &*backend).await;
         let piece = piece.map_err(|refusal| refusal.words)?;
         Ok::<_, String>(piece.map(|(lines, left)| (lines, (left, backend))))

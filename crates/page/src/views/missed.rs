@@ -1,4 +1,4 @@
-//! Missed: customers who wait for a call back, longest waiting first.
+//! The view Missed: customers who wait for a callback, longest wait first.
 
 use crate::answer::{self, Handled, Problem};
 use crate::backend::{Profiles, WaitingCustomer};
@@ -7,9 +7,9 @@ use crate::{page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_leads::directory::LeadProfile;
 
-/// Customers on a page; the file has all of them.
+/// Maximum customers on the page. The file has all of them.
 const SHOWN_MAX: usize = 500;
-/// Whoever waits longer is pointed at.
+/// Longer waits are highlighted.
 const LONG_SECONDS: i64 = 4 * 3600;
 
 #[derive(Template)]
@@ -21,7 +21,7 @@ struct MissedSheet<'a> {
     all: u64,
 }
 
-/// Serves `GET /missed`: the customers who wait for a call back.
+/// Serves `GET /missed`: the customers who wait for a callback.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let mut missed = visit.page.backend.missed().await?;
@@ -55,7 +55,7 @@ impl MissedSheet<'_> {
         self.c.now.saturating_sub(first_at) > LONG_SECONDS
     }
 
-    /// For `tel:`: digits and a plus alone.
+    /// Returns a number for a `tel:` link, which can only contain digits and a plus sign.
     fn dial(&self, phone: &str) -> Option<String> {
         let digits = phone.strip_prefix('+').unwrap_or(phone);
         let number = !digits.is_empty() && digits.len() <= 15;
@@ -64,7 +64,7 @@ impl MissedSheet<'_> {
     }
 }
 
-/// The columns of the file: a customer, and their lead.
+/// The columns of the file: a customer, and the profile of their lead.
 const COLUMNS: &Columns<(WaitingCustomer, LeadProfile)> = &[
     ("phone", |(it, _), _| it.customer.phone.as_str().to_owned()),
     ("leadId", |(it, _), _| cell(&it.customer.lead_id)),

@@ -1,12 +1,12 @@
-//! The views: each asks the daemon, and fills its template.
+//! The views. Each one asks the daemon, and fills its template.
 //!
 //! | module | views |
 //! |---|---|
 //! | [`today`] | Today |
-//! | [`calls`] | Calls, a call |
-//! | [`letters`] | Dead letters, a letter; [`act`]: what is done with them, jobs |
+//! | [`calls`] | Calls, and one call |
+//! | [`letters`] | Dead letters, and one dead letter; [`act`]: actions on them, and jobs |
 //! | [`numbers`] | numbers without a lead |
-//! | [`missed`] | Missed; [`employees`]: what employees did |
+//! | [`missed`] | Missed; [`employees`]: figures of employees |
 //! | [`operations`] | PBX and Check |
 //! | [`branches`] | the branches of a hub |
 
@@ -25,7 +25,8 @@ use crate::page::AuthenticatedRequest;
 use callbridge_spool::RowId;
 use std::{str::FromStr, sync::Arc};
 
-/// Shows what is asked for, or does it; who comes in and goes out is done before.
+/// Routes the request of a logged-in user to its view or action. Login and logout are handled
+/// before.
 pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Handled {
     match path {
         ["live"] => Ok(visit.page.live.stream()),
@@ -58,7 +59,7 @@ pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Hand
     }
 }
 
-/// Of a path whose parts are looked at already.
+/// Parses a part of a path that was checked before.
 fn number<T: FromStr + Default>(part: &str) -> T {
     part.parse().unwrap_or_default()
 }

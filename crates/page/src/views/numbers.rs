@@ -1,4 +1,4 @@
-//! Numbers without a lead: with their calls, and a lead given or taken there.
+//! The view of numbers without a lead, in which leads are assigned and unassigned.
 
 use super::act;
 use crate::answer::{self, Handled, see};
@@ -11,20 +11,20 @@ use callbridge_model::LeadId;
 use callbridge_spool::{LeadByHand, WaitingPhone};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Numbers on a page, with two fields each in one form; the file has all of them.
+/// Maximum numbers on the page, with two fields each in one form. The file has all of them.
 const SHOWN_MAX: usize = 150;
 
-/// A lead as it was typed for a number, and what is wrong with it.
+/// A lead as it was typed for a number, with the error.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TypedLead {
     phone: String,
     lead: String,
-    /// The line of the pasted file that has it.
+    /// The line of the pasted file that contains it.
     line: Option<u64>,
     wrong: Option<String>,
 }
 
-/// The fields of a row: its number, then its lead.
+/// The names of the two fields of a row: number and lead.
 const ROW: [&str; 2] = ["row", "row-lead"];
 
 #[derive(Template)]
@@ -38,7 +38,7 @@ struct NumbersSheet<'a> {
     typed: Vec<TypedLead>,
 }
 
-/// `GET /numbers`, and what follows a form that was refused.
+/// Serves `GET /numbers`, and the same page after a form was refused.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLead>) -> Handled {
     let _ = visit.refresh_badges().await;
     let backend = &visit.page.backend;
@@ -61,28 +61,29 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLe
 }
 
 impl NumbersSheet<'_> {
-    /// Returns the fields typed for this number; empty where nothing was.
+    /// Returns the fields typed for this number. Empty if nothing was typed.
     fn typed(&self, phone: &str) -> TypedLead {
         let typed = self.typed.iter().find(|it| it.phone == phone);
         typed.cloned().unwrap_or_default()
     }
 
-    /// Returns the faults for numbers that are not listed: typed ones, or such as have left.
+    /// Returns the errors for numbers that are not in the list: typed ones, or ones that left the
+    /// list.
     fn unlisted_faults(&self) -> Vec<(&TypedLead, &String)> {
         let listed = |phone: &str| self.numbers.iter().any(|it| it.phone.as_str() == phone);
         let typed = self.typed.iter().filter(|it| !listed(&it.phone));
         Vec::from_iter(typed.filter_map(|it| Some((it, it.wrong.as_ref()?))))
     }
 
-    /// The first of them, to be corrected below.
+    /// Returns the number and lead of the first unlisted error, to correct them in the form.
     fn again(&self) -> (&str, &str) {
         let first = self.unlisted_faults().first().map(|(it, _)| *it);
         first.map_or(("", ""), |it| (&it.phone, &it.lead))
     }
 }
 
-/// All that was typed: a row's own field, a number with its lead, rows of CSV; and how many of
-/// those rows lack one of the two.
+/// Returns all typed leads: from the rows of the list, from the form for one number, and from CSV.
+/// Also returns how many rows of CSV lack one of the two values.
 fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     let one = |phone: &str, lead: &str| TypedLead {
         phone: phone.trim().to_owned(),
@@ -101,7 +102,7 @@ fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     match form.get("csv").map(leads_of) {
         Some(Some((rows, bad))) => {
             for row in rows {
-                // This page's own file has a mark before each number, for spreadsheets.
+                // The page's own file has an apostrophe before each number, for spreadsheets.
                 let [phone, lead] = row
                     .cells
                     .each_ref()
@@ -131,7 +132,7 @@ fn refuse_two_leads(shell: &PageShell, all: &mut [TypedLead]) {
     }
     for one in all {
         let digits = digits(&one.phone);
-        // Texts without a digit are no number, and not the same one.
+        // Texts without digits are not numbers, so they are not compared.
         if !digits.is_empty() && leads[&digits].len() > 1 {
             one.refuse(shell, shell.t("wrong.two_leads").to_owned());
         }
@@ -143,7 +144,7 @@ fn digits(text: &str) -> String {
 }
 
 impl TypedLead {
-    /// Notes what is wrong, with the line of the file that it is in.
+    /// Stores the error, with its line in the file.
     fn refuse(&mut self, shell: &PageShell, wrong: String) {
         self.wrong = Some(match self.line {
             Some(line) => shell.with2("numbers.line", line, &wrong),
@@ -178,7 +179,8 @@ fn leads_of(csv: &str) -> Option<(Vec<PairRow>, u64)> {
     None
 }
 
-/// Serves `POST /numbers/give`: gives each typed number its lead, and shows the faults of the rest.
+/// Serves `POST /numbers/give`: assigns a lead to each typed number, and shows the errors of the
+/// rest.
 pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     let (mut all, lacking) = typed(&visit.shell, &visit.asked.form);
     let left_out = (lacking > 0).then(|| visit.shell.n("numbers.left_out", lacking));
@@ -245,7 +247,7 @@ async fn give_one(
     Ok((lead, calls))
 }
 
-/// Serves `POST /numbers/take`: takes a given lead from its number.
+/// Serves `POST /numbers/take`: removes the assigned lead of a number.
 pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
     let phone = visit.asked.form.get("phone").unwrap_or_default();
     visit.page.backend.take_lead(phone).await?;
@@ -253,7 +255,7 @@ pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
     Ok(see("/numbers"))
 }
 
-/// The columns of the file; the last is for whoever fills it in.
+/// The columns of the file. The last one is empty, to be filled in.
 const COLUMNS: &Columns<WaitingPhone> = &[
     ("phone", |it, _| it.phone.as_str().to_owned()),
     ("calls", |it, _| it.calls.to_string()),
@@ -262,7 +264,7 @@ const COLUMNS: &Columns<WaitingPhone> = &[
     ("lead", |_, _| String::new()),
 ];
 
-/// `GET /numbers.csv`: for whoever enters leads into the CRM.
+/// Serves `GET /numbers.csv`: the numbers as a file, for the people who enter leads into the CRM.
 pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let numbers = visit.page.backend.numbers().await?;
     let name = "callbridge-numbers.csv";

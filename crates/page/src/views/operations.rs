@@ -7,9 +7,9 @@ use askama::Template;
 use callbridge_model::Status;
 use callbridge_model::status::{Employees, TrunkStatus, Unlisted};
 
-/// A trunk that takes nothing for so long is said loudly.
+/// A trunk without calls for longer than this is highlighted.
 const SILENT_SECONDS: i64 = 24 * 3600;
-/// Channel names that are shown.
+/// Maximum channel names that are shown.
 const CHANNELS_MAX: usize = 40;
 
 #[derive(Template)]
@@ -18,11 +18,11 @@ struct PbxSheet<'a> {
     c: &'a PageShell,
     status: &'a Status,
     trunks: &'a [TrunkStatus],
-    /// Trunks that took nothing for a day.
+    /// Trunks without calls for a day.
     silent: Vec<&'a TrunkStatus>,
     /// Channels that belong to no trunk.
     channels: Vec<&'a str>,
-    /// Extensions with calls that no list of employees has.
+    /// Extensions that had calls but are in no employee list.
     extensions: Vec<&'a Unlisted>,
 }
 
@@ -51,13 +51,13 @@ impl PbxSheet<'_> {
         self.silent.iter().any(|it| it.name == trunk.name)
     }
 
-    /// Lists of employees that no call has met.
+    /// Returns the employee lists if there were calls at extensions, and none of these is listed.
     fn list_matches_nothing(&self) -> Option<&Employees> {
         let employees = self.status.employees.as_ref()?;
         (employees.calls > 0 && employees.matched == 0).then_some(employees)
     }
 
-    /// There were calls at extensions, and each of these was listed.
+    /// Returns `true` if there were calls at extensions, and all of these are listed.
     fn every_extension_matches(&self) -> bool {
         let employees = self.status.employees.as_ref();
         employees.is_some_and(|it| it.calls > 0 && it.matched == it.calls)
@@ -80,7 +80,7 @@ struct CheckSheet<'a> {
 pub(crate) async fn check(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let mut last = visit.page.checks.last();
-    // What needs somebody stands first: what failed, then doubts.
+    // Failed findings come first, then doubts.
     (last.findings).sort_by_key(|finding| (finding.ok, finding.ok && finding.fix.is_empty()));
     let c = &visit.shell;
     answer::html(&CheckSheet { c, last })

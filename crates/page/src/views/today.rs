@@ -1,4 +1,4 @@
-//! Today: one sentence, then what it rests on.
+//! The view Today: one sentence with the verdict, then the figures behind it.
 
 use crate::answer::{self, Handled};
 use crate::backend::{CallQuery, Figures, Outcomes};
@@ -9,7 +9,7 @@ use callbridge_model::status::{FindingKind, OverallState, Problem, SourceState};
 use callbridge_model::{Reason, Status};
 use callbridge_spool::Listed;
 
-/// Newest calls that are shown.
+/// Maximum newest calls that are shown.
 const CALLS: usize = 8;
 
 #[derive(Template)]
@@ -22,30 +22,30 @@ struct TodaySheet<'a> {
     hours: Chart,
     days: Chart,
     books: Vec<Book>,
-    /// The newest kept calls, at most `CALLS`.
+    /// The newest stored calls, at most `CALLS`.
     newest: Vec<Listed>,
 }
 
-/// The sentence at the head.
+/// The verdict at the top of the page.
 struct Lead {
     state: &'static str,
     sentence: String,
     since: Option<i64>,
-    /// Things that wait for a person, worst first.
+    /// Problems that need a person, worst first.
     waits: Vec<Waiting>,
 }
 
-/// Something that waits for a person.
+/// A problem that needs a person.
 struct Waiting {
     title: String,
     message: LocalText,
     fix: String,
     command: String,
-    /// The path of the page's view in which it is cured; `None` where a command does it.
+    /// The path of the view in which it can be fixed. `None` if a command fixes it.
     link: Option<&'static str>,
 }
 
-/// One of the books that a finished call stands in.
+/// One of the books that count finished calls.
 struct Book {
     name: &'static str,
     calls: u64,
@@ -96,7 +96,7 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
     }
 }
 
-/// Customers who wait for a call back.
+/// Makes the problem for customers who wait for a callback.
 fn customers(shell: &PageShell, title: String) -> Waiting {
     Waiting {
         title,
@@ -136,8 +136,8 @@ fn waiting(shell: &PageShell, problem: &Problem, link: Option<&'static str>) -> 
     }
 }
 
-/// Returns the view in which a finding is cured, and the time since which it holds, where `status`
-/// has it.
+/// Returns the view in which a problem can be fixed, and the time since which it exists, if
+/// `status` contains it.
 fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i64>) {
     use FindingKind as F;
     let (sources, gaps) = (status.sources.iter(), status.gaps.iter());
@@ -181,8 +181,8 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
     }
 }
 
-/// The books in which a finished call can stand, in the order of its way; a book that is new to
-/// the shape joins by itself.
+/// Returns the books that count finished calls, in the order of a call's states. A book that is
+/// added to the status appears automatically.
 fn books(status: &Status) -> Vec<Book> {
     let beside = ["finished", "internal", "skipped", "unreadable"];
     let all = status.books.named().into_iter();
@@ -194,7 +194,7 @@ fn books(status: &Status) -> Vec<Book> {
     let finished = status.books.finished.max(1);
     let (mut books, mut from) = (Vec::new(), 0);
     for (name, calls) in parts.filter(|(_, calls)| *calls > 0) {
-        // What is there is seen.
+        // Even small values must be visible.
         let share = (calls.saturating_mul(1000) / finished).clamp(6, 1000);
         books.push(Book {
             name,
@@ -208,7 +208,7 @@ fn books(status: &Status) -> Vec<Book> {
 }
 
 impl TodaySheet<'_> {
-    /// Returns the counts that are no customer's calls, in words.
+    /// Returns the counts of calls that are not customers' calls, as texts.
     fn beside(&self) -> Vec<String> {
         let books = &self.status.books;
         let all = [
@@ -220,7 +220,8 @@ impl TodaySheet<'_> {
         some.map(|(key, count)| self.c.n(key, count)).collect()
     }
 
-    /// Letters that are messages and no calls, which finished calls do not count.
+    /// Returns the number of dead letters that are messages, not calls. They do not count as
+    /// finished calls.
     fn messages(&self) -> u64 {
         let unreadable = self.status.dead_letters.get(Reason::Unreadable.word());
         unreadable.copied().unwrap_or(0)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
 
-/// `name` is in every text that another machine chose.
+/// Returns the status of a hub. `name` is used in every text that another machine chose.
 pub fn hub(name: &str, now: i64) -> HubStatus {
     let report = BranchReport {
         version: name.to_owned(),

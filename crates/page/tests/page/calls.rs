@@ -1,4 +1,4 @@
-//! Calls: what a list shows of them, and what is said of one.
+//! The list of calls, and the page of one call.
 
 use crate::client::{Manner, Served};
 use crate::fake::Fake;
@@ -9,11 +9,11 @@ use serde_json::json;
 use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
-/// Journaled, and waiting for a lead.
+/// A journaled call, and one that waits for a lead.
 const JOURNALED: &str = "/calls/0190b7c4-0000-7000-8000-000000000002";
 const WAITING: &str = "/calls/0190b7c4-0000-7000-8000-000000000005";
 
-/// What stands between these two, first.
+/// Returns the text from the first `from` to the next `to`.
 fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
     let (_, after) = page.split_once(from).expect("its beginning");
     after.split(to).next().expect("its end")
@@ -41,7 +41,7 @@ async fn call_page_shows_sent_request_and_crm_answer() {
         assert!(request.contains(said), "{said}: {request}");
     }
     assert!(!page.contains("Nothing was sent"), "{page}");
-    // The trace is there for whoever wants it, folded.
+    // The trace is on the page, but folded.
     let trace = between(&page, "<details>", "</details>");
     assert!(trace.contains("answered  yes  101 answers"), "{trace}");
     served.stop().await;
@@ -98,7 +98,7 @@ async fn call_list_groups_by_day_and_masks_numbers_for_viewers() {
         page.contains("<span class=\"number\">4001</span>"),
         "{page}"
     );
-    // Fifty calls twelve minutes apart are of two days.
+    // The first page covers 10 hours (fifty calls, twelve minutes apart), which are on one day.
     assert_eq!(page.matches("<tr class=\"day\">").count(), 1, "{page}");
     assert!(
         page.contains("scope=\"rowgroup\">Fri, 20 Nov</th>"),

@@ -1,4 +1,4 @@
-//! Letters by their causes: one is mended, and all of it leave.
+//! Dead letters by cause. When one cause is fixed, all dead letters with it leave the list.
 
 use crate::client::{Browser, Manner, Served};
 use crate::fake::Fake;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
 
-/// A letter that FAILED with one of six leads.
+/// Makes a dead letter that FAILED with one of six leads.
 fn failed(id: i64) -> Letter {
     let mut one = letter("Savdo", NOW, id);
     (one.reason, one.waiting) = (Reason::Failed, false);
@@ -131,7 +131,7 @@ async fn dead_letter_advice_follows_finding_in_reader_language() {
     letters[0].finding = Some(Finding::LeadMissing);
     letters[1].finding = Some(Finding::LeadExists);
     letters[1].call.as_mut().expect("a call").employee_id = EmployeeId::new(777);
-    // No employee was named: the lead is there, and nothing says what the CRM lacks.
+    // The call has no employee and its lead exists, so the missing value is unknown.
     letters[2].finding = Some(Finding::LeadExists);
     letters[2].call.as_mut().expect("a call").employee_id = None;
     known.letters = letters.into_iter().map(|it| (it.id, it)).collect();
@@ -146,7 +146,7 @@ async fn dead_letter_advice_follows_finding_in_reader_language() {
     ] {
         let page = anna.get(&format!("/letters/{id}")).await.body;
         assert!(page.contains(said), "{id}: {page}");
-        // The page has buttons; commands are for a terminal, and in English.
+        // The page has buttons. Commands are for a terminal, and in English.
         let shown = page.split("<details>").next().expect("what is open");
         assert!(!shown.contains("callbridge dead"), "{id}: {shown}");
     }
@@ -160,7 +160,7 @@ fn a_cause_is_what_a_person_mends() {
     });
     one.call.as_mut().expect("a call").employee_id = EmployeeId::new(501);
     assert_eq!(text(&one), "lead:4001");
-    // The lead is there: it is the employee that the CRM does not know.
+    // The lead exists, so the CRM does not know the employee.
     one.finding = Some(Finding::LeadExists);
     assert_eq!(text(&one), "employee:501");
     for (reason, about) in [

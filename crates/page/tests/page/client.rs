@@ -1,4 +1,4 @@
-//! A browser as far as the tests need one: raw HTTP, so that every header is what a test says.
+//! A minimal browser that sends raw HTTP, so that tests control every header.
 
 use crate::fake::Fake;
 use argon2::password_hash::PasswordHasher as _;
@@ -17,17 +17,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// The password of everybody.
+/// The password of all users.
 pub const PASSWORD: &str = "correct horse";
 
-/// A line of the password file whose hash is cheap to verify.
+/// Makes a line of the password file whose hash is cheap to verify.
 pub fn password_line(name: &str, role: &str) -> String {
     let cheap = Params::new(8, 1, 1, None).expect("parameters");
     let hash = Argon2::from(cheap).hash_password(PASSWORD.as_bytes());
     format!("{name}:{role}:{}\n", hash.expect("a hash"))
 }
 
-/// A page that is served.
+/// A page that is being served.
 pub struct Served {
     pub address: SocketAddr,
     pub links: Links,
@@ -35,7 +35,7 @@ pub struct Served {
     serving: JoinHandle<()>,
 }
 
-/// How it is served.
+/// The settings of a served page.
 #[derive(Clone, Debug, Default)]
 pub struct Manner {
     pub passwords: String,
@@ -49,7 +49,7 @@ impl Served {
         Self::at("127.0.0.1:0", fake, manner).await
     }
 
-    /// The same at this address.
+    /// Serves the page at this address.
     pub async fn at(address: &str, fake: Arc<Fake>, manner: Manner) -> Self {
         let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -81,7 +81,7 @@ impl Served {
         self.serving.await.expect("it ends");
     }
 
-    /// Somebody who has opened a link.
+    /// Returns a browser that has opened a link.
     pub async fn visitor(&self, role: PageRole) -> Browser {
         let mut browser = Browser::new(self.address);
         let path = self
@@ -94,7 +94,6 @@ impl Served {
     }
 }
 
-/// An answer.
 #[derive(Clone, Debug)]
 pub struct Answered {
     pub status: u16,
@@ -103,7 +102,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// A header, by its name in small letters.
+    /// Returns a header by its name in lowercase.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (known, value) = line.split_once(':')?;
@@ -111,7 +110,7 @@ impl Answered {
         })
     }
 
-    /// The token that the forms of this page carry.
+    /// Returns the token in the forms of this page.
     pub fn token(&self) -> String {
         let (_, after) = self
             .body
@@ -121,7 +120,7 @@ impl Answered {
     }
 }
 
-/// One browser with its cookies.
+/// A browser with its cookies.
 #[derive(Clone, Debug)]
 pub struct Browser {
     pub address: SocketAddr,
@@ -157,10 +156,10 @@ impl Browser {
         format!("http://{}", self.address)
     }
 
-    /// Sends this and reads the answer to its end.
+    /// Sends a request, and reads the answer to its end.
     pub async fn send(&self, request: &str) -> Answered {
         let mut stream = TcpStream::connect(self.address).await.expect("connected");
-        // The answer may come before all of it is taken.
+        // The page can answer before it has read the whole request.
         drop(stream.write_all(request.as_bytes()).await);
         let mut bytes = Vec::new();
         drop(stream.read_to_end(&mut bytes).await);
@@ -181,7 +180,7 @@ impl Browser {
         }
     }
 
-    /// The head of a request as a browser would write it, without the last empty line.
+    /// Returns the head of a request as a browser would write it, without the last empty line.
     pub fn head(&self, method: &str, path: &str) -> String {
         let cookie = match self.cookie.is_empty() {
             true => String::new(),
@@ -197,13 +196,13 @@ impl Browser {
         self.send(&format!("{}\r\n", self.head("GET", path))).await
     }
 
-    /// A form of ours, with an origin of ours. Cookies that are set are kept.
+    /// Posts a form with the page's own origin, and stores cookies from the answer.
     pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answered {
         let origin = format!("Origin: {}\r\n", self.origin());
         self.post_as(path, fields, &origin).await
     }
 
-    /// A form with these headers beside the ordinary ones.
+    /// Posts a form with these headers in addition to the ordinary ones.
     pub async fn post_as(
         &mut self,
         path: &str,
@@ -224,7 +223,7 @@ impl Browser {
         answer
     }
 
-    /// The same with the token of the page that has the form.
+    /// Posts a form with the token of the page that contains the form.
     pub async fn act(&mut self, form: &str, path: &str, fields: &[(&str, &str)]) -> Answered {
         let token = self.get(form).await.token();
         let mut all = vec![("token", token.as_str())];
@@ -233,7 +232,7 @@ impl Browser {
     }
 }
 
-/// The pieces of a chunked body put together.
+/// Joins the pieces of a chunked body.
 fn joined(mut bytes: &[u8]) -> String {
     let mut whole = Vec::new();
     while let Some(end) = bytes.windows(2).position(|it| it == b"\r\n") {

@@ -1,4 +1,4 @@
-//! A daemon that keeps what it is told in memory: calls, letters, numbers, and who acted.
+//! A daemon in memory, with calls, dead letters, and numbers. It records actions and who did them.
 
 use async_trait::async_trait;
 use callbridge_admin::{LetterChange, LetterOutcome, Refusal};
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
 
-/// Noon of a day in Tashkent.
+/// Noon of a day in Tashkent, in epoch seconds.
 pub const NOON: i64 = 1_795_158_000;
 
-/// What the daemon knows.
+/// The data of the daemon.
 #[derive(Default)]
 pub struct Known {
     pub status: Status,
@@ -32,16 +32,16 @@ pub struct Known {
     pub trunks: Vec<TrunkStatus>,
     pub findings: Vec<CheckFinding>,
     pub sessions: Option<String>,
-    /// Who did what with how many letters.
+    /// Actions: the user, the change, and the number of dead letters.
     pub acts: Vec<(String, LetterChange, usize)>,
     pub queries: Vec<CallQuery>,
 }
 
-/// The daemon.
+/// A daemon in memory.
 pub struct Fake {
     pub known: Mutex<Known>,
     changes: watch::Sender<u64>,
-    /// Actions wait here while a test holds them.
+    /// Actions wait for a permit while a test withholds it.
     pub turns: Semaphore,
 }
 

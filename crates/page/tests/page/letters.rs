@@ -1,4 +1,4 @@
-//! What is done with letters: some or all, dry first, ten thousand at once, and refused input.
+//! Actions on dead letters: some or all, dry runs, ten thousand at once, and invalid input.
 
 use crate::client::{Answered, Browser, Manner, Served};
 use crate::fake::Fake;
@@ -22,7 +22,7 @@ async fn served(letters: i64) -> (Arc<Fake>, Served, Browser) {
     (fake, served, anna)
 }
 
-/// Looks at a job until this is so.
+/// Loads the page of a job until a condition is met.
 async fn until(browser: &Browser, path: &str, so: impl Fn(&Answered) -> bool) -> Answered {
     loop {
         let seen = browser.get(path).await;
@@ -133,7 +133,7 @@ async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
 async fn menu_tile_books_and_list_have_one_number_of_letters() {
     let (fake, served, anna) = served(51).await;
     {
-        // Today had one of them.
+        // Today's figures count one of them.
         let mut known = fake.known();
         known.figures.today.letters = 1;
     }

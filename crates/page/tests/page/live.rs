@@ -1,4 +1,4 @@
-//! Live parts: they say when to look again, to so many and no more, and end with the page.
+//! Live parts: events, the limit of streams, and their end with the page.
 
 use crate::client::{Browser, Manner, Served};
 use crate::fake::Fake;
@@ -7,7 +7,7 @@ use callbridge_admin::PageRole;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Opens a stream and reads until this was said.
+/// Opens a stream, and reads until it contains a text.
 async fn listen(browser: &Browser, until: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(browser.address)
         .await

@@ -1,4 +1,4 @@
-//! The page over real sockets, before a daemon that lives in memory.
+//! Tests of the page over real sockets, with a daemon in memory.
 
 mod branches;
 mod calls;

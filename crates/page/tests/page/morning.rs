@@ -1,4 +1,4 @@
-//! What the daemon in memory knows on an ordinary morning.
+//! The data of the daemon in memory on an ordinary morning.
 
 use crate::fake::Known;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
@@ -17,8 +17,8 @@ use callbridge_spool::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// An ordinary morning, with everything that a view can show in it. `name` stands wherever a PBX
-/// or the CRM has the word; `now` is when it is.
+/// Returns the data of an ordinary morning, with everything that a view can show. `name` is used
+/// for every text from a PBX or the CRM. `now` is the current time.
 pub fn morning(name: &str, now: i64) -> Known {
     Known {
         status: status(name, now),
@@ -189,7 +189,7 @@ fn figures(now: i64) -> Figures {
     }
 }
 
-/// A call with a customer, put down to lead 4001.
+/// Makes a call with a customer, with lead 4001.
 fn record(n: i64, started_at: i64, phone: Option<String>) -> CallRecord {
     CallRecord {
         uuid: Some(CallUuid(Uuid::from_u128(
@@ -216,7 +216,7 @@ fn record(n: i64, started_at: i64, phone: Option<String>) -> CallRecord {
     }
 }
 
-/// The digits of a number as they stand at the end of a uuid.
+/// Returns a number whose hex digits are the decimal digits of `n`, for the end of a uuid.
 fn decimal(n: i64) -> u128 {
     u128::from_str_radix(&n.to_string(), 16).expect("digits")
 }
@@ -286,7 +286,7 @@ pub fn letter(name: &str, now: i64, id: i64) -> Letter {
     }
 }
 
-/// Whatever stands there, as another version may have stored it.
+/// Makes a phone from any text, as another version could have stored it.
 fn phone_of(text: &str) -> Phone {
     serde_json::from_value(text.into()).expect("a text")
 }

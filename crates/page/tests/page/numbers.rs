@@ -1,4 +1,4 @@
-//! Numbers without a lead: typed in their rows, one alone, and from a file.
+//! Numbers without a lead: leads typed in rows, typed for one number, and read from a file.
 
 use crate::client::{Manner, Served};
 use crate::fake::Fake;
@@ -127,7 +127,7 @@ async fn lead_file_with_conflict_or_bad_row_assigns_no_lead() {
     let mut anna = served.visitor(PageRole::Admin).await;
     let before = fake.known().given.len();
     for (csv, said) in [
-        // A comma inside quotes parts no cells: 4,001 is not lead 4.
+        // A comma inside quotes does not separate cells: `4,001` is not lead 4.
         ("phone,lead\n+998935550101,\"4,001\"\n", "is not a lead"),
         (
             "+998935550101;4001\n+998 93 555-01-01;4002\n",
@@ -147,7 +147,7 @@ async fn lead_file_with_conflict_or_bad_row_assigns_no_lead() {
         assert!(taken.body.contains(said), "{csv}: {}", taken.body);
         assert_eq!(fake.known().given.len(), before, "{csv}");
     }
-    // A name with a comma shifts no column.
+    // A name with a comma in it does not shift the columns.
     let csv = "phone,name,lead\n+998935550101,\"Karimova, Aziza\",4001\n";
     let taken = anna.act("/numbers", "/numbers/give", &[("csv", csv)]).await;
     assert_eq!(taken.status, 303, "{}", taken.body);

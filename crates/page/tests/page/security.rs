@@ -1,4 +1,4 @@
-//! Who gets in and what is done for whom: each way round the door, tried.
+//! Logins and permissions, with tests of the ways around them.
 
 use crate::client::{Browser, Manner, PASSWORD, Served, password_line};
 use crate::fake::{Fake, Known};
@@ -312,8 +312,8 @@ async fn login_works_after_five_failures_and_form_keeps_name() {
     served.stop().await;
 }
 
-/// Sends wrong passwords from one address of a client until the page ends. Reports the client each
-/// time that the page has looked at a password.
+/// Sends wrong passwords from one client's address until the page stops. Reports the client each
+/// time the page has checked a password.
 async fn flood(
     served: std::net::SocketAddr,
     client: String,
@@ -350,7 +350,7 @@ async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
     let mut floods = tokio::task::JoinSet::new();
     let (looked_at, mut clients) = mpsc::channel(1000);
     for n in 0..24 {
-        // Addresses of one network in IPv6 are one client.
+        // Addresses of the same IPv6 network count as one client.
         let client = match n % 3 {
             0 => format!("192.0.2.{n}"),
             1 => "198.51.100.7".to_owned(),

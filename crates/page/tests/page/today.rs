@@ -1,4 +1,4 @@
-//! Today: what it says first, and what it rests on.
+//! The view Today: the verdict, and the figures behind it.
 
 use crate::client::{Browser, Manner, Served};
 use crate::fake::Fake;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
 
-/// A morning on which nothing waits for a person.
+/// Returns a morning on which nothing needs a person.
 async fn well() -> (Arc<Fake>, Served, Browser) {
     let mut known = morning("Savdo", NOW);
     known.status.problems = Vec::new();
@@ -54,7 +54,7 @@ async fn all_is_not_well_while_a_customer_waits_for_a_call_back() {
     let sentence = "<p class=\"sentence\">1 customer waits for a call back</p>";
     assert!(page.contains(sentence), "{page}");
     assert!(page.contains("class=\"button\" href=\"/missed\""), "{page}");
-    // On every page the menu counts them, folded or not.
+    // The menu on every page shows their count, whether it is folded or not.
     let calls = anna.get("/calls").await.body;
     let entry = calls.split("href=\"/missed\"").nth(1).expect("an entry");
     let entry = entry.split("</a>").next().expect("its end");

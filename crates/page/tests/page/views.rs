@@ -1,4 +1,4 @@
-//! Every view: in three languages, with hostile names, for a role that may only look.
+//! All views, in three languages, with hostile names, and for a role that cannot change anything.
 
 use crate::client::{Manner, Served};
 use crate::fake::Fake;
@@ -7,7 +7,7 @@ use callbridge_admin::PageRole;
 use callbridge_model::clock;
 use callbridge_model::status::Employees;
 
-/// Every path that shows something.
+/// All paths that show something.
 pub const PATHS: [&str; 16] = [
     "/",
     "/calls",
@@ -49,7 +49,7 @@ async fn every_view_is_there_in_three_languages() {
     served.stop().await;
 }
 
-/// What a PBX or a CRM may send by mistake or on purpose.
+/// Returns a hostile text that a PBX or the CRM could send.
 fn hostile() -> String {
     let evil =
         "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u{202e}txt\u{1b}[2J\u{200f}";
@@ -67,7 +67,7 @@ async fn hostile_names_do_nothing_and_are_not_endless_in_any_view() {
         let lower = page.body.to_ascii_lowercase();
         assert!(!lower.contains("<script>"), "{path}");
         assert!(!lower.contains("<img src=x"), "{path}");
-        // What a form sends back is what it was given: a browser shows nothing of it.
+        // Hidden fields return what they contained, and browsers do not display them.
         let hidden = |piece: &str| piece.split_once('"').map(|(_, after)| after.to_owned());
         let mut shown = page.body.split(" value=\"");
         let first = shown.next().unwrap_or_default().to_owned();
@@ -75,7 +75,7 @@ async fn hostile_names_do_nothing_and_are_not_endless_in_any_view() {
         for c in ['\u{202e}', '\u{1b}', '\u{200f}'] {
             assert!(!shown.contains(c), "{path}: {c:?}");
         }
-        // The whole stands where it is asked for, and there alone.
+        // Only this page shows the whole text.
         let whole = path == "/letters/3";
         let bytes = shown.len();
         assert!(whole || bytes < 400_000, "{path}: {bytes} bytes");
