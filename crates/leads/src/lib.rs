@@ -1,11 +1,12 @@
-//! What is asked and written about leads, beside the way of the calls. Pure: in come news, answers
-//! and `now`, out goes what is to be stored and sent.
+//! Lookups and writes of leads in the CRM, in addition to the calls. The code is pure: the input is
+//! news about leads, answers of the CRM, and `now`. The output is the changes to store and the
+//! requests to send.
 //!
-//! | module | what lives there |
+//! | module | content |
 //! |---|---|
-//! | [`directory`] | phones and leads learned from what the CRM tells |
-//! | [`lead_field`] | what a lead shows of its calls, and values by hand |
-//! | [`lead_request`] | the requests, and what their answers mean |
+//! | [`directory`] | phones and leads, learned from reports of the CRM |
+//! | [`lead_field`] | values of a lead's fields that show its calls, and values set by hand |
+//! | [`lead_request`] | the requests, and the effects of their answers |
 
 pub mod directory;
 pub mod lead_field;

@@ -1,18 +1,18 @@
-//! The backfill (`--lead-directory`): which page of `lead/filter` is read next, and what the last
-//! one has taught. Events are not replayed (§6.1.8), so what was missed is read here.
+//! The backfill (`--lead-directory`): the choice of the next page of `lead/filter`, and the news in
+//! each answer. The CRM does not repeat events (§6.1.8), so this is how missed changes are found.
 //!
-//! **By range**, the way it begins: leads in the order of their last change, from the newest second
-//! read on. Leads of that second are read once more, and pages are turned only inside one second
-//! that fills a page; so it does not matter what changes meanwhile. A round ends with a page that
-//! is not full. The next begins [`OVERLAP`] before the newest second, for changes that were written
-//! late.
+//! **By range** is the initial way. Leads come in the order of their last change. Each request asks
+//! for leads that changed since the newest second read so far, so the leads of that second are read
+//! again. The next page is only requested if one second fills a page. So changes during the round
+//! do no harm. A round ends with a page that is not full. The next round begins [`OVERLAP`] before
+//! the newest second, because changes can be written late.
 //!
-//! **By page**, where the service refuses the range or passes over it: from the last page down,
-//! until all of a page is older than what an earlier round has read. Leads that change meanwhile
-//! move to the end, and all others towards the front: what is read going down may come twice, and
-//! never slips through.
+//! **By page** is used if the CRM refuses or ignores the range. It reads from the last page down,
+//! until a page contains a change that an earlier round has read ([`OVERLAP`] is read again). Leads
+//! that change during the round move to the last page, and all others move toward the first. So a
+//! lead can be read twice, but none is missed.
 //!
-//! Where the payload differs from all of this it is left, until the next start.
+//! If the payload does not match these assumptions, the backfill pauses until the next start.
 
 use super::news::LeadNews;
 use super::rows::{LeadRow, page};

@@ -13,11 +13,11 @@ fn at(seconds: i64) -> EventTime {
     EventTime::from_seconds(seconds)
 }
 
-/// A service with these leads: id, second of the last change.
+/// A CRM with these leads, each with its id and the second of its last change.
 #[derive(Clone, Debug)]
 struct Service {
     leads: Vec<(i64, i64)>,
-    /// What it makes of the range.
+    /// How it treats the range of a request.
     range: Range,
     tells_pages: bool,
     asked: u32,
@@ -73,7 +73,7 @@ impl Service {
     }
 }
 
-/// A program with a directory.
+/// A program with a backfill and a directory.
 #[derive(Default)]
 struct Reader {
     backfill: Backfill,
@@ -82,7 +82,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads until a round has ended, or nothing more is read.
+    /// Reads until a round has ended, or nothing more is due.
     fn round(
         &mut self,
         service: &mut Service,
@@ -101,7 +101,7 @@ impl Reader {
             for news in self.backfill.took(&page, &heard, now, HOW) {
                 self.known.learn(&news);
             }
-            // As over a restart of the program.
+            // The state is stored and read again, as in a restart of the program.
             let kept = serde_json::to_string(&self.backfill).expect("JSON");
             self.backfill = serde_json::from_str(&kept).expect("what was written");
             self.begun = true;

@@ -1,17 +1,21 @@
-//! All that was told of one lead. Taking news in is commutative and takes the same news twice as
-//! once, so that what is known does not depend on the order in which it came:
+//! Everything reported about one lead. Applying news is commutative and idempotent, so the result
+//! does not depend on its order or on repeats:
 //!
-//! | fact | of two the one that holds |
+//! | fact | valid report of two |
 //! |---|---|
-//! | a slot's name; name, responsible, stage of the lead | the newer ([`super::profile`]) |
-//! | the phones of a slot | the newer; of one second by [`ChangeKind::rank`], then more phones |
-//! | a phone taken from a contact | the newer |
-//! | that it lives, was deleted, was told whole | the newer |
-//! | that it was merged | the newer; of one second the higher surviving id |
+//! | name of a slot; name, responsible, stage of the lead | the newer ([`super::profile`]) |
+//! | phones of a slot | the newer; in one second by [`ChangeKind::rank`], then more phones |
+//! | a phone that a contact gave up | the newer |
+//! | the lead is living, deleted, or reported whole | the newer |
+//! | the lead was merged | the newer; in one second the higher surviving id |
 //!
-//! What is left then is settled by the phones' own order: two changes of one contact within one
-//! second, of which nobody says which came first, end the same way whichever is heard first.
+//! If two reports are still equal, the order of the phones decides. So two changes of a contact
+//! within one second, whose order is unknown, have the same result in any order.
 //!
+//! **A deleted lead** is living again only after a snapshot from a later second than its deletion.
+//! The CRM writes an event together with its change (§6.1), so such a snapshot shows that the lead
+//! was restored. **A merged lead** never lives again. Its calls go to the surviving lead, which has
+//! its history, whatever is reported later.
 //! **A deleted lead** lives again only by a snapshot of a later second than its deletion: the
 //! service writes an event together with its change (§6.1), so such a snapshot tells that the lead
 //! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
@@ -80,7 +84,7 @@ impl Life {
 }
 
 impl Entry {
-    /// Adds news of this lead. News of the leads merged into it belong to their own entries:
+    /// Adds news of this lead. News of the leads merged into it belongs to their own entries:
     /// [`Entry::merge`].
     pub fn learn(&mut self, news: &LeadNews) {
         let source = news.what;

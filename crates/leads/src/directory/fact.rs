@@ -1,4 +1,5 @@
-//! Where a fact of a lead comes from, and in which order facts of one moment count.
+//! The source of a fact about a lead, and the precedence of facts that were reported for one
+//! second.
 
 /// Source of a fact or of news of a lead: an event of §6.2, or an answer of the API. It is stored
 /// as its number. Never change one.
@@ -38,7 +39,7 @@ impl ChangeKind {
         kind.parse().ok().filter(|kind| *kind <= Self::Deleted)
     }
 
-    /// Returns the CRM's name of it, for messages.
+    /// Returns the name of the event or endpoint, for messages.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -59,7 +60,7 @@ impl ChangeKind {
     }
 }
 
-/// What a piece of news says about one fact.
+/// The effect of a piece of news on one fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FactUpdate<T> {
     /// The news does not mention it.

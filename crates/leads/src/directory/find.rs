@@ -1,4 +1,5 @@
-//! A number looked up: who has it, who had it, and which lead that gives, with the reason in words.
+//! Looks up a number: the leads that have or had it, and the resulting lead with the reason as a
+//! text.
 
 use super::entry::Life;
 use super::fact::ChangeKind;
@@ -45,7 +46,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The living leads that have it, each once.
+    /// Returns the living leads that have the number, each once.
     pub fn leads(&self) -> Vec<LeadId> {
         let mut leads: Vec<LeadId> = self.has().map(|holder| holder.now).collect();
         leads.sort_unstable();
@@ -80,7 +81,7 @@ impl Finding {
 }
 
 impl Holder {
-    /// `lead 4001 (LEAD_CREATED, 2026-11-20T10:00:00Z), merged into 4002`
+    /// Formats the holder: `lead 4001 (LEAD_CREATED, 2026-11-20T10:00:00Z), merged into 4002`.
     pub fn words(&self) -> String {
         let (lead, source, since) = (self.lead, self.source.word(), moment(self.since));
         let merged = match self.lead == self.now {
@@ -99,7 +100,7 @@ impl Holder {
 /// Looks up every lead that has or had the number, and follows merges.
 ///
 /// # Errors
-/// The ledger's.
+/// The ledger's error.
 pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
     let rows = ledger.lead_phones(phone)?;
     let known: BTreeMap<LeadId, Life> = rows.iter().map(|row| (row.lead, row.life)).collect();
@@ -107,7 +108,7 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
         Some(life) => Ok(*life),
         None => ledger.life(lead),
     };
-    // Merged leads share what is known of their contacts.
+    // Merged leads share their contacts.
     let mut families: BTreeMap<LeadId, Vec<(Root, &LeadPhone)>> = BTreeMap::new();
     for row in &rows {
         let root = root(row.lead, |lead| Ok(life(lead)?.merged))?;

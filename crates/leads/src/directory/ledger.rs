@@ -1,4 +1,4 @@
-//! Where what is known of leads is kept, and how news is taken in there.
+//! The storage of what is known about leads, and how news is applied to it.
 
 use super::entry::{Entry, Life};
 use super::fact::ChangeKind;
@@ -28,19 +28,19 @@ pub trait Ledger {
     /// If the storage fails.
     fn put(&self, lead: LeadId, old: &Entry, new: &Entry) -> Result<(), Self::Error>;
 
-    /// The leads that were merged into this one, at most `limit`.
+    /// Returns the leads that were merged into this one, at most `limit`.
     ///
     /// # Errors
     /// If the storage fails.
     fn merged_into(&self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Self::Error>;
 
-    /// Every row of a number, by lead.
+    /// Returns every row of a number, sorted by lead.
     ///
     /// # Errors
     /// If the storage fails.
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Self::Error>;
 
-    /// Reads the state of a lead. The default if nothing is known of it.
+    /// Reads the state of a lead. Returns the default if nothing is known of it.
     ///
     /// # Errors
     /// If the storage fails.
@@ -76,7 +76,7 @@ pub enum Learned {
 /// Applies one piece of news.
 ///
 /// # Errors
-/// The ledger's.
+/// The ledger's error.
 pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error> {
     let mut changed = Changed::default();
     changed.put(ledger, news.lead, |entry| entry.learn(news))?;

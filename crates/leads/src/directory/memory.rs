@@ -21,7 +21,7 @@ impl Remembered {
         learned
     }
 
-    /// Some lead has this number, or had it when it ended.
+    /// Returns `true` if a lead has this number, or had it when it ended.
     pub fn has(&self, phone: &Phone) -> bool {
         let entries = self.0.borrow();
         entries.values().any(|entry| entry.phones().contains(phone))

@@ -1,4 +1,4 @@
-//! Which lead a merged one has become.
+//! Follows merges to the lead that remains.
 
 use callbridge_call::EpochSeconds;
 use callbridge_model::LeadId;

@@ -1,24 +1,23 @@
-//! The directory of leads: which lead has which phone, learned from what the CRM tells. The
-//! service finds no lead by phone (§2.6), so it is put together from `LEAD_*` events (§6) and
-//! pages of `lead/filter` (§4.7).
+//! The directory of leads: which lead has which phone, as the CRM reported it. The CRM cannot find
+//! a lead by phone (§2.6), so the directory is built from `LEAD_*` events (§6) and pages of
+//! `lead/filter` (§4.7).
 //!
-//! Events come in any order, more than once, or not at all (§6.1). Each piece of [`news`] is put
-//! to what is known of its lead ([`entry`]), where per fact the newest holds; a lookup
-//! ([`mod@find`]) then asks who has the number, follows [`merges`] to the leads that are left, and
-//! leaves out the dead. What is looked up is therefore a function of the news alone, not of their
-//! order.
+//! Events come in any order, more than once, or not at all (§6.1). Each piece of [`news`] is added
+//! to the [`entry`] of its lead, in which the newest report of each fact is valid. A lookup
+//! ([`mod@find`]) finds the leads with the number, follows [`merges`] to the surviving leads, and
+//! leaves out deleted ones. So the result of a lookup does not depend on the order of the news.
 //!
-//! | module | what lives there |
+//! | module | content |
 //! |---|---|
-//! | [`news`] | what was told of one lead, and contacts' phones read from texts |
-//! | [`fact`] | which event or answer told a fact, and whether any did |
-//! | [`entry`] | all that is known of one lead, and what holds of two facts |
+//! | [`news`] | one report about a lead, and contacts' phones read from texts |
+//! | [`fact`] | the event or answer that reported a fact, and updates of facts |
+//! | [`entry`] | everything known of one lead, and the precedence of facts |
 //! | [`profile`] | name, responsible employee and stage |
-//! | [`merges`] | chains of merges, and loops cut |
-//! | [`ledger`] | where entries are kept, and news taken in |
-//! | [`mod@find`] | a number looked up, and what was found in words |
-//! | [`rows`] | rows of `lead/filter` read tolerantly |
-//! | [`backfill`] | which page is read next, and what it taught |
+//! | [`merges`] | chains of merges, with loops cut |
+//! | [`ledger`] | the storage of entries, and how news is applied to it |
+//! | [`mod@find`] | the lookup of a number, and its result as a message |
+//! | [`rows`] | a tolerant parser of rows of `lead/filter` |
+//! | [`backfill`] | the choice of the next page to read |
 //! | `memory` | a directory in memory, for tests |
 
 pub mod backfill;

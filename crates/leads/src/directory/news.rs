@@ -1,4 +1,4 @@
-//! What the CRM told of one lead: an event's or a row's facts, without its JSON.
+//! One report of the CRM about a lead: the facts of an event or a row, without its JSON.
 
 use super::fact::{ChangeKind, FactUpdate};
 use super::profile::{Name, ProfileNews};
@@ -31,7 +31,7 @@ pub struct LeadNews {
 }
 
 impl LeadNews {
-    /// Makes the news of a snapshot, without profile and contacts.
+    /// Makes the news of a snapshot, without a profile and contacts.
     pub fn new(lead: LeadId, at: EpochSeconds, what: ChangeKind, phone: FirstPhone) -> Self {
         Self {
             lead,
@@ -67,7 +67,7 @@ impl Slot {
     /// Contacts of a row without ids.
     pub const NAMELESS: Self = Self(-1);
 
-    /// Slot of the contact with this id in the CRM, which is positive.
+    /// Returns the slot of the contact with this id in the CRM, which must be positive.
     pub fn of_contact(id: Option<i64>) -> Self {
         id.filter(|id| *id > 0).map_or(Self::NAMELESS, Self)
     }
@@ -111,7 +111,7 @@ impl ContactPhones {
     }
 }
 
-/// The phones of `<name> [<phone>, <phone>]`, each once, in their order. Names can contain
+/// Reads the phones of `<name> [<phone>, <phone>]`, each once, in their order. Names can contain
 /// brackets, so the phones are in the last ones. Other text is left out.
 pub fn phones_in(text: &str, country: Option<Country>) -> Vec<Phone> {
     let inner = text.rfind('[').map(|from| &text[from + 1..]);

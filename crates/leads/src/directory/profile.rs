@@ -1,10 +1,10 @@
-//! What people know a lead by: its name, who is responsible for it, its stage (§2.5, §6.7).
+//! The profile of a lead: its name, its responsible employee, and its stage (§2.5, §6.7).
 //!
-//! Every fact is kept with the second of what told it, and the newest holds, whatever else is told
-//! of the lead and in whatever order. Of one second the event of the very fact holds over others
-//! (`LEAD_ASSIGNED` says who is responsible better than a change of stage beside it), and what was
-//! read over both. Names are personal data: they are gone with the lead ([`forget_until`]), and
-//! `Debug` does not show them.
+//! Every fact is stored with the second of its report. The newest report is valid, in whatever
+//! order reports come. For reports of one second, an event about the fact counts more than other
+//! events: `LEAD_ASSIGNED` is better for the responsible employee than a stage change. A read
+//! (`lead/filter` or `GET lead/{id}`) counts most. Names are personal data. They are deleted with
+//! the lead ([`forget_until`]), and `Debug` does not show them.
 //!
 //! [`forget_until`]: ProfileFacts::forget_until
 

@@ -38,7 +38,7 @@ fn contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
     }
 }
 
-/// Whatever their order: news told backwards, and twice, give the same.
+/// Returns the profile of a lead. Checks that backward and repeated news has the same result.
 fn shown(history: &[LeadNews], id: i64) -> String {
     let update = |order: &mut dyn Iterator<Item = &LeadNews>| {
         let directory = Remembered::default();
@@ -101,14 +101,14 @@ fn each_fact_is_the_newest_that_was_told() {
         snapshot("Anna", 15, "Won"),
     ));
     assert_eq!(shown(&history, 1), "Anna, 16 Employee 16, New");
-    // A row tells what it carries.
+    // A row only changes the facts that it contains.
     let row = LeadNews {
         profile: ProfileNews::of(&json!({"id": 1, "statusName": "Lost"})),
         ..event(1, 40, ChangeKind::Filter, json!({}))
     };
     history.push(row);
     assert_eq!(shown(&history, 1), "Anna, 16 Employee 16, Lost");
-    // An event's snapshot says by what it leaves out that there is none.
+    // A fact that is missing in an event's snapshot is removed.
     history.push(event(
         1,
         50,
@@ -177,7 +177,7 @@ fn the_name_is_the_main_contacts_where_one_was_told() {
         "Deal 1, 15 Employee 15, New",
         "the contact is gone"
     );
-    // A row with phones and without names leaves a name as it is.
+    // A row with phones but without names does not change a name.
     let mut row = contact(
         event(1, 60, ChangeKind::Filter, json!({})),
         7,
@@ -272,7 +272,7 @@ fn what_is_no_name_and_no_employee_is_not_told() {
     );
 }
 
-/// News of one lead: each has a second of its own.
+/// Generates news of one lead, each with a different second.
 fn any_history() -> impl Strategy<Value = Vec<LeadNews>> {
     let one = (0_u8..12, 0_i64..4, 0_i64..4, 0_i64..4);
     prop::collection::vec(one, 1..12).prop_map(|all| {
@@ -327,7 +327,7 @@ proptest! {
         let text = |name: Option<&Name>| name.map(|it| it.as_str().to_owned());
         let found = directory.profile(lead(1));
         let responsible = own.and_then(|own| is(&own.responsible));
-        // A snapshot without a phone ends the main contact's.
+        // A snapshot without a phone removes the main contact's phone.
         let phone = living.last().map(|news| news.phone.clone());
         let has_phone = matches!(phone, Some(FactUpdate::Is(_)));
         let only = of_contact.filter(|_| has_phone || phone == Some(FactUpdate::None));

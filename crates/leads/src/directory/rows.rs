@@ -1,15 +1,15 @@
-//! Rows of `lead/filter` and the answer to `GET lead/{id}`, whose shapes the service does not
-//! publish (§2.8, §4.7), read tolerantly: as the snapshot of webhooks (§2.5) and what stands
-//! beside it.
+//! A tolerant parser of rows of `lead/filter` and of the answer to `GET lead/{id}`. The CRM does
+//! not publish their form (§2.8, §4.7). So they are read like the snapshot of webhooks (§2.5), with
+//! these additional places:
 //!
-//! | what | where it is looked for |
+//! | value | places |
 //! |---|---|
-//! | the rows | the array of objects in `data`, under any key, or `data` itself |
-//! | pages | `currentPage`, `totalPages` in `data` or beside it (§2.1) |
-//! | the lead | `id` or `leadId`; the row may be wrapped in `lead` |
-//! | when | `updatedTimestamp`, else `createdTimestamp`, which is not after it |
+//! | rows | the array of objects in `data`, under any key, or `data` itself |
+//! | pages | `currentPage`, `totalPages` in `data` or next to it (§2.1) |
+//! | lead | `id` or `leadId`; the row can be wrapped in `lead` |
+//! | time | `updatedTimestamp`, or else `createdTimestamp`, which is not after it |
 //! | name, responsible, stage | `name`, `responsibleId`, `responsibleName`, `statusName` |
-//! | a contact's name | its `name` |
+//! | name of a contact | its `name` |
 //! | phones | `phone`; `phones`; `phone` and `phones` of `contacts`, `contact`, `mainContact` |
 //!
 //! A phone is a text, a number, or an object with one under `phone`, `number`, `phoneNumber` or
@@ -58,7 +58,7 @@ pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
     })
 }
 
-/// The rows: an array of objects, or an empty array if there is no other.
+/// Returns the rows: an array of objects, or an empty array if there is no other.
 fn list(value: &Value) -> Option<&Vec<Value>> {
     if let Value::Array(rows) = value {
         return Some(rows);
@@ -121,7 +121,7 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
     (phone, one_each(contacts), is_whole)
 }
 
-/// The number of the first of these keys that has one.
+/// Returns the whole number under the first of these keys that has one.
 fn first_whole(row: &Value, keys: [&str; 2]) -> Option<i64> {
     keys.into_iter().find_map(|key| whole(row.get(key)?))
 }

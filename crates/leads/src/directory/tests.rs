@@ -10,7 +10,7 @@ fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("positive")
 }
 
-/// One of ten numbers.
+/// Returns one of ten numbers.
 fn phone(n: i64) -> Phone {
     Phone::from_digits(998_901_110_000 + n).expect("a number")
 }
@@ -55,7 +55,7 @@ fn leads(directory: &Remembered, n: i64) -> Vec<i64> {
     found.into_iter().map(LeadId::get).collect()
 }
 
-/// Whatever their order: news told backwards give the same.
+/// Returns a directory with this history. Checks that backward news has the same result.
 fn both_ways(history: &[LeadNews]) -> Remembered {
     let backwards: Vec<LeadNews> = history.iter().rev().cloned().collect();
     let directory = source(history);

@@ -1,6 +1,6 @@
-//! The CRM's fields as `GET crm-field` tells of them (§2.4, §4.7), and whether an id can be
-//! written. The shape of its records is not published beyond `infoType`: what is not said of a
-//! field is not held against it.
+//! The CRM's fields from `GET crm-field` (§2.4, §4.7), and whether an id can be written. Apart from
+//! `infoType`, the form of its records is not published. A missing property is never a reason to
+//! refuse a field.
 
 use super::FieldId;
 use callbridge_call::EventTime;
@@ -129,9 +129,9 @@ impl Catalogue {
     }
 }
 
-/// The fields of an answer to `GET crm-field`, and whether they are complete. Its payload is not
-/// published (§2.8): records with an `id` and an `infoType` are fields, in any list or group. If
-/// none has an `infoType`, those with an `id` are.
+/// Reads the fields in an answer to `GET crm-field`, and whether they are complete. Its payload is
+/// not published (§2.8): records with an `id` and an `infoType` are fields, in any list or group.
+/// If none has an `infoType`, those with an `id` are.
 pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
     let data = envelope.get("data")?;
     let mut lists = Vec::new();
@@ -142,7 +142,7 @@ pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
         return None;
     }
     if all.iter().any(|field| field.info_type.is_some()) {
-        // the others are their options
+        // Records without an `infoType` are the fields' options.
         all.retain(|field| field.info_type.is_some());
     }
     all.sort_by_key(|field| field.id);

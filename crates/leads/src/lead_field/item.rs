@@ -1,4 +1,5 @@
-//! Values of fields: as people type them, and as `POST lead/:leadId/field/list` takes them (§2.4).
+//! Values of fields: parsed from typed text, and formatted for `POST lead/:leadId/field/list`
+//! (§2.4).
 
 use super::FieldId;
 use serde::{Deserialize, Serialize};
@@ -132,7 +133,7 @@ fn is_kept(number: &Number, text: &str) -> bool {
     !number.is_f64() || digits.skip_while(|it| *it == b'0').count() <= 15
 }
 
-/// The values of a list (§2.4).
+/// Converts the values of a list (§2.4).
 fn texts(list: Vec<Value>) -> Result<Given, String> {
     let texts = list.into_iter().map(|entry| match entry {
         Value::String(text) => Ok(text),
@@ -144,8 +145,8 @@ fn texts(list: Vec<Value>) -> Result<Given, String> {
     texts.collect::<Result<_, _>>().map(Given::List)
 }
 
-/// The body of the request: only the items, or the items under the key of `--field-list-wrapper`
-/// (§4.4 does not show its form).
+/// Makes the body of the request: only the items, or the items under the key of
+/// `--field-list-wrapper` (§4.4 does not show its form).
 pub fn body(items: &[Item], wrapper: Option<&str>) -> Value {
     let list: Vec<Value> = items.iter().map(Item::to_json).collect();
     match wrapper {

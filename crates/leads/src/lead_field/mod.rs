@@ -1,14 +1,14 @@
-//! The lead shows its calls: which of its fields say what (`--lead-field`), and values by hand.
+//! Lead fields that show the lead's calls (`--lead-field`), and values set by hand.
 //!
-//! The service takes lead-level fields alone (`infoType` `LED`, §4.4.2) and passes over all others
-//! in silence, so each id is compared with the catalogue (`GET crm-field`) first.
+//! The CRM only accepts lead-level fields (`infoType` `LED`, §4.4.2) and silently ignores all
+//! others. So each id is first compared with the catalog (`GET crm-field`).
 //!
-//! | module | what lives there |
+//! | module | content |
 //! |---|---|
-//! | [`shows`] | what one lead is to show and how far that is: the newest call wins |
-//! | [`catalogue`] | the CRM's fields, and whether an id is one that can be written |
-//! | [`item`] | values of fields as people type them and as the request has them (§2.4) |
-//! | [`refusal`] | what the CRM does not take, by field |
+//! | [`shows`] | the values that one lead must show, and their progress: the newest call wins |
+//! | [`catalogue`] | the CRM's fields, and whether an id can be written |
+//! | [`item`] | values of fields, as typed and as sent (§2.4) |
+//! | [`refusal`] | values that the CRM refused, by field |
 
 pub mod catalogue;
 pub mod item;
@@ -33,7 +33,7 @@ use std::fmt;
 pub struct FieldId(i64);
 
 impl FieldId {
-    /// `None` unless positive.
+    /// Makes an id. `None` unless it is positive.
     pub fn new(id: i64) -> Option<Self> {
         (id > 0).then_some(Self(id))
     }
@@ -88,7 +88,7 @@ impl Name {
         self.into()
     }
 
-    /// The kinds of values that it can be written as.
+    /// Returns the kinds of values that it can be written as.
     const fn kinds(self) -> &'static [Kind] {
         match self {
             Self::LastCall => &[Kind::Text, Kind::Number, Kind::Date],
@@ -99,7 +99,7 @@ impl Name {
         }
     }
 
-    /// The name of a word, with `-` or `_`. `None` for an unknown one.
+    /// Parses the word of a name, with `-` or `_`. `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.replace('-', "_").parse().ok()
     }

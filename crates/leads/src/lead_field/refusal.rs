@@ -1,5 +1,5 @@
-//! What the CRM does not take of what leads show: the item of a refused write that is to blame, and
-//! the field it is of.
+//! Refused writes of fields: which item caused a refusal, and which fields are left out because of
+//! it.
 
 use super::item::Given;
 use super::{Field, Fit, Item, Name};
@@ -37,8 +37,8 @@ pub enum RefusedPart {
 }
 
 impl Refusal {
-    /// `errors[]` names fields by their place in the body, `[1].value` (§7.5). If it names none,
-    /// `else_blames` applies.
+    /// Makes a refusal. `errors[]` names fields by their place in the body, `[1].value` (§7.5). If
+    /// it names none, `else_blames` applies.
     pub fn new(reason: String, errors: &Value, else_blames: RefusedPart) -> Self {
         let rows = errors.as_array().into_iter().flatten();
         let fields = rows.filter_map(|row| row.get("field")?.as_str());

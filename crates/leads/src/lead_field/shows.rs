@@ -1,4 +1,5 @@
-//! What one lead is to show, and how far that is: pure, a row of the spool.
+//! The values that one lead must show, and their progress. This is pure data, stored as a row of
+//! the spool.
 //!
 //! ```text
 //! learn ▶ Waits ── sent ──▶ Sent ── written ──▶ Written
@@ -6,8 +7,9 @@
 //!   a newer │ └─ again, back ─┘ │
 //!   call ───┴───────────────────┘
 //! ```
-//! A value is known by the start of its call: an older one never takes its place, whatever order
-//! calls are journaled in. One request at a time: a second could be carried out before the first.
+//! Each value is stored with the start of its call. An older value never replaces a newer one, in
+//! whatever order calls are journaled. Only one request is in flight, because a second one could be
+//! carried out before the first.
 
 use super::item::Given;
 use super::{Field, Item, Kind, Name, RefusedFields, RefusedPart, Settings};
@@ -116,7 +118,7 @@ impl LeadFieldState {
         let state = match self.values.get(&name) {
             None if text.is_none() => WriteState::Written,
             Some(known) if known.of >= of => return false,
-            // the same text again: it need not be sent
+            // The same text again need not be sent.
             Some(known) if known.text == text && known.state != WriteState::GivenUp => known.state,
             Some(_) | None => WriteState::Waits,
         };
@@ -136,7 +138,8 @@ impl LeadFieldState {
         }
     }
 
-    /// Start of the newest call of the values, in epoch seconds. 0 if there are no values.
+    /// Returns the start of the newest call of the values, in epoch seconds. 0 if there are no
+    /// values.
     pub fn newest(&self) -> i64 {
         let started = self.values.values().map(|it| it.of.started.get());
         started.max().unwrap_or(0)
@@ -301,7 +304,7 @@ impl LeadFieldState {
             self.tries = 0;
             return self.all(WriteState::Waits, WriteState::GivenUp);
         }
-        // longer than a lost request can still be on its way
+        // Each wait is longer than a lost request can still be on its way.
         let wait = [15, 60, 300, 900][(self.tries as usize).saturating_sub(1).min(3)];
         self.due = now.plus(Duration::from_secs(wait)).micros();
         0

@@ -1,4 +1,4 @@
-//! Whatever order calls are journaled in, the newest stands.
+//! The value of the newest call is valid, in whatever order calls are journaled.
 
 use super::*;
 use crate::lead_field::{CrmField, FieldId, Refusal};
@@ -46,7 +46,7 @@ fn send(shows: &mut LeadFieldState, catalogue: &Catalogue) {
     shows.sent(&write, at(0));
 }
 
-/// What waits of field 11 is sent.
+/// Sends the waiting value of field 11.
 fn sent(shows: &mut LeadFieldState, now: EventTime) -> u64 {
     let write = write(shows, &catalogue(&[(11, "LED")]));
     shows.sent(&write, now)
@@ -139,7 +139,7 @@ fn a_lost_answer_is_written_once_more_and_given_up_in_the_end() {
         assert!(tries < 100, "no end");
     }
     assert_eq!((tries, given_up), (TRIES_MAX, 1));
-    // and a newer call begins anew
+    // A newer call starts with new tries.
     assert!(shows.learn(Name::LastCall, Some("2".into()), of(2)));
     assert_eq!(shows.asks(), Some(NextAction::Write));
 }
@@ -177,7 +177,7 @@ fn unfinished_request_is_rewritten_before_its_id_expires() {
     assert_eq!(shows.asks(), Some(NextAction::Write));
 }
 
-/// What happens to a lead.
+/// A step in the life of a lead's fields.
 #[derive(Clone, Debug)]
 enum Act {
     Journaled(i64),
@@ -225,7 +225,7 @@ proptest! {
                         other => panic!("{other:?}"),
                     };
                     sent(&mut shows, now);
-                    // only ever newer ones, or the same once more
+                    // The sent value is newer than the last one, or the same again.
                     prop_assert!(text >= last && text >= state);
                     prop_assert_eq!(text, newest);
                     last = text;
@@ -344,7 +344,7 @@ fn refused_field_is_tried_separately_after_other_fields() {
     let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, Some("x".into()), of(1));
     shows.learn(Name::LastMissed, Some("x".into()), of(1));
-    // both are on their way, and the answer never comes
+    // Both values are sent, and the answer never comes.
     send(&mut shows, &all);
     let mut refused = RefusedFields::default();
     let item = items(&shows, &all).remove(1);

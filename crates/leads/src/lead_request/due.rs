@@ -1,7 +1,7 @@
-//! Requests beside the way of the calls: what is to be asked or written about leads.
+//! The requests about leads, and which of them are due.
 //!
-//! Each part keeps in the spool what of it is due, when, and how often it was tried in vain. A
-//! lead request that is due may go out at once, whenever there is room for it.
+//! For each request, the spool stores when it is due, and how many tries failed. A request that is
+//! due can be sent as soon as the budget has room for it.
 
 use callbridge_call::EventTime;
 use callbridge_crm::{LeadsPage, Request};
@@ -118,9 +118,9 @@ impl DueRequests {
     pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenFingerprint]) {
         let (urgency, lead_request) = match tokens.iter().position(|token| *token == poll.token) {
             Some(0) => (Urgency::Spare, LeadRequest::FieldPoll(poll)),
-            // the previous token: no poll is possible after it expires
+            // The previous token: after it expires, the write cannot be polled.
             Some(_) => (Urgency::Ending, LeadRequest::FieldPoll(poll)),
-            // no token can poll it: it is written again, which changes nothing
+            // No token can poll it, so it is written again. Repeating a write changes nothing.
             None => (Urgency::Spare, LeadRequest::FieldWrite(poll.lead)),
         };
         self.push(urgency, lead_request);
@@ -133,7 +133,7 @@ impl LeadRequest {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// The only token that it can be sent with. `None` for the current one.
+    /// Returns the only token that the request can be sent with. `None` for the current one.
     pub const fn token(&self) -> Option<&TokenFingerprint> {
         match self {
             Self::FieldPoll(poll) => Some(&poll.token),

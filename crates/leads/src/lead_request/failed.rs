@@ -1,5 +1,5 @@
-//! A call that FAILED (§3.2): to the lead its own was merged into, once; on without an employee
-//! whom the CRM does not know; or a letter that says whose fault it is.
+//! The next step of a call that FAILED (§3.2): send it to the lead that its lead was merged into,
+//! send it without an employee that the CRM does not know, or make it a dead letter with the cause.
 
 use super::Finding;
 use callbridge_model::{CallRecord, LeadId};
@@ -62,7 +62,7 @@ pub enum FailedCallDecision {
 }
 
 impl FailedCall {
-    /// Decides the next step. `words` are the CRM's message.
+    /// Decides the next step. `words` is the CRM's message.
     pub fn decide(&self, words: &str) -> FailedCallDecision {
         let survivor = self.survivor;
         if let Some(on) = survivor.and_then(|lead| to_survivor(&self.record, lead, &self.history)) {
@@ -84,7 +84,8 @@ impl FailedCall {
     }
 }
 
-/// The call with the lead that its lead was merged into. `None` if it was sent there before.
+/// Returns the call with the lead that its lead was merged into. `None` if it has no lead, was sent
+/// there before, or was sent to too many leads.
 pub fn to_survivor(
     call: &CallRecord,
     survivor: LeadId,
@@ -110,8 +111,8 @@ pub fn to_survivor(
     })
 }
 
-/// The call without an employee whom the CRM does not know (`--failed-employee drop`). `None` if it
-/// has no employee, was sent like this before, or its lead is not known to exist.
+/// Returns the call without an employee that the CRM does not know (`--failed-employee drop`).
+/// `None` if it has no employee, was sent like this before, or its lead is not known to exist.
 pub fn without_employee(
     call: &CallRecord,
     found: Finding,
@@ -133,7 +134,7 @@ pub fn without_employee(
     })
 }
 
-/// The dead letter's message, followed by the CRM's. `None` if nothing was found out.
+/// Returns the dead letter's message, followed by the CRM's. `None` if nothing was found out.
 pub fn message(call: &CallRecord, found: Finding, said: &str) -> Option<String> {
     let lead = call.lead_id?;
     let words = match (found, call.employee_id) {

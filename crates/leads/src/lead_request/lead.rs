@@ -1,7 +1,7 @@
-//! What the answers to lead requests about failed calls and leads' fields mean for the spool.
+//! The effects of answers to lead requests, as changes for the spool.
 //!
-//! None of them stops calls: where the token may not do one, or the service refuses it, that kind
-//! rests for an hour and says so.
+//! No lead request stops calls. If the token has no right to a request, or the CRM refuses it,
+//! requests of that kind are paused for an hour, and the reason is stored.
 
 use crate::directory::{ChangeKind, rows};
 use crate::lead_field::shows::FieldWrite;
@@ -37,7 +37,7 @@ impl Finding {
         self.into()
     }
 
-    /// The finding of a word. `None` for an unknown one.
+    /// Parses the word of a finding. `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
@@ -140,7 +140,7 @@ const fn sort(error: &ApiError) -> Sort {
         ApiError::NotFound { own: true, .. } | ApiError::Rejected { status: 409, .. } => {
             Sort::Missing
         }
-        // a proxy does not know leads
+        // A 404 from a proxy says nothing about the lead.
         ApiError::NotFound { .. } | ApiError::Forbidden(..) | ApiError::WrongAddress { .. } => {
             Sort::Barred
         }
@@ -157,8 +157,8 @@ const fn sort(error: &ApiError) -> Sort {
     }
 }
 
-/// The message for an unexpected answer, and the errors of a refused write, or null. They can name
-/// an item (§7.5).
+/// Returns the message for an unexpected answer, and the errors of a refused write, or null. The
+/// errors can name an item (§7.5).
 fn explained(result: &ApiResult) -> (String, &Value) {
     let with = |words: String, errors: &Value| match errors {
         Value::Null => words,
@@ -236,14 +236,14 @@ pub fn settle(
             let (page, answer, at) = (*page, Box::new(result.clone()), now);
             unjudged(result, vec![LeadChange::Backfill { page, answer, at }])
         }
-        // the command receives the answer itself
+        // The command processes the answer itself.
         (LeadRequest::Asked(..), _) => unjudged(result, Vec::new()),
         (_, Err(Sort::Stopped)) => open(LeadOutcome::Back(lead_request.clone())),
         (LeadRequest::FieldPoll(poll), answer) => match answer {
             Ok(Status(Success)) => well(LeadOutcome::Written(poll.lead)),
             Ok(Status(Failed(..))) => refused(poll.lead, RefusedPart::ItemOrLead),
             Ok(Status(Pending(_)) | Accepted(_) | Data(_)) => well(LeadOutcome::NotYet(poll.lead)),
-            // a 5xx or a missing right says nothing about the write: it is polled again
+            // A 5xx or a missing right says nothing about the write, so it is polled again.
             Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble | Sort::Barred) => {
                 open(LeadOutcome::NotYet(poll.lead))
             }
@@ -275,7 +275,8 @@ pub fn settle(
     }
 }
 
-/// Settles an answer for another reader: only returns whether it was successful.
+/// Settles an answer that another part processes. It only reports whether the request was
+/// successful.
 fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     let (done, words) = match answer {
         Ok(ApiReply::Status(WriteStatus::Pending(word))) => (false, word.clone()),

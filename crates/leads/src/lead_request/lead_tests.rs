@@ -1,4 +1,4 @@
-//! What each answer means.
+//! The effect of each answer.
 
 use super::*;
 use crate::lead_request::due::FieldPoll;

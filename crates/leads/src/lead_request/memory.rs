@@ -1,4 +1,4 @@
-//! What is remembered of requests about leads: which kinds rest, and when the catalogue is due.
+//! State of the requests about leads: pauses by kind, and when the catalog is due.
 
 use super::RequestKind;
 use super::due::{CLOCK_SLACK, DAILY, DueRequests};
@@ -29,7 +29,7 @@ pub struct Rest {
     pub reason: String,
 }
 
-/// Stored in the spool as JSON: fields can be added, never renamed.
+/// State of lead requests. Stored in the spool as JSON: fields can be added, never renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestMemory {
     /// Pause of the lookups of leads.
@@ -96,7 +96,8 @@ impl RequestMemory {
         self.claimants.retain(|it| *it != lead);
     }
 
-    /// The CRM refused one. Returns why all must be paused, if there were too many in a row.
+    /// Notes that the CRM refused a field write. Returns why all writes must be paused, if too many
+    /// were refused in a row.
     pub fn refused(&mut self, reason: &str) -> Option<String> {
         self.refused += 1;
         let too_many = self.refused >= REFUSALS_MAX;

@@ -1,16 +1,16 @@
-//! Lead requests: requests beside the way of the calls, about leads. An answer in, changes to be
-//! stored out; which lead request is due says the spool ([`due::DueRequests`]), when it goes out
-//! the sender.
+//! Lead requests: requests about leads, in addition to the calls. The input is an answer, and the
+//! output is the changes to store. The spool decides which requests are due ([`due::DueRequests`]),
+//! and the sender decides when they are sent.
 //!
-//! A lead request never stops the calls: what is refused is the lead request's own affair. A dead
-//! token, a 429 and a lost connection are the sender's as well.
+//! A lead request never stops the calls: a refusal only affects the request. The sender handles a
+//! dead token, a 429, and a lost connection, as it does for calls.
 //!
-//! | module | what lives there |
+//! | module | content |
 //! |---|---|
 //! | [`due`] | the requests, and which of them are due |
-//! | [`lead`] | what an answer means: to lookups, to fields of leads, to all others |
-//! | [`memory`] | which kinds of them rest, and when the CRM's fields are read |
-//! | [`failed`] | where a call that FAILED goes on, and what its letter says |
+//! | [`lead`] | the effects of answers, for lookups, fields of leads, and all others |
+//! | [`memory`] | pauses by kind, and when the CRM's fields are read |
+//! | [`failed`] | the next step of a call that FAILED, and the message of its dead letter |
 
 pub mod due;
 pub mod failed;
