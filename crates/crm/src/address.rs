@@ -1,4 +1,4 @@
-//! Where the CRM is: `{base_url}` of the document, checked once; and how it is reached.
+//! The checked address of the CRM (`{base_url}` in the document), and the settings to reach it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,8 +56,8 @@ impl Address {
         self.base.scheme() == "http"
     }
 
-    /// The address with this path below it. Each segment is escaped, so nothing from the CRM (such
-    /// as a requestId) can lead elsewhere.
+    /// Returns the URL of this path below the address. Each segment is escaped, so nothing from the
+    /// CRM (such as a requestId) can lead elsewhere.
     pub fn join(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -74,7 +74,7 @@ impl Address {
         url
     }
 
-    /// Host and port for messages: `crm.example.uz:443`.
+    /// Returns host and port for messages: `crm.example.uz:443`.
     pub fn place(&self) -> String {
         let host = self.base.host_str().unwrap_or_default();
         match self.base.port_or_known_default() {
@@ -83,7 +83,7 @@ impl Address {
         }
     }
 
-    /// The address in its stored and displayed form: `https://crm.example.uz`.
+    /// Returns the address in its stored and displayed form: `https://crm.example.uz`.
     pub fn as_str(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
@@ -101,7 +101,7 @@ pub struct Setup {
     pub timeouts: Timeouts,
 }
 
-/// The limits of one exchange in time.
+/// Time limits of one exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// Time to make the connection. Default: 5 s.
@@ -120,7 +120,7 @@ impl Default for Timeouts {
 }
 
 impl Setup {
-    /// The CRM at this address, without a proxy or its own authority.
+    /// Makes the settings for this address, without a proxy or a certificate authority.
     pub fn new(address: Address) -> Self {
         Self {
             address,

@@ -1,5 +1,4 @@
-//! Everything that can come back: a reply or an error; read from status and body by one pure
-//! function.
+//! The reply or the error of each answer. One pure function reads it from the status and the body.
 
 use super::envelope::{Envelope, FailureWord, Page, SUCCESS, TokenInfo, is_own};
 use super::request::Endpoint;
@@ -34,7 +33,7 @@ pub enum WriteStatus {
     /// The write will not be done: the status word, the CRM's text, which can be empty, and
     /// `errors[]` (§7.5) next to or inside the status, or null.
     Failed(FailureWord, String, Value),
-    /// The status is neither yet, or an unknown one: the CRM's word in capitals.
+    /// The status is not final yet, or unknown: the CRM's word in capitals.
     Pending(String),
 }
 
@@ -136,7 +135,7 @@ fn said(status: impl fmt::Display, message: &str) -> String {
     }
 }
 
-/// A status of the CRM, or of a proxy.
+/// Formats a status of the CRM, or of a proxy.
 fn of_server(status: u16) -> String {
     match status {
         200..=299 => format!("{status} with accept: false"),

@@ -1,4 +1,4 @@
-//! Is an answer the service's own, or that of something in between?
+//! Tests that distinguish answers of the CRM from answers of a proxy.
 
 use super::*;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Answers as the document shows them, as it leaves them open, and as nobody should send them.
+//! Answers that the document shows, answers that it leaves open, and invalid ones.
 
 use super::*;
 use crate::ShownCall;

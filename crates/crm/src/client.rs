@@ -1,9 +1,9 @@
-//! The shell that carries one request to the service and its answer back.
+//! Sends one request to the CRM, and reads its answer.
 //!
-//! No redirect is followed (it would carry the token away), nothing is repeated by the library,
-//! no connection is kept (hyper would resend on a dead one), no proxy is taken from the
-//! environment, and no body is read beyond its limit. Compressed bodies are not asked for; if a
-//! proxy compresses one, it is decompressed. Each reason for a missing answer has its own error:
+//! It follows no redirect, because the token would go with it. The HTTP library repeats nothing,
+//! keeps no connection (hyper would send again on a dead one), and takes no proxy from the
+//! environment. Bodies are only read up to a limit. Compressed bodies are not requested, but are
+//! decompressed if a proxy compressed them. Each reason for a missing answer has its own error:
 //! nothing was sent, or the request may have arrived.
 
 use super::answer::{ApiError, ApiResponse, read_redacted};
@@ -94,7 +94,7 @@ impl Client {
                 None => http.get(url),
             };
             let Ok(mut secret) = HeaderValue::from_str(token.expose_secret()) else {
-                // no header can contain it, so the CRM cannot have issued it
+                // No header can contain the token, so the CRM cannot have issued it.
                 return Ok(Err(ApiError::UNAUTHORIZED).into());
             };
             secret.set_sensitive(true);
@@ -111,7 +111,7 @@ impl Client {
                     let why = format!("status {status}, {why}");
                     Err(ApiError::Unreadable(why)).into()
                 }
-                // the status is still valid, and only a success is worthless without its body
+                // The status is still valid. Only a success is useless without its body.
                 Err(_) => read_redacted(endpoint, status, b"", &redactor),
             })
         };
@@ -123,7 +123,7 @@ impl Client {
     /// Returns the status and body.
     ///
     /// # Errors
-    /// Why there is no readable answer.
+    /// The reason why there is no readable answer.
     pub async fn post_form(
         &self,
         path: &[&str],
@@ -143,7 +143,7 @@ impl Client {
             Ok(Ok(body)) => Ok((status, body)),
             Ok(Err(why)) if success => Err(Unanswered::Perhaps(format!("status {status}, {why}"))),
             Err(error) if success => Err(failed(error)),
-            // the status is valid without its body
+            // The status is valid without its body.
             Ok(Err(_)) | Err(_) => Ok((status, Vec::new())),
         }
     }
@@ -204,7 +204,7 @@ fn unknown_encoding(response: &reqwest::Response) -> Option<String> {
     ))
 }
 
-/// Returns `true` if a body came whole but does not match its `Content-Encoding`.
+/// Returns `true` if a body is complete but does not match its `Content-Encoding`.
 fn is_decompression_error(error: &reqwest::Error) -> bool {
     error.is_decode()
         && !error.is_timeout()
@@ -223,8 +223,8 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
     https::build(builder, &SERVER)
 }
 
-/// The error for a failed exchange with the CRM behind `way`. The message omits the URL: it can
-/// contain a requestId, never a secret, but nothing new.
+/// Returns the error for a failed exchange with the CRM. The message omits the URL. It can contain
+/// a requestId, never a secret, but it adds nothing to the message.
 fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     let error = error.without_url();
     let why = https::innermost(&error);
@@ -252,7 +252,7 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
         });
     }
     match causes(&error).find_map(|cause| cause.downcast_ref::<hyper::Error>()) {
-        // an answer came, but it is not valid HTTP
+        // An answer came, but it is not valid HTTP.
         Some(hyper) if hyper.is_parse_too_large() => {
             ApiError::Unreadable("the head of the answer is too large to be read".to_owned())
         }

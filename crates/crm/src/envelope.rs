@@ -1,5 +1,5 @@
-//! The common envelope (§2.1), read tolerantly: what the document does not publish is looked for
-//! where it may stand, unknown fields pass by.
+//! A tolerant parser of the common envelope (§2.1). Values whose place the document does not
+//! publish are searched for in likely places. Unknown fields are ignored.
 
 use super::lenient;
 use callbridge_call::{Direction, EpochSeconds};
@@ -57,7 +57,7 @@ pub fn is_own(answer: &Map<String, Value>) -> bool {
 pub(super) struct Envelope(pub(super) Map<String, Value>);
 
 impl Envelope {
-    /// `Err` says why the body is not a JSON object.
+    /// Parses a body. The error is the reason why it is not a JSON object.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         match lenient::read(body)? {
             Value::Object(map) => Ok(Self(map)),
@@ -69,13 +69,13 @@ impl Envelope {
         self.0.get("accept") == Some(&Value::Bool(false))
     }
 
-    /// `message` of the envelope, for people. Empty if there is none.
+    /// Returns `message` of the envelope, for people. Empty if there is none.
     pub(super) fn message(&self) -> String {
         self.0.get("message").map(words).unwrap_or_default()
     }
 
-    /// All information of an error: the text for people, the parser's or validator's text in `data`
-    /// (§7.1), and `error.messageCode` (§7.5) with its arguments.
+    /// Returns all information of an error: the text for people, the parser's or validator's text
+    /// in `data` (§7.1), and `error.messageCode` (§7.5) with its arguments.
     pub(super) fn explained(&self) -> String {
         let text = |name: &str| self.0.get(name).map(words).unwrap_or_default();
         let (message, data) = (text("message"), text("data"));
@@ -99,7 +99,7 @@ impl Envelope {
         said.chars().take(WORDS_MAX).collect()
     }
 
-    /// The CRM's `errors[]` (§7.5). `Null` if it has none.
+    /// Returns the CRM's `errors[]` (§7.5). `Null` if it has none.
     pub(super) fn errors(&self) -> Value {
         match self.0.get("errors") {
             Some(Value::Array(all)) => all.iter().take(ERRORS_MAX).cloned().collect(),
@@ -117,7 +117,7 @@ impl Envelope {
         found.unwrap_or_default()
     }
 
-    /// `requestId` of the envelope, or inside `data`.
+    /// Returns `requestId` of the envelope, or inside `data`.
     pub(super) fn request_id(&self) -> Option<String> {
         let inside = self.data().and_then(|data| data.get("requestId"));
         let id = self.0.get("requestId").filter(|id| !id.is_null());
@@ -130,8 +130,8 @@ impl Envelope {
         good.then_some(id)
     }
 
-    /// The status of an asynchronous write. It is `data` as a word, or a word under a known key of
-    /// the object `data`, perhaps one or two levels deeper. Otherwise it is one of the two
+    /// Returns the status of an asynchronous write. It is `data` as a word, or a word under a known
+    /// key of the object `data`, perhaps one or two levels deeper. Otherwise it is one of the two
     /// documented words (§3.2) anywhere in `data`, or the envelope's own status.
     pub(super) fn status(&self) -> Option<(String, String)> {
         let data = self.0.get("data").unwrap_or(&Value::Null);
@@ -145,7 +145,7 @@ impl Envelope {
         fits.then_some((word, said))
     }
 
-    /// The record of `token/info` (§2.2). It must contain the company's id.
+    /// Reads the record of `token/info` (§2.2). It must contain the company's id.
     pub(super) fn token_info(&self) -> Option<TokenInfo> {
         let data = self.data()?;
         let part = |name: &str| data.get(name).and_then(Value::as_object);
@@ -166,7 +166,7 @@ impl Envelope {
         })
     }
 
-    /// A page of the journal: rows of any kind under any key, in `data` or one level deeper.
+    /// Reads a page of the journal: rows of any kind under any key, in `data` or one level deeper.
     /// `currentPage` and `totalPages` are next to it, above it, or missing.
     pub(super) fn page(&self) -> Option<Page> {
         let data = self.0.get("data")?;
@@ -194,7 +194,8 @@ impl Envelope {
         })
     }
 
-    /// §5.5: the message of a successful answer can be a warning in English.
+    /// Returns the days until the token expires. §5.5: the message of a successful answer can
+    /// contain a warning in English.
     pub(super) fn token_days_left(&self) -> Option<u32> {
         let message = self.0.get("message")?.as_str()?;
         let rest = message.strip_prefix("Token ")?;
@@ -224,7 +225,7 @@ fn alone(value: &Value) -> &Value {
     }
 }
 
-/// A status under its key, in this object or in those inside it. The outermost wins.
+/// Finds a status under its key, in this object or in the objects inside it. The outermost wins.
 fn keyed(value: &Value, depth: u32) -> Option<(String, String)> {
     let map = alone(value).as_object()?;
     let here = status_of(map);
@@ -233,7 +234,7 @@ fn keyed(value: &Value, depth: u32) -> Option<(String, String)> {
     }
     let mut inside = map.values().filter_map(|value| keyed(value, depth - 1));
     let (word, said) = inside.next()?;
-    // two that differ: it is not known which one is meant
+    // If two statuses differ, it is not known which one is meant.
     let alike = inside.all(|(other, _)| other.eq_ignore_ascii_case(&word));
     alike.then_some((word, said))
 }
@@ -245,14 +246,14 @@ fn status_of(map: &Map<String, Value>) -> Option<(String, String)> {
     Some((word.to_owned(), said(map)))
 }
 
-/// The object's text for people. Empty if it has none.
+/// Returns the object's text for people. Empty if it has none.
 fn said(map: &Map<String, Value>) -> String {
     let mut all = SAID_KEYS.into_iter().filter_map(|key| map.get(key));
     let said = all.find(|value| !value.is_null());
     said.map(words).unwrap_or_default()
 }
 
-/// `"SUCCESS"`, or `{"name": "SUCCESS"}`, another common form of enums.
+/// Returns the word of `"SUCCESS"`, or of `{"name": "SUCCESS"}`, another common form of enums.
 fn word_of(value: &Value) -> Option<&str> {
     match value {
         Value::String(word) => Some(word),
@@ -263,8 +264,8 @@ fn word_of(value: &Value) -> Option<&str> {
     }
 }
 
-/// A final status (§3.2) under any key except those of texts for people, because every good answer
-/// has a message `Success` (§2.1).
+/// Finds a final status (§3.2) under any key except those of texts for people, because every good
+/// answer has a message `Success` (§2.1).
 fn named(data: &Value) -> Option<(String, String)> {
     let map = data.as_object()?;
     let deeper = map.values().filter_map(Value::as_object);
@@ -280,7 +281,7 @@ fn named(data: &Value) -> Option<(String, String)> {
     alike.then(|| (word, said(map)))
 }
 
-/// A permission with its scope, as an object or as one text.
+/// Formats a permission with its scope, from an object or a text.
 fn grant(value: &Value) -> Option<String> {
     match value {
         Value::Object(map) => {
@@ -341,7 +342,7 @@ fn uuid_in(text: &str) -> Option<CallUuid> {
 
 fn integer(value: &Value) -> Option<i64> {
     match value {
-        // some write 3.0 for 3
+        // Some systems write 3.0 for 3.
         Value::Number(number) => number.as_i64().or_else(|| whole(number.as_f64()?)),
         Value::String(text) => text.trim().parse().ok(),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
@@ -349,12 +350,12 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 fn whole(number: f64) -> Option<i64> {
-    // above this, a float no longer distinguishes consecutive integers
+    // Above this, a float no longer distinguishes consecutive integers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64)
 }
 
-/// A text for people: a string as it is, anything else as JSON, cut to a readable length.
+/// Formats a text for people: a string as it is, anything else as JSON, cut to a readable length.
 fn words(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),

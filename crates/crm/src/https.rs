@@ -1,4 +1,4 @@
-//! HTTP clients that send each request once, and texts for their errors.
+//! HTTP clients that send each request once, and messages for their errors.
 
 use crate::{Address, Timeouts};
 use reqwest::ClientBuilder;
@@ -9,7 +9,7 @@ use std::path::Path;
 /// Maximum length of an error's text.
 const WORDS_MAX: usize = 300;
 
-/// How texts name the server, and the flags that reach it.
+/// The name of the server in messages, and the flags with which it is reached.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerFlags {
     pub server: &'static str,
@@ -21,7 +21,7 @@ pub struct ServerFlags {
 /// proxy from the environment. `ca_file` replaces the system's roots.
 ///
 /// # Errors
-/// Why the file cannot be used.
+/// A message with the reason why the file cannot be used.
 pub fn builder(
     address: &Address,
     ca_file: Option<&Path>,
@@ -37,7 +37,7 @@ pub fn builder(
         .pool_max_idle_per_host(0)
         .connect_timeout(timeouts.connect)
         .timeout(timeouts.total)
-        // otherwise the system tries for minutes to deliver data from before the timeout
+        // Otherwise the system tries for minutes to deliver data from before the timeout.
         .tcp_user_timeout(timeouts.total)
         .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
     if let Some(path) = ca_file {
@@ -50,7 +50,7 @@ pub fn builder(
         return Ok(builder.tls_certs_only(roots));
     }
     if address.is_plain() {
-        // without TLS, an empty list avoids loading the system's, which may not exist
+        // Without TLS, an empty list avoids loading the system's list, which may not exist.
         return Ok(builder.tls_certs_only([]));
     }
     Ok(builder)
@@ -63,7 +63,7 @@ fn ca_file_problem(flags: &ServerFlags, path: &Path, problem: &dyn Display) -> S
 /// Makes the client.
 ///
 /// # Errors
-/// Why TLS cannot be set up.
+/// A message with the reason why TLS cannot be set up.
 pub fn build(builder: ClientBuilder, flags: &ServerFlags) -> Result<reqwest::Client, String> {
     builder.build().map_err(|error| {
         let why = StdError::source(&error).map_or(error.to_string(), ToString::to_string);
@@ -72,14 +72,14 @@ pub fn build(builder: ClientBuilder, flags: &ServerFlags) -> Result<reqwest::Cli
     })
 }
 
-/// The innermost cause, which says most.
+/// Returns the innermost cause, which is the most precise.
 pub fn innermost(error: &(dyn StdError + 'static)) -> String {
     let innermost = causes(error).last();
     let text = innermost.map(ToString::to_string).unwrap_or_default();
     text.chars().take(WORDS_MAX).collect()
 }
 
-/// Why TLS refused the server, and what to do. `None` for other errors.
+/// Returns why TLS refused the server, and the fix. `None` for other errors.
 pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Option<String> {
     use rustls::{CertificateError as Fault, Error as Tls};
     let ServerFlags {
@@ -102,7 +102,7 @@ pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Opt
             "the certificate is self-signed, or signed by an authority that is not trusted here; \
              if it is your own, give it with {ca_file}"
         ),
-        // like certificates of `openssl req -x509`
+        // Certificates of `openssl req -x509` cause this error.
         Tls::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             format!(
                 "the certificate is an authority's (CA:TRUE) and no server's; issue one for the \
@@ -116,8 +116,8 @@ pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Opt
     })
 }
 
-/// The error and its causes, including those inside `io::Error`. The `source` of an `io::Error`
-/// skips the error that it wraps, and rustls's errors are wrapped in this way.
+/// Iterates over the error and its causes, including those inside `io::Error`. The `source` of an
+/// `io::Error` skips the error that it wraps, and rustls's errors are wrapped in this way.
 pub fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

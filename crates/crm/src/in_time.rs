@@ -1,18 +1,18 @@
-//! The latest moment at which a request may be written.
+//! The latest time at which a request can be written.
 //!
 //! A request counts in the window in which it arrives. Another process that takes over the state
 //! assumes that requests of this one were written within seconds after their slots were stored. A
 //! process that was frozen in between must not write them later.
 //!
-//! The moment is checked twice by the boot clock:
+//! The time is checked twice, by the boot clock:
 //!
 //! | when | for | left until the first byte |
 //! |---|---|---|
 //! | the connection is ready, with TLS ([`connected`]) | every request | two tasks of hyper |
 //! | hyper reads the body, before it writes the head ([`TimedBody`]) | a body | the system's call |
 //!
-//! A process or a machine that is frozen within the gap that is left writes the request when it
-//! goes on.
+//! If a process or a machine is frozen after the last check, it still writes the request when it
+//! continues.
 
 use bytes::Bytes;
 use callbridge_model::clock;
@@ -23,11 +23,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 tokio::task_local! {
-    /// The latest time since boot for the request of this task.
+    /// The latest time since boot at which the request of this task can be written.
     pub(crate) static SEND_BY: Duration;
 }
 
-/// The moment has passed, and nothing was written.
+/// The time has passed, and nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[error("too late to be sent")]
 pub(crate) struct TooLate;
@@ -50,7 +50,7 @@ pub(crate) async fn connected<C>(
     Ok(connection)
 }
 
-/// A body that is not given when it is read too late.
+/// A body that returns an error if it is read too late.
 pub(crate) struct TimedBody {
     bytes: Option<Bytes>,
     send_by: Duration,
@@ -99,7 +99,7 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::task::JoinHandle;
 
-    /// A server that reads one connection to its end, and closes it when a request has come.
+    /// Starts a server that reads one connection to its end, and closes it when a request has come.
     async fn server() -> (SocketAddr, JoinHandle<String>) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// The connection was ready in time, and the process was frozen after that.
+    /// The connection is ready in time, and then the process is frozen.
     #[tokio::test]
     async fn body_past_its_time_keeps_the_head_back() {
         let (address, reading) = server().await;

@@ -1,8 +1,8 @@
-//! JSON as it comes: what is broken in a value that nobody needs does not spoil the rest.
+//! A tolerant JSON parser. A broken value that is not needed does not prevent reading the others.
 //!
-//! serde_json refuses the whole of a body for one number beyond a float (`1e400`), half a
-//! surrogate in a message, or a value nested deeper than 128. An accepted call is accepted all the
-//! same, and sending it again because of a stranger's field would be the worse fault.
+//! serde_json refuses a whole body because of one number beyond a float (`1e400`), half a surrogate
+//! in a message, or a value nested deeper than 128. But a call that was accepted must not be sent
+//! again because of a broken field that does not matter.
 
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
@@ -24,7 +24,7 @@ const KEYS: [&str; 11] = [
     "totalPages",
 ];
 
-/// Parses a body, or returns a message why it is not JSON.
+/// Parses the body of an envelope.
 ///
 /// # Errors
 /// If the body is not JSON from its first byte to its last.
@@ -37,7 +37,7 @@ pub(super) fn read(body: &[u8]) -> Result<Value, String> {
 /// # Errors
 /// If the body is not JSON from its first byte to its last.
 pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
-    // without a byte order mark, and with replacement characters for invalid UTF-8
+    // A byte order mark is removed, and invalid UTF-8 becomes replacement characters.
     let bare = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let text = String::from_utf8_lossy(bare);
     if text.trim().is_empty() {

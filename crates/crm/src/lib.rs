@@ -1,20 +1,19 @@
-//! The CRM's Open API as a client sees it: requests as types, a reply or an error for each, and
-//! the thin shell that carries bytes between them.
+//! A client of the CRM's Open API. It has a type for each request, and a reply or an error for each
+//! answer. It sends one request at a time.
 //!
 //! ```text
 //! Request ─▶ Client (one POST or GET, no redirect, no retry, capped body) ─▶ ApiReply or ApiError
 //! ```
-//! Only [`client`] touches the network. Nothing here decides what is sent when: that is the
-//! sender's.
+//! Only [`client`] uses the network. The sender decides when each request is sent.
 //!
-//! | module | what lives there |
+//! | module | content |
 //! |---|---|
-//! | [`address`] | where the CRM is, checked once, and how it is reached |
-//! | [`request`] | pure: endpoints and bodies |
-//! | [`answer`] | pure: a reply or an error of an answer; `envelope`, `lenient`: its body (§2.1) |
-//! | [`https`] | clients that send each request once, and texts for their errors |
-//! | `in_time` | the latest moment at which a request may be written |
-//! | [`client`] | the shell: one request out, its answer back, or why there is none |
+//! | [`address`] | the checked address of the CRM, and the settings to reach it |
+//! | [`request`] | endpoints and bodies, without side effects |
+//! | [`answer`] | the reply or the error of an answer; `envelope`, `lenient`: its body (§2.1) |
+//! | [`https`] | HTTP clients that send each request once, and messages for their errors |
+//! | `in_time` | the latest time at which a request can be written |
+//! | [`client`] | sends one request, and returns its answer, or why there is none |
 
 pub mod address;
 pub mod answer;

@@ -1,5 +1,4 @@
-//! What is asked of the service: the four requests of the call path, those about leads, and the
-//! body of each.
+//! Requests to the CRM: the four requests of calls, those about leads, and the body of each.
 
 use crate::Address;
 use callbridge_call::{Direction, EpochSeconds};
@@ -56,7 +55,7 @@ impl PageSize {
     /// The largest size in the document.
     pub const LARGEST: Self = Self(100);
 
-    /// The next smaller maximum in the document. `None` below the smallest.
+    /// Returns the next smaller maximum in the document. `None` below the smallest.
     pub const fn smaller(self) -> Option<Self> {
         match self.0 {
             51.. => Some(Self(50)),
@@ -74,7 +73,7 @@ impl PageSize {
 /// A page of the journal, newest first unless a start is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPage {
-    /// From 1.
+    /// Number of the page, from 1.
     pub page: u32,
     /// Maximum records on one page.
     pub size: PageSize,
@@ -82,10 +81,10 @@ pub struct FilterPage {
     pub since: Option<EpochSeconds>,
 }
 
-/// A page of leads, those that changed first at the front (§4.7, §6.1.8).
+/// A page of leads, in the order of their last change, oldest first (§4.7, §6.1.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadsPage {
-    /// From 1.
+    /// Number of the page, from 1.
     pub page: u32,
     /// Leads per page, at most 50 (§4.7).
     pub size: u32,
@@ -154,13 +153,13 @@ impl Request {
         }
     }
 
-    /// The JSON body of a POST. `None` for a GET.
+    /// Returns the JSON body of a POST. `None` for a GET.
     pub fn body(&self) -> Option<Value> {
         let (mut body, from, since) = match self {
             Self::Submit(body) | Self::FieldList { body, .. } => return Some(body.clone()),
             Self::Poll { .. } | Self::TokenInfo | Self::Lead(_) | Self::CrmFields => return None,
-            // The names of key and range are those of the snapshot (§2.5). The document shows the
-            // form of ranges with another one.
+            // The sort key and the range have the name of the field in the snapshot (§2.5). The
+            // document only shows ranges of another field.
             Self::Leads(LeadsPage { page, size, since }) => {
                 let orders = json!({ "updatedTimestamp": "ASC" });
                 let body = json!({ "page": page, "size": size, "orders": orders });
@@ -178,9 +177,9 @@ impl Request {
     }
 }
 
-/// The body of `POST call-history` (§2.6). It contains nothing that the CRM derives (end, hangup
-/// cause, provider, the `oapi-` prefix). `None` if the call must not be sent: it has no uuid, no
-/// lead, or no direction that the CRM knows.
+/// Makes the body of `POST call-history` (§2.6). It contains nothing that the CRM derives (end,
+/// hangup cause, provider, the `oapi-` prefix). `None` if the call must not be sent: it has no
+/// uuid, no lead, or no direction that the CRM knows.
 pub fn submission(call: &CallRecord, names: &FieldNames) -> Option<Value> {
     if let Direction::Internal | Direction::Unknown = call.direction {
         return None;
