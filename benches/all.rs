@@ -1,8 +1,8 @@
-//! Every bench that needs the program's libraries but `pace`, in one executable: linking it once
-//! takes as long as linking one of them.
+//! All benches that need the program's libraries, except `pace`, in one executable. Linking it once
+//! takes as long as linking one bench.
 //!
-//! `cargo bench --bench all` runs all of them, `-- day spool` those that are named,
-//! Each runs in a process of its own, for some of them look at their own memory.
+//! `cargo bench --bench all` runs all of them. `-- day spool` runs those that are named. Each one
+//! runs in a separate process, because some of them measure their own memory.
 
 #![allow(
     clippy::duplicate_mod,
@@ -23,7 +23,7 @@ mod webhook;
 
 use std::process::{Command, ExitCode};
 
-/// Names the bench that a process of its own runs.
+/// The environment variable with the bench that a child process runs.
 const CHOSEN: &str = "BENCH";
 
 const BENCHES: [(&str, fn()); 11] = [
@@ -46,10 +46,10 @@ fn main() -> ExitCode {
         named.for_each(|(_, run)| run());
         return ExitCode::SUCCESS;
     }
-    // cargo's own words begin so
+    // Cargo's own arguments begin with `--`.
     let words = std::env::args().skip(1);
     let words = words.filter(|word| !word.starts_with("--"));
-    // a number is for the bench: of how many calls
+    // A number is for the bench, such as a number of calls.
     let (numbers, wanted): (Vec<String>, Vec<String>) =
         words.partition(|word| word.parse::<usize>().is_ok());
     let known = |word: &String| BENCHES.iter().any(|(name, _)| name == word);

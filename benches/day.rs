@@ -1,9 +1,9 @@
-//! A day of calls from a CEL file, and what an open call costs.
+//! A day of calls from a CEL file, and the memory of an open call.
 //!
-//! `cargo bench --bench day`, or without the whole program's libraries
-//! `cargo bench -p callbridge-formats --bench day`. The file holds 100,000 answered calls of
-//! fifteen rows each, as `cel_custom` writes them, thirty of them up at any time. Numbers after
-//! `--` choose rows by how many calls are open, and leave out the day.
+//! Run it with `cargo bench --bench day`, or without the whole program's libraries with
+//! `cargo bench -p callbridge-formats --bench day`. The file has 100,000 answered calls of fourteen
+//! rows each, as `cel_custom` writes them. About thirty calls are open at any time. Numbers after
+//! `--` choose the rows with these numbers of open calls, and leave out the day.
 
 #[path = "support/core_time.rs"]
 mod core_time;
@@ -31,7 +31,7 @@ const CALLS: u32 = 100_000;
 const OPEN: u32 = 50_000;
 const MIDNIGHT: u32 = 1_795_132_800;
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     if std::env::args().any(|word| word.parse::<u32>().is_ok()) {
         return crowd::rows(assembler);
@@ -87,7 +87,7 @@ fn day() {
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
-/// A row of `cel_custom`, as deploy/asterisk/cel_custom.conf maps it.
+/// Writes a row of `cel_custom`, as deploy/asterisk/cel_custom.conf maps it.
 fn row(out: &mut String, event: &str, at: f64, channel: &str, more: [&str; 5]) {
     let [number, exten, application, data, extra] = more;
     let ids = channel.split_once('|').unwrap_or((channel, ""));
@@ -100,7 +100,7 @@ fn row(out: &mut String, event: &str, at: f64, channel: &str, more: [&str; 5]) {
     );
 }
 
-/// The rows of one call, each with its time.
+/// Returns the rows of one call, each with its time.
 fn call(number: u32) -> Vec<(f64, String)> {
     let begins = f64::from(MIDNIGHT) + f64::from(number) * 86_400.0 / f64::from(CALLS);
     let epoch = begins as u32;
@@ -144,7 +144,7 @@ fn call(number: u32) -> Vec<(f64, String)> {
     rows
 }
 
-/// Writes the day in the order of its rows; how many those are, and how many bytes.
+/// Writes the day in the order of its rows. Returns the numbers of rows and bytes.
 fn write_day(file: &Path) -> (u64, u64) {
     let mut out = std::io::BufWriter::new(File::create(file).expect("the day's file"));
     let (mut rows, mut bytes) = (0, 0);
@@ -171,7 +171,7 @@ fn write_day(file: &Path) -> (u64, u64) {
     (rows, bytes)
 }
 
-/// Reads the file piece by piece.
+/// Reads the file in pieces.
 fn pieces(file: &Path, mut each: impl FnMut(&[u8])) {
     let mut file = File::open(file).expect("the day");
     let mut piece = vec![0; 64 << 10];
@@ -247,7 +247,7 @@ fn calls(file: &Path) -> u64 {
     finished as u64
 }
 
-/// Memory of calls that are up: two channels in a bridge each.
+/// Measures the memory of open calls, with two channels in a bridge each.
 fn open_calls() {
     let mut assembler = assembler(OPEN as usize + 1);
     let before = resident_kb();
@@ -296,7 +296,7 @@ fn open_calls() {
     );
 }
 
-/// The reference: each channel with what was told of it as text by name.
+/// Measures the reference: each channel with its fields as texts by name.
 fn plain_open_calls() -> String {
     let before = resident_kb();
     let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());

@@ -1,9 +1,9 @@
-//! How fast messages are read, beside plainer ways to read them in the same run.
+//! The speed of decoding messages, compared with simpler parsers in the same run.
 //!
-//! `cargo bench --bench decode`, or without the whole program's libraries
-//! `cargo bench -p callbridge-formats --bench decode`. The messages are those of all recordings
-//! in `tests/recordings`, skipped ones included, looped in memory on one core. Words after `--`
-//! choose rows by their names.
+//! Run it with `cargo bench --bench decode`, or without the whole program's libraries with
+//! `cargo bench -p callbridge-formats --bench decode`. The messages are those of all recordings in
+//! `tests/recordings`, including skipped ones. They are read repeatedly from memory on one core.
+//! Words after `--` choose rows by their names.
 
 #[path = "support/core_time.rs"]
 mod core_time;
@@ -19,10 +19,10 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long each row is measured, after a warm-up.
+/// Time for which each row is measured, after a warm-up.
 const MEASURED: Duration = Duration::from_millis(1500);
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     let text = joined("ami.raw");
     let json = joined("amiws.jsonl");
@@ -63,7 +63,7 @@ pub fn main() {
     freeswitch();
 }
 
-/// The events of a FreeSWITCH, which are five times as long.
+/// Measures the events of a FreeSWITCH, which are five times as long.
 fn freeswitch() {
     let (socket, json) = (joined("esl.txt"), joined("esl.jsonl"));
     println!("\nFreeSWITCH: {}", mix(Format::Freeswitch, &json));
@@ -91,7 +91,7 @@ fn freeswitch() {
     );
 }
 
-/// The recordings' files of this name, one after the other.
+/// Returns the recordings' files with this name, joined.
 fn joined(name: &str) -> Vec<u8> {
     let root = recordings();
     let below = |folder: &Path| {
@@ -110,7 +110,7 @@ fn joined(name: &str) -> Vec<u8> {
     all
 }
 
-/// From the root package and from `bridges/asterisk` alike.
+/// Finds the recordings, from the root package and from `bridges/asterisk`.
 fn recordings() -> std::path::PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package
@@ -120,7 +120,7 @@ fn recordings() -> std::path::PathBuf {
         .join("tests/recordings")
 }
 
-/// What the input is made of.
+/// Describes the messages of the input.
 fn mix(format: Format, bytes: &[u8]) -> String {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let (mut events, mut repairs, mut skipped, mut unreadable) = (0, 0, 0, 0);
@@ -145,7 +145,8 @@ fn mix(format: Format, bytes: &[u8]) -> String {
     )
 }
 
-/// Measures passes over `bytes`, of which `pass` says how many messages it read; the rate in words.
+/// Measures passes over `bytes`. `pass` returns the number of messages that it read. Returns the
+/// rate as a text.
 fn row(name: &str, bytes: &[u8], target: &str, mut pass: impl FnMut(&[u8]) -> usize) -> String {
     let mut wanted = std::env::args()
         .skip(1)
@@ -179,7 +180,7 @@ fn count(frames: Frames<'_>) -> usize {
     frames.map(black_box).count()
 }
 
-/// A message ends at an empty line: what must be looked at at least.
+/// Counts messages by their empty lines. Every parser must do at least this.
 fn lines(bytes: &[u8]) -> usize {
     let (mut from, mut messages) = (0, 0);
     for end in memchr::memchr_iter(b'\n', bytes) {
@@ -241,7 +242,7 @@ fn values(format: Format, bytes: &[u8]) -> usize {
     read
 }
 
-/// How many messages are committed together: the calls that changed are taken once for them all.
+/// Messages per commit. The changed calls are taken once for all of them.
 const COMMITTED: usize = 256;
 
 fn calls(format: Format, bytes: &[u8]) -> usize {

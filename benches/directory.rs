@@ -1,8 +1,8 @@
-//! The directory of leads with a million numbers in it: how fast it learns, how long a lookup
-//! takes, how much of it stays in memory, and what the leads' names cost.
+//! The directory of leads with a million numbers: learning speed, lookup time, memory, and the cost
+//! of the leads' names.
 //!
-//! `cargo bench --bench directory` measures 10 thousand and 1 million numbers; `-- 300000` as many
-//! as are named.
+//! `cargo bench --bench directory` measures 10 thousand and 1 million numbers. `-- 300000` measures
+//! that many.
 
 #[path = "support/table.rs"]
 mod table;
@@ -18,7 +18,7 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// News of one commit, as a burst of webhooks brings them.
+/// News per commit, like a burst of webhooks.
 const GROUP: i64 = 500;
 const LOOK_UPS: i64 = 20_000;
 
@@ -26,7 +26,7 @@ fn phone(n: i64) -> Phone {
     Phone::from_digits(998_900_000_000 + n).expect("a number")
 }
 
-/// Numbers in no order, each once.
+/// Maps 0 to `all` to the same numbers in scattered order.
 fn scattered(n: i64, all: i64) -> i64 {
     (n * 7_368_787) % all
 }
@@ -42,7 +42,7 @@ fn news(n: i64, at: i64, what: ChangeKind) -> Op {
     )))
 }
 
-/// Kilobytes of this process in memory.
+/// Returns the kilobytes of this process in memory.
 fn resident() -> i64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("VmRSS:"));
@@ -50,7 +50,8 @@ fn resident() -> i64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// A lead as `lead/filter` tells it, with one contact; `named`: with what people know them by.
+/// Makes a lead as `lead/filter` returns it, with one contact. If `named`, it also has a name, a
+/// stage, and a responsible employee.
 fn read(n: i64, at: i64, named: bool) -> Op {
     let (id, phone) = (n + 1, phone(n));
     let contact = json!({"id": id, "phones": [phone.as_str()]});
@@ -69,7 +70,8 @@ fn read(n: i64, at: i64, named: bool) -> Op {
     Op::Learn(Box::new(news.expect("a lead and its time")))
 }
 
-/// What the names of leads cost: rows a second of a first reading and of a later one, bytes a lead.
+/// Measures the cost of the leads' names: rows per second of the first reading and of a later one,
+/// and bytes per lead.
 fn filled(all: i64, named: bool) -> (f64, f64, f64) {
     let dir = tempfile::tempdir().expect("a folder");
     let (spool, guard) = open(dir.path(), Settings::default()).expect("opens");
@@ -175,8 +177,8 @@ fn measure(all: i64) {
     );
 }
 
-/// The reference: number and lead in a table of their own, in groups of the same size. How many a
-/// second it learns, and the times of a lookup.
+/// Measures the reference: number and lead in a plain table, in groups of the same size. Returns
+/// the rows learned per second, and the times of a lookup.
 fn bare(path: &Path, all: i64) -> (f64, f64, f64) {
     let db = Connection::open(path).expect("opens");
     db.execute_batch(
@@ -215,7 +217,7 @@ fn bare(path: &Path, all: i64) -> (f64, f64, f64) {
     (learned, p50, p99)
 }
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     let named: Vec<i64> = std::env::args()
         .filter_map(|word| word.parse().ok())

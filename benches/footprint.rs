@@ -1,9 +1,9 @@
-//! What the program costs while it waits, and how quick it is then: start, memory, size on disk,
-//! and the way from a hang-up to the request on the wire.
+//! The cost of the idle program, and its speed: start, memory, size on disk, and the time from a
+//! hangup to the request on the wire.
 //!
-//! `cargo bench --bench footprint` measures the program as benches are built; with
-//! `CALLBRIDGE_PROGRAM=target/dist/callbridge` before it the one that is shipped, once
-//! `cargo build --profile dist` has made it. Each figure stands beside the number to reach and a
+//! `cargo bench --bench footprint` measures the program as benches are built. To measure the
+//! shipped one, build it with `cargo build --profile dist`, and set
+//! `CALLBRIDGE_PROGRAM=target/dist/callbridge`. Each figure is shown with its target and a
 //! reference from the same run.
 
 #[path = "support/table.rs"]
@@ -17,10 +17,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Which program is measured, where it is not the one that benches are built with.
+/// The environment variable with the program to measure, instead of the one that benches are built
+/// with.
 const GIVEN: &str = "CALLBRIDGE_PROGRAM";
 const RUNS: usize = 9;
-/// Calls one after another, from the hang-up to the request.
+/// Calls one after another, each from its hangup to its request.
 const CALLS: u32 = 250;
 const RECORDING: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -28,13 +29,13 @@ const RECORDING: &str = concat!(
 );
 const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
 
-/// The program that is measured.
+/// Returns the program to measure.
 fn program() -> PathBuf {
     let given = std::env::var_os(GIVEN).map(PathBuf::from);
     given.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_callbridge")))
 }
 
-/// A folder of this run's own.
+/// A temporary folder of this run.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -52,7 +53,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A running program, ended with this.
+/// A running program. It is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -79,7 +80,8 @@ fn start(scratch: &Scratch, source: &str, crm: &str) -> Running {
     Running(child)
 }
 
-/// From the start of the process to the first byte of its first request, plain HTTP.
+/// Measures the time from the start of the process to the first line of its first request (plain
+/// HTTP).
 fn start_to_first_request() -> Duration {
     let scratch = Scratch::new("start");
     let crm = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -102,7 +104,7 @@ fn start_to_first_request() -> Duration {
     took
 }
 
-/// A process that does nothing, started and ended: what the machine itself takes.
+/// Measures the start and end of a process that does nothing, which is the cost of the machine.
 fn start_of_nothing() -> Duration {
     let begin = Instant::now();
     let ended = Command::new("true").status().expect("true");
@@ -110,7 +112,7 @@ fn start_of_nothing() -> Duration {
     begin.elapsed()
 }
 
-/// Resident memory in KiB.
+/// Returns the resident memory in KiB.
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
     let line = status
@@ -123,7 +125,7 @@ fn resident(pid: u32) -> u64 {
         .expect("a number")
 }
 
-/// Memory of a daemon that waits at an empty file, and of `sleep` beside it.
+/// Measures the memory of a daemon that follows an empty file, and of `sleep`.
 fn idle() -> (u64, u64) {
     let scratch = Scratch::new("idle");
     let file = scratch.0.join("empty.raw");
@@ -135,7 +137,7 @@ fn idle() -> (u64, u64) {
     let mut nothing = Running(Command::new("sleep").arg("60").spawn().expect("sleep"));
     let (stream, _) = crm.accept().expect("token/info");
     drop(stream);
-    // Long enough for whatever a start leaves behind to settle.
+    // Long enough for all effects of the start to settle.
     std::thread::sleep(Duration::from_secs(3));
     let figures = (resident(running.0.id()), resident(nothing.0.id()));
     let _ = nothing.0.kill();
@@ -147,13 +149,13 @@ fn median(mut times: Vec<Duration>) -> (Duration, Duration, Duration) {
     (times[0], times[times.len() / 2], times[times.len() - 1])
 }
 
-/// Bytes of a file, in MB.
+/// Returns the size of a file, in MB.
 fn size(path: &Path) -> Option<String> {
     let bytes = std::fs::metadata(path).ok()?.len();
     Some(format!("{:.1} MB", bytes as f64 / 1024.0 / 1024.0))
 }
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     let row = |what: &str, figure: &str, to_reach: &str, reference: &str| {
         table::row("footprint", what, figure, to_reach, reference);

@@ -27,7 +27,8 @@ const BRANCHES: usize = 1_000;
 /// Requests of each branch, with the calls of each.
 const ROUNDS: [(usize, usize); 2] = [(10, 1), (2, 25)];
 
-/// The reference with SQLite: the same texts into one table, in transactions of the same size.
+/// Measures the reference with SQLite: the same texts into one table, in transactions of the same
+/// size.
 fn sqlite_inserts(file: &Path, bodies: &[(usize, String)]) -> f64 {
     let db = rusqlite::Connection::open(file).expect("a file");
     let made = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
@@ -48,7 +49,7 @@ fn sqlite_inserts(file: &Path, bodies: &[(usize, String)]) -> f64 {
     f64::from(calls) / began.elapsed().as_secs_f64()
 }
 
-/// The same with PostgreSQL, one statement after the other.
+/// Measures the reference with PostgreSQL, one statement after the other.
 async fn postgres_inserts(port: u16, bodies: &[(usize, String)]) -> f64 {
     let target = format!("host=127.0.0.1 port={port} user=postgres dbname={DATABASE}");
     let connected = tokio_postgres::connect(&target, tokio_postgres::NoTls).await;
@@ -70,7 +71,7 @@ async fn postgres_inserts(port: u16, bodies: &[(usize, String)]) -> f64 {
     f64::from(calls) / began.elapsed().as_secs_f64()
 }
 
-/// Sends all rounds to a hub over this spool. `reference` returns the calls a second of the plain
+/// Sends all rounds to a hub over this spool. `reference` returns the calls per second of the plain
 /// statements.
 fn measure(
     runtime: &tokio::runtime::Runtime,
@@ -106,7 +107,7 @@ fn measure(
     serving.abort();
 }
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

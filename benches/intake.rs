@@ -1,8 +1,8 @@
-//! Durable intake: finished calls into the spool, beside a bare write with a sync and beside
-//! bare SQLite with the same bytes, in the same run.
+//! Durable intake: finished calls into the spool, compared with bare synced writes and bare SQLite
+//! with the same bytes, in the same run.
 //!
-//! `cargo bench --bench intake` prints a table; `-- CALLS` sets how many calls (50,000), and
-//! `-- --only TEXT` leaves out the lines without that text.
+//! `cargo bench --bench intake` prints a table. `-- CALLS` sets the number of calls (default:
+//! 50,000). `-- --only TEXT` leaves out the lines without that text.
 
 #[path = "support/table.rs"]
 mod table;
@@ -19,10 +19,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const GROUP: usize = 256;
-/// Calls written one at a time: each waits for the disk.
+/// Calls that are written one at a time. Each waits for the disk.
 const SINGLE: usize = 500;
 
-/// The n-th call, as large as the recordings' median one: two channels, one lead, eight reasons.
+/// Makes the n-th call, as large as the median call of the recordings: two channels, one lead,
+/// eight reasons.
 fn call(n: usize) -> Finished {
     let linkedid = format!("1795151317.{}", n * 2);
     let alias = format!("1795151317.{}", n * 2 + 1);
@@ -71,13 +72,13 @@ fn call(n: usize) -> Finished {
     Finished::new(judged, call)
 }
 
-/// The bytes of a call that any store has to keep.
+/// Returns the texts of a call that any storage must keep.
 fn bytes_of(call: &Finished) -> (String, String) {
     let record = serde_json::to_string(&call.judged.record).expect("JSON");
     (record, serde_json::to_string(&call.call).expect("JSON"))
 }
 
-/// `write` and `fdatasync` of each group; over an existing file where `in_place`.
+/// Measures `write` and `fdatasync` of each group. If `in_place`, they overwrite an existing file.
 fn bare_writes(path: &Path, calls: &[Finished], group: usize, in_place: bool) -> Duration {
     let chunks: Vec<Vec<u8>> = calls
         .chunks(group)
@@ -109,7 +110,8 @@ fn bare_writes(path: &Path, calls: &[Finished], group: usize, in_place: bool) ->
     began.elapsed()
 }
 
-/// One rowid table with a unique uuid, a transaction a group, prepared once.
+/// Measures SQLite: one rowid table with a unique uuid, one transaction per group, and a prepared
+/// statement.
 fn bare_sqlite(path: &Path, calls: &[Finished], group: usize) -> Duration {
     let db = Connection::open(path).expect("opens");
     db.execute_batch(
@@ -141,7 +143,8 @@ fn bare_sqlite(path: &Path, calls: &[Finished], group: usize) -> Duration {
     began.elapsed()
 }
 
-/// Through the handle: two producers with requests of `group` calls, or one with single calls.
+/// Measures the spool: two producers with requests of `group` calls, or one producer if `group` is
+/// 1.
 fn spool(dir: &Path, calls: Vec<Finished>, group: usize) -> Duration {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
     let producers = if group == 1 { 1 } else { 2 };
@@ -179,7 +182,7 @@ fn line(name: &str, calls: usize, took: Duration) -> String {
     format!("{:.0} calls/s", calls as f64 / seconds)
 }
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let asked = args.iter().find_map(|text| text.parse().ok());

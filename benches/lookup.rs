@@ -1,10 +1,11 @@
-//! Who calls, asked of the running program over its own listener: a million leads, 200 lookups a
-//! second for a minute, beside 50 calls a second that are taken in and looked up themselves.
+//! Caller lookups from the running program over its own listener: a million leads, and 200 lookups
+//! per second for a minute. At the same time, 50 calls per second are taken in, and their leads are
+//! found.
 //!
-//! `cargo bench --bench lookup` measures the program as benches are built, with
-//! `CALLBRIDGE_PROGRAM=target/dist/callbridge` before it the one that is shipped; `-- 10000` with
-//! so many leads. The reference is asked in turn with it: a listener that reads a request and
-//! answers the same bytes to everybody, so that what the machine has to do beside slows both.
+//! `cargo bench --bench lookup` measures the program as benches are built. To measure the shipped
+//! one, set `CALLBRIDGE_PROGRAM=target/dist/callbridge`. `-- 10000` uses that many leads. The
+//! reference is a listener that reads a request and always returns the same bytes. Requests to both
+//! alternate, so other load on the machine slows both.
 
 #[path = "support/table.rs"]
 mod table;
@@ -24,28 +25,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Which program is measured, where it is not the one that benches are built with.
+/// The environment variable with the program to measure, instead of the one that benches are built
+/// with.
 const GIVEN: &str = "CALLBRIDGE_PROGRAM";
 const LEADS: i64 = 1_000_000;
-/// Leads of one commit.
+/// Leads per commit.
 const GROUP: i64 = 500;
 const MINUTE: Duration = Duration::from_secs(60);
 const LOOK_UPS_A_SECOND: u32 = 200;
-/// Who asks, each in its turn.
+/// Threads that send lookups in turn.
 const ASKERS: u32 = 20;
 const CALLS_A_SECOND: u32 = 50;
-/// Calls of the minute.
+/// Calls in the minute.
 const CALLS: u32 = CALLS_A_SECOND * 60;
 const TRUNK: &str = "city=PJSIP/city,country=UZ,lead=directory,employees=101:1;102:2;103:3";
 const ANSWERED_PLAINLY: &str =
     "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
 
-/// A number of the n-th lead; those of [`Call`] are among them.
+/// Returns the number of the n-th lead. The numbers of [`Call`] are among them.
 fn phone(n: i64) -> Phone {
     Phone::from_digits(998_900_500_000 + n).expect("a number")
 }
 
-/// A lead as `lead/filter` tells it, with what people know it by.
+/// Makes a lead as `lead/filter` returns it, with a name, a stage, and a responsible employee.
 fn lead(n: i64) -> Op {
     let (id, phone) = (n + 1, phone(n));
     let name = format!("Customer Karimova {id}");
@@ -59,7 +61,7 @@ fn lead(n: i64) -> Op {
     Op::Learn(Box::new(news.expect("a lead and its time")))
 }
 
-/// A state with so many leads, and its bytes.
+/// Makes a state with this many leads. Returns its size in bytes.
 fn filled(state: &Path, leads: i64) -> u64 {
     let (spool, guard) = open(state, Settings::default()).expect("opens");
     for from in (0..leads).step_by(usize::try_from(GROUP).unwrap_or(1)) {
@@ -71,7 +73,7 @@ fn filled(state: &Path, leads: i64) -> u64 {
     file.expect("a file").len()
 }
 
-/// A running program, ended with this.
+/// A running program. It is killed on drop.
 struct Running(Child);
 
 impl Running {
@@ -85,7 +87,7 @@ impl Running {
             .env_remove("CALLBRIDGE_PROGRAM")
             .args(["run", "--log", "error", "--trunk", TRUNK])
             .args(["--pbx-id", "bench", "--source", &source])
-            // nobody is there: calls are kept
+            // No CRM listens there, so the calls stay in the spool.
             .args(["--crm-url", "http://127.0.0.1:9"])
             .args(["--lookup", &lookup.to_string(), "--token-file"])
             .arg(token)
@@ -96,7 +98,7 @@ impl Running {
         Self(child.expect("the program starts"))
     }
 
-    /// A figure of its memory, in MB.
+    /// Returns a figure of its memory, in MB.
     fn memory(&self, name: &str) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()));
         let status = status.expect("its status");
@@ -113,7 +115,8 @@ impl Drop for Running {
     }
 }
 
-/// Answers everybody alike, in a thread that ends with the process.
+/// Starts a listener that gives every request the same answer, in a thread that ends with the
+/// process.
 fn plain() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("an address");
@@ -127,7 +130,7 @@ fn plain() -> SocketAddr {
     addr
 }
 
-/// From the connection to the last byte, as a dialplan waits.
+/// Measures the time from the connection to the last byte, which is how long a dialplan waits.
 fn ask(addr: SocketAddr, phone: &Phone) -> (Duration, String) {
     let begun = Instant::now();
     let number = phone.as_str().trim_start_matches('+');
@@ -141,7 +144,7 @@ fn ask(addr: SocketAddr, phone: &Phone) -> (Duration, String) {
     (begun.elapsed(), answer)
 }
 
-/// How long answers took, and how many of them said that it was too late or too full.
+/// Times of the answers, and how many answers were `late` or `full`.
 #[derive(Default)]
 struct Asked {
     ours: Vec<Duration>,
@@ -149,7 +152,7 @@ struct Asked {
     put_off: u32,
 }
 
-/// One of [`ASKERS`]: of four callers one is nobody's.
+/// Runs one of [`ASKERS`]. Every fourth number belongs to no lead.
 fn asks(asker: u32, leads: i64, ours: SocketAddr, plain: SocketAddr) -> Asked {
     let mut asked = Asked::default();
     let begun = Instant::now();
@@ -176,7 +179,7 @@ fn asks(asker: u32, leads: i64, ours: SocketAddr, plain: SocketAddr) -> Asked {
     asked
 }
 
-/// Calls in the source's file, for a minute and until nobody asks.
+/// Appends calls to the source's file for a minute.
 fn calls(file: &Path) {
     let mut file = OpenOptions::new().append(true).open(file).expect("a file");
     let begun = Instant::now();
@@ -188,8 +191,8 @@ fn calls(file: &Path) {
     }
 }
 
-/// How many calls the program has stored, and of how many it found the lead, once all are in the
-/// state or nothing more comes.
+/// Returns how many calls the program has stored, and for how many of these it found the lead.
+/// Waits until all are stored, but at most a minute.
 fn taken_in(state: &Path, written: u32) -> (u32, u32) {
     let db = Connection::open(state.join("spool.db")).expect("the state");
     let counted = "SELECT count(*), count(lead) FROM calls";
@@ -214,7 +217,7 @@ fn quantiles(mut times: Vec<Duration>) -> String {
     format!("p50 {p50:.2}, p90 {p90:.2}, p99 {p99:.2}, max {most:.1} ms")
 }
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     let mut named = std::env::args().filter_map(|word| word.parse().ok());
     let leads = named.next().unwrap_or(LEADS);

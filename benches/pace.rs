@@ -1,11 +1,11 @@
-//! How many requests get into a window of the service, beside plainer ways to keep a pace.
+//! The number of requests in each window of the CRM, compared with simpler ways to keep the rate.
 //!
-//! `cargo bench --bench pace`. Everything runs in virtual time: a backlog that never ends, up to
-//! four requests under way, a network that delays them, and the sandbox's own fixed window as the
-//! judge. `a window` is the fullest that the service opened, `any` the fullest 60 s wherever they
-//! begin; both must stay at 60, and nothing may be answered 429. Then what a confirmed call costs
-//! in requests, and how long the simulation of an hour and of a day takes (`-- --quick`: neither
-//! hour nor day).
+//! Run it with `cargo bench --bench pace`. Everything runs in virtual time: an endless backlog, up
+//! to four requests in flight, a network that delays them, and the sandbox's fixed window as the
+//! judge. `a window` is the fullest window that the CRM opened, `any` the fullest 60 s with any
+//! start. Both must stay at 60, and no request can be answered 429. Then the bench measures how
+//! many requests a confirmed call needs, and how long the simulations of an hour and of a day take
+//! (`-- --quick` leaves out both simulations).
 
 #[path = "pace/backlog.rs"]
 mod backlog;
@@ -33,23 +33,23 @@ use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// How long each line is played.
+/// Virtual time of each line.
 const PLAYED: Duration = Duration::from_secs(6 * 3600);
-/// As the sender has it.
+/// Maximum requests in flight, as in the sender.
 const UNDER_WAY_MAX: usize = 4;
-/// Of both clocks, so that no two moments of a run are the same by rounding.
+/// Start of both clocks, so that no two times of a run are equal by rounding.
 const BEGINS: i64 = 1_795_151_000;
 
-/// What the way to the service and the process go through.
+/// Conditions of the network and the process.
 #[derive(Clone, Copy)]
 struct Weather {
     name: &'static str,
-    /// Each way, and up to so much more.
+    /// Delay of each direction. Jitter adds up to `jitter_ms`.
     delay_ms: u64,
     jitter_ms: u64,
-    /// One way in so many takes seconds: 1 to 9.
+    /// One in this many messages stalls for 1 to 9 s.
     stall_one_in: Option<u64>,
-    /// The process is killed and started again this often.
+    /// The process is killed and restarted at this interval.
     restart: Option<Duration>,
 }
 
@@ -84,13 +84,14 @@ const WEATHERS: [Weather; 4] = [
     },
 ];
 
-/// A way to keep the pace. Moments count from the beginning of the run.
+/// A way to keep the rate. Times count from the start of the run.
 trait Keeper {
     fn name(&self) -> &'static str;
-    /// A request may go now, under this number; or when to ask again.
+    /// Takes a number for a request that can be sent now. The error is the time at which to ask
+    /// again.
     fn take(&mut self, now: Duration) -> Result<u32, Option<Duration>>;
     fn answered(&mut self, number: u32, now: Duration);
-    /// The process is killed; what it has on disk it knows again.
+    /// Restarts the process. It only knows what it has stored on disk.
     fn restart(&mut self, now: Duration);
 }
 
@@ -115,7 +116,7 @@ impl Keeper for Ours {
     }
 }
 
-/// `Quota::per_minute(60)`, as its manual has it.
+/// `Quota::per_minute(60)`, used as in its manual.
 struct Governor {
     clock: FakeRelativeClock,
     at: Duration,
@@ -158,7 +159,7 @@ impl Keeper for Governor {
     }
 }
 
-/// A bucket of 60 tokens that is filled up every minute on the minute.
+/// A bucket of 60 tokens, which is refilled at the start of every minute.
 #[derive(Default)]
 struct Bucket {
     minute: u64,
@@ -188,7 +189,7 @@ impl Keeper for Bucket {
     }
 }
 
-/// A list of the last minute's sendings.
+/// A list of the requests sent in the last minute.
 #[derive(Default)]
 struct Sendings(VecDeque<Duration>);
 
@@ -216,7 +217,7 @@ impl Keeper for Sendings {
     }
 }
 
-/// The same numbers in every run.
+/// A random generator with the same numbers in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -235,20 +236,20 @@ impl Dice {
 }
 
 enum Event {
-    /// A request reaches the service; `None`: nobody waits for its answer any more.
+    /// A request reaches the CRM. `None` if its sender was killed, so no answer is expected.
     Arrives(Option<u32>),
     Answered(u32),
     Killed,
 }
 
-/// What the service saw.
+/// Requests that the CRM accepted and refused.
 #[derive(Default)]
 struct Seen {
     accepted: u64,
     refused: u64,
 }
 
-/// A client, the network and the service at one moment.
+/// The state of a client, the network, and the CRM.
 struct Run<'k> {
     keeper: &'k mut dyn Keeper,
     weather: Weather,
@@ -305,7 +306,7 @@ impl<'k> Run<'k> {
         }
     }
 
-    /// Sends all that may go; when to ask again, if that is known.
+    /// Sends all requests that can be sent. Returns when to ask again, if that is known.
     fn send(&mut self) -> Option<Duration> {
         while self.under_way < UNDER_WAY_MAX {
             match self.keeper.take(self.now) {
@@ -339,7 +340,7 @@ impl<'k> Run<'k> {
             Event::Killed => {
                 self.keeper.restart(self.now);
                 self.under_way = 0;
-                // what had left may still arrive, but nothing that comes 5 s later
+                // Requests that were sent can still arrive, but only within 5 s.
                 let closed = self.now + Duration::from_secs(5);
                 self.events.retain(|(at, _), event| match event {
                     Event::Arrives(number) => {

@@ -1,6 +1,6 @@
-//! What the page costs: 500 requests a second and 50 live views beside a daemon that takes calls
-//! in, and beside one that sends within its budget. Each figure stands beside the same daemon
-//! without anybody at its page, from the same run.
+//! The cost of the page: 500 requests per second and 50 live views, while the daemon takes in
+//! calls, and while it sends within its budget. Each figure is compared with the same daemon
+//! without visitors, from the same run.
 
 #[path = "support/table.rs"]
 mod table;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Calls of the recording that is taken in.
+/// Calls of the recording that are taken in.
 const TAKEN: u32 = 4_000;
-/// Calls that are sent, at 60 in 6 s.
+/// Calls that are sent, with a budget of 60 requests in 6 s.
 const SENT: u32 = 240;
 const REQUESTS_PER_SECOND: u64 = 500;
 const VIEWS: usize = 50;
-/// Pages that are asked for in turn.
+/// Pages that are requested in turn.
 const PATHS: [&str; 5] = ["/", "/calls", "/letters", "/missed", "/pbx"];
 
 fn program() -> PathBuf {
@@ -36,7 +36,7 @@ impl Drop for Running {
     }
 }
 
-/// A daemon over a recording, and a sandbox for it.
+/// A daemon that reads a recording, and its sandbox.
 struct Daemon {
     folder: tempfile::TempDir,
     running: Running,
@@ -104,7 +104,7 @@ impl Daemon {
         status["books"][name].as_u64()
     }
 
-    /// How long it takes until a book says this.
+    /// Measures the time until a book reaches this count.
     async fn until(&self, book: &str, wanted: u64) -> Duration {
         let begun = Instant::now();
         while self.book(book).is_none_or(|now| now < wanted) {
@@ -126,14 +126,14 @@ fn path_of(daemon: &Daemon, name: &str) -> String {
     daemon.folder.path().join(name).display().to_string()
 }
 
-/// People at the page, until it is dropped.
+/// Visitors of the page, until it is dropped.
 struct Crowd {
     tasks: tokio::task::JoinSet<()>,
     answered: Arc<AtomicU64>,
     begun: Instant,
 }
 
-/// Somebody with a session.
+/// A client with a session.
 #[derive(Clone)]
 struct Visitor {
     client: reqwest::Client,
@@ -214,7 +214,7 @@ impl Crowd {
         }
     }
 
-    /// Pages that came whole, a second.
+    /// Ends all visits. Returns the complete pages per second.
     fn leave(mut self) -> f64 {
         self.tasks.abort_all();
         let answered = self.answered.load(Ordering::Relaxed);
@@ -243,7 +243,7 @@ async fn pace(crowded: bool) -> (Duration, f64) {
     (took, crowd.map_or(0.0, Crowd::leave))
 }
 
-/// Resident KiB that a live view adds.
+/// Measures the resident KiB that a live view adds.
 async fn memory() -> (u64, f64) {
     let daemon = Daemon::start(10, "60/60s").await;
     let visitor = Visitor::enter(&daemon).await;
@@ -261,9 +261,9 @@ async fn memory() -> (u64, f64) {
     (before, each)
 }
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
-    // Whoever comes second finds it installed, which is as good.
+    // If another provider is installed already, it is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

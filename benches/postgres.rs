@@ -1,8 +1,8 @@
 //! The spool on PostgreSQL, which syncs each commit: on the same machine, and 5 ms away.
 //!
-//! `cargo bench --bench postgres` starts its own server, and a proxy that delays each direction. It
-//! measures calls per second, the work queue, a step of the sender while branches flood the hub,
-//! and a takeover of a state with a million calls (`-- 100000` takes another number).
+//! `cargo bench --bench postgres` starts a PostgreSQL server, and a proxy that delays each
+//! direction. It measures calls per second, the work queue, a step of the sender while branches
+//! flood the hub, and a takeover of a state with a million calls (`-- 100000` uses another number).
 
 #[path = "support/branches.rs"]
 mod branches;
@@ -30,10 +30,11 @@ const DELAY: Duration = Duration::from_millis(2);
 const NOW: i64 = 1_795_151_317_000_000;
 /// Calls of the largest request that a branch can send.
 const REQUEST_CALLS: usize = 500;
-/// Operations of one kind timed.
+/// Operations of one kind that are timed.
 const SINGLE: usize = 51;
 
-/// The n-th call of a kind. Every fourth customer was missed, and each has called `repeats` times.
+/// Makes the n-th call of a kind. Every fourth customer was missed, and each has called `repeats`
+/// times.
 fn call(n: usize, kind: &str, repeats: usize) -> Finished {
     let linkedid = format!("{kind}-1795151317.{n}");
     let uuid = uuid::Uuid::new_v5(&uuid::Uuid::nil(), linkedid.as_bytes());
@@ -82,7 +83,7 @@ fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-/// A way to the server.
+/// A connection to the server: direct, or through the proxy.
 struct Way<'a> {
     name: &'a str,
     server: &'a Postgres,
@@ -100,8 +101,8 @@ impl Way<'_> {
         opened
     }
 
-    /// A round trip, and rows per second of a plain loop of `INSERT` with the same texts, in
-    /// transactions of this many rows.
+    /// Measures a round trip, and rows per second of a plain loop of `INSERT` with the same texts,
+    /// in transactions of this many rows.
     fn plain(&self, rows: usize) -> (Duration, f64) {
         let config = format!(
             "host=127.0.0.1 port={} user={ROLE} dbname={DATABASE}",
@@ -148,7 +149,8 @@ impl Way<'_> {
     }
 }
 
-/// Calls per second through the spool, in requests of `calls`, and the time of one request.
+/// Measures calls per second through the spool, in requests of `calls`, and the time of one
+/// request.
 fn writes(handle: &Handle, kind: &str, calls: usize, repeats: usize) -> (f64, Duration) {
     let mut times = Vec::new();
     let (began, mut n) = (Instant::now(), 0);
@@ -217,7 +219,7 @@ fn send(row: RowId) -> Vec<Op> {
     vec![Op::Slot(slot), Op::step(row, Step::Send, at)]
 }
 
-/// Times of `Send` while branches send the largest requests without a pause.
+/// Measures `Send` while branches send the largest requests without a pause.
 fn sends_under_flood(way: &Way<'_>, handle: &Handle, branches: usize) -> (Vec<Duration>, f64) {
     let rows = stored(handle, &format!("{} flooded {branches}", way.name), SINGLE);
     let ends = Arc::new(AtomicBool::new(false));
@@ -287,7 +289,7 @@ fn measure_sender(way: &Way<'_>, handle: &Handle) {
     }
 }
 
-/// Calls per second through `POST /v1/calls`, in requests of several sizes.
+/// Measures calls per second through `POST /v1/calls`, in requests of several sizes.
 fn measure_branches(way: &Way<'_>) {
     const BRANCHES: usize = 40;
     let (handle, guard) = way.open(&Postgres::new_schema());
@@ -352,7 +354,7 @@ fn fill(way: &Way<'_>, schema: &str, rows: usize) {
     ));
 }
 
-/// The value of `--state` that a process of this bench takes over.
+/// The environment variable with the state that a child process of this bench takes over.
 const TAKEOVER: &str = "BENCH_TAKEOVER";
 
 /// Takes a state over in this process, and prints the times in milliseconds and the memory in MB.
@@ -375,7 +377,7 @@ fn take_over(url: &str) {
     guard.close();
 }
 
-/// Times of takeovers by another process, and the memory of that process.
+/// Measures takeovers by another process, and the memory of that process.
 fn measure_takeover(way: &Way<'_>, schema: &str, rows: usize) {
     let own = std::env::current_exe().expect("this executable");
     let mut measured: Vec<Vec<f64>> = Vec::new();
@@ -400,7 +402,7 @@ fn measure_takeover(way: &Way<'_>, schema: &str, rows: usize) {
     way.row(&what, &measured, "", &reference);
 }
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     if let Ok(url) = std::env::var(TAKEOVER) {
         take_over(&url);

@@ -1,9 +1,9 @@
-//! The spool with many rows in it: what an operation costs, and what the daemon keeps in memory,
-//! must not depend on how many there are.
+//! The spool with many rows. The cost of an operation and the memory of the daemon must not depend
+//! on the number of rows.
 //!
-//! `cargo bench --bench spool` measures 10 thousand and 1 million rows; `-- 10000000` measures as
-//! many as are named (10 million need 12 GB of disk and some minutes). `-- --backlog` makes all of
-//! them calls that wait to be sent, instead of an old spool's mixture.
+//! `cargo bench --bench spool` measures 10 thousand and 1 million rows. `-- 10000000` measures that
+//! many (10 million need 12 GB of disk and some minutes). With `-- --backlog`, all rows are calls
+//! that wait to be sent, instead of the mixture of an old spool.
 
 #[path = "support/table.rs"]
 mod table;
@@ -24,11 +24,11 @@ use std::time::{Duration, Instant};
 
 /// Calls stored in groups of 256 for one figure.
 const GROUPED: usize = 20_480;
-/// Operations of one kind timed, each with its own commit or read.
+/// Operations of one kind that are timed, each with a separate commit or read.
 const SINGLE: usize = 101;
 const NOW: i64 = 1_795_151_317_000_000;
 
-/// The n-th call of the `kind`-th sort: its ids are its own.
+/// Makes the n-th call of a kind, with unique ids.
 fn call(n: usize, kind: &str) -> Finished {
     let linkedid = format!("{kind}-1795151317.{n}");
     let uuid = uuid::Uuid::new_v5(&uuid::Uuid::nil(), linkedid.as_bytes());
@@ -60,7 +60,7 @@ fn finish(n: usize, kind: &str) -> Op {
     Op::Finish(Box::new(call(n, kind)))
 }
 
-/// Seven tenths journaled, half of them long ago; two tenths wait; the rest are letters.
+/// 70% journaled (half of them long ago), 20% ready, 5% dead, and 5% waiting.
 const MIXTURE: &str = "CASE WHEN i % 10 < 7 THEN 'journaled' WHEN i % 10 < 9 THEN 'ready'
                        WHEN i % 20 = 9 THEN 'dead' ELSE 'waiting' END";
 
@@ -108,7 +108,7 @@ fn fill(dir: &Path, rows: usize, backlog: bool) {
     .expect("the books");
 }
 
-/// Indices over calls, with what makes them.
+/// Returns the indices of calls, with the SQL that creates them.
 fn indices(db: &Connection) -> Vec<(String, String)> {
     let mut found = db
         .prepare("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'calls'")
@@ -131,7 +131,7 @@ fn timed(mut work: impl FnMut(usize)) -> Duration {
     median((0..SINGLE).map(one).collect())
 }
 
-/// Calls a second, in groups of 256.
+/// Measures calls per second, in groups of 256.
 fn grouped(handle: &Handle) -> f64 {
     let groups: Vec<Vec<Op>> = (0..GROUPED / 256)
         .map(|group| (0..256).map(|n| finish(group * 256 + n, "g")).collect())
@@ -143,7 +143,7 @@ fn grouped(handle: &Handle) -> f64 {
     GROUPED as f64 / began.elapsed().as_secs_f64()
 }
 
-/// A call's whole way, a commit a step: the time of one.
+/// Measures the steps of a call, with one commit per step. Returns the time of one.
 fn step(handle: &Handle) -> Duration {
     let stored: Vec<Op> = (0..SINGLE).map(|n| finish(n, "s")).collect();
     let rows: Vec<RowId> = handle
@@ -195,7 +195,7 @@ fn head(handle: &Handle) -> Duration {
     })
 }
 
-/// A page from the middle of the dead letters, as `dead list` reads it.
+/// Measures a page from the middle of the dead letters, as `dead list` reads it.
 fn letters(handle: &Handle, rows: usize) -> Duration {
     let after = Some(RowId(i64::try_from(rows / 2).expect("small")));
     timed(|_| {
@@ -221,7 +221,7 @@ fn scrape(handle: &Handle) -> Duration {
     })
 }
 
-/// One round of the purge, of which there are always more: the time of one.
+/// Measures one round of the purge, while more rounds remain.
 fn purge(handle: &Handle) -> Duration {
     let now = EventTime::from_micros(NOW - 1_000_000);
     let began = Instant::now();
@@ -232,7 +232,7 @@ fn purge(handle: &Handle) -> Duration {
     began.elapsed() / rounds
 }
 
-/// A daemon on that folder, with a CRM that does not answer: what it keeps in memory, in MB.
+/// Measures a daemon on that folder, with a CRM that does not answer. Returns its memory in MB.
 fn resident(root: &Path) -> f64 {
     let crm = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", crm.local_addr().expect("its address"));
@@ -269,7 +269,7 @@ fn resident(root: &Path) -> f64 {
     kib / 1024.0
 }
 
-/// A running program, ended with this.
+/// A running program. It is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -285,7 +285,7 @@ fn opened(dir: &Path) -> (Duration, Handle, Guard) {
     (began.elapsed(), handle, guard)
 }
 
-/// What was measured of a spool with so many rows: names, figures and their units.
+/// The figures of a spool: name, figure, and unit.
 type Figures = [(&'static str, f64, &'static str); 8];
 
 fn measure(rows: usize, backlog: bool) -> Figures {
@@ -321,7 +321,7 @@ fn measure(rows: usize, backlog: bool) -> Figures {
     figures
 }
 
-/// The figures of the fullest spool, beside those of the emptiest.
+/// Prints the figures of the largest spool, compared with those of the smallest.
 fn compared(sizes: &[usize], measured: &[Figures]) {
     let (Some(most), Some(least)) = (measured.last(), measured.first()) else {
         return;
@@ -338,7 +338,7 @@ fn compared(sizes: &[usize], measured: &[Figures]) {
     }
 }
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let asked: Vec<usize> = args.iter().filter_map(|text| text.parse().ok()).collect();

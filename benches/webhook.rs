@@ -1,10 +1,10 @@
-//! What an event costs from its POST to the answer after its commit.
+//! The cost of an event, from its POST to the answer after its commit.
 //!
-//! `cargo bench --bench webhook` sends 5,000 `CALL_COMPLETED`, each of a call that waits to be
-//! confirmed, 20 at a time (what the service has under way for a company), each over a connection
-//! of its own, and prints events a second and CPU seconds per 1,000. Beside it stand the parts
-//! alone: the same requests to a listener that only answers, the judging without a commit, the
-//! commits without HTTP. The CPU time of the senders is their own threads' and is not counted.
+//! `cargo bench --bench webhook` sends 5,000 `CALL_COMPLETED` events, each for a call that waits to
+//! be confirmed. It sends 20 at a time (the CRM's limit per company), each over a new connection.
+//! It prints events per second and CPU seconds per 1,000 events. For comparison, it measures parts:
+//! the same requests to a listener that only answers, the processing without a commit, and the
+//! commits without HTTP. The CPU time of the threads that send is not counted.
 
 #[path = "support/cpu.rs"]
 mod cpu;
@@ -46,7 +46,7 @@ fn uuid(n: usize) -> uuid::Uuid {
     uuid::Uuid::new_v5(&uuid::Uuid::nil(), &n.to_be_bytes())
 }
 
-/// The event of the n-th call, as the service sends it, with a record and its long link.
+/// Makes the event of the n-th call, as the CRM sends it, with a record and its long link.
 fn event(n: usize) -> Vec<u8> {
     let id = uuid(n + EVENTS).to_string();
     json!({
@@ -122,7 +122,7 @@ fn show(name: &str, began: Instant, cpu: Option<Duration>) -> String {
     format!("{rate:.0}/s, {} CPU s/1000", per.trim())
 }
 
-/// A spool with a call for each event, waiting to be confirmed.
+/// Makes a spool with a call for each event, waiting to be confirmed.
 fn filled(dir: &Path) -> (Handle, spool::Guard) {
     let (spool, guard) = spool::open(dir, Settings::default()).expect("a spool");
     let (company, application) = ("77".to_owned(), "5".to_owned());
@@ -192,7 +192,7 @@ fn receiver(spool: &Handle) -> Arc<Receiver> {
     })
 }
 
-/// The whole way: listener, judge, commit, answer.
+/// Measures everything: listener, processing, commit, and answer.
 fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>]) -> String {
     let (spool, guard) = filled(&folder.join("whole"));
     let listener = runtime
@@ -233,7 +233,7 @@ impl AnswerHttp for OnlyAnswers {
     }
 }
 
-/// The reference: the same bytes to a listener that answers and does nothing.
+/// Measures the reference: the same bytes to a listener that answers and does nothing.
 fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) -> String {
     let listener = runtime
         .block_on(TcpListener::bind("127.0.0.1:0"))
@@ -303,7 +303,7 @@ fn committing(folder: &Path, ops: &[Op]) {
     guard.close();
 }
 
-/// See the module.
+/// Runs the bench that the module describes.
 pub fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -1,5 +1,5 @@
-//! What an event costs while many calls are open: the recording of an answered call, so often and
-//! so close together that a given number of its calls is open at any time.
+//! The cost of an event while many calls are open. The calls copy the recording of an answered
+//! call. The time between their starts sets how many of them are open at once.
 
 use super::core_time::on_core;
 use super::table;
@@ -8,7 +8,7 @@ use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frame
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Open calls, and the cost of an event that is to be reached.
+/// Numbers of open calls, each with the target cost of an event.
 const OPEN: [(u32, &str); 5] = [
     (1, ""),
     (25, "1.3 × of one"),
@@ -16,25 +16,25 @@ const OPEN: [(u32, &str); 5] = [
     (1_250, "1.3 × of one"),
     (10_000, "1.3 × of one"),
 ];
-/// Calls of one row, and how often it is measured; the best counts.
+/// Calls of one row, and how often each row is measured. The best time counts.
 const CALLS: u32 = 20_000;
 const PASSES: usize = 3;
 const PIECE_BYTES: usize = 64 << 10;
-/// The recorded call: when it begins, how long it is open, and its ids.
+/// The recorded call, with its start, its duration, and its bridge.
 const RECORDING: &str = include_str!("../../tests/recordings/inbound_answered/ami.raw");
 const BEGINS: i64 = 1_795_151_317_831_530;
 const LASTS_MICROS: i64 = 5_300_000;
 const BRIDGE: &str = "aabc1d53-a423-40a8-be7b-714f98ccf095";
 
-/// One message of the recording, to be told of any call.
+/// One message of the recording, as a template for all calls.
 struct RecordedMessage {
-    /// After the call's beginning.
+    /// Time since the start of the call.
     after_micros: i64,
-    /// The text before, between and after what differs from call to call.
+    /// Pieces of text, each followed by a part that differs between calls.
     parts: Vec<(&'static str, Differs)>,
 }
 
-/// What differs from call to call.
+/// A part that differs between calls.
 #[derive(Clone, Copy)]
 enum Differs {
     Time,
@@ -57,7 +57,7 @@ fn recorded() -> Vec<RecordedMessage> {
     messages.filter_map(message).collect()
 }
 
-/// `None` for what is no event of the call.
+/// Parses a message. `None` if it is not an event of the call.
 fn message(text: &'static str) -> Option<RecordedMessage> {
     const KEY: &str = "Timestamp: ";
     let at = text.find(KEY)? + KEY.len();
@@ -103,7 +103,8 @@ fn write(out: &mut Vec<u8>, message: &RecordedMessage, call: u32, begins: i64) {
     out.extend(b"\r\n\r\n");
 }
 
-/// The text of all calls in the order of time, `open` of them at once, and how many messages.
+/// Returns the text of all calls in the order of time, with `open` of them at once, and the number
+/// of messages.
 fn crowd(messages: &[RecordedMessage], open: u32) -> (Vec<u8>, usize) {
     let apart = LASTS_MICROS / i64::from(open);
     let begins = |call: u32| BEGINS + i64::from(call) * apart;
@@ -143,7 +144,7 @@ fn told(text: &[u8]) {
     });
 }
 
-/// Text to finished calls; how many were open at most.
+/// Passes the text through the assembler. Returns the largest number of open calls.
 fn assembled(text: &[u8], mut assembler: Assembler) -> usize {
     let now = EventTime::from_micros(BEGINS + 30 * 86_400 * 1_000_000);
     let (mut finished, mut most_open) = (0, 0);
@@ -167,7 +168,8 @@ fn best(mut pass: impl FnMut()) -> Duration {
     passes.min().expect("a pass")
 }
 
-/// A row for each number of open calls; the reference is the same text without the assembler.
+/// Measures a row for each number of open calls. The reference is the same text without the
+/// assembler.
 pub fn rows(assembler: fn(usize) -> Assembler) {
     let messages = recorded();
     println!(

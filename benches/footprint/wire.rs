@@ -1,5 +1,5 @@
-//! From a call's last hang-up to its request on the wire: a PBX on a real socket, and a CRM behind
-//! one. The CRM is the program's own sandbox; what stands before it only looks at the clock.
+//! Measures the time from a call's last hangup to its request on the wire, with a PBX and a CRM on
+//! real sockets. The CRM is the program's sandbox, behind a proxy that only records the time.
 
 use super::{RECORDING, Running, Scratch, TRUNK, program};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// A call is finished so long after its last hang-up (`--settle`).
+/// Time after its last hangup at which a call is finished (`--settle`).
 const SETTLE: Duration = Duration::from_millis(100);
-/// Nothing takes longer, or it does not work at all.
+/// Timeout for everything. Longer means that it does not work.
 const WITHIN: Duration = Duration::from_secs(20);
-/// What a call of five seconds is shortened to, so that its last event is now.
+/// Seconds by which the call is shortened, so that its last event is now.
 const SHORTER: f64 = 5.0;
 
-/// The time beyond the settling that each of so many calls took, one after another; and the time
-/// that as many bare connections took before them.
+/// Measures this many calls, one after another. Returns the time of each beyond `SETTLE`, and the
+/// times of as many bare connections, which are measured first.
 pub fn measure(calls: u32) -> (Vec<Duration>, Vec<Duration>) {
     let scratch = Scratch::new("wire");
     std::fs::write(scratch.0.join("ami"), "a secret\n").expect("a secret");
@@ -43,7 +43,8 @@ pub fn measure(calls: u32) -> (Vec<Duration>, Vec<Duration>) {
     ((0..calls).map(one).collect(), plain)
 }
 
-/// The reference: a connection, and the first bytes of a submission noted at its other end.
+/// Measures the reference: the time from a new connection to the first bytes of a submission at its
+/// other end.
 fn bare(crm: SocketAddr, submitted: &Receiver<Instant>) -> Duration {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(crm).expect("it listens");
@@ -71,7 +72,8 @@ fn daemon(scratch: &Scratch, source: &str, crm: &str) -> Running {
     Running(child.expect("the program starts"))
 }
 
-/// A sandbox, and the address before it at which each submission's first byte is noted.
+/// Starts a sandbox, and a proxy that records the time of each submission's first byte. Returns the
+/// proxy's address.
 fn crm(scratch: &Scratch) -> (SocketAddr, Receiver<Instant>, Running) {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let sandbox = free.local_addr().expect("its address");
@@ -102,7 +104,7 @@ fn crm(scratch: &Scratch) -> (SocketAddr, Receiver<Instant>, Running) {
     (addr, submitted, child)
 }
 
-/// One exchange, both ways.
+/// Passes one exchange on, in both directions.
 fn pass_on(mut client: TcpStream, sandbox: SocketAddr, noted: &SyncSender<Instant>) -> Option<()> {
     let mut first = vec![0; 16 << 10];
     let read = client.read(&mut first).ok()?;
@@ -122,7 +124,7 @@ fn pass_on(mut client: TcpStream, sandbox: SocketAddr, noted: &SyncSender<Instan
     client.shutdown(Shutdown::Both).ok()
 }
 
-/// Lets the daemon in; the line to tell events on.
+/// Accepts the daemon's login. Returns the connection, for sending events.
 fn log_in(pbx: &TcpListener) -> TcpStream {
     let (mut line, _) = pbx.accept().expect("a manager");
     line.set_nodelay(true).expect("a socket");
@@ -145,7 +147,7 @@ fn log_in(pbx: &TcpListener) -> TcpStream {
     line
 }
 
-/// The answer to the next action.
+/// Returns the answer to the next action.
 fn answer(reader: &mut impl BufRead) -> Option<String> {
     let (mut id, mut action) = (String::new(), String::new());
     loop {
@@ -175,7 +177,7 @@ fn answer(reader: &mut impl BufRead) -> Option<String> {
     Some(format!("Response: Success\r\n{id}{more}"))
 }
 
-/// The recording's events from its greeting to its last hang-up.
+/// Returns the recording's events from its greeting to its last hangup.
 fn last_hangup(recorded: &str) -> &str {
     let (_, events) = recorded
         .split_once("Fully Booted\r\n\r\n")
@@ -185,7 +187,7 @@ fn last_hangup(recorded: &str) -> &str {
     &events[..last + end + 4]
 }
 
-/// The recorded call with ids and times of its own, its last event now.
+/// Returns the recorded call with new ids and times, so that its last event is now.
 fn call(events: &str, n: u32) -> String {
     let now = callbridge_model::clock::now().wall.micros() as f64 / 1e6;
     let time = |line: &str| {

@@ -1,5 +1,5 @@
-//! What a call costs in requests, and how quick the simulation is: the sender, the spool and the
-//! CRM of `tests/simulation`, under its virtual clock.
+//! The requests that a call needs, and the speed of the simulation: the sender, the spool, and the
+//! CRM of `tests/simulation`, with its virtual clock.
 
 use crate::simulation::scenario::{Length, Run};
 use crate::simulation::world::World;
@@ -9,12 +9,12 @@ use callbridge_sandbox as sandbox;
 use callbridge_sender::Settings;
 use std::time::{Duration, Instant};
 
-/// An hour's calls, all finished before the first request.
+/// The calls of an hour, all finished before the first request.
 const BACKLOG: u32 = 3600;
-/// Seeds of an hour of 600 calls.
+/// Number of seeds for an hour of 600 calls.
 const SEEDS: u64 = 20;
 
-/// The requests that an hour's backlog takes, with and without the journal to sweep.
+/// Measures the requests for an hour's backlog, with and without reading the journal.
 pub fn confirmed() {
     println!(
         "\n{:<44} {:>8} {:>9} {:>12} {:>12}   to reach",
@@ -64,7 +64,7 @@ fn row(name: &str, goal: &str, crm: sandbox::Settings) -> String {
     format!("{each:.3}, {a_minute:.1} a minute")
 }
 
-/// How long an hour and a day take; `plain` says what the pacer alone takes.
+/// Measures how long an hour and a day take. `plain` is the reference: the time of only the pacer.
 pub fn simulated(plain: &str) {
     println!(
         "\n{:<44} {:>8} {:>9} {:>12}   to reach",

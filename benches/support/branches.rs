@@ -18,14 +18,14 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Connections at a time.
+/// Connections at the same time.
 const LINES: usize = 20;
 
 fn token(branch: usize) -> String {
     format!("cbh_{branch:064}")
 }
 
-/// A call of a branch, all by one customer.
+/// Makes a call of a branch. All calls of a branch are by one customer.
 fn message(branch: usize, call: usize) -> String {
     json!({
         "pbx": format!("pbx{branch}"), "id": format!("1795151317.{call}"), "direction": "INBOUND",
@@ -46,8 +46,8 @@ fn request(branch: usize, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Bodies of this many requests of each branch, each body with its branch. The calls of a branch
-/// are counted from `first`.
+/// Returns the bodies of this many requests of each branch, each with its branch. The calls of a
+/// branch are numbered from `first`.
 pub fn bodies(
     branches: usize,
     first: usize,
@@ -89,7 +89,7 @@ pub fn send(addr: SocketAddr, requests: &[Vec<u8>]) {
     });
 }
 
-/// Makes the state a hub's, with this many branches.
+/// Makes the state that of a hub, and adds this many branches.
 pub fn add(spool: &Handle, branches: usize) {
     let mut ops = vec![Op::BeginHub {
         incarnation: new_incarnation(),
@@ -106,7 +106,7 @@ pub fn add(spool: &Handle, branches: usize) {
     spool.write(ops).wait().expect("stored");
 }
 
-/// Serves the branches of this state.
+/// Starts a listener for the branches of this state.
 pub fn serve(runtime: &tokio::runtime::Runtime, spool: &Handle) -> (SocketAddr, JoinHandle<()>) {
     let branches = Arc::new(BranchTable::default());
     runtime

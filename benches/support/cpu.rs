@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// CPU time of the threads whose names begin so, in clock ticks of 10 ms.
+/// Returns the CPU time of the threads whose names begin with one of `names`, in steps of 10 ms
+/// (clock ticks).
 pub fn cpu(names: &[&str]) -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let mut ticks = 0;
