@@ -112,7 +112,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
             () = &mut stop => break,
         };
         if places.held() >= limits.connections && !places.make_room() {
-            continue; // all have come to be answered meanwhile: it is told by the end of its line
+            continue; // all are being answered by now, so the new connection is closed
         }
         while places.held() >= limits.connections && connections.join_next().await.is_some() {}
         let origin = PeerGroup::from(from.ip());

@@ -151,7 +151,7 @@ impl Backfill {
                 | ApiError::WrongAddress { .. }
                 | ApiError::Rejected { .. }),
             ) => self.leave(&format!("lead/filter is not there: {error}")),
-            // includes a 404 from a proxy, which can pass
+            // This includes a 404 from a proxy, which can be temporary.
             Ok(_)
             | Err(
                 ApiError::NotFound { own: false, .. }

@@ -16,10 +16,6 @@
 //! The CRM writes an event together with its change (§6.1), so such a snapshot shows that the lead
 //! was restored. **A merged lead** never lives again. Its calls go to the surviving lead, which has
 //! its history, whatever is reported later.
-//! **A deleted lead** lives again only by a snapshot of a later second than its deletion: the
-//! service writes an event together with its change (§6.1), so such a snapshot tells that the lead
-//! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
-//! to the survivor, which has its history.
 
 use super::fact::{ChangeKind, FactUpdate};
 use super::news::{LeadNews, Slot};

@@ -156,7 +156,7 @@ fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
         match known.find(|known| known.slot == contact.slot) {
             Some(known) => {
                 known.now.extend(contact.now);
-                // it is not known which contact has the name
+                // It is not known which contact has the name.
                 if known.name != contact.name {
                     known.name = FactUpdate::Unchanged;
                 }
