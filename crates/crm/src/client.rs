@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// The CRM's address, from `--crm-url`.
+    /// Returns the CRM's address, from `--crm-url`.
     pub fn address(&self) -> &Address {
         &self.setup.address
     }

@@ -460,7 +460,7 @@ mod tests {
 
     const ID: &str = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
 
-    /// The calls on a page with only this row.
+    /// Returns the calls on a page with only this row.
     fn shown(row: &Value) -> Vec<ShownCall> {
         let body = json!({"data": {"list": [row]}}).to_string();
         match read(Endpoint::Filter, 200, body.as_bytes()).answer {

@@ -16,7 +16,7 @@ impl Endpoint {
         self.into()
     }
 
-    /// Maximum bytes that are read of an answer's body.
+    /// Returns the maximum bytes that are read of an answer's body.
     pub const fn body_max(self) -> usize {
         match self {
             Self::Submit | Self::Poll | Self::TokenInfo | Self::FieldList => 256 * 1024,

@@ -112,7 +112,7 @@ mod tests {
         Err(io::Error::from_raw_os_error(libc_emfile()))
     }
 
-    /// EMFILE, which has the same number on every Linux.
+    /// Returns EMFILE, which has the same number on every Linux.
     const fn libc_emfile() -> i32 {
         24
     }

@@ -134,7 +134,7 @@ impl Places {
         }
     }
 
-    /// Number of connections that have not ended, including those being cut.
+    /// Returns the number of connections that have not ended, including those being cut.
     pub fn held(&self) -> usize {
         self.taken.lock().held
     }

@@ -57,7 +57,7 @@ pub trait AnswerHttp: Send + Sync + 'static {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send;
 
-    /// Called when a connection fails to start TLS. The reason is empty if only the library knows
+    /// Handles a connection that failed to start TLS. The reason is empty if only the library knows
     /// it.
     fn no_tls(&self, _why: &'static str) {}
 }

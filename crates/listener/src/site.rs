@@ -106,7 +106,7 @@ impl SiteRefusal {
     /// The status of the answer.
     pub const STATUS: StatusCode = StatusCode::FORBIDDEN;
 
-    /// The message of the answer: what is refused, and what to do.
+    /// Returns the message of the answer: what is refused, and what to do.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Host => {
@@ -129,7 +129,7 @@ const FETCH_SITE: &str = "sec-fetch-site";
 const FETCH_MODE: &str = "sec-fetch-mode";
 const FETCH_DEST: &str = "sec-fetch-dest";
 
-/// The value of a header that appears once. `None` if it is absent, repeated, or not text.
+/// Returns the value of a header that appears once. `None` if it is absent, repeated, or not text.
 fn only_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).into_iter();
     let value = values.next()?;

@@ -56,7 +56,7 @@ struct ProblemSheet<'a> {
     words: &'a str,
 }
 
-/// A page that shows the problem.
+/// Makes a page that shows the problem.
 pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
     let (c, title, words) = (shell, shell.t(problem.title), &problem.words);
     let view = ProblemSheet { c, title, words };
@@ -65,7 +65,7 @@ pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
     response
 }
 
-/// A drawing with its own style. Everything else in it is forbidden.
+/// Makes a drawing with its own style. Everything else in it is forbidden.
 pub(crate) fn svg(text: String) -> Response<Body> {
     let kind = "image/svg+xml; charset=utf-8";
     let drawing = body::response(StatusCode::OK, kind, body::whole(text));

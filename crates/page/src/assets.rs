@@ -26,7 +26,7 @@ static ASSETS: LazyLock<[(String, &str, &str); 3]> = LazyLock::new(|| {
     })
 });
 
-/// The paths of style, script and icon.
+/// Returns the paths of style, script, and icon.
 pub(crate) fn paths() -> [&'static str; 3] {
     ASSETS.each_ref().map(|(path, ..)| path.as_str())
 }

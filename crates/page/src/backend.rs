@@ -24,19 +24,19 @@ pub type Answer<T> = Result<T, Refusal>;
 pub trait Backend: Send + Sync + 'static {
     /// Returns the status as in `callbridge status --json`, with the problems that need a person.
     async fn status(&self) -> Answer<Status>;
-    /// The figures of today, of the last 24 hours, and of the last 7 days.
+    /// Returns the figures of today, of the last 24 hours, and of the last 7 days.
     async fn today(&self) -> Answer<Figures>;
-    /// The calls in progress, longest first, at most 200.
+    /// Returns the calls in progress, longest first, at most 200.
     async fn under_way(&self) -> Answer<Vec<OpenCallView>>;
-    /// A page of stored calls, newest first.
+    /// Returns a page of stored calls, newest first.
     async fn calls(&self, query: CallQuery) -> Answer<CallPage>;
-    /// One call by its uuid. `None` if it is not stored.
+    /// Returns one call by its uuid. `None` if it is not stored.
     async fn call(&self, uuid: String) -> Answer<Option<CallView>>;
-    /// A page of dead letters, newest first.
+    /// Returns a page of dead letters, newest first.
     async fn letters(&self, query: LetterQuery) -> Answer<LetterPage>;
-    /// The causes of dead letters, most frequent first, for the newest 5,000.
+    /// Returns the causes of dead letters, most frequent first, for the newest 5,000.
     async fn causes(&self) -> Answer<Vec<CauseGroup>>;
-    /// The ids of all dead letters that match a query, for an action on all of them.
+    /// Returns the ids of all dead letters that match a query, for an action on all of them.
     async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>>;
     /// Applies an action to at most 100 dead letters, and returns the result for each.
     async fn act(
@@ -45,33 +45,34 @@ pub trait Backend: Send + Sync + 'static {
         ids: &[RowId],
         who: &str,
     ) -> Answer<Vec<LetterOutcome>>;
-    /// Numbers that called and have no lead, most calls first.
+    /// Returns the numbers that called and have no lead, most calls first.
     async fn numbers(&self) -> Answer<Vec<WaitingPhone>>;
     /// Assigns a lead to a number, and releases its waiting calls. Returns their count.
     async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64>;
     /// Removes the number's assigned lead. Sent calls stay as they are.
     async fn take_lead(&self, phone: &str) -> Answer<()>;
-    /// Leads that were assigned on the page or by `lead give`.
+    /// Returns the leads that were assigned on the page or by `lead give`.
     async fn given_leads(&self) -> Answer<Vec<LeadByHand>>;
     /// Reads the directory's names and fields of these leads.
     async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles>;
-    /// Customers who wait for a callback, longest wait first, each with the attempts to call them.
+    /// Returns the customers who wait for a callback, longest wait first, each with the attempts to
+    /// call them.
     async fn missed(&self) -> Answer<Vec<WaitingCustomer>>;
     async fn missed_count(&self) -> Answer<u64>;
     /// Returns the figures of employees by extension, for this many days including today. Calls
     /// that reached no one have no extension.
     async fn employees(&self, days: i64) -> Answer<EmployeeTable>;
-    /// The trunks. `day_calls` are those of today.
+    /// Returns the trunks. `day_calls` are those of today.
     async fn trunks(&self) -> Answer<Vec<TrunkStatus>>;
     /// Runs `callbridge check`, which asks PBX and CRM and takes some time.
     async fn check(&self) -> Answer<Vec<CheckFinding>>;
-    /// The sessions that [`Backend::keep_sessions`] stored.
+    /// Returns the sessions that [`Backend::keep_sessions`] stored.
     async fn kept_sessions(&self) -> Answer<Option<String>>;
     /// Stores sessions over restarts: JSON without secrets.
     async fn keep_sessions(&self, sessions: String) -> Answer<()>;
     /// Increases when a call, a dead letter or a source changes. The live parts then reload.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
-    /// The names of its PBXs for people.
+    /// Returns the names of the daemon's PBXs, for people.
     fn pbx(&self) -> String;
 }
 
@@ -357,7 +358,7 @@ const SHARED_TEXTS: [(&str, &str); 8] = [
 ];
 
 impl CheckFinding {
-    /// The key of its texts, which describe it and its fix in the reader's language.
+    /// Returns the key of its texts, which describe it and its fix in the reader's language.
     pub fn kind(&self) -> Option<&str> {
         let name = self.name.as_str();
         if name.starts_with("--") || name.starts_with("CALLBRIDGE_") {

@@ -286,7 +286,8 @@ fn set_cookie(page: &Page, response: &mut Response<Body>, mut cookie: String) {
     }
 }
 
-/// `GET /open/TOKEN` shows a button and does not use up the token. `POST` opens a session, once.
+/// Serves `GET /open/TOKEN`, which shows a button and does not use up the token, and `POST`, which
+/// opens a session, once.
 pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &str) -> Handled {
     let (links, now) = (&page.settings.links, clock::now().boot);
     if asked.is_post()

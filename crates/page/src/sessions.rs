@@ -51,7 +51,7 @@ type ByHash = BTreeMap<String, LoggedIn>;
 pub struct Sessions(Arc<Mutex<ByHash>>);
 
 impl Sessions {
-    /// Number of sessions that were open at the last change, for metrics.
+    /// Returns the number of sessions that were open at the last change, for metrics.
     pub fn count(&self) -> usize {
         self.lock().len()
     }

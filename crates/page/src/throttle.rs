@@ -176,7 +176,7 @@ impl LoginThrottle {
     }
 }
 
-/// The wait of an address with this many wrong passwords over its limit.
+/// Returns the wait of an address with this many wrong passwords over its limit.
 fn wait_after(wrong_over: usize) -> Duration {
     WAIT_MAX.min(WAIT_FIRST * (1 << wrong_over.min(8)))
 }

@@ -9,7 +9,7 @@ const fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A try that is admitted, hashed at once, and wrong.
+/// Enters a try that is admitted, hashed at once, and wrong. Returns its wait.
 fn wrong(throttle: &mut LoginThrottle, now: Duration, from: PeerGroup, name: &str) -> Duration {
     let admitted = throttle.enter(now, from, name).expect("admitted");
     throttle.leave(admitted.rank, false);

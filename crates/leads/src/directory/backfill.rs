@@ -102,8 +102,8 @@ impl Backfill {
         })
     }
 
-    /// Second from which changes are read again: [`OVERLAP`] before the newest one read. `None`
-    /// until a whole round is done.
+    /// Returns the second from which changes are read again: [`OVERLAP`] before the newest one
+    /// read. `None` until a whole round is done.
     fn read_from(&self) -> Option<i64> {
         let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
         Some(self.read_to?.saturating_sub(back))
@@ -264,7 +264,7 @@ impl Backfill {
         }
     }
 
-    /// The newest change that a whole round has read.
+    /// Returns the newest change that a whole round has read.
     pub fn read_to(&self) -> Option<EpochSeconds> {
         self.read_to.map(EpochSeconds::new)
     }

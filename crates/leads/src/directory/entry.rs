@@ -144,14 +144,14 @@ impl Entry {
         self.profile.shown(main)
     }
 
-    /// The phones that it has, or had before it ended.
+    /// Returns the phones that it has, or had before it ended.
     pub fn phones(&self) -> BTreeSet<Phone> {
         (self.slots.values())
             .flat_map(|fact| fact.phones.iter().cloned())
             .collect()
     }
 
-    /// Every phone that it mentions, including those that it gave up.
+    /// Returns every phone that it mentions, including those that it gave up.
     pub fn named(&self) -> BTreeSet<Phone> {
         let gone = self.gone.keys().map(|(_, phone)| phone.clone());
         self.phones().into_iter().chain(gone).collect()

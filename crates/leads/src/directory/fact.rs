@@ -44,9 +44,9 @@ impl ChangeKind {
         self.into()
     }
 
-    /// Rank of the source. Of two facts of one second, the one with the higher rank is valid. A
-    /// lead is created before anything else happens to it, and an answer is read after it has
-    /// happened.
+    /// Returns the rank of the source. Of two facts of one second, the one with the higher rank is
+    /// valid. A lead is created before anything else happens to it, and an answer is read after it
+    /// has happened.
     pub const fn rank(self) -> u8 {
         match self {
             Self::Created => 0,

@@ -27,7 +27,7 @@ impl Remembered {
         entries.values().any(|entry| entry.phones().contains(phone))
     }
 
-    /// Number of leads that are neither merged nor deleted.
+    /// Returns the number of leads that are neither merged nor deleted.
     pub fn living(&self) -> u64 {
         let lives =
             |life: &Life| life.living.is_some() && !life.is_deleted() && life.merged.is_none();

@@ -48,7 +48,7 @@ impl Name {
         (!text.is_empty()).then(|| Self(text.into()))
     }
 
-    /// The full name. It is personal data, which `Debug` does not show.
+    /// Returns the full name. It is personal data, which `Debug` does not show.
     pub fn as_str(&self) -> &str {
         &self.0
     }
