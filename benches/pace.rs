@@ -3,7 +3,7 @@
 //! Run it with `cargo bench --bench pace`. Everything runs in virtual time: an endless backlog, up
 //! to four requests in flight, a network that delays them, and the sandbox's fixed window as the
 //! judge. `a window` is the fullest window that the CRM opened, `any` the fullest 60 s with any
-//! start. Both must stay at 60, and no request can be answered 429. Then the bench measures how
+//! start. Both must stay at 60, and no answer may be a 429. Then the bench measures how
 //! many requests a confirmed call needs, and how long the simulations of an hour and of a day take
 //! (`-- --quick` leaves out both simulations).
 

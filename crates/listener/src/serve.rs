@@ -36,8 +36,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits for few clients that send one request at once, such as Prometheus, a load balancer,
-    /// or `curl`.
+    /// Limits for few clients that send their only request immediately, such as Prometheus, a load
+    /// balancer, or `curl`.
     pub const FEW: Self = Self {
         connections: 32,
         head_within: Duration::from_secs(8),
@@ -81,7 +81,7 @@ type Answer = dyn Fn(Arc<ConnectionPlace>, Request<Incoming>) -> BoxFuture<'stat
     + Send
     + Sync;
 
-/// Serves connections until `stop` ends, then waits for open ones to end.
+/// Serves connections until `stop` ends, then gives open ones a limited time to end.
 pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<Output = ()>) {
     let handler = Arc::clone(&answer);
     let no_tls: Arc<dyn Fn(&'static str) + Send + Sync> = Arc::new(move |why| handler.no_tls(why));
@@ -190,7 +190,7 @@ impl Line {
             .keep_alive(limits.keep_alive)
             .serve_connection(TokioIo::new(stream), service);
         let mut serving = pin!(serving);
-        // If the sender was dropped, the listener stops as well.
+        // If the sender was dropped, the connection stops as well.
         let stopping = async { drop(stop.wait_for(|stop| *stop).await) };
         let whole = async {
             tokio::select! {
