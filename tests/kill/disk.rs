@@ -72,7 +72,7 @@ async fn fills_under_load() {
     let status = program.until("a disk that stays full", is_full).await;
     assert!(status.books.balance(), "{:?}", status.books);
     let said = (status.sources[0].state, status.sources[0].reason.as_deref());
-    let no_room = "paused: there is no room to keep what would be read";
+    let no_room = "paused: there is no room to store more events";
     assert_eq!(said, (SourceState::Down, Some(no_room)));
     let kept = broker.depth(queue).await;
     assert!(kept > 0, "the broker keeps nothing");

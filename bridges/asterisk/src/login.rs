@@ -74,20 +74,23 @@ pub enum LoginError {
     Refused(String),
     /// The PBX does not support a challenge, and others can read the connection.
     #[error(
-        "the PBX does not do an MD5 challenge ({0}), and the secret is not sent in the \
-         clear over a network: use amis:// or a PBX on loopback"
+        "the PBX does not support the MD5 challenge ({0}), and callbridge does not send the secret \
+         in the clear over a network; use amis:// or a PBX on loopback"
     )]
     PlainNotAllowed(String),
     /// Another server than Asterisk's manager listens there. Contains the first 80 bytes of its
     /// first line.
-    #[error("the peer is not an Asterisk manager: it says {0:?} instead of … Call Manager/x.y")]
+    #[error(
+        "this is not an Asterisk manager: it sent {0:?} instead of … Call Manager/x.y; check \
+         host and port"
+    )]
     PeerIsNotAmi(String),
     /// The PBX accepted only some of the filters, so it would send only some of the events.
-    #[error("the PBX took part of the event filter alone ({0}); the next login goes without one")]
+    #[error("the PBX accepted only part of the event filter ({0}); the next login sets no filter")]
     FilterTorn(String),
     /// The user's name or the secret contains a line end, which would begin another line, or is
     /// empty.
-    #[error("the user's name or the secret holds a line end or is empty")]
+    #[error("the user's name or the secret is empty or contains a line end")]
     BadCredentials,
 }
 

@@ -92,12 +92,14 @@ impl Target {
 fn words(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => {
-            "connection refused; is it running, and listening on this port?".to_owned()
+            "connection refused; check that the server runs and listens on this port".to_owned()
         }
-        ErrorKind::UnexpectedEof => "closed in the middle of the greeting".to_owned(),
+        ErrorKind::UnexpectedEof => {
+            "the other side closed the connection during the greeting".to_owned()
+        }
         ErrorKind::ConnectionReset => "connection reset".to_owned(),
         ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => {
-            format!("{error}; check the network between")
+            format!("{error}; check the network between this machine and the other side")
         }
         _ if error.to_string().contains("failed to lookup") => {
             format!("unknown host ({error}); check the name in the URL")
@@ -122,7 +124,7 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     let certificate = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(certificate) => certificate,
         rustls::Error::InvalidMessage(_) => {
-            let words = "what listens there does not speak TLS; use the plain scheme or the TLS \
+            let words = "the server there does not use TLS; use the scheme without TLS, or the TLS \
                          port";
             return Some(at(host, words));
         }
@@ -155,7 +157,7 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     let words = match certificate {
         C::NotValidForName => other_name("not given"),
         C::NotValidForNameContext { presented, .. } => match &presented.join(", ")[..] {
-            "" => other_name("it has none"),
+            "" => other_name("it has no name"),
             names => other_name(names),
         },
         C::Expired => expired(""),
@@ -188,7 +190,7 @@ fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
                 roots.add(certificate).map_err(|why| fault(&why))?;
             }
             if roots.is_empty() {
-                return Err(fault(&"holds no PEM certificate"));
+                return Err(fault(&"the file has no PEM certificate"));
             }
         }
         None => {

@@ -24,7 +24,8 @@ pub enum LineError {
     #[error("{0}")]
     Connect(String),
     /// The connection, the TLS handshake, or the login took longer than this.
-    #[error("no answer within {}; is a firewall between?", seconds(*.0))]
+    #[error("no answer within {}; check for a firewall between this machine and the other \
+             side", seconds(*.0))]
     TimedOut(Duration),
     /// The PBX refused the login.
     #[error("{0}")]
@@ -44,7 +45,8 @@ pub enum LineError {
     Silent(Duration),
     /// The login was accepted, but no event passes its filter.
     #[error(
-        "no event comes through the filter that the PBX took; it is connected again without one"
+        "no event passes the filter that the PBX accepted; callbridge connects again without a \
+         filter"
     )]
     Deaf,
     /// The other side closed the connection, with this reason.
@@ -68,7 +70,7 @@ pub enum Error {
         fix: Fix,
     },
     /// The intake has paused consumption.
-    #[error("paused: there is no room to keep what would be read")]
+    #[error("paused: there is no room to store more events")]
     Paused,
     /// The intake has ended, so the source ends, too.
     #[error(transparent)]

@@ -241,7 +241,7 @@ impl SourceFeed {
         self.counts.count(|it| it.too_long += 1);
         let length = bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
         self.gap(format!(
-            "a message{length} was thrown away: at most {MESSAGE_BYTES_MAX} bytes are read"
+            "a message{length} was discarded: the limit is {MESSAGE_BYTES_MAX} bytes"
         ))
         .await
     }

@@ -75,7 +75,7 @@ fn storage_pause_shows_queue_down_and_ami_source_connected() {
     let [held, live] = &intake.statuses_while_held()[..] else {
         panic!("two sources");
     };
-    let why = "paused: there is no room to keep what would be read";
+    let why = "paused: there is no room to store more events";
     assert_eq!(held.state, status::SourceState::Down);
     assert_eq!(held.reason.as_deref(), Some(why));
     assert_eq!(live.state, status::SourceState::Connected);

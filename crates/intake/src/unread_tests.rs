@@ -82,7 +82,7 @@ fn gap_soon_after_the_first_connection_is_counted() {
     let mut intake = intake();
     let now = EventTime::from_seconds(1_795_151_300);
     intake.up(SOURCE, now);
-    intake.gap(SOURCE, "a message was thrown away", now);
+    intake.gap(SOURCE, "a message was discarded", now);
     assert_eq!(intake.statuses()[0].gaps, 1);
 }
 

@@ -141,5 +141,5 @@ async fn a_wrong_secret_is_77_and_a_broker_that_is_not_there_69() {
     flags.push("--dead-letter-queue=amqp://a@127.0.0.1:9/v?queue=cel".to_owned());
     check(&place, &flags)
         .await
-        .fails(69, "dead", "connection refused", "is it running");
+        .fails(69, "dead", "connection refused", "check that the server runs");
 }

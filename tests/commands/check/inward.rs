@@ -55,12 +55,12 @@ async fn a_refused_connection_and_an_unknown_host_are_69() {
         (
             format!("ami://bridge@{addr}"),
             "connection refused",
-            "is it running",
+            "check that the server runs",
         ),
         (
             format!("ws://{addr}/"),
             "connection refused",
-            "is it running",
+            "check that the server runs",
         ),
         (
             "ami://bridge@pbx.invalid".into(),

@@ -195,8 +195,8 @@ impl Session<'_, '_> {
         let queue = &self.consumer.source.queue;
         let delivery = delivery.ok_or_else(|| {
             self.target.closed(format!(
-                "the broker ended the consumption of queue {queue}: it was deleted, or its node \
-                 went"
+                "the broker stopped delivering from queue {queue}: the queue was deleted, or its \
+                 node went down"
             ))
         })?;
         delivery.map_err(|error| self.lost(&error))
@@ -296,7 +296,7 @@ async fn open(
         let (channel, consumers) = queue(&connection, &target, source).await?;
         // A quorum queue accepts an exclusive consumer, but other consumers as well.
         if consumers > 0 {
-            return Err(words::occupied(&target, source, "it is consumed already"));
+            return Err(words::occupied(&target, source, "the broker lists one"));
         }
         let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
         qos.await.map_err(lost)?;

@@ -212,7 +212,7 @@ pub fn refusal(confirmation: &Confirmation) -> Option<String> {
     match confirmation {
         Confirmation::Ack(None) => None,
         Confirmation::Ack(Some(returned)) => Some(returned.reply_text.to_string()),
-        Confirmation::Nack(_) => Some("refused, it may be full".to_owned()),
+        Confirmation::Nack(_) => Some("refused; check whether the queue is full".to_owned()),
         Confirmation::NotRequested => Some("not confirmed".to_owned()),
     }
 }

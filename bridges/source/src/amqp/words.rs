@@ -46,7 +46,7 @@ pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error)
             "login refused ({said}); check the user in the URL and its secret"
         )),
         Some((NOT_ALLOWED, said)) => target.no_right(format!(
-            "{said}; make the virtual host and give the user its rights: rabbitmqctl add_vhost \
+            "{said}; create the virtual host and give the user its rights: rabbitmqctl add_vhost \
              {word} && rabbitmqctl set_permissions -p {word} {} '' '' '.*'",
             quoted(user)
         )),
@@ -77,17 +77,17 @@ pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Erro
     let vhost = &broker.vhost;
     match redacted_reply(target, error) {
         Some((NOT_FOUND, said)) if said.contains("no exchange") => target.not_that(format!(
-            "{said}; make the exchange, or correct exchange= in the URL"
+            "{said}; create the exchange, or correct exchange= in the URL"
         )),
         Some((NOT_FOUND, _)) => {
             let command = declare_command(vhost, queue);
             target.not_that(format!(
-                "there is no queue {queue} in virtual host {vhost}; make it: {command}, or give \
+                "there is no queue {queue} in virtual host {vhost}; create it: {command}, or give \
                  declare=yes"
             ))
         }
         Some((ACCESS_REFUSED, said)) => target.no_right(format!(
-            "{said}; let an administrator look at: rabbitmqctl list_user_permissions {}",
+            "{said}; check the user's rights: rabbitmqctl list_user_permissions {}",
             quoted(&broker.user)
         )),
         Some((_, said)) => target.not_that(format!("queue {queue}: {said}")),
@@ -112,8 +112,8 @@ pub fn declare_command(vhost: &str, queue: &str) -> String {
 /// Describes a queue that has another consumer.
 pub(super) fn occupied(target: &Target, source: &QueueSource, said: &str) -> Error {
     target.not_that(format!(
-        "queue {} has another consumer ({said}); there can be one only: stop the other, or wait \
-         until the broker notices that it has died",
+        "queue {} has another consumer ({said}), but only one is allowed; stop the other one, or \
+         wait until the broker notices that it is gone",
         source.queue
     ))
 }

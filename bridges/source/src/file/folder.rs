@@ -172,7 +172,7 @@ impl RecordFolder {
     fn see(&mut self, sights: &mut Vec<Sight>, now: Instant) -> io::Result<()> {
         if !std::fs::metadata(&self.path)?.is_dir() {
             return Err(io::Error::other(
-                "this is not a folder; give the one into which the PBX puts a file for each record",
+                "this is not a folder; give the folder in which the PBX writes one file per record",
             ));
         }
         self.take_events();

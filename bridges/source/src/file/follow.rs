@@ -78,7 +78,7 @@ impl Follower {
             }
             let why = match error.kind() {
                 ErrorKind::PermissionDenied => {
-                    format!("{error}; let the user that callbridge runs as read it")
+                    format!("{error}; give the user that callbridge runs as the right to read it")
                 }
                 _ => error.to_string(),
             };
@@ -122,8 +122,8 @@ impl Follower {
             let later = later.inspect_err(|_| self.resume = Some(position.clone()))?;
             if self.current.is_none() {
                 let words = format!(
-                    "another file is there now, and the one read up to byte {} is gone; what it \
-                     held after that is missing",
+                    "another file is there now, and the file that was read up to byte {} is gone; \
+                     its records after that byte are missing",
                     position.offset
                 );
                 sights.push(Sight::Gap(self.named(&words)));
@@ -152,8 +152,8 @@ impl Follower {
                 Ok(true)
             }
             Err(error) if missing(&error) => {
-                let words = "no such file; it is waited for (is the path right, and does the PBX \
-                             write it?)";
+                let words = "no such file; callbridge waits for it (check the path, and that the \
+                             PBX writes this file)";
                 sights.push(Sight::Absent(self.named(words)));
                 Ok(false)
             }
@@ -207,7 +207,7 @@ impl Follower {
             if here.is_none() {
                 // It was renamed or deleted, and there is no new one yet. The old one can still be
                 // written to.
-                let words = "it was renamed or deleted; the next one is waited for";
+                let words = "it was renamed or deleted; callbridge waits for the next one";
                 sights.push(Sight::Absent(self.named(words)));
                 return Ok(());
             }
@@ -238,7 +238,7 @@ impl Follower {
                 return;
             };
             let why = opening::words(&error);
-            let words = format!("{}: {why}; what it holds is missing", path.display());
+            let words = format!("{}: {why}; its records are missing", path.display());
             sights.push(Sight::Gap(words));
         }
     }
@@ -254,8 +254,8 @@ impl Follower {
         match self.rotated(&position)? {
             Some(path) => self.go_on(&path, position.offset),
             None => {
-                let words = "it was truncated, and there is no copy of it; what was written just \
-                             before that is missing";
+                let words = "it was truncated, and there is no copy of it; records that were \
+                             written just before are missing";
                 sights.push(Sight::Gap(self.named(words)));
                 self.open(sights).map(drop)
             }

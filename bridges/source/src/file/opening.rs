@@ -48,7 +48,7 @@ fn only_files(metadata: &Metadata) -> io::Result<()> {
     match metadata.is_file() {
         true => Ok(()),
         false => Err(io::Error::other(
-            "this is not a regular file; give the path of one that grows",
+            "this is not a regular file; give the path of a file that the PBX appends to",
         )),
     }
 }
@@ -137,10 +137,10 @@ fn records(path: &Path) -> io::Result<Vec<u8>> {
 pub(super) fn words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => {
-            "no such file; is the path right, and does the PBX write it?".to_owned()
+            "no such file; check the path, and that the PBX writes this file".to_owned()
         }
         ErrorKind::PermissionDenied => {
-            format!("{error}; let the user that callbridge runs as read it")
+            format!("{error}; give the user that callbridge runs as the right to read it")
         }
         _ => error.to_string(),
     }

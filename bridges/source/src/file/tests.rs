@@ -131,7 +131,7 @@ fn from_end_skips_old_lines_but_keeps_unfinished_line() {
 fn a_missing_file_is_told_and_read_from_its_start_when_it_comes() {
     let mut desk = Desk::new(From::End);
     assert!(desk.read().is_empty());
-    assert!(desk.troubles[0].contains("no such file; it is waited for"));
+    assert!(desk.troubles[0].contains("no such file; callbridge waits for it"));
     desk.write("first\n");
     assert_eq!(desk.read(), ["first"]);
 }

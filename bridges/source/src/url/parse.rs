@@ -259,7 +259,7 @@ impl UrlReader {
 
     fn check_no_path(&mut self) {
         if !matches!(self.url.path(), "" | "/") {
-            self.needless("the path", "end after HOST:PORT");
+            self.needless("the path", "end the URL after HOST:PORT");
         }
     }
 
@@ -270,22 +270,22 @@ impl UrlReader {
     }
 
     fn web_socket(&mut self, tls: bool, port: u16) -> Transport {
-        self.check_no_user("the gateway asks for none: remove it");
+        self.check_no_user("the gateway needs no user: remove it");
         let (endpoint, path) = (self.endpoint(tls, port), self.url.path().to_owned());
         Transport::WebSocket { endpoint, path }
     }
 
     fn event_socket(&mut self) -> Transport {
         self.check_no_path();
-        self.check_no_user("the event socket knows a password alone: remove it");
+        self.check_no_user("the event socket has a password and no user: remove it");
         let endpoint = self.endpoint(false, 8021);
         let clear = self.is_yes("clear");
         if endpoint.is_clear() && !endpoint.host.is_empty() && !clear {
             let host = &endpoint.host;
             self.fault(format!(
-                "the event socket knows no TLS, and its password would cross the network to \
-                 {host} in the clear; add clear=yes if that way is protected (a VPN), else forward \
-                 the port to this machine (ssh -L 8021:127.0.0.1:8021 {host}) and give \
+                "the event socket has no TLS, and its password would cross the network to {host} \
+                 in the clear; add clear=yes if that network is protected (a VPN), or forward the \
+                 port to this machine (ssh -L 8021:127.0.0.1:8021 {host}) and give \
                  esl://127.0.0.1"
             ));
         }
@@ -317,7 +317,7 @@ impl UrlReader {
         let port = if tls { 5671 } else { 5672 };
         let path = self.url.path();
         let vhost = decoded(path.strip_prefix('/').unwrap_or(path));
-        let allowed = "2 to 25 (seconds): a dead line must be found within a minute";
+        let allowed = "2 to 25 (seconds), to notice a dead connection in a minute";
         let heartbeat = self.value("heartbeat", allowed, |text| {
             let seconds = text.parse().ok();
             seconds.filter(|seconds| (2..=25).contains(seconds))
@@ -362,12 +362,15 @@ impl UrlReader {
         let declare = self.is_yes("declare");
         let (exchange, bind) = (self.take("exchange"), self.take("bind"));
         if exchange.is_some() && !declare {
-            let fix = "exchange= binds a queue of our own, and nothing is declared without \
-                        declare=yes; add it, or remove exchange=";
+            let fix = "exchange= binds a queue that callbridge declares, and it declares none \
+                       without declare=yes; add it, or remove exchange=";
             self.missing("declare=yes", fix);
         }
         if bind.is_some() && exchange.is_none() {
-            self.missing("exchange=", "name what bind= binds to, or remove bind=");
+            self.missing(
+                "exchange=",
+                "name the exchange that bind= binds to, or remove bind=",
+            );
         }
         Transport::Amqp(QueueSource {
             broker,

@@ -72,7 +72,10 @@ async fn a_connection_that_is_refused_is_told_with_its_cure() {
     drop(listener);
     let mut stage = Stage::start(&url(port), settings());
     let why = stage.down().await;
-    assert!(why.contains("connection refused; is it running"), "{why}");
+    assert!(
+        why.contains("connection refused; check that the server runs"),
+        "{why}"
+    );
     assert!(why.contains(&port.to_string()), "{why}");
 }
 
@@ -84,7 +87,7 @@ async fn what_is_no_asterisk_is_named() {
     say(&mut line, b"SSH-2.0-OpenSSH_9.9\r\n").await;
     let why = stage.down().await;
     assert!(
-        why.contains("not an Asterisk manager: it says \"SSH-2.0"),
+        why.contains("not an Asterisk manager: it sent \"SSH-2.0"),
         "{why}"
     );
 }
@@ -206,7 +209,7 @@ async fn too_long_message_is_a_gap_and_the_line_goes_on() {
     say(&mut line, b"\r\n\r\nEvent: Hangup\r\n\r\n").await;
     let why = stage.gap().await;
     assert!(
-        why.starts_with("a message of 1048695 bytes was thrown away"),
+        why.starts_with("a message of 1048695 bytes was discarded"),
         "{why}"
     );
     assert_eq!(stage.text().await, "Event: Hangup");

@@ -105,7 +105,7 @@ async fn wrong_password_names_fix_and_recovers_after_correction() {
     let mut stage = Stage::start(&text, settings());
     let why = stage.down().await;
     assert!(
-        why.contains("refused the password; give the one of event_socket.conf.xml"),
+        why.contains("refused the password; give the password of event_socket.conf.xml"),
         "{why}"
     );
     assert!(!why.contains("ClueCon"), "{why}");
@@ -136,7 +136,7 @@ async fn what_is_no_event_socket_is_named() {
     say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
     let why = stage.down().await;
     assert!(
-        why.contains("not an event socket of FreeSWITCH: it says \"Asterisk Call"),
+        why.contains("not an event socket of FreeSWITCH: it sent \"Asterisk Call"),
         "{why}"
     );
 }
@@ -197,7 +197,7 @@ async fn too_long_event_is_a_gap_and_an_orderly_stop_is_told() {
     );
     switch.event(&long).await;
     let why = stage.gap().await;
-    assert!(why.starts_with("a message was thrown away"), "{why}");
+    assert!(why.starts_with("a message was discarded"), "{why}");
     assert_eq!(stage.counts.now().too_long, 1);
     switch
         .says(

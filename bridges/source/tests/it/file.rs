@@ -74,7 +74,7 @@ async fn a_missing_file_is_waited_for_and_told_once() {
         stage
             .down()
             .await
-            .contains("no such file; it is waited for")
+            .contains("no such file; callbridge waits for it")
     );
     log.write("a\n");
     stage.up().await;

@@ -122,7 +122,7 @@ async fn filter_blocking_new_channel_reopens_line_without_filter() {
     let Item::Down(Outage { why, .. }) = &told[2] else {
         panic!("{told:?}")
     };
-    assert!(why.contains("no event comes through the filter"), "{why}");
+    assert!(why.contains("no event passes the filter"), "{why}");
     assert_eq!(told[3], Item::Up);
     say(&mut line, b"Event: Newchannel\r\nUniqueid: 17.2\r\n\r\n").await;
     assert_eq!(stage.counts.now().reconnects, 1);

@@ -88,7 +88,7 @@ async fn a_plain_port_is_named() {
     let mut line = listener.accept().await;
     crate::listener::say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
     let why = stage.down().await;
-    assert!(why.contains("does not speak TLS"), "{why}");
+    assert!(why.contains("does not use TLS"), "{why}");
 }
 
 #[tokio::test]

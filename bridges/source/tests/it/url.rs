@@ -35,7 +35,7 @@ fn ami_has_its_ports_and_needs_a_user() {
     insta::assert_snapshot!(
         faults("ami://pbx/x"),
         @r"
-    ami://pbx/x: the path has no meaning here; end after HOST:PORT
+    ami://pbx/x: the path has no meaning here; end the URL after HOST:PORT
     ami://pbx/x: the user is missing; write ami://USER@HOST
     "
     );
@@ -66,11 +66,11 @@ fn all_faults_are_told_at_once() {
         faults(url).replace(url, "URL").replace(known, "KNOWN"),
         @r"
     URL: unknown key color=; KNOWN
-    URL: heartbeat=600 is invalid; give 2 to 25 (seconds): a dead line must be found within a minute
+    URL: heartbeat=600 is invalid; give 2 to 25 (seconds), to notice a dead connection in a minute
     URL: the user is missing; write amqp://USER@HOST
     URL: queue= is missing; name the durable queue: queue=NAME
     URL: format=cel is invalid; give asterisk-cel, asterisk-cdr, wazo, freeswitch or call
-    URL: exchange= is missing; name what bind= binds to, or remove bind=
+    URL: exchange= is missing; name the exchange that bind= binds to, or remove bind=
     "
     );
 }
