@@ -83,8 +83,8 @@ pub struct Endpoints(Vec<TrunkEndpoint>);
 /// Two endpoints of the same length that can match one channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the endpoints {} (trunk {}) and {} (trunk {}) are equally long and can match one channel: \
-     make one of them more exact", .0.pattern, .0.trunk, .1.pattern, .1.trunk
+    "the endpoints {} (trunk {}) and {} (trunk {}) are equally long and can match the same \
+     channel: make one of them more exact", .0.pattern, .0.trunk, .1.pattern, .1.trunk
 )]
 pub struct Conflict(TrunkEndpoint, TrunkEndpoint);
 

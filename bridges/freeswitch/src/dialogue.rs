@@ -43,33 +43,34 @@ const EVENT_BYTES_MAX: usize = 1 << 20;
 pub enum SocketRefusal {
     /// The switch refused the password: `-ERR invalid`.
     #[error(
-        "the switch refused the password; give the one of event_socket.conf.xml (param password)"
+        "the switch refused the password; give the password of event_socket.conf.xml (param \
+         password)"
     )]
     Password,
     /// The switch refuses connections from our address: `text/rude-rejection`.
     #[error(
-        "the switch lets no one in from this address; name it in an ACL and give that to the event \
-         socket: <param name=\"apply-inbound-acl\" value=\"callbridge\"/> in \
+        "the switch refuses connections from this address; add it to an ACL, and name the ACL for \
+         the event socket: <param name=\"apply-inbound-acl\" value=\"callbridge\"/> in \
          event_socket.conf.xml, then `reload mod_event_socket`"
     )]
     Address,
     /// The switch refused the subscription to its events.
-    #[error("the switch refused the subscription ({said}); load mod_event_socket anew")]
+    #[error("the switch refused the subscription ({said}); run `reload mod_event_socket`")]
     Subscription {
         /// The switch's text, from `Reply-Text`.
         said: String,
     },
     /// Another server than FreeSWITCH listens there.
     #[error(
-        "the peer is not an event socket of FreeSWITCH: it says {line:?}; check the port, \
-             8021"
+        "this is not an event socket of FreeSWITCH: it sent {line:?}; check the port (normally \
+         8021)"
     )]
     NotEventSocket {
         /// The beginning of its text.
         line: String,
     },
     /// The secret contains a line end, which would begin another command, or is empty.
-    #[error("the secret holds a line end or is empty")]
+    #[error("the secret is empty or contains a line end")]
     BadSecret,
 }
 

@@ -53,8 +53,8 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
         Some(value) if !is_yes(value) => {
             let about = "log-b-leg of mod_json_cdr";
             let message = "the legs that the switch dials are not written: it is not known who \
-                        answered, and outbound calls are reported only where they were dialed as \
-                        sofia/gateway/NAME/NUMBER";
+                           answered, and outbound calls are reported only if they were dialed as \
+                           sofia/gateway/NAME/NUMBER";
             let fix = reload("<param name=\"log-b-leg\" value=\"true\"/>", "json_cdr");
             vec![SwitchFinding::new(Severity::Fault, about, message, fix)]
         }
@@ -84,14 +84,17 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     let missing: Vec<&str> = needed().filter(|name| !published(name)).collect();
     let mut found = Vec::new();
     if !missing.is_empty() {
-        let message = format!("it leaves out what calls depend on: {}", missing.join(", "));
+        let message = format!(
+            "it leaves out events that calls need: {}",
+            missing.join(", ")
+        );
         let (about, fix) = ("event_filter of mod_amqp", reload(&event_filter(), "amqp"));
         found.push(SwitchFinding::new(Severity::Fault, about, message, fix));
     }
     if !values(producers, "delivery-mode").any(|it| it.trim() == "2") {
         let about = "delivery-mode of mod_amqp";
-        let message = "its messages are not persistent: a restart of the broker loses those that \
-                    wait, though the queue is durable";
+        let message = "its messages are not persistent: a restart of the broker loses the messages \
+                       in the queue, even if the queue is durable";
         let fix = reload("<param name=\"delivery-mode\" value=\"2\"/>", "amqp");
         found.push(SwitchFinding::new(Severity::Advice, about, message, fix));
     }
@@ -112,8 +115,8 @@ fn without_comments(text: &str, file: &str) -> Result<String, SwitchFinding> {
         let Some((_, after)) = comment.split_once("-->") else {
             let line = text[..text.len() - comment.len()].lines().count();
             let message = format!(
-                "the comment that begins in line {line} does not end: the switch takes nothing of \
-                 what follows"
+                "the comment that begins in line {line} does not end: the switch ignores \
+                 everything after it"
             );
             let fix = format!("write --> where it ends, then reload the module of {file}");
             return Err(SwitchFinding::new(Severity::Fault, file, message, fix));

@@ -205,12 +205,12 @@ impl SwitchFacts {
     pub fn judge(&self, trunks: &[(String, Vec<String>)], broker: bool) -> Vec<SwitchFinding> {
         let release = match &self.release {
             Some(release) => format!("FreeSWITCH {release}"),
-            None => "not known: it does not say (api version)".to_owned(),
+            None => "not known: the switch does not report it (api version)".to_owned(),
         };
         let mut found = vec![SwitchFinding::new(Severity::Well, "release", release, "")];
         if self.known_password {
-            let message = "it is the one that every FreeSWITCH comes with: whoever reaches the \
-                        port can place calls";
+            let message = "it is the default password of FreeSWITCH: anyone who reaches the port \
+                           can place calls";
             let fix = "set another: <param name=\"password\" value=\"…\"/> in \
                         event_socket.conf.xml, then `reload mod_event_socket`";
             found.push(SwitchFinding::new(
@@ -222,17 +222,16 @@ impl SwitchFacts {
         }
         if self.refused_names > 0 {
             let message = format!(
-                "gateways or telephones that are left out, for control characters in their names: \
-                 {}",
+                "gateways or telephones that are left out because their names have control \
+                 characters: {}",
                 self.refused_names
             );
-            let fix = "see `sofia status` and `show registrations`: somebody may try what is made \
-                        of such a name";
+            let fix = "check `sofia status` and `show registrations`: such a name can be an attack";
             found.push(SwitchFinding::new(Severity::Advice, "names", message, fix));
         }
         if !self.lists_channels {
-            let message = "the switch does not list them: calls that go on while callbridge is \
-                        away are incomplete";
+            let message = "the switch does not list its channels: calls that are up while \
+                           callbridge is away are incomplete";
             let fix = load_module("mod_commands");
             found.push(SwitchFinding::new(
                 Severity::Fault,
@@ -242,7 +241,7 @@ impl SwitchFacts {
             ));
         }
         if broker && self.publishes == Some(false) {
-            let message = "it is not loaded, and a source reads what it publishes";
+            let message = "it is not loaded, but a source reads the events that it publishes";
             let fix = load_module("mod_amqp");
             found.push(SwitchFinding::new(
                 Severity::Fault,
@@ -257,8 +256,8 @@ impl SwitchFacts {
                 found.extend(untaken(trunks, gateways));
             }
             None => {
-                let message = "not known: the switch answers nothing to `sofia status` (mod_sofia \
-                            is not loaded)";
+                let message = "not known: the switch does not answer `sofia status` (mod_sofia is \
+                               not loaded)";
                 found.push(SwitchFinding::new(Severity::Well, "gateways", message, ""));
             }
         }
@@ -295,8 +294,8 @@ impl SwitchFacts {
                 }
                 Some((technology, _)) if OF_ASTERISK.contains(&technology) => {
                     let message = format!(
-                        "{technology}/… is how Asterisk calls a line, and this is a FreeSWITCH: no \
-                         call goes over trunk {trunk}"
+                        "{technology}/… is a channel of Asterisk, but this PBX is a FreeSWITCH: no \
+                         call matches trunk {trunk}"
                     );
                     let fix = "give gateway/NAME, address/IP, context/NAME or profile/NAME; \
                                 `sofia status` shows the names";
@@ -305,8 +304,7 @@ impl SwitchFacts {
                 }
                 Some(("user", user)) => {
                     let message = format!(
-                        "user/{user} is a phone, not a line to the outside: no call goes over \
-                         trunk {trunk}"
+                        "user/{user} is a phone, not an outside line: no call matches trunk {trunk}"
                     );
                     let fix = "give gateway/NAME, address/IP, context/NAME or profile/NAME; \
                                 `sofia status` shows the names";
@@ -347,10 +345,10 @@ fn unknown_address(
     let (wanted, _) = host_and_port(address);
     if ip_of(address).is_none() && !wanted.contains('*') {
         let message = format!(
-            "calls bear the IP address that they come from, and this is none: what comes in from \
-             there is not of trunk {trunk}"
+            "calls carry the IP address that they come from, and this is not an IP address: calls \
+             from there do not match trunk {trunk}"
         );
-        let fix = "give address/IP, as address/203.0.113.5";
+        let fix = "give address/IP, such as address/203.0.113.5";
         return Some(SwitchFinding::new(Severity::Fault, about, message, fix));
     }
     let of_trunk = |name: &String| {
@@ -370,7 +368,8 @@ fn unknown_address(
         "the gateways of trunk {trunk} have another address: {}",
         listed(own.iter())
     );
-    let fix = "calls from any other address are not of this trunk: see which one is the carrier's";
+    let fix = "calls from any other address do not match this trunk: find out which address is the \
+               carrier's";
     Some(SwitchFinding::new(Severity::Advice, about, message, fix))
 }
 

@@ -324,7 +324,9 @@ async fn a_wrong_password_is_named_in_the_status_with_its_cure() {
     let mut program = scene.place.run(&scene.crm.url(), &flags);
     let named = |it: &callbridge_model::Status| {
         let why = it.sources[0].reason.as_deref();
-        why.is_some_and(|why| why.contains("refused the password; give the one of event_socket"))
+        why.is_some_and(|why| {
+            why.contains("refused the password; give the password of event_socket")
+        })
     };
     program.until("the refusal", named).await;
     program.terminate().await;

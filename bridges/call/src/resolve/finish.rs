@@ -269,7 +269,7 @@ fn outsider(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let came = plan.direction == Direction::Outbound && first.way == Way::CameIn;
     (came && first.party == Party::Outsider).then(|| {
         format!(
-            "it began with a call from outside on {}, which no --trunk takes: name its gateway, \
+            "it began with a call from outside on {}, which no --trunk matches: name its gateway, \
              address or profile as a trunk's endpoint",
             first.name
         )
@@ -315,11 +315,13 @@ fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
     let mut remarks = Vec::new();
     if call.size.dropped > 0 {
         let dropped = call.size.dropped;
-        remarks.push(format!("events for which there was no room: {dropped}"));
+        remarks.push(format!(
+            "events that were dropped because there was no room: {dropped}"
+        ));
     }
     if !plan.talk.is_answer() && plan.talk.total > Duration::ZERO {
         let talk = plan.talk.total.as_millis();
-        remarks.push(format!("{talk} ms of talk are no answer"));
+        remarks.push(format!("{talk} ms of talk are too short for an answer"));
     }
     remarks
 }

@@ -99,7 +99,8 @@ fn wrong_gateway_address_and_asterisk_endpoint_are_named() {
     ] {
         let told = told(wrong);
         assert!(
-            told.iter().any(|it| it.contains("and this is none")),
+            told.iter()
+                .any(|it| it.contains("and this is not an IP address")),
             "{told:?}"
         );
     }
@@ -110,12 +111,13 @@ fn wrong_gateway_address_and_asterisk_endpoint_are_named() {
     assert_eq!(told("address/127.0.0.*|gateway/city"), [] as [&str; 0]);
     let v6 = told("address/2001:db8::5");
     assert!(
-        !v6.iter().any(|it| it.contains("and this is none")),
+        !v6.iter()
+            .any(|it| it.contains("and this is not an IP address")),
         "{v6:?}"
     );
     let asterisk = told("gateway/city|address/127.0.0.1|PJSIP/city");
     assert_eq!(asterisk.len(), 1, "{asterisk:?}");
-    assert!(asterisk[0].starts_with("Fault endpoint PJSIP/city: PJSIP/… is how Asterisk"));
+    assert!(asterisk[0].starts_with("Fault endpoint PJSIP/city: PJSIP/… is a channel of Asterisk"));
 }
 
 #[test]

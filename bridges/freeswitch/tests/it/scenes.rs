@@ -159,8 +159,8 @@ fn a_caller_from_an_address_of_no_trunk_is_no_employee() {
     let calls = finished(&it.told);
     let wanted = format!(
         "cust out city {OTHER} [] - talk 4.0 of 6.0, it began with a call from outside on \
-         sofia/external/{CUSTOMER}@127.0.0.1, which no --trunk takes: name its gateway, address or \
-         profile as a trunk's endpoint"
+         sofia/external/{CUSTOMER}@127.0.0.1, which no --trunk matches: name its gateway, address \
+         or profile as a trunk's endpoint"
     );
     assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
     assert_eq!(calls[0].unmatched, ["profile/external"]);
