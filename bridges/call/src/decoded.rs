@@ -125,7 +125,7 @@ pub enum Unreadable {
     NotACdr,
     /// The row is of FreeSWITCH's `mod_cdr_csv`, whose outcome is a hangup cause.
     #[error(
-        "the row is of FreeSWITCH's mod_cdr_csv, which is not read: use mod_json_cdr \
+        "the row is of FreeSWITCH's mod_cdr_csv, which callbridge does not read: use mod_json_cdr \
          (freeswitch-cdr) or the event socket (esl://)"
     )]
     SwitchCdr,
@@ -134,7 +134,7 @@ pub enum Unreadable {
     NoColumn(&'static str),
     /// The row has more or fewer fields than its file's header.
     #[error(
-        "the row has more or fewer fields than the header: it is torn, or a field with a \
+        "the row has more or fewer fields than the header: it is cut off, or a field with a \
          delimiter in it is not quoted"
     )]
     OtherColumns,

@@ -117,22 +117,22 @@ fn foreign(bytes: &[u8]) -> Option<Likeness> {
         "a file in UTF-16, which only explain and audit read: convert it with iconv -f UTF-16 -t \
          UTF-8"
     } else if has(b"<cdr") && has(b"<variables>") || bytes.starts_with(b"cdr=%3C") {
-        "an XML CDR of FreeSWITCH's mod_xml_cdr, as FusionPBX keeps it in xml_cdr, which is not \
-         read here: use mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
+        "an XML CDR of FreeSWITCH's mod_xml_cdr, as FusionPBX keeps it in xml_cdr, which \
+         callbridge does not read: use mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
     } else if has(b"xml_cdr_uuid") || is_switch_csv(bytes) {
-        "CSV CDRs of FreeSWITCH or FusionPBX (cdr_csv), which are not read here: use mod_json_cdr \
-         (freeswitch-cdr) or the event socket (esl://)"
+        "CSV CDRs of FreeSWITCH or FusionPBX (cdr_csv), which callbridge does not read: use \
+         mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
     } else if has(b"Event-Name") && has(b"FreeSWITCH-") {
         // Most of its events are not about calls.
         format = Some(Format::Freeswitch);
-        "events of FreeSWITCH, none of which is read here"
+        "events of FreeSWITCH, none of which callbridge reads"
     } else if has(b"FreeSWITCH") || has(b"variable_uuid") || has(b"Caller-Channel-Name") {
-        "what FreeSWITCH sends, with no event that is read here"
+        "data from FreeSWITCH, without an event that callbridge reads"
     } else if has(b"\"StasisStart\"") || has(b"\"ChannelCreated\"") || has(b"\"ChannelDestroyed\"")
     {
-        "events of Asterisk's REST interface (ARI), which are not read here"
+        "events of Asterisk's REST interface (ARI), which callbridge does not read"
     } else if has(b"|ENTERQUEUE|") || has(b"|QUEUESTART|") || has(b"|CONFIGRELOAD|") {
-        "a queue_log, which is not read here"
+        "a queue_log, which callbridge does not read"
     } else {
         return None;
     };

@@ -114,7 +114,7 @@ fn invalid_or_newer_message_is_dead_letter_naming_field() {
     let batch = take(&mut intake);
     let told = letters(&batch);
     assert!(
-        told[0].starts_with("durationSec: it is -5; it may be "),
+        told[0].starts_with("durationSec: it is -5; it must be "),
         "{told:?}"
     );
     assert!(

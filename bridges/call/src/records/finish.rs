@@ -260,7 +260,7 @@ impl CallBuilder<'_, '_> {
 
     fn incomplete(&self) -> Option<String> {
         if self.group.dropped > 0 {
-            return Some("the call had more records than are kept of one".to_owned());
+            return Some("the call had more records than callbridge keeps of one call".to_owned());
         }
         for record in &self.plan.own {
             if !record.placed {

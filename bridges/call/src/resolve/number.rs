@@ -162,7 +162,7 @@ pub(crate) fn subscriber(number: &str) -> String {
 /// or the company's number.
 pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
     let number = caller(leg)?;
-    let words = "what the called channel shows; it counts where a lead has it";
+    let words = "the number that the called channel shows; it counts only if a lead has it";
     Some(Number { words, ..number })
 }
 

@@ -93,9 +93,9 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
     use ChannelState::{Down, PreRing, Ring, Ringing};
     if let Some(traits) = &leg.traits {
         let (way, words) = if traits.line.inbound {
-            (Way::CameIn, "the PBX says that it came in")
+            (Way::CameIn, "the PBX reports that it came in")
         } else {
-            (Way::Dialed, "the PBX says that it was dialed")
+            (Way::Dialed, "the PBX reports that it was dialed")
         };
         return (way, leg.first, words, traits.fresh);
     }
@@ -104,7 +104,7 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
         return (Way::CameIn, fact.at, "created in state Ring", true);
     }
     if let Some(fact) = of(|what| matches!(what, FactKind::Dialed { .. })) {
-        return (Way::Dialed, fact.at, "named as dialed", true);
+        return (Way::Dialed, fact.at, "reported as dialed", true);
     }
     let born_down = of(|what| matches!(what, FactKind::Born(Down)));
     if let Some(fact) = born_down.filter(|_| trunk::technology(leg.name()) == "PJSIP") {
@@ -118,7 +118,7 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
         return (Way::CameIn, fact.at, "first state Ring", true);
     }
     if let Some(fact) = of(|what| matches!(what, FactKind::DialEnded)) {
-        return (Way::Dialed, fact.at, "named as what was dialed", true);
+        return (Way::Dialed, fact.at, "reported as the dialed channel", true);
     }
     let born = of(|what| matches!(what, FactKind::Born(_))).map(|fact| fact.at);
     way_without_state(leg, born, numbers)

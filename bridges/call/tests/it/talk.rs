@@ -21,7 +21,10 @@ fn a_call_is_answered_from_half_a_second_of_talk() {
     assert!(!short.answered && long.answered);
     assert_eq!(seconds(&short).0, 0.0);
     assert_eq!(seconds(&long), (0.5, 1.5));
-    assert_eq!(short.remarks, ["499 ms of talk are no answer"]);
+    assert_eq!(
+        short.remarks,
+        ["499 ms of talk are too short for an answer"]
+    );
 }
 
 #[test]

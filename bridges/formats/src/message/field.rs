@@ -61,12 +61,12 @@ impl MessageField {
         self.into()
     }
 
-    /// Returns a description of the allowed values, as the continuation of "it may be".
+    /// Returns a description of the allowed values, as the continuation of "it must be".
     pub const fn may_be(self) -> &'static str {
         match self {
             Self::Pbx => {
-                "a name of at most 64 letters, digits, `-`, `_` and `.` (after a `/` the name of a \
-                 server of that PBX)"
+                "a name of at most 64 letters, digits, `-`, `_` and `.` (a `/` and the name of a \
+                 server of that PBX can follow)"
             }
             Self::Id => "a text of 1 to 256 bytes that no other call of this PBX has",
             Self::Direction => "\"INBOUND\", \"OUTBOUND\" or \"INTERNAL\"",
@@ -77,16 +77,16 @@ impl MessageField {
             Self::DurationSec => "seconds from 0 to 604800 (a week), whole or fractional",
             Self::Answered => "true or false",
             Self::TalkSec => {
-                "seconds from 0 to 604800, at most durationSec; more than 0 where the call was \
-                 answered, 0 where not"
+                "seconds from 0 to 604800, at most durationSec; more than 0 if the call was \
+                 answered, 0 if not"
             }
             Self::Phone => {
                 "the customer's number in E.164 (\"+998901110001\") or as it is dialed in the \
-                 trunk's country; null where it is hidden"
+                 trunk's country; null if it is hidden"
             }
             Self::Did => {
-                "the company's number that the customer dialed: 2 to 24 digits, with a plus or \
-                 without (\"998712001122\"), or null"
+                "the company's number that the customer dialed: 2 to 24 digits, with or without a \
+                 plus (\"998712001122\"), or null"
             }
             Self::Trunk => "the name of a --trunk, or null",
             Self::Extension => "a text of 1 to 80 bytes (\"101\"), or null",
@@ -130,7 +130,7 @@ fn shown(value: &Value) -> String {
         Value::Null => "it is null".to_owned(),
         Value::Bool(it) => format!("it is {it}"),
         Value::Number(it) if it.to_string().len() <= 24 => format!("it is {it}"),
-        Value::Number(_) => "it is a number of many digits".to_owned(),
+        Value::Number(_) => "it is a number with many digits".to_owned(),
         Value::String(it) if it.is_empty() => "it is an empty text".to_owned(),
         Value::String(_) => "it is a text".to_owned(),
         Value::Array(_) => "it is a list".to_owned(),
@@ -147,7 +147,7 @@ fn text(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
         return Err(format!("it is a text of {} bytes", text.len()));
     }
     if text.chars().any(char::is_control) {
-        return Err("it holds control characters".to_owned());
+        return Err("it has control characters".to_owned());
     }
     Ok(text)
 }
@@ -172,7 +172,7 @@ pub(crate) fn pbx(value: &Value) -> Result<String, Wrong> {
 
 fn such_a_name(text: &str, is_one: bool) -> Result<String, Wrong> {
     let name = is_one.then(|| text.to_owned());
-    name.ok_or_else(|| "it is not such a name".to_owned())
+    name.ok_or_else(|| "it is not a valid name".to_owned())
 }
 
 pub(crate) fn id(value: &Value) -> Result<String, Wrong> {
@@ -209,10 +209,10 @@ fn list(
         return Err(shown(value));
     };
     if all.len() > count_max {
-        return Err(format!("it is a list of {}", all.len()));
+        return Err(format!("it is a list of {} items", all.len()));
     }
     let read = all.iter().zip(1..).map(|(value, number)| {
-        let place = |wrong| format!("of number {number}: {wrong}");
+        let place = |wrong| format!("item {number}: {wrong}");
         one(value).map_err(place)
     });
     read.collect()
@@ -225,12 +225,12 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
     let digits: String = text.chars().filter(|c| !marks.contains(c)).collect();
     let plain = digits.strip_prefix('+').unwrap_or(&digits);
     if plain.is_empty() || !plain.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("it has other characters than digits".to_owned());
+        return Err("it has characters other than digits".to_owned());
     }
     let plus = digits.len() > plain.len();
     let whole = |number: &str| (3..=15).contains(&number.len()) && !number.starts_with('0');
     if plus && !whole(plain) {
-        return Err(format!("{} digits follow its plus", plain.len()));
+        return Err(format!("it has {} digits after the plus", plain.len()));
     }
     // Digits of a dial prefix, an exit code, and the number. No numbering plan has more.
     if !(2..=24).contains(&plain.len()) {
@@ -244,7 +244,7 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
 pub(crate) fn did(value: &Value) -> Result<String, Wrong> {
     let text = name(value, PHONE_BYTES_MAX)?;
     let did = is_did(text).then(|| text.to_owned());
-    did.ok_or_else(|| "it is no such number".to_owned())
+    did.ok_or_else(|| "it is not a valid number".to_owned())
 }
 
 pub(crate) fn answer(value: &Value) -> Result<bool, Wrong> {
@@ -291,8 +291,8 @@ pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
         Value::String(text) => {
             let found = text.parse::<jiff::Timestamp>();
             let moment = found.map_err(|_| match text.parse::<jiff::civil::DateTime>() {
-                Ok(_) => "it has no zone".to_owned(),
-                Err(_) => "it is a text that is not such a time".to_owned(),
+                Ok(_) => "it has no time zone".to_owned(),
+                Err(_) => "it is not a valid time".to_owned(),
             })?;
             Ok(EventTime::from_micros(moment.as_microsecond()))
         }
@@ -306,14 +306,14 @@ pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
         return Err(shown(value));
     };
     if all.len() > VARIABLES_MAX {
-        return Err(format!("it holds {} variables", all.len()));
+        return Err(format!("it has {} variables", all.len()));
     }
     let mut found = Vec::with_capacity(all.len());
     for (at, (name, value)) in all.iter().enumerate() {
-        let place = |wrong: Wrong| format!("of number {}: {wrong}", at + 1);
+        let place = |wrong: Wrong| format!("variable {}: {wrong}", at + 1);
         let named = !name.is_empty() && name.len() <= VARIABLE_NAME_BYTES_MAX;
         if !named || name.chars().any(char::is_control) {
-            return Err(place("its name is none".to_owned()));
+            return Err(place("its name is not valid".to_owned()));
         }
         let values = match value {
             Value::Array(_) => user_fields(value),
@@ -332,10 +332,10 @@ pub(crate) fn direction(value: &Value) -> Result<Direction, Wrong> {
     let word = value.as_str().ok_or_else(|| shown(value))?;
     let all = [Direction::Inbound, Direction::Outbound, Direction::Internal];
     let found = all.into_iter().find(|it| it.word() == word);
-    found.ok_or_else(|| "it is another word".to_owned())
+    found.ok_or_else(|| "it is an unknown word".to_owned())
 }
 
-/// Returns `field: what it is; it may be …`.
+/// Returns `field: what it is; it must be …`.
 pub(crate) fn words(field: MessageField, wrong: &str) -> String {
-    format!("{field}: {wrong}; it may be {}", field.may_be())
+    format!("{field}: {wrong}; it must be {}", field.may_be())
 }

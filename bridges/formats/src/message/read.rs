@@ -198,15 +198,15 @@ type FieldValues = BTreeMap<MessageField, Value>;
 enum BytesFault {
     /// The bytes are not a JSON object.
     #[error(
-        "the message is not a JSON object; it may be {{\"pbx\":…, \"id\":…, \"direction\":…, \
+        "the message is not a JSON object; it must be like {{\"pbx\":…, \"id\":…, \"direction\":…, \
          \"startedAt\":…, \"durationSec\":…, \"answered\":…}}"
     )]
     NotAnObject,
     /// The bytes are not JSON, because of something in or after this field.
-    #[error("{}", field::words(*.0, "what follows it is not JSON"))]
+    #[error("{}", field::words(*.0, "the text after it is not JSON"))]
     At(MessageField),
     /// The bytes are not JSON, and there is no known field before the error.
-    #[error("the message is not JSON; it may be one JSON object in UTF-8")]
+    #[error("the message is not JSON; it must be one JSON object in UTF-8")]
     NotJson,
     /// A field is in the message twice, so it is not known which one counts.
     #[error("{}", field::words(*.0, "it is in the message twice"))]

@@ -125,7 +125,7 @@ fn each_kind_of_wrong_names_its_field_and_what_it_may_be() {
             words.starts_with(&format!("{field}: ")),
             "{field} {value}: {words}"
         );
-        assert!(words.contains("; it may be "), "{field} {value}: {words}");
+        assert!(words.contains("; it must be "), "{field} {value}: {words}");
         assert!(words.len() < 400, "{field}: {words}");
     }
     for field in [
@@ -150,9 +150,9 @@ fn a_call_that_was_not_answered_has_no_talk() {
     let words = with("answered", json!(false));
     assert_eq!(
         words,
-        "talkSec: it is 4.1, and answered is false; it may be seconds from 0 to \
-         604800, at most durationSec; more than 0 where the call was answered, 0 \
-         where not"
+        "talkSec: it is 4.1, and answered is false; it must be seconds from 0 to \
+         604800, at most durationSec; more than 0 if the call was answered, 0 \
+         if not"
     );
 }
 
@@ -160,9 +160,9 @@ fn a_call_that_was_not_answered_has_no_talk() {
 fn missing_customer_phone_needs_lead_and_hidden_is_null() {
     assert_eq!(
         without(&["phone", "leadId"]),
-        "phone: it is missing, and no leadId is given; it may be the customer's \
+        "phone: it is missing, and no leadId is given; it must be the customer's \
          number in E.164 (\"+998901110001\") or as it is dialed in the trunk's \
-         country; null where it is hidden"
+         country; null if it is hidden"
     );
     let mut hidden = good();
     (hidden["phone"], hidden["leadId"]) = (json!(null), json!(null));
@@ -197,7 +197,7 @@ fn what_is_no_json_names_the_field_at_which_it_breaks_off() {
     ] {
         let words = refused(&text);
         assert!(words.starts_with(wants), "{text}: {words}");
-        assert!(words.contains("; it may be "), "{words}");
+        assert!(words.contains("; it must be "), "{words}");
     }
     let whole = good().to_string();
     for cut in 1..whole.len() {
@@ -214,8 +214,8 @@ fn error_lists_all_invalid_fields_and_keeps_call_id() {
     assert_eq!(wrong.id.as_deref(), Some("1795151317.208"));
     assert_eq!(
         wrong.words,
-        "durationSec: it is -1; it may be seconds from 0 to 604800 (a week), whole \
-         or fractional. answered: it is a text; it may be true or false"
+        "durationSec: it is -1; it must be seconds from 0 to 604800 (a week), whole \
+         or fractional. answered: it is a text; it must be true or false"
     );
     let many = refused(r#"{"phone":1,"leadId":0,"trunk":1}"#);
     assert!(many.ends_with(". and 4 more"), "{many}");
