@@ -157,7 +157,7 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     let words = match certificate {
         C::NotValidForName => other_name("not given"),
         C::NotValidForNameContext { presented, .. } => match &presented.join(", ")[..] {
-            "" => other_name("it has no name"),
+            "" => other_name("it names none"),
             names => other_name(names),
         },
         C::Expired => expired(""),

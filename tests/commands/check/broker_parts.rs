@@ -139,7 +139,10 @@ async fn a_wrong_secret_is_77_and_a_broker_that_is_not_there_69() {
         .fails(77, "dead", "login refused", "check the user in the URL");
     flags.pop();
     flags.push("--dead-letter-queue=amqp://a@127.0.0.1:9/v?queue=cel".to_owned());
-    check(&place, &flags)
-        .await
-        .fails(69, "dead", "connection refused", "check that the server runs");
+    check(&place, &flags).await.fails(
+        69,
+        "dead",
+        "connection refused",
+        "check that the server runs",
+    );
 }

@@ -73,7 +73,7 @@ impl CallBuilder<'_, '_> {
         let never = (ended, "no record with another party is answered");
         let words = [
             "a record with the customer is ANSWERED",
-            "the billed seconds of such records",
+            "the billed seconds of these records",
         ];
         let name = |i: usize| self.channels[i].name;
         plan.talk.note(&mut why, name, customer.name, words, never);

@@ -68,7 +68,7 @@ impl MessageField {
                 "a name of at most 64 letters, digits, `-`, `_` and `.` (a `/` and the name of a \
                  server of that PBX can follow)"
             }
-            Self::Id => "a text of 1 to 256 bytes that no other call of this PBX has",
+            Self::Id => "a string of 1 to 256 bytes that no other call of this PBX has",
             Self::Direction => "\"INBOUND\", \"OUTBOUND\" or \"INTERNAL\"",
             Self::StartedAt => {
                 "epoch seconds (1795151317.52), or ISO 8601 with a zone \
@@ -89,15 +89,17 @@ impl MessageField {
                  plus (\"998712001122\"), or null"
             }
             Self::Trunk => "the name of a --trunk, or null",
-            Self::Extension => "a text of 1 to 80 bytes (\"101\"), or null",
-            Self::Extensions => "a list of at most 256 texts of 1 to 80 bytes ([\"101\",\"102\"])",
+            Self::Extension => "a string of 1 to 80 bytes (\"101\"), or null",
+            Self::Extensions => {
+                "a list of at most 256 strings of 1 to 80 bytes ([\"101\",\"102\"])"
+            }
             Self::LeadId => "a whole number above 0 (4001), or null",
             Self::EmployeeId => "a whole number above 0 (501), or null",
             Self::Variables => {
-                "an object of at most 64 texts ({\"LEAD_ID\":\"4001\"}): names of 1 to 80 bytes, \
+                "an object of at most 64 strings ({\"LEAD_ID\":\"4001\"}): names of 1 to 80 bytes, \
                  values of at most 1024"
             }
-            Self::UserFields => "a list of at most 16 texts of at most 1024 bytes",
+            Self::UserFields => "a list of at most 16 strings of at most 1024 bytes",
             Self::Incomplete | Self::Estimate => "true or false",
             Self::Version => "1, or left out",
         }
@@ -121,7 +123,7 @@ const DURATION_SEC_MAX: f64 = 604_800.0;
 /// Seconds that microseconds since 1970 can hold, with room for a duration.
 const EPOCH_SEC_MAX: f64 = 9.0e12;
 
-/// Description of a wrong value, such as "it is a text". It contains no data of a customer.
+/// Description of a wrong value, such as "it is a string". It contains no data of a customer.
 pub(crate) type Wrong = String;
 
 /// Describes a number or a boolean by its value, and everything else by its type.
@@ -131,8 +133,8 @@ fn shown(value: &Value) -> String {
         Value::Bool(it) => format!("it is {it}"),
         Value::Number(it) if it.to_string().len() <= 24 => format!("it is {it}"),
         Value::Number(_) => "it is a number with many digits".to_owned(),
-        Value::String(it) if it.is_empty() => "it is an empty text".to_owned(),
-        Value::String(_) => "it is a text".to_owned(),
+        Value::String(it) if it.is_empty() => "it is an empty string".to_owned(),
+        Value::String(_) => "it is a string".to_owned(),
         Value::Array(_) => "it is a list".to_owned(),
         Value::Object(_) => "it is an object".to_owned(),
     }
@@ -144,7 +146,7 @@ fn text(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
         return Err(shown(value));
     };
     if text.len() > bytes_max {
-        return Err(format!("it is a text of {} bytes", text.len()));
+        return Err(format!("it is a string of {} bytes", text.len()));
     }
     if text.chars().any(char::is_control) {
         return Err("it has control characters".to_owned());

@@ -215,7 +215,7 @@ fn error_lists_all_invalid_fields_and_keeps_call_id() {
     assert_eq!(
         wrong.words,
         "durationSec: it is -1; it must be seconds from 0 to 604800 (a week), whole \
-         or fractional. answered: it is a text; it must be true or false"
+         or fractional. answered: it is a string; it must be true or false"
     );
     let many = refused(r#"{"phone":1,"leadId":0,"trunk":1}"#);
     assert!(many.ends_with(". and 4 more"), "{many}");
