@@ -16,14 +16,15 @@ use std::time::Duration;
 
 /// Reason for a call of which CEL reports no bridge. One event name that Asterisk 12 or later does
 /// not know turns CEL off.
-const NO_BRIDGES: &str = "its CEL reports that they answered, and no bridge, so it is not known \
+const NO_BRIDGES: &str = "its CEL reports an answer but no bridge, so it is not known \
                           whether they talked: set events = ALL in cel.conf, or add \
                           BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) or \
                           BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload \
                           cel`";
 const CONFERENCE: &str = "they were transferred together, and this Asterisk does not report \
                           whether into a conference";
-const ROOM: &str = "the customer was in a conference, and its CEL does not report who else was";
+const ROOM: &str =
+    "the customer was in a conference, and its CEL does not report who else was in it";
 const TRANSFER: &str = "a transfer by feature code while the other telephone rang: CEL before \
                         Asterisk 12 does not report when it began";
 const MOVED: &str = "channels changed places (a transfer, a pickup, parking), and its CEL does \

@@ -134,7 +134,7 @@ fn way_without_state(
 ) -> (Way, EventTime, &'static str, bool) {
     let (at, begun) = (born.unwrap_or(leg.first), born.is_some());
     if let Some(at) = leg.applications.outgoing {
-        return (Way::Dialed, at, "ran AppDial or AppQueue, so it was dialed", begun);
+        return (Way::Dialed, at, "ran AppDial, AppDial2, or AppQueue", begun);
     }
     let other = leg.linkedids.first();
     if let Some(other) = other.filter(|linkedid| linkedid.text != leg.id.as_str()) {
