@@ -222,8 +222,8 @@ impl SwitchFacts {
         }
         if self.refused_names > 0 {
             let message = format!(
-                "gateways or telephones that are left out because their names have control \
-                 characters: {}",
+                "gateways or telephones that are left out because of control characters in \
+                 their names: {}",
                 self.refused_names
             );
             let fix = "check `sofia status` and `show registrations`: such a name can be an attack";
