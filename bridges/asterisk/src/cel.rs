@@ -48,8 +48,8 @@ struct ExtraFields<'a> {
     bridge: Text<'a>,
     technology: Text<'a>,
     cause: Option<u16>,
-    /// Unique ids of other channels.
-    with: Vec<Text<'a>>,
+    /// Unique ids of the other channels that the event names.
+    others: Vec<Text<'a>>,
 }
 
 impl<'a> CelRow<'a> {
@@ -142,7 +142,7 @@ impl<'a> CelRow<'a> {
             | b"LOCAL_OPTIMIZE"
             | b"LOCAL_OPTIMIZE_BEGIN" => {
                 let another = self.names_another();
-                let mut with = self.extra.fields().with;
+                let mut with = self.extra.fields().others;
                 // Before Asterisk 12, only the name of the other channel is reported.
                 if with.is_empty() && another {
                     with.push(self.peer);
@@ -364,7 +364,7 @@ impl<'a> ExtraFields<'a> {
                 | "local_two_id"
                     if !value.is_empty() =>
                 {
-                    fields.with.push(value);
+                    fields.others.push(value);
                 }
                 _ => {}
             }

@@ -234,7 +234,7 @@ impl Folder {
         self.finished.extend(calls);
     }
 
-    /// Returns the calls folded since the last call of this function.
+    /// Returns the calls that were finished since this function last ran.
     pub fn take_finished(&mut self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.finished)
     }

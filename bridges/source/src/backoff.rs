@@ -62,7 +62,8 @@ impl Backoff {
         soon.unwrap_or_else(|| self.wait(Duration::ZERO, chance))
     }
 
-    /// Returns the wait after a connection that was up for `up`. `chance` is any random number.
+    /// Returns how long to wait before the next connection. The last one was up for `up`. `chance`
+    /// is a random number, which spreads the connections of several programs.
     pub fn wait(&mut self, up: Duration, chance: u64) -> Duration {
         if up >= self.bounds.healthy {
             self.failures = 0;

@@ -16,9 +16,9 @@ pub struct KeptCall {
     pub call: FinishedCall,
     /// Why the call is or was a dead letter or a waiting call.
     pub reason: Option<Reason>,
-    /// Text for the reason. Empty without one.
+    /// Describes the reason. Empty if there is no reason.
     pub message: String,
-    /// Time at which it entered its state.
+    /// Time at which the call entered its state.
     pub judged_at: EventTime,
     /// The other calls of the number, if it was searched by number.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,7 @@ pub struct Heartbeat(HeartbeatMonitor);
 #[derive(Clone, Debug)]
 pub struct HeartbeatMonitor {
     name: &'static str,
-    /// Milliseconds since boot.
+    /// Time of the last beat, in milliseconds since the machine started.
     last: Arc<AtomicU64>,
 }
 

@@ -82,8 +82,8 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         all.push(setting("manager.conf", &line, "the lead by `var:`"));
     }
     let reason = match cel {
-        true => "talk by CEL",
-        false => "talk by CEL, once it is a source or --catch-up",
+        true => "needed for the talk time from CEL",
+        false => "needed for the talk time, if you use CEL as a source or with --catch-up",
     };
     // Since Asterisk 12, a single unknown name in the list turns CEL off.
     all.push(setting("cel.conf", "events = ALL", reason));
@@ -192,7 +192,7 @@ const fn estimate(value: &'static str, but: &'static str) -> But {
     (value, ESTIMATE, but)
 }
 
-const ANSWERED: But = partly("answered", "`incomplete` if no dialing shows it");
+const ANSWERED: But = partly("answered", "`incomplete` if no dial event shows it");
 const QUEUE: But = partly(
     "queue",
     "which telephones rang is reported only with `eventwhencalled = yes` in queues.conf and \

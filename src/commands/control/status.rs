@@ -124,7 +124,7 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
         }
         last = match ask(at).await {
             Ok((_, text, _)) => text,
-            // The error can pass: a daemon restarts, or a folder is moved.
+            // The error can be temporary: the daemon restarts, or its folder is moved.
             Err(failure) => format!("{failure}\n"),
         };
     }

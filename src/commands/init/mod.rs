@@ -66,7 +66,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Returns the current flags with the typed secrets, checked as far as they are given.
+    /// Returns the settings so far: the flags and the typed secrets. Only given values are checked.
     pub(crate) fn config(&self) -> Result<Config, Faults> {
         let checking = Checking::new(&self.environment, Faults::default());
         let mut config = checking.config(self.init.flags.clone())?;

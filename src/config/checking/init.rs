@@ -121,7 +121,7 @@ pub struct InitFlags {
     /// Accept what is suggested, and overwrite existing files
     #[arg(long)]
     pub yes: bool,
-    /// A person answers at a terminal.
+    /// `true` if a person at a terminal answers the questions.
     #[arg(skip)]
     pub asks: bool,
     #[command(flatten)]

@@ -1,6 +1,6 @@
-//! Detects restarts of an Asterisk from its unique ids. A file or a queue of CEL has no connection
-//! whose loss would show a restart, and an Asterisk that is killed sends no event for the end of
-//! its calls.
+//! Detects restarts of Asterisk from its unique ids, and ends the calls that were open as
+//! incomplete. A CEL file or queue has no connection whose loss would show a restart, and an
+//! Asterisk that is killed sends no event for the end of its calls.
 //!
 //! ```text
 //! ids    1000.7  1060.8  ── killed ──  1100.0  1105.1      the counter begins again

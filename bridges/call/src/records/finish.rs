@@ -198,7 +198,7 @@ impl CallBuilder<'_, '_> {
         let talked = began.find(|(channel, _)| answered && is_extension(channel));
         let (found, words) = match (talked, plan.direction) {
             (Some((channel, _)), _) => (Some(channel), "the last to begin to talk"),
-            (None, _) if answered => (None, "the customer talked with no extension"),
+            (None, _) if answered => (None, "the customer did not talk with an extension"),
             (None, Direction::Inbound) => {
                 let mut dialed = Vec::new();
                 for channel in self.channels {
@@ -219,7 +219,7 @@ impl CallBuilder<'_, '_> {
                     {
                         (Some(*first), "the one extension dialed")
                     }
-                    Some(_) => (None, "several extensions were dialed, and none talked"),
+                    Some(_) => (None, "several extensions were dialed, and none answered"),
                 }
             }
             (None, Direction::Outbound | Direction::Internal | Direction::Unknown) => {

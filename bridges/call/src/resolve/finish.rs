@@ -213,9 +213,9 @@ fn employee(
         return leg.party.extension().cloned();
     }
     let words = if answered {
-        "the customer talked with no extension"
+        "the customer did not talk with an extension"
     } else if inbound && own.any(|leg| is_extension(&leg)) {
-        "several extensions were dialed, and none talked"
+        "several extensions were dialed, and none answered"
     } else {
         "no extension took part"
     };

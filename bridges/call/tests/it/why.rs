@@ -57,7 +57,7 @@ fn what_a_missed_call_lacks_has_its_reason() {
     answered 5.0 PJSIP/city-00000001 never in a bridge with another party
     talkTimeSec 5.0 PJSIP/city-00000001 never in a bridge with another party
     clientPhone 0.0 PJSIP/city-00000001 no number was reported
-    employee 5.0 PJSIP/city-00000001 several extensions were dialed, and none talked
+    employee 5.0 PJSIP/city-00000001 several extensions were dialed, and none answered
     trunk 0.0 PJSIP/city-00000001 the channel belongs to city
     ");
 }

@@ -123,7 +123,7 @@ const DURATION_SEC_MAX: f64 = 604_800.0;
 /// Seconds that microseconds since 1970 can hold, with room for a duration.
 const EPOCH_SEC_MAX: f64 = 9.0e12;
 
-/// Description of a wrong value, such as "it is a string". It contains no data of a customer.
+/// Description of a wrong value, such as "it is a string". It never contains customer data.
 pub(crate) type Wrong = String;
 
 /// Describes a number or a boolean by its value, and everything else by its type.

@@ -81,7 +81,7 @@ pub struct JournalFindings {
 }
 
 impl JournalFindings {
-    /// Returns the findings of a search that read nothing for this reason.
+    /// Returns empty findings. `reason` says why nothing could be read.
     pub fn unread(reason: impl Into<String>) -> Self {
         let mut findings = Self::default();
         findings.reading.reason = Some(reason.into());

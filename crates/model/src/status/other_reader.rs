@@ -7,10 +7,10 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Each receives a part of the queue's messages, so neither has whole calls.
+    /// Both daemons consume one queue. Each receives a part of the messages of a call.
     Torn,
-    /// Calls of a trunk that both have are journaled twice. It is not known here which trunks the
-    /// other has.
+    /// Calls of a trunk that both daemons watch are journaled twice. This daemon does not know the
+    /// trunks of the other one.
     #[default]
     Unknown,
 }

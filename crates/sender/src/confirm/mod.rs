@@ -176,7 +176,7 @@ impl Confirm {
         }
     }
 
-    /// Notes that a poll was answered 403.
+    /// Notes that the CRM refused a poll with 403. The first refusal is kept.
     pub fn refuse_polls(&mut self, now: Now, reason: &str) {
         self.polls_refused.get_or_insert(not_granted(now, reason));
     }

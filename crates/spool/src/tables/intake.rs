@@ -52,7 +52,7 @@ struct Questions {
 struct SameUuid {
     number: usize,
     call: DuplicateCandidate,
-    /// It is a dead letter that a better account corrects.
+    /// `true` if it is a dead letter that a more complete report of the call can replace.
     waits: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The audit finds what happened to each call of a PBX's file, even if the call's row is purged.
+//! The audit finds what happened to each call in a PBX's CDR file, even if the call's row is
+//! purged.
 
 use super::call::{at, finished, journal};
 use crate::tables::audited::SUMMARIES_KEPT_FOR;
