@@ -16,7 +16,7 @@ pub enum Code {
     NoInput = 66,
     /// A PBX, broker, CRM, or daemon cannot be reached.
     Unreachable = 69,
-    /// The state folder cannot be written.
+    /// The state, a socket, or an output file cannot be written.
     CannotWrite = 73,
     /// Another process holds the lock of the state folder.
     Locked = 75,

@@ -95,11 +95,12 @@ pub enum Error {
     #[error("the secret's file {0} cannot be read")]
     Unreadable(PathBuf, #[source] io::Error),
     /// The first line of the file is empty.
-    #[error("the secret's file {0} is empty: it holds the secret in its first line")]
+    #[error("the secret's file {0} is empty: put the secret into its first line")]
     Empty(PathBuf),
     /// The file has more lines than there can be valid secrets.
     #[error(
-        "the secret's file {0} has more than {LINES_MAX} lines: current and previous, a line each"
+        "the secret's file {0} has more than {LINES_MAX} lines: give the current and the previous \
+         secret, one per line"
     )]
     TooMany(PathBuf),
     /// The file is too long for a file of secrets.

@@ -70,11 +70,11 @@ impl TypedNumber {
         match found.as_slice() {
             [one] => Ok(one.clone()),
             [] => Err(format!(
-                "`{shown}` is not a full telephone number: give it with + and its country, as in \
-                 +998901110001"
+                "`{shown}` is not a full telephone number: give it with + and its country code, as \
+                 in +998901110001"
             )),
             [one, other, ..] => Err(format!(
-                "`{shown}` may be {} or {}: give it with + and its country",
+                "`{shown}` may be {} or {}: give it with + and its country code",
                 one.as_str(),
                 other.as_str()
             )),

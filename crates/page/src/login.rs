@@ -256,7 +256,7 @@ async fn open_session(
 ) -> Result<String, Problem> {
     let token = page.sessions.open(now_seconds(), who, role, line);
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let words = "the system gives no random bytes";
+    let words = "the operating system returned no random bytes";
     let none = || Problem::new(status, "problem.unavailable", words);
     let token = token.ok_or_else(none)?;
     keep(page).await?;

@@ -122,7 +122,7 @@ async fn bad_lead_list_row_is_named_and_other_rows_stay_in_force() {
     // If a file cannot be read, its last good rows stay in force, and the file is reported.
     std::fs::remove_file(place.path("leads.csv")).expect("removed");
     let gone = |it: &callbridge_model::Status| {
-        problem(it, FindingKind::Lists).is_some_and(|what| what.contains("stays in force (1 row)"))
+        problem(it, FindingKind::Lists).is_some_and(|what| what.contains("stay in use (1 row)"))
     };
     program.until("the missing file is named", gone).await;
     let told = place.lines(&["lead", "check", "--json", "901110001"]).await;

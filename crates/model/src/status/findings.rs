@@ -182,9 +182,9 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
     let named = named.map(|it| format!("{} ({})", it.prefix, counted(it.calls, "call", "calls")));
     let named = first_five(&named.collect::<Vec<_>>());
     let message = format!(
-        "outside numbers go over {named}, and no --trunk takes these in: the calls are taken for \
-         internal ones and not journaled; name them with --trunk, or in --employees those that \
-         are telephones"
+        "outside numbers go over {named}, which no --trunk names: these calls count as internal \
+         and are not journaled; add the channels to a --trunk, or to --employees if they are \
+         telephones"
     );
     found.push(Problem::new(FindingKind::NoTrunk, message, status.check()).with([named]));
 }
@@ -196,12 +196,13 @@ fn token(status: &Status, found: &mut Vec<Problem>) {
         let state = token.state.as_str();
         let (code, message) = match state {
             "reconnect" => {
-                let message = "the CRM's consent is over: calls go out while the last token lives";
+                let message = "the consent in the CRM has ended: calls are sent until the last \
+                    token expires";
                 ("token_consent", message)
             }
             "client_refused" => {
                 let message = "the CRM refuses to refresh the token (company blocked, or client \
-                            secret wrong): calls go out while the last token lives";
+                            secret wrong): calls are sent until the last token expires";
                 ("token_not_refreshed", message)
             }
             "missing" => ("token_missing", "there is no token"),

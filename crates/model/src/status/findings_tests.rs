@@ -424,8 +424,8 @@ fn a_list_says_which_rows_are_wrong_and_what_is_in_force() {
     let said = [message(two), gone(Some(NOW)), gone(None), empty];
     insta::assert_snapshot!(said.join("\n"), @r"
     3 rows of the list /etc/l cannot be used: line 4: a; line 7: b; and 1 more
-    the list /etc/l cannot be used: no such file; what was read before stays in force (3 rows)
-    the list /etc/l cannot be used: no such file; nothing of it is in force
+    the list /etc/l cannot be used: no such file; the rows read before stay in use (3 rows)
+    the list /etc/l cannot be used: no such file; no row of it is in use
     the list /etc/l has no row
     ");
 }

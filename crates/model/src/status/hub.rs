@@ -150,7 +150,7 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
     {
         let message = format!(
             "This state lost commits, as a request of branch {branch} showed. The collectors send \
-             again what they still have. Was a backup restored?"
+             again what they still have. Check whether a backup was restored."
         );
         let problem = Problem::new(
             FindingKind::HubLostCommits,

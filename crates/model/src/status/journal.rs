@@ -115,9 +115,9 @@ pub(super) fn foreign(status: &Status, found: &mut Vec<Problem>) {
             provider, calls, ..
         } = foreign;
         let message = format!(
-            "{provider} journals our calls as well ({calls} in 24 hours), so each stands there \
-             twice: in the CRM switch off the call journal of {provider}, or here these trunks \
-             (journal=no)"
+            "{provider} journals our calls as well ({calls} in 24 hours), so each call appears \
+             there twice: switch off the call journal of {provider} in the CRM, or these trunks \
+             here (journal=no)"
         );
         let values = [provider.clone(), calls.to_string()];
         found.push(Problem::new(FindingKind::ForeignCalls, message, status.check()).with(values));

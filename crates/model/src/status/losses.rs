@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 /// Durable counters that can mean a lost call, each with its meaning.
 pub const LOSS_COUNTERS: [(&str, &str); 10] = [
     ("unidentified", "events without a unique id"),
-    ("facts_dropped", "facts beyond what one call may hold"),
-    ("ghosts", "scraps of channels that made no call"),
+    ("facts_dropped", "events beyond the limit of one call"),
+    ("ghosts", "parts of channels that made no call"),
     ("forced", "calls ended before their hangup"),
     ("oversized", "calls ended because they were too large"),
     ("late", "events of calls that were over"),

@@ -34,8 +34,8 @@ impl ListFile {
         if let Some(reason) = &self.reason {
             let rows = counted(*rows, "row", "rows");
             let stays = match self.read_at {
-                Some(_) => format!("what was read before stays in force ({rows})"),
-                None => "nothing of it is in force".to_owned(),
+                Some(_) => format!("the rows read before stay in use ({rows})"),
+                None => "no row of it is in use".to_owned(),
             };
             let values = vec![file.clone(), reason.clone()];
             let reason = reason.strip_prefix(&format!("{file}: ")).unwrap_or(reason);

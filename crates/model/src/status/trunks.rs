@@ -50,11 +50,12 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
         if trunk.day_calls == 0 && others > 0 && trunk.silent_since().is_some_and(known) {
             let came = counted(others, "call", "calls");
             let ever = match trunk.last_at {
-                Some(_) => "has taken no call for a day",
-                None => "has never taken a call",
+                Some(_) => "has had no call for a day",
+                None => "has never had a call",
             };
             let message = format!(
-                "trunk {} {ever}, while {came} came by{}: does its endpoint name the channels?",
+                "trunk {} {ever}, while {came} came by{}: check that its endpoint matches their \
+                 channels",
                 trunk.name,
                 channels(status)
             );
@@ -66,8 +67,8 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
         if trunk.has_employees && unlisted && trunk.since.is_some_and(known) {
             let calls = counted(trunk.day_extensions, "call", "calls");
             let message = format!(
-                "--employees of trunk {} has matched none of its {calls} of a day{}: does it list \
-                 the extensions?",
+                "--employees of trunk {} has matched none of its {calls} of a day{}: check that it \
+                 lists the extensions",
                 trunk.name,
                 extensions(status, ", of extensions (")
             );
@@ -180,8 +181,8 @@ mod tests {
         assert_eq!(found[0].0, FindingKind::SilentTrunk);
         insta::assert_snapshot!(
             found[0].1,
-            @"trunk city has never taken a call, while 7 calls came by (over PJSIP/citty): does \
-            its endpoint name the channels?"
+            @"trunk city has never had a call, while 7 calls came by (over PJSIP/citty): check \
+            that its endpoint matches their channels"
         );
         let once = TrunkStatus {
             last_at: Some(NOW - SILENT_SECONDS - 1),
@@ -234,7 +235,7 @@ mod tests {
         insta::assert_snapshot!(
             found[0].1,
             @"--employees of trunk city has matched none of its 2 calls of a day, of extensions \
-            (101): does it list the extensions?"
+            (101): check that it lists the extensions"
         );
         let listed = TrunkStatus {
             day_employees: 1,
