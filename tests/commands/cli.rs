@@ -109,7 +109,7 @@ fn every_fault_of_the_flags_is_told_in_one_message() {
       --pbx-timezone: `Mars/Olympus` is not a time zone: give it
       --not-before: `yesterday` is not a date: give it as 2026-1
       --trunk city=PJSIP/city: country: `QQ` is not a country co
-      --trunk gsm=Dongle: `Dongle` is not an endpoint: it stands
+      --trunk gsm=Dongle: `Dongle` is not an endpoint: give the
       --crm-url http://crm.example: http is allowed to a loopbac
       --rate 61/60s: up to 61 requests in 60 s, but the CRM allo
       --field mood=good: only the names of talk, phone and exten

@@ -187,7 +187,7 @@ pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
     // `city=` is a trunk that only messages name: it has no channels.
     let of_messages = head.strip_suffix('=').is_some_and(is_name);
     if name.is_empty() || (endpoint.is_empty() && !of_messages) {
-        faults.push("begins with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
+        faults.push("must begin with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
     } else if !is_name(name) {
         let words = "is not a name: letters, digits, `-`, `_` and `.`, at most 64";
         faults.push(format!("`{name}` {words}"));
@@ -260,10 +260,10 @@ fn endpoint_form(endpoint: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{endpoint}` is not an endpoint: it stands before the suffix in a channel's name, as \
-         `PJSIP/city` in `PJSIP/city-0000004f`; of FreeSWITCH it is gateway/NAME, profile/NAME, \
-         context/NAME, address/IP[:PORT] or the beginning of a channel's name, as sofia/external; \
-         several stand with | between them"
+        "`{endpoint}` is not an endpoint: give the part of a channel's name before the suffix, \
+         such as `PJSIP/city` of `PJSIP/city-0000004f`; for FreeSWITCH give gateway/NAME, \
+         profile/NAME, context/NAME, address/IP[:PORT], or the beginning of a channel's name, such \
+         as sofia/external; put | between several"
     ))
 }
 
@@ -365,17 +365,17 @@ mod tests {
             .expect_err("wrong")
             .join("\n");
         let wants = [
-            "`city` is not an endpoint: it stands before the suffix in a channel's name, as \
-             `PJSIP/city` in `PJSIP/city-0000004f`; of FreeSWITCH it is gateway/NAME, \
-             profile/NAME, context/NAME, address/IP[:PORT] or the beginning of a channel's name, \
-             as sofia/external; several stand with | between them",
+            "`city` is not an endpoint: give the part of a channel's name before the suffix, such \
+             as `PJSIP/city` of `PJSIP/city-0000004f`; for FreeSWITCH give gateway/NAME, \
+             profile/NAME, context/NAME, address/IP[:PORT], or the beginning of a channel's name, \
+             such as sofia/external; put | between several",
             "country: `XX` is not a country code: two letters of ISO 3166 are expected, as `UZ`",
             "strip: `nine` is not a dial prefix: digits, as `9`",
             "no key is called `contry`; keys are pbx, country, strip, lead, employees, \
              unanswered, journal",
             "unanswered: `maybe` is neither `yes` nor `no`",
-            "lead: `LEAD_ID` is not a lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
-             directory, separated by `;`",
+            "lead: `LEAD_ID` is not a lead rule; the rules are var:NAME, userfield:REGEX, csv:FILE \
+             and directory, separated by `;`",
             "pbx: `` is not a name of a PBX",
             "`UZ` is not key=value; keys are pbx, country, strip, lead, employees, unanswered, \
              journal",
@@ -384,6 +384,6 @@ mod tests {
         let faults = parse("PJSIP/city", &Trunk::default())
             .expect_err("wrong")
             .join("\n");
-        insta::assert_snapshot!(faults, @"begins with NAME=ENDPOINT, as in `city=PJSIP/city`");
+        insta::assert_snapshot!(faults, @"must begin with NAME=ENDPOINT, as in `city=PJSIP/city`");
     }
 }

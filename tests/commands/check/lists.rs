@@ -53,7 +53,7 @@ async fn bad_list_rows_are_65_and_named_by_line_and_reason() {
     let said = format!("{checked:?}");
     for words in [
         "`none` is not a lead id",
-        "`101` is not a telephone number of UZ",
+        "`101` is not a valid telephone number (UZ",
         "holds several numbers: give each a row of its own",
         "has two leads, 4001 (line 2) and 4009",
     ] {

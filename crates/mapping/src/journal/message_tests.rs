@@ -159,8 +159,8 @@ fn figures_that_cannot_be_are_told_by_their_fields() {
     );
     assert_eq!(
         words(|it| it.ended = it.started.plus(Duration::from_secs(3_600))),
-        "invalid_epoch: durationSec: the call would end 3594 s ahead of this machine's \
-         clock; it may be what has passed since startedAt"
+        "invalid_epoch: durationSec: the call would end 3594 s ahead of this machine's clock; it \
+         may be the time since startedAt"
     );
     assert_eq!(
         words(|it| it.talk = Duration::from_secs(60)),
@@ -183,14 +183,13 @@ fn invalid_number_without_lead_is_reported_by_phone_field() {
     };
     assert_eq!(
         words(Some("12")),
-        "phone: it is not a number of UZ or of the world; it may be like \
-         +998901110001, or a leadId is given with it. variable LEAD_ID holds \
-         no lead"
+        "phone: it is not a valid number (UZ or international); it may be like +998901110001, or \
+         you can give a leadId. variable LEAD_ID holds no lead"
     );
     assert_eq!(
         words(None),
-        "phone: it is null; it may be like +998901110001, or a leadId is given with it. \
-         variable LEAD_ID holds no lead"
+        "phone: it is null; it may be like +998901110001, or you can give a leadId. variable \
+         LEAD_ID holds no lead"
     );
     assert_eq!(words(Some("901110001")), "variable LEAD_ID holds no lead");
 }

@@ -173,11 +173,11 @@ fn left_out(
     let skipped = |why: String| Some((Outcome::Skipped, why));
     if let Some(trunk) = trunk {
         if !trunk.journal {
-            return skipped(format!("trunk {} says journal=no", trunk.name));
+            return skipped(format!("trunk {} has journal=no", trunk.name));
         }
         if trunk.keeps_out(call) {
             let name = &trunk.name;
-            return skipped(format!("unanswered, and trunk {name} says unanswered=no"));
+            return skipped(format!("unanswered, and trunk {name} has unanswered=no"));
         }
     }
     // An impossible start is neither before nor after.
@@ -202,7 +202,7 @@ fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reas
     let ended = ended.map(|_| {
         let ahead = call.ended.since(now).as_secs();
         let why = format!("the call would end {ahead} s ahead of this machine's clock");
-        named("durationSec", &why, "what has passed since startedAt")
+        named("durationSec", &why, "the time since startedAt")
     });
     let excess = figures.talk_excess.as_ref();
     let excess = excess.map(|why| named("talkSec", why, "at most durationSec"));
@@ -292,11 +292,14 @@ fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: St
     let wrong = match (&call.number, trunk.country) {
         (None, _) => "phone: it is null".to_owned(),
         (Some(_), Some(it)) => {
-            format!("phone: it is not a number of {} or of the world", it.code())
+            format!(
+                "phone: it is not a valid number ({} or international)",
+                it.code()
+            )
         }
         (Some(_), None) => "phone: it is not a number in E.164".to_owned(),
     };
-    format!("{wrong}; it may be like +998901110001, or a leadId is given with it. {why}")
+    format!("{wrong}; it may be like +998901110001, or you can give a leadId. {why}")
 }
 
 impl Who {

@@ -71,7 +71,7 @@ impl LeadList {
         let (mut rows, mut about) = (Vec::new(), ListReport::default());
         each_row(bytes, LEADS, &mut about, |line, phone, lead| {
             let no_phone = || refused(line, phone, no_number(phone, country));
-            let no_lead = || refused(line, lead, "is not a lead id, which has digits alone");
+            let no_lead = || refused(line, lead, "is not a lead id: use digits only");
             let digits = key(phone, country).ok_or_else(no_phone)?;
             rows.push((digits, LeadId::parse(lead).ok_or_else(no_lead)?));
             Ok(())
@@ -99,7 +99,7 @@ impl LeadList {
                     {
                         let words = format!(
                             "has two leads, {other} (line {before}) and {lead}: its calls become \
-                         letters `ambiguous_lead`"
+                         dead letters `ambiguous_lead`"
                         );
                         about.note(refused(line, phone, words));
                     }
@@ -145,10 +145,10 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     each_row(bytes, EMPLOYEES, &mut about, |line, extension, id| {
         if let Some((_, alone)) = extension.rsplit_once('/') {
             let alone = shortened(alone);
-            let words = format!("is a channel: the extension alone is wanted, `{alone}`");
+            let words = format!("is a channel: give only the extension, `{alone}`");
             return Err(refused(line, extension, words));
         }
-        let no_id = || refused(line, id, "is not an employee id: digits alone");
+        let no_id = || refused(line, id, "is not an employee id: use digits only");
         let id = EmployeeId::parse(id).ok_or_else(no_id)?;
         let own = Extension::new(extension);
         let (other, before) = *lines.entry(own.clone()).or_insert((id, line));
@@ -176,9 +176,10 @@ fn no_number(cell: &str, country: Option<Country>) -> String {
     match country {
         Some(it) => {
             let code = it.code();
-            format!("is not a telephone number of {code} or with its country's code")
+            format!("is not a valid telephone number ({code} or international)")
         }
-        None => "is not a telephone number with a plus (no --country says whose it is)".to_owned(),
+        None => "is not a telephone number with + and its country code (no --country is given)"
+            .to_owned(),
     }
 }
 
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!((about.repeated, about.bad), (1, 1));
         insta::assert_snapshot!(
             bad(&about),
-            @"line 5: `901110002` has two leads, 2 (line 4) and 3: its calls become letters \
+            @"line 5: `901110002` has two leads, 2 (line 4) and 3: its calls become dead letters \
             `ambiguous_lead`"
         );
         assert_eq!(about.remarks(), " (1 given twice)");
@@ -276,19 +277,18 @@ mod tests {
         assert_eq!(leads_of(&list, "+998901110005"), [lead(5)]);
         assert_eq!((about.rows, about.bad), (2, 5));
         insta::assert_snapshot!(bad(&about), @r"
-        line 4: `101` is not a telephone number of UZ or with its country's code
-        line 5: `L-17` is not a lead id, which has digits alone
+        line 4: `101` is not a valid telephone number (UZ or international)
+        line 5: `L-17` is not a lead id: use digits only
         line 6: the leadId is missing
-        line 7: `0` is not a lead id, which has digits alone
+        line 7: `0` is not a lead id: use digits only
         line 8: is not UTF-8
         ");
         let (_, about) = LeadList::read(b"phone,leadId\n901110001,1\n", None).expect("a header");
         assert!(about.is_useless());
         insta::assert_snapshot!(
             bad(&about),
-            @"line 2: `901110001` is not a telephone number with a plus (no --country says whose \
-              it \
-            is)"
+            @"line 2: `901110001` is not a telephone number with + and its country code (no \
+            --country is given)"
         );
     }
 
@@ -351,11 +351,11 @@ mod tests {
         };
         insta::assert_snapshot!(
             wrong("number;lead\n+998901110001;4001\n"),
-            @"line 1: the header must name the columns `phone,leadId`, and says `number;lead`"
+            @"line 1: the header must name the columns `phone,leadId`, but is `number;lead`"
         );
         insta::assert_snapshot!(
             wrong(""),
-            @"line 1: the header must name the columns `phone,leadId`, and says ``"
+            @"line 1: the header must name the columns `phone,leadId`, but is ``"
         );
         for text in [
             "phone,leadId",
@@ -385,8 +385,8 @@ mod tests {
         assert_eq!(list.get(&Extension::new("101")), None);
         insta::assert_snapshot!(bad(&about), @r"
         line 4: `101` has two employees, 501 (line 2) and 503: neither is sent
-        line 5: `PJSIP/104` is a channel: the extension alone is wanted, `104`
-        line 6: `anna` is not an employee id: digits alone
+        line 5: `PJSIP/104` is a channel: give only the extension, `104`
+        line 6: `anna` is not an employee id: use digits only
         ");
     }
 

@@ -144,7 +144,7 @@ impl People {
         match self.directory.as_ref()?.given(phone?) {
             Ok(given) => given.map(|(lead, words)| LeadAnswer::One(lead, words)),
             Err(why) => {
-                let words = format!("the leads given by `lead give` cannot be read: {why}");
+                let words = format!("the leads assigned with `lead give` cannot be read: {why}");
                 Some(LeadAnswer::None(words))
             }
         }

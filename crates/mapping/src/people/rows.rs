@@ -15,7 +15,7 @@ const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 /// The first line does not name the columns.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line 1: the header must name the columns `{wants}`, and says `{says}`")]
+#[error("line 1: the header must name the columns `{wants}`, but is `{says}`")]
 pub struct WrongHeader {
     /// Columns that the header must name: `phone,leadId`.
     pub wants: String,

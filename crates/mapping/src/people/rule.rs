@@ -66,11 +66,11 @@ fn lead_rule(piece: &str) -> Result<LeadRule, String> {
     if piece == "directory" {
         return Ok(LeadRule::Directory);
     }
-    let unknown = || format!("`{piece}` is not a lead rule; there are {FORMS}");
+    let unknown = || format!("`{piece}` is not a lead rule; the rules are {FORMS}");
     let (kind, rest) = piece.split_once(':').ok_or_else(unknown)?;
     match kind {
         "var" | "userfield" | "csv" if rest.is_empty() => {
-            Err(format!("nothing follows `{kind}:`; there are {FORMS}"))
+            Err(format!("nothing follows `{kind}:`; the rules are {FORMS}"))
         }
         "var" if rest.len() > VARIABLE_NAME_BYTES_MAX => Err(format!(
             "`var:{rest}`: the name of a variable has at most {VARIABLE_NAME_BYTES_MAX} bytes"
@@ -168,12 +168,12 @@ mod tests {
         let wrong = |text| shape(text).expect_err("wrong");
         insta::assert_snapshot!(
             wrong("LEAD_ID"),
-            @"`LEAD_ID` is not a lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
+            @"`LEAD_ID` is not a lead rule; the rules are var:NAME, userfield:REGEX, csv:FILE and \
             directory, separated by `;`"
         );
         insta::assert_snapshot!(
             wrong("var:"),
-            @"nothing follows `var:`; there are var:NAME, userfield:REGEX, csv:FILE and \
+            @"nothing follows `var:`; the rules are var:NAME, userfield:REGEX, csv:FILE and \
             directory, separated by `;`"
         );
         insta::assert_snapshot!(
@@ -194,8 +194,8 @@ mod tests {
         assert!(shape(&long[..84]).is_ok());
         insta::assert_snapshot!(
             wrong("csv:a.csv;directories"),
-            @"`directories` is not a lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
-            directory, separated by `;`"
+            @"`directories` is not a lead rule; the rules are var:NAME, userfield:REGEX, csv:FILE \
+            and directory, separated by `;`"
         );
     }
 

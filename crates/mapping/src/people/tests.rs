@@ -152,7 +152,7 @@ fn changed_list_uses_good_rows_and_reports_bad_rows_once() {
     let changed = ["+998901110001", "+998901110002", "+998901110003"].map(phone);
     assert_eq!(change.phones, changed);
     let told = change.about.named[0].to_string();
-    assert_eq!(told, "line 3: `x` is not a lead id, which has digits alone");
+    assert_eq!(told, "line 3: `x` is not a lead id: use digits only");
     assert!(watched.reload(later()).is_empty(), "told once");
     let trunk = trunks.iter().next().expect("one");
     let answer = |number: &str| {
@@ -180,7 +180,7 @@ fn a_file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
     assert_eq!(
         error.to_string(),
         format!(
-            "{}: no row of it can be used; line 2: `x` is not a lead id, which has digits alone",
+            "{}: no row of it can be used; line 2: `x` is not a lead id: use digits only",
             file.path.display()
         )
     );
