@@ -230,7 +230,7 @@ fn a_call_told_by_cdrs_alone_is_told_and_drawn_too() {
                 "{}",
                 words(&path)
             );
-            let estimate = |text: &String| text.contains("an estimate by CDRs alone");
+            let estimate = |text: &String| text.contains("an estimate from CDRs only");
             assert!(drawn.texts.iter().any(estimate), "{}", words(&path));
             let (total, told) = (talk_of(story), story["talkTimeSec"].as_f64().expect("talk"));
             assert!(

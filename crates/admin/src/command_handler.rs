@@ -31,7 +31,7 @@ mod read_again;
 const WATCH_PAGE: usize = 100;
 /// The error of `dead watch` if dead letters appeared faster than they were read.
 const TOO_MANY: &str =
-    "more letters came than were read: see `callbridge dead list`, then watch again";
+    "too many new dead letters to list: see `callbridge dead list`, then watch again";
 
 /// Returns the daemon's [`Status`]. Set by the daemon, or by a command that opened the spool
 /// itself.
@@ -246,7 +246,8 @@ impl CommandHandler {
                 let no_page = "the daemon shows no page: start it with --page 127.0.0.1:9470";
                 let door = self.page.as_ref().ok_or_else(|| refused(no_page))?;
                 let link = door(&line.who, role);
-                let url = link.ok_or_else(|| refused("the system gives no random bytes"))?;
+                let why = "the operating system returned no random bytes";
+                let url = link.ok_or_else(|| refused(why))?;
                 line.item(json!({"url": url})).await
             }
             ControlRequest::Audit { calls } => self.fates(calls, line).await,
@@ -314,7 +315,7 @@ impl CommandHandler {
         line: &mut ReplySender,
     ) -> Answered {
         if which.is_empty() {
-            let words = "say which letters: ids, --reason REASON or --all";
+            let words = "name the dead letters: give ids, --reason REASON, or --all";
             return Err(Refusal::usage(words).into());
         }
         let mut letters = Letters::of(which)?;
@@ -413,8 +414,8 @@ impl CommandHandler {
         let (record, then, why) = match &step {
             Step::Recheck { record, before } => {
                 let why = format!(
-                    "it may stand in the journal with {before}: it is sent when the journal does \
-                     not show it"
+                    "it may be in the journal with {before}: it is sent if the journal does not \
+                     show it"
                 );
                 (record, "looked_for", Some(why))
             }
@@ -452,8 +453,8 @@ fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
     let ids = match (all, all.saturating_sub(found)) {
         (_, 0) => return Ok(()),
         (1, _) => "no dead letter has this id".to_owned(),
-        (_, missing) => format!("of the {all} ids no dead letter has {missing}"),
+        (_, missing) => format!("no dead letter has {missing} of the {all} ids"),
     };
-    let words = format!("{ids}: `callbridge dead list` shows those that there are");
+    let words = format!("{ids}: `callbridge dead list` lists all dead letters");
     Err(Refusal::new(65, words))
 }

@@ -122,7 +122,7 @@ pub async fn keep<A: AnswerRequest>(
         answers.spawn(async move {
             let _permit = permit;
             if let Err(error) = converse(stream, &*handler).await {
-                tracing::debug!(%error, "a command left before its answer");
+                tracing::debug!(%error, "a command ended before it received its answer");
             }
         });
     }
@@ -139,7 +139,7 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
     let ask = match serde_json::from_str::<ControlRequest>(&line) {
         Ok(ask) => ask,
         Err(error) => {
-            let words = format!("the daemon does not know this question: {error}");
+            let words = format!("the daemon does not know this request: {error}");
             return send(&mut write, &ControlReply::Error { code: 64, words }).await;
         }
     };
@@ -165,7 +165,7 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
 /// Reports to a command that too many others are being answered, if its connection accepts that at
 /// once.
 fn refuse(stream: &UnixStream) {
-    let words = format!("the daemon answers {CONNECTIONS_MAX} commands already; ask again");
+    let words = format!("the daemon is already answering {CONNECTIONS_MAX} commands; try again");
     let busy = ControlReply::Error { code: 69, words };
     if let Ok(line) = serde_json::to_string(&busy) {
         let _ = stream.try_write(format!("{line}\n").as_bytes());
@@ -386,7 +386,7 @@ mod tests {
         let replies = ask(folder.path(), &ControlRequest::Status).await;
         let mut replies = replies.expect("a line").expect("a daemon");
         let reply = replies.next().await.expect("a line");
-        let words = "the daemon answers 16 commands already; ask again".to_owned();
+        let words = "the daemon is already answering 16 commands; try again".to_owned();
         assert_eq!(reply, Some(ControlReply::Error { code: 69, words }));
         assert_eq!(silent.iter().flatten().count(), CONNECTIONS_MAX);
         server.abort();

@@ -135,7 +135,7 @@ async fn an_id_that_names_no_letter_is_65_and_the_others_are_done() {
         "{said:?}"
     );
     assert!(
-        said.err.contains("of the 2 ids no dead letter has 1"),
+        said.err.contains("no dead letter has 1 of the 2 ids"),
         "{}",
         said.err
     );

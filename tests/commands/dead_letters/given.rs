@@ -52,7 +52,7 @@ async fn assigned_lead_releases_waiting_calls_now_or_at_next_start() {
     place.ask(&format!("lead take {first}")).await.well();
     let again = place.ask(&format!("lead take {first}")).await;
     assert_eq!(again.code, 65, "{again:?}");
-    assert!(again.err.contains("was given no lead"), "{again:?}");
+    assert!(again.err.contains("has no assigned lead"), "{again:?}");
     let wrong = place.ask("lead give 0001 4001").await;
     assert_eq!(wrong.code, 65, "{wrong:?}");
     assert!(

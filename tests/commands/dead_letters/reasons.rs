@@ -199,7 +199,7 @@ async fn server_error_retry_uses_new_lead_if_journal_lacks_call() {
         .await
         .well();
     assert!(
-        said.contains("it may stand in the journal with lead 4001"),
+        said.contains("it may be in the journal with lead 4001"),
         "{said}"
     );
     place.reaches("/books/journaled", 2).await;

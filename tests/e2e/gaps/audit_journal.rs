@@ -250,7 +250,7 @@ async fn audit_without_journal_access_gives_reason_and_uses_state() {
     let text = day.place.command(&audit_text(&day)).await;
     let text = String::from_utf8(text.stdout).expect("UTF-8");
     assert!(
-        text.contains("\nThe CRM's journal was not read: the CRM does not let"),
+        text.contains("\nThe CRM's journal was not read: the token has no right"),
         "{text}"
     );
     // A page that cannot be read proves nothing.

@@ -42,27 +42,27 @@ pub(crate) fn lost_there(since: Option<EventTime>, zone: &Zone) -> String {
         None => "long ago".to_owned(),
     };
     format!(
-        "journaled here {when}, and the CRM's journal does not have it: deleted there, or never \
-         written; --take-in sends it again under its uuid"
+        "journaled here {when}, but the CRM's journal does not have it: deleted there, or never \
+         written; --take-in sends it again with the same uuid"
     )
 }
 
 pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
     if !call.unmatched.is_empty() {
         return format!(
-            "no trunk matched: {} carried an outside number and belongs to no --trunk; name it \
-             with one",
+            "no trunk matched: {} carried an outside number and belongs to no --trunk; add its \
+             channel to one",
             call.unmatched.join(", ")
         );
     }
     match fate {
         CallFate::RowGone => {
-            return "it was taken in, and its row was deleted from the state by another hand than \
-                    callbridge's; --take-in stores it again"
+            return "it was taken in, and its row was deleted from the state, but not by \
+                    callbridge; --take-in stores it again"
                 .to_owned();
         }
         CallFate::Counted => {
-            return "no trunk matched when it was received, or its trunk said journal=no: it was \
+            return "no trunk matched when it was received, or its trunk had journal=no: it was \
                     counted as internal or skipped; --take-in stores it by today's flags"
                 .to_owned();
         }
@@ -70,8 +70,8 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
     }
     if let Some(apart) = other_clock(call) {
         return format!(
-            "another clock: the file says that it began {} min {} the time in its id; check \
-             --pbx-timezone and the PBX's clock",
+            "different clocks: the file says that the call began {} min {} the time in its id; \
+             check --pbx-timezone and the PBX's clock",
             apart.unsigned_abs() / 60,
             if apart < 0 { "before" } else { "after" }
         );
@@ -96,7 +96,7 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
             "a gap of {} that was filled from a catch-up file, which did not have this call",
             gap.source
         ),
-        Some(gap) => format!("a gap of {} that nothing has filled", gap.source),
+        Some(gap) => format!("a gap of {} that was not filled", gap.source),
         None => "the cause is not known: no gap was recorded, and its PBX was connected; see the \
                  log of that time"
             .to_owned(),

@@ -130,8 +130,8 @@ impl JournalAnswer {
         match error {
             ApiError::Forbidden(..) => Self::Barred {
                 reason: format!(
-                    "the CRM does not let this token read it ({reason}): give the connection the \
-                     grant PERMISSION_OPEN_API_CALL:READ"
+                    "the token has no right to read it ({reason}): give the connection the grant \
+                     PERMISSION_OPEN_API_CALL:READ"
                 ),
                 asked: true,
             },
@@ -213,7 +213,7 @@ impl JournalSearch {
             failures: 0,
         };
         if search.missing.is_empty() {
-            search.unread("no call of the file is to be looked for in it");
+            search.unread("the file has no call to look for in it");
         } else {
             search.begin(false);
         }
@@ -317,7 +317,7 @@ impl JournalSearch {
         // If the total is not smaller, the journal has grown meanwhile.
         if self.pass.is_beyond() && page.total < Some(number) {
             return self.doubt(format!(
-                "it says that page {last} is its last, and page {number} holds records"
+                "it reports page {last} as its last, but page {number} holds records"
             ));
         }
         if let Some(words) = self.pass.contradiction(page) {
@@ -329,8 +329,8 @@ impl JournalSearch {
         }
         if page.total.unwrap_or(number) > PAGES_MAX {
             return self.unread(format!(
-                "since the first of these calls it has more than {PAGES_MAX} pages; audit later \
-                 calls alone (--from)"
+                "since the first of these calls it has more than {PAGES_MAX} pages; audit only \
+                 later calls (--from)"
             ));
         }
         if !self.pass.goes_on(page) {
@@ -370,9 +370,9 @@ impl JournalSearch {
     fn unproven(&mut self) {
         let asked = self.findings.reading.asked;
         self.unread(format!(
-            "it shows none of the {asked} calls that are journaled here, and no other that is: its \
-             pages may not show uuids, or they are another company's; look for one of the calls in \
-             the CRM"
+            "it shows none of the {asked} calls that callbridge journaled, nor any other such \
+             call: perhaps its pages show no uuids, or are another company's; look for one of the \
+             calls in the CRM"
         ));
     }
 
@@ -429,7 +429,7 @@ pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
         Some(0..90) => ", about a minute".to_owned(),
         Some(seconds) => format!(", about {} min", seconds.div_ceil(60)),
     };
-    format!("the CRM's journal: {left} of {all} pages left{time}; calls go before")
+    format!("the CRM's journal: {left} of {all} pages left{time}; calls are sent first")
 }
 
 /// Returns the values that a row shows differently from the sent ones. A value that it does not

@@ -187,7 +187,7 @@ fn full_last_page_is_last_only_if_next_page_is_empty() {
     }
     assert!(lies.next().is_none());
     let findings = lies.findings();
-    let words = "it says that page 1 is its last, and page 2 holds records";
+    let words = "it reports page 1 as its last, but page 2 holds records";
     assert!(reason(&findings).ends_with(words), "{}", reason(&findings));
 }
 
@@ -211,12 +211,9 @@ fn nothing_is_missing_by_pages_that_contradict_each_other() {
     let after_the_first: [(Page, &str); 6] = [
         (
             page(&others(300), 1, Some(3)),
-            "page 2 was asked for, and page 1 came",
+            "page 2 was requested, but page 1 came",
         ),
-        (
-            page(&others(200), 2, Some(3)),
-            "page 2 shows what page 1 showed",
-        ),
+        (page(&others(200), 2, Some(3)), "page 2 repeats page 1"),
         (
             page(&others(300)[..40], 2, Some(3)),
             "page 2 of 3 holds 40 records, and page 1 held 100",
@@ -349,7 +346,7 @@ fn a_call_that_was_journaled_just_now_is_not_looked_for() {
     assert_eq!((findings.reading.asked, findings.reading.too_new), (2, 2));
     let nothing = JournalSearch::new([], now());
     assert!(nothing.next().is_none());
-    assert!(reason(&nothing.findings()).starts_with("no call of the file"));
+    assert!(reason(&nothing.findings()).starts_with("the file has no call"));
 }
 
 #[test]
@@ -401,13 +398,13 @@ fn how_long_it_takes_is_told_by_half_of_the_budget() {
     let told = progress(240, 250, Some(budget));
     assert_eq!(
         told,
-        "the CRM's journal: 240 of 250 pages left, about 8 min; calls go before"
+        "the CRM's journal: 240 of 250 pages left, about 8 min; calls are sent first"
     );
     assert!(progress(5, 250, Some(budget)).contains("about a minute"));
     let unknown = progress(5, 250, None);
     assert_eq!(
         unknown,
-        "the CRM's journal: 5 of 250 pages left; calls go before"
+        "the CRM's journal: 5 of 250 pages left; calls are sent first"
     );
 }
 

@@ -168,8 +168,8 @@ pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
     } else {
         let (reason, file) = (&unread.reason, &unread.file);
         let cause = format!(
-            "{reason}, and no dead letter is kept of it: it was discarded, or callbridge never \
-             read {file}"
+            "{reason}, and callbridge has no dead letter of it: it was discarded, or callbridge \
+             never read {file}"
         );
         let call = NamedCall {
             linkedid: file.clone(),

@@ -159,10 +159,10 @@ impl JournalReading {
         let words = match (&self.reason, self.missing) {
             (Some(reason), _) => format!("The CRM's journal was not read: {}", safe(reason)),
             (None, 0) => {
-                format!("The CRM's journal has all {asked} that were looked for in it ({requests})")
+                format!("The CRM's journal has all {asked} that were looked for ({requests})")
             }
             (None, missing) => format!(
-                "Of {asked} that were looked for in it the CRM's journal does not have {missing} \
+                "The CRM's journal does not have {missing} of the {asked} that were looked for \
                  ({requests})"
             ),
         };

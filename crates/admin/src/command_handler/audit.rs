@@ -47,12 +47,12 @@ impl CommandHandler {
             let pause = (self.status)().await?.pause;
             let why = match pause.is_some_and(|pause| pause.reason == findings::NO_DAEMON) {
                 true => {
-                    "no daemon runs here, and it is read through the daemon's budget alone: start \
-                     `callbridge run`, and audit again"
+                    "no daemon runs here, and the journal is read only through the daemon's \
+                     budget: start `callbridge run`, and audit again"
                 }
                 false => {
-                    "this callbridge has no CRM: audit where the calls are sent (--pbx-id names \
-                     their PBX)"
+                    "this callbridge sends no calls to a CRM: run the audit where they are sent \
+                     (--pbx-id names their PBX)"
                 }
             };
             let (why, asked) = (why.to_owned(), false);
@@ -100,8 +100,8 @@ impl CommandHandler {
                     self.store_anew(pbx, call).await?
                 }
                 None => {
-                    let why = "it was journaled under another of its ids, and what was sent is \
-                           forgotten: enter it in the CRM by hand";
+                    let why = "it was journaled under another of its ids, and the values that were \
+                           sent are no longer stored: enter it in the CRM by hand";
                     ("left_out", Some(why.to_owned()))
                 }
             },

@@ -112,6 +112,6 @@ fn with_token(branch: &str, token: &Secret) -> Value {
 }
 
 fn no_random() -> Refusal {
-    let message = "the system gives no random bytes, so no token can be made";
+    let message = "the operating system returned no random bytes, so no token can be made";
     Refusal::new(Code::Failed.number(), message)
 }

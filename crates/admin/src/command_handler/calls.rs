@@ -26,7 +26,7 @@ const OTHERS_MAX: usize = 20;
 type ReadDate = fn(&str, &jiff::tz::TimeZone) -> Result<EventTime, String>;
 /// The error of `calls --follow` if calls moved faster than they were read.
 const TOO_MANY: &str =
-    "more happened than was read: see `callbridge calls --today`, then follow again";
+    "too many changes to list: see `callbridge calls --today`, then follow again";
 
 impl CommandHandler {
     /// Sends stored calls, then new ones.
@@ -243,7 +243,7 @@ where
 }
 
 /// The forms in which a number can be typed, for errors of `--phone`.
-const NUMBER: &str = "give it in full, or its last four digits or more";
+const NUMBER: &str = "give the whole number, or at least its last four digits";
 
 /// Returns the beginning of the day in that zone.
 fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {

@@ -53,8 +53,8 @@ impl CommandHandler {
     /// be asked, and 77 for the token or its grant.
     async fn send_values(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, Refusal> {
         if self.asking.is_none() {
-            let words = "no daemon runs here, or it has no CRM: values go out through its budget \
-                         alone; start `callbridge run`";
+            let words = "no daemon runs here, or it has no CRM: values are sent only through the \
+                         daemon's budget; start `callbridge run`";
             return Err(Refusal::new(69, words));
         }
         let (wrong, notes) = judged(&self.catalogue(items).await?, items);
@@ -86,7 +86,8 @@ impl CommandHandler {
                 | ApiError::NotFound { own: true, .. }),
             ) => {
                 let error = with_errors(&error);
-                let words = format!("the CRM refuses it ({error}): is lead {lead} there?");
+                let words =
+                    format!("the CRM refuses it ({error}): check whether lead {lead} exists");
                 Err(Refusal::new(65, words))
             }
             Ok(_) => Err(unfit()),
@@ -98,7 +99,7 @@ impl CommandHandler {
     /// this is not known in time.
     async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
         let until = Instant::now() + WITHIN;
-        let mut last = "it was not asked for yet".to_owned();
+        let mut last = "the status was not requested yet".to_owned();
         for seconds in [1, 2, 3].into_iter().chain(std::iter::repeat(5)) {
             sleep(Duration::from_secs(seconds)).await;
             if Instant::now() >= until {
@@ -121,16 +122,17 @@ impl CommandHandler {
                         (words, false) => format!(" ({})", format!("{words} {errors}").trim()),
                     };
                     let words = format!(
-                        "the CRM took the values and could not write them{said}: is lead {} there?",
+                        "the CRM accepted the values but could not write them{said}: check whether \
+                         lead {} exists",
                         write.lead
                     );
                     return Err(Refusal::new(65, words));
                 }
                 Ok((Err(ApiError::Forbidden(message)), _)) => {
                     let words = format!(
-                        "the CRM took the values as request {}, and does not let the token ask \
-                         whether they are written (403 {message}): look in the CRM; setting them \
-                         again does no harm",
+                        "the CRM accepted the values as request {}, but the token has no right to \
+                         ask whether they were written (403 {message}): look in the CRM; setting \
+                         them again does no harm",
                         write.request_id
                     );
                     return Err(Refusal::new(77, words));
@@ -142,8 +144,8 @@ impl CommandHandler {
             }
         }
         let words = format!(
-            "the CRM took the values as request {}, and does not say within {} s that they are \
-             written; the last time: {last}; setting them again does no harm",
+            "the CRM accepted the values as request {}, but did not confirm within {} s that they \
+             were written; the last answer: {last}; setting them again does no harm",
             write.request_id,
             WITHIN.as_secs()
         );
@@ -202,7 +204,7 @@ impl CommandHandler {
                 Err(Refusal::new(code, words))
             }
             ProxyReply::Busy => {
-                let words = "the daemon has too much to ask just now, or it ends: try again";
+                let words = "too many requests are waiting, or the daemon is stopping: try again";
                 Err(Refusal::new(69, words))
             }
         }
@@ -246,7 +248,7 @@ fn failed(error: &ApiError, needs: &str) -> Refusal {
         }
         error => {
             let error = with_errors(error);
-            let words = format!("the CRM does not do it now: {error}; try again");
+            let words = format!("the CRM cannot do it now: {error}; try again");
             Refusal::new(69, words)
         }
     }
@@ -254,7 +256,7 @@ fn failed(error: &ApiError, needs: &str) -> Refusal {
 
 /// Makes the error for a reply that belongs to another request.
 fn unfit() -> Refusal {
-    Refusal::new(69, "the CRM does not do it now; try again")
+    Refusal::new(69, "the CRM cannot do it now; try again")
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ impl CommandHandler {
         let of = phone.clone();
         let had = move |store: &Store| tables::given::given(store, &of);
         let Some(had) = self.spool.read(had).await? else {
-            let words = "was given no lead: `callbridge lead given` lists those that were";
+            let words = "has no assigned lead: `callbridge lead given` lists those that have one";
             return Err(Refusal::new(65, format!("{} {words}", phone.as_str())));
         };
         self.spool.write(vec![Op::Take(phone)]).await?;
@@ -255,8 +255,8 @@ impl CommandHandler {
 }
 
 fn no_number(trunk: Option<&str>) -> Value {
-    let why = "no valid telephone number here: give it with + and its country, or set country= of \
-               the trunk";
+    let why = "not a valid telephone number here: give it with + and its country code, or set \
+               country= of the trunk";
     json!({"trunk": trunk, "phone": null, "leadId": null, "result": "no_number", "reason": why})
 }
 

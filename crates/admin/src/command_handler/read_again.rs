@@ -28,8 +28,8 @@ impl CommandHandler {
     ) -> Result<Result<(), String>, Error> {
         let source = letter.bytes.as_ref().map(|it| it.source.as_str());
         let Some(again) = source.and_then(|source| self.files_again.get(source)) else {
-            let why = "the file is read by the daemon, and none that runs has its source: start \
-                       `callbridge run` with the source, and try again";
+            let why = "only a daemon that has the file's source can read it again, and none runs: \
+                       start `callbridge run` with the source, and try again";
             return Ok(Err(why.to_owned()));
         };
         if tokio::fs::metadata(file).await.is_err() {

@@ -51,7 +51,7 @@ impl Letters {
     /// If an id is not a number.
     pub fn of(which: &Selection) -> Result<Self, Refusal> {
         let ids = which.ids.iter().map(|id| {
-            let wrong = |_| format!("`{id}` is not the id of a letter: {IDS}");
+            let wrong = |_| format!("`{id}` is not the id of a dead letter: {IDS}");
             id.trim().parse().map(RowId).map_err(wrong)
         });
         let ids = ids.collect::<Result<Vec<_>, _>>().map_err(Refusal::usage)?;
@@ -129,8 +129,8 @@ pub(crate) fn plan_retry(
         if row.reason != Some(Reason::Incomplete) {
             let reason = row.reason.map_or("no letter", Reason::word);
             return Err(format!(
-                "--answered, --talk and --direction are for dead letters `incomplete`: this one is \
-                 {reason}"
+                "only dead letters `incomplete` accept --answered, --talk, and --direction: this \
+                 one is {reason}"
             ));
         }
         record = record.said_by_hand(said, now.floor_seconds())?;

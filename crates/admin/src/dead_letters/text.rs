@@ -120,7 +120,7 @@ fn wrapped(value: &str, width: usize) -> String {
 pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     let mut text = String::new();
     let waits = match field(letter, "state").as_str() {
-        "waiting" => ", waiting: it is sent by itself",
+        "waiting" => ", waiting: it is sent automatically",
         _ => "",
     };
     let (id, reason) = (field(letter, "id"), field(letter, "reason"));

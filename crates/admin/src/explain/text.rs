@@ -84,7 +84,7 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
     }
     for prefix in &of.call.unmatched {
         let (name, prefix) = (paint.dim(&format!("{:<16}", "no trunk")), safe(prefix));
-        let words = "carried an outside number, and no --trunk takes it in";
+        let words = "carried an outside number, and belongs to no --trunk";
         let _ = writeln!(text, "  {name}  {prefix} {words}");
     }
     for remark in &of.judged.remarks {
@@ -172,7 +172,11 @@ impl Explained<'_> {
         }
         if record.employees_in_order.len() > 1 {
             let all = safe(&record.employees_in_order.join(" "));
-            rows.push(plain("employeesInOrder", &all, "each as they came to talk"));
+            rows.push(plain(
+                "employeesInOrder",
+                &all,
+                "in the order in which they talked",
+            ));
         }
         rows.push(self.own("startedAt", &record.started_at.to_string()));
         rows.push(self.own("durationSec", &record.duration_sec.to_string()));
@@ -181,7 +185,7 @@ impl Explained<'_> {
             rows.push(plain("by hand", "yes", &words));
         }
         if record.estimate {
-            rows.push(plain("estimate", "yes", "known from CDRs alone"));
+            rows.push(plain("estimate", "yes", "known from CDRs only"));
         }
         if let Some(uuid) = record.uuid {
             rows.push(plain("uuid", &uuid.to_string(), &of_pbx(&record.pbx)));
@@ -222,7 +226,7 @@ impl Explained<'_> {
             let country = self.trunk().and_then(|trunk| trunk.country);
             row.words = match country {
                 Some(it) => format!("`{}` is not a telephone number in {}", raw.text, it.code()),
-                None => format!("`{}`: whose number is it? Give --country", raw.text),
+                None => format!("the country of `{}` is not known: give --country", raw.text),
             };
             row.words = safe(&row.words);
         }

@@ -37,12 +37,12 @@ impl JournalPass {
         let (number, rows) = (self.page(), page.rows);
         if let Some(current) = page.current.filter(|current| *current != number) {
             return Some(format!(
-                "page {number} was asked for, and page {current} came"
+                "page {number} was requested, but page {current} came"
             ));
         }
         if rows > 0 && !self.last.is_empty() && page.uuids == self.last {
             let before = number - 1;
-            return Some(format!("page {number} shows what page {before} showed"));
+            return Some(format!("page {number} repeats page {before}"));
         }
         let first = self.rows.unwrap_or(rows);
         if rows > first {

@@ -83,7 +83,7 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
     }
     words.push(times.date(of.call.started));
     if record.estimate {
-        words.push("an estimate by CDRs alone".to_owned());
+        words.push("an estimate from CDRs only".to_owned());
     }
     let talk = if record.answered {
         format!("talk {}", seconds(of.call.talk))
