@@ -74,7 +74,7 @@ async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
         .wait_for(&mut program, "the end of the token", is_unreachable)
         .await;
     let fix = scene.fix("unreachable");
-    assert!(fix.contains("tried again by itself"), "{fix}");
+    assert!(fix.contains("tries again automatically"), "{fix}");
     let lasts = Duration::from_secs(2 * scene.scale.life + 5);
     pass(lasts.saturating_sub(begun.elapsed())).await;
     let before = pairs(scene);

@@ -30,7 +30,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 const LONG: i64 = 10 * 366 * 86_400;
 
 const NOT_A_TOKEN: &str =
-    "--token-command must print the token alone: one line of visible ASCII on stdout";
+    "--token-command must print only the token: one line of visible ASCII on stdout";
 
 /// Runs the command once and returns the token that it prints. Its environment contains none of
 /// callbridge's secrets.
@@ -186,7 +186,7 @@ impl Work {
             Err(error) => {
                 self.core.ended(now, RefreshOutcome::NotSent);
                 warn!(%error, "no token");
-                let fix = format!("{error}; it is run again by itself");
+                let fix = format!("{error}; it is run again automatically");
                 Some(Pause::new("token_missing", fix))
             }
         };
@@ -194,7 +194,7 @@ impl Work {
             tokens: self.tokens.clone(),
             trouble,
             fix: "the CRM refuses the token that --token-command prints: it is run again once a \
-                   minute; if that does not help, see whether the company is blocked"
+                   minute; if that does not help, check whether the company is blocked"
                 .to_owned(),
         });
     }

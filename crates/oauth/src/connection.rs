@@ -146,7 +146,7 @@ impl Connection {
                 "a field is missing or of another kind, in line {}",
                 error.line()
             ),
-            false => format!("it is no whole JSON ({error})"),
+            false => format!("it is not complete JSON ({error})"),
         })?;
         let tokens = [
             ("accessToken", &stored.access_token),
@@ -237,7 +237,7 @@ pub(super) mod tests {
     fn what_is_damaged_is_explained_without_its_values() {
         let whole = connection().to_json();
         let torn = Connection::from_json(&whole[..whole.len() / 2]).expect_err("torn");
-        assert!(torn.starts_with("it is no whole JSON"), "{torn}");
+        assert!(torn.starts_with("it is not complete JSON"), "{torn}");
         let odd = r#"{"crmUrl": 7, "accessToken": "svc_at_hidden"}"#;
         let odd = Connection::from_json(odd).expect_err("odd");
         assert!(odd.starts_with("a field is missing"), "{odd}");

@@ -31,7 +31,7 @@ impl Redirect {
             return Err("must not have a fragment (#…)".to_owned());
         }
         if url.port() == Some(0) {
-            return Err("port 0 is none: give the one that is registered".to_owned());
+            return Err("port 0 cannot be used: give the registered port".to_owned());
         }
         let text = text.to_owned();
         Ok(Self { text, url })
@@ -116,10 +116,10 @@ pub fn read(query: &str, state: &Secret) -> ConsentReply {
     let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
     let all = |name: &str| -> Vec<_> { pairs.iter().filter(|(key, _)| key == name).collect() };
     let [(_, found)] = all("state")[..] else {
-        return ConsentReply::Wrong("it brings no state, or more than one");
+        return ConsentReply::Wrong("it has no state, or more than one");
     };
     if !bool::from(found.as_bytes().ct_eq(state.expose_secret().as_bytes())) {
-        return ConsentReply::Wrong("its state is not the one that was sent along");
+        return ConsentReply::Wrong("its state is not the one that was sent");
     }
     match (&all("code")[..], &all("error")[..]) {
         ([(_, code)], []) if !code.trim().is_empty() => {
@@ -133,7 +133,7 @@ pub fn read(query: &str, state: &Secret) -> ConsentReply {
             let text = Redactor::new([state.expose_secret()]).redact(&text);
             ConsentReply::Failed(safe(&text).chars().take(WORDS_MAX).collect())
         }
-        _ => ConsentReply::Wrong("it brings neither one code nor an error"),
+        _ => ConsentReply::Wrong("it must have either one code or one error"),
     }
 }
 
@@ -211,35 +211,38 @@ mod tests {
                 "error=invalid_scope&error_description=no%0Away&state=s1",
                 r"failed invalid_scope: no\nway",
             ),
-            ("code=c1", "wrong: it brings no state, or more than one"),
+            ("code=c1", "wrong: it has no state, or more than one"),
             (
                 "code=c1&state=s1&state=s2",
-                "wrong: it brings no state, or more than one",
+                "wrong: it has no state, or more than one",
             ),
             (
                 "code=c1&state=s2",
-                "wrong: its state is not the one that was sent along",
+                "wrong: its state is not the one that was sent",
             ),
             (
                 "code=c1&state=",
-                "wrong: its state is not the one that was sent along",
+                "wrong: its state is not the one that was sent",
             ),
             (
                 "error=access_denied&state=s2",
-                "wrong: its state is not the one that was sent along",
+                "wrong: its state is not the one that was sent",
             ),
-            ("state=s1", "wrong: it brings neither one code nor an error"),
+            (
+                "state=s1",
+                "wrong: it must have either one code or one error",
+            ),
             (
                 "code=&state=s1",
-                "wrong: it brings neither one code nor an error",
+                "wrong: it must have either one code or one error",
             ),
             (
                 "code=a&code=b&state=s1",
-                "wrong: it brings neither one code nor an error",
+                "wrong: it must have either one code or one error",
             ),
             (
                 "code=a&error=access_denied&state=s1",
-                "wrong: it brings neither one code nor an error",
+                "wrong: it must have either one code or one error",
             ),
         ] {
             assert_eq!(told(&read(query, &state())), words, "{query}");

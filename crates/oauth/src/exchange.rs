@@ -153,11 +153,11 @@ fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redact
         200..=299 => match object.as_ref().map(|object| pair(object, redactor)) {
             Some(Some(pair)) => TokenReply::Pair(Box::new(pair)),
             Some(None) => TokenReply::Unsure(format!("{status} without a token")),
-            None => TokenReply::Unsure(format!("{status} with a body that is no JSON object")),
+            None => TokenReply::Unsure(format!("{status} with a body that is not a JSON object")),
         },
         400 if own => TokenReply::Refused(message),
         401 if own => TokenReply::WrongClient(message),
-        400 | 401 => TokenReply::Unsure(format!("{message}, and not by the CRM")),
+        400 | 401 => TokenReply::Unsure(format!("{message}, but not from the CRM")),
         408 => TokenReply::Unsure(message),
         425 | 429 => TokenReply::TooMany,
         300..=499 => TokenReply::WrongAddress(message),

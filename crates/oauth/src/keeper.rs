@@ -33,8 +33,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Wait before a new pair is stored again after an error.
 const STORE_AGAIN: Duration = Duration::from_millis(500);
 /// Fix for a refused token whose connection works.
-const REFUSED: &str = "the CRM refuses the access token: it is refreshed by itself, once a minute \
-                       at most; if that does not help, see whether the company is blocked";
+const REFUSED: &str = "the CRM refuses the access token: it is refreshed automatically, at most \
+                       once a minute; if that does not help, check whether the company is blocked";
 
 /// Keeper of a stored connection: its settings, and its channels to the sender and `status`.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Work {
         if let (Some(token), Some(taken)) = (&status.token_print, status.token_taken)
             && self.core.on_token_used(token, taken)
         {
-            info!("the CRM takes the token again: the company is no longer blocked");
+            info!("the CRM accepts the token again: the company is no longer blocked");
             self.failure = None;
         }
     }
@@ -164,7 +164,7 @@ impl Work {
             }
             Ok(None) => {
                 if self.connection.take().is_some() {
-                    info!("disconnected: the connection was taken away");
+                    info!("disconnected: the connection was removed");
                 }
                 self.unread = None;
                 self.core.gone();
@@ -208,7 +208,7 @@ impl Work {
         }
         let is_shown = self.shown.as_ref().is_some_and(|it| it.1 == trouble);
         if let Some(trouble) = trouble.as_ref().filter(|_| !is_shown) {
-            warn!(reason = trouble.reason, fix = %trouble.fix, "no new token can be had");
+            warn!(reason = trouble.reason, fix = %trouble.fix, "cannot get a new token");
         }
         self.shown = shown;
         self.keeper.updates.send_replace(TokenUpdate {
@@ -233,10 +233,16 @@ impl Work {
         }
         if self.core.is_client_refused() {
             let why = failed.unwrap_or_default();
-            return trouble(CLIENT_REFUSED, format!("{why}; it is tried once an hour"));
+            return trouble(
+                CLIENT_REFUSED,
+                format!("{why}; callbridge tries again once an hour"),
+            );
         }
         let why = failed.or(self.unread.clone())?;
-        trouble("unreachable", format!("{why}; it is tried again by itself"))
+        trouble(
+            "unreachable",
+            format!("{why}; callbridge tries again automatically"),
+        )
     }
 
     /// Performs one refresh, from its note to the stored pair.
@@ -299,7 +305,7 @@ impl Work {
             TokenReply::Refused(why) => {
                 let mut words = format!(
                     "the refresh token is refused ({why}): the company has disconnected the \
-                     application, or it lay unused for 30 days"
+                     application, or the token was not used for 30 days"
                 );
                 if before.is_some() {
                     words += ", or the answer to an earlier refresh was lost";
@@ -333,10 +339,10 @@ impl Work {
             TokenReply::WrongAddress(why) => not_done(&format!(
                 "no OAuth endpoint answers at --auth-url ({why}): correct the address"
             )),
-            TokenReply::Revoked => not_done("an answer to something else"),
+            TokenReply::Revoked => not_done("an answer to another request"),
         };
         if let Err(error) = self.note(&stored).await {
-            warn!(%error, "the end of a refresh is not noted");
+            warn!(%error, "cannot store the end of a refresh");
         }
         if stored.over.is_some() {
             self.connection = Some(stored);
@@ -389,7 +395,7 @@ impl Work {
                 Err(error) => error.to_string(),
             };
             if !std::mem::replace(&mut logged, true) {
-                error!(%error, "the new pair is not stored yet; it is not used before it is");
+                error!(%error, "cannot store the new token pair yet; it is not used until then");
             }
             self.failure = Some(format!("the new token cannot be stored: {error}"));
             self.publish(clock::now());

@@ -247,7 +247,7 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
     let lost = |updates: &TokenUpdate| {
         let trouble = updates.trouble.as_ref();
         trouble.is_some_and(|pause| {
-            pause.reason == "unreachable" && pause.fix.contains("not by the CRM")
+            pause.reason == "unreachable" && pause.fix.contains("not from the CRM")
         })
     };
     stage.updates("the trouble", lost).await;

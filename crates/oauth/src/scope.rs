@@ -11,13 +11,13 @@ const USUAL: [(Grant, &str); 4] = [
     (NEEDED, "nothing can be journaled without it"),
     (
         Grant::CallRead,
-        "the journal cannot be read: each call is asked about alone, which halves what fits into \
-         a minute",
+        "the journal cannot be read: each call is polled separately, which halves the calls that \
+         fit into a minute",
     ),
     (
         Grant::LeadRead,
-        "leads cannot be looked up: the directory knows only what webhooks tell, and a letter \
-         `failed` does not say whether lead or employee is missing",
+        "leads cannot be looked up: the directory knows only what webhooks report, and a dead \
+         letter `failed` does not say whether the lead or the employee is missing",
     ),
     (
         Grant::LeadSave,
@@ -95,7 +95,7 @@ mod tests {
         let given = compare(&usual(), "PERMISSION_OPEN_API_CALL:SAVE");
         assert!(given.enough);
         assert_eq!(given.lacks.len(), 3);
-        assert!(given.lacks[0].contains("halves what fits into a minute"));
+        assert!(given.lacks[0].contains("halves the calls that fit into a minute"));
         let given = compare(&usual(), "PERMISSION_OPEN_API_CALL:READ");
         assert!(!given.enough);
         assert!(given.lacks[0].contains("nothing can be journaled"));

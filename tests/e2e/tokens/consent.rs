@@ -329,8 +329,7 @@ async fn pasted_redirect_connects_and_wrong_state_is_refused() {
     let said = connecting.end().await;
     assert_eq!(said.code, Some(77), "{said:?}");
     assert!(
-        said.err
-            .contains("its state is not the one that was sent along"),
+        said.err.contains("its state is not the one that was sent"),
         "{said:?}"
     );
     stage.judge();

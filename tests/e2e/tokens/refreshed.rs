@@ -170,7 +170,7 @@ async fn failing_token_endpoint_past_expiry_keeps_connection() {
     let waits = |it: &callbridge_model::Status| {
         let pause = it.pause.as_ref();
         pause.is_some_and(|it| {
-            it.reason == "unreachable" && it.fix.contains("tried again by itself")
+            it.reason == "unreachable" && it.fix.contains("tries again automatically")
         })
     };
     program.until("the end of the token", waits).await;
