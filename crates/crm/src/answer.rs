@@ -139,7 +139,7 @@ fn said(status: impl fmt::Display, message: &str) -> String {
 fn of_server(status: u16) -> String {
     match status {
         200..=299 => format!("{status} with accept: false"),
-        400..=499 => format!("{status} of something in between"),
+        400..=499 => format!("{status} from a proxy or gateway in between"),
         _ => status.to_string(),
     }
 }
@@ -207,7 +207,7 @@ pub fn read_redacted(
             own,
             message,
         },
-        _ => ApiError::Unreadable(format!("status {status} is not one of HTTP's")),
+        _ => ApiError::Unreadable(format!("status {status} is not an HTTP status")),
     })
     .into()
 }

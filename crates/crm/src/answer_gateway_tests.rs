@@ -51,7 +51,7 @@ fn a_4xx_without_an_envelope_is_something_s_in_between() {
         let Err(error @ ApiError::Server { own: false, .. }) = heard else {
             panic!("{status} {page}: {heard:?}");
         };
-        let words = format!("{status} of something in between");
+        let words = format!("{status} from a proxy or gateway in between");
         assert!(error.to_string().starts_with(&words), "{error}");
     }
     let many = read(Endpoint::Submit, 429, b"<html>slow down</html>").answer;

@@ -246,7 +246,7 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
             None => way.address.place(),
         };
         return ApiError::NotConnected(if error.is_timeout() {
-            format!("{place} does not answer (nor perhaps the DNS that knows it)")
+            format!("{place} does not answer, or its name cannot be looked up in DNS")
         } else {
             format!("{place}: {why}")
         });
@@ -257,8 +257,7 @@ fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
             ApiError::Unreadable("the head of the answer is too large to be read".to_owned())
         }
         Some(hyper) if hyper.is_parse() => ApiError::Unreadable(format!(
-            "what answers at {} does not speak HTTP ({why}); check scheme and port of \
-                 --crm-url",
+            "the server at {} does not speak HTTP ({why}); check scheme and port of --crm-url",
             way.address.place()
         )),
         Some(_) | None => ApiError::Lost(why),

@@ -90,10 +90,10 @@ pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Opt
     let tls: &Tls = causes(error).find_map(|cause| cause.downcast_ref())?;
     Some(match tls {
         Tls::InvalidCertificate(Fault::NotValidForName | Fault::NotValidForNameContext { .. }) => {
-            format!("the certificate is for another name; give {address} the name that it is for")
+            format!("the certificate is for another name; use that name in {address}")
         }
         Tls::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. }) => {
-            format!("the certificate has expired; it has to be renewed at {server}")
+            format!("the certificate has expired; renew it at {server}")
         }
         Tls::InvalidCertificate(Fault::NotValidYet | Fault::NotValidYetContext { .. }) => {
             "the certificate is not valid yet; check this machine's clock".to_owned()
@@ -105,12 +105,13 @@ pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Opt
         // Certificates of `openssl req -x509` cause this error.
         Tls::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             format!(
-                "the certificate is an authority's (CA:TRUE) and no server's; issue one for the \
-                 server, signed by that authority, and give the authority's with {ca_file}"
+                "the certificate is a CA certificate (CA:TRUE), not a server certificate; issue \
+                 one for the server, signed by that CA, and give the CA certificate with \
+                 {ca_file}"
             )
         }
         Tls::InvalidMessage(_) => {
-            format!("what answers there does not speak TLS; check the port of {address}")
+            format!("the server does not speak TLS; check the port of {address}")
         }
         other => other.to_string().chars().take(WORDS_MAX).collect(),
     })

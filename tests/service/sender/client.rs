@@ -346,7 +346,7 @@ async fn a_certificate_of_another_name_is_refused_by_name() {
     let why = refused(over_tls(&other, Some(&other)).await);
     insta::assert_snapshot!(
         why,
-        @"the certificate is for another name; give --crm-url the name that it is for"
+        @"the certificate is for another name; use that name in --crm-url"
     );
 }
 
@@ -357,7 +357,7 @@ async fn an_expired_certificate_is_refused_by_name() {
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
     });
     let why = refused(over_tls(&expired, Some(&expired)).await);
-    insta::assert_snapshot!(why, @"the certificate has expired; it has to be renewed at the CRM");
+    insta::assert_snapshot!(why, @"the certificate has expired; renew it at the CRM");
 }
 
 #[tokio::test]

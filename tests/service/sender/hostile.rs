@@ -299,9 +299,12 @@ async fn body_that_cannot_be_decompressed_is_a_fault() {
 #[tokio::test]
 async fn statuses_that_nobody_knows_are_faults() {
     for (status, words) in [
-        ("600 Odd", "status 600 is not one of HTTP's"),
-        ("999 Odd", "status 999 is not one of HTTP's"),
-        ("101 Switching Protocols", "status 101 is not one of HTTP's"),
+        ("600 Odd", "status 600 is not an HTTP status"),
+        ("999 Odd", "status 999 is not an HTTP status"),
+        (
+            "101 Switching Protocols",
+            "status 101 is not an HTTP status",
+        ),
     ] {
         assert_eq!(
             met(http(status, "", ACCEPTED)).await,
@@ -313,7 +316,7 @@ async fn statuses_that_nobody_knows_are_faults() {
     assert_eq!(word, "failure");
     insta::assert_snapshot!(
         without_port(&words, server.addr),
-        @"what answers at 127.0.0.1:PORT does not speak HTTP (invalid HTTP status-code parsed); \
+        @"the server at 127.0.0.1:PORT does not speak HTTP (invalid HTTP status-code parsed); \
           check scheme and port of --crm-url"
     );
 }
@@ -352,7 +355,7 @@ async fn another_protocol_behind_the_port_is_named() {
     let ssh = serve(b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()).await;
     for addr in [tls.addr, ssh.addr] {
         let (word, words) = verdict(send(&plain(addr)).await);
-        let begin = "what answers at 127.0.0.1:PORT does not speak HTTP (invalid HTTP version";
+        let begin = "the server at 127.0.0.1:PORT does not speak HTTP (invalid HTTP version";
         let words = without_port(&words, addr);
         assert!(word == "failure" && words.starts_with(begin), "{words}");
     }
@@ -360,8 +363,7 @@ async fn another_protocol_behind_the_port_is_named() {
     for addr in [http, greets(b"SSH-2.0-OpenSSH_9.2\r\n").await] {
         let url = format!("https://localhost:{}", addr.port());
         let answer = send(&client(&url, Some(good.ca_file.clone()))).await;
-        let words = "TLS refused: what answers there does not speak TLS; check the port of \
-                     --crm-url";
+        let words = "TLS refused: the server does not speak TLS; check the port of --crm-url";
         assert_eq!(verdict(answer), ("failure", words.to_owned()));
     }
 }
@@ -389,7 +391,7 @@ async fn not_yet_valid_or_ca_certificate_is_refused_with_reason() {
         (
             acceptor(&cert, &key),
             own,
-            "the certificate is an authority's (CA:TRUE)",
+            "the certificate is a CA certificate (CA:TRUE)",
         ),
     ] {
         let server = serve_over(Vec::new(), Some(acceptor)).await;
