@@ -207,7 +207,7 @@ impl Gate {
         rates.forget_idle(now);
         let admitted = rates.admit(&origin.branch.name, length, now);
         admitted.map_err(|wait| {
-            let message = "this branch has sent its requests or bytes of this minute";
+            let message = "this branch has used up its requests or bytes of this minute";
             let refused = Refused::new(StatusCode::TOO_MANY_REQUESTS, "rate", message);
             refused.retry_after(wait.as_secs() + 1)
         })
@@ -228,7 +228,7 @@ impl Gate {
         match read {
             Ok(read) => read,
             Err(_) => {
-                let message = "the body came too slowly";
+                let message = "the body arrived too slowly";
                 Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "slow", message))
             }
         }

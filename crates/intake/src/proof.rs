@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const EVENTS_CHECKED: u32 = 40;
 
 /// Message for a source whose events have no timestamp.
-const TIMES: &str = "events carry no time, and that of their arrival is used: set \
-                     timestampevents = yes in manager.conf, then `manager reload`";
+const TIMES: &str = "events carry no time, so the time of arrival is used: set timestampevents = \
+                     yes in manager.conf, then `manager reload`";
 
 /// Evidence for one source: whether it receives events, and which rights its account lacks.
 #[derive(Debug, Default)]
@@ -125,7 +125,7 @@ impl Proof {
             self.report_missing(
                 RightKind::Variables,
                 format!(
-                    "channels do not show {names}, which leads are taken from: add it to \
+                    "channels do not show {names}, from which leads are read: add it to \
                      channelvars in manager.conf, then `manager reload`"
                 ),
             );
@@ -159,20 +159,20 @@ pub(super) fn describe(right: MissingRight) -> (RightKind, String) {
         }
         MissingRight::Filter => (
             RightKind::Filter,
-            "no event came through the filter that the PBX took, so it was logged in anew without \
-             one: it is asked for all events of the classes call, cdr, system, agent and user"
+            "no event passed the filter that the PBX accepted, so callbridge logged in again \
+             without it, and receives all events of the classes call, cdr, system, agent and user"
                 .to_owned(),
         ),
         MissingRight::Echo => (
             RightKind::Echo,
-            "an event of its own was sent and did not come back: add user to its read in \
-             manager.conf, or the account's eventfilter lets nothing through (Asterisk 10 to 12 \
-             read `(A|B)` in it as text: give a line for each event)"
+            "a test event was sent and did not come back: add user to the account's read in \
+             manager.conf, or correct its eventfilter, which lets nothing through (Asterisk 10 to \
+             12 read `(A|B)` in it as text: give one line per event)"
                 .to_owned(),
         ),
         MissingRight::List => (
             RightKind::List,
-            "the account may not ask which channels live (CoreShowChannels); set write = \
+            "the account has no right to list the live channels (CoreShowChannels); set write = \
              reporting,user for it in manager.conf, `manager reload`, and restart callbridge"
                 .to_owned(),
         ),

@@ -33,13 +33,13 @@ pub fn is_newer(why: &str) -> bool {
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().carries_whole_calls()) {
-        let words = "bytes from a PBX's connection are not a call by themselves: discard it";
+        let words = "bytes from a PBX's connection are not a whole call: discard it";
         return Err(words.to_owned());
     }
     let (kept, length) = (message.bytes.len() as u64, message.length);
     if kept < length {
         return Err(format!(
-            "of its {length} bytes the first {kept} are kept: discard it"
+            "only the first {kept} of its {length} bytes are kept: discard it"
         ));
     }
     let content_type = message.content_type.as_deref();

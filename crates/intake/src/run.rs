@@ -107,7 +107,7 @@ impl Shell {
                          are kept until it is set"
                     );
                 } else {
-                    tracing::info!(reason, "this machine's clock is right again: going on");
+                    tracing::info!(reason, "this machine's clock is right again: continuing");
                 }
                 // While no call can be judged, no more are taken.
                 for (at, verdicts) in self.verdicts.iter().enumerate() {
@@ -207,18 +207,22 @@ impl Shell {
             tracing::warn!(
                 source,
                 reason,
-                "the source is written in another format than said"
+                "the source has another format than its format= says"
             );
         }
         for (source, reason) in self.intake.take_lacks() {
-            tracing::warn!(source, reason, "the source is let in, and lacks something");
+            tracing::warn!(
+                source,
+                reason,
+                "the source is connected, but lacks a right or setting"
+            );
         }
         for (pbx, prefix) in std::mem::take(&mut self.intake.unmatched.unreported) {
             tracing::warn!(
                 id = prefix,
                 pbx,
-                "a channel that belongs to no trunk carried an outside number: the call is taken \
-                 for internal; name it with --trunk, or in --employees if it is a telephone"
+                "a channel that belongs to no trunk carried an outside number: the call counts as \
+                 internal; add the channel to a --trunk, or to --employees if it is a telephone"
             );
         }
         for (source, news) in self.intake.take_news(clock::steady()) {
@@ -242,8 +246,8 @@ impl Shell {
             if messages > 0 {
                 tracing::error!(
                     messages,
-                    "messages that cannot be read are counted and not kept, for want of room: \
-                     see `callbridge dead list --reason unreadable`, and discard them"
+                    "unreadable messages are counted but not kept, because there is no room: see \
+                     `callbridge dead list --reason unreadable`, and discard them"
                 );
             }
             self.intake.committed();
@@ -272,7 +276,7 @@ impl Shell {
                         self.views.statuses.send_replace(held);
                     }
                     if *self.stopped.borrow() {
-                        anyhow::bail!("what was taken last could not be committed: {error}");
+                        anyhow::bail!("the last events could not be committed: {error}");
                     }
                     tokio::time::sleep(DISK_RETRY).await;
                 }
@@ -337,7 +341,7 @@ impl Shell {
                 source,
                 reason,
                 messages,
-                "what cannot be read is kept as a dead letter"
+                "an unreadable message is kept as a dead letter"
             );
         }
     }
@@ -365,7 +369,7 @@ fn log_call(finished: &spool::Finished, mask: bool) {
     });
     let call = record.uuid.map(|uuid| uuid.to_string()).unwrap_or_default();
     for remark in &judged.remarks {
-        tracing::info!(%call, linkedid = %record.linkedid, remark, "a value was set right");
+        tracing::info!(%call, linkedid = %record.linkedid, remark, "a value was corrected");
     }
     let trunk = record.trunk.as_deref().unwrap_or_default();
     // A waiting call needs no action by a person.
@@ -398,7 +402,7 @@ fn log_call(finished: &spool::Finished, mask: bool) {
         Outcome::Internal | Outcome::Skipped => tracing::debug!(
             linkedid = %record.linkedid,
             outcome = ?judged.outcome,
-            "a finished call is not for the journal"
+            "a finished call is not journaled"
         ),
     }
 }

@@ -108,7 +108,7 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
     let up = |it: &Status| it.sources[0].state == SourceState::Up && named(it);
     program.until("a line that is up", up).await;
     assert_eq!(asked(&pbx, "Action: Filter"), filters, "and asks for none");
-    assert!(place.logs().contains("logged in anew without one"));
+    assert!(place.logs().contains("logged in again without it"));
 
     let told = told("11");
     for recording in &told {

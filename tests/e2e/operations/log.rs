@@ -132,7 +132,7 @@ async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
 async fn named(program: &mut Program, place: &Place, looks: &str) {
     let says = |it: &Status| (it.sources[0].reason.as_ref()).is_some_and(|why| why.contains(looks));
     program.until("the format is named", says).await;
-    let told = "the source is written in another format than said";
+    let told = "the source has another format than its format= says";
     let log = place.logs();
     let lines = log
         .lines()

@@ -261,7 +261,9 @@ impl ForwardCore {
         if left_out > 0 {
             let problem = self.pause(
                 "hub_refuses",
-                &format!("answered without {left_out} calls of the request; check its version"),
+                &format!(
+                    "left {left_out} calls of the request out of its answer; check its version"
+                ),
             );
             self.pause_with(now, problem);
         }

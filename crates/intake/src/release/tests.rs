@@ -163,7 +163,7 @@ async fn a_call_whose_leads_are_all_gone_waits_again_and_says_why() {
     assert_eq!(letter.reason, Reason::NoLead);
     insta::assert_snapshot!(
         letter.message,
-        @"the directory has no lead in force for the number: lead 7 (LEAD_DELETED, \
+        @"the directory has no current lead for the number: lead 7 (LEAD_DELETED, \
         2026-11-20T04:46:40Z), deleted 2026-11-20T04:46:40Z, lead 8 (LEAD_DELETED, \
         2026-11-20T04:46:40Z), deleted 2026-11-20T04:46:40Z"
     );
