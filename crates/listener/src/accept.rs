@@ -47,12 +47,16 @@ impl Acceptor {
                 Ok(taken) => {
                     let times = std::mem::take(&mut self.failed);
                     if times > 0 {
-                        tracing::info!(listener = self.name, times, "connections are taken again");
+                        tracing::info!(
+                            listener = self.name,
+                            times,
+                            "connections are accepted again"
+                        );
                     }
                     return taken;
                 }
                 Err(error) if is_the_others(&error) => {
-                    tracing::debug!(listener = self.name, %error, "a connection was gone again");
+                    tracing::debug!(listener = self.name, %error, "a connection closed at once");
                 }
                 Err(error) => self.fails(&error),
             }
@@ -69,7 +73,7 @@ impl Acceptor {
             tracing::warn!(
                 listener = self.name,
                 %error,
-                "no connection can be taken: it is tried again until one can"
+                "cannot accept connections: callbridge keeps trying"
             );
         }
     }

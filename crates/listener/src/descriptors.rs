@@ -21,7 +21,7 @@ pub fn raise() {
             maximum: now.maximum,
         };
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::debug!(%error, "the limit of descriptors stays");
+            tracing::debug!(%error, "cannot raise the limit of file descriptors");
         }
     }
 }

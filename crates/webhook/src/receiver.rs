@@ -100,8 +100,8 @@ impl Receiver {
         let op = Op::meta(BOUND, value);
         match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
             Ok(Ok(_)) => info!(installation, "events of our connection come under this id"),
-            Ok(Err(error)) => debug!(%error, "a binding is not kept"),
-            Err(_) => debug!("a binding is kept late"),
+            Ok(Err(error)) => debug!(%error, "cannot store a binding"),
+            Err(_) => debug!("storing a binding takes long"),
         }
     }
 
@@ -137,7 +137,7 @@ impl Receiver {
             },
             Ok(Err(error)) => {
                 if let Some(times) = self.tally.due("disk", now) {
-                    warn!(%error, times, "an event cannot be kept; it comes again");
+                    warn!(%error, times, "cannot store an event; the CRM sends it again");
                 }
                 again("disk")
             }
@@ -145,7 +145,7 @@ impl Receiver {
                 if let Some(times) = self.tally.due("slow", now) {
                     warn!(
                         times,
-                        "the disk takes longer than a second for an event; it comes again"
+                        "storing an event took longer than a second; the CRM sends it again"
                     );
                 }
                 again("slow")
@@ -171,12 +171,13 @@ pub(crate) fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answ
     let (status, word) = match delivered {
         Delivered::Repeat => (200, "repeat"),
         Delivered::CompanyUnknown => {
-            debug!(%event, "whose events are ours is not known before the token's first answer");
+            debug!(%event, "which company's events are ours is not known before the first answer \
+                for the token");
             (503, "company_unknown")
         }
         Delivered::OtherCompany => (200, "other_company"),
         Delivered::Confirmed { row, other_lead } => {
-            info!(call = uuid, id = row.0, %event, "journaled, a webhook says");
+            info!(call = uuid, id = row.0, %event, "journaled, according to a webhook");
             if *other_lead {
                 warn!(
                     call = uuid,

@@ -184,7 +184,7 @@ impl Secrets {
 fn messages(faults: &[Error]) -> Vec<String> {
     let messages = faults.iter();
     messages
-        .map(|fault| format!("{fault}; no delivery is proved by this file"))
+        .map(|fault| format!("{fault}; no delivery can be verified with this file"))
         .collect()
 }
 

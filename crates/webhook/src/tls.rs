@@ -72,7 +72,7 @@ impl Files {
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
         let mut server = server.map_err(|error| {
             let chain = certificate.chain.display();
-            format!("{chain} and {path} do not serve: {error}")
+            format!("the certificate {chain} and the key {path} cannot be used together: {error}")
         })?;
         server.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(server))
@@ -119,13 +119,14 @@ pub fn keep(
             match anew {
                 Ok(None) => reported = None,
                 Ok(Some((server, files))) => {
-                    tracing::info!("the webhook certificate is read anew");
+                    tracing::info!("the webhook certificate was read again");
                     current.send_replace(server);
                     (used, reported) = (files, None);
                 }
                 Err(error) => {
                     if reported.as_ref() != Some(&error) {
-                        tracing::warn!(%error, "the webhook certificate stays the one before");
+                        tracing::warn!(%error, "cannot use the new webhook certificate; the \
+                            previous one stays in use");
                     }
                     reported = Some(error);
                 }
