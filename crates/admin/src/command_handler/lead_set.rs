@@ -285,8 +285,8 @@ mod tests {
         let (wrong, notes) = judged(&catalogue, &items);
         assert!(notes.is_empty());
         insta::assert_snapshot!(wrong.join("\n"), @r"
-        field 21 (kun) is a field of contacts (CONTACT): the service would pass over it in silence
-        field 99 is no field of this CRM: the service would pass over it in silence
+        field 21 (kun) is a field of contacts (CONTACT): the CRM would silently ignore it
+        field 99 is not a field of this CRM: the CRM would silently ignore it
         ");
     }
 

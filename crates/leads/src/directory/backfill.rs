@@ -145,12 +145,12 @@ impl Backfill {
                     errors,
                     ..
                 },
-            ) => self.leave(&format!("the service refuses the order: {error} {errors}")),
+            ) => self.leave(&format!("the CRM refuses the order: {error} {errors}")),
             Err(
                 error @ (ApiError::NotFound { own: true, .. }
                 | ApiError::WrongAddress { .. }
                 | ApiError::Rejected { .. }),
-            ) => self.leave(&format!("lead/filter is not there: {error}")),
+            ) => self.leave(&format!("the CRM has no lead/filter: {error}")),
             // This includes a 404 from a proxy, which can be temporary.
             Ok(_)
             | Err(
@@ -233,7 +233,7 @@ impl Backfill {
     /// Continues by page, from the last one down.
     fn turn_down(&mut self, asked: &LeadsPage, oldest: Option<i64>, total: Option<u32>) {
         let Some(total) = total.or_else(|| oldest.is_none().then_some(0)) else {
-            return self.leave("the service takes no range and gives no totalPages");
+            return self.leave("the CRM accepts no range and returns no totalPages");
         };
         let known = oldest.is_some() && oldest < self.read_from();
         let began = self.reading;

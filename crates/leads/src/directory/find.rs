@@ -61,7 +61,7 @@ impl Finding {
                 let had = self.holders.iter().take(NAMED_MAX).map(Holder::words);
                 LeadAnswer::None(match had.collect::<Vec<_>>().join(", ").as_str() {
                     "" => "the directory knows no lead with the number".to_owned(),
-                    had => format!("the directory has no lead in force for the number: {had}"),
+                    had => format!("the directory has no current lead for the number: {had}"),
                 })
             }
             [lead] => {

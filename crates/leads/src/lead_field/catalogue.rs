@@ -66,16 +66,16 @@ impl Fit {
 
 impl fmt::Display for Fit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ignored = "the service would pass over it in silence";
+        let ignored = "the CRM would silently ignore it";
         match self {
             Self::Led => f.write_str("a field of leads"),
             Self::Unsure(why) => write!(f, "not checked: {why}"),
             Self::Other(kind) if kind == "CONTACT" => {
                 write!(f, "a field of contacts (CONTACT): {ignored}")
             }
-            Self::Other(kind) => write!(f, "no field of leads (infoType {kind}): {ignored}"),
-            Self::Unknown => write!(f, "no field of this CRM: {ignored}"),
-            Self::Refused(what) => write!(f, "the CRM did not take {what}"),
+            Self::Other(kind) => write!(f, "not a field of leads (infoType {kind}): {ignored}"),
+            Self::Unknown => write!(f, "not a field of this CRM: {ignored}"),
+            Self::Refused(what) => write!(f, "the CRM did not accept {what}"),
         }
     }
 }
@@ -119,7 +119,9 @@ impl Catalogue {
         }
         match self.field(id) {
             Some(field) => match field.info_type.as_deref().map(str::trim) {
-                None | Some("") => Fit::Unsure("the CRM does not say of what it is".to_owned()),
+                None | Some("") => {
+                    Fit::Unsure("the CRM does not report whether it is a field of leads".to_owned())
+                }
                 Some(kind) if kind.eq_ignore_ascii_case("LED") => Fit::Led,
                 Some(kind) => Fit::Other(kind.to_ascii_uppercase()),
             },
@@ -259,9 +261,9 @@ mod tests {
         let words = words.map(|fit| format!("{} {fit}", fit.is_writable()));
         insta::assert_snapshot!(words.join("\n"), @r"
         true a field of leads
-        false a field of contacts (CONTACT): the service would pass over it in silence
-        true not checked: the CRM does not say of what it is
-        false no field of this CRM: the service would pass over it in silence
+        false a field of contacts (CONTACT): the CRM would silently ignore it
+        true not checked: the CRM does not report whether it is a field of leads
+        false not a field of this CRM: the CRM would silently ignore it
         true not checked: only a part of the CRM's fields could be read
         true not checked: the CRM's fields cannot be read (403)
         ");

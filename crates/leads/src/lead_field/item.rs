@@ -54,8 +54,9 @@ impl Item {
             Some(id) => (id, exact),
             None => (id, given),
         };
-        let id = FieldId::parse(id.trim())
-            .ok_or_else(|| format!("`{id}` is not a field id: digits, as in 11=VIP or 11:=5"))?;
+        let id = FieldId::parse(id.trim()).ok_or_else(|| {
+            format!("`{id}` is not a field id: use digits only, as in 11=VIP or 11:=5")
+        })?;
         let given = match value.chars().count() > VALUE_MAX {
             true => Err(format!("is longer than {VALUE_MAX} characters")),
             false => read(value),
@@ -87,7 +88,7 @@ fn given(text: &str) -> Result<Given, String> {
     }
     if bare.starts_with('"') {
         let text = serde_json::from_str(bare);
-        let no_string = |_| "begins as a JSON string and is none".to_owned();
+        let no_string = |_| "begins like a JSON string, but is not one".to_owned();
         return text.map(Given::Text).map_err(no_string);
     }
     let Some(inner) = bare.strip_prefix('[').and_then(|it| it.strip_suffix(']')) else {
@@ -108,15 +109,15 @@ fn given(text: &str) -> Result<Given, String> {
 
 /// Parses a JSON value. §2.4: a scalar, null, or a list of strings.
 fn exact(text: &str) -> Result<Given, String> {
-    let not_json = "is not JSON: after := stand 5, true, \"text\", null or [\"a\",\"b\"]";
+    let not_json = "is not JSON: after := give 5, true, \"text\", null or [\"a\",\"b\"]";
     let value = serde_json::from_str(text).map_err(|_| not_json)?;
     match value {
         Value::Null => Ok(Given::Null),
         Value::Bool(flag) => Ok(Given::Flag(flag)),
         Value::Number(number) if is_kept(&number, text) => Ok(Given::Number(number)),
-        Value::Number(_) => Err(
-            "has too many digits to be sent exactly: give it as text, = in place of :=".to_owned(),
-        ),
+        Value::Number(_) => {
+            Err("has too many digits to be sent exactly: use = instead of :=".to_owned())
+        }
         Value::String(text) => Ok(Given::Text(text)),
         Value::Array(list) => texts(list),
         Value::Object(_) => {
@@ -209,8 +210,8 @@ mod tests {
         the value of 12 is neither [a,b] nor a JSON array
         the value of 12 has an entry in its list that is not a text
         the value of 11 is empty: `null` clears the field
-        the value of 11 begins as a JSON string and is none
-        `x` is not a field id: digits, as in 11=VIP or 11:=5
+        the value of 11 begins like a JSON string, but is not one
+        `x` is not a field id: use digits only, as in 11=VIP or 11:=5
         `11` is not ID=VALUE or ID:=JSON
         {"id":11,"value":5}
         {"id":11,"value":-0.25}
@@ -218,11 +219,11 @@ mod tests {
         {"id":11,"value":"5"}
         {"id":11,"value":null}
         {"id":12,"valueList":["a,b","7"]}
-        the value of 11 is not JSON: after := stand 5, true, "text", null or ["a","b"]
+        the value of 11 is not JSON: after := give 5, true, "text", null or ["a","b"]
         the value of 11 is an object: a field takes a scalar or a list of texts
-        the value of 11 has too many digits to be sent exactly: give it as text, = in place of :=
+        the value of 11 has too many digits to be sent exactly: use = instead of :=
         `11:` is not ID=VALUE or ID:=JSON
-        `x` is not a field id: digits, as in 11=VIP or 11:=5
+        `x` is not a field id: use digits only, as in 11=VIP or 11:=5
         "#);
     }
 

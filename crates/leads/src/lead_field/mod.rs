@@ -168,12 +168,14 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
         let Some(name) = Name::from_word(word) else {
             let all = Name::ALL.iter().map(|name| name.word());
             let all = all.collect::<Vec<_>>().join(", ");
-            faults.push(format!("`{word}` is not a name; there are {all}"));
+            faults.push(format!("`{word}` is not a known name; the names are {all}"));
             continue;
         };
         let (id, kind) = id.split_once(':').unwrap_or((id, "text"));
         let Some(id) = FieldId::parse(id) else {
-            faults.push(format!("`{id}` of {name} is not a field id: digits"));
+            faults.push(format!(
+                "`{id}` of {name} is not a field id: use digits only"
+            ));
             continue;
         };
         let known = kind.parse().ok();
@@ -335,8 +337,8 @@ mod tests {
                      missed_count";
         let faults = faults.join("\n").replace(names, "NAMES");
         insta::assert_snapshot!(faults, @r"
-        `last` is not a name; there are NAMES
-        `x` of last_missed is not a field id: digits
+        `last` is not a known name; the names are NAMES
+        `x` of last_missed is not a field id: use digits only
         last_employee and last_call are both field 11: one of them would hide the other
         last_call is given twice
         `z` is not NAME=ID

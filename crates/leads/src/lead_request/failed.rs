@@ -103,7 +103,7 @@ pub fn to_survivor(
         lead_from: Some(format!("lead {lead} was merged into it")),
         ..call.clone()
     };
-    let why = format!("lead {lead} was merged into {survivor}: it goes there");
+    let why = format!("lead {lead} was merged into {survivor}: the call goes to that lead");
     Some(Reroute {
         record,
         history,
@@ -243,7 +243,10 @@ mod tests {
         let first =
             to_survivor(&call(1, None), lead(2), &RerouteHistory::default()).expect("there");
         assert_eq!(first.record.lead_id, Some(lead(2)));
-        assert_eq!(first.why, "lead 1 was merged into 2: it goes there");
+        assert_eq!(
+            first.why,
+            "lead 1 was merged into 2: the call goes to that lead"
+        );
         assert_eq!(to_survivor(&first.record, lead(1), &first.history), None);
         assert_eq!(to_survivor(&first.record, lead(2), &first.history), None);
         let second = to_survivor(&first.record, lead(3), &first.history).expect("a chain");

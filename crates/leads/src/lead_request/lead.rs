@@ -168,7 +168,7 @@ fn explained(result: &ApiResult) -> (String, &Value) {
         Ok(ApiReply::Status(WriteStatus::Failed(word, words, errors))) => {
             (failed(*word, with(words.clone(), errors).trim()), errors)
         }
-        Ok(_) => ("an answer to another question".to_owned(), &Value::Null),
+        Ok(_) => ("an answer to another request".to_owned(), &Value::Null),
         Err(error @ ApiError::Rejected { status, errors, .. }) => match status {
             409 => (error.to_string(), errors),
             _ => (with(error.to_string(), errors), errors),

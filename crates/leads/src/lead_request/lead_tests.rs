@@ -124,9 +124,9 @@ fn lookup_with_404_or_409_from_crm_reports_missing_lead() {
 #[test]
 fn a_catalogue_that_cannot_be_read_says_why() {
     insta::assert_snapshot!(table(&LeadRequest::Catalogue), @r#"
-        unread: Some("an answer to another question")
-        unread: Some("an answer to another question")
-        unread: Some("an answer to another question")
+        unread: Some("an answer to another request")
+        unread: Some("an answer to another request")
+        unread: Some("an answer to another request")
         unread: Some("FAILED: yo'q")
         unread: Some("400: yo'q")
         back (again)
@@ -165,8 +165,8 @@ fn lookup_answered_with_another_lead_reports_a_merge() {
 fn a_write_is_accepted_given_up_tried_again_or_rests() {
     insta::assert_snapshot!(table(&LeadRequest::FieldWrite(lead())), @r"
         accepted r1
-        given up: an answer to another question ItemOrLead
-        given up: an answer to another question ItemOrLead
+        given up: an answer to another request ItemOrLead
+        given up: an answer to another request ItemOrLead
         given up: FAILED: yo'q ItemOrLead
         given up: 400: yo'q SomeItem
         back (again)

@@ -385,7 +385,7 @@ fn failed_call_of_merged_lead_goes_to_surviving_lead_once() {
     let words = &sent.attempts.last().expect("one").message;
     assert_eq!(
         words,
-        "FAILED; lead 4001 was merged into 4003: it goes there"
+        "FAILED; lead 4001 was merged into 4003: the call goes to that lead"
     );
     assert_eq!(
         tables::outbox::notices(&store, 10).expect("notices").len(),
