@@ -24,7 +24,7 @@ async fn told(place: &Place) {
     until("a status that tells of the disk", async || {
         let said = place.command(&["status"]).await;
         let words = String::from_utf8_lossy(&said.stdout);
-        let fix = "make room on its disk; work goes on by itself then";
+        let fix = "make room on its disk; callbridge then continues automatically";
         words.contains("paused (disk): ") && words.contains("no room for") && words.contains(fix)
     })
     .await;

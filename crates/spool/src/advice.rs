@@ -9,45 +9,45 @@ pub const fn fix(reason: Reason) -> &'static str {
     match reason {
         Reason::NoLead => {
             "Give the number a lead where --lead looks (`callbridge lead missing` lists such \
-             numbers) and the call is sent by itself, or name one: \
-             `callbridge dead retry ID --lead LEAD`."
+             numbers), and the call is sent automatically, or name a lead: `callbridge dead retry \
+             ID --lead LEAD`."
         }
         Reason::AmbiguousLead => {
             "Two leads claim this call: choose one with `callbridge dead retry ID --lead LEAD`, or \
-             merge or delete one of them, and the call is sent by itself."
+             merge or delete one of them, and the call is sent automatically."
         }
         Reason::Failed => {
-            "The CRM took the call and could not write it, mostly because lead or employee does \
-             not exist there: `callbridge dead retry ID --lead LEAD --employee EMPLOYEE`."
+            "The CRM accepted the call but could not write it, mostly because the lead or employee \
+             does not exist there: `callbridge dead retry ID --lead LEAD --employee EMPLOYEE`."
         }
         Reason::Rejected => {
             "The CRM refuses the call as it is: read its message and errors, correct the lead, \
              employee or --field they name, then `callbridge dead retry ID`."
         }
         Reason::Conflict => {
-            "The CRM knows this uuid with other values: look the call up there, then \
-             `callbridge dead discard ID`, or `callbridge dead retry ID` if it is missing."
+            "The CRM has this uuid with other values: look up the call there, then `callbridge \
+             dead discard ID`, or `callbridge dead retry ID` if it is missing."
         }
         Reason::UuidConflict => {
             "Two calls came with one id: give each PBX its own pbx= in --source, enter this call \
              in the CRM by hand, then `callbridge dead discard ID`."
         }
         Reason::ServerError => {
-            "The CRM fails on this call while it takes others: `callbridge dead retry ID` later, \
-             and report its words to the CRM's support if they stay."
+            "The CRM fails on this call while it accepts others: `callbridge dead retry ID` later, \
+             and report its message to the CRM's support if it fails again."
         }
         Reason::Unconfirmed => {
             "The CRM accepted the call and never showed it: look it up there, and if it is \
-             missing `callbridge dead retry ID` (the uuid stays, so it cannot be doubled)."
+             missing, `callbridge dead retry ID` (the uuid stays, so it cannot be doubled)."
         }
         Reason::Incomplete => {
-            "Facts of the call were missed: compare the values with the PBX's own records, then \
+            "Events of the call were missed: compare the values with the PBX's own records, then \
              `callbridge dead retry ID` to send them as they are, with `--answered yes|no` and \
              `--talk SECONDS` where they are wrong, and `--direction inbound|outbound` where it is \
              unknown, or `callbridge dead discard ID`."
         }
         Reason::TalkExceedsDuration => {
-            "The source reported more talk than call: check the PBX's clock, then \
+            "The source reported more talk time than the call lasted: check the PBX's clock, then \
              `callbridge dead retry ID` to send with the talk cut to the duration."
         }
         Reason::InvalidEpoch => {
@@ -60,7 +60,7 @@ pub const fn fix(reason: Reason) -> &'static str {
              call as a message or for a file of one CDR, else `callbridge dead discard ID`."
         }
         Reason::NoEmployee => {
-            "Map the extension in --employees and the call is sent by itself, or send it with \
+            "Map the extension in --employees, and the call is sent automatically, or send it with \
              `callbridge dead retry ID --employee EMPLOYEE` (or `none`)."
         }
     }
@@ -70,13 +70,13 @@ pub const fn fix(reason: Reason) -> &'static str {
 pub const fn fix_after_lookup(found: Finding) -> &'static str {
     match found {
         Finding::LeadMissing => {
-            "Name a lead that is there: `callbridge dead retry ID --lead LEAD`, and correct the \
-             list or variable that named this one."
+            "Name a lead that exists: `callbridge dead retry ID --lead LEAD`, and correct the list \
+             or variable that named this one."
         }
         Finding::LeadExists => {
             "Name an employee of the CRM, or none: `callbridge dead retry ID --employee EMPLOYEE` \
              (or `none`), and correct --employees; --failed-employee drop sends such calls without \
-             it by itself."
+             an employee automatically."
         }
         Finding::Unclear => fix(Reason::Failed),
     }

@@ -25,9 +25,8 @@ pub enum Error {
     /// Everyone who can write in the folder can put links and files in the place of its owner's.
     /// With the permission bits of the folder, at most `0o7777`.
     #[error(
-        "others than its owner may write in {0} (mode {1:03o}), and could take its files away \
-         or put others in their place: chmod go-w {word}, or give --state a folder of its own \
-         below it",
+        "users other than its owner can write in {0} (mode {1:03o}), and could remove or replace \
+         its files: chmod go-w {word}, or give --state a separate folder below it",
         word = quoted_path(.0)
     )]
     Shared(PathBuf, u32),
@@ -52,14 +51,16 @@ pub enum Error {
     )]
     Damaged(PathBuf, String),
     /// The state belongs to another CRM address than `--crm-url`.
-    #[error("the state is bound to {0}, --crm-url is {1}: use --rebind to bind it anew")]
+    #[error("the state is bound to {0}, --crm-url is {1}: use --rebind to bind it to this address")]
     OtherAddress(String, String),
     /// No room for this file. Nothing was stored. The same request can be made again.
-    #[error("no room for {0}: make room on its disk; work goes on by itself then")]
+    #[error("no room for {0}: make room on its disk; callbridge then continues automatically")]
     Full(PathBuf),
     /// The disk failed, with SQLite's message. Nothing was stored. The same request can be made
     /// again.
-    #[error("cannot read or write {0}: {1}: look at its disk; work goes on by itself then")]
+    #[error(
+        "cannot read or write {0}: {1}: check its disk; callbridge then continues automatically"
+    )]
     Disk(PathBuf, String),
     /// The step does not exist in the call's state.
     #[error("{0}: {1}")]
@@ -71,7 +72,7 @@ pub enum Error {
     )]
     UuidTaken(RowId, CallUuid),
     /// No call or dead letter has the id.
-    #[error("no call or letter has the id {0}: see `callbridge dead list`")]
+    #[error("no call or dead letter has the id {0}: see `callbridge dead list`")]
     NoRow(RowId),
     /// A call that must be stored, with this linkedid, has no uuid.
     #[error("call {0} has no uuid and cannot be kept")]

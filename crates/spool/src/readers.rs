@@ -144,7 +144,7 @@ impl FinishedCalls {
 /// Reads a dead letter's call. If it cannot be read, it adds nothing to a better account.
 fn letter(text: &str) -> Option<Box<FinishedCall>> {
     let read = serde_json::from_str(text);
-    read.inspect_err(|error| tracing::error!(%error, "a letter's call cannot be read"))
+    read.inspect_err(|error| tracing::error!(%error, "the call of a dead letter cannot be read"))
         .ok()
 }
 

@@ -301,8 +301,8 @@ impl Step {
         Self::Died {
             reason: Reason::Conflict,
             message: format!(
-                "the journal holds this call already, as it was first sent: {before}; change it \
-                 in the CRM, or discard this letter"
+                "the journal holds this call already, as it was first sent: {before}; change it in \
+                 the CRM, or discard this dead letter"
             ),
             errors: serde_json::Value::Null,
         }

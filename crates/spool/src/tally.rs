@@ -158,18 +158,18 @@ impl Tally {
             Some(of(self) - of(before)).filter(|by| *by > 0)
         };
         if let Some(calls) = grown(TO_SURVIVOR) {
-            info!(calls, "went on to the lead that theirs was merged into");
+            info!(calls, "continued with the lead that theirs was merged into");
         }
         if let Some(calls) = grown(DROPPED) {
             warn!(
                 calls,
-                "went on without an employee whom the CRM does not know"
+                "continued without an employee whom the CRM does not know"
             );
         }
         if let Some(values) = grown(GIVEN_UP) {
             warn!(
                 values,
-                "of lead fields were given up: the CRM did not take them"
+                "of lead fields were given up: the CRM did not accept them"
             );
         }
         self.warnings.drain(..).for_each(|it| it.log());

@@ -337,7 +337,7 @@ fn judge_timeouts(found: &[FoundSetting]) -> ServerFinding {
                        within 15 s";
         return ServerFinding::ok(part, message);
     }
-    let fix = "connect to the server directly, or let the pooler pass the settings of a session on";
+    let fix = "connect to the server directly, or let the pooler pass on the settings of a session";
     ServerFinding::failed(part, wrong.join("; "), fix)
 }
 

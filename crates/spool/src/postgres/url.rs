@@ -58,8 +58,8 @@ impl PostgresUrl {
                 return Err("the user is missing: postgres://USER@HOST/DATABASE".to_owned());
             }
             Some(user) if user.contains(':') => {
-                let fix = "a password does not belong into the URL: write it to a file that only \
-                           this user can read, and name the file with secret-file=FILE";
+                let fix = "a password must not be in the URL: write it to a file that only this \
+                           user can read, and name the file with secret-file=FILE";
                 return Err(fix.to_owned());
             }
             Some(_) => {}

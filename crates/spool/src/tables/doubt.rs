@@ -21,7 +21,7 @@ const ALL: [RememberedText; 6] = [
     RememberedText {
         key: meta::MEMORY,
         reads: is::<RequestMemory>,
-        then: "requests about leads that rested are tried again",
+        then: "requests about leads that were on hold are tried again",
     },
     RememberedText {
         key: shows::CATALOGUE,

@@ -76,23 +76,23 @@ fn every_refusal_says_what_where_and_what_to_do() {
        keep a copy of the folder, restore it from a backup, or give another --state;
        the file is left as it is
     78 the state is bound to https://a, --crm-url is https://b:
-       use --rebind to bind it anew
+       use --rebind to bind it to this address
     73 the state folder /state disappeared in use:
        spool.db is missing:
        put the folder back, and start callbridge again
     73 no room for /state/spool.db:
        make room on its disk;
-       work goes on by itself then
+       callbridge then continues automatically
     73 cannot read or write /state/spool.db:
        words of SQLite:
-       look at its disk;
-       work goes on by itself then
+       check its disk;
+       callbridge then continues automatically
     65 7:
        a call that is journaled cannot take the step `retry`
     65 7:
        another call has the uuid 00000000-0000-0000-0000-000000000002:
        enter this one by hand, discard it, and give each PBX its own pbx=
-    65 no call or letter has the id 7:
+    65 no call or dead letter has the id 7:
        see `callbridge dead list`
     65 call 1.2 has no uuid and cannot be kept
     65 a dead letter cannot be stored:
