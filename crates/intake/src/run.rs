@@ -103,7 +103,7 @@ impl Shell {
                 if is_held {
                     tracing::warn!(
                         reason,
-                        "this machine's clock shows a time before this program was made: calls \
+                        "this machine's clock shows a time before this program was built: calls \
                          are kept until it is set"
                     );
                 } else {

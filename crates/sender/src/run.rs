@@ -143,7 +143,8 @@ impl Sender {
         if !sending.is_empty() {
             info!(
                 calls = sending.len(),
-                "requests were under way at the last end: looked for before they are sent again"
+                "requests were under way when callbridge last stopped: they are looked for before \
+                 they are sent again"
             );
         }
         let mut work = Loop {
@@ -427,7 +428,7 @@ impl Loop {
             let calls = self.in_flight.len();
             warn!(
                 calls,
-                "requests without an answer at the end: sent again at the next start"
+                "requests have no answer at the stop: they are sent again at the next start"
             );
         }
         self.in_flight.shutdown().await;
@@ -441,7 +442,8 @@ impl Loop {
 /// lost, and its call is looked for before it is sent again.
 fn answer_or_lost(answered: Result<Response, JoinError>) -> Response {
     answered.unwrap_or_else(|error| {
-        let what = "a request's task ended without an answer: taken for lost, looked for later";
+        let what = "a request's task ended without an answer: the request counts as lost and is \
+                    looked for later";
         error!(%error, "{what}");
         let why = "callbridge failed in the middle of it".to_owned();
         (error.id(), Err(ApiError::Lost(why)).into())

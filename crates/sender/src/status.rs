@@ -300,9 +300,11 @@ pub const TOKEN_REFUSED: &str = "token_refused";
 /// Returns advice to the operator that ends a pause.
 pub fn fix(pause: &Pause, place: &TokenPlace) -> String {
     match pause {
-        Pause::WrongClock => "this machine's clock shows a time before this program was made: set \
-                              it (timedatectl, NTP). Calls are kept until then"
-            .to_owned(),
+        Pause::WrongClock => {
+            "this machine's clock shows a time before this program was built: set \
+             it (timedatectl, NTP). Calls are kept until then"
+                .to_owned()
+        }
         Pause::DryRun => {
             "with --dry-run nothing is submitted: to submit calls, start without it".to_owned()
         }
@@ -457,7 +459,7 @@ mod tests {
          dead list --reason failed`, correct leads, employees or --field, and retry one of the
          calls or restart callbridge. One call an hour is tried. When one is accepted, the
          refused calls are sent again
-        clock: this machine's clock shows a time before this program was made: set it
+        clock: this machine's clock shows a time before this program was built: set it
          (timedatectl, NTP). Calls are kept until then
         dry_run: with --dry-run nothing is submitted: to submit calls, start without it
         takeover: took over from hub2; no request until 2026-11-20T05:10:00Z, because requests of

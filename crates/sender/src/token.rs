@@ -14,16 +14,16 @@ const FILE_MAX: u64 = 16 * 1024;
 /// Reasons why a token file gives no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    #[error("--token-file {0} is not there: put the token into it, on a line by itself")]
+    #[error("--token-file {0} is not there: put the token into it, on its own line")]
     Missing(PathBuf),
     /// The file cannot be read, with the system's message.
     #[error("--token-file {0}: {1}; give callbridge's user the right to read it")]
     Unreadable(PathBuf, String),
-    #[error("--token-file {0} is empty: put the token into it, on a line by itself")]
+    #[error("--token-file {0} is empty: put the token into it, on its own line")]
     Empty(PathBuf),
     /// The file has more than a token, or bytes that are not allowed in a header.
     #[error(
-        "--token-file {0} holds more than one line of visible ASCII: it must hold the token alone"
+        "--token-file {0} holds more than one line of visible ASCII: it must hold only the token"
     )]
     NotAToken(PathBuf),
 }

@@ -21,7 +21,7 @@ pub enum Unasked {
     #[error(transparent)]
     Spool(#[from] Error),
     /// The state is a copy. It does not know of later requests.
-    #[error("the state is a copy, and what was asked since is not in it")]
+    #[error("the state is a copy, and does not contain the requests since")]
     Restored,
     /// All requests of the current window are used. Ask again after this time.
     #[error("all requests of the running window are used; ask again in {} s", .0.as_secs() + 1)]

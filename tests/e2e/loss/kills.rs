@@ -99,7 +99,10 @@ fn judge(place: &Place, crm: &Server, expected: &[Expected]) {
     assert_eq!(crm.journal().len(), CALLS);
     let again = accepted(crm) - u64::try_from(CALLS).expect("few");
     assert_eq!(again, 0, "sent twice although the journal holds them");
-    let interrupted = place.logs().matches("under way at the last end").count();
+    let interrupted = place
+        .logs()
+        .matches("under way when callbridge last stopped")
+        .count();
     assert!(
         interrupted >= 2,
         "no kill fell between a request and its commit"

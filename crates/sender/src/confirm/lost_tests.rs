@@ -33,7 +33,7 @@ fn lost_call_is_resent_after_a_minute_an_hour_and_a_day() {
         panic!("{dead:?}");
     };
     assert_eq!(reason, Reason::Unconfirmed);
-    let start = "sent 4 times, and each time its outcome could not be asked for before it was";
+    let start = "sent 4 times, and each time its outcome could not be requested in time";
     assert!(message.starts_with(start), "{message}");
     assert!(
         message.contains("404; no page of the journal shows the call"),

@@ -160,8 +160,8 @@ impl Confirm {
             IfAbsent::Resubmit if call.resubmits as usize >= RESEND_AFTER.len() => died(
                 Reason::Unconfirmed,
                 format!(
-                    "sent {} times, and each time its outcome could not be asked for before it was \
-                     settled; the last time: {}; {how}",
+                    "sent {} times, and each time its outcome could not be requested in time; the \
+                     last time: {}; {how}",
                     RESEND_AFTER.len() + 1,
                     call.message
                 ),
