@@ -27,7 +27,7 @@ pub(crate) fn hub(all: &mut Registry, status: &Status, refusals: Option<&Refusal
     gauges(all, "branch_last_report_timestamp_seconds", help, reported);
     let help = "Calls that a branch has not forwarded yet, by its last report";
     gauges(all, "branch_backlog_calls", help, backlog);
-    let help = "Calls that the hub took from a branch, repeats included";
+    let help = "Calls that the hub accepted from a branch, including repeats";
     counters(all, "branch_taken_calls", help, taken);
     let help = "1 while nothing is sent to the CRM because this state lost commits";
     let is_silent = i64::from(hub.silent_until.is_some());

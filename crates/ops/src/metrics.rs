@@ -135,7 +135,7 @@ pub fn render(seen: &Observed, format: Format) -> String {
 fn calls(all: &mut Registry, seen: &Observed) {
     let books = seen.status.books;
     let rows = (books.named().into_iter()).map(|(book, it)| (label("book", book), signed(it)));
-    gauges(all, "calls", "Calls by where they stand", rows);
+    gauges(all, "calls", "Calls by state", rows);
     let (mut dead, mut waiting) = (Vec::new(), Vec::new());
     for &reason in Reason::ALL {
         let count = seen.status.dead_letters.get(reason.word()).copied();
@@ -166,7 +166,7 @@ fn outboxes(all: &mut Registry, seen: &Observed) {
         let reason = &outbox.problem.as_ref()?.reason;
         Some((labels([("outbox", &*outbox.name), ("reason", reason)]), 1))
     });
-    let help = "1 while the broker takes no messages, by its reason";
+    let help = "1 while the broker accepts no messages, by its reason";
     gauges(all, "outbox_blocked", help, problems);
 }
 
@@ -185,7 +185,7 @@ fn budget(all: &mut Registry, seen: &Observed) {
     let drain = seen.status.backlog.drain_sec;
     gauge(all, "backlog_drain_seconds", help, signed(drain));
     let request = seen.durations.request.clone();
-    let help = "From a request's first byte to its answer";
+    let help = "Time from a request's first byte to its answer";
     all.register("request_duration_seconds", help, request);
     // Causes that do not apply are shown as 0, because a series that comes and goes is hard to
     // watch.
@@ -201,7 +201,7 @@ fn budget(all: &mut Registry, seen: &Observed) {
             .any(|degraded| degraded.part == *part);
         (label("part", part), i64::from(fails))
     });
-    let help = "1 while a part of the CRM fails and others do its work";
+    let help = "1 while an endpoint of the CRM fails and a fallback is used";
     gauges(all, "degraded", help, failing);
 }
 
@@ -232,7 +232,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
         let source = it.name();
         results.map(|(word, count)| (labels([("source", source), ("result", word)]), count))
     };
-    let help = "Messages of a source, by what became of them";
+    let help = "Messages of a source, by result";
     counters(all, "source_events", help, sources.iter().flat_map(events));
     let last = (sources.iter()).filter_map(|it| Some((source_label(it), it.last_event_at?)));
     let help = "Arrival of the source's last event";
@@ -260,7 +260,7 @@ fn losses(all: &mut Registry, seen: &Observed) {
         let count = seen.counters.get(*name).copied().unwrap_or(0);
         (label("cause", name), count)
     });
-    let help = "Signs that a call can be lost, by cause";
+    let help = "Events that can mean a lost call, by cause";
     counters(all, "losses", help, counts);
 }
 
@@ -276,8 +276,8 @@ fn unmatched(all: &mut Registry, seen: &Observed) {
         let labels = labels([("source", source), ("prefix", &it.prefix)]);
         (labels, it.calls)
     });
-    let help = "Calls with an outside number over channels that no trunk takes in, by what their \
-                names have in common";
+    let help = "Calls with an outside number over channels of no trunk, by the common part of the \
+                channels' names";
     counters(all, "unmatched_channels", help, channels);
 }
 
@@ -301,10 +301,10 @@ fn lookups(all: &mut Registry, seen: &Observed) {
         return;
     };
     let answers = (answers.iter()).map(|(answer, it)| (label("answer", answer), *it));
-    let help = "Lookups of dialplans, by what was answered";
+    let help = "Lookups of dialplans, by answer";
     counters(all, "lookups", help, answers);
     let duration = seen.durations.lookup.clone();
-    let help = "From a dialplan's whole question to its answer";
+    let help = "Time from a dialplan's complete request to its answer";
     all.register("lookup_duration_seconds", help, duration);
 }
 
@@ -326,8 +326,8 @@ fn leads(all: &mut Registry, seen: &Observed) {
         ("survivor", "calls_to_survivor"),
         ("without_employee", "employees_dropped"),
     ];
-    let help = "Calls that went on by themselves: to a merged lead's survivor, or without an \
-                employee";
+    let help = "Calls that continued automatically: with the surviving lead of a merge, or without \
+                an employee";
     counters(all, "calls_rerouted", help, moved.map(count));
     let Some(fields) = &seen.status.lead_fields else {
         return;
@@ -337,7 +337,7 @@ fn leads(all: &mut Registry, seen: &Observed) {
         ("given_up", "lead_fields_given_up"),
         ("left_out", "lead_fields_left_out"),
     ];
-    let help = "Values of lead fields by what became of them";
+    let help = "Values of lead fields by result";
     counters(all, "lead_fields", help, values.map(count));
     let help = "Leads that wait to show their newest call";
     gauge(all, "lead_fields_pending", help, signed(fields.waiting));
@@ -349,11 +349,11 @@ fn webhooks(all: &mut Registry, seen: &Observed) {
     };
     let events = (seen_events.iter())
         .map(|((event, result), count)| (labels([("event", event), ("result", result)]), *count));
-    let help = "Events from the CRM, by what became of them";
+    let help = "Events from the CRM, by result";
     counters(all, "webhooks", help, events);
     let webhooks = seen.status.webhooks.as_ref();
     if let Some(at) = webhooks.and_then(|it| it.last_event_at) {
-        let help = "Arrival of the last event that was proved";
+        let help = "Arrival of the last event with a valid signature";
         gauge(all, "webhook_last_event_timestamp_seconds", help, at);
     }
 }
@@ -379,19 +379,19 @@ fn token(all: &mut Registry, seen: &Observed) {
 fn trunks(all: &mut Registry, seen: &Observed) {
     let trunks = &seen.status.trunks;
     let calls = (trunks.iter()).map(|it| (label("trunk", &it.name), it.calls));
-    counters(all, "trunk_calls", "Calls that a trunk took", calls);
+    counters(all, "trunk_calls", "Calls of a trunk", calls);
     let mut missed = BTreeMap::new();
     for trunk in trunks {
         *missed.entry(&trunk.name).or_default() += signed(trunk.missed_customers);
     }
     let missed = (missed.into_iter()).map(|(name, count)| (label("trunk", name), count));
-    let help = "Customers who called, got nobody, and were not talked to since, by the trunk of \
-                their last try";
+    let help = "Customers who called, reached no one, and were not talked to since, by the trunk \
+                of their last try";
     gauges(all, "missed_customers", help, missed);
 }
 
 fn single(all: &mut Registry, seen: &Observed) {
-    let help = "Lines of the log that stderr did not take";
+    let help = "Lines of the log that stderr did not accept";
     counter(all, "log_lines_lost", help, seen.log_lines_lost);
     if let Some(open) = seen.page_sessions {
         let help = "Sessions open at the page";

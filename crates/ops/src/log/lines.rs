@@ -75,7 +75,7 @@ fn is_quoted(text: &str) -> bool {
 }
 
 /// The text of a line about lost lines, without their number.
-const LOST: &str = "lines of the log are lost: stderr did not take them";
+const LOST: &str = "lines of the log are lost: stderr did not accept them";
 
 fn now_text() -> String {
     let mut at = String::new();
@@ -307,7 +307,7 @@ mod tests {
     fn lost_lines_are_told_in_a_line_like_others() {
         let text = lost(false, 7);
         let (_, words) = text.split_once(" WARN ").expect("a level");
-        let wants = "lines of the log are lost: stderr did not take them lines=7\n";
+        let wants = "lines of the log are lost: stderr did not accept them lines=7\n";
         assert_eq!(words, wants);
         let line: Value = serde_json::from_str(&lost(true, 7)).expect("JSON");
         assert_eq!(

@@ -64,7 +64,7 @@ static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 pub fn set_up(logging: Logging, environment: &Environment) {
     let json = logging.json;
     let Ok(log) = LogWriter::start(Stderr, move |count| lines::lost(json, count)) else {
-        say("no thread can be had for the log: nothing is logged");
+        say("cannot start a thread for the log: nothing is logged");
         return;
     };
     let log = LOG.get_or_init(|| log);

@@ -47,7 +47,10 @@ pub async fn run(command: &str, all: &[Notification], within: Duration) -> Resul
     let not_run = |error: std::io::Error| format!("it cannot be run: {error}");
     let too_slow = |_| {
         let seconds = within.as_secs();
-        format!("it did not end within {seconds} s, and was ended with all that it had started")
+        format!(
+            "it did not end within {seconds} s, and was killed with all processes that it had \
+             started"
+        )
     };
     let mut how = shell::command(command);
     for (name, _) in std::env::vars_os() {
@@ -125,7 +128,8 @@ mod tests {
         let heard = tokio::task::spawn_blocking(move || std::fs::read(pipe));
         let within = Duration::from_secs(1);
         let slow = run(&command, &notifications(), within).await;
-        let words = "it did not end within 1 s, and was ended with all that it had started";
+        let words =
+            "it did not end within 1 s, and was killed with all processes that it had started";
         assert_eq!(slow, Err(words.to_owned()));
         assert_eq!(heard.await.expect("a thread").expect("a pipe"), b"\n");
     }
