@@ -141,7 +141,11 @@ impl Jobs {
                         }
                     }
                     Err(Refusal { words, .. }) => {
-                        tracing::warn!(job = id, error = words, "a job on letters ended early");
+                        tracing::warn!(
+                            job = id,
+                            error = words,
+                            "a job on dead letters ended early"
+                        );
                         end = JobState::Refused(words);
                         break;
                     }

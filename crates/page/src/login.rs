@@ -260,7 +260,7 @@ async fn open_session(
     let none = || Problem::new(status, "problem.unavailable", words);
     let token = token.ok_or_else(none)?;
     keep(page).await?;
-    tracing::info!(who, role = role.word(), "somebody logged in to the page");
+    tracing::info!(who, role = role.word(), "a user logged in to the page");
     Ok(token.reveal().to_owned())
 }
 
@@ -317,7 +317,7 @@ pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
     // reported.
     if let Err(problem) = kept {
         let error = &problem.words;
-        tracing::error!(error, "a session that ended stays in the state");
+        tracing::error!(error, "cannot delete an ended session from the state");
         return Err(problem);
     }
     Ok(response)

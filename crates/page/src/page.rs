@@ -92,7 +92,10 @@ impl Page {
         let kept = self.backend.kept_sessions().await;
         let kept = kept.map_err(|refusal| refusal.words);
         if let Err(error) = kept.and_then(take_up) {
-            tracing::warn!(error, "the page's sessions cannot be read: all log in anew");
+            tracing::warn!(
+                error,
+                "the page's sessions cannot be read: all users must log in again"
+            );
         }
     }
 }

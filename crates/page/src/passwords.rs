@@ -50,8 +50,8 @@ pub enum UnfitPassword {
     Long,
     /// The name is not valid in a line of the file.
     #[error(
-        "a name of 1 to {NAME_CHARS_MAX} letters, digits, `-`, `_`, `.` or `@` is expected: it \
-         stands in a line of the file and beside what its owner did"
+        "a name of 1 to {NAME_CHARS_MAX} letters, digits, `-`, `_`, `.` or `@` is expected: it is \
+         written in the file and next to the user's actions"
     )]
     Name,
     /// The error of the hashing library, as its message.
@@ -187,7 +187,8 @@ fn person(line: &str) -> Result<Person, String> {
     }
     if params.m_cost() > MEMORY_KIB_MAX || params.t_cost() > PASSES_MAX {
         return Err(format!(
-            "has a hash that costs too much: {MEMORY_KIB_MAX} KiB and {PASSES_MAX} passes at most"
+            "has a hash that costs too much: at most {MEMORY_KIB_MAX} KiB and {PASSES_MAX} passes \
+             are allowed"
         ));
     }
     let name = name.to_owned();

@@ -49,10 +49,9 @@ impl Settings {
     ) -> Result<Self, String> {
         if tls.is_none() && !address.ip().to_canonical().is_loopback() {
             return Err(format!(
-                "--page {address}: off this machine passwords and calls would cross the network \
-                 in the clear, from a proxy, too: give --page-cert and --page-key, or listen on \
-                 127.0.0.1 and come by an SSH tunnel or a proxy on this machine \
-                 (--page-behind-proxy)"
+                "--page {address}: passwords and calls would cross the network unencrypted, also \
+                 from a proxy on another machine: give --page-cert and --page-key, or listen on \
+                 127.0.0.1 and use an SSH tunnel or a proxy on this machine (--page-behind-proxy)"
             ));
         }
         let proxies = proxies.map(|all| all.iter().copied().map(PeerGroup::from).collect());
