@@ -58,7 +58,7 @@ async fn missed_customer_is_listed_until_called_back_by_employee() {
     file.expect("the file")
         .write_all(back.as_bytes())
         .expect("written");
-    let gone = shows(&browser, "/missed", "Nobody waits").await;
+    let gone = shows(&browser, "/missed", "No customer waits").await;
     assert!(!gone.contains(CUSTOMERS[0]), "{gone}");
 
     let week = "/employees.csv?span=week"; // the test can run at midnight

@@ -28,7 +28,7 @@ async fn lead_form_assigns_unassigns_and_explains_refusals() {
     );
     let page = anna.get("/numbers").await.body;
     assert!(
-        page.contains("Lead 4001 is given; 7 calls are being sent."),
+        page.contains("Lead 4001 is assigned; 7 calls are being sent."),
         "{page}"
     );
     let again = anna.get("/numbers").await.body;
@@ -70,7 +70,7 @@ async fn leads_are_typed_in_their_rows_and_go_together() {
     let some = anna.act("/numbers", "/numbers/give", &fields).await;
     assert_eq!(some.status, 422, "{}", some.body);
     for said in [
-        "Lead 4001 is given; 7 calls are being sent.",
+        "Lead 4001 is assigned; 7 calls are being sent.",
         "“four” is not a lead",
         "value=\"four\"",
     ] {
@@ -104,7 +104,7 @@ async fn the_file_of_the_page_comes_back_with_its_leads() {
         .await;
     assert_eq!(taken.status, 422, "{}", taken.body);
     for said in [
-        "The leads of 2 numbers are given; calls being sent: 8.",
+        "The leads of 2 numbers are assigned; calls being sent: 8.",
         "this number waits no more",
         "+998000000000",
     ] {
@@ -131,7 +131,7 @@ async fn lead_file_with_conflict_or_bad_row_assigns_no_lead() {
         ("phone,lead\n+998935550101,\"4,001\"\n", "is not a lead"),
         (
             "+998935550101;4001\n+998 93 555-01-01;4002\n",
-            "was given two leads: neither was saved",
+            "has two leads in the list: neither was saved",
         ),
         (
             "telephone,deal\n+998935550101,4001\n",

@@ -101,11 +101,11 @@ async fn a_call_back_that_nobody_answered_is_told_under_missed() {
     let known = Served::new(fake, Manner::default()).await;
     let boss = known.visitor(PageRole::View).await;
     let page = boss.get("/missed").await.body;
-    assert_eq!(page.matches("Called back, nobody answered:").count(), 1);
+    assert_eq!(page.matches("Called back, no answer:").count(), 1);
     let mut rows = page.split("</tr>");
     let row = rows.find(|row| row.contains("+998901110123"));
     let row = row.expect("who was called");
-    assert!(row.contains("Called back, nobody answered:"), "{row}");
+    assert!(row.contains("Called back, no answer:"), "{row}");
     let csv = boss.get("/missed.csv").await.body;
     assert!(csv.contains(",triedBack,triedBackAt"), "{csv}");
     assert!(!anna.get("/missed").await.body.contains("Called back"));
