@@ -178,7 +178,7 @@ async fn refused_lead_field_value_is_named_until_field_accepts_one() {
     place.append("recorded", &later(0).ami);
     let flag = "--lead-field=last_call=15,direction=11";
     let mut program = start(&place, &crm, &[flag]).await;
-    let item = r#"the CRM did not take {"id":15,"value":"2026-"#;
+    let item = r#"the CRM did not accept {"id":15,"value":"2026-"#;
     let named = |it: &Status| {
         it.problems
             .iter()

@@ -325,7 +325,7 @@ fn refused_field_is_reported_and_other_fields_are_written() {
     assert_eq!(body(&store), r#"{"fields":[{"id":13,"value":"501"}]}"#);
     refused(&mut store, 25);
     assert!(is_idle(&store, 30), "given up");
-    let item = r#"the CRM did not take {"id":13,"value":"501"} of lead 4001: 400"#;
+    let item = r#"the CRM did not accept {"id":13,"value":"501"} of lead 4001: 400"#;
     let wrong = format!("last_call: a field of leads; last_employee: {item}");
     assert_eq!(said(&store), wrong);
     journaled(&mut store, 2, 30, 40);
