@@ -155,7 +155,9 @@ async fn an_id_that_names_no_letter_is_65_and_the_others_are_done() {
     let no_number = place.ask("dead show seven").await;
     assert_eq!(no_number.code, 64, "{no_number:?}");
     assert!(
-        no_number.err.contains("`seven` is not the id of a letter"),
+        no_number
+            .err
+            .contains("`seven` is not the id of a dead letter"),
         "{}",
         no_number.err
     );
