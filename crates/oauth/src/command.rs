@@ -50,7 +50,7 @@ pub async fn run(command: &str) -> Result<Secret, String> {
         .map_err(|error| format!("--token-command cannot be run: {error}"))?;
     let words = redacted(&ran.stderr, &ran.stdout);
     for line in words.lines().filter(|line| !line.trim().is_empty()) {
-        info!(words = line, "--token-command says");
+        info!(words = line, "--token-command wrote to stderr");
     }
     if !ran.status.success() {
         let (status, words) = (ran.status, shell::reason(&words));

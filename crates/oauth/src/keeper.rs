@@ -189,8 +189,8 @@ impl Work {
         let bound = found.as_ref().map(|it| &it.client.crm_url);
         match bound.filter(|it| it.trim_end_matches('/') != ours && !self.keeper.rebind) {
             Some(bound) => Err(format!(
-                "the connection is of {bound}, and --crm-url is {ours}: run `callbridge connect` \
-                 for it, or give --rebind if the CRM has moved"
+                "the connection belongs to {bound}, but --crm-url is {ours}: run `callbridge \
+                 connect` for it, or give --rebind if the CRM has moved"
             )),
             None => Ok(found),
         }

@@ -263,7 +263,7 @@ impl KnownTokens {
         let application = application.unwrap_or_default();
         let fit = self.binding.fits_company(&company, &application);
         let named = self.company.filter(|named| *named != info.company);
-        let whose = format!("it is of {} ({company})", info.company_name);
+        let whose = format!("it belongs to {} ({company})", info.company_name);
         self.ends_within = info.expires_at.map_or(TOKEN_END, |at| {
             let left = EventTime::from_seconds(at.get()).since(now.wall);
             TOKEN_END.min(left / 4)
@@ -275,7 +275,7 @@ impl KnownTokens {
         self.record_due = Some(now.boot + HOURLY);
         self.is_verified = false;
         if let Some(named) = named {
-            return Standing::Foreign(format!("{whose}, and --company is {named}"));
+            return Standing::Foreign(format!("{whose}, but --company is {named}"));
         }
         match fit {
             Fit::Other => {

@@ -258,7 +258,7 @@ async fn other_company_token_pauses_and_writes_no_call_there() {
         .crm
         .admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
     stage.place.write("token", "svc_pat_other");
-    let fix = "it is of Company 2 (2)";
+    let fix = "it belongs to Company 2 (2)";
     stage.is_paused("wrong_company", fix).await;
     let call = recordings::one("blind_transfer");
     stage.place.append("recorded", &call.ami);
