@@ -16,7 +16,7 @@ impl Network {
     /// # Errors
     /// A message with the correct form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a network, as 192.168.1.0/24");
+        let wrong = || format!("`{text}` is not a network such as 192.168.1.0/24");
         let parts = text.split_once('/');
         let (address, bits) = parts.map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;

@@ -189,7 +189,8 @@ pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
     if name.is_empty() || (endpoint.is_empty() && !of_messages) {
         faults.push("must begin with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
     } else if !is_name(name) {
-        let words = "is not a name: letters, digits, `-`, `_` and `.`, at most 64";
+        let words =
+            "is not a valid name: use letters, digits, `-`, `_` and `.`, at most 64 characters";
         faults.push(format!("`{name}` {words}"));
     } else if let Err(fault) = endpoint.split('|').try_for_each(endpoint_form)
         && !of_messages

@@ -134,12 +134,12 @@ mod tests {
     fn all_faults_are_told_at_once() {
         insta::assert_snapshot!(checked("0.0.0.0:4573", Some("office"), false).1, @"
         2 errors in the flags. Nothing was started:
-          --lookup-allow: `office` is not a network, as 192.168.1.0/24
+          --lookup-allow: `office` is not a network such as 192.168.1.0/24
           --lookup: other machines reach 0.0.0.0:4573: give --lookup-secret-file FILE, or 127.0.0.1
         ");
         insta::assert_snapshot!(checked("everywhere", Some(""), false).1, @"
         2 errors in the flags. Nothing was started:
-          --lookup-allow: `` is not a network, as 192.168.1.0/24
+          --lookup-allow: `` is not a network such as 192.168.1.0/24
           --lookup: `everywhere` is not IP:PORT, such as 127.0.0.1:4573
         ");
         let flags = LookupFlags {

@@ -54,7 +54,7 @@ async fn bad_list_rows_are_65_and_named_by_line_and_reason() {
     for words in [
         "`none` is not a lead id",
         "`101` is not a valid telephone number (UZ",
-        "holds several numbers: give each a row of its own",
+        "holds several numbers: give each its own row",
         "has two leads, 4001 (line 2) and 4009",
     ] {
         assert!(said.contains(words), "{words} is missing in {said}");

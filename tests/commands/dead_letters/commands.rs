@@ -83,7 +83,7 @@ async fn dead_letter_views_are_same_with_and_without_daemon() {
             .iter()
             .all(|letter| letter["reason"] == json!("no_lead"))
     );
-    for word in ["letter ", "fix", &calls[1].phone(), "attempt"] {
+    for word in ["dead letter ", "fix", &calls[1].phone(), "attempt"] {
         assert!(without[3].contains(word), "{word}: {}", without[3]);
     }
     assert!(without[7].contains(&calls[2].phone()), "{}", without[7]);

@@ -124,7 +124,7 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
         _ => "",
     };
     let (id, reason) = (field(letter, "id"), field(letter, "reason"));
-    let _ = writeln!(text, "letter {id}: {reason}{waits}");
+    let _ = writeln!(text, "dead letter {id}: {reason}{waits}");
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
             let _ = writeln!(text, "  {name:<12} {}", wrapped(&value, width));
@@ -239,7 +239,7 @@ mod tests {
             "text": "Event: x\r\ny\r\n",
         });
         insta::assert_snapshot!(show(&letter, 80, &zone()), @r"
-        letter 8: unreadable
+        dead letter 8: unreadable
           since        2026-11-20 10:08:37 +05
           message      no JSON
           source       ws://pbx/
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn everything_is_shown_with_what_to_do() {
         insta::assert_snapshot!(show(&letter(), 80, &zone()), @r"
-        letter 7: failed
+        dead letter 7: failed
           since        2026-11-20 10:08:37 +05
           message      =no
                        such lead

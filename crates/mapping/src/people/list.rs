@@ -171,7 +171,7 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
 /// Describes why a cell contains no number.
 fn no_number(cell: &str, country: Option<Country>) -> String {
     if numbers_in(cell) > 1 {
-        return "holds several numbers: give each a row of its own, with the same lead".to_owned();
+        return "holds several numbers: give each its own row, with the same lead".to_owned();
     }
     match country {
         Some(it) => {

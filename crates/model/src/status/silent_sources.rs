@@ -61,7 +61,7 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
         } else if seconds >= SILENT_SECONDS {
             let message = format!(
                 "{name} is connected for {} and has received no event of a call: there were no \
-                 calls, or its account may not receive them",
+                 calls, or its account has no right to receive them",
                 seconds_in_words(seconds.unsigned_abs())
             );
             let values = [source.name().to_owned()];

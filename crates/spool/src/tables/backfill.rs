@@ -91,7 +91,7 @@ pub(crate) fn backfilled(
             tracing::warn!(reason = %why, "lead/filter is not read for the directory of leads");
         }
         (None, true) if !known.no_grant => tracing::warn!(
-            "the token may not read leads: give it PERMISSION_OPEN_API_LEAD:READ; tried \
+            "the token has no right to read leads: give it PERMISSION_OPEN_API_LEAD:READ; tried \
              again in an hour"
         ),
         _ => {}

@@ -91,7 +91,7 @@ fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
         new.judged.record.pbx, new.judged.record.linkedid
     );
     let row = insert(store, new, Some(&message))?.map(Done::Conflict);
-    row.ok_or_else(|| store.damaged("a letter without a uuid met another's".into()))
+    row.ok_or_else(|| store.damaged("a dead letter without a uuid has the uuid of another".into()))
 }
 
 /// Inserts the call's row, or a dead letter of another call under its uuid, with the message of

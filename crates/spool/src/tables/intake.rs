@@ -206,7 +206,8 @@ fn letter(db: &Db, id: RowId, new: &Finished) -> Result<Letter, Error> {
     Ok(Letter {
         id,
         uuid: judged.record.uuid,
-        reason: reason.ok_or_else(|| db.damaged(format!("{id} is a letter without a reason")))?,
+        reason: reason
+            .ok_or_else(|| db.damaged(format!("{id} is a dead letter without a reason")))?,
         waiting: state == crate::State::Waiting,
         since: judged.judged_at,
         message: judged.message.clone(),

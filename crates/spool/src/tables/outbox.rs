@@ -13,7 +13,7 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
         return Ok(());
     }
     let letter = letters::letter(store, id)?
-        .ok_or_else(|| store.damaged(format!("{id} is not a letter")))?;
+        .ok_or_else(|| store.damaged(format!("{id} is not a dead letter")))?;
     if queue_notice_of(store, letter)? {
         store.run("UPDATE calls SET reported = 1 WHERE id = ?1", [id.0])?;
     }
