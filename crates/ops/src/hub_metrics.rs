@@ -48,7 +48,7 @@ pub(crate) fn leadership(all: &mut Registry, status: &Status) {
     let help = "1 if this process leads the state, 0 if it is a standby";
     let leads = leadership.role == Role::Leader;
     gauge(all, "leader", help, i64::from(leads));
-    let help = "Processes that wait until the leader ends";
+    let help = "Standbys that wait for the leader to end";
     gauge(
         all,
         "standbys",

@@ -149,7 +149,10 @@ fn calls(all: &mut Registry, seen: &Observed) {
     let help = "Calls that wait for a lead or employee, by reason";
     gauges(all, "waiting_calls", help, waiting);
     outboxes(all, seen);
-    let (commit, help) = (&seen.durations.commit, "Spool commits, with their sync");
+    let (commit, help) = (
+        &seen.durations.commit,
+        "Duration of spool commits, including the sync to disk",
+    );
     all.register("commit_duration_seconds", help, commit.clone());
 }
 
@@ -180,7 +183,12 @@ fn budget(all: &mut Registry, seen: &Observed) {
     let free = budget.limit.saturating_sub(budget.used);
     let slots = [("used", budget.used), ("free", free)];
     let slots = slots.map(|(state, slots)| (label("state", state), i64::from(slots)));
-    gauges(all, "budget_slots", "Requests of the running window", slots);
+    gauges(
+        all,
+        "budget_slots",
+        "Requests of the current window of the rate limit",
+        slots,
+    );
     let help = "Time until the backlog is confirmed";
     let drain = seen.status.backlog.drain_sec;
     gauge(all, "backlog_drain_seconds", help, signed(drain));
@@ -218,7 +226,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
         let silent = matches!(it.state, SourceState::Down | SourceState::Connected);
         (source_label(it), i64::from(!silent))
     };
-    let help = "1 once an event was received since the source is connected, or while it is read";
+    let help = "1 once the connected source has received an event, or while a file is read";
     gauges(all, "source_receiving", help, sources.iter().map(receives));
     let events = |it: &SourceStatus| {
         let results = [
@@ -235,7 +243,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
     let help = "Messages of a source, by result";
     counters(all, "source_events", help, sources.iter().flat_map(events));
     let last = (sources.iter()).filter_map(|it| Some((source_label(it), it.last_event_at?)));
-    let help = "Arrival of the source's last event";
+    let help = "Arrival time of the source's last event";
     gauges(all, "source_last_event_timestamp_seconds", help, last);
     let differences = sources.iter().filter_map(|source| {
         let seconds = source.clock_ahead_ms? / 1_000;
@@ -292,7 +300,7 @@ fn journal(all: &mut Registry, seen: &Observed) {
         let wrong = [row("missing", missing), row("different", different)];
         std::iter::once(row("right", right)).chain(wrong)
     });
-    let help = "Values of calls, by how the CRM's journal shows them";
+    let help = "Values of calls compared with the CRM's journal, by result";
     counters(all, "journal_fields", help, fields);
 }
 
@@ -314,7 +322,7 @@ fn leads(all: &mut Registry, seen: &Observed) {
     let directory = seen.status.directory.clone().unwrap_or_default();
     let help = "Numbers in the directory of leads";
     gauge(all, "directory_phones", help, signed(directory.phones));
-    let help = "Living leads in the directory";
+    let help = "Leads in the directory that are neither deleted nor merged";
     gauge(all, "directory_leads", help, signed(directory.leads));
     let help = "Events of leads that changed something";
     counter(all, "directory_updates", help, directory.learned);
@@ -394,7 +402,7 @@ fn single(all: &mut Registry, seen: &Observed) {
     let help = "Lines of the log that stderr did not accept";
     counter(all, "log_lines_lost", help, seen.log_lines_lost);
     if let Some(open) = seen.page_sessions {
-        let help = "Sessions open at the page";
+        let help = "Open sessions of the page";
         gauge(all, "page_sessions", help, signed(open as u64));
     }
     if let Some(calls) = seen.audit_unexplained {

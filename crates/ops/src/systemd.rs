@@ -159,7 +159,7 @@ fn start_thread() -> bool {
     match thread.spawn(send_all) {
         Ok(_) => true,
         Err(error) => {
-            tracing::warn!(%error, "systemd cannot be notified that callbridge works");
+            tracing::warn!(%error, "cannot start the thread that notifies systemd");
             false
         }
     }
@@ -170,7 +170,7 @@ fn send_all() {
         OUTBOX.send_next(|message| {
             // A broken socket is systemd's problem. callbridge cannot repair it, and goes on.
             if let Err(error) = sd_notify::notify(&[NotifyState::Custom(message)]) {
-                tracing::debug!(%error, "systemd could not be notified");
+                tracing::debug!(%error, "cannot notify systemd");
             }
         });
     }

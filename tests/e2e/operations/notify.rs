@@ -104,14 +104,14 @@ async fn chat_gets_problem_and_missed_customer_and_args_hide_token() {
     let program = place.run(&crm.url(), &flags);
     // The call waits for a lead, and its customer for a callback. This makes one message or two.
     let (mut told, mut seen) = (String::new(), Vec::new());
-    while !(told.contains("1 call waits for a lead") && told.contains("for a call back")) {
+    while !(told.contains("1 call waits for a lead") && told.contains("for a callback")) {
         seen.push(double.next().await);
         told = seen.concat();
         assert!(seen.len() <= 2, "{seen:?}");
     }
     assert!(told.contains("POST /bot1:TOKEN/sendMessage"), "{told}");
     assert!(told.contains(r#"("chat_id", "-100")"#), "{told}");
-    let waits = "❗ 1 customer waits for a call back longer than 30 min: +998901110002 (50 min";
+    let waits = "❗ 1 customer has waited for a callback longer than 30 min: +998901110002 (50 min";
     assert!(told.contains(waits), "{told}");
     assert!(told.contains("→ callbridge missed --state"), "{told}");
     assert!(!told.contains("token shown: true"), "{told}");

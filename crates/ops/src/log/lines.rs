@@ -90,7 +90,7 @@ pub(super) fn lost(json: bool, lines: u64) -> String {
 }
 
 /// The text of a line about too many lines of one kind, without their number.
-const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others are left out";
+const LEFT_OUT: &str = "more than ten lines of one kind in a second: the rest are left out";
 
 /// Makes a line about left-out lines.
 pub(super) fn left_out(json: bool, it: &LeftOut) -> String {

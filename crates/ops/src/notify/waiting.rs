@@ -66,7 +66,7 @@ impl WaitingCustomers {
         let (state, since, message) = match (new.first(), first) {
             (Some(oldest), _) => (Turn::Begins, oldest.first_at.get(), list(&new, &longer, at)),
             (None, Some(first)) if self.notified.is_empty() => {
-                let message = format!("no customer waits for a call back longer than {longer}");
+                let message = format!("no customer has waited for a callback longer than {longer}");
                 (Turn::Ends, first, message)
             }
             (None, _) => return None,
@@ -84,8 +84,8 @@ impl WaitingCustomers {
     }
 }
 
-/// Returns the message: `2 customers wait for a call back longer than 30 min: +99890… (47 min, 2
-/// tries), …`.
+/// Returns the message: `2 customers have waited for a callback longer than 30 min: +99890…
+/// (47 min, 2 tries), …`.
 fn list(new: &[&MissedCustomer], longer: &str, at: i64) -> String {
     let named = new.iter().take(NAMED_MAX).map(|it| {
         let waited = span(at.saturating_sub(it.first_at.get()).unsigned_abs());
@@ -97,11 +97,11 @@ fn list(new: &[&MissedCustomer], longer: &str, at: i64) -> String {
         named.push(format!("and {} more", new.len() - NAMED_MAX));
     }
     let who = match new.len() {
-        1 => "1 customer waits".to_owned(),
-        count => format!("{count} customers wait"),
+        1 => "1 customer has waited".to_owned(),
+        count => format!("{count} customers have waited"),
     };
     let named = named.join(", ");
-    format!("{who} for a call back longer than {longer}: {named}")
+    format!("{who} for a callback longer than {longer}: {named}")
 }
 
 /// Formats a span: `47 min`, `2 h 05 min`.
@@ -145,7 +145,7 @@ mod tests {
         let names = "+1 (31 min, 2 tries), +2 (30 min, 2 tries)";
         assert_eq!(
             message,
-            format!("2 customers wait for a call back longer than 30 min: {names}")
+            format!("2 customers have waited for a callback longer than 30 min: {names}")
         );
         // They are also not reported again after a restart.
         let mut notified = WaitingCustomers::restored(Some(&notified.stored()));
@@ -153,7 +153,7 @@ mod tests {
         // One is called back and another arrives, so only the new one is named.
         let now = [customer("+2", 10_060), customer("+3", 10_300)];
         let (_, message) = update(&mut notified, &now, 12_100).expect("told");
-        assert!(message.starts_with("1 customer waits"), "{message}");
+        assert!(message.starts_with("1 customer has waited"), "{message}");
         assert!(
             message.contains("+3") && !message.contains("+2"),
             "{message}"
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!((turn, notified.stored().as_str()), (Turn::Ends, "{}"));
         assert_eq!(
             message,
-            "no customer waits for a call back longer than 30 min"
+            "no customer has waited for a callback longer than 30 min"
         );
         assert_eq!(update(&mut notified, &[], 13_000), None);
     }
@@ -185,7 +185,7 @@ mod tests {
     fn of_many_the_longest_waiting_are_named() {
         let many: Vec<MissedCustomer> = (0..51).map(|n| customer(&format!("+{n}"), n)).collect();
         let (_, message) = update(&mut WaitingCustomers::default(), &many, 9_000).expect("told");
-        assert!(message.starts_with("51 customers wait"), "{message}");
+        assert!(message.starts_with("51 customers have waited"), "{message}");
         assert!(
             message.contains("+9 (") && !message.contains("+10 ("),
             "{message}"
