@@ -93,7 +93,7 @@ async fn what_is_no_exported_state_is_refused_and_a_missing_one_is_66() {
     let file = place.write("torn", "not a tar file\n");
     let said = place.ask(&format!("state import {}", file.display())).await;
     assert_eq!(said.code, 65, "{said:?}");
-    assert!(said.err.contains("nothing was taken from it"), "{said:?}");
+    assert!(said.err.contains("nothing was imported"), "{said:?}");
     let manifest =
         r#"{"program":"9.0.0","schema":999,"exportedAt":1795151317,"secrets":"none","files":[]}"#;
     place.write("manifest.json", manifest);

@@ -29,7 +29,7 @@ pub const fn fix(reason: Reason) -> &'static str {
              dead discard ID`, or `callbridge dead retry ID` if it is missing."
         }
         Reason::UuidConflict => {
-            "Two calls came with one id: give each PBX its own pbx= in --source, enter this call \
+            "Two calls have the same id: give each PBX its own pbx= in --source, enter this call \
              in the CRM by hand, then `callbridge dead discard ID`."
         }
         Reason::ServerError => {
@@ -51,13 +51,13 @@ pub const fn fix(reason: Reason) -> &'static str {
              `callbridge dead retry ID` to send with the talk cut to the duration."
         }
         Reason::InvalidEpoch => {
-            "The start cannot be true: correct the PBX's clock or --pbx-timezone, then \
-             `callbridge dead retry ID` to send with the time of arrival."
+            "The start time cannot be right: correct the PBX's clock or --pbx-timezone, then \
+             `callbridge dead retry ID` to send it with the time of arrival."
         }
         Reason::Unreadable => {
-            "The source sent what cannot be read in its format=. `callbridge dead show ID` has the \
-             bytes and the file. Correct the source. Then use `callbridge dead retry ID` for a \
-             call as a message or for a file of one CDR, else `callbridge dead discard ID`."
+            "The source sent data that cannot be read in its format=. `callbridge dead show ID` \
+             shows the bytes and the file. Correct the source. Then use `callbridge dead retry ID` \
+             for a call as a message or for a file of one CDR, else `callbridge dead discard ID`."
         }
         Reason::NoEmployee => {
             "Map the extension in --employees, and the call is sent automatically, or send it with \

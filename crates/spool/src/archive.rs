@@ -83,9 +83,9 @@ pub enum ArchiveError {
     #[error("{0}: cannot be read: {1}")]
     NotRead(PathBuf, #[source] io::Error),
     /// The file is not an exported state, or not a complete one.
-    #[error("{0} is not an exported state: {1}; nothing was taken from it")]
+    #[error("{0} is not an exported state: {1}; nothing was imported")]
     NoArchive(PathBuf, String),
-    #[error("{0} was written by a newer callbridge ({1}): import it with that one")]
+    #[error("{0} was written by a newer callbridge ({1}): import it with that version")]
     Newer(PathBuf, String),
     #[error(
         "{0} is not empty ({1} is there): import a state into an empty folder. Move the files \
@@ -409,7 +409,7 @@ fn write_entry(
 }
 
 fn altered(path: &Path, name: &str) -> ArchiveError {
-    no_archive(path, format!("{name} in it is not as it was exported"))
+    no_archive(path, format!("{name} in it was changed after the export"))
 }
 
 /// Refuses an archive whose end is missing, or that has data after its end. The first block of
@@ -436,7 +436,7 @@ fn check_end(mut rest: impl Read, path: &Path) -> Result<(), ArchiveError> {
 }
 
 fn newer(path: &Path, schema: i64) -> ArchiveError {
-    let message = format!("schema {schema}, this one knows {}", MIGRATIONS.len());
+    let message = format!("schema {schema}, this one reads up to {}", MIGRATIONS.len());
     ArchiveError::Newer(path.to_path_buf(), message)
 }
 
@@ -455,14 +455,14 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
         Found::New | Found::Foreign => {
             return Err(no_archive(
                 path,
-                format!("{FILE} in it is not callbridge's"),
+                format!("{FILE} in it was not written by callbridge"),
             ));
         }
     };
     let found = entries(&db).map_err(unread)?;
     let made = made(version).map_err(unread)?;
     if let Some((kind, name, ..)) = found.difference(&made).next() {
-        let message = format!("{FILE} in it has a {kind} `{name}` that no callbridge makes");
+        let message = format!("{FILE} in it has a {kind} `{name}` that callbridge does not create");
         return Err(no_archive(path, message));
     }
     if let Some((kind, name, ..)) = made.difference(&found).next() {

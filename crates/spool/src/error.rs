@@ -38,16 +38,16 @@ pub enum Error {
     Gone(PathBuf, String),
     /// A newer callbridge wrote the file: its schema, and the newest schema known here.
     #[error(
-        "{0} has schema {1}, this callbridge knows {2}: run the newer callbridge that \
-         wrote it; the file is left as it is"
+        "{0} has schema {1}, and this callbridge reads up to {2}: run the newer callbridge that \
+         wrote it; the file is not changed"
     )]
     NewerSchema(PathBuf, i64, i64),
-    #[error("{0} is not callbridge's: give another --state; the file is left as it is")]
+    #[error("{0} was not written by callbridge: give another --state; the file is not changed")]
     Foreign(PathBuf),
     /// The file cannot be read, with SQLite's message or the value that does not fit.
     #[error(
-        "{0} is damaged: {1}: keep a copy of the folder, restore it from a backup, or give \
-         another --state; the file is left as it is"
+        "{0} is damaged: {1}: keep a copy of the folder, restore it from a backup, or give another \
+         --state; the file is not changed"
     )]
     Damaged(PathBuf, String),
     /// The state belongs to another CRM address than `--crm-url`.
@@ -67,15 +67,15 @@ pub enum Error {
     Refused(RowId, Refused),
     /// A retry would send a call under another call's uuid.
     #[error(
-        "{0}: another call has the uuid {1}: enter this one by hand, discard it, and give \
-         each PBX its own pbx="
+        "{0}: another call has the uuid {1}: enter this call in the CRM by hand, discard it, and \
+         give each PBX its own pbx="
     )]
     UuidTaken(RowId, CallUuid),
     /// No call or dead letter has the id.
     #[error("no call or dead letter has the id {0}: see `callbridge dead list`")]
     NoRow(RowId),
     /// A call that must be stored, with this linkedid, has no uuid.
-    #[error("call {0} has no uuid and cannot be kept")]
+    #[error("call {0} has no uuid and cannot be stored")]
     NoUuid(String),
     /// The value of this name cannot be written as JSON or does not fit its column, and why.
     #[error("{0} cannot be stored: {1}")]
@@ -120,7 +120,7 @@ pub enum Error {
     #[error("no branch has the name {0}: see `callbridge branch list`")]
     NoBranch(String),
     /// The state is not a hub's.
-    #[error("this state takes no calls of branches: start `callbridge run` with --collect")]
+    #[error("this state does not accept calls of branches: start `callbridge run` with --collect")]
     NoHub,
     /// SQLite refused one of our statements, with its message.
     #[error("{0}: {1}")]

@@ -26,8 +26,8 @@ async fn new_database_passes_and_check_leaves_nothing_in_it() {
     for (name, words) in [
         ("database server", "PostgreSQL 1"),
         ("database rights", "can create the schema hub"),
-        ("database pooling", "keeps its backend"),
-        ("database timeouts", "in force"),
+        ("database pooling", "stays on one backend"),
+        ("database timeouts", "accepted"),
         ("database replication", "disk of this server"),
         ("state", "`run` creates it"),
     ] {

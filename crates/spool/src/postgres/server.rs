@@ -140,7 +140,7 @@ fn server(session: &Session) -> Result<ServerFinding, Error> {
 fn judge_server(number: i64, version: &str, encoding: &str) -> ServerFinding {
     let part = "server";
     if number < VERSION_MIN {
-        let message = format!("it is PostgreSQL {version}, and 14 is needed");
+        let message = format!("it is PostgreSQL {version}, and version 14 or later is needed");
         return ServerFinding::failed(part, message, "upgrade the server");
     }
     if encoding != "UTF8" {
@@ -256,10 +256,10 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
         session.simple_rows(&unlock).ok();
     }
     if is_kept? {
-        let message = "the session keeps its backend, and so the lock of the leader";
+        let message = "the session stays on one backend, so it keeps the lock of the leader";
         return Ok(ServerFinding::ok(part, message));
     }
-    let message = "a connection pooler pools transactions: the lock of the leader would not hold";
+    let message = "a connection pooler pools transactions: the leader would lose its lock";
     let fix = "connect to the server directly, or set pool_mode = session in the pooler";
     Ok(ServerFinding::failed(part, message, fix))
 }
@@ -333,8 +333,8 @@ fn judge_timeouts(found: &[FoundSetting]) -> ServerFinding {
         }
     }
     if wrong.is_empty() {
-        let message = "in force: the lock of a process that was killed, cut off, or frozen is free \
-                       within 15 s";
+        let message = "accepted: the lock of a process that was killed, disconnected, or frozen is \
+                       released within 15 s";
         return ServerFinding::ok(part, message);
     }
     let fix = "connect to the server directly, or let the pooler pass on the settings of a session";
@@ -373,8 +373,8 @@ fn judge_clock(ahead: i64, half: Duration) -> ServerFinding {
     }
     let side = if ahead > 0 { "ahead of" } else { "behind" };
     let message = format!(
-        "it is {} s {side} this machine's. Times in the state are by the clock of the process that \
-         leads. The request budget is not affected",
+        "it is {} s {side} this machine's. Times in the state come from the clock of the leader. \
+         The request budget is not affected",
         difference.as_secs()
     );
     ServerFinding::failed(part, message, "set both clocks by NTP")
@@ -444,7 +444,7 @@ fn judge_replication(found: &Replication) -> ServerFinding {
     }
     if *hidden > 0 {
         let message = format!(
-            "a commit waits for a synchronous replica ({names}), but this role does not see \
+            "a commit waits for a synchronous replica ({names}), but this role has no right to see \
              whether one is connected"
         );
         let fix = "GRANT pg_read_all_stats to the role";

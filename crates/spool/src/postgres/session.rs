@@ -189,7 +189,9 @@ impl Session {
         let (version, encoding, commit): (i64, String, String) = self.one(facts, &())?;
         if version < VERSION_MIN {
             let found = version / 10_000;
-            return Err(self.unusable(format!("it is PostgreSQL {found}, and 14 is needed")));
+            return Err(self.unusable(format!(
+                "it is PostgreSQL {found}, and version 14 or later is needed"
+            )));
         }
         if encoding != "UTF8" {
             return Err(self.unusable(format!("its encoding is {encoding}, and UTF8 is needed")));

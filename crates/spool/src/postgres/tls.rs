@@ -39,7 +39,7 @@ fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
         roots.add(certificate).map_err(|why| wrong(path, &why))?;
     }
     if roots.is_empty() {
-        return Err(wrong(path, &"holds no PEM certificate"));
+        return Err(wrong(path, &"contains no PEM certificate"));
     }
     Ok(())
 }

@@ -87,7 +87,7 @@ impl PostgresUrl {
                 "secret-file" => secret = Some(SecretFile(value.as_ref().into())),
                 "ca-file" => ca_file = Some(value.as_ref().into()),
                 "schema" => schema = value.into_owned(),
-                _ => return Err(format!("{key}= is unknown: a database takes {KEYS}")),
+                _ => return Err(format!("{key}= is unknown: a database URL accepts {KEYS}")),
             }
         }
         if schema.len() > NAME_BYTES_MAX || schema.contains(['"', '\0']) {

@@ -88,7 +88,7 @@ pub(crate) fn backfilled(
     }
     match (&backfill.left, backfill.no_grant) {
         (Some(why), _) if known.left.is_none() => {
-            tracing::warn!(reason = %why, "lead/filter is not read for the directory of leads");
+            tracing::warn!(reason = %why, "cannot read lead/filter for the directory of leads");
         }
         (None, true) if !known.no_grant => tracing::warn!(
             "the token has no right to read leads: give it PERMISSION_OPEN_API_LEAD:READ; tried \

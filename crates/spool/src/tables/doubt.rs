@@ -36,7 +36,7 @@ const ALL: [RememberedText; 6] = [
     RememberedText {
         key: deliveries::WEBHOOK_PACE,
         reads: |text| deliveries::read_webhook_pace(text).is_some(),
-        then: "calls are asked for until a webhook confirms one",
+        then: "calls are polled until a webhook confirms one",
     },
     RememberedText {
         key: shows::FLOOR,
@@ -62,7 +62,7 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
             continue;
         };
         let length = text.len();
-        tracing::error!(key, length, then, "what was remembered cannot be read");
+        tracing::error!(key, length, then, "cannot read what was remembered");
         if key == shows::FLOOR {
             doubt_floor(db)?;
         } else {

@@ -87,7 +87,7 @@ fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
         }
     }
     let message = format!(
-        "another call from {} came under the same id {} with another start or number",
+        "another call from {} has the same id {} and another start or number",
         new.judged.record.pbx, new.judged.record.linkedid
     );
     let row = insert(store, new, Some(&message))?.map(Done::Conflict);

@@ -201,7 +201,7 @@ async fn cut_or_changed_archive_is_refused() {
     let at = whole.windows(8).position(|bytes| bytes == b"markhere");
     let mut content = whole.clone();
     content[at.expect("the mark")] ^= 1;
-    refused(folder, "content", &content, "not as it was exported");
+    refused(folder, "content", &content, "was changed after the export");
     // Tar pads a file to whole records with zeros.
     let file = folder.join("padded");
     std::fs::write(&file, [&whole[..], &[0; 10_240]].concat()).expect("written");
@@ -352,13 +352,23 @@ fn entries_other_than_the_listed_files_are_refused() {
     let mut longer = listed(FILE, &database);
     longer.bytes += 1;
     let tar = tar_of(&[manifest(&[longer]), db.clone()]);
-    refused(folder, "another length", &tar, "not as it was exported");
+    refused(
+        folder,
+        "another length",
+        &tar,
+        "was changed after the export",
+    );
     let another = ManifestFile {
         sha256: listed(FILE, other).sha256,
         ..listed(FILE, &database)
     };
     let tar = tar_of(&[manifest(&[another]), db.clone()]);
-    refused(folder, "another digest", &tar, "not as it was exported");
+    refused(
+        folder,
+        "another digest",
+        &tar,
+        "was changed after the export",
+    );
 
     let text = TarEntry::file(MANIFEST, b"no JSON");
     refused(
@@ -440,7 +450,7 @@ fn import_of_foreign_or_damaged_database_is_refused() {
         (
             "another program's",
             "PRAGMA application_id = 7;",
-            "is not callbridge's",
+            "was not written by callbridge",
         ),
         (
             "one of a newer version that its header keeps back",
@@ -450,7 +460,7 @@ fn import_of_foreign_or_damaged_database_is_refused() {
         (
             "one of an older version by its number alone",
             "PRAGMA user_version = 0;",
-            "that no callbridge makes",
+            "that callbridge does not create",
         ),
     ];
     for (name, statements, words) in hostile {
@@ -465,7 +475,7 @@ fn import_of_foreign_or_damaged_database_is_refused() {
         ("damaged", &damaged[..], "spool.db in it"),
         ("cut", &whole[..whole.len() / 2], "spool.db in it"),
         ("no database", b"#!/bin/sh\n", "cannot be read"),
-        ("empty", b"", "is not callbridge's"),
+        ("empty", b"", "was not written by callbridge"),
     ] {
         refused(folder, name, &packed(database), text);
     }

@@ -65,12 +65,12 @@ fn every_refusal_says_what_where_and_what_to_do() {
     73 cannot write /state/spool.db:
        Permission denied:
        let this user write there, or give another --state
-    78 /state/spool.db has schema 9, this callbridge knows 1:
+    78 /state/spool.db has schema 9, and this callbridge reads up to 1:
        run the newer callbridge that wrote it;
-       the file is left as it is
-    78 /state/spool.db is not callbridge's:
+       the file is not changed
+    78 /state/spool.db was not written by callbridge:
        give another --state;
-       the file is left as it is
+       the file is not changed
     78 /state/spool.db is damaged:
        words of SQLite:
        keep a copy of the folder, restore it from a backup, or give another --state;
@@ -94,7 +94,7 @@ fn every_refusal_says_what_where_and_what_to_do() {
        enter this one by hand, discard it, and give each PBX its own pbx=
     65 no call or dead letter has the id 7:
        see `callbridge dead list`
-    65 call 1.2 has no uuid and cannot be kept
+    65 call 1.2 has no uuid and cannot be stored
     65 a dead letter cannot be stored:
        words of SQLite
     69 the spool is closed
