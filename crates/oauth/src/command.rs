@@ -45,7 +45,7 @@ pub async fn run(command: &str) -> Result<Secret, String> {
     }
     let ran = shell::run(how, b"", (OUT_MAX + 1, WORDS_MAX), WITHIN).await;
     let seconds = WITHIN.as_secs();
-    let too_slow = |_| format!("--token-command did not end within {seconds} s, and was ended");
+    let too_slow = |_| format!("--token-command did not end within {seconds} s and was killed");
     let ran = (ran.map_err(too_slow)?)
         .map_err(|error| format!("--token-command cannot be run: {error}"))?;
     let words = redacted(&ran.stderr, &ran.stdout);

@@ -156,7 +156,7 @@ impl Connection {
             .iter()
             .find(|(_, token)| !is_token(token.expose_secret()))
         {
-            Some((name, _)) => Err(format!("{name} holds no token")),
+            Some((name, _)) => Err(format!("{name} contains no token")),
             None => Ok(stored),
         }
     }
@@ -243,7 +243,7 @@ pub(super) mod tests {
         assert!(odd.starts_with("a field is missing"), "{odd}");
         let empty = whole.replace("svcrt_hidden", "");
         let empty = Connection::from_json(&empty).expect_err("empty");
-        assert_eq!(empty, "refreshToken holds no token");
+        assert_eq!(empty, "refreshToken contains no token");
     }
 
     #[test]

@@ -144,9 +144,7 @@ pub fn pasted(line: &str, redirect: &Redirect, state: &Secret) -> ConsentReply {
     if line.contains("://") {
         return match Url::parse(line) {
             Ok(url) if redirect.leads_to(&url) => read(url.query().unwrap_or_default(), state),
-            Ok(_) | Err(_) => {
-                ConsentReply::Wrong("it is not the address that --redirect-uri names")
-            }
+            Ok(_) | Err(_) => ConsentReply::Wrong("it is not the address in --redirect-uri"),
         };
     }
     let query = line.rsplit_once('?').map_or(line, |(_, query)| query);

@@ -133,7 +133,7 @@ impl Work {
             && self.core.await_other(clock::now())
         {
             let seconds = store::REFRESH_WITHIN.as_secs();
-            info!(%name, seconds, "waiting for the pair of a refresh that another process began");
+            info!(%name, seconds, "waiting for the tokens of a refresh that another process began");
             self.failure = Some(format!(
                 "{name} began to refresh the token before it stopped"
             ));
@@ -320,7 +320,7 @@ impl Work {
                 let id = &stored.client.client_id;
                 let words = format!(
                     "the CRM refuses to refresh the token ({why}): the company is blocked (its \
-                     license has ended), or client id {id} or its secret are wrong. Have the \
+                     license has ended), or client id {id} or its secret is wrong. Have the \
                      company unblocked in the CRM, or get the right secret from the application's \
                      management and run `callbridge connect`"
                 );
@@ -406,7 +406,7 @@ impl Work {
     /// Revokes a pair that is not stored in any state. A used refresh token gives no second pair
     /// (§5.6.6), so the stored connection comes from another consent.
     async fn drop_pair(&self, host: &Client, pair: Connection) {
-        warn!("the connection was changed during a refresh: its new pair is revoked");
+        warn!("the connection was changed during a refresh: the new tokens are revoked");
         let only_new = Connection {
             previous_token: None,
             ..pair

@@ -71,7 +71,7 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
 pub fn words(left: &[Unrevoked]) -> String {
     let tokens: Vec<&str> = left.iter().map(|it| it.token).collect();
     let why = match left.first().map(|it| &it.came) {
-        Some(TokenReply::WrongClient(why)) => format!("client id or secret are refused: {why}"),
+        Some(TokenReply::WrongClient(why)) => format!("client id or secret is refused: {why}"),
         Some(TokenReply::Refused(why) | TokenReply::WrongAddress(why)) => why.clone(),
         Some(TokenReply::Unsure(why) | TokenReply::NotSent(why)) => why.clone(),
         Some(TokenReply::TooMany | TokenReply::Pair(_) | TokenReply::Revoked) | None => {
@@ -110,7 +110,7 @@ mod tests {
             assert!(request.starts_with(&form), "{request}");
         }
         let said = words(&left);
-        let wanted = "access token cannot be revoked (client id or secret are refused: 401)";
+        let wanted = "access token cannot be revoked (client id or secret is refused: 401)";
         assert_eq!(said, wanted);
         assert!(!format!("{left:?}").contains("hidden"));
     }

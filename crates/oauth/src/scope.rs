@@ -8,7 +8,7 @@ const NEEDED: Grant = Grant::CallSave;
 
 /// Needed and useful grants, and what works less without each.
 const USUAL: [(Grant, &str); 4] = [
-    (NEEDED, "nothing can be journaled without it"),
+    (NEEDED, "no call can be journaled without it"),
     (
         Grant::CallRead,
         "the journal cannot be read: each call is polled separately, which halves the calls that \
@@ -50,7 +50,7 @@ pub fn checked(text: &str) -> Result<String, String> {
     }
     if !grants.contains(&NEEDED.word()) {
         return Err(format!(
-            "lacks {NEEDED}, without which nothing can be journaled"
+            "lacks {NEEDED}, without which no call can be journaled"
         ));
     }
     Ok(grants.join(" "))
@@ -98,7 +98,7 @@ mod tests {
         assert!(given.lacks[0].contains("halves the calls that fit into a minute"));
         let given = compare(&usual(), "PERMISSION_OPEN_API_CALL:READ");
         assert!(!given.enough);
-        assert!(given.lacks[0].contains("nothing can be journaled"));
+        assert!(given.lacks[0].contains("no call can be journaled"));
         assert!(!compare(&usual(), "").enough);
     }
 

@@ -52,8 +52,8 @@ impl ShownOnce {
             Err(_) => {
                 // serde's message could show a value
                 tracing::warn!(
-                    "secrets that the CRM has shown once cannot be read: give them by hand, or \
-                     have the CRM make new ones"
+                    "cannot read the stored secrets that the CRM shows only once: enter them by \
+                     hand, or have the CRM make new ones"
                 );
                 Ok(Self::default())
             }

@@ -71,7 +71,7 @@ impl Receiver {
                     // It is only information, so the CRM need not send it again.
                     let kept = timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await;
                     if let Ok(Err(error)) = kept {
-                        debug!(%error, "a call of another provider is not kept");
+                        debug!(%error, "a call of another provider could not be stored");
                     }
                 } else {
                     debug!(event = kind, result = word, "an event that is not used");
@@ -121,7 +121,7 @@ impl Receiver {
         let now = clock::now().wall;
         self.tally.count(None, word, now);
         if let Some(times) = self.tally.due(word, now) {
-            warn!(reason = word, status, times, words, "a webhook is refused");
+            warn!(reason = word, status, times, words, "refused a webhook");
         }
     }
 
@@ -182,7 +182,7 @@ pub(crate) fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answ
                 warn!(
                     call = uuid,
                     id = row.0,
-                    "the CRM journaled it under another lead than was sent"
+                    "the CRM journaled the call under another lead than was sent"
                 );
             }
             (200, "confirmed")

@@ -190,10 +190,10 @@ fn messages(faults: &[Error]) -> Vec<String> {
 
 fn report(faults: &[String]) {
     if faults.is_empty() {
-        tracing::info!("read the secrets that sign events again");
+        tracing::info!("read the signing secrets of webhooks again");
     }
     for error in faults {
-        tracing::warn!(error, "cannot use a file of secrets that sign events");
+        tracing::warn!(error, "cannot use a file of signing secrets of webhooks");
     }
 }
 

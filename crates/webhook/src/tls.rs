@@ -53,8 +53,8 @@ impl Files {
         chain.ok_or_else(|| {
             let path = certificate.chain.display();
             format!(
-                "{path} holds no certificate: PEM is expected, the certificate first, then its \
-                 chain"
+                "{path} contains no certificate: a PEM file is expected, with the certificate \
+                 first, then its chain"
             )
         })
     }
@@ -63,8 +63,9 @@ impl Files {
         let chain = self.chain(certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key);
         let path = certificate.key.display();
-        let no_key =
-            |_| format!("{path} holds no private key: PEM is expected, without a password");
+        let no_key = |_| {
+            format!("{path} contains no private key: a PEM file without a password is expected")
+        };
         let key = key.map_err(no_key)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let server = ServerConfig::builder_with_provider(provider)

@@ -69,6 +69,6 @@ async fn takeover_during_refresh_needs_no_consent() {
     .await;
     let status = second.status().await.expect("a status");
     assert_ne!(status.token.state, "reconnect");
-    assert!(other.logs().contains("waiting for the pair of a refresh"));
+    assert!(other.logs().contains("waiting for the tokens of a refresh"));
     stage.judge();
 }
