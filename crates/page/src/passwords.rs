@@ -55,7 +55,7 @@ pub enum UnfitPassword {
     )]
     Name,
     /// The error of the hashing library, as its message.
-    #[error("no hash can be made: {0}")]
+    #[error("cannot hash the password: {0}")]
     Library(String),
 }
 
@@ -164,13 +164,13 @@ impl Passwords {
 }
 
 fn person(line: &str) -> Result<Person, String> {
-    const HASH: &str = "has no argon2id hash: take the line that `callbridge page password NAME \
+    const HASH: &str = "has no argon2id hash: use the line that `callbridge page password NAME \
                         ROLE` prints";
     let mut parts = line.splitn(3, ':');
     let (Some(name), Some(role), Some(hash)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(
-            "is not of the form NAME:ROLE:HASH: take what `callbridge page password NAME ROLE` \
-             prints"
+            "is not of the form NAME:ROLE:HASH: use the line that `callbridge page password NAME \
+             ROLE` prints"
                 .to_owned(),
         );
     };

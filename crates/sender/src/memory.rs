@@ -93,12 +93,10 @@ impl Memory {
         };
         let needed = ["window", "silence", "shared"].into_iter();
         let missing = needed.filter(|name| !fields.contains_key(*name));
-        let mut doubts: Vec<_> = missing
-            .map(|name| format!("{name} (it is missing)"))
-            .collect();
+        let mut doubts: Vec<_> = missing.map(|name| format!("{name} (missing)")).collect();
         let window: Option<Duration> = take(&mut fields, "window", &mut doubts);
         if let Some(window) = window.filter(|window| !WINDOWS.contains(window)) {
-            doubts.push(format!("window (no rate has one of {window:?})"));
+            doubts.push(format!("window ({window:?} is not the window of any rate)"));
         }
         Self {
             pages_off_until: take(&mut fields, "pages_off_until", &mut doubts),

@@ -328,7 +328,7 @@ impl Loop {
                 }
                 Err(refused) => {
                     // The step no longer fits the row, but its budget operations do.
-                    error!(error = %refused, "the spool refuses a step");
+                    error!(error = %refused, "the spool refused a step of a call");
                     let mut kept = ops.clone();
                     kept.retain(|op| !matches!(op, Op::Step { .. } | Op::FailedCall(_)));
                     if kept.len() < ops.len() {
@@ -349,7 +349,7 @@ impl Loop {
             return Err(trouble);
         }
         if self.trouble.as_ref() != Some(&trouble) {
-            error!(error = %trouble, "the spool cannot be used; nothing is sent until then");
+            error!(error = %trouble, "the spool cannot be used; nothing is sent until it can");
         }
         // An empty write tests whether the spool works again.
         if self.unwritten.is_empty() {
@@ -365,7 +365,7 @@ impl Loop {
         match self.watch.check() {
             TokenCheck::Same => false,
             TokenCheck::Kept(why) => {
-                warn!(error = %why, "the token that was read before stays in use");
+                warn!(error = %why, "cannot read the token again; the previous one stays in use");
                 false
             }
             TokenCheck::Changed(token, why) => {
@@ -445,7 +445,7 @@ fn answer_or_lost(answered: Result<Response, JoinError>) -> Response {
         let what = "a request's task ended without an answer: the request counts as lost and is \
                     looked for later";
         error!(%error, "{what}");
-        let why = "callbridge failed in the middle of it".to_owned();
+        let why = "callbridge failed during the request".to_owned();
         (error.id(), Err(ApiError::Lost(why)).into())
     })
 }

@@ -24,7 +24,8 @@ pub enum Unasked {
     #[error("the state is a copy, and does not contain the requests since")]
     Restored,
     /// All requests of the current window are used. Ask again after this time.
-    #[error("all requests of the running window are used; ask again in {} s", .0.as_secs() + 1)]
+    #[error("all requests of the current window of the rate limit are used; try again in {} \
+             s", .0.as_secs() + 1)]
     Full(Duration),
     /// The reason is not known here.
     #[error("not asked")]

@@ -282,9 +282,9 @@ async fn other_company_token_pauses_and_writes_no_call_there() {
 #[tokio::test]
 async fn start_without_token_pauses_and_shows_token_file_error() {
     for (bytes, fix) in [
-        (None, "is not there"),
+        (None, "does not exist"),
         (Some(""), "is empty"),
-        (Some("two words"), "holds more than one line"),
+        (Some("two words"), "contains more than one line"),
     ] {
         let (place, calls) = set(2);
         let crm = crm::start().await;
@@ -402,7 +402,7 @@ async fn unreadable_token_file_keeps_previous_token_in_use() {
         stage
             .program
             .log()
-            .contains("the token that was read before stays in use")
+            .contains("cannot read the token again; the previous one stays in use")
     };
     until("a word in the log", async || log()).await;
     stage

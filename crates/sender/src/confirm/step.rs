@@ -89,8 +89,8 @@ impl Confirm {
             why = &refused.reason;
         }
         let message = format!(
-            "the CRM accepted the call, and for 24 hours nothing could show whether it is \
-             journaled ({why}): check in the CRM. To confirm later calls, set up webhooks, or \
+            "the CRM accepted the call, and for 24 hours callbridge could not find out whether it \
+             is journaled ({why}): check in the CRM. To confirm later calls, set up webhooks, or \
              grant PERMISSION_OPEN_API_CALL:READ"
         );
         died(Reason::Unconfirmed, message)
@@ -151,8 +151,9 @@ impl Confirm {
             IfAbsent::Changed if !pages_read => died(
                 Reason::Unconfirmed,
                 format!(
-                    "it may be in the journal as it was first sent: {}; the journal cannot be \
-                     read to make sure: grant that to the token, or retry it without --lead",
+                    "it may be in the journal as it was first sent: {}; callbridge cannot read the \
+                     journal to check: grant PERMISSION_OPEN_API_CALL:READ, or retry the call \
+                     without --lead",
                     call.message
                 ),
             ),
