@@ -110,7 +110,7 @@ impl Person<'_> {
         self.click(".waits a[href=\"/missed\"]").await?;
         self.until("Missed", "location.pathname === '/missed'")
             .await?;
-        let tried = "document.querySelector('.tried').innerText.includes('nobody answered')";
+        let tried = "document.querySelector('.tried').innerText.includes('no answer')";
         self.is("the call back in vain", tried).await
     }
 
@@ -175,7 +175,7 @@ impl Person<'_> {
         self.click(&format!("{mine} button")).await?;
         self.until("the job", "location.pathname.startsWith('/jobs/')")
             .await?;
-        let done = "document.body.innerText.includes('All of it is done')";
+        let done = "document.body.innerText.includes('The job is done')";
         self.until("its end", done).await?;
         self.go("/letters").await?;
         let gone = format!("!{causes}.includes('Lead {lead}')");

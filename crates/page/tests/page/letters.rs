@@ -57,7 +57,7 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
     let begun = anna.act("/letters", "/letters/act", &fields).await;
     assert_eq!(begun.status, 303, "{}", begun.body);
     let job = anna.get(begun.header("location").expect("a job")).await;
-    assert!(job.body.contains("All of it is done"), "{}", job.body);
+    assert!(job.body.contains("The job is done"), "{}", job.body);
     let acts = fake.known().acts.clone();
     let change = LetterChange::Retry {
         wish: RetryValues {
@@ -199,9 +199,9 @@ async fn bulk_retry_runs_in_batches_of_100_with_linked_progress() {
     );
     fake.turns.add_permits(1000);
     let done = until(&anna, &path, at("value=\"10000\"")).await;
-    let done = match done.body.contains("All of it is done") {
+    let done = match done.body.contains("The job is done") {
         true => done,
-        false => until(&anna, &path, |it| it.body.contains("All of it is done")).await,
+        false => until(&anna, &path, |it| it.body.contains("The job is done")).await,
     };
     assert!(!done.body.contains("http-equiv=\"refresh\""));
     assert!(done.body.contains("10,000"), "{}", done.body);

@@ -51,7 +51,7 @@ async fn all_is_not_well_while_a_customer_waits_for_a_call_back() {
     fake.known().missed = morning("Savdo", NOW).missed.split_off(3);
     let page = anna.get("/").await.body;
     assert!(!page.contains("No problem found"), "{page}");
-    let sentence = "<p class=\"sentence\">1 customer waits for a call back</p>";
+    let sentence = "<p class=\"sentence\">1 customer waits for a callback</p>";
     assert!(page.contains(sentence), "{page}");
     assert!(page.contains("class=\"button\" href=\"/missed\""), "{page}");
     // The menu on every page shows their count, whether it is folded or not.
