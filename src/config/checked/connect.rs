@@ -250,7 +250,7 @@ mod tests {
           --redirect-uri: `back` is not a URL (relative URL without a base)
           --client-id: is empty
           --client-secret-file: no secret: give --client-secret-file FILE, the
-          --scope: lacks PERMISSION_OPEN_API_CALL:SAVE, without which nothing
+          --scope: lacks PERMISSION_OPEN_API_CALL:SAVE, without which no call
           --within: `soon` is not a time span: give it as 500ms, 10s, 12h or 7
           --state: is missing, and $HOME is not set: give a folder or a databa
           --company: `Uy` is not a company id: give the digits that `connect`

@@ -282,9 +282,9 @@ async fn other_company_token_pauses_and_writes_no_call_there() {
 #[tokio::test]
 async fn start_without_token_pauses_and_shows_token_file_error() {
     for (bytes, fix) in [
-        (None, "does not exist"),
+        (None, "is not there"),
         (Some(""), "is empty"),
-        (Some("two words"), "contains more than one line"),
+        (Some("two words"), "holds more than one line"),
     ] {
         let (place, calls) = set(2);
         let crm = crm::start().await;

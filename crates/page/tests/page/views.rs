@@ -142,7 +142,7 @@ async fn full_employee_match_is_shown_only_after_calls() {
         fake.known().status.employees = employees;
         let page = anna.get("/pbx").await.body;
         assert_eq!(page.contains("Every extension has its employee"), claims);
-        assert_ne!(page.contains("No call with an extension"), claims);
+        assert_ne!(page.contains("No call of an extension"), claims);
     }
     served.stop().await;
 }

@@ -74,7 +74,7 @@ fn every_refusal_says_what_where_and_what_to_do() {
     78 /state/spool.db is damaged:
        words of SQLite:
        keep a copy of the folder, restore it from a backup, or give another --state;
-       the file is left as it is
+       the file is not changed
     78 the state is bound to https://a, --crm-url is https://b:
        use --rebind to bind it to this address
     73 the state folder /state disappeared in use:
@@ -91,7 +91,7 @@ fn every_refusal_says_what_where_and_what_to_do() {
        a call that is journaled cannot take the step `retry`
     65 7:
        another call has the uuid 00000000-0000-0000-0000-000000000002:
-       enter this one by hand, discard it, and give each PBX its own pbx=
+       enter this call in the CRM by hand, discard it, and give each PBX its own pbx=
     65 no call or dead letter has the id 7:
        see `callbridge dead list`
     65 call 1.2 has no uuid and cannot be stored
