@@ -279,12 +279,12 @@ mod tests {
     }
 
     #[test]
-    fn clap_finds_no_fault_in_the_declarations() {
+    fn command_declarations_pass_the_clap_debug_check() {
         command().debug_assert();
     }
 
     #[test]
-    fn the_help_begins_with_what_to_try() {
+    fn help_lists_commands_and_first_steps() {
         let help = command().term_width(84).render_help().to_string();
         insta::assert_snapshot!(help, @"
         Puts every finished customer call of a PBX into a CRM's call journal, once
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_flags_and_missing_values_are_told_together() {
+    fn unknown_flags_and_missing_values_are_reported_together() {
         insta::assert_snapshot!(
             faults("callbridge run --crm-ulr https://x --rate --qux=1 --state /s extra --settle"),
             @"
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_given_again_wins_and_a_repeated_one_adds() {
+    fn flag_given_again_wins_and_a_repeated_one_adds() {
         let Ok((Verb::Run(flags), faults)) =
             typed("callbridge run --rate 1/1s --rate 2/2s --trunk a --trunk b")
         else {
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_holds_one_argument_a_line() {
+    fn flags_file_has_one_argument_per_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("flags");
         let text = "# comment\n\n  --rate=5/5s  \n--trunk\na=PJSIP/a,lead=userfield:#(.)\r\n\
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_of_flags_is_66_and_a_missing_command_64() {
+    fn missing_file_of_flags_is_66_and_a_missing_command_64() {
         let missing = typed("callbridge run @/nowhere").expect_err("no file");
         assert_eq!(missing.code(), Code::NoInput);
         let words = missing.to_string();

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_begins_is_named_with_those_beside_it() {
+    fn state_that_begins_is_named_with_those_beside_it() {
         let place = tempfile::tempdir().expect("a folder");
         let path = |name: &str| place.path().join(name);
         for name in ["office", ".callbridge-check-7"] {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_around_a_secret_are_named_wherever_it_is_given() {
+    fn quoted_secret_is_reported_wherever_it_is_set() {
         let place = tempfile::tempdir().expect("a folder");
         let file = place.path().join("quoted");
         std::fs::write(&file, "\"hidden\"\n").expect("written");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_letter_queue_on_this_machine_is_not_named() {
+    fn dead_letter_queue_on_this_machine_is_not_named() {
         let queue = "--dead-letter-queue=amqp://a@127.0.0.1/v?queue=d";
         let found = doubts(&["--source=ami://a@127.0.0.1", queue]);
         assert!(!found.iter().any(|it| it.kind == CLEAR), "{found:?}");

@@ -15,7 +15,7 @@ use callbridge_testkit::golden::{holds, keeps};
 use serde::{Deserialize, Serialize};
 
 #[test]
-fn the_columns_of_a_call() {
+fn columns_of_a_call() {
     keeps::<CallRecord>("call-record");
     keeps::<FinishedCall>("finished-call");
     keeps::<Vec<Attempt>>("attempts");
@@ -23,7 +23,7 @@ fn the_columns_of_a_call() {
 }
 
 #[test]
-fn what_the_sender_remembers() {
+fn sender_memory_keeps_its_stored_shape() {
     holds("sender-memory", |text| {
         let read = Memory::read(Some(text));
         match read.doubts[..] {
@@ -34,7 +34,7 @@ fn what_the_sender_remembers() {
 }
 
 #[test]
-fn what_is_known_of_leads() {
+fn lead_structures_keep_their_stored_shape() {
     keeps::<LeadFieldState>("lead-field-state");
     keeps::<Catalogue>("lead-field-catalogue");
     keeps::<RefusedFields>("lead-fields-refused");
@@ -42,13 +42,13 @@ fn what_is_known_of_leads() {
 }
 
 #[test]
-fn what_the_journal_showed() {
+fn journal_structures_keep_their_stored_shape() {
     keeps::<Vec<JournalField>>("journal-fields");
     keeps::<ForeignLog>("journal-foreign");
 }
 
 #[test]
-fn the_stored_connection() {
+fn stored_connection() {
     holds("connection", |text| {
         let connection = Connection::from_json(text)?;
         Ok(connection.to_json())

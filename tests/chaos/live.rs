@@ -13,7 +13,7 @@ fn just_now() -> Recording {
 }
 
 #[tokio::test]
-async fn a_live_call_over_ami_goes_before_the_backlog_that_drains() {
+async fn live_call_over_ami_goes_before_a_draining_backlog() {
     let pbx = FakePbx::ami().await;
     let mut scene = Scene::set("live and backlog", &["--rate=12/2s"]).await;
     let secret = scene.place.write("secret", pbx::SECRET);

@@ -19,7 +19,7 @@ async fn gone(scene: &Scene, kills: usize) {
 }
 
 #[tokio::test]
-async fn an_outage_with_the_port_closed_dead_letters_nothing() {
+async fn outage_with_the_port_closed_dead_letters_nothing() {
     let scene = Scene::set("CRM gone", &[]).await;
     scene.bad_weather();
     gone(&scene, scene.scale.kills).await;
@@ -27,7 +27,7 @@ async fn an_outage_with_the_port_closed_dead_letters_nothing() {
 }
 
 #[tokio::test]
-async fn an_outage_is_told_with_its_cure_and_ends_by_itself() {
+async fn outage_is_reported_with_its_fix_and_ends_automatically() {
     let scene = Scene::set("CRM gone, no kill", &[]).await;
     gone(&scene, 0).await;
     let fix = scene.fix("unreachable");

@@ -81,7 +81,7 @@ fn fine(seen: &[Seen], times: &Times) {
 }
 
 #[test]
-fn a_call_that_is_submitted_polled_and_done_breaks_nothing() {
+fn call_that_is_submitted_polled_and_done_breaks_nothing() {
     let seen = [
         info(0, 200),
         submission(100, 200, &accepted("a")),
@@ -222,7 +222,7 @@ fn token_check_repeated_after_kill_is_breach() {
 }
 
 #[test]
-fn a_uuid_again_after_an_answer_that_was_damaged_is_allowed() {
+fn uuid_again_after_an_answer_that_was_damaged_is_allowed() {
     let mut seen = [
         submission(0, 200, &accepted("a")),
         submission(5_000, 200, &accepted("b")),
@@ -280,7 +280,7 @@ fn refused_token_is_checked_once_a_minute_and_not_used() {
 }
 
 #[test]
-fn a_missing_grant_is_not_tried_again_within_a_minute() {
+fn missing_grant_is_not_tried_again_within_a_minute() {
     let denied = |at| submission(at, 403, &Value::Null);
     found(
         "after its 403",
@@ -373,7 +373,7 @@ fn call() -> (Expected, Value) {
 }
 
 #[test]
-fn a_record_is_right_only_if_every_field_of_it_is() {
+fn record_is_right_only_if_every_field_of_it_is() {
     let (expected, row) = call();
     let wrong = |row: &Value| truth::journal(&json!([row]), std::slice::from_ref(&expected));
     assert_eq!(wrong(&row), [""; 0]);
@@ -399,7 +399,7 @@ fn a_record_is_right_only_if_every_field_of_it_is() {
 }
 
 #[test]
-fn a_record_missing_doubled_or_invented_is_found() {
+fn record_missing_doubled_or_invented_is_found() {
     let (expected, row) = call();
     let expected = [expected];
     assert!(truth::journal(&json!([]), &expected)[0].starts_with("missing"));

@@ -51,7 +51,7 @@ async fn calls_are_polled_if_the_journal_refuses_the_range() {
 }
 
 #[tokio::test]
-async fn a_journal_that_ignores_a_range_is_read_all_the_same() {
+async fn journal_that_ignores_the_range_is_still_read() {
     through("range ignored", "shape range ignored", 0).await;
 }
 
@@ -65,12 +65,12 @@ async fn journal_with_range_by_call_start_is_read() {
 }
 
 #[tokio::test]
-async fn a_journal_with_pages_of_thirty_is_read_all_the_same() {
+async fn journal_with_pages_of_thirty_is_still_read() {
     through("pages of thirty", "shape size-max 30", 3).await;
 }
 
 #[tokio::test]
-async fn a_crm_that_writes_long_after_accepting_is_waited_for() {
+async fn crm_that_writes_long_after_accepting_is_waited_for() {
     let persist = if crate::chaos::stage::scale().calls > 100 {
         "--persist-after=30s"
     } else {

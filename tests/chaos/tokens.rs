@@ -28,7 +28,7 @@ async fn pat_replaced_during_faults_and_kills_loses_no_call() {
 }
 
 #[tokio::test]
-async fn a_pat_replaced_while_it_runs_is_taken_up_from_its_file() {
+async fn pat_replaced_while_it_runs_is_taken_up_from_its_file() {
     let scene = Scene::set("token replaced, no kill", &[]).await;
     replaced(&scene, 0).await;
     let fix = scene.fix("token_refused");
@@ -51,7 +51,7 @@ async fn forbidden(scene: &Scene, kills: usize) {
 }
 
 #[tokio::test]
-async fn a_grant_taken_for_a_while_keeps_every_call() {
+async fn grant_taken_for_a_while_keeps_every_call() {
     let scene = Scene::set("grant taken", &[]).await;
     forbidden(&scene, 0).await;
     let fix = scene.fix("no_grant");

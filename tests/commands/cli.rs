@@ -72,7 +72,7 @@ const GOOD: [&str; 9] = [
 
 /// Promise: All errors of the flags are reported at once.
 #[test]
-fn every_fault_of_the_flags_is_told_in_one_message() {
+fn flag_errors_are_all_reported_in_one_message() {
     let words = refused(
         &[
             "run",
@@ -124,7 +124,7 @@ fn every_fault_of_the_flags_is_told_in_one_message() {
 }
 
 #[test]
-fn a_password_in_a_url_is_refused_and_never_shown() {
+fn password_in_a_url_is_refused_and_never_shown() {
     for flag in [
         "--source=amqp://guest:hunter2@h/v?queue=q&format=asterisk-cel",
         "--source=ami://u:hunter2@h",
@@ -200,7 +200,7 @@ fn flags_are_read_from_environment_one_value_per_line() {
 
 /// Promise: An unknown `CALLBRIDGE_*` variable is an error that lists the known ones.
 #[test]
-fn unknown_variable_is_refused_with_the_known_ones_and_no_value() {
+fn unknown_variable_error_lists_known_ones_and_hides_its_value() {
     let variables = [
         HOME,
         ("CALLBRIDGE_AMI_SECRTE", "hunter2"),
@@ -220,7 +220,7 @@ fn unknown_variable_is_refused_with_the_known_ones_and_no_value() {
 }
 
 #[test]
-fn a_flag_on_the_command_line_wins_over_its_variable() {
+fn flag_on_the_command_line_wins_over_its_variable() {
     let words = fails(&["run", "--rate=x"], &[HOME, ("CALLBRIDGE_RATE", "y")], 64);
     assert!(
         words.contains("--rate x:") && !words.contains("--rate y"),
@@ -229,7 +229,7 @@ fn a_flag_on_the_command_line_wins_over_its_variable() {
 }
 
 #[test]
-fn a_file_of_arguments_has_one_a_line() {
+fn file_of_arguments_has_one_a_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("flags");
     fs::write(&file, "# the PBX\n--rate=x\n\n--settle\nsoon\n--log loud\n").expect("written");
@@ -343,7 +343,7 @@ fn groff_formats_the_manual_page_without_a_warning() {
 }
 
 #[test]
-fn a_reader_who_left_is_no_failure() {
+fn closed_output_pipe_is_not_a_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .env_clear()
         .arg("man")
@@ -372,7 +372,7 @@ fn two_managers_are_refused_unless_pbx_id_is_given() {
 }
 
 #[test]
-fn missing_pbx_id_is_refused_with_what_to_do() {
+fn missing_pbx_id_is_refused_with_a_fix() {
     assert_eq!(GOOD.last(), Some(&"--pbx-id=test"));
     let unnamed = &GOOD[..GOOD.len() - 1];
     let words = refused(unnamed, &[HOME], 64);
@@ -411,7 +411,7 @@ fn pbx_id_is_not_needed_if_each_source_names_its_pbx() {
 }
 
 #[test]
-fn the_help_of_run_teaches_by_groups_and_examples() {
+fn help_of_run_teaches_by_groups_and_examples() {
     let output = callbridge(&["run", "--help"], &[("COLUMNS", "100")]);
     let help = String::from_utf8(output.stdout).expect("UTF-8");
     let headings: Vec<&str> = help
@@ -478,7 +478,7 @@ fn the_help_of_run_teaches_by_groups_and_examples() {
 }
 
 #[test]
-fn the_licenses_are_those_of_what_is_linked_in() {
+fn licenses_match_the_linked_libraries() {
     let told = text(&["licenses"]);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/package/licenses");
     let listed = Command::new(script).output().expect("the script runs");
@@ -491,7 +491,7 @@ fn the_licenses_are_those_of_what_is_linked_in() {
 }
 
 #[test]
-fn an_audit_of_a_fifo_ends_and_says_why() {
+fn audit_of_a_fifo_exits_65_and_names_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let fifo = folder.path().join("Master.csv");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 #[tokio::test]
-async fn one_that_stays_ends_when_it_is_told_to() {
+async fn staying_demo_ends_on_sigterm_and_sigint() {
     let place = Place::new();
     for (name, signal) in [("one", Signal::TERM), ("two", Signal::INT)] {
         let demo = place.start_as(name, &["demo", "--stay", "--json"]);

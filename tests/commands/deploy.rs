@@ -75,9 +75,9 @@ fn unit() -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn the_unit_passes_systemds_own_verification() {
+fn systemd_unit_passes_systemd_analyze_verify() {
     let (_folder, path) = unit();
-    let test = "the_unit_passes_systemds_own_verification";
+    let test = "systemd_unit_passes_systemd_analyze_verify";
     let Some(output) = run("systemd-analyze", &["verify", &path], test) else {
         return;
     };
@@ -115,10 +115,10 @@ fn all_instances_belong_to_one_target_and_systemd_takes_it() {
 }
 
 #[test]
-fn the_units_exposure_is_at_most_two() {
+fn units_exposure_is_at_most_two() {
     let (_folder, path) = unit();
     let arguments = ["security", "--offline=true", "--threshold=20", &path];
-    let test = "the_units_exposure_is_at_most_two";
+    let test = "units_exposure_is_at_most_two";
     let Some(output) = run("systemd-analyze", &arguments, test) else {
         return;
     };
@@ -136,7 +136,7 @@ fn the_units_exposure_is_at_most_two() {
 }
 
 #[test]
-fn the_unit_of_the_package_is_the_same_but_for_its_program() {
+fn unit_of_the_package_is_the_same_but_for_its_program() {
     let lines = |text: &str| -> Vec<String> {
         let lines = text
             .lines()
@@ -149,8 +149,8 @@ fn the_unit_of_the_package_is_the_same_but_for_its_program() {
 }
 
 #[test]
-fn an_instance_of_the_package_sees_the_state_of_no_other_one() {
-    let test = "an_instance_of_the_package_sees_the_state_of_no_other_one";
+fn instance_of_the_package_sees_the_state_of_no_other_one() {
+    let test = "instance_of_the_package_sees_the_state_of_no_other_one";
     for name in ["callbridge@.service", "callbridge-audit@.service"] {
         let unit = text(&format!("debian/{name}"));
         for line in [
@@ -219,7 +219,7 @@ fn systemd_unit_sets_notify_watchdog_and_credentials() {
 }
 
 #[test]
-fn the_audit_has_the_sandbox_of_the_main_unit_no_net_and_an_end() {
+fn audit_has_the_sandbox_of_the_main_unit_no_net_and_an_end() {
     let (main, audit) = (
         text("debian/callbridge@.service"),
         text("debian/callbridge-audit@.service"),
@@ -373,7 +373,7 @@ fn prometheus_takes_the_alert_rules() {
 
 /// Promise: Each alert rule fires when it should, and only then.
 #[test]
-fn each_alert_fires_when_it_should_and_keeps_still_otherwise() {
+fn alert_rules_fire_when_due_and_only_then() {
     for rules in ["prometheus/callbridge", "hub/callbridge-hub"] {
         test_alerts(rules);
     }
@@ -382,7 +382,7 @@ fn each_alert_fires_when_it_should_and_keeps_still_otherwise() {
 /// Checks that each alert of a file has a case in which it fires and one in which it does not.
 /// promtool runs the cases.
 fn test_alerts(name: &str) {
-    let test = "each_alert_fires_when_it_should_and_keeps_still_otherwise";
+    let test = "alert_rules_fire_when_due_and_only_then";
     let cases_file = format!("{name}.rules.test.yml");
     let (rules, cases) = (text(&format!("{name}.rules.yml")), text(&cases_file));
     let alerts = rules
@@ -446,7 +446,7 @@ fn manager_conf_reads_timed_call_events_with_minimal_rights() {
 }
 
 #[test]
-fn the_cel_settings_are_such_as_every_release_takes() {
+fn cel_settings_are_such_as_every_release_takes() {
     let cel = text("asterisk/cel.conf");
     let lines = cel.lines().filter_map(|line| line.split(';').next());
     let settings: Vec<(&str, &str)> = lines
@@ -461,7 +461,7 @@ fn the_cel_settings_are_such_as_every_release_takes() {
 }
 
 #[test]
-fn the_example_of_a_flags_file_has_no_fault() {
+fn example_flags_file_has_no_errors() {
     let flags = format!("@{}", deploy("systemd/example.flags").display());
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/pickup/ami.raw");
     let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))

@@ -130,7 +130,7 @@ fn every_deployed_file_is_well_formed() {
 }
 
 #[test]
-fn xml_parser_refuses_what_reloadxml_refuses() {
+fn xml_parser_refuses_malformed_xml_as_reloadxml_does() {
     for wrong in [
         "<a><!-- two -- dashes --></a>",
         "<a><b></a>",

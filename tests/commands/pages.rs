@@ -221,7 +221,7 @@ fn documented_command_lines_parse_and_explain_runs() {
 }
 
 #[test]
-fn a_wrong_flag_in_a_page_would_be_found() {
+fn wrong_flag_in_a_page_would_be_found() {
     let page = "```sh\ncallbridge check --pbx-idd x  # comment\n```\n";
     let line = &commands(page)[0];
     assert_eq!(line[..], ["callbridge", "check", "--pbx-idd", "x"]);

@@ -88,7 +88,7 @@ async fn state_exported_from_running_daemon_imports_with_its_calls() {
 }
 
 #[tokio::test]
-async fn what_is_no_exported_state_is_refused_and_a_missing_one_is_66() {
+async fn import_refuses_invalid_state_and_missing_one_exits_66() {
     let place = Place::new();
     let file = place.write("torn", "not a tar file\n");
     let said = place.ask(&format!("state import {}", file.display())).await;

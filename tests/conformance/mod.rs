@@ -81,7 +81,7 @@ impl SandboxTests {
 }
 
 /// The test that checks the tables of the rules.
-const RULES_TEST: &str = "every_rule_of_the_document_is_answered_as_it_says";
+const RULES_TEST: &str = "every_documented_rule_gets_its_documented_answer";
 
 /// Returns the error of a test in a file below a folder of tests, if any. A file that no `mod`
 /// names is not compiled.
@@ -211,7 +211,7 @@ fn rule_place_is_unique_and_lettered_parts_are_consecutive() {
 #[test]
 fn renamed_test_and_undeclared_file_are_found() {
     let tests = SandboxTests::new();
-    let (file, test) = ("leads", "a_deleted_lead_is_gone_for_calls_too");
+    let (file, test) = ("leads", "deleted_lead_is_unknown_to_calls_too");
     assert_eq!(tests.fault(file, test), None);
     let fault = tests.fault(file, "no_such_test").expect("a fault");
     assert!(fault.contains("has no test"), "{fault}");

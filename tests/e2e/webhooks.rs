@@ -361,7 +361,7 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
 }
 
 #[tokio::test]
-async fn a_kill_between_events_loses_none_and_doubles_none() {
+async fn kill_between_events_loses_none_and_doubles_none() {
     let place = Place::new();
     let calls: Vec<Call> = (0..20).map(|n| Call::new(n, 4001)).collect();
     place.append("recorded", recording(&calls).as_bytes());

@@ -40,9 +40,9 @@ async fn judge(place: &Place, crm: &Server, calls: &[Recording]) {
 
 /// Promise: A full disk costs no call, is reported, and is recovered from automatically.
 #[test]
-fn a_disk_that_fills_under_load_is_told_and_costs_no_call() {
+fn disk_that_fills_under_load_is_reported_and_loses_no_call() {
     inside(
-        "kill::disk::a_disk_that_fills_under_load_is_told_and_costs_no_call",
+        "kill::disk::disk_that_fills_under_load_is_reported_and_loses_no_call",
         fills_under_load(),
     );
 }
@@ -137,9 +137,9 @@ impl Line {
 }
 
 #[test]
-fn what_a_pbx_tells_to_a_full_disk_is_kept_until_there_is_room() {
+fn events_during_a_full_disk_are_kept_until_there_is_room() {
     inside(
-        "kill::disk::what_a_pbx_tells_to_a_full_disk_is_kept_until_there_is_room",
+        "kill::disk::events_during_a_full_disk_are_kept_until_there_is_room",
         kept_in_the_ring(),
     );
 }
@@ -191,9 +191,9 @@ async fn beyond_the_ring() {
 }
 
 #[test]
-fn a_state_that_cannot_be_written_at_the_start_ends_it_with_73() {
+fn state_that_cannot_be_written_at_the_start_ends_it_with_73() {
     inside(
-        "kill::disk::a_state_that_cannot_be_written_at_the_start_ends_it_with_73",
+        "kill::disk::state_that_cannot_be_written_at_the_start_ends_it_with_73",
         read_only(),
     );
 }

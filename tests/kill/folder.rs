@@ -23,7 +23,7 @@ fn cut(file: &Path, to: u64) {
 }
 
 #[tokio::test]
-async fn a_file_damaged_while_nobody_ran_ends_it_with_78_and_is_kept() {
+async fn damaged_file_at_start_exits_78_and_is_kept() {
     let harms: [(&str, Harm); 3] = [
         ("its beginning is noise", |file, _| overwrite(file, 0)),
         ("its middle is noise", |file, length| {

@@ -98,31 +98,31 @@ async fn kill_in_any_write_still_journals_every_call_once() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_once_loses_no_call() {
+async fn write_that_fails_once_loses_no_call() {
     failing_at_every(Action::FailWrite, false).await;
 }
 
 #[tokio::test]
-async fn writes_that_fail_for_a_while_are_told_and_lose_no_call() {
+async fn writes_that_fail_for_a_while_are_reported_and_lose_no_call() {
     failing_at_every(Action::FailWrite, true).await;
 }
 
 #[tokio::test]
-async fn a_sync_that_fails_once_loses_no_call() {
+async fn sync_that_fails_once_loses_no_call() {
     failing_at_every(Action::FailSync, false).await;
 }
 
 #[tokio::test]
-async fn syncs_that_fail_for_a_while_are_told_and_lose_no_call() {
+async fn syncs_that_fail_for_a_while_are_reported_and_lose_no_call() {
     failing_at_every(Action::FailSync, true).await;
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_for_a_moment_loses_no_call() {
+async fn disk_that_is_full_for_a_moment_loses_no_call() {
     failing_at_every(Action::NoRoom, false).await;
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_for_a_while_is_told_and_loses_no_call() {
+async fn disk_that_is_full_for_a_while_is_reported_and_loses_no_call() {
     failing_at_every(Action::NoRoom, true).await;
 }

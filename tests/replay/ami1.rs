@@ -103,7 +103,7 @@ fn compare(calls: &[serde_json::Value], case: &Case, phones: bool, shown: &str) 
 }
 
 #[test]
-fn every_call_of_ami_1_is_told_as_its_story_says() {
+fn calls_of_ami_1_match_their_expected_values() {
     for (name, case) in cases() {
         let file = folder().join(format!("{name}.ami"));
         let country = ["--country", "UZ", "--strip", "9"];
@@ -138,7 +138,7 @@ fn doubled_messages_change_nothing() {
 }
 
 #[test]
-fn the_same_events_as_flat_json_are_the_same_calls() {
+fn same_events_as_flat_json_are_the_same_calls() {
     let made = tempfile::tempdir().expect("a folder");
     for (name, case) in cases() {
         let text = fs::read_to_string(folder().join(format!("{name}.ami"))).expect("text");

@@ -274,7 +274,7 @@ fn cdr_only_calls_match_recordings_except_listed_values() {
 }
 
 #[test]
-fn records_that_come_backwards_or_twice_tell_the_same_calls() {
+fn cdrs_in_reverse_or_twice_yield_the_same_calls() {
     let plain = |call: FinishedCall| FinishedCall {
         decided_by: Vec::new(),
         live: false,

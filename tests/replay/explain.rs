@@ -112,7 +112,7 @@ fn recordings() -> Vec<String> {
 }
 
 #[test]
-fn every_recording_comes_out_as_expected_in_both_formats() {
+fn recordings_match_expected_calls_in_both_formats() {
     // Frames that were cut in the caller's name have no variables, but the CDR's user field does.
     let cut = TRUNKS.map(|text| text.replace("var:LEAD_ID", r"var:LEAD_ID;userfield:lead=(\d+)"));
     let cut: Vec<&str> = cut.iter().map(String::as_str).collect();
@@ -184,7 +184,7 @@ fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
 }
 
 #[test]
-fn a_recording_of_cel_takes_its_leads_from_a_list() {
+fn recording_of_cel_takes_its_leads_from_a_list() {
     let leads = recording("cel-custom/leads.csv");
     let lead = format!("--lead=csv:{}", leads.display());
     for (file, expected) in [
@@ -230,7 +230,7 @@ fn incomplete_call_names_missing_span_by_recording_times() {
 }
 
 #[test]
-fn one_call_is_picked_by_linkedid_channel_or_uuid() {
+fn explain_selects_one_call_by_linkedid_or_uuid() {
     let path = recording("attended_transfer/ami.raw");
     let path = path.to_str().expect("UTF-8");
     let base = [
@@ -259,7 +259,7 @@ fn one_call_is_picked_by_linkedid_channel_or_uuid() {
 }
 
 #[test]
-fn what_cannot_be_read_is_65_and_what_is_not_there_66() {
+fn unreadable_file_exits_65_and_missing_file_66() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
     fs::write(at("noise"), [0x89, b'P', b'N', b'G', 0, 1, 2, b'\n', 0xff]).expect("written");
@@ -292,7 +292,7 @@ fn what_cannot_be_read_is_65_and_what_is_not_there_66() {
 }
 
 #[test]
-fn what_comes_through_a_pipe_is_judged_as_a_file_is() {
+fn piped_input_in_another_format_exits_65_like_a_file() {
     for place in ["-", "/dev/stdin"] {
         let frames = recording("inbound_answered/amiws.jsonl");
         let mut cat = Command::new("cat")
@@ -315,7 +315,7 @@ fn what_comes_through_a_pipe_is_judged_as_a_file_is() {
 }
 
 #[test]
-fn a_bad_list_is_named_with_its_row() {
+fn bad_list_is_named_with_its_row() {
     let folder = tempfile::tempdir().expect("a folder");
     let list = folder.path().join("leads.csv");
     fs::write(&list, "phone,leadId\n901110001,x\n").expect("written");

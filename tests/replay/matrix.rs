@@ -87,7 +87,7 @@ fn every_file_under_every_flag_is_read_or_named() {
 }
 
 #[test]
-fn what_no_format_reads_is_unknown_under_every_flag() {
+fn unsupported_input_is_reported_under_every_format_flag() {
     let folder = tempfile::tempdir().expect("a folder");
     let queue_log = "1795151318|1795151318.1|sales|NONE|ENTERQUEUE||998901110001|1\n";
     for (bytes, words) in [

@@ -240,13 +240,13 @@ fn check(releases: &[&str], source: &str, scenarios: usize) {
 }
 
 #[test]
-fn ami_tells_every_call_or_says_what_it_cannot_tell() {
+fn ami_yields_every_call_apart_from_known_limits() {
     check(&RELEASES, "ami", SCENARIOS);
 }
 
 /// `queues.conf` sets `eventwhencalled`, and the account can receive the class `agent`.
 #[test]
-fn queues_that_tell_of_their_telephones_are_told_whole() {
+fn queues_that_report_called_agents_yield_complete_calls() {
     let mut told_of = 0;
     for release in BEFORE_12 {
         for scene in names(&folder().join(release)) {
@@ -271,12 +271,12 @@ fn queues_that_tell_of_their_telephones_are_told_whole() {
 }
 
 #[test]
-fn cel_tells_every_call_or_says_what_it_cannot_tell() {
+fn cel_yields_every_call_apart_from_known_limits() {
     check(&RELEASES, "cel", SCENARIOS);
 }
 
 #[test]
-fn cel_beside_the_events_of_ami_tells_no_other_call() {
+fn cel_and_ami_events_together_yield_the_same_calls() {
     check(&["1.8-cel-on-ami"], "ami", 20);
     check(&["1.8-cel-on-ami"], "cel", 20);
 }
@@ -294,7 +294,7 @@ fn cel_without_bridges_is_incomplete_not_missed_and_names_fix() {
 }
 
 #[test]
-fn records_tell_every_call_but_for_what_is_beyond_them() {
+fn cdrs_yield_every_call_apart_from_known_limits() {
     let mut wrong = String::new();
     for release in RELEASES {
         let mut differ = Vec::new();

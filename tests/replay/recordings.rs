@@ -13,17 +13,17 @@ use std::path::Path;
 
 /// Promise: Every recorded call is logged as it happened, over every transport.
 #[test]
-fn ami_text_tells_what_happened() {
+fn ami_text_yields_the_expected_calls() {
     check_all(Format::Ami, "ami.raw", Hear::Both, as_it_is);
 }
 
 #[test]
-fn ami_as_json_tells_what_happened() {
+fn ami_json_yields_the_expected_calls() {
     check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, as_it_is);
 }
 
 #[test]
-fn channel_events_alone_tell_what_happened() {
+fn channel_events_without_cel_yield_the_expected_calls() {
     check_all(
         Format::Ami,
         "ami.raw",
@@ -33,7 +33,7 @@ fn channel_events_alone_tell_what_happened() {
 }
 
 #[test]
-fn cel_alone_tells_what_happened_but_for_variables() {
+fn cel_without_channel_events_yields_calls_but_no_variables() {
     check_all(Format::Ami, "ami.raw", Hear::Only(Origin::Cel), as_it_is);
 }
 
@@ -45,7 +45,7 @@ fn doubled_events_change_nothing() {
 }
 
 #[test]
-fn a_recording_told_again_raises_no_ghosts() {
+fn repeated_recording_creates_no_additional_calls() {
     check_all(Format::Ami, "ami.raw", Hear::Both, all_again);
 }
 

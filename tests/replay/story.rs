@@ -208,7 +208,7 @@ fn talk_in_the_timeline_is_the_talk_of_the_journal() {
 }
 
 #[test]
-fn a_call_told_by_cdrs_alone_is_told_and_drawn_too() {
+fn call_from_cdrs_only_is_explained_and_drawn() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("call.svg");
     let picture = format!("--picture={}", file.display());
@@ -261,7 +261,7 @@ fn call_story_fits_120_columns_and_has_no_control_characters() {
 }
 
 #[test]
-fn a_pickup_is_told_a_line_an_event() {
+fn pickup_is_explained_with_one_line_per_event() {
     let path = recording("pickup/ami.raw");
     let flags = [
         &["--call=1795163529.0", "--pbx-id=pbx1", words(&path)],
@@ -301,7 +301,7 @@ fn a_pickup_is_told_a_line_an_event() {
 }
 
 #[test]
-fn the_pbxs_own_zone_is_used_where_it_is_given() {
+fn pbx_timezone_is_used_for_the_timeline_if_given() {
     let path = recording("pickup/ami.raw");
     let zone = "--pbx-timezone=Asia/Tashkent";
     let flags = [&["--call=1795163529.0", zone, words(&path)], &TRUNKS[..]].concat();

@@ -55,7 +55,7 @@ async fn get(server: &Server, path: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn a_call_goes_in_is_confirmed_and_stands_in_the_journal() {
+async fn submitted_call_is_confirmed_and_appears_in_the_journal() {
     let server = server(|_| ()).await;
     let (status, info) = get(&server, "/v1/open-api/token/info").await;
     assert_eq!((status, &info["data"]["kind"]), (200, &json!("PAT")));
@@ -109,7 +109,7 @@ async fn request_above_limit_is_answered_429_with_fixed_message() {
 }
 
 #[tokio::test]
-async fn an_answer_lost_after_the_effect_leaves_a_record_and_no_byte() {
+async fn lost_answer_leaves_a_record_and_a_repeat_is_allowed() {
     let lost = Rule::next(Endpoint::CallHistory, 1, Action::Lost);
     let server = server(|config| config.rules = vec![lost]).await;
     let body = call(&server, "one");
@@ -131,7 +131,7 @@ async fn an_answer_lost_after_the_effect_leaves_a_record_and_no_byte() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_before_the_effect_leaves_nothing() {
+async fn answer_cut_before_the_effect_leaves_nothing() {
     let cut = Rule::next(Endpoint::CallHistory, 1, Action::Cut);
     let server = server(|config| config.rules = vec![cut]).await;
     let body = call(&server, "one");
@@ -143,7 +143,7 @@ async fn an_answer_cut_before_the_effect_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_slow_body_comes_whole_and_a_broken_one_does_not() {
+async fn slow_body_arrives_complete_and_broken_one_does_not() {
     let slow = Rule::next(
         Endpoint::TokenInfo,
         1,
@@ -164,7 +164,7 @@ async fn a_slow_body_comes_whole_and_a_broken_one_does_not() {
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_no_delayed_answer() {
+async fn stop_waits_for_no_delayed_answer() {
     let delayed = Action::Delay(Duration::from_secs(3_600));
     let server = server(|config| {
         config.rules = vec![Rule::always(Endpoint::CallHistory, delayed)];
@@ -228,7 +228,7 @@ async fn wrong_requests_are_answered_in_the_envelope_over_http_too() {
 
 /// §7.7: no answer tells a client how long to wait.
 #[tokio::test]
-async fn no_answer_of_any_status_has_a_header_about_limits_or_retries() {
+async fn answer_of_any_status_has_no_limit_or_retry_header() {
     let server = server(|config| config.settings.rate.requests = 12).await;
     let url = format!("{}/v1/open-api", server.url());
     let ask = |path: &str, token: &str| {
@@ -332,7 +332,7 @@ async fn admin_adds_leads_replaces_token_and_blocks_company() {
 }
 
 #[tokio::test]
-async fn a_restart_keeps_journal_breaches_window_and_administration() {
+async fn restart_keeps_journal_breaches_window_and_administration() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sandbox.json");
     let state = path.clone();
@@ -393,7 +393,7 @@ async fn a_restart_keeps_journal_breaches_window_and_administration() {
 }
 
 #[tokio::test]
-async fn a_damaged_state_file_is_refused_with_its_line_and_left_alone() {
+async fn damaged_state_file_is_refused_with_its_line_and_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sandbox.json");
     std::fs::write(&path, "no JSON\n").expect("written");
@@ -492,7 +492,7 @@ async fn consent_token_and_revocation_work_at_auth_address() {
 }
 
 #[tokio::test]
-async fn a_restart_keeps_leads_accepted_writes_and_a_moved_clock() {
+async fn restart_keeps_leads_accepted_writes_and_a_moved_clock() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sandbox.json");
     let change = move |config: &mut Config| {

@@ -214,7 +214,7 @@ fn report(met: &Met, seeds: u64) {
 
 /// Prints the hash that another test compares. That test runs this one in separate processes.
 #[test]
-fn a_child_prints_the_hash_of_its_seed() {
+fn child_prints_the_hash_of_its_seed() {
     if let Some(seed) = number("CALLBRIDGE_SIM_CHILD") {
         let ended = run(seed, Length::default());
         println!("hash {seed} {:016x} {}", ended.hash, ended.events);
@@ -222,13 +222,13 @@ fn a_child_prints_the_hash_of_its_seed() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run_in_another_process() {
+fn same_seed_is_the_same_run_in_another_process() {
     let child = |seed: u64| {
         let me = std::env::current_exe().expect("this test");
         let output = Command::new(me)
             .args([
                 "--exact",
-                "simulation::campaign::a_child_prints_the_hash_of_its_seed",
+                "simulation::campaign::child_prints_the_hash_of_its_seed",
             ])
             .arg("--nocapture")
             .env("CALLBRIDGE_SIM_CHILD", seed.to_string())

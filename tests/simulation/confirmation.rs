@@ -70,7 +70,7 @@ fn in_every_shape_of_the_filter_each_call_is_confirmed() {
 }
 
 #[test]
-fn where_the_filter_is_not_granted_each_call_is_polled() {
+fn calls_without_the_filter_grant_are_polled_one_by_one() {
     costs("filter status 403", 1210);
     // It is tried occasionally to find out whether it works again.
     costs("filter status 500", 1250);
@@ -131,7 +131,7 @@ fn three_calls_on_idle_line_are_confirmed_by_one_page() {
 }
 
 #[test]
-fn a_failed_call_among_many_is_found_by_a_poll_of_its_own() {
+fn failed_call_among_many_is_found_by_an_individual_poll() {
     let mut world = world();
     for n in 0..300 {
         let lead = if n == 77 { 9999 } else { 4001 };

@@ -92,7 +92,7 @@ fn under_401_everything_is_kept_and_a_new_token_is_taken_up() {
 }
 
 #[test]
-fn a_company_unblocked_again_needs_no_new_token() {
+fn company_unblocked_again_needs_no_new_token() {
     trouble(
         |world| {
             world
@@ -231,7 +231,7 @@ fn redirects_after_accepted_calls_come_from_a_proxy() {
 }
 
 #[test]
-fn a_service_that_is_down_from_the_start_is_waited_for() {
+fn service_that_is_down_from_the_start_is_waited_for() {
     let mut world = world();
     world.network.refuses = true;
     calls_for(&mut world, 0, 5 * MINUTE);
@@ -280,7 +280,7 @@ fn another_company_s_token_is_asked_once_and_not_used() {
 }
 
 #[test]
-fn what_a_rule_strikes_always_has_an_action() {
+fn fault_rules_parse_with_their_actions() {
     // Checks the texts above, because a misspelled rule would have no effect.
     let (rules, _) = parse("call-history times 1 status 500; any gateway 502").expect("good");
     assert_eq!(rules.len(), 2);

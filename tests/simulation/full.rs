@@ -41,7 +41,7 @@ fn saturated_hour_uses_budget_except_one_round_trip_a_minute() {
 
 /// Promise: Calls that just ended are sent before the backlog.
 #[test]
-fn a_live_call_does_not_wait_behind_a_backlog() {
+fn live_call_does_not_wait_behind_a_backlog() {
     let mut world = World::new(1, Settings::default(), sandbox::Settings::default());
     for n in 0..600 {
         world.finish(call(n, world.now.wall, 4001, false));

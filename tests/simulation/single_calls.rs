@@ -259,7 +259,7 @@ fn crm_with_404_to_every_poll_gets_a_call_three_times_more() {
 
 /// Polls and pages are both refused, and there are no webhooks.
 #[test]
-fn where_polls_and_pages_are_refused_a_call_is_sent_once() {
+fn call_is_sent_once_if_polls_and_pages_are_refused() {
     let mut world = world();
     faults(&mut world, "request status 403; filter status 403");
     for n in 0..3 {

@@ -249,7 +249,7 @@ fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> Outage {
 
 /// Promise: An hour of a CRM outage costs at most 90 requests and no call.
 #[test]
-fn outage_of_each_kind_costs_few_requests_and_ends_in_a_minute() {
+fn outage_of_each_kind_uses_few_requests_and_ends_in_a_minute() {
     let most = MINUTE + crate::simulation::way::TIME_OUT;
     println!("| outage | lasts | requests in the first hour | resumed after |");
     for (kind, word) in KINDS {
@@ -299,7 +299,7 @@ fn told(world: &World) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_fails_alone_is_told_alone_and_others_do_its_work() {
+fn failing_endpoint_is_reported_and_others_replace_it() {
     println!("| only these fail | said | calls confirmed meanwhile | requests |");
     for seed in seeds(1) {
         for fault in ["status 500", "gateway 503", "cut", "broken"] {

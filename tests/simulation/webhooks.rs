@@ -33,14 +33,14 @@ fn drained(world: &mut World, calls: u32) -> (usize, u64) {
 }
 
 #[test]
-fn calls_that_webhooks_confirm_cost_one_request_each() {
+fn calls_confirmed_by_webhook_need_one_request_each() {
     let mut world = with_webhooks();
     let (requests, _) = drained(&mut world, 300);
     assert_eq!(requests, 301, "token/info and the submissions");
 }
 
 #[test]
-fn late_doubled_and_broken_deliveries_cost_little_more() {
+fn late_duplicate_or_broken_webhooks_need_few_more_requests() {
     let mut world = with_webhooks();
     if let Some(hooks) = &mut world.hooks {
         (hooks.broken, hooks.doubled) = (5, 30);

@@ -148,7 +148,7 @@ fn in_circles(all: &Modules) -> BTreeSet<String> {
 }
 
 #[test]
-fn no_file_uses_another_that_uses_it() {
+fn files_have_no_circular_dependencies() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let inside = ["bridges", "crates"].into_iter().flat_map(|folder| {
         let entries = fs::read_dir(root.join(folder)).expect("a readable folder");
@@ -170,7 +170,7 @@ fn no_file_uses_another_that_uses_it() {
 }
 
 #[test]
-fn a_circle_is_found_through_braces_and_what_the_root_gives_on() {
+fn circular_dependency_is_found_through_braces_and_reexports() {
     let of = |modules: [(&str, &str); 4]| {
         let all = modules.map(|(path, code)| (path.to_owned(), code.to_owned()));
         in_circles(&all.into()).into_iter().collect::<Vec<_>>()

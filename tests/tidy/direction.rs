@@ -132,7 +132,7 @@ fn crates() -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn no_crate_of_this_project_has_features() {
+fn crates_of_this_project_have_no_features() {
     for package in packages() {
         let features = package["features"].as_object().expect("features");
         // So the program in the tests is the one that users build.
@@ -141,7 +141,7 @@ fn no_crate_of_this_project_has_features() {
 }
 
 #[test]
-fn no_crate_uses_one_that_comes_after_it() {
+fn crates_use_only_crates_before_them() {
     let crates = crates();
     let mut all = Vec::new();
     for (name, used) in &crates {
@@ -164,7 +164,7 @@ fn told(page: &str) -> BTreeMap<&str, &str> {
 }
 
 #[test]
-fn the_table_of_the_crates_says_what_each_uses() {
+fn architecture_table_lists_the_dependencies_of_each_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("readable text");
     let table = page.split("## The crates").nth(1).expect("the table");
@@ -214,7 +214,7 @@ fn upstream(modules: &Modules, order: &[&str], outside: &[&str]) -> Vec<String> 
 }
 
 #[test]
-fn no_module_of_the_root_uses_one_that_comes_after_it() {
+fn root_modules_use_only_modules_before_them() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let all = upstream(
         &circles::modules(&root),
@@ -225,14 +225,14 @@ fn no_module_of_the_root_uses_one_that_comes_after_it() {
 }
 
 #[test]
-fn no_module_of_the_calls_uses_one_that_comes_after_it() {
+fn call_modules_use_only_modules_before_them() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("bridges/call/src");
     let all = upstream(&circles::modules(&root), &CALL_MODULES, &["lib"]);
     assert!(all.is_empty(), "\n{}\n", all.join("\n"));
 }
 
 #[test]
-fn what_reaches_upstream_and_what_has_no_place_is_found() {
+fn upstream_use_and_unordered_module_are_found() {
     let of = |code: &str| {
         let root = (
             String::new(),

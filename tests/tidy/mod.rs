@@ -131,7 +131,7 @@ fn faults(name: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_file_keeps_the_limits_of_the_house() {
+fn source_files_keep_the_style_limits() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     rust_files(root, &mut files);
@@ -156,7 +156,7 @@ fn every_file_keeps_the_limits_of_the_house() {
 }
 
 #[test]
-fn a_long_file_a_long_line_and_an_unfinished_one_are_found() {
+fn long_file_a_long_line_and_an_unfinished_one_are_found() {
     let body = "x();\n".repeat(FILE_LINES_MAX);
     let unfinished = ["to", "do!()"].concat();
     let (long, name) = ("x".repeat(100), "y".repeat(61));
@@ -166,7 +166,7 @@ fn a_long_file_a_long_line_and_an_unfinished_one_are_found() {
 }
 
 #[test]
-fn a_riddle_is_found_in_what_the_program_says_alone() {
+fn riddle_is_found_only_in_program_messages() {
     let text = "// it is not heard\nsay(\"a hang-up was not heard\");\n#[cfg(test)]\nmod tests {\n\
                 say(\"all is well\");\n}\n";
     assert_eq!(riddles("src/a.rs", text).len(), 1);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_found_without_case() {
+    fn key_is_found_without_case() {
         assert_eq!(
             Pairs::new(b"UniqueID: 1.2\n").get("Uniqueid"),
             Some(&b"1.2"[..])

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_epoch_in_the_unique_id_gives_the_distance_from_utc() {
+    fn epoch_in_the_unique_id_gives_the_distance_from_utc() {
         let mut clock = CdrClock::default();
         // Created at 2018-09-07 04:05:01 UTC.
         let id = "1536293101.12458";
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pbx_on_one_stream_has_a_zone_of_its_own() {
+    fn pbxs_on_one_stream_have_separate_zones() {
         let mut clock = CdrClock::default();
         let mut at = |server, id: &'static str, start: &'static str| {
             let mut cdr = Cdr {
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn local_times_of_an_unknown_zone_are_said_to_be_so() {
+    fn local_time_of_unknown_zone_is_marked_zoneless() {
         let mut clock = CdrClock::default();
         let mut cdr = Cdr {
             start: "2018-09-07 11:05:01".into(),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_and_zones_stand_as_they_are_and_1970_is_none() {
+    fn epochs_and_offsets_are_absolute_and_1970_is_no_time() {
         assert!(matches!(
             written("2026-11-20T10:08:37+05:00"),
             Some(Written::Absolute(_))

@@ -174,7 +174,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn a_record_has_the_fields_that_csv_core_reads(
+        fn record_has_the_fields_that_csv_core_reads(
             bytes in record(),
             reader in 0..DELIMITERS.len(),
         ) {

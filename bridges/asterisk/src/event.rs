@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_listed_events_are_those_with_a_rule() {
+    fn listed_events_are_those_with_a_rule() {
         for name in DECODED.split(' ') {
             assert!(rule(name.as_bytes()).is_some(), "{name}");
         }

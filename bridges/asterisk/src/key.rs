@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_known_in_every_spelling() {
+    fn key_is_known_in_every_spelling() {
         assert_eq!(of(b"Uniqueid"), Key::Uniqueid);
         assert_eq!(of(b"UniqueID"), Key::Uniqueid);
         assert_eq!(of(b"LINKEDID"), Key::Linkedid);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_that_a_rule_reads_is_needless() {
+    fn keys_that_rules_read_are_not_needless() {
         for name in [
             "Event",
             "Timestamp",

@@ -114,7 +114,7 @@ mod tests {
     };
 
     #[test]
-    fn a_cut_event_gets_the_ids_its_channel_was_born_with() {
+    fn cut_event_gets_the_ids_its_channel_was_born_with() {
         let mut names = Names::default();
         names.note(Some("pbx1"), &mut event(BORN, "5.1"), false);
         let mut cut = event(Kind::Seen, "");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_has_a_limit() {
+    fn memory_has_a_limit() {
         let mut names = Names::default();
         for number in 0..CHANNELS_MAX + 10 {
             let mut born = event(BORN, "5.1");

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_frame_keeps_its_whole_pairs() {
+    fn cut_frame_keeps_its_whole_pairs() {
         let whole = r#"{"type":3,"data":{"Event":"Hangup"}}"#;
         for cut in [
             r#"{"type":3,"data":{"Event":"Hangup""#,
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_stays_none() {
+    fn input_without_a_json_object_is_not_repaired() {
         for none in [&b""[..], b"garbage", b"[1,2]", b"\"text\""] {
             assert!(Scratch::default().object(none).is_none(), "{none:?}");
         }

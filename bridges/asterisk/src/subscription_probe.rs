@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_or_does_not_come_is_lacking() {
+    fn refused_or_missing_events_are_reported_as_missing() {
         let denied = |words: &str| {
             format!("Response: Error\r\nActionID: callbridge-1\r\nMessage: {words}\r\n")
         };

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timestamp_keeps_every_microsecond() {
+    fn timestamp_keeps_every_microsecond() {
         let micros = |text: &str| epoch(text.as_bytes()).map(EventTime::micros);
         assert_eq!(micros("1795151317.831530"), Some(1_795_151_317_831_530));
         assert_eq!(micros("1795151317.000001"), Some(1_795_151_317_000_001));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_1251_is_read_lossily_and_said_to_be() {
+    fn windows_1251_is_read_lossily_and_marked_as_repaired() {
         let mut repaired = false;
         assert_eq!(
             known(&b"\xc0\xe7\xe8\xe7\xe0"[..], &mut repaired),

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_asterisk_are_ordered_whatever_was_seen_first() {
+    fn asterisk_ids_are_ordered_by_number_not_by_arrival() {
         let seen = [("pbx1-1795151317.146", 1), ("pbx1-1795151317.99", 2)];
         assert_eq!(sorted(&seen), ["pbx1-1795151317.99", "pbx1-1795151317.146"]);
     }

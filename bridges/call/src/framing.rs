@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_taken_waits_through_every_move_of_the_buffer() {
+    fn read_buffer_keeps_untaken_bytes_when_it_moves() {
         let mut buffer = ReadBuffer::default();
         assert!(buffer.is_empty());
         let (mut given, mut taken) = (Vec::new(), Vec::new());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_keeps_up_needs_room_for_one_piece() {
+    fn reader_that_keeps_up_needs_room_for_one_piece() {
         let mut buffer = ReadBuffer::default();
         for _ in 0..1000 {
             buffer.space(64)[..10].fill(b'x');

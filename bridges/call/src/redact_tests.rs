@@ -46,7 +46,7 @@ fn secret_inside_base64_is_replaced_with_all_around_it() {
 }
 
 #[test]
-fn longer_secret_wins_over_its_own_beginning() {
+fn longer_secret_is_redacted_before_its_prefix() {
     let redactor = Redactor::new(["svc_1234", "svc_123456"]);
     let shown = redactor.redact("svc_123456 svc_1234svc_1234 svc_123");
     assert_eq!(shown, "[redacted] [redacted][redacted] svc_123");
@@ -77,7 +77,7 @@ fn json_is_redacted_in_its_strings_and_keys() {
 
 proptest! {
     #[test]
-    fn no_secret_is_left_and_no_text_panics(
+    fn secret_in_any_text_is_redacted_without_panic(
         before in ".{0,20}",
         secret in "[a-z+/%\\\\ é\"]{4,12}",
         after in ".{0,20}",

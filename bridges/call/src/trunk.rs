@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_takes_the_names_it_is_or_that_go_on_from_it() {
+    fn endpoint_takes_the_names_it_is_or_that_go_on_from_it() {
         assert!(matches("PJSIP/city", "PJSIP/city"));
         assert!(matches("PJSIP/city", "PJSIP/city-0000004f"));
         assert!(matches("PJSIP/city", "PJSIP/city-0000004f<ZOMBIE>"));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dash_after_a_sip_endpoint_needs_eight_hex_digits() {
+    fn dash_after_a_sip_endpoint_needs_eight_hex_digits() {
         assert!(!matches("PJSIP/city", "PJSIP/city-2-0000004f"));
         assert!(!matches("SIP/city", "SIP/city-2"));
         assert!(!matches("IAX2/city", "IAX2/city-2-0000004f"));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_is_any_text() {
+    fn star_is_any_text() {
         assert!(matches("PJSIP/trunk*", "PJSIP/trunk_1-0000004f"));
         assert!(matches("PJSIP/*-out", "PJSIP/city-out-0000004f"));
         assert!(!matches("PJSIP/*-out", "PJSIP/city-in-0000004f"));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_endpoint_wins() {
+    fn longest_endpoint_wins() {
         let endpoints = Endpoints::new(vec![
             TrunkEndpoint::new("mts", "Dongle/MTS"),
             TrunkEndpoint::new("support", "Dongle/MTS-SUP"),
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_is_what_follows_the_slash_without_suffix() {
+    fn extension_is_the_part_after_the_slash_without_suffix() {
         let name = |name: &str| extension(name).map(|e| e.as_str().to_owned());
         assert_eq!(name("PJSIP/101-00000050").as_deref(), Some("101"));
         assert_eq!(name("PJSIP/101-00000050<ZOMBIE>").as_deref(), Some("101"));
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn the_halves_of_a_local_channel_share_one_name() {
+    fn halves_of_a_local_channel_share_one_name() {
         assert_eq!(
             local_pair("Local/101@in-0000000c;1"),
             Some("Local/101@in-0000000c")

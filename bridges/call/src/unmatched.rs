@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_names_few_and_each_once() {
+    fn call_names_few_and_each_once() {
         let mut unmatched = Unmatched::default();
         for n in (0..20).chain(0..20) {
             unmatched.note(

@@ -381,7 +381,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
         #[test]
-        fn a_whole_line_ends_where_the_general_search_ends_it(text in "[\",;|a\r\n]{0,24}\n?") {
+        fn whole_line_ends_where_the_general_search_ends_it(text in "[\",;|a\r\n]{0,24}\n?") {
             let body = text.as_bytes();
             prop_assert_eq!(record(body, 0, false, true), found(body));
         }

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_release_is_known_by_its_ami() {
+    fn release_is_known_by_its_ami() {
         for (version, release) in [
             ("1.0", Some("1.4")),
             ("1.1", Some("1.8 or 1.6")),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_send_is_named_and_noise_is_not() {
+    fn foreign_formats_are_named_and_noise_is_not() {
         let named = |bytes: &[u8]| Likeness::of(bytes).map(|it| (it.format, it.to_string()));
         let (format, words) = named(b"{\"variable_uuid\":\"1\"}\n").expect("known");
         assert_eq!(format, None);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn cel_that_tells_of_answers_and_of_no_bridge_is_known_by_it() {
+    fn cel_with_answers_but_no_bridges_is_reported_as_unbridged() {
         let read = |folder: &str| {
             let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/recordings");
             let file = format!("{root}/asterisk-old/{folder}/cel.csv");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_known_by_what_they_tell() {
+    fn bytes_are_classified_by_how_they_fit_the_format() {
         let event = b"Event: Newchannel\r\nChannel: SIP/101-1\r\nUniqueid: 17.1\r\n\r\n";
         assert!(matches!(
             fit(Format::Ami, event),

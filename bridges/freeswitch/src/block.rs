@@ -110,7 +110,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn values_lose_their_encoding_and_what_is_none_stays() {
+    fn values_are_percent_decoded_and_plain_text_is_kept() {
         let plain = |text: &'static str| decoded(text.as_bytes()).0;
         assert!(matches!(plain("127.0.0.1"), Cow::Borrowed("127.0.0.1")));
         assert_eq!(
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_ends_at_its_empty_line() {
+    fn block_ends_at_its_empty_line() {
         let block = b"Content-Length: 12\nContent-Type: text/event-plain\n\nEvent-Name: X\n";
         assert_eq!(value_of(block, b"content-length"), Some(b"12".as_slice()));
         assert_eq!(value_of(block, b"Event-Name"), None);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_found_in_both_shapes_and_never_inside_another() {
+    fn header_is_found_in_both_shapes_and_never_inside_another() {
         let plain = b"variable_Event-Name: A\nEvent-Name: HEARTBEAT\nSession-Count: 2\n";
         let json = br#"{"variable_Event-Name":"A","x":"\"Event-Name\":\"B\"",
             "Event-Name":"HEARTBEAT","Session-Count": "2"}"#;

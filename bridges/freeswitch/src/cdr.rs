@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn each_leg_over_a_gateway_is_told_with_it() {
+    fn legs_over_a_gateway_are_paired_with_it() {
         let one = found("sofia/gateway/city/9989", "a;Outbound Call;9989");
         assert_eq!(one, [pair("a", "city")]);
         let group = "{x=1}user/101,[y=2]sofia/gateway/city/9989,sofia/gateway/gsm/9935";
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_gateways_each_leg_has_its_own_or_none() {
+    fn legs_over_several_gateways_have_their_own_or_none() {
         let data = "sofia/gateway/city/9989|sofia/gateway/gsm/9989";
         let both = found(data, "ARRAY::a;;9989|:b;;9989");
         assert_eq!(both, [pair("a", "city"), pair("b", "gsm")]);
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_leg_over_a_gateway_is_none() {
+    fn legs_without_a_valid_gateway_or_id_are_not_paired() {
         for (data, legs) in [
             ("", ""),
             ("user/101", "a;;101"),

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_that_is_advised_suffices_and_so_does_all() {
+    fn line_that_is_advised_suffices_and_so_does_all() {
         let kept = "<param name=\"delivery-mode\" value=\"2\"/>";
         for filter in [
             event_filter(),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_without_an_end_is_named_with_its_line() {
+    fn comment_without_an_end_is_named_with_its_line() {
         let text = format!("<x>\n<!-- one -->\n<!-- two\n{}", conf(&event_filter()));
         for found in [judge_amqp(&text), judge_json_cdr(&text)] {
             assert_eq!(found.len(), 1);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_that_leaves_out_the_legs_it_dials_is_named() {
+    fn switch_that_leaves_out_the_legs_it_dials_is_named() {
         let json_cdr = |value: &str| {
             let param = format!("<param name=\"log-b-leg\" value=\"{value}\"/>");
             judge_json_cdr(&format!("<settings>{param}</settings>"))

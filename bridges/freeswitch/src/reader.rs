@@ -165,13 +165,13 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fn reader_never_panics_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let _ = read(&[&bytes]);
         }
     }
 
     #[test]
-    fn a_body_that_is_too_long_is_stepped_over() {
+    fn body_that_is_too_long_is_stepped_over() {
         let long = vec![b'x'; (32 << 20) + 1];
         let head = format!("Content-Length: {}\n\n", long.len());
         let told = read(&[head.as_bytes(), &long, b"Content-Type: a/b\n\n"]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_socket_is_said_at_once() {
+    fn stream_that_is_not_an_event_socket_is_refused_at_once() {
         let banner = read(&[b"Asterisk Call Manager/11.0.0\r\n"]).expect_err("no frame");
         assert_eq!(banner.line, "Asterisk Call Manager/11.0.0");
         assert!(read(&[b"Content-Length: many\n\n"]).is_err());

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_rule_reads_is_asked_for() {
+    fn subscription_requests_the_events_that_rules_read() {
         let command = subscription();
         assert!(command.starts_with("event json CHANNEL_CREATE CHANNEL_ANSWER CHANNEL_BRIDGE "));
         assert!(command.ends_with(" HEARTBEAT CUSTOM conference::maintenance"));

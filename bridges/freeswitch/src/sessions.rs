@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_the_beginning_is_no_difference() {
+    fn first_channel_list_is_not_a_difference() {
         let mut sessions = LiveSessions::default();
         sessions.ask();
         sessions.born(b"new");

@@ -101,7 +101,7 @@ mod tests {
     const NONE: Duration = Duration::ZERO;
 
     #[test]
-    fn the_ceiling_doubles_from_half_a_second_to_thirty() {
+    fn ceiling_doubles_from_half_a_second_to_thirty() {
         let mut backoff = Backoff::new(Bounds::default());
         let waits: Vec<_> = (0..9)
             .map(|_| backoff.wait(NONE, u64::MAX).as_millis())
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_of_health_begins_anew_and_less_does_not() {
+    fn backoff_resets_after_a_healthy_minute_and_not_before() {
         let mut backoff = Backoff::new(Bounds::default());
         for _ in 0..40 {
             backoff.wait(NONE, 1);
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_wait_lies_between_its_floor_and_its_ceiling(chances in vec(any::<u64>(), 1..20)) {
+        fn wait_lies_between_its_floor_and_its_ceiling(chances in vec(any::<u64>(), 1..20)) {
             let mut backoff = Backoff::new(Bounds::default());
             for (failures, chance) in chances.into_iter().enumerate() {
                 let ceiling = Duration::from_millis(500 << failures.min(10));

@@ -90,7 +90,7 @@ mod tests {
     use secrecy::ExposeSecret as _;
 
     #[test]
-    fn a_secret_is_the_first_line_without_an_editors_marks() {
+    fn secret_is_the_first_line_without_bom_or_line_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
         let read = |text: &str| {

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_is_refused_is_never_tried_soon() {
+    fn login_that_is_refused_is_never_tried_soon() {
         let tries = tries("ami://u@127.0.0.1", |endpoint| {
             on(endpoint, LineError::Ami(LoginError::BadCredentials))
         });
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_tries_begin_anew_once_the_line_was_up() {
+    fn quick_retries_restart_after_the_connection_was_up() {
         let transport = SourceUrl::parse("esl://127.0.0.1")
             .expect("a switch")
             .transport;

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_too_many_is_told_so() {
+    async fn command_over_the_connection_limit_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = listen(folder.path()).expect("a listener");
         let state = folder.path().to_owned();

@@ -198,7 +198,7 @@ mod tests {
     use callbridge_model::{CallUuid, Reason};
 
     #[test]
-    fn a_notice_carries_what_its_readers_choose_by() {
+    fn notice_carries_the_headers_that_readers_filter_by() {
         let notice = Notice {
             notice: 1,
             message_id: "7:2".to_owned(),

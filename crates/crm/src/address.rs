@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_id_cannot_leave_its_path() {
+    fn request_id_cannot_leave_its_path() {
         let base = Address::parse("https://crm.example.uz/tenant/").expect("good");
         for (id, path) in [
             ("a1-b2", "/tenant/v1/request/a1-b2"),

@@ -4,7 +4,7 @@ use super::*;
 use serde_json::json;
 
 #[test]
-fn a_proxy_s_page_under_200_is_a_broken_body() {
+fn proxy_s_page_under_200_is_a_broken_body() {
     let heard = read(Endpoint::Submit, 200, b"<html>welcome</html>");
     assert!(matches!(heard.answer, Err(ApiError::Unreadable(..))));
     let heard = read(Endpoint::Submit, 502, b"<html>bad gateway</html>");
@@ -19,7 +19,7 @@ fn a_proxy_s_page_under_200_is_a_broken_body() {
 }
 
 #[test]
-fn a_proxy_s_json_under_503_is_not_the_service_s_own() {
+fn proxy_json_under_503_is_not_an_answer_of_the_crm() {
     for (body, own) in [
         (r#"{"message": "Service Unavailable"}"#, false),
         (r#"{"accept": "no"}"#, false),

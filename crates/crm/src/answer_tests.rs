@@ -24,7 +24,7 @@ fn page(body: Value) -> Page {
 }
 
 #[test]
-fn a_200_with_a_request_id_is_accepted_wherever_the_id_stands() {
+fn status_200_with_a_request_id_anywhere_is_accepted() {
     let accepted = Ok(ApiReply::Accepted("r1".to_owned()));
     for body in [
         json!({"data": null, "message": "Success", "accept": true, "requestId": "r1"}),
@@ -49,7 +49,7 @@ fn a_200_with_a_request_id_is_accepted_wherever_the_id_stands() {
 }
 
 #[test]
-fn accept_false_is_no_acceptance_even_under_200() {
+fn accept_false_under_200_is_a_server_error() {
     let body = json!({"accept": false, "message": "yo‘q", "requestId": "r1"});
     let refused = Err(ApiError::Server {
         status: 200,
@@ -60,7 +60,7 @@ fn accept_false_is_no_acceptance_even_under_200() {
 }
 
 #[test]
-fn a_status_is_read_as_a_bare_word_or_out_of_an_object() {
+fn status_is_read_as_a_bare_word_or_out_of_an_object() {
     for data in [
         json!("SUCCESS"),
         json!("success"),
@@ -92,7 +92,7 @@ fn a_status_is_read_as_a_bare_word_or_out_of_an_object() {
 }
 
 #[test]
-fn the_errors_of_a_failed_status_are_kept_wherever_they_stand() {
+fn errors_of_a_failed_status_are_kept_at_any_place() {
     let errors = json!([{"field": "employeeId", "reason": "NOT_FOUND"}]);
     for body in [
         json!({"data": "FAILED", "errors": errors}),
@@ -134,7 +134,7 @@ fn journal_page_is_read_under_any_key_and_number_location() {
 }
 
 #[test]
-fn the_token_s_record_is_read_and_its_grants_can_be_asked_for() {
+fn token_s_record_is_read_and_its_grants_can_be_asked_for() {
     let body = json!({"data": {
         "application": {"id": 7, "name": "callbridge", "type": "PRIVATE"},
         "company": {"id": 12, "name": "Uy"}, "kind": "PAT", "expiresAt": 1_800_000_000,
@@ -261,7 +261,7 @@ fn every_refusal_keeps_the_service_s_words() {
 }
 
 #[test]
-fn an_expiry_warning_is_a_fact_beside_the_answer() {
+fn expiry_warning_is_a_fact_beside_the_answer() {
     for (message, days) in [
         ("Token will expire in 6 days. Please renew it.", Some(6)),
         ("Token will expire in 1 day. Please renew it.", Some(1)),
@@ -313,7 +313,7 @@ fn status_is_read_under_other_keys_nested_or_lower_case() {
 }
 
 #[test]
-fn a_text_for_people_or_two_words_that_differ_are_no_status() {
+fn free_text_or_contradictory_words_are_not_a_status() {
     for data in [
         json!({"message": "Success"}),
         json!({"description": "FAILED", "id": 7}),
@@ -342,7 +342,7 @@ fn a_text_for_people_or_two_words_that_differ_are_no_status() {
 }
 
 #[test]
-fn a_row_names_its_call_under_any_key() {
+fn row_names_its_call_under_any_key() {
     let id = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
     let uuid = CallUuid(uuid::Uuid::try_parse(id).expect("a uuid"));
     for row in [
@@ -448,7 +448,7 @@ fn unusual_http_status_is_read_by_class_or_is_unreadable() {
 }
 
 #[test]
-fn a_refusal_is_a_refusal_whatever_its_body_claims() {
+fn error_status_is_never_accepted_whatever_the_body() {
     let lie = json!({"data": "SUCCESS", "accept": true, "requestId": "r1", "message": "Success"});
     for status in 300..600 {
         for &endpoint in Endpoint::VARIANTS {

@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_read_as_far_as_it_says_something_of_its_call() {
+    fn journal_row_is_read_without_its_invalid_values() {
         let uuid = CallUuid(uuid::Uuid::try_parse(ID).expect("a uuid"));
         let whole = ShownCall {
             uuid,

@@ -91,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_broken_value_that_nobody_needs_does_not_spoil_the_rest() {
+    fn invalid_unused_value_does_not_spoil_the_body() {
         let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
         for odd in ["1e400", "-1e999", "\"\\ud800\"", deep.as_str()] {
             let body = format!(r#"{{"debug":{odd},"requestId":"r1","accept":true}}"#);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_before_the_text_and_foreign_bytes_in_it_are_borne() {
+    fn mark_before_the_text_and_foreign_bytes_in_it_are_borne() {
         let marked = b"\xef\xbb\xbf{\"accept\":true}";
         assert_eq!(read(marked), Ok(json!({"accept": true})));
         let foreign = read(b"{\"message\":\"\xcf\xf0\",\"requestId\":\"r\"}");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_not_json_at_all() {
+    fn empty_or_truncated_body_is_not_json() {
         for body in [
             "",
             " \n",

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_holds_what_the_document_names_and_nothing_else() {
+    fn body_holds_only_the_documented_fields() {
         let body = submission(&call(), &FieldNames::default()).expect("complete");
         insta::assert_snapshot!(pretty(&body), @r#"
         {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_lead_or_uuid_has_no_body() {
+    fn call_without_lead_or_uuid_has_no_body() {
         let names = FieldNames::default();
         assert_eq!(
             submission(

@@ -92,7 +92,7 @@ fn frames() -> Vec<String> {
 }
 
 #[test]
-fn while_our_clock_is_wrong_calls_are_kept_and_none_is_judged() {
+fn wrong_clock_keeps_calls_open_and_judges_none() {
     let mut intake = intake();
     tell(&mut intake, &frames(), 100);
     let (finished, open) = stored(&mut intake, 101);
@@ -112,7 +112,7 @@ fn while_our_clock_is_wrong_calls_are_kept_and_none_is_judged() {
 }
 
 #[test]
-fn a_call_through_the_setting_of_the_clock_is_whole() {
+fn call_through_the_setting_of_the_clock_is_whole() {
     let mut intake = intake();
     let frames = frames();
     let (before, after) = frames.split_at(frames.len() / 2);

@@ -85,7 +85,7 @@ fn late_message_counts_by_its_own_time() {
 }
 
 #[test]
-fn a_switch_where_nobody_calls_is_not_taken_for_another_format() {
+fn idle_switch_is_not_taken_for_another_format() {
     let source = SourceSettings {
         format: Format::Freeswitch,
         ..source(false)

@@ -169,7 +169,7 @@ fn records_on_both_sides_of_a_restart_are_one_call() {
 }
 
 #[test]
-fn a_call_that_is_known_by_now_is_not_told_again_by_its_records() {
+fn known_call_is_not_stored_again_from_its_records() {
     let mut intake = intake(&[Format::CdrAmqp]);
     for (seq, body) in (1..).zip(bodies()) {
         tell(&mut intake, SOURCE, seq, &body, BEGAN + 70);
@@ -210,7 +210,7 @@ fn records_wait_until_the_events_have_come_past_their_call() {
 }
 
 #[test]
-fn an_account_that_hears_cdr_events_alone_has_its_calls_folded() {
+fn account_with_only_cdr_events_has_its_calls_folded() {
     let events = include_str!("../../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
     let mut intake = intake(&[Format::AmiJson]);
     let records = events

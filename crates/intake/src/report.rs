@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reconnect_is_one_line_with_its_gap_and_reason() {
+    fn reconnect_is_one_line_with_its_gap_and_reason() {
         let mut report = Report::default();
         report.down("cut".to_owned(), false);
         assert!(report.take(at(0)).is_some());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn in_an_outage_what_somebody_has_to_mend_is_told_by_itself() {
+    fn problem_for_a_person_to_fix_is_logged_during_an_outage() {
         let mut report = Report::default();
         report.down("refused".to_owned(), false);
         report.take(at(0));

@@ -239,7 +239,7 @@ fn call_without_event_times_starts_at_time_of_unique_id() {
 }
 
 #[test]
-fn the_same_ids_of_two_pbxs_on_one_stream_are_two_calls() {
+fn same_ids_of_two_pbxs_on_one_stream_are_two_calls() {
     let mut intake = intake();
     for (seq, line) in (1..).step_by(2).zip(FRAMES.lines()) {
         tell(&mut intake, seq, line);
@@ -388,7 +388,7 @@ fn open_call_restored_at_any_frame_is_one_whole_call() {
 }
 
 #[test]
-fn a_call_that_goes_on_is_shown_with_what_is_known_of_it() {
+fn open_call_is_shown_with_its_known_values() {
     let lines: Vec<&str> = FRAMES.lines().collect();
     let mut met = 0;
     let mut talking = 0;

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stored_name_is_read_as_what_it_was_written_for() {
+    fn stored_branch_name_is_read_back_as_its_branch() {
         let change = || OpenChange {
             key: 1,
             snapshot: None,

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flag_names_by_now_and_what_was_long_ago_is_forgotten() {
+    fn unmatched_prefix_is_forgotten_when_named_or_old() {
         let mut log = UnmatchedLog::default();
         for prefix in ["PJSIP/gsm", "PJSIP/city"] {
             log.note("hq", prefix, at(0));

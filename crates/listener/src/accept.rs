@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_stops_asking_and_asks_again_does_not_hurry_it() {
+    async fn canceled_accept_does_not_shorten_the_pause() {
         let listener = Told::new([no_descriptor(), Ok(1)]);
         let mut acceptor = Acceptor::new("--listen");
         let begun = Instant::now();

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_takes_a_quarter_of_the_descriptors_at_most() {
+    fn listener_takes_a_quarter_of_the_descriptors_at_most() {
         assert_eq!(part(1024, Some(4096)), 1024);
         assert_eq!(part(1024, Some(1024)), 256);
         assert_eq!(part(32, Some(1024)), 32);

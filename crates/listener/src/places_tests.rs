@@ -78,7 +78,7 @@ fn among_equals_and_within_one_it_is_at_random() {
 }
 
 #[test]
-fn the_second_half_of_an_ipv6_address_makes_no_other_origin() {
+fn second_half_of_an_ipv6_address_makes_no_other_origin() {
     let of = |text: &str| PeerGroup::from(text.parse::<IpAddr>().expect("an address"));
     assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
     assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
@@ -109,7 +109,7 @@ async fn answering_connection_is_kept_and_waiting_one_is_cut() {
 }
 
 #[test]
-fn a_place_that_was_left_is_nobodys() {
+fn place_that_was_left_is_nobodys() {
     let places = Places::default();
     drop(places.enter(origin(1)));
     assert!(!places.make_room());

@@ -130,7 +130,7 @@ fn foreign_origin_is_refused() {
 }
 
 #[test]
-fn hidden_origin_of_an_own_form_is_accepted() {
+fn null_origin_of_a_same_origin_form_is_accepted() {
     let hidden = [
         ("host", "127.0.0.1:9470"),
         ("origin", "null"),

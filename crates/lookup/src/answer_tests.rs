@@ -99,7 +99,7 @@ fn undialable_or_other_trunk_extension_is_omitted() {
 }
 
 #[test]
-fn what_cannot_be_known_is_answered_all_the_same() {
+fn unanswerable_query_gets_an_answer_without_a_lead() {
     let no = |query: &str| {
         let answer = ask(query, profile("Anna", 501));
         assert_eq!((answer.name, answer.extension), (None, None), "{query}");
@@ -164,7 +164,7 @@ proptest! {
     ///
     /// Promise: A lead's name never becomes a dialplan instruction.
     #[test]
-    fn no_answer_holds_anything_that_a_dialplan_would_read(
+    fn answer_contains_no_dialplan_syntax(
         texts in prop::array::uniform3(any::<String>()),
         hostile in r#"[,"|\[\](){}$\r\n;&\\<>'`a-c ]{0,40}"#,
         phone in any::<String>(),

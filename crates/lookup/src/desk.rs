@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_that_is_gone_is_answered_for() {
+    async fn requests_to_a_dead_thread_are_answered_as_unknown() {
         let desk = Desk::open(Box::new(|_| panic!("broken")), ANSWER_WITHIN)
             .await
             .expect("a thread");

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dialplan_or_a_display_would_read_becomes_a_space() {
+    fn dialplan_and_display_control_characters_become_spaces() {
         for (hostile, harmless) in [
             ("a,b|c\"d", "a b c d"),
             ("${SHELL(rm -rf /)}", "SHELL rm -rf"),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_is_whole_or_none() {
+    fn extension_is_whole_or_none() {
         for good in ["101", "sip-101", "anna_2", "A1"] {
             assert_eq!(extension(good), Some(good));
         }
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_harmless_characters_leaves(
+        fn name_and_extension_contain_only_harmless_characters(
             text in any::<String>(),
             hostile in r#"[,"|\[\](){}$\r\n;&\\<>a-c ]{0,40}"#,
         ) {

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_secret_comes_as_a_password_or_as_a_token() {
+    fn secret_is_read_from_basic_password_or_bearer_token() {
         let read = |text: &'static str| secret_in(&HeaderValue::from_static(text));
         assert_eq!(read("Bearer s3cret").as_deref(), Some(&b"s3cret"[..]));
         assert_eq!(

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_holds_its_own_addresses_alone() {
+    fn network_contains_only_its_own_addresses() {
         for (network, inside, outside) in [
             ("192.168.1.0/24", "192.168.1.200", "192.168.2.1"),
             ("10.0.0.5", "10.0.0.5", "10.0.0.6"),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_told() {
+    fn invalid_network_is_reported() {
         for wrong in [
             "",
             "office",

@@ -115,7 +115,7 @@ const NOBODY: &str =
     "known=no&lead=&name=&extension=&employee=&employeeName=&stage=&reason=no_lead";
 
 #[tokio::test]
-async fn each_request_has_its_answer_in_the_form_that_it_asks_for() {
+async fn each_request_is_answered_in_the_format_it_asks_for() {
     let served = Served::new(open(), nobody()).await;
     assert_eq!(served.asks(ASKED, "").await, (200, NOBODY.to_owned()));
     let (status, json) = served.asks("/caller?phone=1", "").await;
@@ -184,7 +184,7 @@ async fn garbage_and_partial_requests_are_cut_and_others_answered() {
 }
 
 #[tokio::test]
-async fn a_thousand_connections_that_say_nothing_keep_nobody_out() {
+async fn thousand_silent_connections_block_no_request() {
     let served = Served::new(open(), nobody()).await;
     let mut silent = Vec::new();
     for _ in 0..1_000 {
@@ -202,7 +202,7 @@ async fn a_thousand_connections_that_say_nothing_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn a_disk_that_stands_still_is_answered_for() {
+async fn request_during_a_stalled_disk_is_answered_as_late() {
     let (go_on, going) = std::sync::mpsc::sync_channel::<()>(0);
     let stands: LookUp = Box::new(move |_| {
         going.recv().ok();

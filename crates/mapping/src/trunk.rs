@@ -299,7 +299,7 @@ mod tests {
     use crate::people::rule::LeadRule;
 
     #[test]
-    fn a_trunk_takes_its_own_words_before_the_defaults() {
+    fn trunk_keys_override_the_defaults() {
         let defaults = Trunk {
             country: Country::parse("KZ"),
             strip: Some("0".to_owned()),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trunk_may_have_several_endpoints() {
+    fn trunk_may_have_several_endpoints() {
         let text = "city=gateway/city|address/203.0.113.5:5060|sofia/external,country=UZ";
         let trunk = parse(text, &Trunk::default()).expect("good");
         let wants = ["gateway/city", "address/203.0.113.5:5060", "sofia/external"];
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_inside_a_pattern_stays_there() {
+    fn comma_inside_a_pattern_stays_there() {
         let trunk = parse(
             r"a=SIP/a,lead=userfield:x=(\d{1,9}),strip=9",
             &Trunk::default(),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_of_a_trunk_are_told_at_once() {
+    fn trunk_errors_are_all_reported_at_once() {
         let text =
             "city=city,country=XX,strip=nine,contry=UZ,unanswered=maybe,lead=LEAD_ID,pbx=,UZ";
         let faults = parse(text, &Trunk::default())

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_told_in_the_zone_and_names_it() {
+    fn timestamp_is_shown_in_the_zone_with_its_abbreviation() {
         let translated = |zone: &str, at: i64| Zone::named(zone).expect("a zone").second(at);
         assert_eq!(
             translated("Asia/Tashkent", 1_795_151_317),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_and_what_a_sentence_holds_are_told_in_the_zone_too() {
+    fn stamps_and_timestamps_in_messages_are_shown_in_the_zone() {
         let zone = Zone::named("Asia/Tashkent").expect("a zone");
         assert_eq!(zone.stamp(1_795_151_317), "2026-11-20T10:08:37+05:00");
         let words = "the directory: lead 1 (LEAD_CREATED, 2026-11-20T05:08:37Z), merged into 2";
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zone_given_goes_before_the_machines_and_nonsense_is_none() {
+    fn given_zone_overrides_system_zone_and_unknown_zone_is_none() {
         let utc = TimeZone::UTC;
         assert_eq!(Zone::of(Some(&utc)), Zone(utc));
         assert_eq!(Zone::of(None), Zone(TimeZone::system()));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_year_that_cannot_be_is_told_in_seconds() {
+    fn impossible_year_is_shown_in_seconds() {
         let zone = Zone::named("UTC").expect("a zone");
         assert!(
             zone.second(i64::MAX / 2_000_000)
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_takes_days_beside_what_a_clock_has() {
+    fn span_accepts_days_besides_hours_minutes_and_seconds() {
         let read = |text| span(text).map(|it| it.as_millis());
         for (text, milliseconds) in [
             ("500ms", 500),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dialed_number_at_home_is_none_of_another_country() {
+    fn dialed_number_at_home_is_none_of_another_country() {
         let read = |text: &str, from_dial_string, direction| {
             let raw = RawNumber::new(text, from_dial_string);
             let phone = normalize(&raw, Country::parse("RU"), Some("9"), direction)?;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_begins_like_the_trunk_prefix_is_read_whole() {
+    fn number_that_begins_like_the_trunk_prefix_is_read_whole() {
         let read =
             |text, code| e164(text, Country::parse(code)).map(|phone| phone.as_str().to_owned());
         for (country, phone, forms) in [
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays_none() {
+    fn invalid_number_is_read_as_none() {
         for text in [
             "",
             "s",
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_country_only_numbers_that_tell_theirs_are_read() {
+    fn numbers_without_a_country_must_be_international() {
         let read = |text| e164(text, None).map(|phone| phone.as_str().to_owned());
         assert_eq!(read("+998901110001").as_deref(), Some("+998901110001"));
         assert_eq!(read("00998901110001").as_deref(), Some("+998901110001"));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_valid_and_how_it_is_written_is_as_the_library_says() {
+    fn validity_and_e164_form_agree_with_the_library() {
         let (mut valid, mut wrong) = (0, 0);
         // Only some countries, including Uzbekistan, because the patterns compile slowly.
         for plan in DATABASE.iter().filter(|plan| plan.country_code() % 12 == 2) {
@@ -374,7 +374,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_normalized_number_stays_itself(national in 100_000_000_u64..999_999_999) {
+        fn normalized_number_stays_itself(national in 100_000_000_u64..999_999_999) {
             let country = Country::parse("UZ");
             if let Some(phone) = e164(&national.to_string(), country) {
                 let itself = Some(phone.clone());
@@ -385,7 +385,7 @@ mod tests {
         }
 
         #[test]
-        fn a_valid_number_never_loses_a_digit_to_strip(
+        fn valid_number_never_loses_a_digit_to_strip(
             national in 100_000_000_u64..999_999_999,
             strip in "[0-9]{1,3}",
             from_dial_string: bool,

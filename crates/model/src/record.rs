@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_of_a_damaged_record_is_shown_without_a_panic() {
+    fn number_of_a_damaged_record_is_shown_without_a_panic() {
         for (stored, digits, masked) in [
             ("+998901110001", 998_901_110_001, "…0001"),
             ("", 0, "…"),

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_message_cannot_be_taken_for_one_of_its_own() {
+    fn continuation_lines_of_a_message_are_indented() {
         let evil = "refused: \u{1b}[2J\n2026-11-20T05:08:37Z  INFO all is well\n  todo";
         insta::assert_snapshot!(safe_lines(evil), @r"
         refused: \u{1b}[2J
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cell_begins_with_a_formula_wherever_a_spreadsheet_cuts() {
+    fn formulas_are_quoted_after_every_separator() {
         for (text, shown) in [
             ("=1+1", "'=1+1"),
             ("@SUM(A1)", "'@SUM(A1)"),
@@ -159,7 +159,7 @@ mod tests {
     proptest! {
         /// Promise: Text from outside controls no terminal, forges no log line, and is no formula.
         #[test]
-        fn whatever_comes_in_nothing_hostile_comes_out(text in any::<String>()) {
+        fn hostile_characters_never_remain_in_safe_text(text in any::<String>()) {
             prop_assert!(!safe(&text).chars().any(is_hostile));
             let lines = safe_lines(&text);
             prop_assert!(!lines.chars().any(|c| is_hostile(c) && c != '\n'));
@@ -174,7 +174,7 @@ mod tests {
         }
 
         #[test]
-        fn every_piece_of_a_cell_is_no_formula(text in "[-=+@;,\t\n\" a1]{0,12}") {
+        fn pieces_of_a_cell_are_never_formulas(text in "[-=+@;,\t\n\" a1]{0,12}") {
             let cell = safe_cell(&text);
             prop_assume!(!is_number(&text));
             for piece in cell.split([';', '\t', '\n', ',', '"']) {

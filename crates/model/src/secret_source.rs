@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_nowhere_is_told_with_the_places_it_may_be() {
+    fn missing_secret_is_reported_with_its_possible_places() {
         let nowhere =
             SecretPlace::find(SecretKind::Ami, None, &Environment::default()).expect_err("nowhere");
         insta::assert_snapshot!(
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_secret_are_told_apart() {
+    fn missing_empty_and_invalid_files_are_distinguished() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
         let place = SecretPlace::File(file.clone());
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_many_lines_is_read_whole_or_said_to_be_too_long() {
+    fn file_of_many_lines_is_read_whole_or_refused_as_too_long() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("people");
         let place = SecretPlace::File(file.clone());
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn several_secrets_stand_a_line_each() {
+    fn several_secrets_are_read_one_per_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secrets");
         let place = SecretPlace::File(file.clone());
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_never_printed() {
+    fn secret_is_never_printed() {
         let environment = Environment::of([("CALLBRIDGE_TOKEN", "svc_pat_hidden")]);
         let place = SecretPlace::find(SecretKind::Token, None, &environment).expect("found");
         assert!(!format!("{place:?}").contains("hidden"));

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_found_however_it_is_typed() {
+    fn number_is_found_however_it_is_typed() {
         for typed in [
             "+998901110001",
             "+998 90 111-00-01",
@@ -139,12 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn a_plus_says_that_it_is_the_whole_number() {
+    fn plus_marks_a_complete_number() {
         assert_eq!(finds("+1110001", "UZ", "+998901110001"), Some(false));
     }
 
     #[test]
-    fn a_number_in_full_is_one_number_or_refused_with_words() {
+    fn number_in_full_is_one_number_or_refused_with_words() {
         let full = |typed: &str, countries: &[&str]| {
             let countries = countries.iter().filter_map(|it| Country::parse(it));
             TypedNumber::in_full(typed, countries).map(|phone| phone.as_str().to_owned())
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn invalid_numbers_are_refused() {
         for typed in ["", "001", "000", "1795151317.146", "PJSIP/101", "90 111 ab"] {
             assert_eq!(TypedNumber::read(typed, []), None, "{typed}");
         }

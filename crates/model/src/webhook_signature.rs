@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_never_printed() {
+    fn key_is_never_printed() {
         assert_eq!(format!("{:?}", key(SECRET)), "Key([REDACTED])");
         let signing = key(SECRET).begin("1");
         assert_eq!(format!("{signing:?}"), "Signing([REDACTED])");
@@ -170,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_one_key_signed_no_other_key_body_or_time_proves(
+        fn signature_proves_only_its_own_key_body_and_time(
             secret in "[0-9a-f]{64}", timestamp in "[0-9]{1,10}", body in any::<Vec<u8>>(),
             other in any::<Vec<u8>>(),
         ) {

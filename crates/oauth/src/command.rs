@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_token_on_a_line_is_taken_and_nothing_else() {
+    async fn output_other_than_one_token_on_one_line_is_refused() {
         assert_eq!(printed("echo svc_at_1").await, Ok("svc_at_1".to_owned()));
         assert_eq!(
             printed("printf ' svc_at_1\\r\\n\\n'").await,
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_told_in_its_own_words_without_secrets() {
+    async fn failure_reports_the_command_output_without_secrets() {
         let failed = printed("echo no svc_sec_1 for you >&2; echo svc_at_1; exit 3").await;
         let error = failed.expect_err("failed").to_string();
         insta::assert_snapshot!(
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_it_has_started_ends_when_nobody_waits_for_it_any_more() {
+    async fn child_processes_end_when_the_waiting_task_is_aborted() {
         let folder = tempfile::tempdir().expect("a folder");
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_token_runs_it_again_and_the_next_one_is_told() {
+    async fn refused_token_reruns_command_and_publishes_next_token() {
         let folder = tempfile::tempdir().expect("a folder");
         let count = folder.path().join("count");
         let command = format!("echo >> {0}; echo svc_at_$(wc -l < {0})", count.display());

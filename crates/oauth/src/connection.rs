@@ -218,7 +218,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_secret_shows_in_debug() {
+    fn debug_output_contains_no_secret() {
         let shown = format!("{:?}", connection());
         assert!(!shown.contains("hidden"), "{shown}");
         assert!(shown.contains("svc_app_1"));
@@ -234,7 +234,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_explained_without_its_values() {
+    fn damaged_connection_is_explained_without_its_values() {
         let whole = connection().to_json();
         let torn = Connection::from_json(&whole[..whole.len() / 2]).expect_err("torn");
         assert!(torn.starts_with("it is not complete JSON"), "{torn}");
@@ -247,7 +247,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_command_to_connect_anew_can_be_pasted_into_a_shell() {
+    fn connect_command_can_be_pasted_into_a_shell() {
         let command = connection().command("/var/lib/it's");
         insta::assert_snapshot!(command.replace(" --", "\n--"), @r"
         callbridge connect
@@ -264,7 +264,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_older_token_is_told_only_while_it_lives() {
+    fn older_token_is_offered_only_until_it_expires() {
         let tokens = |at| connection().tokens(EpochSeconds::new(at));
         assert!(tokens(1_999).previous.is_some());
         assert!(tokens(2_000).previous.is_none());
@@ -277,7 +277,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn a_connection_is_read_as_it_was_written(
+        fn connection_is_read_as_it_was_written(
             access in "[!-~]{1,40}", refresh in "[!-~]{1,40}", secret in "\\PC{0,20}",
             issued in any::<i64>(), expires in any::<i64>(), over in prop::option::of("\\PC{0,20}"),
         ) {

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_holds_what_the_document_names() {
+    fn consent_address_contains_the_documented_parameters() {
         let consent = Url::parse("https://crm.example/consent?lang=uz").expect("a URL");
         let url = address(&consent, "svc_app_1", &redirect(), "A:READ B:SAVE", "s1");
         insta::assert_snapshot!(url.as_str().replace('&', "\n&"), @r"
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pasted_address_is_read_as_people_paste_it() {
+    fn pasted_address_is_read_as_people_paste_it() {
         for good in [
             "http://127.0.0.1:8765/back?code=c1&state=s1",
             "  \"http://127.0.0.1:8765/back?code=c1&state=s1\"\r\n",
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_is_caught_on_this_machine_alone() {
+    fn redirect_is_caught_on_this_machine_alone() {
         let listen = |text: &str| {
             let found = Redirect::parse(text).expect("an address").listen();
             found.map(|all| {
@@ -308,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_without_the_state_is_ever_taken(line in "\\PC{0,80}") {
+        fn pasted_line_without_the_state_is_never_accepted(line in "\\PC{0,80}") {
             let secret = Secret::from("0123456789abcdef0123456789abcdef");
             prop_assert!(!pasted(&line, &redirect(), &secret).is_final());
         }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_hold_what_the_document_names_and_nothing_else() {
+    fn forms_contain_only_the_documented_fields() {
         let client = connection().client;
         let code = TokenRequest::Code(Secret::from("a b&c"));
         insta::assert_snapshot!(code.form(&client).replace('&', "\n"), @r"
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_read_with_or_without_what_may_be_missing() {
+    fn token_pair_is_read_with_or_without_optional_fields() {
         let whole = json!({
             "access_token": "svc_at_1", "token_type": "Bearer", "expires_in": 20,
             "refresh_token": "svcrt_1", "scope": "A:READ", "webhook_secret": "ab", "later": [1],
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_decides_what_an_answer_means() {
+    fn answer_is_classified_by_its_status() {
         let words = json!({"message": "Yaroqsiz", "accept": false, "error": null, "errors": []});
         for (status, word) in [
             (200, "unsure"),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_shows_in_debug() {
+    fn debug_output_contains_no_secret() {
         let pair = given(&json!({
             "access_token": "svc_at_hidden", "refresh_token": "svcrt_hidden",
             "webhook_secret": "hidden", "embedded_secret": "hidden",

@@ -180,7 +180,7 @@ async fn expiring_token_is_refreshed_and_stored_before_published() {
 }
 
 #[tokio::test]
-async fn a_token_that_the_crm_refuses_is_refreshed_once() {
+async fn token_that_the_crm_refuses_is_refreshed_once() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
     let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
     stage.updates("the first token", has("svc_at_first")).await;
@@ -266,7 +266,7 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
 }
 
 #[tokio::test]
-async fn what_began_before_a_kill_is_asked_for_once_more_at_the_start() {
+async fn refresh_interrupted_by_a_kill_is_repeated_at_start() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
     let killed = Connection {
         refresh_began_at: Some(EpochSeconds::new(1)),
@@ -296,7 +296,7 @@ async fn unreachable_host_without_live_token_is_an_outage() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_not_known_says_what_is_wrong_with_it() {
+async fn unknown_client_is_reported_with_the_possible_causes() {
     let host = Scripted::start(vec![unauthorized()]).await;
     // as after a restart, the keeper does not know what the sender knew about the token
     let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
@@ -358,7 +358,7 @@ async fn damaged_connection_is_reported_and_token_stays() {
 }
 
 #[tokio::test]
-async fn a_connection_of_another_crm_is_not_used() {
+async fn connection_of_another_crm_is_not_used() {
     let host = Scripted::start(Vec::new()).await;
     let mut other = aged(0, 3_600);
     other.client.crm_url = "https://other.example".to_owned();

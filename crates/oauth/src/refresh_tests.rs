@@ -100,7 +100,7 @@ fn refresh_after_401_is_immediate_and_next_after_a_minute() {
 }
 
 #[test]
-fn a_minute_between_refreshes_by_401_is_kept_over_a_restart() {
+fn minute_between_refreshes_by_401_is_kept_over_a_restart() {
     let mut core = Refresher::default();
     let before = facts("b", -10, 3_600);
     let refused_at = Some(EpochSeconds::new(9_990));
@@ -216,7 +216,7 @@ fn refresh_of_another_process_is_awaited_for_45_seconds() {
 }
 
 #[test]
-fn where_nothing_was_sent_it_is_tried_on_with_growing_pauses() {
+fn unsuccessful_refresh_is_retried_with_growing_pauses() {
     let mut core = holding(20);
     let mut now = 10;
     for pause in [2, 4, 8, 16, 32, 60, 60] {
@@ -237,7 +237,7 @@ fn where_nothing_was_sent_it_is_tried_on_with_growing_pauses() {
 }
 
 #[test]
-fn a_client_that_is_not_known_is_tried_once_an_hour() {
+fn client_that_is_not_known_is_tried_once_an_hour() {
     let mut core = holding(20);
     for hour in 0..3 {
         let now = 10 + 3_600 * hour;

@@ -84,14 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_by_itself_is_enough_and_can_be_asked_for() {
+    fn default_scope_is_valid_and_sufficient() {
         assert_eq!(checked(&usual()), Ok(usual()));
         let all = compare(&usual(), &usual());
         assert_eq!((all.enough, all.lacks.len()), (true, 0));
     }
 
     #[test]
-    fn a_narrower_grant_is_named_with_what_works_less() {
+    fn narrower_grant_names_each_missing_scope_and_its_effect() {
         let given = compare(&usual(), "PERMISSION_OPEN_API_CALL:SAVE");
         assert!(given.enough);
         assert_eq!(given.lacks.len(), 3);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_without_the_needed_grant_is_not_asked_for() {
+    fn scope_without_the_needed_grant_is_not_asked_for() {
         for (text, words) in [
             ("", "is empty"),
             (

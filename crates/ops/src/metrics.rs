@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn each_trunk_has_its_calls_and_those_who_wait() {
+    fn each_trunk_has_metrics_of_calls_and_missed_customers() {
         let mut seen = Observed::default();
         let trunk = |name: &str, pbx: &str, calls| TrunkStatus {
             name: name.to_owned(),

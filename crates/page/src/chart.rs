@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_is_as_high_as_its_calls_and_in_pieces_by_outcome() {
+    fn column_is_as_high_as_its_calls_and_in_pieces_by_outcome() {
         let outcomes = Outcomes {
             journaled: 6,
             queued: 0,

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_calculated_and_every_cell_stays_one() {
+    fn cells_are_never_formulas_and_never_split() {
         let mut csv = CsvText::default();
         csv.0.push('\u{feff}');
         for row in [

@@ -149,7 +149,7 @@ fn no_text_is_missing_and_none_is_unused_in_any_language() {
 }
 
 #[test]
-fn values_stand_in_every_language_where_they_stand_in_one() {
+fn placeholders_are_the_same_in_every_language() {
     let marks = |entry: &TextEntry| -> BTreeSet<&str> {
         let texts = match entry {
             TextEntry::One(text) => vec![text],
@@ -220,7 +220,7 @@ fn russian_has_all_its_plurals_and_the_others_theirs() {
 }
 
 #[test]
-fn the_browser_gets_what_it_likes_best_of_what_there_is() {
+fn preferred_available_language_of_the_browser_is_chosen() {
     for (accept, language) in [
         ("ru-RU,ru;q=0.9,en;q=0.8", Language::Russian),
         ("de,uz;q=0.5,en;q=0.4", Language::Uzbek),

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hostile_is_shown_and_does_nothing() {
+    fn hostile_text_is_escaped_and_shown() {
         let evil = "<script>alert('1')</script>\u{202e}\u{1b}[2J\0&";
         let html = Markup::value(evil).to_string();
         assert_eq!(
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_megabyte_is_cut_and_said_to_be() {
+    fn value_of_a_megabyte_is_cut_with_an_ellipsis() {
         let html = Markup::value(&"я".repeat(1 << 20)).to_string();
         assert!(
             html.len() < 400 && html.ends_with("…</bdi>"),

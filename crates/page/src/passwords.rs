@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_named_by_its_number_and_never_shown() {
+    fn line_that_is_none_is_named_by_its_number_and_never_shown() {
         let good = line("anna", "admin", "correct horse");
         let dear = good.replace("m=8", "m=999999");
         for (bad, says) in [
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_line_is_not_hashed() {
+    fn unfit_name_or_password_is_not_hashed() {
         let refused = |name: &str, password: &str| {
             hash_password(name, PageRole::View, password).expect_err("refused")
         };
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hashed_can_be_read_again() {
+    fn hashed_password_line_can_be_read_again() {
         let line = hash_password("anna", PageRole::Admin, "correct horse").expect("a line");
         assert!(line.starts_with("anna:admin:$argon2id$v=19$"), "{line}");
         let file = Passwords::parse(&line).expect("a file");

@@ -27,7 +27,7 @@ fn asked(headers: &[(&'static str, &str)]) -> Asked {
 }
 
 #[test]
-fn a_post_says_that_it_is_our_own_or_is_refused() {
+fn post_without_proof_of_the_same_origin_is_refused() {
     let host = ("host", "localhost:9000");
     let of = |said: &[(&'static str, &str)]| {
         let mut all = vec![host];
@@ -86,7 +86,7 @@ fn origin_check_behind_proxy_allows_only_port_mismatch() {
 }
 
 #[test]
-fn a_host_is_compared_without_its_port_and_stands_once() {
+fn host_is_compared_without_port_and_must_appear_once() {
     let of = |hosts: &[&str]| {
         let all: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
         is_own_host(&asked(&all), &settings(false))
@@ -117,7 +117,7 @@ fn a_host_is_compared_without_its_port_and_stands_once() {
 }
 
 #[test]
-fn whom_a_proxy_names_last_is_who_asks() {
+fn last_forwarded_address_of_a_proxy_is_the_client() {
     let of = |lines: &[&str]| {
         let all: Vec<_> = lines
             .iter()
@@ -137,7 +137,7 @@ fn whom_a_proxy_names_last_is_who_asks() {
 }
 
 #[test]
-fn one_goes_on_to_this_page_alone() {
+fn redirect_goes_only_to_a_path_of_this_page() {
     for own in ["/", "/letters?reason=failed&before=7"] {
         assert_eq!(local_path(own), own);
     }
@@ -154,7 +154,7 @@ fn one_goes_on_to_this_page_alone() {
 }
 
 #[test]
-fn cookies_are_told_apart_by_their_whole_name() {
+fn cookies_are_distinguished_by_their_whole_name() {
     let all = asked(&[("cookie", "a-b=1; a=2; a=3"), ("cookie", "a=4")]);
     assert_eq!(all.cookies("a").collect::<Vec<_>>(), ["2", "3", "4"]);
 }

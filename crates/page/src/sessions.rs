@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_sessions_ends_those_of_whoever_opens_them() {
+    fn session_flood_ends_sessions_of_its_own_users_only() {
         let sessions = kept(None, 0);
         let open = |now, who: &str| sessions.open(now, who, PageRole::View, None).expect("one");
         let anna = open(1, "anna");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_sessions_is_said() {
+    fn invalid_session_list_is_refused() {
         let sessions = Sessions::default();
         assert!(sessions.take_up("[", 0, &Passwords::default()).is_err());
     }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_opens_once_and_within_a_minute() {
+    fn link_opens_once_and_within_a_minute() {
         let (links, now) = (Links::default(), Duration::from_secs(1000));
         let path = links.issue(now, "root", PageRole::Admin).expect("a link");
         let late = links.issue(now, "root", PageRole::View).expect("a link");
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_burns_nothing_and_no_token_is_kept_or_printed() {
+    fn link_check_uses_no_link_and_debug_shows_no_token() {
         let links = Links::default();
         let path = links.issue(NOW, "anna", PageRole::View).expect("a link");
         assert!(links.is_good(NOW, token(&path)) && links.is_good(NOW, token(&path)));

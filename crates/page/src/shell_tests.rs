@@ -31,7 +31,7 @@ fn moment_is_shortened_and_shown_in_pbx_time_zone() {
 }
 
 #[test]
-fn a_span_is_told_in_two_units_at_most() {
+fn span_is_shown_in_two_units_at_most() {
     let english = shell(Language::English);
     let local_text = [0, 12, 60, 200, 7500, 100_000].map(|seconds| english.span(seconds));
     assert_eq!(
@@ -61,7 +61,7 @@ fn a_span_is_told_in_two_units_at_most() {
 }
 
 #[test]
-fn a_value_that_looks_like_a_mark_stays_a_value() {
+fn value_that_looks_like_a_mark_stays_a_value() {
     let english = shell(Language::English);
     let said = english.with2("jobs.done", "{b}", "{a}");
     assert_eq!(said, "{b} of {a}");

@@ -87,7 +87,7 @@ fn address_under_its_limit_is_hashed_before_a_flood() {
 }
 
 #[test]
-fn try_that_still_waits_holds_up_no_other() {
+fn waiting_login_try_delays_no_other_try() {
     let mut throttle = LoginThrottle::default();
     let waits = throttle.enter(at(1), from(1), "anna").expect("admitted");
     let ready = throttle.enter(at(1), from(2), "bek").expect("admitted");

@@ -121,7 +121,7 @@ fn breaking(rule: impl Fn(Language, &str) -> bool) -> Vec<String> {
 }
 
 #[test]
-fn no_text_uses_a_word_that_the_glossary_has_a_plain_term_for() {
+fn texts_use_no_word_that_the_glossary_replaces() {
     assert!(has_banned(
         Language::English,
         "Our last words are not taken"
@@ -133,14 +133,14 @@ fn no_text_uses_a_word_that_the_glossary_has_a_plain_term_for() {
 }
 
 #[test]
-fn no_text_names_a_moment_in_epoch_seconds() {
+fn texts_contain_no_timestamp_in_epoch_seconds() {
     assert!(has_epoch_seconds("events may be missing from 1795324858"));
     assert!(!has_epoch_seconds("the last 20 of 2026"));
     assert_eq!(breaking(|_, text| has_epoch_seconds(text)), [""; 0]);
 }
 
 #[test]
-fn no_text_runs_into_another_sentence() {
+fn texts_punctuate_every_sentence() {
     assert!(is_double("The number is not in {a} The call waits."));
     assert!(is_double("The call waits. It leaves by itself"));
     assert!(!is_double("Ask the CRM. It answers."));

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn renamed_words_and_what_is_no_json_are_doubted() {
+    fn renamed_fields_and_invalid_json_are_reported_as_doubts() {
         for name in ["window", "silence", "shared"] {
             let mut fields = stored(&full());
             let value = fields.remove(name).expect("written");

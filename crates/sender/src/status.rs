@@ -418,7 +418,7 @@ mod tests {
 
     /// Promise: Each pause says how to end it.
     #[test]
-    fn every_pause_says_how_it_ends() {
+    fn every_pause_has_a_fix() {
         let paused = [
             Pause::TokenMissing,
             Pause::WrongCompany("it is of Uy (12)".to_owned()),
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_is_brought_up_to_the_moment_it_is_asked_for() {
+    fn budget_is_brought_up_to_the_moment_it_is_asked_for() {
         let second = Duration::from_secs(1);
         let sender = SenderStatus {
             slots: Slots {

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_file_is_read_again_when_it_changes() {
+    fn token_file_is_read_again_when_it_changes() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("token");
         std::fs::write(&path, "svc_pat_one\n").expect("written");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_and_cannot_be_read_takes_no_token_away() {
+    fn file_that_is_there_and_cannot_be_read_takes_no_token_away() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("token");
         std::fs::write(&path, "svc_pat_one").expect("written");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_wrong_file_is_told_once_and_then_waited_for() {
+    fn missing_or_invalid_file_is_reported_once_and_awaited() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("token");
         let mut watch = Watch::new(TokenSource::File(path.clone()));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_keeper_of_a_token_tells_is_seen_once() {
+    fn token_update_of_the_keeper_is_seen_once() {
         let (keeper, reported) = watch::channel(TokenUpdate::default());
         let mut watch = Watch::new(TokenSource::Kept(reported));
         assert_eq!(changed(&mut watch), Some(None));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn no_token_shows_in_debug() {
+    fn debug_output_contains_no_token() {
         let source = TokenSource::Fixed(Secret::from("svc_pat_one"));
         let mut watch = Watch::new(source.clone());
         let look = watch.check();

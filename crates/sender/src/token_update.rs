@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_keeper_has_said_anything_no_token_is_missing() {
+    fn token_is_unknown_not_missing_before_the_keeper_reports() {
         let mut status = paused(TOKEN_MISSING);
         status.token.state = "missing".to_owned();
         TokenUpdate::default().adorn(&mut status);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_refused_is_named_before_the_last_token_ends() {
+    fn client_that_is_refused_is_named_before_the_last_token_ends() {
         let told = TokenUpdate {
             trouble: Some(Pause::new(CLIENT_REFUSED, "blocked, or the secret")),
             ..TokenUpdate::default()
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn no_token_shows_in_debug() {
+    fn debug_output_contains_no_token() {
         let tokens = Tokens {
             previous: Some((Secret::from("svc_at_before"), EpochSeconds::new(1))),
             ..Tokens::one(Secret::from("svc_at_now"))

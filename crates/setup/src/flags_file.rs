@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_has_its_groups_in_order_and_all_that_was_given() {
+    fn file_has_its_groups_in_order_and_every_given_flag() {
         let flags = [
             flag("listen", "127.0.0.1:9469"),
             flag("country", "UZ"),
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_two_lines_is_refused() {
+    fn value_of_two_lines_is_refused() {
         let words = text("pbx1", &[flag("lead", "csv:/a\n--rebind")], &[]);
         assert!(words.is_err_and(|words| words.contains("--lead")));
     }
 
     proptest::proptest! {
         #[test]
-        fn no_value_name_or_note_begins_a_line_of_its_own(
+        fn value_name_or_note_never_begins_a_new_line(
             name in ".{0,9}",
             value in "(.|\\PC|\n|\r|\u{85}|--|#|=){0,9}",
             note in "(.|\n|\r|\u{b}|\u{85}|--x=y){0,9}",
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_and_what_comes_is_shown_and_nothing_else() {
+    fn difference_shows_only_removed_and_added_lines() {
         assert_eq!(difference("a\nb\n", "a\nb\n"), "");
         assert_eq!(difference("a\nb\nc\n", "a\nx\nc\nd\n"), "- b\n+ x\n+ d\n");
         assert_eq!(difference("", "a\n"), "+ a\n");

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trunks_come_first_and_what_makes_no_calls_not_at_all() {
+    fn trunks_come_first_and_endpoints_without_calls_are_omitted() {
         let mut list = EndpointList::default();
         for name in ["PJSIP/101", "PJSIP/x7", "PJSIP/odd", "Queue/sales"] {
             list.facts.entry(name.to_owned()).or_default();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trunks_name_is_one_that_flags_take_and_nobody_else_has() {
+    fn trunk_name_is_valid_in_flags_and_unique() {
         assert_eq!(trunk_name("PJSIP/x7", &[]), "x7");
         assert_eq!(trunk_name("SIP/x7", &["x7".to_owned()]), "x7-2");
         assert_eq!(trunk_name("DAHDI/i1/9987", &[]), "i1-9987");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_is_by_what_is_known_and_the_strongest_fact_decides() {
+    fn strongest_fact_decides_the_kind_of_an_endpoint() {
         use EndpointFact as F;
         let text = || "x".to_owned();
         assert_eq!(kind(&[]), EndpointKind::Unknown);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_in_a_reason_shows_its_end_alone() {
+    fn number_in_a_reason_shows_its_end_alone() {
         let facts = BTreeSet::from([EndpointFact::Outside("+998901110001".to_owned())]);
         let reason = classify(&facts).1;
         assert!(

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_made_of_address_and_account_and_nothing_slips_in() {
+    fn source_is_made_of_address_and_account_and_nothing_slips_in() {
         let of = |address| source_url(address, "callbridge");
         assert_eq!(of("10.0.0.5"), Ok("ami://callbridge@10.0.0.5".to_owned()));
         assert_eq!(of(" pbx:5039 "), Ok("ami://callbridge@pbx:5039".to_owned()));

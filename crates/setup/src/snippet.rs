@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_missing_is_named() {
+    fn snippet_contains_only_missing_settings() {
         let wanted = BTreeSet::from(["LEAD_ID".to_owned()]);
         let actions = ["coreshowchannels", "devicestatelist", "userevent"];
         let well = Account {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_counts_for_its_own_pbx_and_the_country_else() {
+    fn local_pbx_has_the_machine_zone_and_others_the_country_zone() {
         let of = |here, local, country| propose(here, local, country).0;
         assert_eq!(of(Some("Europe/Moscow"), true, Some("UZ")), "Europe/Moscow");
         assert_eq!(of(Some("UTC"), true, Some("uz")), "Asia/Tashkent");
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_off_is_said_with_how_far() {
+    fn clock_difference_is_reported_in_seconds() {
         assert!(clock(Some(100), 110).contains("agrees"));
         assert!(clock(Some(100), 200).contains("100 s behind this machine"));
         assert!(clock(Some(300), 200).contains("100 s ahead"));

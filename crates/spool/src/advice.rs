@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_names_itself_and_what_was_refused() {
+    fn dead_letter_fix_names_its_id_and_the_refused_values() {
         for &reason in Reason::ALL {
             let words = letter(reason, None).fix();
             assert!(!words.contains("ID"), "{reason}: {words}");

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slash_at_the_end_is_no_other_address() {
+    fn trailing_slash_is_the_same_address() {
         let bound = Binding {
             address: Some("https://crm.example".into()),
             ..Binding::default()

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_that_is_absent_or_wrong_is_named_and_no_other() {
+    fn each_missing_or_wrong_field_is_reported_and_no_other() {
         use SentField as F;
         assert_eq!(wrong(&sent(), &names(), &shown()), []);
         assert_eq!(compare(&sent(), &names(), &shown()).len(), 8);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_is_not_compared() {
+    fn unsent_fields_are_not_compared() {
         let bare = CallRecord {
             answered: false,
             talk_time_sec: 0,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_counted_by_field_and_anew_under_another_name() {
+    fn field_counts_restart_when_the_field_name_changes() {
         let mut fields = Vec::new();
         let none = CallEcho {
             talk_time_sec: None,

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_call_counts_where_it_rang_and_is_called_back_once() {
+    fn missed_call_counts_where_it_rang_and_is_called_back_once() {
         let calls = [
             call(100, true, false),
             call(160, true, false),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_calls_again_and_is_answered_was_not_called_back() {
+    fn answered_repeat_call_does_not_count_as_a_callback() {
         let sums = sums(&[call(100, true, false), call(130, true, true)], 0);
         let first = at(&sums, "101");
         assert_eq!((first.answered, first.wait_sec), (1, 7));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_of_what_there_was() {
+    fn mean_is_over_counted_calls_and_none_without_calls() {
         let did = EmployeeWork {
             answered: 2,
             wait_sec: 9,

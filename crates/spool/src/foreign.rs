@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_other_calls_stays_within_its_limits() {
+    fn flood_of_other_calls_stays_within_its_limits() {
         let mut log = ForeignLog::default();
         for second in 0..5_000 {
             log.foreign(call(1, second), second % 2 == 0, at(second));

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_file_is_not_in_doubt() {
+    fn same_file_is_not_in_doubt() {
         let file = seen();
         assert!(!file.is_doubtful(Some("7:1"), Some("7:1:100:5.0"), true, true));
         assert!(!file.is_doubtful(Some("7:1"), None, false, true), "killed");

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_own_or_ended_process_are_known_in_same_history() {
+    fn own_or_ended_predecessor_of_same_history_is_no_takeover() {
         let mut child = std::process::Command::new("true")
             .spawn()
             .expect("a process");

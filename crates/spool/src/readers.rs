@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_remembered_of_a_fresh_spool() {
+    fn fresh_spool_has_no_finished_calls() {
         let dir = tempfile::tempdir().expect("a folder");
         let spool = super::super::open(dir.path(), super::super::Settings::default());
         let (_handle, guard) = spool.expect("a spool");

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_state_has_its_own_place_and_word() {
+    fn book_index_and_word_match_each_state() {
         for (at, state) in State::ALL.iter().copied().enumerate() {
             assert_eq!(Book::of(state) as usize, at);
             assert_eq!(Book::ALL[at].word(), state.word());

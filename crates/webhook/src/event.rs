@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_ours_is_known_with_and_without_its_prefix() {
+    fn call_of_ours_is_known_with_and_without_its_prefix() {
         for same in [
             json!({}),
             json!({"callId": UUID}),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_another_provider_is_told_with_its_number_and_start() {
+    fn foreign_call_is_reported_with_its_number_and_start() {
         let foreign = json!({"provider": "ONLINE_PBX", "callId": "1795151317.146"});
         let Err(UnusedReason::Foreign(Some(told))) = what_of(&call(foreign)) else {
             panic!("a foreign call")
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_needs_an_id_and_a_company_and_bears_odd_times() {
+    fn envelope_needs_an_id_and_a_company_and_bears_odd_times() {
         let with = |key: &str, value: Value| {
             let mut event = call(json!({}));
             event[key] = value;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_field_that_no_reader_bears_spoils_nothing() {
+    fn stranger_field_that_no_reader_bears_spoils_nothing() {
         let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
         for odd in ["1e400", deep.as_str()] {
             let body = call(json!({})).to_string();

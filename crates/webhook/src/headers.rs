@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_set_is_read_whatever_stands_beside_it() {
+    fn complete_header_set_is_read_among_other_headers() {
         let mut all = set();
         all.push(("content-type", "application/json".into()));
         let headers = read(&all).expect("a delivery");

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lead_or_a_time_there_is_no_news() {
+    fn lead_event_without_a_valid_lead_id_yields_no_news() {
         for lead in [json!(null), json!({}), json!({"id": -1}), json!([4001])] {
             assert_eq!(told("LEAD_CREATED", &json!({"lead": lead})), None, "{lead}");
         }

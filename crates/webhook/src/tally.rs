@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_one_refusal_is_told_once_a_minute_with_its_number() {
+    fn repeated_refusal_is_logged_once_a_minute_with_its_count() {
         let tally = Tally::new();
         let at = EventTime::from_seconds;
         assert_eq!(tally.due("forged", at(100)), Some(1));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_proved_is_an_event() {
+    fn unverified_delivery_does_not_count_as_an_event() {
         let tally = Tally::new();
         let at = EventTime::from_seconds(100);
         tally.count(None, "forged", at);

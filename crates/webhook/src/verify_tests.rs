@@ -66,7 +66,7 @@ fn judged(signed_at: i64, body: &[u8], secret: &str) -> Result<Verified, Refusal
 }
 
 #[test]
-fn a_signed_and_fresh_event_is_kept_by_its_pair() {
+fn signed_and_fresh_event_is_kept_by_its_pair() {
     let Ok(Verified::Keep { delivery, binds }) = judged(NOW - 3, &body(), SECRET) else {
         panic!("kept")
     };
@@ -109,7 +109,7 @@ fn without_a_secret_it_cannot_be_judged() {
 }
 
 #[test]
-fn a_body_that_was_written_anew_is_forged() {
+fn reserialized_body_is_forged() {
     let signed = headers(NOW, &body(), SECRET);
     let anew = serde_json::from_slice::<serde_json::Value>(&body()).expect("JSON");
     let anew = serde_json::to_vec_pretty(&anew).expect("JSON");
@@ -172,7 +172,7 @@ fn news_of_a_lead_is_never_newer_than_now() {
 }
 
 #[test]
-fn only_what_the_service_has_not_sent_is_lost() {
+fn refusals_that_may_pass_answer_503_and_others_4xx() {
     for (refusal, status) in [
         (Refusal::NoHeaders, 400),
         (Refusal::Malformed, 401),
@@ -190,7 +190,7 @@ fn only_what_the_service_has_not_sent_is_lost() {
 
 proptest! {
     #[test]
-    fn nothing_is_taken_that_the_secret_did_not_sign(
+    fn delivery_is_taken_only_if_signed_by_the_secret(
         flip in 0..200_usize, bit in 0..8_u8, at in -400_i64..400, by in "[0-9a-f]{64}",
     ) {
         let body = body();

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_read_through_includes_templates_and_comments() {
+    fn account_is_read_through_includes_templates_and_comments() {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, text: &str| {
             std::fs::write(folder.path().join(name), text).expect("written");

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_fault_gives_the_code() {
+    fn exit_code_is_that_of_the_worst_problem() {
         let well = well("clock", "right");
         let remote = fault(Code::Unreachable, "source", "refused", "start it");
         let token = fault(Code::NoPermission, "token", "refused", "a new one");

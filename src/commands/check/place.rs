@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_check_that_was_killed_has_left_is_in_nobodys_way() {
+    fn leftover_of_a_killed_check_does_not_block_the_next() {
         let place = tempfile::tempdir().expect("a folder");
         let left = format!(".callbridge-check-{}", std::process::id());
         std::fs::create_dir(place.path().join(left)).expect("made");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_before_the_build_is_a_fault_and_one_after_it_is_not() {
+    fn clock_is_a_problem_only_if_before_the_build_time() {
         let built = EventTime::from_seconds(1_795_000_000);
         let before = clock(EventTime::from_seconds(1_794_999_999), built);
         assert_eq!(before.fault, Some(Code::Configuration));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_in_use_is_a_fault_unless_it_is_the_daemons() {
+    async fn address_in_use_is_a_problem_unless_the_daemon_uses_it() {
         let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = taken.local_addr().expect("its address");
         assert_eq!(listener(addr, false).await.fault, Some(Code::Usage));

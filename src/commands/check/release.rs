@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_is_named_by_itself_or_by_its_manager() {
+    fn release_is_named_by_itself_or_by_its_manager() {
         for (version, release, said) in [
             ("1.3", Some("11.25.3"), "11.25.3"),
             ("1.1", None, "1.6 or 1.8, according to its manager 1.1"),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_wanted_are_those_of_the_release() {
+    fn settings_wanted_are_those_of_the_release() {
         let files = |generation, variables: &[&str]| {
             let all = settings(generation, true, variables);
             let lines = all.iter().map(|it| format!("{}: {}", it.file, it.line));
@@ -403,14 +403,14 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_this_table() {
+    fn page_has_this_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/asterisk/README.md");
         let readme = std::fs::read_to_string(path).expect("the page");
         assert!(readme.contains(&page()), "it should have\n{}", page());
     }
 
     #[test]
-    fn what_is_told_in_part_or_not_at_all_says_what() {
+    fn value_that_is_partial_or_missing_has_an_explanation() {
         for generation in Generation::ALL {
             for (source, cells) in generation.sources() {
                 for (value, how, but) in cells {
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_managers_version_tells_the_generation() {
+    fn manager_version_gives_the_generation() {
         for (manager, generation) in [
             ("1.0", Some(Generation::UpToTen)),
             ("1.1", Some(Generation::UpToTen)),

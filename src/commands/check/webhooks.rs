@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_told_by_its_names_and_its_time() {
+    fn certificate_is_reported_with_its_names_and_expiry() {
         let folder = tempfile::tempdir().expect("a folder");
         let public = files(folder.path(), "crm.example.com");
         let shown = |when: &str| {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_do_not_serve_and_names_of_the_inside_are_faults() {
+    fn invalid_certificate_files_and_internal_names_are_problems() {
         let folder = tempfile::tempdir().expect("a folder");
         let now = at("2026-11-20T00:00:00Z");
         let inside = certificate(

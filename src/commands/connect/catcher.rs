@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_forged_hit_is_answered_and_the_true_one_may_still_come() {
+    async fn forged_hit_is_answered_and_the_true_one_may_still_come() {
         let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = free.local_addr().expect("its address").port();
         drop(free);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn on_localhost_it_holds_both_addresses_or_none() {
+    async fn catcher_on_localhost_listens_on_both_addresses_or_none() {
         // A machine without IPv6 has only one address.
         let Ok(other) = TcpListener::bind("[::1]:0").await else {
             return;

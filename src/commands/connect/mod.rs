@@ -535,7 +535,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_remains_is_told_in_figures() {
+    fn remaining_calls_are_reported_as_counts() {
         let books = Books {
             ready: 2,
             submitted: 1,

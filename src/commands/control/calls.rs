@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_begins_with_the_time_in_the_zone_of_the_pbx() {
+    fn line_begins_with_the_time_in_the_zone_of_the_pbx() {
         insta::assert_snapshot!(
             shown(usize::MAX, false),
             @"2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled"

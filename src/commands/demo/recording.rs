@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schedule_is_in_order_and_as_long_as_the_longest_call() {
+    fn schedule_is_in_order_and_as_long_as_the_longest_call() {
         for pbx in [DemoPbx::Asterisk, DemoPbx::Freeswitch] {
             let frames = schedule(pbx, 1_800_000_000);
             assert!(frames.len() > 100);

@@ -199,7 +199,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_calls_own_id_goes_before_another_calls_channel() {
+    fn own_linkedid_takes_precedence_over_another_calls_channel() {
         assert_eq!(
             chosen(Some("1795151317.1"), &TWO),
             Ok(vec!["1795151317.1".to_owned()])
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_uuid_serves_while_only_one_begins_so() {
+    fn beginning_of_a_uuid_serves_while_only_one_begins_so() {
         let uuids = TWO.map(|(linkedid, channel)| {
             let (_, judged) = reported(linkedid, channel);
             judged.record.uuid.expect("a uuid").to_string()

@@ -62,7 +62,7 @@ mod tests {
     use serde::Deserialize as _;
 
     #[test]
-    fn a_kept_call_is_shown_with_where_its_lead_came_from() {
+    fn kept_call_is_shown_with_where_its_lead_came_from() {
         let call = call();
         let rules = Rules::default();
         let mut judged = judge(&call, "pbx1", &rules, &People::default(), call.ended);

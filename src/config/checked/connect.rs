@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_at_once() {
+    fn flag_errors_are_all_reported_at_once() {
         let text = |text: &str| Some(text.to_owned());
         let wrong = ConnectFlags {
             crm_url: text("http://crm.example"),

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn one_way_to_a_token_is_taken() {
+    fn token_source_is_accepted_if_only_one_is_given() {
         assert!(matches!(
             checked(None, Some("/t"), false),
             Ok(TokenFrom::Place(_))

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_at_once() {
+    fn flag_errors_are_all_reported_at_once() {
         insta::assert_snapshot!(checked("0.0.0.0:4573", Some("office"), false).1, @"
         2 errors in the flags. Nothing was started:
           --lookup-allow: `office` is not a network such as 192.168.1.0/24

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_alone_is_enough() {
+    fn address_alone_is_enough() {
         let flags = PageFlags {
             page: Some("127.0.0.1:9470".into()),
             page_name: vec!["calls.example.uz".into(), String::new()],
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_at_once() {
+    fn flag_errors_are_all_reported_at_once() {
         let flags = PageFlags {
             page: Some("everywhere".into()),
             page_cert: Some("/etc/cert".into()),

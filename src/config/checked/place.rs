@@ -95,7 +95,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn the_only_service_that_runs_is_asked_and_of_several_none() {
+    fn only_service_that_runs_is_asked_and_of_several_none() {
         let place = tempfile::tempdir().expect("a folder");
         let folder = |name: &str| {
             let folder = place.path().join(name);

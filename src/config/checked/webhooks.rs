@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_alone_is_enough_and_secrets_are_not_printed() {
+    fn address_alone_is_enough_and_secrets_are_not_printed() {
         let flags = WebhookFlags {
             webhook_listen: Some("127.0.0.1:8481".into()),
             installation_secret: vec!["9001=/etc/a".into(), String::new()],
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_at_once() {
+    fn flag_errors_are_all_reported_at_once() {
         let flags = WebhookFlags {
             webhook_listen: Some("everywhere".into()),
             webhook_cert: Some("/etc/cert".into()),

@@ -165,7 +165,7 @@ async fn account_with_access_to_secrets_gets_advice_on_rights() {
 }
 
 #[tokio::test]
-async fn an_account_that_hears_calls_alone_is_no_fault() {
+async fn account_that_receives_only_call_events_is_no_problem() {
     let stage = Stage::new().await;
     stage.pbx.hides_boot();
     stage.pbx.answers("ListCommands", &[RECOMMENDED]);
@@ -195,7 +195,7 @@ async fn an_account_that_hears_calls_alone_is_no_fault() {
 }
 
 #[tokio::test]
-async fn an_account_without_rights_is_77_though_it_is_let_in() {
+async fn account_without_rights_is_77_though_it_is_let_in() {
     let stage = Stage::new().await;
     stage.pbx.hides_boot();
     let ping = "Response: Success\nActionID: {id}\nPing: Keepalive command.  (Priv: <none>)\n\n";
@@ -276,7 +276,7 @@ async fn channel_event_shows_access_times_and_variables() {
 }
 
 #[tokio::test]
-async fn a_variable_that_several_trunks_take_leads_from_is_named_once() {
+async fn variable_that_several_trunks_take_leads_from_is_named_once() {
     let stage = Stage::new().await;
     let mut flags = stage.flags.clone();
     let gsm = "--trunk=gsm=PJSIP/gsm,country=UZ,lead=var:LEAD_ID;userfield:([0-9]+)";

@@ -18,7 +18,7 @@ fn source(url: &str, queue: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_there_is_found_and_nothing_is_taken_from_it() {
+async fn queue_that_is_there_is_found_and_nothing_is_taken_from_it() {
     let broker = Broker::shared();
     broker.declare("check_there").await;
     broker.publish("check_there", &["one"]).await;
@@ -37,7 +37,7 @@ async fn a_queue_that_is_there_is_found_and_nothing_is_taken_from_it() {
 }
 
 #[tokio::test]
-async fn a_queue_that_the_daemon_consumes_is_no_fault() {
+async fn queue_that_the_daemon_consumes_is_no_problem() {
     let broker = Broker::shared();
     broker.declare("check_consumed").await;
     let url = broker.url(ADMINISTRATOR);
@@ -58,7 +58,7 @@ async fn a_queue_that_the_daemon_consumes_is_no_fault() {
 }
 
 #[tokio::test]
-async fn a_missing_queue_is_named_with_the_command_that_makes_it() {
+async fn missing_queue_is_named_with_the_command_that_makes_it() {
     let broker = Broker::shared();
     let (url, vhost) = (broker.url(ADMINISTRATOR), broker.vhost());
     let (place, _crm, flags) = stage(&source(&url, "not_there")).await;
@@ -78,7 +78,7 @@ async fn a_missing_queue_is_named_with_the_command_that_makes_it() {
 }
 
 #[tokio::test]
-async fn a_missing_virtual_host_is_77_with_the_commands_that_make_it() {
+async fn missing_virtual_host_is_77_with_the_commands_that_make_it() {
     let broker = Broker::shared();
     let url = broker.url(ADMINISTRATOR).replace(broker.vhost(), "nowhere");
     let fix = "rabbitmqctl add_vhost nowhere";
@@ -99,7 +99,7 @@ async fn a_missing_virtual_host_is_77_with_the_commands_that_make_it() {
 }
 
 #[tokio::test]
-async fn a_right_that_the_user_lacks_is_77() {
+async fn right_that_the_user_lacks_is_77() {
     let broker = Broker::shared();
     broker.declare("check_other").await;
     // With these definitions, callbridge can read only the CEL and CDR queues.
@@ -117,7 +117,7 @@ async fn a_right_that_the_user_lacks_is_77() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_is_77_and_a_broker_that_is_not_there_69() {
+async fn wrong_secret_is_77_and_a_broker_that_is_not_there_69() {
     let url = Broker::shared().url(ADMINISTRATOR);
     let (place, _crm, mut flags) = stage(&source(&url, "cel")).await;
     let secret = place.write("secret", "wrong").display().to_string();

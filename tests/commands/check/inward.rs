@@ -29,7 +29,7 @@ async fn both_lines_to_a_pbx_are_tried() {
 }
 
 #[tokio::test]
-async fn a_wrong_secret_is_77() {
+async fn wrong_secret_is_77() {
     let (place, _crm, flags) = stage().await;
     let pbx = FakePbx::ami().await;
     let secret = place.write("secret", "wrong");
@@ -48,7 +48,7 @@ async fn a_wrong_secret_is_77() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_and_an_unknown_host_are_69() {
+async fn refused_connection_and_an_unknown_host_are_69() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr();
     for (source, what, fix) in [
@@ -79,7 +79,7 @@ async fn a_refused_connection_and_an_unknown_host_are_69() {
 }
 
 #[tokio::test]
-async fn a_port_where_something_else_answers_is_69() {
+async fn port_where_something_else_answers_is_69() {
     let (place, crm, flags) = stage().await;
     let (http, ami) = (crm.addr(), FakePbx::ami().await);
     for (source, fix) in [
@@ -110,7 +110,7 @@ async fn source_with_untrusted_certificate_fails_with_reason() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_66() {
+async fn missing_file_is_66() {
     let (place, _crm, flags) = stage().await;
     std::fs::remove_file(place.path("calls.ami")).expect("removed");
     let checked = check(&place, &flags).await;
@@ -118,7 +118,7 @@ async fn a_missing_file_is_66() {
 }
 
 #[tokio::test]
-async fn a_lead_rule_that_can_never_give_a_lead_is_78() {
+async fn lead_rule_that_can_never_give_a_lead_is_78() {
     let (place, _crm, flags) = stage().await;
     let cel = place.write("cel.csv", "").display().to_string();
     let source = format!("file://{cel}?format=cel-csv&from=start");
@@ -132,7 +132,7 @@ async fn a_lead_rule_that_can_never_give_a_lead_is_78() {
 }
 
 #[tokio::test]
-async fn the_worst_fault_of_several_gives_the_code() {
+async fn exit_code_is_that_of_the_worst_of_several_problems() {
     let (place, _crm, mut flags) = stage().await;
     flags.push("--source=ami://bridge@pbx.invalid".to_owned());
     place.write("token", "svc_pat_unknown");
@@ -145,7 +145,7 @@ async fn the_worst_fault_of_several_gives_the_code() {
 }
 
 #[tokio::test]
-async fn a_file_of_another_format_than_said_is_65_and_named() {
+async fn file_in_another_format_exits_65_and_names_the_format() {
     let (place, _crm, flags) = stage().await;
     // A list provides leads for a source of any format.
     let leads = place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
@@ -198,7 +198,7 @@ async fn cel_file_without_bridge_events_is_named_with_fix() {
 }
 
 #[tokio::test]
-async fn what_is_no_regular_file_is_named_and_not_opened() {
+async fn source_that_is_not_a_regular_file_is_named_and_not_opened() {
     let (place, _crm, flags) = stage().await;
     let fifo = place.path("fifo");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);

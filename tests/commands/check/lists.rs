@@ -18,7 +18,7 @@ async fn of_leads(text: &str) -> Checked {
 }
 
 #[tokio::test]
-async fn a_missing_list_is_66_and_one_without_its_columns_65() {
+async fn missing_list_is_66_and_one_without_its_columns_65() {
     let (place, _crm, flags) = stage().await;
     let flags = listed(flags, &place);
     let checked = check_in_both_forms(&place, &flags).await;

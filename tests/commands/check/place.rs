@@ -110,7 +110,7 @@ async fn state_held_by_other_process_without_daemon_is_75() {
 }
 
 #[tokio::test]
-async fn a_newer_and_a_foreign_state_are_78_and_left_as_they_are() {
+async fn newer_and_a_foreign_state_are_78_and_left_as_they_are() {
     let (place, _crm, flags) = stage().await;
     begun(&place).await;
     check(&place, &flags).await.is_clean();
@@ -162,7 +162,7 @@ async fn another_pbx_id_than_the_stored_one_is_78() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_64_unless_the_daemon_has_it() {
+async fn address_that_is_taken_is_64_unless_the_daemon_has_it() {
     let (place, _crm, flags) = stage().await;
     let taken = TcpListener::bind(free_addr()).await.expect("a port");
     let addr = taken.local_addr().expect("bound").to_string();

@@ -28,7 +28,7 @@ fn asked(crm: &Server, status: u16) -> u64 {
 }
 
 #[tokio::test]
-async fn a_clean_setup_ends_with_0_and_names_company_and_grant() {
+async fn clean_setup_ends_with_0_and_names_company_and_grant() {
     let (place, crm, flags) = stage().await;
     let checked = check_in_both_forms(&place, &flags).await;
     checked.is_clean();
@@ -60,7 +60,7 @@ async fn a_clean_setup_ends_with_0_and_names_company_and_grant() {
 }
 
 #[tokio::test]
-async fn a_token_without_the_grant_is_77() {
+async fn token_without_the_grant_is_77() {
     let (place, crm, flags) = stage().await;
     crm.admin(|core, now| core.set_grants(now, Vec::new()));
     let checked = check(&place, &flags).await;
@@ -128,7 +128,7 @@ async fn web_server(status: &'static str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_77() {
+async fn refused_token_is_77() {
     let (place, crm, flags) = stage().await;
     crm.admin(|core, _| core.revoke(TOKEN));
     check(&place, &flags)
@@ -146,7 +146,7 @@ async fn a_refused_token_is_77() {
 }
 
 #[tokio::test]
-async fn a_missing_token_is_77() {
+async fn missing_token_is_77() {
     let (place, _crm, flags) = stage().await;
     std::fs::remove_file(place.path("token")).expect("removed");
     check(&place, &flags)
@@ -190,7 +190,7 @@ async fn other_company_token_for_bound_state_is_77() {
 }
 
 #[tokio::test]
-async fn a_running_daemon_is_asked_instead_of_the_crm() {
+async fn running_daemon_is_asked_instead_of_the_crm() {
     let (place, crm, flags) = stage().await;
     let daemon = place.run(&flags).await;
     place.reaches("/books/journaled", 1).await;
@@ -207,7 +207,7 @@ async fn a_running_daemon_is_asked_instead_of_the_crm() {
 }
 
 #[tokio::test]
-async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
+async fn request_of_check_uses_a_slot_that_run_counts() {
     let narrow = Rate {
         requests: 2,
         window: Duration::from_secs(600),
@@ -293,7 +293,7 @@ async fn new_state_begins_with_three_slots_taken() {
 }
 
 #[tokio::test]
-async fn a_crm_that_nobody_answers_for_is_69() {
+async fn unreachable_crm_exits_69() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr();
     let flags = with(flags, "--crm-url", &format!("http://{addr}"));
@@ -308,7 +308,7 @@ async fn a_crm_that_nobody_answers_for_is_69() {
 }
 
 #[tokio::test]
-async fn a_crm_that_fails_is_69_with_its_words() {
+async fn crm_that_fails_is_69_with_its_words() {
     let (place, crm, flags) = stage().await;
     for (action, words) in [
         (Action::Status(503), "503"),
@@ -332,7 +332,7 @@ async fn a_crm_that_fails_is_69_with_its_words() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_the_open_api_is_78() {
+async fn address_that_is_not_the_open_api_is_78() {
     let (place, _crm, flags) = stage().await;
     let other = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = other.local_addr().expect("bound");
@@ -351,7 +351,7 @@ async fn an_address_that_is_not_the_open_api_is_78() {
 }
 
 #[tokio::test]
-async fn a_crm_whose_certificate_nobody_vouches_for_is_69() {
+async fn untrusted_crm_certificate_exits_69() {
     let (place, _crm, flags) = stage().await;
     let authority = Authority::new();
     let fix = |flaw: Flaw| match flaw {
@@ -371,7 +371,7 @@ async fn a_crm_whose_certificate_nobody_vouches_for_is_69() {
 }
 
 #[tokio::test]
-async fn what_stands_between_is_named() {
+async fn proxy_or_ca_file_that_fails_is_named() {
     let (place, _crm, flags) = stage().await;
     let proxy = format!("http://{}", free_addr());
     let authority = Authority::new();

@@ -54,7 +54,7 @@ fn said(checked: &Checked, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_switch_whose_gateways_are_those_of_the_trunks_is_well() {
+async fn switch_whose_gateways_are_those_of_the_trunks_is_well() {
     let stage = Stage::new().await;
     let all = "gateway/city|address/127.0.0.1:16000|gateway/gsm";
     let checked = stage.check(all).await;
@@ -78,7 +78,7 @@ async fn gateways_without_trunk_or_registration_are_named() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_the_switch_does_not_have_is_a_fault() {
+async fn gateway_missing_on_the_switch_is_a_problem() {
     let stage = Stage::new().await;
     let checked = stage.check("gateway/town|profile/external").await;
     let what = "the switch has none of this name: calls over trunk city would be internal";
@@ -86,7 +86,7 @@ async fn a_gateway_that_the_switch_does_not_have_is_a_fault() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_a_fault_of_rights() {
+async fn wrong_switch_password_exits_77() {
     let stage = Stage::new().await;
     stage.place.write("esl.secret", "ClueCon");
     let checked = stage.check("gateway/city").await;

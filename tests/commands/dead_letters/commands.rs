@@ -90,7 +90,7 @@ async fn dead_letter_views_are_same_with_and_without_daemon() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_has_a_row_a_letter_with_the_values_of_its_call() {
+async fn export_has_a_row_a_letter_with_the_values_of_its_call() {
     let (place, _crm, calls) = stage().await;
     let csv = place.ask("dead export --format csv").await.well();
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
@@ -125,7 +125,7 @@ async fn an_export_has_a_row_a_letter_with_the_values_of_its_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_that_names_no_letter_is_65_and_the_others_are_done() {
+async fn id_that_names_no_letter_is_65_and_the_others_are_done() {
     let (place, _crm, calls) = stage().await;
     let one = id_of(&place, &calls[0]).await;
     let said = place.ask(&format!("dead list --json {one} 777")).await;
@@ -164,7 +164,7 @@ async fn an_id_that_names_no_letter_is_65_and_the_others_are_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_want_to_be_told_which_letters_they_mean() {
+async fn change_commands_require_a_selection_of_dead_letters() {
     let (place, _crm, _) = stage().await;
     for command in [
         "dead retry",
@@ -198,7 +198,7 @@ async fn changes_want_to_be_told_which_letters_they_mean() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_says_what_would_be_sent_and_changes_nothing() {
+async fn dry_run_reports_calls_to_be_sent_and_changes_nothing() {
     let (place, crm, _) = stage().await;
     let before = place.letters("").await;
     let daemon = place
@@ -253,7 +253,7 @@ async fn retry_journals_call_with_given_lead_and_employee() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_lead_is_not_retried_without_one() {
+async fn call_without_a_lead_is_not_retried_without_one() {
     let (place, crm, _) = stage().await;
     let offline = place.ask("dead retry --waiting --reason no_lead").await;
     let daemon = place
@@ -273,7 +273,7 @@ async fn a_call_without_a_lead_is_not_retried_without_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn discarded_letters_are_gone_for_good_and_stay_in_the_books() {
+async fn discarded_dead_letters_stay_discarded_and_in_the_books() {
     let (place, crm, calls) = stage().await;
     let one = id_of(&place, &calls[0]).await;
     let daemon = place
@@ -297,7 +297,7 @@ async fn discarded_letters_are_gone_for_good_and_stay_in_the_books() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_daemon_and_state_every_command_says_so() {
+async fn commands_without_a_daemon_and_state_exit_69() {
     let place = Place::new();
     for command in [
         "status",

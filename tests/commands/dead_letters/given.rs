@@ -62,7 +62,7 @@ async fn assigned_lead_releases_waiting_calls_now_or_at_next_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_did_what_with_a_letter_stands_with_it() {
+async fn dead_letter_lists_each_action_with_its_user() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", recording(&[Call::new(1, 9001)]));
     let flags = place.flags_of_file(&crm.url(), "calls.ami");

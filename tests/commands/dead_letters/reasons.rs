@@ -80,7 +80,7 @@ fn message(letter: &Value) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_lead_waits_and_leaves_when_the_list_learns_the_number() {
+async fn call_without_lead_waits_until_the_list_has_its_number() {
     let (place, crm, call) = (Place::new(), crm(|_| ()).await, Call::without_lead(1));
     let leads = place.write("leads.csv", "phone,leadId\n");
     let list = format!(
@@ -210,7 +210,7 @@ async fn server_error_retry_uses_new_lead_if_journal_lacks_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_lead_comes_too_late_when_the_journal_shows_the_call() {
+async fn retry_with_another_lead_conflicts_with_a_journaled_call() {
     let (place, crm, call) = (Place::new(), crm(|_| ()).await, Call::new(1, 4001));
     run_calls(&place, &crm, std::slice::from_ref(&call), &[]).await;
     seed::unconfirmed(&place, &call).await;
@@ -259,7 +259,7 @@ async fn call_without_hangup_is_incomplete_and_can_be_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
+async fn incomplete_call_is_sent_with_values_given_by_hand() {
     let CutCall {
         place,
         crm,
@@ -369,7 +369,7 @@ async fn rejected_call_shows_employee_and_refuses_answered_flag() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_start_that_cannot_be_true_is_proposed_anew() {
+async fn invalid_start_time_gets_a_new_proposal_and_is_sent() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let call = Call {
         begins: now() + 7_200,
@@ -389,7 +389,7 @@ async fn a_start_that_cannot_be_true_is_proposed_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_employee_waits_where_one_is_required() {
+async fn call_without_a_required_employee_waits_for_one() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     let required = "--require-employee".to_owned();
     let listed = "--employees=102:502".to_owned();

@@ -84,7 +84,7 @@ async fn unreadable_file_lines_are_kept_and_calls_are_journaled() {
 
 /// The open call of a later version, as after a rollback.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_call_that_cannot_be_restored_is_a_letter_once() {
+async fn open_call_that_cannot_be_restored_is_a_letter_once() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
     seed::open_call(&place, br#"{"of": "another version"}"#).await;
@@ -101,7 +101,7 @@ async fn an_open_call_that_cannot_be_restored_is_a_letter_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frame_that_is_no_json_does_not_end_a_websocket() {
+async fn non_json_frame_does_not_close_the_websocket() {
     let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::websocket().await);
     let mut flags = place.flags(&crm.url());
     flags.push(format!("--source=ws://{}/", pbx.addr()));
@@ -122,7 +122,7 @@ async fn a_frame_that_is_no_json_does_not_end_a_websocket() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_secret_is_said_once_tried_again_and_shown() {
+async fn wrong_secret_is_logged_once_retried_and_shown_in_status() {
     let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
     let secret = place.write("secret", "wrong");
     let mut flags = place.flags(&crm.url());
@@ -214,7 +214,7 @@ async fn unreadable_messages_are_kept_and_dead_lettered_by_broker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_letter_of_bytes_goes_to_rabbitmq_without_a_uuid() {
+async fn unreadable_message_notice_goes_to_rabbitmq_without_uuid() {
     let broker = Broker::shared();
     broker.declare("unread_letters").await;
     let (place, crm) = (Place::new(), crm(|_| ()).await);

@@ -66,7 +66,7 @@ async fn dead_watch_reports_new_dead_letter_and_its_next_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_waits_for_the_daemon_and_outlives_its_restart() {
+async fn watch_waits_for_the_daemon_and_outlives_its_restart() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", "");
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
@@ -87,7 +87,7 @@ async fn a_watch_waits_for_the_daemon_and_outlives_its_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_read_enough_ends_what_is_followed() {
+async fn following_command_ends_when_its_output_is_closed() {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
     let daemon = place

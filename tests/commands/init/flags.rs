@@ -73,7 +73,7 @@ async fn init_detects_trunks_and_check_and_run_accept_its_files() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_written_over_only_with_yes_and_shown_before() {
+async fn existing_flags_are_overwritten_only_with_yes_after_a_diff() {
     let stage = Stage::new().await;
     grant_leads(&stage.crm);
     stage.init(&[]).await.well();
@@ -104,7 +104,7 @@ async fn what_is_there_is_written_over_only_with_yes_and_shown_before() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_utf_8_is_not_written_over_either() {
+async fn non_utf8_flags_file_is_overwritten_only_with_yes() {
     let stage = Stage::new().await;
     let old = b"# \xcf\xd2\xd1\n--lead=directory\n";
     std::fs::create_dir_all(stage.etc("")).expect("a folder");

@@ -69,7 +69,7 @@ async fn init_shows_fix_for_pbx_down_wrong_secret_or_missing_right() {
 }
 
 #[tokio::test]
-async fn a_pbx_that_shows_no_trunk_wants_its_flag_and_takes_it() {
+async fn pbx_that_shows_no_trunk_wants_its_flag_and_takes_it() {
     let stage = Stage::new().await;
     let none = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
     stage.pbx.answers("PJSIPShowEndpoints", &[none]);
@@ -121,7 +121,7 @@ async fn init_reports_crm_html_page_and_refused_token() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_is_73_with_what_to_do() {
+async fn unwritable_folder_exits_73_with_a_fix() {
     let stage = Stage::new().await;
     let said = stage.init(&["--etc=/proc/none/etc"]).await;
     assert_eq!(said.code, 73, "{said:?}");

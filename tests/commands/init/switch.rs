@@ -152,7 +152,7 @@ async fn registration_name_with_control_character_adds_no_flag() {
 }
 
 #[tokio::test]
-async fn a_password_that_the_switch_refuses_leaves_nothing_written() {
+async fn password_that_the_switch_refuses_leaves_nothing_written() {
     let stage = SwitchStage::new().await;
     let said = stage.init("ClueCon").await;
     assert_eq!(said.code, 77, "{said:?}");

@@ -25,7 +25,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn ten_answers_write_a_service_and_no_secret_is_shown() {
+async fn init_answers_write_a_service_and_show_no_secret() {
     let stage = Stage::new().await;
     let mut terminal = stage.starts();
     stage.of_pbx(&mut terminal, "another").await;

@@ -87,7 +87,7 @@ async fn roots_link_to_another_users_folder_is_refused() {
 }
 
 #[tokio::test]
-async fn roots_own_state_works_as_before() {
+async fn state_of_root_is_usable_directly_and_through_a_link() {
     if !is_root("root in its own state folder") {
         return;
     }

@@ -26,7 +26,7 @@ async fn check(stage: &Stage, flags: Vec<String>) -> (i32, Vec<Value>) {
 }
 
 #[tokio::test]
-async fn a_folder_that_others_may_write_is_refused_with_what_to_do() {
+async fn state_folder_writable_by_others_is_refused_with_a_fix() {
     let (stage, state) = begun().await;
     let flags = stage.token_flags(&state);
     let run: Vec<String> = ["run".to_owned()]
@@ -53,7 +53,7 @@ async fn a_folder_that_others_may_write_is_refused_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn an_empty_folder_that_others_may_write_is_made_private() {
+async fn empty_folder_that_others_may_write_is_made_private() {
     let stage = Stage::new().await;
     let state = stage.place.path("state");
     std::fs::create_dir(&state).expect("made");

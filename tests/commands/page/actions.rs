@@ -102,7 +102,7 @@ async fn assigned_lead_sends_waiting_calls_and_can_be_unassigned() {
 }
 
 #[tokio::test]
-async fn whoever_only_looks_changes_nothing() {
+async fn user_with_view_role_can_change_nothing() {
     let place = Place::new();
     let (_crm, running, _) = stage(&place, &[Call::new(1, UNKNOWN_LEAD)]).await;
     place.reaches("/books/dead", 1).await;

@@ -19,7 +19,7 @@ async fn daemon(place: &Place, more: &[&str]) -> (Server, Running) {
 }
 
 #[tokio::test]
-async fn a_link_opens_one_session_and_looking_at_it_burns_nothing() {
+async fn link_opens_one_session_and_looking_at_it_burns_nothing() {
     let place = Place::new();
     let (_crm, running) = daemon(&place, &[]).await;
     let (mut browser, path) = Browser::outside(&place).await;
@@ -249,7 +249,7 @@ pub fn line_of(name: &str, role: &str) -> String {
 }
 
 #[tokio::test]
-async fn without_a_page_or_a_daemon_there_is_no_link() {
+async fn page_link_needs_a_daemon_with_a_page() {
     let place = Place::new();
     let crm = crm(|_| {}).await;
     place.write("calls.ami", "");

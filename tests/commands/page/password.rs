@@ -43,7 +43,7 @@ fn page_password_prints_hash_line_without_password() {
 }
 
 #[test]
-fn what_will_not_do_is_said() {
+fn invalid_name_role_or_password_is_refused() {
     let words = refused(&["anna", "admin"], "short\n", 64);
     assert!(words.contains("at least 10 characters"), "{words}");
     let words = refused(&["anna", "admin"], "", 65);

@@ -238,7 +238,7 @@ async fn curl_of_the_page_publishes_a_call_that_is_journaled() {
 }
 
 #[tokio::test]
-async fn too_long_messages_cost_little_memory_and_stop_nothing() {
+async fn oversized_messages_use_little_memory_and_stop_nothing() {
     let (place, crm, node) = (Place::new(), crm::start().await, Broker::shared());
     let queue = "too-long";
     node.declare(queue).await;

@@ -211,7 +211,7 @@ async fn recordings_from_mod_amqp_queue_are_journaled_once_over_kills() {
 }
 
 #[tokio::test]
-async fn a_switch_that_was_killed_ends_its_calls_and_invents_nothing() {
+async fn switch_that_was_killed_ends_its_calls_and_invents_nothing() {
     let (scene, all) = (Scene::new().await, recordings());
     let call = all.iter().find(|it| it.name == "inbound_answered");
     let call = call.expect("the recording");
@@ -315,7 +315,7 @@ async fn killed_switch_call_in_shared_queue_ends_at_last_heartbeat() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_named_in_the_status_with_its_cure() {
+async fn wrong_password_is_named_in_the_status_with_its_cure() {
     let scene = Scene::new().await;
     let secret = scene.place.write("secret", "ClueCon");
     let address = scene.switch.addr();

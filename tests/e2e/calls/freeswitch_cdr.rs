@@ -72,7 +72,7 @@ async fn freeswitch_cdr_folder_calls_are_journaled_once_as_estimates() {
 }
 
 #[tokio::test]
-async fn a_folder_of_records_is_audited_against_what_the_events_told() {
+async fn cdr_folder_is_audited_against_received_events() {
     let (place, crm) = (Place::new(), crm::start().await);
     std::fs::create_dir(place.at("cdr")).expect("a folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
@@ -103,7 +103,7 @@ async fn a_folder_of_records_is_audited_against_what_the_events_told() {
 }
 
 #[tokio::test]
-async fn a_folder_of_records_is_explained_as_it_stands() {
+async fn explain_reads_a_folder_of_cdr_files() {
     let place = Place::new();
     std::fs::create_dir(place.at("cdr")).expect("a folder");
     let wanted: BTreeSet<String> = SCENARIOS.iter().map(|name| put(&place, name)).collect();

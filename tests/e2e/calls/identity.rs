@@ -34,7 +34,7 @@ async fn tell(pbx: &FakePbx, call: &Recording) {
 }
 
 #[tokio::test]
-async fn one_pbx_id_in_two_states_gives_a_call_one_uuid() {
+async fn call_has_the_same_uuid_in_two_states_with_one_pbx_id() {
     let (place, pbx) = (Place::new(), FakePbx::ami().await);
     let source = place.ami(&pbx);
     let (call, mut seen) = (call(), Vec::new());
@@ -103,7 +103,7 @@ async fn changed_pbx_id_is_refused_by_the_state() {
 }
 
 #[tokio::test]
-async fn a_second_daemon_on_the_source_is_named_by_both_until_it_ends() {
+async fn second_daemon_on_the_source_is_named_by_both_until_it_ends() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let source = place.ami(&pbx);
     let mut first = start(

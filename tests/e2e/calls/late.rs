@@ -409,7 +409,7 @@ fn beat(number: u64) -> String {
 }
 
 #[tokio::test]
-async fn a_switch_where_nobody_calls_is_well() {
+async fn switch_without_calls_is_ok() {
     let apart = match std::env::var_os(FULL) {
         Some(_) => Duration::from_secs(20),
         None => Duration::from_millis(50),

@@ -81,7 +81,7 @@ async fn cdrs_from_a_queue_as_the_only_source_are_journaled_as_calls() {
 }
 
 #[tokio::test]
-async fn a_kill_between_two_records_of_one_call_leaves_one_call() {
+async fn kill_between_two_records_of_one_call_leaves_one_call() {
     let (place, crm) = (Place::new(), crm::start().await);
     let mut flags = queue(&place, "records-killed").await;
     let calls = vec![recordings::one("queue_second_agent")];

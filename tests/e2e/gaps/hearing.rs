@@ -65,7 +65,7 @@ fn missing_rights(status: &Status) -> Vec<RightKind> {
 }
 
 #[tokio::test]
-async fn a_line_is_connected_until_an_event_proves_that_it_is_up() {
+async fn line_is_connected_until_an_event_proves_that_it_is_up() {
     let mut stage = Stage::start(FakePbx::ami().await).await;
     let connected = |it: &Status| it.sources[0].state == SourceState::Connected;
     let status = stage

@@ -7,9 +7,9 @@ use crate::support::program::Place;
 
 /// Promise: A hub with a full disk answers 503, and its collectors keep their calls.
 #[test]
-fn full_disk_is_answered_503_and_costs_no_call() {
+fn full_disk_of_hub_is_answered_503_and_loses_no_call() {
     inside(
-        "e2e::hub::full_disk::full_disk_is_answered_503_and_costs_no_call",
+        "e2e::hub::full_disk::full_disk_of_hub_is_answered_503_and_loses_no_call",
         fills_up(),
     );
 }

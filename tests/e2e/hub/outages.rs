@@ -108,7 +108,7 @@ impl Scene {
 
 /// Promise: If PostgreSQL crashes, no call is lost, and nothing is sent until it is back.
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_database_costs_no_call() {
+async fn killed_database_loses_no_call() {
     let server = Postgres::start(Durability::Synced, "");
     let scene = Scene::start(&server).await;
     scene
@@ -117,7 +117,7 @@ async fn killed_database_costs_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn database_stopped_at_once_costs_no_call() {
+async fn database_stopped_at_once_loses_no_call() {
     let server = Postgres::start(Durability::Synced, "");
     let scene = Scene::start(&server).await;
     scene
@@ -126,14 +126,14 @@ async fn database_stopped_at_once_costs_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn frozen_database_costs_no_call() {
+async fn frozen_database_loses_no_call() {
     let server = Postgres::start(Durability::Synced, "");
     let scene = Scene::start(&server).await;
     scene.survives(|| server.freeze(), || server.thaw()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn database_without_connections_costs_no_call() {
+async fn database_without_connections_loses_no_call() {
     let server = Postgres::start(Durability::None, "");
     let scene = Scene::start(&server).await;
     scene
@@ -157,9 +157,9 @@ fn limit_connections(server: &Postgres, connections: i32) {
 
 /// Promise: If the database's disk is full, no call is lost.
 #[test]
-fn full_disk_of_database_costs_no_call() {
+fn full_disk_of_database_loses_no_call() {
     inside(
-        "e2e::hub::outages::full_disk_of_database_costs_no_call",
+        "e2e::hub::outages::full_disk_of_database_loses_no_call",
         fills_up(),
     );
 }

@@ -157,7 +157,7 @@ async fn commands_that_write_fail_on_standby_with_leaders_name() {
 }
 
 #[tokio::test]
-async fn check_of_standby_knows_its_own_addresses() {
+async fn check_of_standby_recognizes_its_daemons_addresses() {
     let crm = crm::start().await;
     let [_first, second] = pair(&crm, &new_database()).await;
     let mut arguments = vec!["check", "--json"];

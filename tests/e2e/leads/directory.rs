@@ -188,7 +188,7 @@ async fn waiting_calls_are_sent_once_directory_has_their_leads() {
 }
 
 #[tokio::test]
-async fn without_the_right_to_read_leads_it_says_so_and_calls_go_on() {
+async fn missing_right_to_read_leads_is_logged_and_calls_continue() {
     let (place, crm) = (Place::new(), crm::start().await);
     let call = recordings::one("inbound_answered");
     place.append("recorded", &call.ami);

@@ -266,7 +266,7 @@ async fn failed_call_dead_letter_names_unknown_lead_or_employee() {
 }
 
 #[tokio::test]
-async fn an_unknown_employee_is_dropped_and_the_call_journaled() {
+async fn unknown_employee_is_dropped_and_the_call_journaled() {
     let (place, crm) = (Place::new(), crm_with("4001", "502-599", &[READ]).await);
     place.append("recorded", &later(0).ami);
     place.append("recorded", &later(100).ami);
@@ -387,7 +387,7 @@ async fn failed_and_new_calls_of_merged_lead_go_to_surviving_lead() {
 }
 
 #[tokio::test]
-async fn values_by_hand_are_checked_written_and_told() {
+async fn lead_values_set_by_hand_are_checked_written_and_reported() {
     let (place, crm) = (
         Place::new(),
         crm_with("4001", "501-599", &[READ, SAVE]).await,

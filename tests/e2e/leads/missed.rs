@@ -24,7 +24,7 @@ async fn listed(place: &Place) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn who_called_in_vain_is_listed_until_somebody_talks_with_them() {
+async fn missed_customer_is_listed_until_reached() {
     let (place, crm) = (Place::new(), crm::start().await);
     let leads = place.write("leads.csv", "phone,leadId\n");
     let trunk = TRUNK.replace("leads.csv", &leads);

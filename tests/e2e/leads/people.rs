@@ -257,7 +257,7 @@ async fn calls_that_a_trunk_leaves_out_are_counted_and_not_sent() {
 }
 
 #[tokio::test]
-async fn a_dry_run_does_all_but_send_and_the_next_run_sends() {
+async fn dry_run_does_all_but_send_and_the_next_run_sends() {
     let (place, crm) = (Place::new(), crm::start().await);
     let call = recordings::one("inbound_answered");
     place.append("recorded", &call.ami);

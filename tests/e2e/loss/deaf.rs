@@ -100,7 +100,7 @@ impl Deaf {
 }
 
 #[tokio::test]
-async fn a_reader_of_the_log_that_is_gone_costs_no_call() {
+async fn log_reader_that_exits_loses_no_call() {
     let mut deaf = Deaf::start().await;
     drop(deaf.log.take());
     for call in recordings::in_a_row(2) {

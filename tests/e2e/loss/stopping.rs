@@ -68,7 +68,7 @@ async fn it_stops_in_time_while_the_crm_answers_late_or_trickles() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_it_at_once_and_nothing_is_lost() {
+async fn second_signal_ends_it_at_once_and_nothing_is_lost() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let (place, crm) = (Place::new(), crm::start().await);
         let calls = calls(&place);
@@ -84,7 +84,7 @@ async fn a_second_signal_ends_it_at_once_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn it_stops_in_time_while_a_source_floods_and_a_broker_hangs() {
+async fn daemon_stops_in_time_despite_flood_and_hanging_broker() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let broker = Broker::shared();
     for queue in ["flooded", "flooded-letters"] {
@@ -230,7 +230,7 @@ async fn hanging_disk_stops_watchdog_pings_but_not_shutdown() {
 }
 
 #[tokio::test]
-async fn a_command_that_only_reads_is_ended_by_the_signal_itself() {
+async fn command_that_only_reads_is_ended_by_the_signal_itself() {
     let place = Place::new();
     let fifo = place.at("fifo");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

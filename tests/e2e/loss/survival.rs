@@ -229,7 +229,7 @@ async fn calls_during_crm_outage_reach_crm_after_restart() {
 }
 
 #[tokio::test]
-async fn a_new_token_in_its_file_ends_the_pause_that_a_dead_one_made() {
+async fn new_token_in_its_file_ends_the_pause_that_a_dead_one_made() {
     let (place, crm) = (Place::new(), crm::start().await);
     let calls = ["inbound_answered", "outbound_answered"].map(recordings::one);
     place.append("recorded", &calls[0].ami);
@@ -253,7 +253,7 @@ async fn a_new_token_in_its_file_ends_the_pause_that_a_dead_one_made() {
 }
 
 #[tokio::test]
-async fn a_missing_grant_is_named_and_once_it_is_given_calls_go_out() {
+async fn missing_grant_is_named_and_once_it_is_given_calls_go_out() {
     let (place, crm) = (Place::new(), crm::start().await);
     let grants = |words: &[&str]| -> Vec<Grant> {
         words.iter().filter_map(|word| Grant::parse(word)).collect()

@@ -300,7 +300,7 @@ async fn until_told(program: &mut Program, times: u64) {
 }
 
 #[tokio::test]
-async fn each_query_of_the_dashboard_shows_what_metrics_say() {
+async fn dashboard_queries_agree_with_the_metrics() {
     let (place, (crm, _)) = (Place::new(), crm::start_expiring().await);
     place.append("calls.ami", &told(1));
     let source = place.file("calls.ami", "ami");

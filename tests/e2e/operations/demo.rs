@@ -59,12 +59,12 @@ async fn demo_on_terminal_is_live_table_and_plain_with_no_color() {
 }
 
 #[tokio::test]
-async fn the_last_line_of_demo_json_has_balanced_books() {
+async fn last_line_of_demo_json_has_balanced_books() {
     balances(&["demo", "--json"]).await;
 }
 
 #[tokio::test]
-async fn the_same_calls_of_a_freeswitch_come_to_the_same_books() {
+async fn same_calls_of_a_freeswitch_come_to_the_same_books() {
     balances(&["demo", "--json", "--pbx=freeswitch"]).await;
 }
 

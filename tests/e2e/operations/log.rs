@@ -22,7 +22,7 @@ fn is_empty_field(word: &str) -> bool {
 }
 
 #[tokio::test]
-async fn the_log_begins_with_what_runs_and_has_no_empty_field() {
+async fn log_begins_with_version_and_state_and_has_no_empty_field() {
     let (place, crm) = (Place::new(), crm::start().await);
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     let call = recordings::one("inbound_answered").moved_to(now - 300);
@@ -53,7 +53,7 @@ async fn the_log_begins_with_what_runs_and_has_no_empty_field() {
 }
 
 #[tokio::test]
-async fn a_reconnect_is_one_line_that_names_the_gap_and_the_reason() {
+async fn reconnect_is_one_line_that_names_the_gap_and_the_reason() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let source = place.ami(&pbx);
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
@@ -164,7 +164,7 @@ async fn file_of_wrong_format_is_reported_with_format_to_use() {
 }
 
 #[tokio::test]
-async fn messages_of_another_format_than_said_are_named() {
+async fn messages_in_another_format_are_reported_with_that_format() {
     let (place, crm, broker) = (Place::new(), crm::start().await, Broker::shared());
     let queue = "other-format";
     broker.declare(queue).await;

@@ -300,7 +300,7 @@ async fn second_process_on_same_state_exits_75_and_first_goes_on() {
 }
 
 #[tokio::test]
-async fn a_state_of_a_later_release_is_refused_with_78_and_kept() {
+async fn state_of_a_later_release_is_refused_with_78_and_kept() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
@@ -372,7 +372,7 @@ async fn systemd_hears_that_it_is_ready_alive_and_stopping() {
 }
 
 #[tokio::test]
-async fn a_systemd_that_does_not_listen_holds_nothing_up() {
+async fn systemd_that_does_not_listen_blocks_nothing() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (_socket, mut program) = under_systemd(&place, &crm.url(), "20000");
     program

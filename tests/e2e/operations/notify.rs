@@ -120,7 +120,7 @@ async fn chat_gets_problem_and_missed_customer_and_args_hide_token() {
 }
 
 #[tokio::test]
-async fn a_mail_holds_all_that_is_told_at_one_moment() {
+async fn mail_contains_all_notifications_of_one_run() {
     let (place, double) = (Place::new(), Messenger::smtp());
     let curl = format!(
         "url = \"smtp://{}\"\nmail-from = \"pbx@example.com\"\nmail-rcpt = \"admin@example.com\"\n",

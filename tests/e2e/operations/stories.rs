@@ -18,7 +18,7 @@ async fn of_the_recording(place: &Place) -> Value {
 }
 
 #[tokio::test]
-async fn a_kept_call_is_told_and_drawn_with_a_daemon_and_without_one() {
+async fn kept_call_is_explained_and_drawn_with_and_without_daemon() {
     let place = Place::new();
     let crm = crm::start().await;
     place.write("recorded", recordings::one("attended_transfer").ami);

@@ -158,7 +158,7 @@ async fn wrong_address(fault: Action) {
 }
 
 #[tokio::test]
-async fn a_wrong_address_keeps_everything_until_it_is_right() {
+async fn wrong_address_keeps_everything_until_it_is_right() {
     tokio::join!(
         wrong_address(Action::Status(404)),
         wrong_address(Action::Status(405)),
@@ -222,7 +222,7 @@ async fn outage_makes_no_dead_letter_while_every_endpoint_fails() {
 }
 
 #[tokio::test]
-async fn an_outage_of_submissions_alone_is_no_call_s_own_fault() {
+async fn outage_of_submissions_pauses_and_makes_no_dead_letters() {
     let rule = Rule::always(Endpoint::CallHistory, Action::Gateway(503));
     let mut stage = Stage::new(7, vec![rule]).await;
     stage.is_paused("failing", "(503").await;
@@ -356,7 +356,7 @@ async fn second_refused_token_does_not_end_pause() {
 }
 
 #[tokio::test]
-async fn a_token_behind_links_is_new_once_they_are_switched() {
+async fn token_behind_links_is_new_once_they_are_switched() {
     let (place, calls) = set(1);
     let crm = crm::start().await;
     // The layout of a Kubernetes secret: token -> ..data/token, ..data -> ..1

@@ -232,7 +232,7 @@ async fn proxy_error_pages_affect_no_call_grant_or_token() {
 }
 
 #[tokio::test]
-async fn what_the_crm_s_parser_says_of_a_body_stands_in_the_letter() {
+async fn rejected_dead_letter_has_the_crm_parse_error() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
     // A number field gets a phone number, which is a text.

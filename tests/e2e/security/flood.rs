@@ -208,7 +208,7 @@ async fn every_delivery_gets_through_a_flood_of_connections() {
 }
 
 #[tokio::test]
-async fn bodies_that_nobody_signed_hold_little_memory_and_no_event_up() {
+async fn unsigned_bodies_use_little_memory_and_delay_no_event() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (program, addr) = receiving(&place, &crm.url()).await;
     let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;

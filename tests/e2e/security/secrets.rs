@@ -85,7 +85,7 @@ fn assert_silent_state(place: &Place) {
 }
 
 #[test]
-fn the_search_finds_a_secret_in_every_form() {
+fn search_finds_a_secret_in_every_form() {
     let secret = broker::SECRET;
     assert_eq!(base64(b"broker secret", 0, "+/"), "YnJva2VyIHNlY3Jld");
     for text in [
@@ -281,7 +281,7 @@ async fn state_files_are_mode_0600_under_umask_0() {
 }
 
 #[test]
-fn a_configuration_in_debug_or_in_a_panic_holds_no_secret() {
+fn configuration_in_debug_or_panic_shows_no_secret() {
     use callbridge::read;
     use callbridge_model::Environment;
     let place = Place::new();
@@ -316,7 +316,7 @@ fn a_configuration_in_debug_or_in_a_panic_holds_no_secret() {
 }
 
 #[tokio::test]
-async fn a_password_in_a_url_is_refused_before_anything_is_opened() {
+async fn password_in_a_url_is_refused_before_anything_is_opened() {
     let place = Place::new();
     let source = "--source=ami://bridge:hidden@127.0.0.1:5038";
     let program = place.run("http://127.0.0.1:1", &[source, TRUNKS[0]]);

@@ -51,7 +51,7 @@ async fn second_connect_and_disconnect_revoke_earlier_tokens() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_revoked_is_named_with_what_to_do() {
+async fn tokens_that_cannot_be_revoked_are_named_with_a_fix() {
     let stage = Stage::new(HOUR).await;
     stage.connected().await;
     let refuse = |status| {
@@ -105,7 +105,7 @@ async fn first_company_must_be_confirmed_and_refusal_stores_nothing() {
 }
 
 #[tokio::test]
-async fn a_script_names_its_company_or_is_told_which_one_it_was() {
+async fn connect_checks_the_given_company_or_reports_the_actual_one() {
     let stage = Stage::new(HOUR).await;
     let connect = async |more: &[&str]| {
         let connecting = stage.connect(more).await;

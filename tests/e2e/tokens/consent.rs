@@ -186,7 +186,7 @@ fn one_call(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn a_company_connects_calls_are_journaled_and_it_disconnects() {
+async fn company_connects_calls_are_journaled_and_it_disconnects() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve").await;
@@ -240,7 +240,7 @@ async fn a_company_connects_calls_are_journaled_and_it_disconnects() {
 }
 
 #[tokio::test]
-async fn a_consent_that_is_declined_is_said_and_nothing_is_stored() {
+async fn declined_consent_is_reported_and_stores_nothing() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=decline").await;
@@ -252,7 +252,7 @@ async fn a_consent_that_is_declined_is_said_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn a_forged_redirect_is_refused_and_the_true_one_is_still_taken() {
+async fn forged_redirect_is_refused_and_the_true_one_is_still_taken() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let mut connecting = stage.connect(&[]).await;
     let forged = format!(
@@ -279,7 +279,7 @@ async fn a_forged_redirect_is_refused_and_the_true_one_is_still_taken() {
 }
 
 #[tokio::test]
-async fn each_connect_has_a_state_of_its_own_that_nobody_can_guess() {
+async fn connect_state_parameter_is_unique_and_unguessable() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let mut states = std::collections::BTreeSet::new();
     for _ in 0..3 {
@@ -336,7 +336,7 @@ async fn pasted_redirect_connects_and_wrong_state_is_refused() {
 }
 
 #[tokio::test]
-async fn a_consent_below_the_need_is_77_and_waits_for_the_grant() {
+async fn consent_below_the_need_is_77_and_waits_for_the_grant() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let connecting = stage.connect(&[]).await;
     let picked = "decision=approve&picked=yes&grant=PERMISSION_OPEN_API_CALL%3AREAD";
@@ -401,7 +401,7 @@ async fn another_companys_consent_is_taken_back() {
 }
 
 #[tokio::test]
-async fn a_connection_and_another_token_are_not_guessed_between() {
+async fn connection_and_another_token_are_not_guessed_between() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     stage.connected().await;
     one_call(&stage);

@@ -186,7 +186,7 @@ async fn failing_token_endpoint_past_expiry_keeps_connection() {
 
 /// A code is exchanged again if no answer refers to it.
 #[tokio::test]
-async fn a_code_is_exchanged_though_a_gateway_answers_first() {
+async fn code_is_exchanged_though_a_gateway_answers_first() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let failing = [Action::Gateway(401), Action::Status(503)];
     let rules = failing.map(|action| Rule::next(Endpoint::OauthToken, 1, action));

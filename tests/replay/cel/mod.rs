@@ -33,7 +33,7 @@ fn reversed(arrivals: &mut Vec<Arrival<'_>>) {
 }
 
 #[test]
-fn the_bus_of_wazo_tells_what_happened_in_order_and_in_reverse() {
+fn wazo_bus_events_yield_expected_calls_in_either_order() {
     let read = |folder: &Path| as_wazo(&ami(folder));
     check_each(Format::Wazo, read, Hear::Both, as_it_is);
     check_each(Format::Wazo, read, Hear::Both, late_by_chance);
@@ -43,7 +43,7 @@ fn the_bus_of_wazo_tells_what_happened_in_order_and_in_reverse() {
 }
 
 #[test]
-fn a_broker_tells_what_happened_in_order_and_in_reverse() {
+fn cel_over_amqp_yields_expected_calls_in_either_order() {
     // Milliseconds cannot show two channels that were joined for less than one.
     let read = |folder: &Path| match folder.ends_with("missed_by_a_hair") {
         true => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z"),
@@ -55,7 +55,7 @@ fn a_broker_tells_what_happened_in_order_and_in_reverse() {
 }
 
 #[test]
-fn what_a_broker_kept_is_told_as_it_was_however_late_it_comes() {
+fn messages_kept_by_a_broker_yield_the_same_calls_when_late() {
     for (quarter, seconds) in [(1, 7), (2, 60), (3, 3600), (1, 60), (3, 7)] {
         let kept = || kept_from(quarter, Duration::from_secs(seconds));
         let wazo = |folder: &Path| as_wazo(&ami(folder));
@@ -66,14 +66,14 @@ fn what_a_broker_kept_is_told_as_it_was_however_late_it_comes() {
 }
 
 #[test]
-fn a_file_with_the_columns_of_the_sample_tells_what_happened() {
+fn csv_with_sample_columns_yields_expected_calls() {
     let read = |folder: &Path| as_csv(&cel(folder), &COLUMNS);
     check_each(Format::CelCsv, read, CEL, as_it_is);
     check_each(Format::CelCsv, read, CEL, reversed);
 }
 
 #[test]
-fn one_of_hangup_and_chan_end_is_enough() {
+fn calls_are_unchanged_without_one_kind_of_end_event() {
     for gone in ["HANGUP", "CHAN_END", "LINKEDID_END"] {
         check_changed(|rows| rows.retain(|row| value(row, "EventName") != gone));
     }
@@ -93,7 +93,7 @@ fn chan_end_may_precede_hangup() {
 }
 
 #[test]
-fn linkedid_end_says_nothing_however_early_it_comes() {
+fn early_linkedid_end_changes_no_call() {
     check_changed(|rows| {
         let ends = |row: &Message| value(row, "EventName") == "LINKEDID_END";
         let (mut first, rest): (Vec<_>, Vec<_>) = rows.drain(..).partition(ends);
@@ -110,7 +110,7 @@ fn takes_a_bridge(row: &Message) -> bool {
 }
 
 #[test]
-fn bridges_without_ids_are_known_by_those_who_are_in_them() {
+fn bridges_without_ids_are_identified_by_their_members() {
     check_changed(|rows| {
         let bridges = rows.iter_mut().filter(|row| takes_a_bridge(row));
         bridges.for_each(|row| set(row, "Extra", ""));
@@ -118,7 +118,7 @@ fn bridges_without_ids_are_known_by_those_who_are_in_them() {
 }
 
 #[test]
-fn bridges_without_ids_and_peers_are_known_by_who_enters_when() {
+fn bridges_without_ids_and_peers_are_identified_by_entry_time() {
     check_changed(|rows| {
         for row in rows.iter_mut().filter(|row| takes_a_bridge(row)) {
             set(row, "Extra", "");

@@ -231,7 +231,7 @@ fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
 
 /// The PBX dies in the middle of a talk. Its file never gets the end of the call.
 #[test]
-fn a_call_whose_end_stands_nowhere_is_given_out_incomplete_soon() {
+fn call_without_an_end_in_any_source_is_soon_incomplete() {
     const BOOTED: &[u8] = b"Event: FullyBooted\r\nStatus: Fully Booted\r\nUptime: 1\r\n";
     let recordings = all();
     let recording = recordings.iter().find(|it| it.name == "hold_unhold");

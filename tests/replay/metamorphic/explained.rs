@@ -103,7 +103,7 @@ fn is_as_expected(told: &Value, expected: &Value) -> bool {
 }
 
 #[test]
-fn explain_tells_of_every_changed_recording_what_is_expected() {
+fn explain_yields_expected_calls_for_every_changed_recording() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
     let leads = format!("csv:{}", root.join("cel-custom/leads.csv").display());
     let mut wrong = Vec::new();

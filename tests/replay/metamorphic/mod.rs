@@ -61,7 +61,7 @@ fn renamed(what: &str, rename: &Rename, hearing: &Hearing) {
 }
 
 #[test]
-fn each_message_told_twice_changes_nothing() {
+fn duplicated_messages_change_no_call() {
     unchanged("twice each", &Hearing::default(), |_, messages| {
         *messages = messages
             .iter()
@@ -71,7 +71,7 @@ fn each_message_told_twice_changes_nothing() {
 }
 
 #[test]
-fn all_messages_told_again_change_nothing() {
+fn recording_repeated_at_its_end_changes_no_call() {
     unchanged("all again", &Hearing::default(), |_, messages| {
         let again = messages.clone();
         messages.extend(again);
@@ -98,14 +98,14 @@ fn channels_of_other_numbers_make_the_same_calls() {
 }
 
 #[test]
-fn a_telephone_of_another_name_makes_the_same_calls() {
+fn telephone_of_another_name_makes_the_same_calls() {
     for name in ["anna-maria", "b1a5e1ab-7d5f-4d4e-9d0e-2b6d5d1f5a11"] {
         renamed(name, &Rename::telephone("101", name), &Hearing::default());
     }
 }
 
 #[test]
-fn a_trunk_of_another_name_makes_the_same_calls() {
+fn trunk_of_another_name_makes_the_same_calls() {
     for name in ["998712000000", "b1a5e1ab-7d5f-4d4e-9d0e-2b6d5d1f5a11"] {
         let hearing = Hearing {
             city: format!("PJSIP/{name}"),
@@ -116,7 +116,7 @@ fn a_trunk_of_another_name_makes_the_same_calls() {
 }
 
 #[test]
-fn a_hundred_days_later_the_calls_are_the_same() {
+fn hundred_days_later_the_calls_are_the_same() {
     renamed("later", &Rename::later(8_640_000), &Hearing::default());
 }
 

@@ -34,7 +34,7 @@ async fn messages_are_acknowledged_after_commit_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_the_verdicts_on_what_was_given() {
+async fn stop_waits_for_verdicts_on_delivered_messages() {
     let broker = Broker::shared();
     broker.declare("stop").await;
     broker.publish("stop", &bodies(0..3)).await;
@@ -50,7 +50,7 @@ async fn a_stop_waits_for_the_verdicts_on_what_was_given() {
 }
 
 #[tokio::test]
-async fn what_a_crash_left_unacknowledged_comes_again() {
+async fn unacknowledged_messages_are_redelivered_after_a_crash() {
     let broker = Broker::shared();
     broker.declare("crash").await;
     broker.publish("crash", &bodies(0..5)).await;
@@ -205,7 +205,7 @@ async fn second_consumer_is_refused_and_takes_over_after_first() {
 }
 
 #[tokio::test]
-async fn a_quorum_queue_is_consumed_by_one_alone_as_well() {
+async fn quorum_queue_is_consumed_by_one_alone_as_well() {
     let broker = Broker::shared();
     let mut quorum = FieldTable::default();
     let kind = AMQPValue::LongString("quorum".into());
@@ -224,7 +224,7 @@ async fn a_quorum_queue_is_consumed_by_one_alone_as_well() {
 }
 
 #[tokio::test]
-async fn a_deleted_queue_is_told_and_had_again() {
+async fn deleted_queue_is_reported_and_consumed_again() {
     let broker = Broker::shared();
     broker.declare("deleted").await;
     let mut stage = Stage::consume(broker, "deleted", settings());
@@ -265,7 +265,7 @@ async fn pause_requeues_uncommitted_messages_until_resume() {
 }
 
 #[tokio::test]
-async fn no_more_is_under_way_than_the_prefetch() {
+async fn unacknowledged_messages_never_exceed_the_prefetch() {
     let broker = Broker::shared();
     broker.declare("prefetch").await;
     broker.publish("prefetch", &bodies(0..30)).await;
@@ -308,7 +308,7 @@ async fn wrong_secret_vhost_or_missing_right_is_named() {
 }
 
 #[tokio::test]
-async fn the_user_of_the_definitions_consumes_what_asterisk_publishes() {
+async fn user_of_definitions_consumes_and_rejects_asterisk_messages() {
     let broker = Broker::shared();
     let base = broker.url("callbridge");
     let url = format!("{base}?queue=asterisk_cel&format=asterisk-cel");
@@ -322,7 +322,7 @@ async fn the_user_of_the_definitions_consumes_what_asterisk_publishes() {
 }
 
 #[tokio::test]
-async fn a_silent_line_is_given_up_by_the_heartbeat() {
+async fn silent_line_is_given_up_by_the_heartbeat() {
     let broker = Broker::shared();
     broker.declare("silent").await;
     let proxy = Proxy::start(broker.port()).await;
@@ -348,7 +348,7 @@ async fn a_silent_line_is_given_up_by_the_heartbeat() {
 }
 
 #[tokio::test]
-async fn a_broker_killed_and_started_again_loses_nothing() {
+async fn broker_killed_and_started_again_loses_nothing() {
     let broker = Broker::start().declare_for_good("killed").await;
     broker.publish("killed", &bodies(0..3)).await;
     let mut stage = Stage::consume(&broker, "killed", settings());

@@ -144,7 +144,7 @@ async fn published_dead_letter_is_persistent_and_carries_reason() {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_missing_is_no_success() {
+async fn missing_queue_is_reported_and_keeps_its_notices() {
     let broker = Broker::shared();
     let state = State::new();
     state.letters(0..3).await;
@@ -177,7 +177,7 @@ async fn a_queue_that_is_missing_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_full_queue_keeps_the_notices_in_the_outbox() {
+async fn full_queue_keeps_the_notices_in_the_outbox() {
     let broker = Broker::shared();
     let mut full = FieldTable::default();
     full.insert("x-max-length".into(), AMQPValue::LongInt(2));
@@ -210,7 +210,7 @@ async fn a_full_queue_keeps_the_notices_in_the_outbox() {
 }
 
 #[tokio::test]
-async fn what_is_left_at_the_end_is_published_before_it() {
+async fn notices_left_at_a_stop_are_published_before_it_ends() {
     let broker = Broker::shared();
     broker.declare("dead_end").await;
     let state = State::new();

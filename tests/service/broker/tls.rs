@@ -30,7 +30,7 @@ async fn amqps_speaks_to_a_broker_whose_ca_is_given() {
 }
 
 #[tokio::test]
-async fn the_brokers_certificate_is_not_good_for_its_address() {
+async fn brokers_certificate_is_not_good_for_its_address() {
     let broker = Broker::shared();
     let url = url("127.0.0.1", broker.tls_port(), "tls", &broker.ca_file());
     let why = Stage::start(&url, settings()).down().await;

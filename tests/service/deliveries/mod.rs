@@ -90,7 +90,7 @@ async fn create(server: &Server) {
 }
 
 #[tokio::test]
-async fn a_journaled_call_arrives_signed_with_its_four_headers() {
+async fn journaled_call_arrives_signed_with_its_four_headers() {
     let authority = Authority::new();
     let receiver = Receiver::start(&authority).await;
     let server = sandbox(&authority, |_| ()).await;
@@ -127,7 +127,7 @@ async fn a_journaled_call_arrives_signed_with_its_four_headers() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_and_the_event_is_dead() {
+async fn redirect_is_not_followed_and_the_event_is_dead() {
     let authority = Authority::new();
     let receiver = Receiver::start(&authority).await;
     let server = sandbox(&authority, |_| ()).await;
@@ -142,7 +142,7 @@ async fn a_redirect_is_not_followed_and_the_event_is_dead() {
 }
 
 #[tokio::test]
-async fn a_moved_clock_brings_a_retry_forward_with_a_fresh_signature() {
+async fn moved_clock_brings_a_retry_forward_with_a_fresh_signature() {
     let authority = Authority::new();
     let receiver = Receiver::start(&authority).await;
     let server = sandbox(&authority, |_| ()).await;
@@ -220,7 +220,7 @@ async fn subscribe_again(server: &Server, url: &str) {
 }
 
 #[tokio::test]
-async fn a_private_target_is_dead_without_an_attempt() {
+async fn private_target_is_dead_without_an_attempt() {
     let authority = Authority::new();
     let receiver = Receiver::start(&authority).await;
     let server = sandbox(&authority, |config| config.settings.private_targets = false).await;
@@ -244,7 +244,7 @@ async fn a_private_target_is_dead_without_an_attempt() {
 }
 
 #[tokio::test]
-async fn a_restart_delivers_what_was_not_yet_delivered() {
+async fn undelivered_webhook_is_delivered_after_a_restart() {
     let authority = Authority::new();
     let receiver = Receiver::start(&authority).await;
     let folder = tempfile::tempdir().expect("a folder");

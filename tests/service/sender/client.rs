@@ -147,7 +147,7 @@ async fn request_has_token_in_header_and_no_authorization_header() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
+async fn redirect_is_not_followed() {
     let elsewhere = serve(http("200 OK", "", ACCEPTED)).await;
     let location = format!(
         "Location: http://{}/v1/open-api/call-history\r\n",
@@ -171,7 +171,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_body_without_end_is_not_read_to_its_end() {
+async fn body_without_end_is_not_read_to_its_end() {
     let padding = " ".repeat(300 * 1024);
     let server = serve(http("200 OK", "", &format!("{padding}{ACCEPTED}"))).await;
     let answer = send(&plain(server.addr)).await;
@@ -209,7 +209,7 @@ async fn cut_connection_is_reported_lost_and_request_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_closed_port_is_no_connection() {
+async fn closed_port_is_reported_as_not_connected() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
     drop(listener);
@@ -221,7 +221,7 @@ async fn a_closed_port_is_no_connection() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_timed_out() {
+async fn silent_server_times_out() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
@@ -239,7 +239,7 @@ async fn a_server_that_says_nothing_is_timed_out() {
 }
 
 #[tokio::test]
-async fn a_token_that_no_header_can_carry_is_refused_here() {
+async fn token_that_no_header_can_carry_is_refused_here() {
     let server = serve(http("200 OK", "", ACCEPTED)).await;
     let client = plain(server.addr);
     let token = Secret::from("two\nlines");
@@ -249,7 +249,7 @@ async fn a_token_that_no_header_can_carry_is_refused_here() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_asked_for_a_tunnel_and_never_sees_the_token() {
+async fn proxy_is_asked_for_a_tunnel_and_never_sees_the_token() {
     let mut proxy = serve(http("502 Bad Gateway", "", "")).await;
     let _ = rustls::crypto::ring::default_provider().install_default();
     let address = Address::parse("https://crm.example.uz").expect("an address");
@@ -333,7 +333,7 @@ pub fn refused(answer: ApiResult) -> String {
 }
 
 #[tokio::test]
-async fn a_certificate_of_the_given_authority_is_trusted() {
+async fn certificate_of_the_given_authority_is_trusted() {
     let good = identity("localhost", |_| ());
     let answer = over_tls(&good, Some(&good)).await;
     assert_eq!(answer, Ok(ApiReply::Accepted("r1".to_owned())));
@@ -341,7 +341,7 @@ async fn a_certificate_of_the_given_authority_is_trusted() {
 
 /// Promise: TLS certificates are verified.
 #[tokio::test]
-async fn a_certificate_of_another_name_is_refused_by_name() {
+async fn certificate_of_another_name_is_refused_by_name() {
     let other = identity("crm.example.uz", |_| ());
     let why = refused(over_tls(&other, Some(&other)).await);
     insta::assert_snapshot!(
@@ -351,7 +351,7 @@ async fn a_certificate_of_another_name_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn an_expired_certificate_is_refused_by_name() {
+async fn expired_certificate_is_refused_by_name() {
     let expired = identity("localhost", |params| {
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
@@ -379,7 +379,7 @@ async fn untrusted_or_self_signed_certificate_is_refused_with_fix() {
 }
 
 #[tokio::test]
-async fn a_missing_ca_file_is_named() {
+async fn missing_ca_file_is_named() {
     let good = identity("localhost", |_| ());
     let running = serve_over(http("200 OK", "", ACCEPTED), Some(good.acceptor.clone())).await;
     let url = format!("https://localhost:{}", running.addr.port());

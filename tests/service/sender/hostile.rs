@@ -99,7 +99,7 @@ fn hasty(url: &str, total: Duration) -> Client {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_answer_are_faults_with_words() {
+async fn invalid_answer_bodies_are_failures_with_a_message() {
     for (answer, words) in [
         (http("200 OK", "", ""), "status 200, the body is empty"),
         (
@@ -133,7 +133,7 @@ async fn bodies_that_are_no_answer_are_faults_with_words() {
 }
 
 #[tokio::test]
-async fn an_answer_is_read_whatever_stands_around_its_body() {
+async fn answer_is_read_despite_unusual_headers_or_extra_fields() {
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let odd = format!(r#"{{"x":{deep},"n":1e999,"requestId":"r1","accept":true}}"#);
     for answer in [
@@ -155,7 +155,7 @@ async fn an_answer_is_read_whatever_stands_around_its_body() {
 }
 
 #[tokio::test]
-async fn a_body_of_100_mb_or_without_end_is_left_at_its_limit() {
+async fn body_of_100_mb_or_without_end_is_left_at_its_limit() {
     let piece = vec![b' '; 64 << 10];
     let chunk = [b"10000\r\n", piece.as_slice(), b"\r\n"].concat();
     for (head, piece, most) in [
@@ -188,7 +188,7 @@ async fn a_body_of_100_mb_or_without_end_is_left_at_its_limit() {
 }
 
 #[tokio::test]
-async fn a_head_of_megabytes_is_left_at_its_limit() {
+async fn head_of_megabytes_is_left_at_its_limit() {
     for (head, piece) in [
         ("HTTP/1.1 200 OK\r\nX-A: ", vec![b'a'; 64 << 10]),
         ("HTTP/1.1 200 OK\r\n", b"X-A: 1\r\n".repeat(8 << 10)),
@@ -268,7 +268,7 @@ async fn compressed_bomb_is_left_at_its_limit() {
 }
 
 #[tokio::test]
-async fn body_that_cannot_be_decompressed_is_a_fault() {
+async fn body_that_cannot_be_decompressed_is_a_failure() {
     // The first bytes of a gzip file.
     let broken = "\u{1f}\u{8}\0\0\0\0\0\0";
     for encoding in ENCODINGS {
@@ -297,7 +297,7 @@ async fn body_that_cannot_be_decompressed_is_a_fault() {
 }
 
 #[tokio::test]
-async fn statuses_that_nobody_knows_are_faults() {
+async fn unknown_statuses_are_failures() {
     for (status, words) in [
         ("600 Odd", "status 600 is not an HTTP status"),
         ("999 Odd", "status 999 is not an HTTP status"),
@@ -404,7 +404,7 @@ async fn not_yet_valid_or_ca_certificate_is_refused_with_reason() {
 }
 
 #[tokio::test]
-async fn a_place_that_is_not_there_is_named() {
+async fn place_that_is_not_there_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
     drop(listener);
@@ -423,7 +423,7 @@ async fn a_place_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_says_so_and_never_sees_the_token() {
+async fn refusing_proxy_is_reported_and_never_receives_the_token() {
     let good = identity("localhost", |_| ());
     for (answer, words) in [
         (

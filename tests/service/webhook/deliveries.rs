@@ -34,7 +34,7 @@ async fn webhook_journals_call_before_answer_and_repeat_is_ignored() {
 }
 
 #[tokio::test]
-async fn nothing_that_was_not_signed_by_the_service_confirms_a_call() {
+async fn unsigned_or_altered_delivery_confirms_no_call() {
     let place = Place::start().await;
     place.sent(1).await;
     let good = Delivery::of(1);
@@ -96,7 +96,7 @@ async fn nothing_that_was_not_signed_by_the_service_confirms_a_call() {
 }
 
 #[tokio::test]
-async fn what_is_not_for_us_is_taken_and_dropped() {
+async fn irrelevant_deliveries_are_accepted_and_dropped() {
     let place = Place::start().await;
     place.sent(1).await;
     let event = |changes: Value| {
@@ -136,7 +136,7 @@ async fn what_is_not_for_us_is_taken_and_dropped() {
 }
 
 #[tokio::test]
-async fn what_happens_to_a_lead_is_learned_once() {
+async fn lead_event_is_applied_once_and_late_one_is_ignored() {
     let place = Place::start().await;
     let event = |id: &str, kind: &str, at: i64, lead: Value| {
         let event = json!({
@@ -209,7 +209,7 @@ async fn many_at_a_time_are_each_kept_once_and_a_line_carries_one() {
 }
 
 #[tokio::test]
-async fn the_same_delivery_under_another_installation_is_a_repeat() {
+async fn same_delivery_under_another_installation_is_a_repeat() {
     let place = Place::start().await;
     place.sent(1).await;
     let delivery = Delivery::of(1);

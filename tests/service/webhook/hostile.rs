@@ -32,7 +32,7 @@ async fn huge_body_is_refused_with_or_without_content_length() {
 }
 
 #[tokio::test]
-async fn other_paths_and_methods_are_told_so() {
+async fn other_paths_and_methods_get_404_and_405() {
     let place = Place::start().await;
     let mut wrong = Delivery::of(1);
     wrong.path = "/webhook";
@@ -45,7 +45,7 @@ async fn other_paths_and_methods_are_told_so() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_half_way_is_cut_and_changes_nothing() {
+async fn body_that_stops_half_way_is_cut_and_changes_nothing() {
     let place = Place::start().await;
     place.sent(1).await;
     let delivery = Delivery::of(1);
@@ -64,7 +64,7 @@ async fn a_body_that_stops_half_way_is_cut_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_and_one_that_is_too_long_end_the_line() {
+async fn head_without_end_and_one_that_is_too_long_end_the_line() {
     let place = Place::start().await;
     let mut slow = place.line().await;
     slow.send(b"POST /webhooks HTTP/1.1\r\nX-Slow: ").await;

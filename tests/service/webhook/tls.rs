@@ -80,7 +80,7 @@ async fn certificate_is_renewed_without_restart_unless_broken() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_does_not_serve_is_told_with_its_file() {
+async fn missing_certificate_key_error_names_its_file() {
     let folder = tempfile::tempdir().expect("a folder");
     renew(folder.path());
     let files = Certificate {

@@ -18,7 +18,7 @@ fn absolute_forms_are_taken_as_they_are() {
 }
 
 #[test]
-fn the_offset_is_learned_from_a_channel_that_starts() {
+fn offset_is_learned_from_a_channel_that_starts() {
     let mut clock = CelClock::default();
     let born = clock.at("2026-11-20 10:08:38", "pbx1-1795151317.146", true);
     assert_eq!(seconds(born), Some(1_795_151_318));
@@ -28,7 +28,7 @@ fn the_offset_is_learned_from_a_channel_that_starts() {
 }
 
 #[test]
-fn two_pbxs_on_one_stream_keep_zones_of_their_own() {
+fn two_pbxs_on_one_stream_keep_separate_zones() {
     let mut clock = CelClock::default();
     // Tashkent and Kathmandu, by the system name in the unique id.
     let born = clock.at("2026-11-20 10:08:37", "tas-1795151317.1", true);
@@ -54,7 +54,7 @@ fn two_pbxs_on_one_stream_keep_zones_of_their_own() {
 }
 
 #[test]
-fn a_row_from_the_middle_gives_a_hint_by_its_own_id() {
+fn row_from_mid_call_takes_its_zone_from_its_unique_id() {
     let mut clock = CelClock::default();
     let middle = clock.at("2026-11-20 10:18:37", "1795151317.146", false);
     assert_eq!(seconds(middle), Some(1_795_151_917));
@@ -74,7 +74,7 @@ fn ids_that_hold_no_epoch_teach_nothing() {
 }
 
 #[test]
-fn a_day_and_month_of_either_order_are_settled_by_the_unique_id() {
+fn day_and_month_of_either_order_are_settled_by_the_unique_id() {
     let mut clock = CelClock::default();
     for text in ["12/11/2026 10:08:37", "11/12/2026 10:08:37"] {
         // 2026-11-12 05:08:37 UTC
@@ -84,7 +84,7 @@ fn a_day_and_month_of_either_order_are_settled_by_the_unique_id() {
 }
 
 #[test]
-fn an_hour_that_exists_twice_is_settled_by_the_unique_id() {
+fn repeated_hour_is_resolved_by_the_unique_id() {
     let zone = TimeZone::get("Europe/Berlin").expect("a zone");
     let mut clock = CelClock::new(Some(zone), false);
     // 2026-10-25 02:30 in Berlin is 00:30 UTC and again 01:30 UTC.

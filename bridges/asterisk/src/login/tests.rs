@@ -25,7 +25,7 @@ fn sent(action: Action) -> String {
 }
 
 #[test]
-fn the_secret_does_not_cross_the_line_where_the_pbx_does_md5() {
+fn secret_does_not_cross_the_line_where_the_pbx_does_md5() {
     let mut login = login(true, true);
     insta::assert_snapshot!(sent(login.on_frame(BANNER)).replace('\r', ""), @r"
     Action: Challenge
@@ -138,7 +138,7 @@ fn denied_filters_are_skipped_and_partial_filters_fail_login() {
 }
 
 #[test]
-fn the_plain_secret_is_sent_only_where_that_is_allowed() {
+fn plain_secret_is_sent_only_where_that_is_allowed() {
     let unknown = b"Response: Error\r\nMessage: Invalid/unknown command\r\n";
     let mut open = login(true, false);
     open.on_frame(BANNER);
@@ -154,7 +154,7 @@ fn the_plain_secret_is_sent_only_where_that_is_allowed() {
 }
 
 #[test]
-fn a_refusal_comes_in_the_words_of_the_pbx() {
+fn refused_login_keeps_the_message_of_the_pbx() {
     let mut login = login(false, false);
     login.on_frame(BANNER);
     login.on_frame(b"Response: Success\r\nChallenge: 1\r\n");
@@ -185,7 +185,7 @@ fn only_a_call_manager_is_logged_in_to() {
 }
 
 #[test]
-fn no_secret_is_ever_printed_or_broken_into_lines() {
+fn secret_is_not_printed_and_bad_credentials_are_refused() {
     let mut login = login(true, false);
     login.on_frame(BANNER);
     let plain = login.on_frame(b"Response: Error\r\n");

@@ -76,7 +76,7 @@ fn survey_sends_permitted_actions_and_never_reads_config() {
 }
 
 #[test]
-fn endpoints_rights_and_the_echo_are_told_by_the_answers() {
+fn survey_answers_show_endpoints_rights_and_echo() {
     let (mut survey, _, _) = with(ALL);
     for lines in [
         "Event: FullyBooted\nPrivilege: system,all\nStatus: Fully Booted\n",
@@ -147,7 +147,7 @@ fn channel_new_in_second_list_proves_unheard_calls() {
 }
 
 #[test]
-fn an_event_of_a_channel_proves_that_calls_are_heard() {
+fn event_of_a_channel_proves_that_calls_are_heard() {
     let (mut survey, _, _) = with("CoreShowChannels: List.\n");
     list(&mut survey, "callbridge-2", &["17.1"]);
     survey.on_frame(&frame(
@@ -162,7 +162,7 @@ fn an_event_of_a_channel_proves_that_calls_are_heard() {
 }
 
 #[test]
-fn one_event_with_a_time_proves_that_the_pbx_gives_it() {
+fn event_with_a_time_proves_that_the_pbx_sends_times() {
     let (mut survey, _, _) = with("CoreShowChannels: List.\n");
     let row = "Event: Status\nPrivilege: Call\nActionID: another-1\nUniqueid: 17.1\n";
     survey.on_frame(&frame(row));
@@ -176,7 +176,7 @@ fn one_event_with_a_time_proves_that_the_pbx_gives_it() {
 }
 
 #[test]
-fn the_release_and_before_12_the_queues_are_asked_for() {
+fn release_and_before_12_the_queues_are_asked_for() {
     let may = "CoreSettings: Show PBX core settings.  (Priv: system,reporting,all)\n\
         QueueSummary: Show queue summary.  (Priv: <none>)\n";
     assert_eq!(with(may).2, ["CoreSettings"], "Asterisk 22");
@@ -205,7 +205,7 @@ fn the_release_and_before_12_the_queues_are_asked_for() {
 }
 
 #[test]
-fn what_is_known_of_an_endpoint_tells_a_trunk_from_a_telephone() {
+fn endpoint_facts_distinguish_trunks_from_phones() {
     let may = "PJSIPShowEndpoints: x\nPJSIPShowRegistrationsOutbound: x\n\
         ExtensionStateList: x\nCoreShowChannels: x\n";
     let (mut survey, _, _) = with(may);
@@ -252,7 +252,7 @@ fn what_is_known_of_an_endpoint_tells_a_trunk_from_a_telephone() {
 }
 
 #[test]
-fn an_address_with_an_extension_is_told_from_one_of_a_line() {
+fn contact_yields_an_extension_only_for_a_phone() {
     let found = |contact: &str| extension_of(contact);
     assert_eq!(found("101/sip:101@127.0.0.1:6101,").as_deref(), Some("101"));
     assert_eq!(found("sips:9@[2001:db8::1];ob").as_deref(), Some("9"));
@@ -268,7 +268,7 @@ fn an_address_with_an_extension_is_told_from_one_of_a_line() {
 }
 
 #[test]
-fn the_host_of_an_address_is_found_however_it_is_written() {
+fn host_of_an_address_is_found_however_it_is_written() {
     for (uri, host) in [
         ("sip:sip.provider.uz", "sip.provider.uz"),
         ("sips:user@Host:5061;transport=tls", "host"),

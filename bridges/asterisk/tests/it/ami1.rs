@@ -25,7 +25,7 @@ fn described<'a>(name: &'a str, id: &'a str, number: &'a str) -> ChannelRef<'a> 
 }
 
 #[test]
-fn a_dial_names_both_channels_in_the_words_of_every_release() {
+fn dial_names_both_channels_in_the_words_of_every_release() {
     let since_1_6 = "Event: Dial\nPrivilege: call,all\nSubEvent: Begin\nChannel: SIP/101-0000001a\n\
         Destination: SIP/city-0000001b\nCallerIDNum: 101\nCallerIDName: Anna\n\
         ConnectedLineNum: <unknown>\nUniqueID: 17.1\nDestUniqueID: 17.2\n\
@@ -53,7 +53,7 @@ fn a_dial_names_both_channels_in_the_words_of_every_release() {
 }
 
 #[test]
-fn a_link_begins_and_ends_in_the_words_of_every_release() {
+fn link_begins_and_ends_in_the_words_of_every_release() {
     let pair = "Channel1: SIP/city-0000001a\nChannel2: Local/101@in-00000001;1\n\
         Uniqueid1: 17.1\nUniqueid2: 17.2\nCallerID1: 998901110001\nCallerID2: <unknown>\n";
     let with = Box::new(described("Local/101@in-00000001;1", "17.2", ""));
@@ -84,7 +84,7 @@ fn a_link_begins_and_ends_in_the_words_of_every_release() {
 }
 
 #[test]
-fn a_masquerade_tells_the_name_a_unique_id_goes_on_under() {
+fn masquerade_gives_the_new_name_of_a_unique_id() {
     for (message, id) in [
         (
             "Event: Rename\nChannel: SIP/101-2\nNewname: SIP/city-1\nUniqueid: 17.2\n",

@@ -94,7 +94,7 @@ fn cdr_row_of_16_to_22_columns_yields_ids_and_userfield() {
 }
 
 #[test]
-fn a_torn_row_is_unreadable_alone() {
+fn torn_row_is_unreadable_alone() {
     for cut in [10, 60, 150, 200, SIXTEEN.len() - 40] {
         let torn = &SIXTEEN[cut..];
         let rows = rows(&format!(
@@ -135,7 +135,7 @@ fn cdr_custom_row_is_recognized_by_positions_of_times() {
 }
 
 #[test]
-fn a_header_names_the_columns_of_tables_and_reports() {
+fn header_names_the_columns_of_tables_and_reports() {
     let table = "calldate;clid;src;dst;dcontext;channel;dstchannel;lastapp;lastdata;duration;\
         billsec;disposition;amaflags;accountcode;uniqueid;userfield;did;linkedid\n\
         2026-11-20 10:00:00;Ann <101>;101;998901110001;internal;PJSIP/101-0000000b;\

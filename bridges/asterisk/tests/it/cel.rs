@@ -35,7 +35,7 @@ fn words(event: &ChannelEvent<'_>) -> String {
 }
 
 #[test]
-fn a_cel_file_tells_what_the_cel_events_of_ami_told() {
+fn cel_file_and_cel_events_of_ami_decode_alike() {
     let mut ami = BTreeSet::new();
     let mut ids = BTreeSet::new();
     for entry in std::fs::read_dir(recordings()).expect("the recordings are there") {
@@ -107,7 +107,7 @@ fn amqp(event_name: &str, extra: &str) -> String {
 }
 
 #[test]
-fn an_amqp_body_tells_all_that_a_row_can() {
+fn amqp_body_decodes_to_all_values_of_a_row() {
     let body = amqp(
         "HANGUP",
         r#"{"hangupcause":17,"hangupsource":"","dialstatus":"BUSY"}"#,
@@ -191,7 +191,7 @@ fn joins_name_the_other_channels() {
 }
 
 #[test]
-fn each_event_has_its_kind() {
+fn cel_event_names_map_to_their_kinds() {
     let born = Kind::Born {
         state: ChannelState::Unknown,
     };
@@ -260,7 +260,7 @@ fn columns_come_from_a_header_or_from_the_settings() {
 }
 
 #[test]
-fn a_torn_row_is_unreadable_alone() {
+fn torn_row_is_unreadable_alone() {
     let bytes = std::fs::read(recordings().join("cel-custom/epoch.csv")).expect("a file");
     let lines: Vec<&[u8]> = bytes
         .split_inclusive(|&byte| byte == b'\n')
@@ -290,7 +290,7 @@ fn a_torn_row_is_unreadable_alone() {
 }
 
 #[test]
-fn a_bridge_before_asterisk_12_is_told_by_the_peer() {
+fn bridge_before_asterisk_12_is_derived_from_the_peer() {
     let row = |event: &str, peer: &str| {
         format!(
             "{event},1795151320.5,,998901110001,,,,7001,from-city,SIP/city-00000001,Dial,\
@@ -396,7 +396,7 @@ fn cel_layouts_are_recognized_with_and_without_header() {
 }
 
 #[test]
-fn an_order_of_columns_that_nobody_has_is_said_to_be_unknown() {
+fn unknown_column_order_is_reported_as_unknown_columns() {
     let mut decoder = Decoder::new(Format::CelCsv, DecoderSettings::default());
     let row = vec!["1795151317.146"; 20].join(",");
     let why = decoder.decode(row.as_bytes());

@@ -23,7 +23,7 @@ fn channel(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
 }
 
 #[test]
-fn a_channel_is_read_with_its_variables_and_without_unknowns() {
+fn channel_is_read_with_its_variables_and_without_unknowns() {
     let message = "Event: Newchannel\nPrivilege: call,all\nTimestamp: 1795151317.833600\n\
         SystemName: pbx1\nChannel: PJSIP/city-0000004f\nChannelState: 4\n\
         ChannelStateDesc: Ring\nCallerIDNum: <unknown>\nCallerIDName: O\\'Neil\n\
@@ -120,7 +120,7 @@ fn dial_events_are_the_dialed_channels() {
 }
 
 #[test]
-fn bridges_and_hang_ups_are_told() {
+fn bridge_and_hangup_events_are_decoded() {
     let bridge = "Uniqueid: 5.1\nBridgeUniqueid: b\nBridgeType: basic\n\
         BridgeTechnology: holding_bridge\n";
     channel(&format!("Event: BridgeEnter\n{bridge}"), |event| {
@@ -186,7 +186,7 @@ fn transfers_and_pickups_join_the_channels_they_name() {
 }
 
 #[test]
-fn a_listed_channel_tells_its_ids_and_its_bridge() {
+fn listed_channel_has_its_ids_and_its_bridge() {
     let message = "Event: CoreShowChannel\nActionID: callbridge-3\nChannel: PJSIP/city-0000004f\n\
                    ChannelStateDesc: Up\nCallerIDNum: +998901110001\nUniqueid: 1795151317.146\n\
                    Linkedid: 1795151317.146\nDuration: 00:01:05\nBridgeId: b-7\n";
@@ -206,7 +206,7 @@ fn a_listed_channel_tells_its_ids_and_its_bridge() {
 }
 
 #[test]
-fn the_beginning_and_the_end_of_the_stream_are_marked() {
+fn beginning_and_the_end_of_the_stream_are_marked() {
     for (message, mark) in [
         (
             "Event: FullyBooted\nStatus: Fully Booted\n",
@@ -304,7 +304,7 @@ fn cdr(format: Format, message: &str, check: impl FnOnce(&Cdr<'_>)) {
 }
 
 #[test]
-fn a_cdr_is_read_with_mapped_fields_in_any_case_and_unescaped() {
+fn cdr_is_read_with_mapped_fields_in_any_case_and_unescaped() {
     let message = "Event: Cdr\nTimestamp: 1795151322.1\nSource: 101\nDestination: 102\n\
         DestinationContext: internal\nCallerID: \"O'Neil\" <101>\nChannel: PJSIP/101-1\n\
         DestinationChannel: PJSIP/102-2\nLastApplication: Dial\nLastData: PJSIP/102,15\\n\n\
@@ -336,7 +336,7 @@ fn a_cdr_is_read_with_mapped_fields_in_any_case_and_unescaped() {
 }
 
 #[test]
-fn a_cdr_of_amqp_was_not_answered_in_1970() {
+fn cdr_of_amqp_was_not_answered_in_1970() {
     let body = r#"{"clid":"\"A\" <101>","src":"101","dst":"102","dcontext":"internal",
         "channel":"PJSIP/101-1","dstchannel":"","lastapp":"Dial","lastdata":"PJSIP/102",
         "start":"2026-11-20T05:08:37.000+0000","answer":"1970-01-01T00:00:00.000+0000",

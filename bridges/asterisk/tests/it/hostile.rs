@@ -104,7 +104,7 @@ fn formats() -> impl Strategy<Value = Format> {
 proptest! {
     /// Promise: No input makes a decoder panic.
     #[test]
-    fn no_bytes_make_a_decoder_panic(format in formats(), bytes in torn_bytes()) {
+    fn decoder_never_panics_on_any_bytes(format in formats(), bytes in torn_bytes()) {
         let mut decoder = Decoder::new(format, DecoderSettings::default());
         let _ = decoder.decode(&bytes);
         for frame in Frames::new(format, &bytes) {
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn how_a_stream_is_cut_makes_no_difference(
+    fn stream_decodes_alike_in_pieces_of_any_size(
         format in formats(),
         bytes in torn_bytes(),
         lengths in prop::collection::vec(1_usize..20, 1..8),
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn a_frame_cut_anywhere_keeps_its_whole_pairs(cut in 0_usize..400) {
+    fn frame_cut_anywhere_keeps_its_whole_pairs(cut in 0_usize..400) {
         let frame = concat!(
             r#"{ "type": 3, "server_id": 1, "server_name": "pbx1.lab", "#,
             r#""data": {"Event": "Hangup","#,
@@ -206,7 +206,7 @@ fn empty_lines_of_both_kinds_end_a_message_at_the_first() {
 }
 
 #[test]
-fn an_endless_line_is_counted_and_the_next_message_read() {
+fn endless_line_is_counted_and_the_next_message_read() {
     for (format, closing, next) in [
         (Format::Ami, "\r\n\r\n", "Event: Shutdown\r\n\r\n"),
         (Format::Ami, "\n\n", "Event: Shutdown\n\n"),
@@ -236,7 +236,7 @@ fn an_endless_line_is_counted_and_the_next_message_read() {
 }
 
 #[test]
-fn a_long_message_of_many_lines_is_read_to_the_limit() {
+fn long_message_of_many_lines_is_read_to_the_limit() {
     let line = "ChanVariable: A=1\r\n";
     let head = "Event: Hangup\r\nUniqueid: 5.1\r\n";
     let message = format!(
@@ -272,7 +272,7 @@ fn banner_without_empty_line_is_separate_message() {
 }
 
 #[test]
-fn an_id_that_ends_a_line_or_a_name_without_end_is_no_id() {
+fn id_with_control_characters_or_too_long_is_refused() {
     let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
     let told = |id: &str| format!(r#"{{"Event":"Hangup","Channel":"a","Uniqueid":"{id}"}}"#);
     let long = "5".repeat(257);
@@ -321,7 +321,7 @@ fn variable_is_kept_if_selected_and_name_is_short() {
 }
 
 #[test]
-fn a_name_in_windows_1251_loses_nothing_but_itself() {
+fn name_in_windows_1251_loses_nothing_but_itself() {
     let message = b"Event: Newchannel\r\nChannel: PJSIP/city-1\r\nCallerIDNum: 998901110001\r\n\
         CallerIDName: \xc0\xe7\xe8\xe7\xe0: \"\xd0\r\nUniqueid: 5.1\r\nChanVariable: N=\xc0\r\n";
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
@@ -344,7 +344,7 @@ fn a_name_in_windows_1251_loses_nothing_but_itself() {
 }
 
 #[test]
-fn several_servers_are_told_apart() {
+fn server_name_of_each_frame_is_kept() {
     let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
     for (frame, server) in [
         (

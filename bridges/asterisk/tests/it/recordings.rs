@@ -46,7 +46,7 @@ fn decode(format: Format, bytes: &[u8], mut on_event: impl FnMut(&PbxEvent<'_>))
 }
 
 #[test]
-fn text_and_json_of_one_recording_tell_the_same() {
+fn text_and_json_of_one_recording_decode_alike() {
     for folder in recordings().iter().filter(|folder| !is_cut(folder)) {
         let told = |format, name: &str| {
             let bytes = std::fs::read(folder.join(name)).expect("a recording");
@@ -66,7 +66,7 @@ fn text_and_json_of_one_recording_tell_the_same() {
 }
 
 #[test]
-fn frames_cut_after_a_name_still_tell_of_the_same_channels() {
+fn frames_cut_after_a_name_keep_the_same_channels() {
     for folder in recordings().iter().filter(|folder| is_cut(folder)) {
         let told = |format, name: &str| {
             let bytes = std::fs::read(folder.join(name)).expect("a recording");

@@ -24,7 +24,7 @@ const HANGUP: &str = r#"{"name": "Hangup", "origin_uuid": "7a6f", "timestamp":
     "Timestamp": "1795151322.500000"}}"#;
 
 #[test]
-fn an_event_is_read_with_its_variables_and_whose_it_is() {
+fn event_is_read_with_its_variables_and_whose_it_is() {
     for format in [Format::Wazo, Format::AmiJson] {
         decoded(format, HANGUP, |server, event| {
             assert_eq!(server, Some("7a6f"));

@@ -243,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_orders_say_what_a_look_at_every_call_says(
+        fn settling_orders_match_a_scan_of_every_call(
             steps in vec((0..12_u64, option::of(deadlines())), 1..60),
             now in 0..25_i64,
             stream in option::of(0..25_i64),

@@ -443,7 +443,7 @@ mod stored {
 
     /// Each new kind of fact gets a number here, and a fact in the newest golden file.
     #[test]
-    fn each_kind_of_fact_has_a_golden_one() {
+    fn golden_file_contains_every_kind_of_fact() {
         const KINDS: usize = 16;
         let kind = |what: &FactKind| match what {
             FactKind::Born(_) => 0,

@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_a_span_is_told_once() {
+    fn span_minus_overlapping_spans_leaves_the_rest() {
         let at = EventTime::from_seconds;
         let left = |away: &[(i64, i64)]| {
             let away = away.iter().map(|&(from, to)| (at(from), at(to)));

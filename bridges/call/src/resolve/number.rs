@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_what_stands_before_the_suffix() {
+    fn peer_is_the_part_before_the_suffix() {
         assert_eq!(peer("PJSIP/city-0000004f"), "city");
         assert_eq!(peer("Dongle/MTS-SUP-0100000151"), "MTS-SUP");
         assert_eq!(peer("PJSIP/trunk_1/998901110001-1"), "trunk_1");

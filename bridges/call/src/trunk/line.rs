@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_a_port_of_its_own_or_that_of_sip() {
+    fn address_without_a_port_has_the_sip_port() {
         let with = |address: &str| LineTraits {
             address: address.into(),
             ..line()
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dialed_has_the_context_of_who_dials() {
+    fn dialed_line_is_not_matched_by_the_context_of_its_dialer() {
         let context = endpoints(&[("city", "context/public")]);
         let dialed = LineTraits {
             inbound: false,
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trunk_may_have_the_name_of_a_telephone() {
+    fn trunk_may_have_the_name_of_a_telephone() {
         let trunks = endpoints(&[("city", "gateway/101")]);
         let phone = LineTraits {
             extension: "101".into(),

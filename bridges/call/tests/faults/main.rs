@@ -20,7 +20,7 @@ fn source(fault: &Fault) -> PathBuf {
 }
 
 #[test]
-fn every_fault_has_its_one_place_in_the_source() {
+fn fault_to_plant_matches_one_place_in_its_source() {
     for fault in &FAULTS {
         let text = fs::read_to_string(source(fault)).expect("a file of the crate");
         let places = text.matches(fault.old).count();

@@ -60,7 +60,7 @@ fn early_cdr_waits_for_call_across_restart() {
 }
 
 #[test]
-fn a_call_of_a_backlog_waits_for_its_cdr_by_our_own_clock() {
+fn backlog_call_waits_for_its_cdr_by_the_local_clock() {
     let (call, cdr) = call_and_cdr();
     // Events from an hour later, which arrive in the same second.
     let mut later = Story::new();
@@ -91,7 +91,7 @@ fn a_call_of_a_backlog_waits_for_its_cdr_by_our_own_clock() {
 }
 
 #[test]
-fn a_cdr_of_a_finished_call_is_not_kept() {
+fn cdr_of_a_finished_call_is_not_kept() {
     let (call, cdr) = call_and_cdr();
     let mut assembler = assembler();
     tell_at(&mut assembler, HOUR, &call);

@@ -232,7 +232,7 @@ fn in_a_backlog_event_times_alone_count() {
 }
 
 #[test]
-fn a_clock_set_back_by_a_day_tears_no_call() {
+fn clock_set_back_by_a_day_tears_no_call() {
     let story = talk_of_four_seconds();
     let mut assembler = assembler();
     let arrived = moment(90_000.0);

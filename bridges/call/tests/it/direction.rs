@@ -21,7 +21,7 @@ fn chan_sip_trunk_born_down_gets_direction_from_first_state() {
 }
 
 #[test]
-fn a_dahdi_channel_in_pre_ring_came_in() {
+fn dahdi_channel_in_pre_ring_came_in() {
     let trunk = channel("DAHDI/i1/998901110001-1", 1).caller("998901110001");
     let mut story = Story::new();
     story
@@ -79,7 +79,7 @@ fn click_to_call_is_outbound_by_first_rung_extension() {
 }
 
 #[test]
-fn a_campaign_that_dials_the_customer_first_is_outbound() {
+fn campaign_that_dials_the_customer_first_is_outbound() {
     let trunk = channel("PJSIP/city-00000001", 1).caller("712000000");
     let phone = channel("PJSIP/101-00000002", 2).of(&trunk);
     let mut story = Story::new();
@@ -104,7 +104,7 @@ fn a_campaign_that_dials_the_customer_first_is_outbound() {
 }
 
 #[test]
-fn an_unanswered_campaign_call_was_placed_by_nobody() {
+fn unanswered_campaign_call_has_no_employee() {
     let trunk = channel("PJSIP/city-00000001", 1);
     let mut story = Story::new();
     story
@@ -142,7 +142,7 @@ fn call_forwarded_out_is_inbound_and_answered_by_talk() {
 }
 
 #[test]
-fn a_call_without_a_trunk_is_internal() {
+fn call_without_a_trunk_is_internal() {
     let first = channel("PJSIP/101-00000001", 1).exten("102");
     let second = channel("PJSIP/102-00000002", 2).of(&first);
     let mut story = Story::new();
@@ -162,7 +162,7 @@ fn a_call_without_a_trunk_is_internal() {
 }
 
 #[test]
-fn plumbing_alone_is_no_call() {
+fn local_channels_without_a_party_are_not_a_call() {
     let one = channel("Local/600@rooms-00000001;1", 1);
     let two = channel("Local/600@rooms-00000001;2", 2).of(&one);
     let mut story = Story::new();

@@ -47,7 +47,7 @@ fn finish(assembler: &mut Assembler) -> Vec<FinishedCall> {
 }
 
 #[test]
-fn a_restart_after_any_event_changes_nothing() {
+fn restart_after_any_event_changes_nothing() {
     assert_eq!(survives_restarts(&conference()), 3);
 }
 
@@ -85,7 +85,7 @@ pub fn survives_restarts(story: &Story) -> usize {
 }
 
 #[test]
-fn a_restart_forgets_neither_that_cel_tells_of_bridges() {
+fn restart_keeps_that_cel_reports_bridges() {
     let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
     let phone = phone.of(&city);
     let mut story = Story::new();
@@ -106,7 +106,7 @@ fn a_restart_forgets_neither_that_cel_tells_of_bridges() {
 }
 
 #[test]
-fn an_assembler_knows_the_ids_of_its_open_calls_alone() {
+fn assembler_knows_the_ids_of_its_open_calls_alone() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
     for (at, told) in &story.events {
@@ -124,7 +124,7 @@ fn an_assembler_knows_the_ids_of_its_open_calls_alone() {
 }
 
 #[test]
-fn a_call_that_nothing_new_was_heard_of_is_not_written_again() {
+fn call_without_new_facts_is_not_written_again() {
     let (story, city, _) = answered_by_101();
     let mut assembler = assembler();
     for (at, told) in &story.events {
@@ -141,7 +141,7 @@ fn a_call_that_nothing_new_was_heard_of_is_not_written_again() {
 }
 
 #[test]
-fn a_call_that_came_and_went_between_two_takes_is_never_written() {
+fn call_that_came_and_went_between_two_takes_is_never_written() {
     let city = customer(1);
     let mut story = Story::new();
     story.at(0.0).born(&city, Ring).at(1.0).hangup(&city);
@@ -157,7 +157,7 @@ fn a_call_that_came_and_went_between_two_takes_is_never_written() {
 }
 
 #[test]
-fn bytes_that_are_no_snapshot_are_refused() {
+fn invalid_snapshot_bytes_are_refused() {
     let error = assembler()
         .restore(7, b"{\"legs\":3}")
         .expect_err("no snapshot");
@@ -170,7 +170,7 @@ fn bytes_that_are_no_snapshot_are_refused() {
 }
 
 #[test]
-fn a_call_holds_only_so_many_facts_and_is_incomplete_beyond() {
+fn call_with_more_facts_than_the_limit_is_incomplete() {
     let (mut story, city, phone) = answered_by_101();
     for i in 0..3000 {
         let at = 2.0 + f64::from(i) * 0.001;

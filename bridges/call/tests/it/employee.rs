@@ -37,14 +37,14 @@ fn missed_call_belongs_to_single_dialed_extension() {
 }
 
 #[test]
-fn a_missed_call_that_rang_several_is_put_down_to_nobody() {
+fn missed_call_that_rang_several_phones_has_no_employee() {
     let group = missed(&["PJSIP/101-00000002", "PJSIP/102-00000003"]);
     assert_eq!(employee(&group.call()), None);
     assert_eq!(employee(&missed(&[]).call()), None);
 }
 
 #[test]
-fn who_tried_to_pick_up_was_not_dialed() {
+fn failed_pickup_does_not_count_as_dialed() {
     let mut story = missed(&["PJSIP/101-00000002"]);
     let city = customer(1);
     let picker = channel("PJSIP/103-00000009", 9).of(&city).exten("*8");
@@ -54,7 +54,7 @@ fn who_tried_to_pick_up_was_not_dialed() {
 }
 
 #[test]
-fn an_unanswered_call_out_is_put_down_to_who_placed_it() {
+fn unanswered_outbound_call_has_the_caller_as_employee() {
     let phone = channel("PJSIP/101-00000001", 1).exten("9998901110001");
     let trunk = channel("PJSIP/city-00000002", 2).of(&phone);
     let mut story = Story::new();

@@ -107,7 +107,7 @@ fn record_of_extension_h_adds_nothing() {
 }
 
 #[test]
-fn application_before_asterisk_12_decides_what_is_known() {
+fn last_app_before_asterisk_12_decides_if_answer_is_known() {
     for (app, is_answered, is_known) in [
         ("Dial", true, true),
         ("Queue", true, true),

@@ -102,7 +102,7 @@ fn records_of_optimized_local_channel_fold_into_one_call() {
 }
 
 #[test]
-fn only_a_column_of_its_own_says_what_the_customer_dialed() {
+fn did_is_read_only_from_its_own_column() {
     assert_eq!(did_of(CITY, ANNA, "7001").as_deref(), Some("7001"));
     // The destination, 100, is a step of the dialplan.
     assert_eq!(did_of(CITY, ANNA, ""), None);
@@ -124,7 +124,7 @@ fn did_of(channel: &'static str, dest: &'static str, did: &'static str) -> Optio
 }
 
 #[test]
-fn an_announcement_that_answered_is_no_answer() {
+fn announcement_does_not_count_as_an_answer() {
     for app in ["Playback", "VoiceMail", "Queue", "Hangup", "Dial"] {
         let call = one(&[Row(CITY, "", app, 0, 30, Some(30), (0, 1))]);
         assert!(!call.answered, "{app}");
@@ -134,7 +134,7 @@ fn an_announcement_that_answered_is_no_answer() {
 }
 
 #[test]
-fn voicemail_after_unanswered_dial_is_no_answer() {
+fn voicemail_after_unanswered_dial_is_not_an_answer() {
     // Asterisk before 12 keeps the destination channel of the Dial in the one record of the call.
     for app in ["VoiceMail", "Hangup", "Congestion"] {
         let trunk = "SIP/carrier-0000000a";
@@ -146,7 +146,7 @@ fn voicemail_after_unanswered_dial_is_no_answer() {
 }
 
 #[test]
-fn an_unanswered_record_with_billed_seconds_is_no_talk() {
+fn unanswered_record_with_billed_seconds_has_no_talk() {
     let mut row = cdr(&Row(CITY, ANNA, "Queue", 0, 15, Some(15), (0, 1)));
     row.disposition = "NO ANSWER".into();
     let mut folder = folder();
@@ -158,7 +158,7 @@ fn an_unanswered_record_with_billed_seconds_is_no_talk() {
 }
 
 #[test]
-fn a_call_whose_first_record_is_missing_began_with_its_channel() {
+fn call_whose_first_record_is_missing_began_with_its_channel() {
     let call = one(&[Row(CITY, BORIS, "Dial", 19, 60, Some(30), (0, 1))]);
     assert_eq!(call.started, at(0));
     let reused = one(&[Row(CITY, BORIS, "Dial", 1_900, 1_960, Some(30), (0, 1))]);
@@ -166,7 +166,7 @@ fn a_call_whose_first_record_is_missing_began_with_its_channel() {
 }
 
 #[test]
-fn a_call_of_an_unknown_zone_is_incomplete() {
+fn call_of_an_unknown_zone_is_incomplete() {
     let mut row = cdr(&Row(CITY, ANNA, "Dial", 0, 60, Some(30), (0, 1)));
     row.zoneless = true;
     let mut folder = folder();
@@ -205,7 +205,7 @@ fn record_without_id_gets_channel_start_and_destination_id() {
 }
 
 #[test]
-fn the_records_of_one_call_may_come_in_any_order_and_twice() {
+fn reordered_or_duplicate_records_give_the_same_call() {
     let rows = || {
         vec![
             Row(CITY, "Local/1@q-00000001;1", "Queue", 0, 5, None, (0, 1)),
@@ -246,7 +246,7 @@ fn the_records_of_one_call_may_come_in_any_order_and_twice() {
 }
 
 #[test]
-fn a_consultation_is_not_talk_of_the_customer_who_is_held() {
+fn consultation_is_not_talk_of_the_held_customer() {
     let call = one(&[
         Row(CITY, ANNA, "Dial", 0, 60, Some(50), (0, 1)),
         // Anna asks Boris and comes back. The record of the other side of the first dialing shows
@@ -275,7 +275,7 @@ fn a_consultation_is_not_talk_of_the_customer_who_is_held() {
 }
 
 #[test]
-fn a_live_call_is_folded_when_no_record_came_for_the_wait() {
+fn live_call_is_folded_when_no_record_came_for_the_wait() {
     let mut folder = folder();
     folder.on_cdr(
         &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
@@ -338,7 +338,7 @@ fn records_of_batching_pbx_wait_for_next_batch() {
 }
 
 #[test]
-fn a_backlog_is_folded_when_no_record_came_for_the_wait() {
+fn backlog_is_folded_when_no_record_came_for_the_wait() {
     let mut folder = folder();
     folder.on_cdr(
         &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
@@ -362,7 +362,7 @@ fn record_id_reused_by_other_channel_is_separate_call() {
 }
 
 #[test]
-fn a_record_told_before_its_end_lasts_as_long_as_it_says() {
+fn record_sent_before_its_end_lasts_its_stated_duration() {
     let row = Cdr {
         ended_at: Some(at(0)),
         answered_at: None,
@@ -378,7 +378,7 @@ fn a_record_told_before_its_end_lasts_as_long_as_it_says() {
 }
 
 #[test]
-fn a_call_whose_first_channel_has_not_ended_waits_for_it() {
+fn call_whose_first_channel_has_not_ended_waits_for_it() {
     let linked = |row: Row| Cdr {
         linkedid: format!("{BASE}.1").into(),
         ..cdr(&row)
@@ -454,7 +454,7 @@ fn too_many_open_calls_make_room_by_the_one_that_ended_first() {
 }
 
 #[test]
-fn a_backlog_is_read_to_its_end_before_its_calls_are_folded() {
+fn backlog_is_read_to_its_end_before_its_calls_are_folded() {
     let mut folder = folder();
     let root = Row(ANNA, CITY, "Dial", 0, 20, Some(15), (0, 1));
     folder.on_cdr(&cdr(&root), at(50_000));

@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn a_restart_in_between_changes_nothing(
+    fn restart_in_between_changes_nothing(
         records in prop::collection::vec(record(), 2..20),
         cut in 1..19_usize,
     ) {

@@ -51,7 +51,7 @@ fn pbx_shutdown_ends_call_with_unseen_first_channel() {
 }
 
 #[test]
-fn a_pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
+fn pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
     let (story, _, _) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
@@ -90,7 +90,7 @@ fn call_after_gap_ends_unless_channels_are_listed() {
 }
 
 #[test]
-fn the_talk_of_a_call_that_is_cut_lasts_until_nobody_listened() {
+fn talk_of_a_cut_call_ends_where_the_gap_began() {
     let (story, city, phone) = answered_by_101();
     // The call is overdue, or no longer listed, or ended by the second account.
     for way in 0..3 {
@@ -129,7 +129,7 @@ fn the_talk_of_a_call_that_is_cut_lasts_until_nobody_listened() {
 }
 
 #[test]
-fn a_cut_is_told_by_the_clock_of_the_events() {
+fn cut_call_ends_by_the_clock_of_the_events() {
     let (story, ..) = answered_by_101();
     for off in [-3600.0, 3600.0] {
         let mut assembler = assembler();

@@ -43,7 +43,7 @@ fn bridged_calls_join_under_numerically_oldest_linkedid() {
 }
 
 #[test]
-fn colleague_in_conference_talks_and_has_a_call_of_her_own() {
+fn colleague_in_conference_talks_and_gets_a_separate_call() {
     let (mut story, city, phone) = answered_by_101();
     let colleague = channel("PJSIP/102-00000003", 3);
     story.at(3.0).leave(&city, "b1").leave(&phone, "b1");
@@ -117,7 +117,7 @@ fn strangers_in_one_holding_bridge_are_not_joined() {
 }
 
 #[test]
-fn a_bridge_used_by_one_call_after_the_other_joins_nobody() {
+fn bridge_used_by_two_calls_in_turn_joins_neither() {
     // Both calls are open all the time, but are never in the room together.
     let (first, second) = (customer(1), customer(2));
     let mut story = Story::new();
@@ -146,7 +146,7 @@ fn linkedid_changed_by_last_event_still_joins_calls() {
 }
 
 #[test]
-fn a_pickup_joins_the_call_of_who_took_it() {
+fn pickup_joins_the_call_that_was_picked_up() {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2).of(&city);
     let colleague = channel("PJSIP/102-00000003", 3).exten("*8");
@@ -177,7 +177,7 @@ fn a_pickup_joins_the_call_of_who_took_it() {
 }
 
 #[test]
-fn the_end_of_a_linkedid_is_no_end_of_a_call() {
+fn linkedid_end_does_not_end_the_call() {
     let (mut story, city, phone) = answered_by_101();
     story.at(2.0).tell(&phone, Kind::LinkedidEnd);
     story.at(9.0).hangups(&[&phone, &city]);

@@ -46,7 +46,7 @@ fn of_a_hundred_thousand_open_calls_only_so_many_are_kept() {
 }
 
 #[test]
-fn of_open_calls_the_longest_silent_goes_though_it_came_last() {
+fn longest_silent_open_call_is_evicted_first() {
     let mut assembler = Assembler::new(Settings {
         max_open_calls: 2,
         ..settings()
@@ -62,7 +62,7 @@ fn of_open_calls_the_longest_silent_goes_though_it_came_last() {
 }
 
 #[test]
-fn a_call_of_ten_thousand_channels_is_bounded_and_says_so() {
+fn call_of_ten_thousand_channels_is_bounded_and_incomplete() {
     let city = customer(1);
     let mut story = Story::new();
     story.at(0.0).born(&city, Ring);
@@ -151,7 +151,7 @@ fn batch(assembler: &mut Assembler, story: &Story) {
 }
 
 #[test]
-fn a_call_that_is_flooded_is_ended_and_says_so_and_others_go_on() {
+fn flooded_call_is_closed_and_other_calls_continue() {
     let mut assembler = assembler();
     let other = customer(1);
     let mut story = Story::new();
@@ -257,7 +257,7 @@ fn customers_of_a_room_that_is_never_empty_are_given_out_whole() {
 }
 
 #[test]
-fn customers_who_overlap_without_end_wait_for_the_last_of_them() {
+fn overlapping_customers_of_a_room_wait_for_the_last_one() {
     let room = channel("PJSIP/101-00000001", 1);
     let mut assembler = assembler();
     let calls = visits(&mut assembler, &room, 600, 1.5);

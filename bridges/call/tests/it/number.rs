@@ -76,7 +76,7 @@ fn dialplan_step_in_moment_of_birth_is_not_did() {
 }
 
 #[test]
-fn what_was_dialed_is_not_known_where_the_birth_was_missed() {
+fn did_is_unknown_if_channel_creation_was_missed() {
     let customer = customer(1).exten("7001");
     let mut story = Story::new();
     story.at(0.0).state(&customer, Ring).at(9.0);
@@ -85,7 +85,7 @@ fn what_was_dialed_is_not_known_where_the_birth_was_missed() {
 }
 
 #[test]
-fn the_number_of_a_call_out_is_read_in_the_dial_string() {
+fn number_of_a_call_out_is_read_in_the_dial_string() {
     let (story, _) = dialed(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
 }
@@ -156,7 +156,7 @@ fn consecutive_cel_dials_give_each_leg_own_number() {
 }
 
 #[test]
-fn a_dial_that_names_another_trunk_gives_no_number() {
+fn dial_that_names_another_trunk_gives_no_number() {
     let phone = channel("PJSIP/101-00000001", 1).exten("102").caller("101");
     let trunk = channel("PJSIP/city-00000002", 2).of(&phone).exten("s");
     let mut story = Story::cel();
@@ -173,7 +173,7 @@ fn a_dial_that_names_another_trunk_gives_no_number() {
 }
 
 #[test]
-fn a_number_that_is_none_is_none() {
+fn number_that_is_none_is_none() {
     for text in ["anonymous", "Anonymous", "s", ""] {
         let city = customer(1).caller(text);
         let mut story = Story::new();
@@ -183,7 +183,7 @@ fn a_number_that_is_none_is_none() {
 }
 
 #[test]
-fn the_callers_first_number_counts() {
+fn callers_first_number_counts() {
     let city = customer(1);
     let mut story = Story::new();
     story
@@ -246,7 +246,7 @@ fn of_two_numbers_the_one_that_talked_is_the_customers() {
 /// peer, began just after the end of the originated channel: within the tolerance for the end of a
 /// `Dial`.
 #[test]
-fn the_next_customers_dial_gives_an_originated_one_no_number() {
+fn next_customers_dial_gives_an_originated_one_no_number() {
     let first = channel("DAHDI/i1/1-1", 1)
         .exten("s")
         .running("AppDial2", "(Outgoing Line)");

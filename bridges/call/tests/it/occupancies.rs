@@ -80,7 +80,7 @@ fn answered() -> (Story, Channel, Channel) {
 }
 
 #[test]
-fn a_link_is_talk_and_its_end_the_end_of_it() {
+fn link_is_talk_and_its_end_the_end_of_it() {
     let (mut story, city, agent) = answered();
     story.at(5.0).unlink(&city, &agent);
     story.at(5.0).hangup(&agent);
@@ -116,7 +116,7 @@ fn attended_transfer_moves_customer_to_colleague() {
 }
 
 #[test]
-fn whoever_picks_up_is_the_employee_not_who_rang() {
+fn employee_is_the_phone_that_picked_up_not_the_one_rung() {
     let city = old("SIP/carrier-00000001", 1).caller("998901110001");
     let rang = old("SIP/101-00000002", 2);
     let picks = old("SIP/102-00000003", 3).exten("*8");
@@ -163,7 +163,7 @@ fn optimized_local_channel_does_not_interrupt_talk() {
 }
 
 #[test]
-fn a_masquerade_is_known_by_the_names_alone() {
+fn masquerade_is_known_by_the_names_alone() {
     let (mut story, city, agent) = answered();
     let asks = old("SIP/101-00000003", 3).exten("102");
     let colleague = old("SIP/102-00000004", 4);
@@ -201,7 +201,7 @@ fn calls_that_share_nothing_stay_apart_without_a_linkedid() {
 }
 
 #[test]
-fn an_open_call_survives_a_restart_in_the_middle_of_a_transfer() {
+fn open_call_survives_a_restart_in_the_middle_of_a_transfer() {
     let (mut story, city, agent) = answered();
     let asks = old("SIP/101-00000003", 3).exten("102");
     let colleague = old("SIP/102-00000004", 4);

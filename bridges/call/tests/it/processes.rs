@@ -96,7 +96,7 @@ pub fn restarted(mut first: Assembler) -> Assembler {
 }
 
 #[test]
-fn a_restart_does_not_forget_until_when_a_process_lived() {
+fn restart_does_not_forget_until_when_a_process_lived() {
     let mut first = assembler();
     talk(&mut first);
     three_beats(&mut first);
@@ -112,7 +112,7 @@ fn a_restart_does_not_forget_until_when_a_process_lived() {
 }
 
 #[test]
-fn a_process_that_lives_beside_another_keeps_its_calls() {
+fn process_that_lives_beside_another_keeps_its_calls() {
     let mut assembler = assembler();
     talk(&mut assembler);
     for at in [20.0, 40.0, 60.0, 80.0, 100.0, 120.0] {
@@ -218,7 +218,7 @@ fn clock_set_back_across_restart_shows_in_event_numbers() {
 }
 
 #[test]
-fn calls_with_numbers_far_apart_are_no_clock_that_is_set_back() {
+fn calls_with_distant_event_numbers_show_no_clock_set_back() {
     let mut assembler = assembler();
     // Two recordings of one process are played at the same time.
     let [[first, ends], [other, over]] = [call(1, 0.0, 5.0), call(2, 0.25, 6.0)];

@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn an_order_of_arrival_within_the_settling_time_changes_nothing(
+    fn order_of_arrival_within_the_settling_time_changes_nothing(
         story in some_story(),
         delays in prop::collection::vec(0..400_u64, 120),
     ) {

@@ -69,7 +69,7 @@ fn silence_counts_from_the_moment_at_which_the_queue_is_read() {
 /// The clock is set back after reading of the queue began. Nothing waits until it shows that time
 /// again.
 #[test]
-fn a_clock_that_is_set_back_holds_no_call() {
+fn clock_set_back_delays_no_call() {
     let (mut assembler, _) = ends_while_nobody_runs();
     assembler.receives(arriving(HOUR));
     assembler.tick(moment(10.0));
@@ -101,7 +101,7 @@ fn hung_up_call_waits_for_kept_but_not_lost_messages() {
 
 /// The queue keeps the call's end, and the call is older than any call can be.
 #[test]
-fn a_call_is_too_long_only_when_its_end_could_have_come() {
+fn call_is_too_long_only_when_its_end_could_have_come() {
     let (story, city, phone) = answered_by_101();
     let mut before = assembler();
     tell(&mut before, &story, 0.0);

@@ -92,7 +92,7 @@ fn filled(told: FinishedCall, received: FinishedCall, letter: bool) -> Vec<Finis
 }
 
 #[test]
-fn a_letter_that_a_file_completes_keeps_what_its_events_knew() {
+fn dead_letter_completed_by_a_file_keeps_event_values() {
     for letter in [true, false] {
         let received = by_events(Some("101"), 5, &[("LEAD_ID", "4005")]);
         let told = filled(by_records(None, 0), received.clone(), letter);
@@ -110,7 +110,7 @@ fn a_letter_that_a_file_completes_keeps_what_its_events_knew() {
 }
 
 #[test]
-fn the_number_that_was_dialed_is_known_by_either_account() {
+fn number_that_was_dialed_is_known_by_either_account() {
     for (told, received, known) in [
         (None, Some("7001"), Some("7001")),
         (Some("7002"), Some("7001"), Some("7002")),

@@ -326,7 +326,7 @@ fn two_customers_in_a_room_at_once_are_two_calls() {
 }
 
 #[test]
-fn agent_who_logs_out_first_has_talked_with_the_customer() {
+fn agent_logging_out_first_has_talked_with_the_customer() {
     let (agent, city) = (agent(), customer(2));
     let supervisor = channel("PJSIP/109-00000003", 3);
     let mut story = Story::new();
@@ -350,7 +350,7 @@ fn agent_who_logs_out_first_has_talked_with_the_customer() {
 }
 
 #[test]
-fn agent_on_a_mobile_phone_holds_no_customer_back() {
+fn agent_on_a_mobile_phone_delays_no_customer_call() {
     let mobile = channel("PJSIP/gsm-00000001", 1);
     let city = customer(2);
     let mut story = Story::new();
@@ -416,7 +416,7 @@ fn one_number_dialed_twice_at_once_is_one_call() {
 }
 
 #[test]
-fn employee_who_stays_in_the_room_does_not_hold_the_call() {
+fn employee_staying_in_the_room_does_not_delay_the_call() {
     let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
     let phone = phone.of(&city);
     let mut story = Story::new();

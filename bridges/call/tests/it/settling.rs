@@ -14,7 +14,7 @@ fn tell(assembler: &mut Assembler, story: &Story) {
 }
 
 #[test]
-fn a_call_is_finished_half_a_second_after_its_last_hangup() {
+fn call_is_finished_half_a_second_after_its_last_hangup() {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).hangups(&[&phone, &city]);
     let mut assembler = assembler();
@@ -31,7 +31,7 @@ fn a_call_is_finished_half_a_second_after_its_last_hangup() {
 }
 
 #[test]
-fn a_new_channel_within_the_settling_time_goes_on_with_the_call() {
+fn new_channel_within_the_settling_time_continues_the_call() {
     let (mut story, city, phone) = answered_by_101();
     let later = channel("PJSIP/102-00000003", 3).of(&city);
     story
@@ -58,7 +58,7 @@ fn channel_after_settling_time_is_late_without_tick() {
 }
 
 #[test]
-fn a_file_settles_by_the_times_in_it() {
+fn file_settles_by_the_times_in_it() {
     // All calls arrive at the same instant, long after they happened.
     let mut assembler = assembler();
     let mut most_open = 0;
@@ -81,7 +81,7 @@ fn a_file_settles_by_the_times_in_it() {
 /// stream as the present. It cut off the second phone of this call, which began 0.3 s after the
 /// other channels had hung up.
 #[test]
-fn an_older_call_of_a_backlog_settles_by_its_own_times() {
+fn older_backlog_call_settles_by_its_own_times() {
     let mut story = Story::new();
     let newer = customer(9);
     story.at(100.0).born(&newer, Ring).at(101.0).hangup(&newer);
@@ -160,7 +160,7 @@ fn scraps_that_follow_a_hangup_open_nothing() {
 }
 
 #[test]
-fn a_hangup_that_overtakes_the_birth_is_not_lost() {
+fn hangup_that_overtakes_the_birth_is_not_lost() {
     let city = customer(1);
     let mut story = Story::new();
     story.at(0.01).hangup(&city).at(0.0).born(&city, Ring);
@@ -170,7 +170,7 @@ fn a_hangup_that_overtakes_the_birth_is_not_lost() {
 }
 
 #[test]
-fn a_channel_known_by_its_name_alone_is_the_one_of_that_name() {
+fn channel_known_by_its_name_alone_is_the_one_of_that_name() {
     // As a source without ids reports it, and as the decoder completes it.
     for stand_in in ["", "PJSIP/city-00000001@1795000000"] {
         let city = customer(1);
@@ -195,7 +195,7 @@ fn a_channel_known_by_its_name_alone_is_the_one_of_that_name() {
 }
 
 #[test]
-fn what_a_stand_in_leaves_after_its_call_is_no_call() {
+fn stand_in_events_after_their_call_are_not_a_call() {
     let mut scrap = customer(1);
     scrap.0.uniqueid = "PJSIP/city-00000001@1795000000".into();
     scrap.0.linkedid = scrap.0.uniqueid.clone();
@@ -270,7 +270,7 @@ fn of_too_many_open_calls_the_longest_silent_ends_incomplete() {
 }
 
 #[test]
-fn a_call_whose_lead_stands_in_the_cdr_waits_for_it() {
+fn call_with_its_lead_in_the_cdr_waits_for_the_cdr() {
     let city = TrunkEndpoint::new("city", "PJSIP/city");
     let endpoints = vec![TrunkEndpoint {
         awaits_cdr: true,
@@ -346,7 +346,7 @@ fn reused_local_channel_name_joins_no_call_awaiting_cdr() {
 }
 
 #[test]
-fn a_call_begun_before_we_listened_is_incomplete() {
+fn call_begun_before_listening_is_incomplete() {
     let (story, city, phone) = answered_by_101();
     let mut rest = story.with(story.events[4..].to_vec());
     rest.at(5.0).hangups(&[&phone, &city]);
@@ -358,7 +358,7 @@ fn a_call_begun_before_we_listened_is_incomplete() {
 }
 
 #[test]
-fn a_caller_who_waits_since_before_we_listened_is_not_lost() {
+fn caller_waiting_since_before_listening_is_not_lost() {
     // The customer waits in a queue. The agents' channels have the customer's linkedid, and come
     // and go.
     let city = customer(1);
@@ -385,7 +385,7 @@ fn a_caller_who_waits_since_before_we_listened_is_not_lost() {
 }
 
 #[test]
-fn a_batch_told_backwards_and_with_a_pause_is_one_whole_call() {
+fn batch_in_reverse_order_with_a_pause_is_one_complete_call() {
     let (city, phone) = (
         customer(1),
         channel("PJSIP/101-00000002", 2).of(&customer(1)),
@@ -487,7 +487,7 @@ fn call_left_by_all_customers_finishes_in_five_minutes() {
 }
 
 #[test]
-fn a_customer_who_waits_alone_is_waited_for() {
+fn waiting_customer_keeps_the_call_open() {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
     story.hangup(&phone);

@@ -16,7 +16,7 @@ fn talk_of(length: f64) -> callbridge_call::FinishedCall {
 }
 
 #[test]
-fn a_call_is_answered_from_half_a_second_of_talk() {
+fn call_is_answered_from_half_a_second_of_talk() {
     let (short, long) = (talk_of(0.499), talk_of(0.5));
     assert!(!short.answered && long.answered);
     assert_eq!(seconds(&short).0, 0.0);
@@ -28,7 +28,7 @@ fn a_call_is_answered_from_half_a_second_of_talk() {
 }
 
 #[test]
-fn the_halves_of_a_local_channel_connect_their_bridges() {
+fn halves_of_a_local_channel_connect_their_bridges() {
     let city = customer(1);
     let one = channel("Local/101@internal-0000000c;1", 2).of(&city);
     let two = channel("Local/101@internal-0000000c;2", 3).of(&city);
@@ -55,7 +55,7 @@ fn the_halves_of_a_local_channel_connect_their_bridges() {
 }
 
 #[test]
-fn recorder_or_announcer_in_bridge_is_no_answer() {
+fn recorder_or_announcer_in_bridge_is_not_an_answer() {
     for name in [
         "Snoop/1795000000.1-00000001",
         "Recorder/ARI-00000001;2",
@@ -93,7 +93,7 @@ fn mobile_answered_before_key_press_has_no_talk() {
 }
 
 #[test]
-fn music_in_a_parking_lot_is_no_talk() {
+fn parking_lot_music_is_not_talk() {
     let (mut story, city, phone) = answered_by_101();
     story
         .at(3.0)
@@ -108,7 +108,7 @@ fn music_in_a_parking_lot_is_no_talk() {
 }
 
 #[test]
-fn the_time_of_two_colleagues_at_once_counts_once() {
+fn time_of_two_colleagues_at_once_counts_once() {
     let (mut story, city, phone) = answered_by_101();
     let colleague = channel("PJSIP/102-00000003", 3).of(&city);
     story.at(2.0).born(&colleague, Down).enter(&colleague, "b1");
@@ -157,7 +157,7 @@ fn bridge_stay_without_end_ends_at_next_bridge_or_hangup() {
 }
 
 #[test]
-fn ami_and_cel_a_millisecond_apart_tell_of_one_conversation() {
+fn ami_and_cel_a_millisecond_apart_give_one_conversation() {
     let (mut story, city, phone) = answered_by_101();
     let colleague = channel("PJSIP/102-00000003", 3).of(&city);
     story.at(2.0).born(&colleague, Down).enter(&colleague, "b1");
@@ -180,7 +180,7 @@ fn ami_and_cel_a_millisecond_apart_tell_of_one_conversation() {
 }
 
 #[test]
-fn ringing_in_a_queue_is_no_talk_though_the_queue_answered() {
+fn ringing_in_an_answered_queue_is_not_talk() {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2).of(&city);
     let mut story = Story::new();

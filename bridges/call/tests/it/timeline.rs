@@ -55,7 +55,7 @@ fn queued() -> (Story, [Channel; 2]) {
 }
 
 #[test]
-fn channels_bridges_and_talk_stand_with_their_times() {
+fn timeline_shows_channels_bridges_and_talk_with_times() {
     let (mut story, [city, phone]) = queued();
     story.at(7.0);
     let ended = |status: &'static str| Kind::DialEnd {
@@ -83,7 +83,7 @@ fn channels_bridges_and_talk_stand_with_their_times() {
 }
 
 #[test]
-fn what_is_told_twice_or_by_both_vocabularies_stands_once() {
+fn timeline_shows_duplicate_ami_and_cel_events_once() {
     let (mut story, [city, phone]) = queued();
     let once = {
         let mut story = story.clone();

@@ -38,7 +38,7 @@ fn with_leads(values: &[&str]) -> FinishedCall {
 }
 
 #[test]
-fn an_empty_value_never_overwrites() {
+fn empty_value_never_overwrites() {
     let city = customer(1);
     let mut story = Story::new();
     story
@@ -53,7 +53,7 @@ fn an_empty_value_never_overwrites() {
 }
 
 #[test]
-fn the_root_legs_value_wins_over_another_legs() {
+fn root_legs_value_wins_over_another_legs() {
     assert_eq!(leads(&with_leads(&["4001", "4002"])), ["4001"]);
 }
 
@@ -82,7 +82,7 @@ fn last_value_of_channel_variable_wins_in_any_order() {
 }
 
 #[test]
-fn each_customer_of_a_conference_has_his_own_lead() {
+fn conference_customers_keep_separate_leads() {
     let (mut story, city, phone) = answered_by_101();
     let second = channel("PJSIP/gsm-00000003", 3).caller("998901110002");
     story.seen(&city.clone().variable("LEAD_ID", "4001"));

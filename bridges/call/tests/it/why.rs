@@ -36,7 +36,7 @@ fn every_value_names_its_event_and_channel() {
 }
 
 #[test]
-fn what_a_missed_call_lacks_has_its_reason() {
+fn missing_values_of_a_missed_call_have_reasons() {
     let city = customer(1).caller("anonymous");
     let mut story = Story::new();
     story.at(0.0).born(&city, Ring);

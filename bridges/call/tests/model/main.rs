@@ -29,7 +29,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 #[test]
-fn the_assembler_tells_of_every_story_what_truly_happened() {
+fn assembler_output_matches_every_generated_story() {
     let config = Config {
         // Seeds of failures are not committed. A failure that is found becomes a test with a name.
         failure_persistence: None,

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_field_is_named_at_which_the_json_breaks_off() {
+    fn field_is_named_at_which_the_json_breaks_off() {
         for (text, wants) in [
             (
                 r#"{"pbx":"a","durationSec":NaN}"#,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_nobody_knows_are_passed_over_whatever_they_hold() {
+    fn unknown_fields_are_ignored_whatever_their_value() {
         let text = br#"{"x":[{"id":"no"}],"id":"1","X-Id":null,"x":2}"#;
         let read = fields(text).expect("an object");
         assert_eq!(read.into_keys().collect::<Vec<_>>(), [MessageField::Id]);

@@ -44,7 +44,7 @@ fn schema_fields_and_required_fields_match_reader() {
 
 /// The limits of a property are those of the code.
 #[test]
-fn the_limits_of_the_schema_are_those_of_the_code() {
+fn limits_of_the_schema_are_those_of_the_code() {
     let schema = schema();
     let example = &schema["examples"][0];
     let reads = |field: &str, value: Value| {

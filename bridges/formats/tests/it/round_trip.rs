@@ -61,7 +61,7 @@ fn read_back(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> Finish
 }
 
 #[test]
-fn a_message_is_written_as_documented() {
+fn message_is_written_as_documented() {
     let settled = ResolvedIds {
         employee: Some(501),
         ..ResolvedIds::default()
@@ -93,7 +93,7 @@ fn a_message_is_written_as_documented() {
 }
 
 #[test]
-fn what_is_found_out_of_a_call_goes_before_what_was_heard() {
+fn resolved_values_take_precedence_over_received_ones() {
     let mut heard = call();
     heard.given = None;
     heard.number.as_mut().expect("a number").text = "901110001".to_owned();
@@ -120,7 +120,7 @@ fn did_is_written_if_known_and_read_only_if_inbound() {
 }
 
 #[test]
-fn a_hidden_number_and_what_is_no_number_go_out_as_null() {
+fn hidden_and_invalid_numbers_are_written_as_null() {
     let mut hidden = call();
     hidden.given = Some(GivenIds::default());
     for text in [None, Some("*8"), Some("anonymous")] {
@@ -134,7 +134,7 @@ fn a_hidden_number_and_what_is_no_number_go_out_as_null() {
 }
 
 #[test]
-fn what_a_reader_would_refuse_is_left_out_rather_than_the_call() {
+fn values_a_reader_would_refuse_are_omitted_from_the_call() {
     let mut crowded = call();
     crowded.userfields = vec!["x".repeat(5_000), "lead=4001".to_owned()];
     crowded.userfields.extend((0..40).map(|n| n.to_string()));
@@ -178,12 +178,12 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+    fn message_reader_never_panics_on_any_bytes(bytes: Vec<u8>) {
         let _ = read(&bytes, None);
     }
 
     #[test]
-    fn no_json_makes_it_panic(
+    fn message_reader_never_panics_on_any_json(
         field in proptest::sample::select(callbridge_formats::message::MessageField::ALL),
         value in any_json(),
     ) {

@@ -36,7 +36,7 @@ fn without(fields: &[&str]) -> String {
 }
 
 #[test]
-fn the_message_that_all_others_are_made_of_is_read() {
+fn message_that_all_others_are_made_of_is_read() {
     read(good().to_string().as_bytes(), None).expect("a good message");
 }
 
@@ -118,7 +118,7 @@ fn wrong_figures() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn each_kind_of_wrong_names_its_field_and_what_it_may_be() {
+fn error_names_its_field_and_the_valid_values() {
     for (field, value) in wrong_names().into_iter().chain(wrong_figures()) {
         let words = with(field, value.clone());
         assert!(
@@ -146,7 +146,7 @@ fn each_kind_of_wrong_names_its_field_and_what_it_may_be() {
 }
 
 #[test]
-fn a_call_that_was_not_answered_has_no_talk() {
+fn call_that_was_not_answered_has_no_talk() {
     let words = with("answered", json!(false));
     assert_eq!(
         words,
@@ -176,7 +176,7 @@ fn missing_customer_phone_needs_lead_and_hidden_is_null() {
 }
 
 #[test]
-fn what_is_no_json_names_the_field_at_which_it_breaks_off() {
+fn malformed_json_error_names_the_field_where_it_breaks() {
     for (text, wants) in [
         (good().to_string().replace("5.2", "NaN"), "durationSec: "),
         (good().to_string().replace("4.1", "Infinity"), "talkSec: "),
@@ -222,7 +222,7 @@ fn error_lists_all_invalid_fields_and_keeps_call_id() {
 }
 
 #[test]
-fn nothing_of_a_customer_stands_in_the_words() {
+fn error_messages_contain_no_customer_data() {
     for (field, value) in [
         ("phone", json!("+88890111000199999")),
         ("phone", json!("Alisher Navoiy")),

@@ -99,7 +99,7 @@ fn heartbeat(line: &mut Line, count: usize) {
 }
 
 #[test]
-fn a_login_subscribes_and_asks_what_goes_on() {
+fn login_subscribes_and_asks_for_uptime_and_channels() {
     let mut line = Line::new();
     line.logged_in().answers("999385\n").answers(NO_CHANNELS);
     let (told, sent) = line.take();
@@ -123,7 +123,7 @@ fn a_login_subscribes_and_asks_what_goes_on() {
 }
 
 #[test]
-fn a_wrong_password_is_named_as_recorded() {
+fn wrong_password_is_named_as_recorded() {
     let mut line = Line::new();
     line.says("Content-Type: auth/request\n\n");
     line.says(
@@ -137,7 +137,7 @@ fn a_wrong_password_is_named_as_recorded() {
 }
 
 #[test]
-fn an_address_that_is_not_let_in_and_another_server_are_named() {
+fn address_that_is_not_let_in_and_another_server_are_named() {
     let mut line = Line::new();
     line.says("Content-Type: text/rude-rejection\nContent-Length: 24\n\nAccess Denied, go away.\n");
     assert_eq!(line.take().0, ["Refused(Address)"]);
@@ -162,7 +162,7 @@ fn echoed_password_is_not_in_the_refusal() {
 }
 
 #[test]
-fn live_channels_are_dumped_a_few_at_a_time_with_new_ones() {
+fn live_and_new_channels_are_dumped_a_few_at_a_time() {
     let mut line = Line::new();
     line.logged_in().answers("1");
     let rows: Vec<String> = (0..10).map(|it| format!(r#"{{"uuid":"u{it}"}}"#)).collect();
@@ -189,7 +189,7 @@ fn live_channels_are_dumped_a_few_at_a_time_with_new_ones() {
 }
 
 #[test]
-fn heartbeats_that_count_otherwise_have_the_list_decide() {
+fn heartbeats_with_another_count_request_the_channel_list() {
     let mut line = Line::new();
     line.logged_in().answers("1").answers(NO_CHANNELS);
     born(&mut line, "a");
@@ -219,7 +219,7 @@ fn heartbeats_that_count_otherwise_have_the_list_decide() {
 }
 
 #[test]
-fn a_switch_that_answers_nothing_is_heard_all_the_same() {
+fn events_of_a_switch_that_answers_nothing_are_received() {
     let mut line = Line::new();
     line.logged_in();
     born(&mut line, "a");
@@ -238,7 +238,7 @@ fn a_switch_that_answers_nothing_is_heard_all_the_same() {
 }
 
 #[test]
-fn another_process_of_the_switch_is_told_once() {
+fn switch_restart_is_reported_once() {
     let mut line = Line::after(Some("c0"));
     line.logged_in();
     line.event("HEARTBEAT", "").event("HEARTBEAT", "");
@@ -264,7 +264,7 @@ fn another_process_of_the_switch_is_told_once() {
 }
 
 #[test]
-fn a_farewell_ends_the_line_with_its_words() {
+fn farewell_ends_the_line_with_its_words() {
     let mut line = Line::new();
     line.logged_in().says(
         "Content-Type: text/disconnect-notice\nContent-Length: 31\n\nThe system is being shut \

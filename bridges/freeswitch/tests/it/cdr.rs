@@ -33,7 +33,7 @@ fn all_are_told(change: impl Fn(&mut Vec<&[u8]>)) {
 }
 
 #[test]
-fn each_recording_is_told_by_its_files_alone() {
+fn recordings_are_reproduced_from_cdr_files_only() {
     all_are_told(|_| {});
 }
 
@@ -47,7 +47,7 @@ fn cdr_file_order_and_duplicates_make_no_difference() {
 }
 
 #[test]
-fn values_may_stand_there_without_an_encoding() {
+fn cdr_values_without_an_encoding_are_read() {
     let lines = moment("json_cdr_unencoded/json_cdr.jsonl");
     let told: Vec<String> = folded(files(&lines).into_iter()).iter().map(line).collect();
     let wanted = [
@@ -82,7 +82,7 @@ fn customer_leg_cdr_suffices_for_talk_and_other_party() {
 }
 
 #[test]
-fn what_is_no_file_of_a_leg_is_refused_by_name() {
+fn file_without_a_leg_is_refused_with_its_reason() {
     let mut decoder = Decoder::new(None);
     for (text, why) in [
         ("", Unreadable::NotJson),
@@ -186,7 +186,7 @@ fn ends(leg: &mut Value, answered: &str, end: &str) {
 /// 102 is dialed at …63.2 and refuses at …64.2. The switch's clock advances in steps, so its leg
 /// was created before the consultation began.
 #[test]
-fn talk_goes_on_after_a_consultation_that_was_refused() {
+fn talk_continues_after_a_refused_consultation() {
     const END: &str = "1795211869253321";
     const TALKS: &str = "1795211859693323";
     let calls = transfer_changed(|[phone, employee, customer]| {
@@ -201,7 +201,7 @@ fn talk_goes_on_after_a_consultation_that_was_refused() {
 
 /// 102 answers, and 101 comes back with `#`: the switch bridges 101 and the customer again.
 #[test]
-fn talk_goes_on_after_a_consultation_that_was_canceled() {
+fn talk_continues_after_a_canceled_consultation() {
     const BACK: &str = "1795211866273312";
     const END: &str = "1795211869253321";
     let calls = transfer_changed(|[phone, employee, customer]| {
@@ -224,7 +224,7 @@ fn talk_goes_on_after_a_consultation_that_was_canceled() {
 
 /// No telephone of 102 is registered: the switch dials no one.
 #[test]
-fn talk_goes_on_after_a_consultation_that_reached_no_one() {
+fn talk_continues_after_a_consultation_that_reached_no_one() {
     const END: &str = "1795211869253321";
     const TALKS: &str = "1795211859693323";
     let calls = transfer_changed(|[phone, employee, customer]| {

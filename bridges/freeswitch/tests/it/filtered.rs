@@ -54,19 +54,19 @@ fn subscribed() -> (BTreeSet<String>, String) {
 }
 
 #[test]
-fn what_the_subscription_asks_for_of_plain_events_suffices() {
+fn subscribed_plain_events_suffice_for_every_recording() {
     let (events, subclass) = subscribed();
     all_are_told(|it| kept(&split(&it.read("esl.txt")), &events, Some(&subclass)));
 }
 
 #[test]
-fn what_the_subscription_asks_for_of_json_events_suffices() {
+fn subscribed_json_events_suffice_for_every_recording() {
     let (events, subclass) = subscribed();
     all_are_told(|it| kept(&split(&it.read("esl.jsonl")), &events, Some(&subclass)));
 }
 
 #[test]
-fn what_the_filter_of_mod_amqp_publishes_suffices() {
+fn mod_amqp_filter_publishes_enough_for_every_recording() {
     let conf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/freeswitch/amqp.conf.xml");
     let conf = std::fs::read_to_string(conf).expect("the page's file");
     let (_, rest) = conf
@@ -81,7 +81,7 @@ fn what_the_filter_of_mod_amqp_publishes_suffices() {
 }
 
 #[test]
-fn a_filter_leaves_out_what_it_does_not_name() {
+fn filter_omits_events_it_does_not_name() {
     let told = b"\nEvent-Name: CUSTOM\nEvent-Subclass: callcenter%3A%3Ainfo\n".to_vec();
     let only = BTreeSet::new();
     assert!(

@@ -31,7 +31,7 @@ fn cut(length: usize) -> (usize, usize) {
 }
 
 #[test]
-fn nothing_that_was_missed_makes_a_wrong_call() {
+fn missed_events_make_calls_incomplete_but_not_wrong() {
     for length in [1, 5] {
         let (right, incomplete) = cut(length);
         println!("{length}: {right} right, {incomplete} incomplete");

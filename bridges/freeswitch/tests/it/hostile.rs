@@ -24,7 +24,7 @@ fn channel(message: &[u8], look: impl Fn(&callbridge_call::ChannelEvent<'_>)) {
 }
 
 #[test]
-fn an_event_that_names_no_channel_or_no_event_is_told_as_such() {
+fn event_without_channel_or_name_is_reported_as_unreadable() {
     let mut decoder = Decoder::new(None);
     for (message, why) in [
         (r#"{"Event-Name":"CHANNEL_ANSWER"}"#, Unreadable::NoChannel),
@@ -84,7 +84,7 @@ fn envelope_survives_repeated_keys_and_same_named_variables() {
 }
 
 #[test]
-fn a_list_is_one_text_in_both_ways_of_writing_it() {
+fn list_is_one_text_in_both_ways_of_writing_it() {
     let plain =
         b"Event-Name: CHANNEL_ANSWER\nUnique-ID: a\nvariable_x: ARRAY%3A%3Aone%7C%3Atwo\n\n";
     let json = br#"{"Event-Name":"CHANNEL_ANSWER","Unique-ID":"a","variable_x":["one","two"]}"#;
@@ -97,7 +97,7 @@ fn a_list_is_one_text_in_both_ways_of_writing_it() {
 }
 
 #[test]
-fn each_event_names_its_switch() {
+fn events_carry_the_name_of_their_switch() {
     let message = br#"{"FreeSWITCH-Switchname":"pbx2","Event-Name":"CHANNEL_ANSWER",
         "Unique-ID":"a"}"#;
     let mut decoder = Decoder::new(None);
@@ -153,7 +153,7 @@ fn only_the_variables_that_rules_name_are_kept() {
 }
 
 #[test]
-fn a_restart_between_any_two_events_loses_nothing() {
+fn restart_between_any_two_events_loses_nothing() {
     for recording in recordings() {
         let messages = split(&recording.read("esl.jsonl"));
         let whole = finished_when(&messages, Ended::Everything);
@@ -207,7 +207,7 @@ fn a_restart_between_any_two_events_loses_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_recording_with_wrong_bytes_in_it_is_read_without_a_panic(
+    fn recording_with_wrong_bytes_in_it_is_read_without_a_panic(
         which in 0..25_usize,
         wrong in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
         cut in any::<prop::sample::Index>(),

@@ -89,7 +89,7 @@ fn transferred_outbound_call_excludes_consultation_from_talk() {
 }
 
 #[test]
-fn the_second_carrier_takes_the_call_that_the_first_refused() {
+fn second_carrier_takes_the_call_that_the_first_refused() {
     let mut it = Switch::default();
     let call = ("p101", "p101");
     it.at(0).dials("p101", "101");
@@ -134,7 +134,7 @@ fn ring_group_answered_by_mobile_names_no_employee() {
 }
 
 #[test]
-fn a_mobile_that_pressed_the_key_talks_from_then_on() {
+fn mobile_that_pressed_the_key_talks_from_then_on() {
     let mut it = Switch::default();
     it.at(0).comes_in("cust", CUSTOMER);
     it.dials_out("mobile", ("gsm", MOBILE), ("cust", "cust"));
@@ -229,7 +229,7 @@ fn dialed_customer_waiting_in_queue_is_one_outbound_call() {
 }
 
 #[test]
-fn a_survey_after_the_talk_lasts_and_is_no_talk() {
+fn survey_after_the_talk_counts_as_duration_not_as_talk() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(4000).hangs_up("p101").unbridges("cust", "p101");
@@ -239,7 +239,7 @@ fn a_survey_after_the_talk_lasts_and_is_no_talk() {
 }
 
 #[test]
-fn a_call_between_colleagues_that_is_handed_outside_is_outbound() {
+fn call_between_colleagues_that_is_handed_outside_is_outbound() {
     let mut it = Switch::default();
     let call = ("p101", "p101");
     it.at(0).dials("p101", "101").rings("p102", "102", call);

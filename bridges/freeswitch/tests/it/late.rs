@@ -109,12 +109,12 @@ fn quarters(messages: usize) -> Vec<usize> {
 }
 
 #[test]
-fn what_a_broker_kept_while_it_was_away_is_told_as_it_was() {
+fn recordings_are_reproduced_after_the_broker_was_away() {
     all_are_told(Away::Broker, quarters);
 }
 
 #[test]
-fn what_a_broker_kept_while_nobody_listened_is_told_as_it_was() {
+fn recordings_are_reproduced_after_the_program_was_away() {
     all_are_told(Away::Program, quarters);
 }
 

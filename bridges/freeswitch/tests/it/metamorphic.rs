@@ -66,12 +66,12 @@ fn doubled(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn an_event_that_is_told_twice_counts_once() {
+fn duplicate_event_counts_once() {
     all_are_told(|messages, _| doubled(messages), 1);
 }
 
 #[test]
-fn the_order_of_arrival_makes_no_difference() {
+fn order_of_arrival_makes_no_difference() {
     all_are_told(shuffled, SEEDS);
 }
 
@@ -97,7 +97,7 @@ fn without_next(messages: &[Vec<u8>], event: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_follows_a_hang_up_may_be_lost() {
+fn event_lost_after_a_hangup_changes_no_call() {
     all_are_told(|messages, _| without_next(messages, "CHANNEL_HANGUP"), 1);
     let shuffled_before = |messages: &[Vec<u8>], chance: &mut Chance| {
         without_next(&shuffled(messages, chance), "CHANNEL_HANGUP")

@@ -30,7 +30,7 @@ fn teller(message: &[u8]) -> (String, u64) {
 }
 
 #[test]
-fn fully_heard_call_with_narrow_subscription_is_whole() {
+fn fully_received_call_with_narrow_subscription_is_complete() {
     let wanted = [
         "2dd14324-4c8e-44fe-9321-d223f4141da6 in city 998901110005 [102] 102 talk 3.0 of \
                    4.1, whole",
@@ -54,7 +54,7 @@ fn late_listener_reports_whole_call_with_one_bridge() {
 }
 
 #[test]
-fn a_broker_that_was_away_kept_the_end_alone() {
+fn broker_that_was_away_kept_the_end_alone() {
     let call =
         "b3a21398-cb13-4cb8-bda7-86ac56bd7299 in city 998901110001 [101] 101 talk 7.0 of 8.0";
     let whole = lines(&split(&moment("broker_away/esl.jsonl")));
@@ -65,7 +65,7 @@ fn a_broker_that_was_away_kept_the_end_alone() {
 }
 
 #[test]
-fn a_switch_that_stops_in_order_ends_its_calls() {
+fn switch_that_stops_in_order_ends_its_calls() {
     let wanted = [
         "019bdf86-5f2a-45d2-84a5-c53712b40cb4 in city 998901110001 [101] 101 talk 3.4 of \
                    4.4, whole",

@@ -29,16 +29,16 @@ fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
 }
 
 #[test]
-fn each_is_told_as_it_was_by_plain_events() {
+fn recordings_are_reproduced_from_plain_events() {
     all_are_told(|recording| split(&recording.read("esl.txt")));
 }
 
 #[test]
-fn each_is_told_as_it_was_by_events_as_json() {
+fn recordings_are_reproduced_from_json_events() {
     all_are_told(|recording| split(&recording.read("esl.jsonl")));
 }
 
 #[test]
-fn each_is_told_as_it_was_over_amqp() {
+fn recordings_are_reproduced_over_amqp() {
     all_are_told(|recording| bodies(&recording.read("amqp.jsonl")));
 }

@@ -23,7 +23,7 @@ fn talking(switch: &mut Switch) {
 }
 
 #[test]
-fn an_agent_who_waits_in_a_queue_is_not_the_root_of_the_call() {
+fn agent_waiting_in_a_queue_is_not_the_root_of_the_call() {
     let mut it = Switch::default();
     it.at(0).dials("agent", "101").answers("agent");
     it.at(5000).comes_in("cust", CUSTOMER).answers("cust");
@@ -52,7 +52,7 @@ fn agent_serving_two_customers_in_turn_is_in_two_calls() {
 }
 
 #[test]
-fn an_agent_who_goes_on_waiting_in_a_queue_holds_no_call_back() {
+fn agent_staying_in_a_queue_delays_no_call() {
     let mut it = Switch::default();
     it.at(0).dials("agent", "101").answers("agent");
     for (n, cust) in ["one", "two", "three"].iter().enumerate() {
@@ -76,7 +76,7 @@ fn an_agent_who_goes_on_waiting_in_a_queue_holds_no_call_back() {
 }
 
 #[test]
-fn colleagues_who_stay_in_the_room_hold_no_call_back() {
+fn colleagues_staying_in_the_room_delay_no_call() {
     let mut it = Switch::default();
     it.at(0).dials("p101", "101").answers("p101");
     it.in_room("p101", "room", true);
@@ -149,7 +149,7 @@ fn loopback_to_phone_is_one_call_in_any_event_order() {
 /// A caller from an address that no trunk names, or a number that is called over such a gateway, is
 /// still outside. It is no employee, and there is no outbound call.
 #[test]
-fn a_caller_from_an_address_of_no_trunk_is_no_employee() {
+fn caller_from_an_unmatched_address_is_not_an_employee() {
     let mut it = Switch::default();
     it.at(0).comes_in_from("cust", CUSTOMER, "16055");
     it.dials_out("mobile", ("city", OTHER), ("cust", "cust"));
@@ -247,7 +247,7 @@ fn abandoned_consultation_leaves_call_answered() {
 }
 
 #[test]
-fn an_announcement_before_the_answer_is_no_talk() {
+fn announcement_before_the_answer_is_not_talk() {
     let mut it = Switch::default();
     it.at(0).dials("p101", "101");
     it.dials_out("far", ("city", CUSTOMER), ("p101", "p101"));
@@ -267,7 +267,7 @@ fn an_announcement_before_the_answer_is_no_talk() {
 }
 
 #[test]
-fn a_mobile_that_has_to_press_a_key_talks_only_after_it() {
+fn mobile_that_has_to_press_a_key_talks_only_after_it() {
     let mut it = Switch::default();
     it.at(0).comes_in("cust", CUSTOMER);
     it.dials_out("mobile", ("gsm", "998935550000"), ("cust", "cust"));
@@ -278,7 +278,7 @@ fn a_mobile_that_has_to_press_a_key_talks_only_after_it() {
 }
 
 #[test]
-fn the_customer_may_be_called_first() {
+fn customer_may_be_called_first() {
     let mut it = Switch::default();
     it.at(0).dials_out("far", ("city", CUSTOMER), ("", ""));
     it.at(2000)
@@ -291,7 +291,7 @@ fn the_customer_may_be_called_first() {
 }
 
 #[test]
-fn a_customer_who_is_called_out_outlives_whoever_called() {
+fn called_customer_stays_in_the_call_after_the_caller_leaves() {
     let mut it = Switch::default();
     it.at(0).dials("p101", "101");
     it.dials_out("far", ("city", CUSTOMER), ("p101", "p101"));
@@ -308,7 +308,7 @@ fn a_customer_who_is_called_out_outlives_whoever_called() {
 }
 
 #[test]
-fn a_supervisor_who_listens_is_nobody_in_the_call() {
+fn listening_supervisor_is_not_counted_in_the_call() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(2000).dials("p104", "104").answers("p104");
@@ -351,7 +351,7 @@ fn two_customers_in_one_room_are_two_calls() {
 }
 
 #[test]
-fn a_bridge_whose_end_comes_late_ends_with_the_next() {
+fn bridge_with_a_late_end_ends_when_the_next_begins() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(3000).rings("p102", "102", ("cust", "cust"));
@@ -394,7 +394,7 @@ fn ten_calls_at_once_are_ten() {
 }
 
 #[test]
-fn what_carries_somebody_from_outside_and_is_no_trunk_is_named() {
+fn unmatched_gateway_or_profile_is_reported() {
     let mut it = Switch::default();
     it.at(0).dials("p101", "101");
     it.dials_out("far", ("gone", CUSTOMER), ("p101", "p101"));
@@ -410,7 +410,7 @@ fn what_carries_somebody_from_outside_and_is_no_trunk_is_named() {
 }
 
 #[test]
-fn a_trunk_and_a_telephone_may_have_one_name() {
+fn trunk_and_a_telephone_may_have_one_name() {
     let mut it = Switch::default();
     it.at(0).dials("p101", "101");
     it.dials_out("far", ("101", CUSTOMER), ("p101", "p101"));
@@ -439,7 +439,7 @@ fn dialed_without_session(switch: &mut Switch, variable: &str) {
 }
 
 #[test]
-fn legs_without_session_that_lose_are_no_calls() {
+fn losing_legs_without_session_are_not_calls() {
     for variable in NAMED_IN {
         let mut it = Switch::default();
         dialed_without_session(&mut it, variable);

@@ -46,7 +46,7 @@ fn pieces_of_any_size_make_the_same_messages() {
 }
 
 #[test]
-fn all_events_are_told_as_those_of_the_subscription_are() {
+fn full_event_stream_gives_the_recorded_calls() {
     let all = recordings();
     let it = all.iter().find(|it| it.name == "attended_transfer");
     let recording = it.expect("a recording");
@@ -56,7 +56,7 @@ fn all_events_are_told_as_those_of_the_subscription_are() {
 }
 
 #[test]
-fn a_recording_may_begin_in_the_middle_of_a_frame() {
+fn recording_may_begin_in_the_middle_of_a_frame() {
     let bytes = recorded("esl.all.txt");
     let whole = split(&bytes);
     for from in (0..bytes.len()).step_by(4_999) {
@@ -103,7 +103,7 @@ fn replies_between_events_are_split_without_blank_lines() {
 }
 
 #[test]
-fn an_event_may_have_a_body_of_its_own() {
+fn event_with_a_body_is_split_as_one_event() {
     let inner = "Content-Length: 40\nContent-Type: text/event-plain";
     let event = format!(
         "Event-Name: RECV_INFO\nContent-Length: {}\n\n{inner}",
@@ -118,7 +118,7 @@ fn an_event_may_have_a_body_of_its_own() {
 }
 
 #[test]
-fn a_body_shorter_than_its_length_takes_nothing_of_the_next() {
+fn body_shorter_than_its_length_takes_nothing_of_the_next() {
     let next = frame("text/event-plain", "Event-Name: B\n\n");
     let torn = format!(
         "Content-Length: 400\nContent-Type: text/event-plain\n\nEvent-Name: A\nX: 1\n{next}"
@@ -130,7 +130,7 @@ fn a_body_shorter_than_its_length_takes_nothing_of_the_next() {
 }
 
 #[test]
-fn a_header_of_64_mb_is_stepped_over_in_little_memory() {
+fn header_of_64_mb_is_stepped_over_in_little_memory() {
     let next = frame("text/event-plain", "Event-Name: B\n\n");
     let long = "x".repeat(64 << 20);
     let stream = format!("Content-Length: 20\nContent-Type: text/event-plain\nX: {long}\n\n{next}");
@@ -143,7 +143,7 @@ fn a_header_of_64_mb_is_stepped_over_in_little_memory() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_split_without_a_panic_in_whatever_pieces(
+    fn splitter_never_panics_on_any_bytes_in_any_pieces(
         texts in proptest::collection::vec(
             prop_oneof![
                 "Content-Length: [0-9]{1,3}\n", Just("Content-Type: text/event-plain\n".to_owned()),

@@ -67,7 +67,7 @@ fn zero_during_attended_transfer_adds_whom_it_consulted() {
 }
 
 #[test]
-fn employee_who_joined_stays_when_the_first_one_leaves() {
+fn joined_employee_stays_when_the_first_one_leaves() {
     let mut it = Switch::default();
     talking(&mut it);
     it.at(3000).consults("p101", true);
@@ -142,7 +142,7 @@ type VariableCase = (
 );
 
 #[test]
-fn variables_of_an_eavesdropper_set_who_hears_it() {
+fn eavesdrop_variables_decide_if_the_supervisor_counts() {
     const A: &str = "variable_eavesdrop_whisper_aleg";
     const B: &str = "variable_eavesdrop_whisper_bleg";
     const KEYS: &str = "variable_eavesdrop_enable_dtmf";

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_long_body_is_left_out_and_its_length_is_known() {
+    fn rest_of_a_long_body_is_left_out_and_its_length_is_known() {
         let bodies = bodies();
         let mut cutter = Cutter::new(bodies.clone());
         let mut stays = Vec::new();

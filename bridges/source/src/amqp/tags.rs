@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_acknowledges_all_that_is_committed() {
+    fn acknowledgment_covers_all_committed_messages() {
         let mut tags = tags(1, 10);
         assert_eq!(tags.judged(&judged(7, &[])), (vec![], Some(7)));
         assert_eq!(tags.judged(&judged(7, &[])), (vec![], None));

@@ -72,7 +72,7 @@ fn files_are_read_once_by_time_and_hidden_files_skipped() {
 }
 
 #[test]
-fn a_file_that_comes_within_one_step_of_the_disks_clock_is_seen() {
+fn file_created_within_one_disk_clock_tick_is_seen() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     let changed = std::fs::metadata(dir.path()).and_then(|it| it.modified());
@@ -159,7 +159,7 @@ fn file_rewritten_while_waiting_is_read_once_and_complete() {
 }
 
 #[test]
-fn names_that_are_gone_are_forgotten() {
+fn names_of_removed_files_are_forgotten() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     let mut folder = opened(dir.path(), From::Start, None);
@@ -175,7 +175,7 @@ fn names_that_are_gone_are_forgotten() {
 }
 
 #[test]
-fn a_fifo_in_the_place_of_a_file_hangs_nobody() {
+fn fifo_in_place_of_a_file_blocks_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     let path = dir.path().join("a.json");
@@ -192,7 +192,7 @@ fn a_fifo_in_the_place_of_a_file_hangs_nobody() {
 }
 
 #[test]
-fn a_time_of_the_future_moves_no_position_past_what_comes() {
+fn future_file_time_moves_no_position_past_new_files() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 4_102_444_800);
     let mut folder = opened(dir.path(), From::Start, None);
@@ -204,7 +204,7 @@ fn a_time_of_the_future_moves_no_position_past_what_comes() {
 }
 
 #[test]
-fn a_second_start_takes_nothing_in_from_before_the_first() {
+fn second_start_takes_nothing_in_from_before_the_first() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "old.json", "{\"n\":0}", 9_000);
     let mut first = opened(dir.path(), From::End, None);
@@ -216,7 +216,7 @@ fn a_second_start_takes_nothing_in_from_before_the_first() {
 }
 
 #[test]
-fn a_restart_goes_on_where_it_was_and_gives_the_last_ones_again() {
+fn restart_continues_and_reads_the_last_files_again() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "old.json", "{\"n\":0}", 1_000);
     let mut folder = opened(dir.path(), From::End, None);
@@ -366,7 +366,7 @@ fn empty_file_is_reported_after_a_minute() {
 }
 
 #[test]
-fn what_is_no_folder_is_said() {
+fn path_that_is_not_a_folder_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "f", "{}", 1);
     for (name, words) in [("f", "this is not a folder"), ("none", "no such file")] {
@@ -379,7 +379,7 @@ fn what_is_no_folder_is_said() {
 }
 
 #[test]
-fn a_folder_that_could_not_be_read_for_a_while_is_up_again() {
+fn folder_that_could_not_be_read_for_a_while_is_up_again() {
     let dir = tempfile::tempdir().expect("a folder");
     let (path, away) = (dir.path().join("cdr"), dir.path().join("away"));
     std::fs::create_dir(&path).expect("a folder");

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_knows_where_it_ends_in_the_file() {
+    fn record_knows_where_it_ends_in_the_file() {
         let mut framer = Framer::at(Format::AmiJson, 100);
         framer.push(b"{1}\r\n\n{2");
         assert_eq!(framer.next(), Some(Frame::Message(b"{1}")));

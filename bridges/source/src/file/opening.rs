@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_holds_whole_records_of_the_end_or_of_the_start() {
+    fn sample_holds_whole_records_of_the_end_or_of_the_start() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("rows");
         let rows: String = (0..40_000).map(|n| format!("row {n}\n")).collect();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_not_opened() {
+    fn path_that_is_not_a_regular_file_is_not_opened() {
         let error = open(Path::new("/dev/zero")).expect_err("a device");
         assert!(error.to_string().contains("not a regular file"), "{error}");
         let folder = tempfile::tempdir().expect("a folder");

@@ -108,7 +108,7 @@ fn named(range: std::ops::Range<u32>) -> Vec<String> {
 }
 
 #[test]
-fn a_line_completed_later_is_given_once_and_whole() {
+fn line_completed_later_is_given_once_and_whole() {
     let mut desk = Desk::new(From::Start);
     desk.write("one\ntw");
     assert_eq!(desk.read(), ["one"]);
@@ -128,7 +128,7 @@ fn from_end_skips_old_lines_but_keeps_unfinished_line() {
 }
 
 #[test]
-fn a_missing_file_is_told_and_read_from_its_start_when_it_comes() {
+fn missing_file_is_reported_and_later_read_from_its_start() {
     let mut desk = Desk::new(From::End);
     assert!(desk.read().is_empty());
     assert!(desk.troubles[0].contains("no such file; callbridge waits for it"));
@@ -137,7 +137,7 @@ fn a_missing_file_is_told_and_read_from_its_start_when_it_comes() {
 }
 
 #[test]
-fn a_renamed_file_is_read_to_its_end_then_the_new_one() {
+fn renamed_file_is_read_to_its_end_then_the_new_one() {
     let mut desk = Desk::new(From::Start);
     desk.write("a\n");
     desk.read();
@@ -255,7 +255,7 @@ fn record_over_the_limit_is_given_in_part() {
 }
 
 #[test]
-fn a_truncation_without_a_copy_is_a_gap_and_reading_goes_on() {
+fn truncation_without_a_copy_is_a_gap_and_reading_continues() {
     let mut desk = Desk::new(From::End);
     desk.write(&lines(0..10));
     desk.read();
@@ -267,7 +267,7 @@ fn a_truncation_without_a_copy_is_a_gap_and_reading_goes_on() {
 }
 
 #[test]
-fn deleted_and_made_anew_is_another_file() {
+fn file_deleted_and_created_again_counts_as_another() {
     let mut desk = Desk::new(From::End);
     desk.write("a\n");
     desk.read();
@@ -277,7 +277,7 @@ fn deleted_and_made_anew_is_another_file() {
 }
 
 #[test]
-fn a_restart_goes_on_after_the_last_committed_line() {
+fn restart_continues_after_the_last_committed_line() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
     desk.read();
@@ -314,7 +314,7 @@ fn rotated_twice() -> Desk {
 }
 
 #[test]
-fn a_restart_after_rotations_reads_the_old_files_first() {
+fn restart_after_rotations_reads_the_old_files_first() {
     let mut desk = rotated_twice();
     desk.restart(From::End);
     assert_eq!(desk.read(), named(50..54));
@@ -322,7 +322,7 @@ fn a_restart_after_rotations_reads_the_old_files_first() {
 }
 
 #[test]
-fn a_rotation_while_old_files_are_read_skips_none_of_them() {
+fn rotation_while_old_files_are_read_skips_none_of_them() {
     let mut desk = rotated_twice();
     desk.restart(From::End);
     let first = desk.follower.poll();
@@ -360,7 +360,7 @@ fn missing_file_at_restart_reads_only_newer_rotated_files() {
 }
 
 #[test]
-fn the_next_file_is_held_before_it_can_be_rotated_as_well() {
+fn next_file_is_held_before_it_can_be_rotated_as_well() {
     let mut desk = Desk::new(From::Start);
     desk.write("a\n");
     desk.read();
@@ -376,7 +376,7 @@ fn the_next_file_is_held_before_it_can_be_rotated_as_well() {
 }
 
 #[test]
-fn a_truncated_file_is_held_before_it_can_be_rotated_as_well() {
+fn truncated_file_is_held_before_it_can_be_rotated_as_well() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
     desk.read();
@@ -395,7 +395,7 @@ fn later(path: &Path, seconds: u64) {
 }
 
 #[test]
-fn a_reused_inode_is_told_by_the_first_bytes() {
+fn reused_inode_is_recognized_by_the_first_bytes() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
     desk.read();
@@ -410,7 +410,7 @@ fn a_reused_inode_is_told_by_the_first_bytes() {
 }
 
 #[test]
-fn a_folder_moved_to_another_disk_is_the_same_file() {
+fn folder_moved_to_another_disk_is_the_same_file() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
     desk.read();
@@ -425,7 +425,7 @@ fn a_folder_moved_to_another_disk_is_the_same_file() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_tried_again() {
+fn unreadable_path_is_reported_and_tried_again() {
     let mut desk = Desk::new(From::Start);
     fs::create_dir(desk.path()).expect("made");
     desk.read();
@@ -440,7 +440,7 @@ fn what_cannot_be_read_is_told_and_tried_again() {
 }
 
 #[test]
-fn a_long_file_is_read_in_pieces_that_lose_nothing() {
+fn long_file_is_read_in_pieces_that_lose_nothing() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..20_000));
     assert_eq!(desk.read(), named(0..20_000));
@@ -451,7 +451,7 @@ fn a_long_file_is_read_in_pieces_that_lose_nothing() {
 }
 
 #[test]
-fn header_comes_again_after_a_restart() {
+fn header_is_repeated_after_a_restart() {
     let header = "eventtype;eventtime;channame;uniqueid;linkedid";
     let mut desk = Desk::new(From::Start);
     desk.follower = Follower::new(desk.path(), Format::CelCsv, From::Start, None);

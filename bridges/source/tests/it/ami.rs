@@ -12,7 +12,7 @@ fn url(port: u16) -> String {
 }
 
 #[tokio::test]
-async fn every_message_after_the_login_comes_as_a_frame() {
+async fn messages_after_the_login_arrive_as_frames() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.ami().await;
@@ -35,7 +35,7 @@ async fn every_message_after_the_login_comes_as_a_frame() {
 }
 
 #[tokio::test]
-async fn a_refused_login_is_told_once_and_tried_again() {
+async fn refused_login_is_reported_once_and_tried_again() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     for _ in 0..4 {
@@ -66,7 +66,7 @@ async fn a_refused_login_is_told_once_and_tried_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_refused_is_told_with_its_cure() {
+async fn refused_connection_is_reported_with_a_fix() {
     let listener = Listener::plain().await;
     let port = listener.port();
     drop(listener);
@@ -80,7 +80,7 @@ async fn a_connection_that_is_refused_is_told_with_its_cure() {
 }
 
 #[tokio::test]
-async fn what_is_no_asterisk_is_named() {
+async fn peer_that_is_not_asterisk_is_named() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;
@@ -93,7 +93,7 @@ async fn what_is_no_asterisk_is_named() {
 }
 
 #[tokio::test]
-async fn a_silent_line_is_opened_again_and_the_gap_is_told() {
+async fn silent_connection_is_reopened_and_the_gap_is_reported() {
     let listener = Listener::plain().await;
     let proxy = Proxy::start(listener.port()).await;
     let mut stage = Stage::start(&url(proxy.port()), impatient());
@@ -162,7 +162,7 @@ async fn answer_to_a_ping_is_reported_with_its_time() {
 }
 
 #[tokio::test]
-async fn a_line_on_which_bytes_arrive_is_never_taken_for_silent() {
+async fn line_on_which_bytes_arrive_is_never_taken_for_silent() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), impatient());
     let mut line = listener.ami().await;
@@ -180,7 +180,7 @@ async fn a_line_on_which_bytes_arrive_is_never_taken_for_silent() {
 }
 
 #[tokio::test]
-async fn a_lost_line_is_had_again_and_numbers_go_on() {
+async fn lost_line_is_had_again_and_numbers_go_on() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     drop(listener.ami().await);
@@ -197,7 +197,7 @@ async fn a_lost_line_is_had_again_and_numbers_go_on() {
 }
 
 #[tokio::test]
-async fn too_long_message_is_a_gap_and_the_line_goes_on() {
+async fn too_long_message_is_a_gap_and_the_connection_stays_up() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.ami().await;

@@ -80,7 +80,7 @@ async fn esl_source_subscribes_and_reads_events_sent_in_pieces() {
 }
 
 #[tokio::test]
-async fn what_goes_on_at_the_login_is_told_channel_by_channel() {
+async fn live_channels_at_login_are_reported_one_by_one() {
     let switch = FakeSwitch::start().await;
     switch.answers("show channels as json", RUNNING);
     let dump = r#"{"Event-Name":"CHANNEL_DATA","Unique-ID":"a-1"}"#;
@@ -129,7 +129,7 @@ async fn address_blocked_by_acl_names_apply_inbound_acl() {
 }
 
 #[tokio::test]
-async fn what_is_no_event_socket_is_named() {
+async fn peer_that_is_not_an_event_socket_is_named() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;
@@ -142,7 +142,7 @@ async fn what_is_no_event_socket_is_named() {
 }
 
 #[tokio::test]
-async fn a_half_open_line_is_found_and_opened_again_with_its_gap() {
+async fn half_open_line_is_found_and_opened_again_with_its_gap() {
     let switch = FakeSwitch::start().await;
     let proxy = Proxy::start(switch.addr().port()).await;
     let mut stage = Stage::start(&url(proxy.port()), impatient());
@@ -160,7 +160,7 @@ async fn a_half_open_line_is_found_and_opened_again_with_its_gap() {
 }
 
 #[tokio::test]
-async fn another_process_of_the_switch_is_told_before_its_first_event() {
+async fn switch_restart_is_reported_before_its_first_event() {
     let switch = FakeSwitch::start().await;
     switch.answers("uptime ms", "-ERR uptime Command not found!\n");
     switch.answers("show channels as json", "-ERR show Command not found!\n");
@@ -187,7 +187,7 @@ async fn another_process_of_the_switch_is_told_before_its_first_event() {
 }
 
 #[tokio::test]
-async fn too_long_event_is_a_gap_and_an_orderly_stop_is_told() {
+async fn too_long_event_is_a_gap_and_an_orderly_stop_is_reported() {
     let switch = FakeSwitch::start().await;
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
     up(&mut stage).await;

@@ -45,7 +45,7 @@ async fn idle(stage: &mut Stage) -> FilePosition {
 }
 
 #[tokio::test]
-async fn a_file_is_read_to_its_end_told_and_followed() {
+async fn file_is_idle_at_its_end_and_then_followed() {
     let log = Log::new();
     log.write("a\nb\n");
     let mut stage = Stage::start(&log.url("start"), settings());
@@ -67,7 +67,7 @@ async fn a_file_is_read_to_its_end_told_and_followed() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_waited_for_and_told_once() {
+async fn missing_file_is_awaited_and_reported_once() {
     let log = Log::new();
     let mut stage = Stage::start(&log.url("end"), settings());
     assert!(
@@ -105,7 +105,7 @@ async fn renamed_file_is_still_read_and_up_when_renamed_back() {
 }
 
 #[tokio::test]
-async fn a_restart_from_a_stored_place_gives_the_rest_alone() {
+async fn restart_from_a_stored_place_gives_the_rest_alone() {
     let log = Log::new();
     log.write("a\nb\nc\n");
     let mut stage = Stage::start(&log.url("start"), settings());
@@ -120,7 +120,7 @@ async fn a_restart_from_a_stored_place_gives_the_rest_alone() {
 }
 
 #[tokio::test]
-async fn a_pause_holds_reading_back() {
+async fn pause_stops_reading_until_it_ends() {
     let log = Log::new();
     let mut stage = Stage::start(&log.url("start"), settings());
     stage.down().await;
@@ -145,7 +145,7 @@ async fn a_pause_holds_reading_back() {
 }
 
 #[tokio::test]
-async fn a_folder_in_place_of_a_file_is_named() {
+async fn folder_in_place_of_a_file_is_named() {
     let log = Log::new();
     std::fs::create_dir(&log.path).expect("made");
     let mut stage = Stage::start(&log.url("start"), settings());

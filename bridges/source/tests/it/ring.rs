@@ -22,7 +22,7 @@ fn events(range: std::ops::Range<u32>) -> String {
 }
 
 #[tokio::test]
-async fn a_live_line_never_waits_and_what_is_dropped_is_one_gap() {
+async fn live_connection_never_waits_and_dropped_frames_are_one_gap() {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
     let mut stage = Stage::start_at(&url, settings(), small(), None);
@@ -73,7 +73,7 @@ async fn bytes_are_bounded_as_well_as_frames() {
 }
 
 #[tokio::test]
-async fn a_file_waits_for_room_and_loses_nothing() {
+async fn file_waits_for_room_and_loses_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ami.raw");
     std::fs::write(&path, events(0..500)).expect("written");
@@ -90,7 +90,7 @@ async fn a_file_waits_for_room_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn an_intake_that_has_gone_ends_the_source() {
+async fn dropped_intake_ends_the_source() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ami.raw");
     std::fs::write(&path, events(0..500)).expect("written");

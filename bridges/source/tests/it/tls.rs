@@ -80,7 +80,7 @@ async fn ca_missing_from_ca_file_is_refused_despite_same_name() {
 }
 
 #[tokio::test]
-async fn a_plain_port_is_named() {
+async fn plain_port_is_named() {
     let authority = Authority::new();
     let listener = Listener::plain().await;
     let url = url("amis", "localhost", listener.port(), &authority);
@@ -92,7 +92,7 @@ async fn a_plain_port_is_named() {
 }
 
 #[tokio::test]
-async fn a_ca_file_that_holds_nothing_is_named() {
+async fn empty_or_missing_ca_file_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let empty = folder.path().join("empty.pem");
     std::fs::write(&empty, "").expect("written");

@@ -15,7 +15,7 @@ fn source(text: &str) -> SourceUrl {
 }
 
 #[test]
-fn ami_has_its_ports_and_needs_a_user() {
+fn ami_url_has_default_ports_and_requires_a_user() {
     let Transport::Ami { endpoint, user } = source("ami://bridge@pbx.example?pbx=hq").transport
     else {
         panic!("another transport");
@@ -42,7 +42,7 @@ fn ami_has_its_ports_and_needs_a_user() {
 }
 
 #[test]
-fn a_password_in_the_url_is_refused_and_never_shown() {
+fn password_in_the_url_is_refused_and_never_shown() {
     for url in [
         "ami://bridge:hunter2@pbx",
         "amqp://bridge:hunter2@mq/?queue=q&format=asterisk-cel",
@@ -58,7 +58,7 @@ fn a_password_in_the_url_is_refused_and_never_shown() {
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
+fn url_errors_are_reported_together() {
     let url = "amqp://h/?format=cel&heartbeat=600&color=red&bind=k";
     let known = "amqp:// takes queue=, format=, exchange=, bind=, declare=, heartbeat=, \
                  pbx=, secret-file=, ca-file=";
@@ -101,7 +101,7 @@ fn broker_with_several_hosts_is_read() {
 }
 
 #[test]
-fn nothing_is_declared_without_declare_yes() {
+fn amqp_queue_is_not_declared_without_declare_yes() {
     let own = "amqp://u@h/v?queue=q&format=asterisk-cel&exchange=e&bind=name=CEL";
     assert!(faults(own).contains("declare=yes is missing"));
     let Transport::Amqp(queue) = source(&format!("{own}&declare=yes")).transport else {
@@ -113,7 +113,7 @@ fn nothing_is_declared_without_declare_yes() {
 }
 
 #[test]
-fn the_virtual_host_is_decoded_and_defaults_to_a_slash() {
+fn virtual_host_is_decoded_and_defaults_to_a_slash() {
     for (path, vhost) in [("", "/"), ("/", "/"), ("/%2F", "/"), ("/pbx", "pbx")] {
         let url = format!("amqps://u%40x@h{path}?queue=a%2Fb+c&format=asterisk-cdr");
         let Transport::Amqp(queue) = source(&url).transport else {
@@ -127,7 +127,7 @@ fn the_virtual_host_is_decoded_and_defaults_to_a_slash() {
 }
 
 #[test]
-fn a_file_begins_at_its_end_unless_told_otherwise() {
+fn file_is_read_from_its_end_by_default() {
     let from = |text: &str| match source(text).transport {
         Transport::File { from, .. } => from,
         other => panic!("{other:?}"),
@@ -152,7 +152,7 @@ fn a_file_begins_at_its_end_unless_told_otherwise() {
 }
 
 #[test]
-fn the_key_of_a_source_does_not_change_with_where_it_begins() {
+fn key_of_a_source_does_not_change_with_where_it_begins() {
     let a = source("file:///var/cel.csv?format=cel-csv&from=start");
     let b = source("file:///var/cel.csv?format=cel-csv");
     assert_eq!(a.key(), b.key());
@@ -164,7 +164,7 @@ fn the_key_of_a_source_does_not_change_with_where_it_begins() {
 }
 
 #[test]
-fn a_dead_letter_queue_is_a_brokers_url_with_a_queue() {
+fn dead_letter_queue_is_a_brokers_url_with_a_queue() {
     let queue = BrokerUrl::queue("amqp://u@h/%2F?queue=dead&secret-file=/s").expect("good");
     assert_eq!(
         (queue.name.as_str(), queue.broker.vhost.as_str()),
@@ -181,14 +181,14 @@ fn a_dead_letter_queue_is_a_brokers_url_with_a_queue() {
 }
 
 #[test]
-fn a_key_given_twice_or_without_a_value_is_a_fault() {
+fn duplicate_key_or_key_without_a_value_is_an_error() {
     let said = faults("ws://h/?pbx=a&pbx=b&ca-file=");
     assert!(said.contains("pbx= is given twice"), "{said}");
     assert!(said.contains("write ca-file=VALUE"), "{said}");
 }
 
 #[test]
-fn what_others_see_of_a_url_names_no_file_of_a_secret() {
+fn public_url_omits_the_secret_file() {
     for (given, seen) in [
         ("ami://a@pbx?secret-file=/s", "ami://a@pbx"),
         ("ami://a@pbx?pbx=b&secret-file=/s", "ami://a@pbx?pbx=b"),
@@ -207,7 +207,7 @@ fn what_others_see_of_a_url_names_no_file_of_a_secret() {
 }
 
 #[test]
-fn what_stays_on_this_machine_is_not_clear_to_others() {
+fn loopback_tls_and_file_urls_are_not_clear_text() {
     let clear = |text: &str| source(text).endpoint().is_some_and(|it| it.is_clear());
     for here in [
         "ami://a@127.0.0.1",

@@ -83,7 +83,7 @@ async fn websocket_frames_are_read_split_or_behind_the_upgrade() {
 }
 
 #[tokio::test]
-async fn a_fragmented_message_is_one_frame_with_a_ping_in_between() {
+async fn fragmented_message_is_one_frame_with_a_ping_in_between() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.websocket().await;
@@ -104,7 +104,7 @@ async fn a_fragmented_message_is_one_frame_with_a_ping_in_between() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_but_pings() {
+async fn websocket_client_sends_only_pings() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), impatient());
     let mut line = listener.accept().await;
@@ -118,7 +118,7 @@ async fn nothing_is_sent_but_pings() {
 }
 
 #[tokio::test]
-async fn a_silent_line_is_opened_again_and_the_gap_is_told() {
+async fn silent_connection_is_reopened_and_the_gap_is_reported() {
     let listener = Listener::plain().await;
     let proxy = Proxy::start(listener.port()).await;
     let mut stage = Stage::start(&url(proxy.port()), impatient());
@@ -149,7 +149,7 @@ async fn unread_bytes_are_read_before_a_line_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_message_above_the_limit_ends_the_line_which_is_had_again() {
+async fn message_above_the_limit_ends_the_line_which_is_had_again() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.websocket().await;
@@ -168,7 +168,7 @@ async fn a_message_above_the_limit_ends_the_line_which_is_had_again() {
 }
 
 #[tokio::test]
-async fn what_is_no_websocket_is_named() {
+async fn peer_that_is_not_a_websocket_is_named() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;
@@ -188,7 +188,7 @@ async fn what_is_no_websocket_is_named() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_the_line() {
+async fn stop_ends_the_line() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.websocket().await;

@@ -146,7 +146,7 @@ fn reading_ends_with_the_last_call_that_is_looked_for() {
 }
 
 #[test]
-fn what_no_page_shows_in_two_looks_is_missing() {
+fn call_absent_from_all_pages_in_two_passes_is_missing() {
     let mut journal = Journal::of((0..250).filter(|n| *n != 240 && *n != 7));
     let findings = read(search(250), &mut journal);
     assert_eq!(missing(&findings), [7, 240]);
@@ -206,7 +206,7 @@ fn call_moved_between_pages_is_found_on_second_read() {
 }
 
 #[test]
-fn nothing_is_missing_by_pages_that_contradict_each_other() {
+fn contradictory_pages_report_no_call_as_missing() {
     let others = |from: u32| (from..from + 100).collect::<Vec<_>>();
     let after_the_first: [(Page, &str); 6] = [
         (
@@ -264,7 +264,7 @@ fn sizes_and_ranges_that_are_refused_are_left() {
 }
 
 #[test]
-fn whoever_may_not_or_cannot_ask_says_so() {
+fn barred_or_failing_search_reports_its_reason() {
     let mut barred = search(10);
     barred.on_answer(JournalAnswer::Barred {
         reason: "no daemon runs here".to_owned(),
@@ -291,7 +291,7 @@ fn whoever_may_not_or_cannot_ask_says_so() {
 }
 
 #[test]
-fn a_journal_that_shows_no_call_of_ours_proves_nothing() {
+fn journal_that_shows_no_call_of_ours_proves_nothing() {
     // The calls are of another company, or the rows have none of our uuids.
     let mut others = Journal {
         ours: 0..0,
@@ -324,7 +324,7 @@ fn a_journal_that_shows_no_call_of_ours_proves_nothing() {
 }
 
 #[test]
-fn a_call_that_was_journaled_just_now_is_not_looked_for() {
+fn call_that_was_journaled_just_now_is_not_looked_for() {
     let fresh = |n: u32, age: Duration| JournaledCall {
         since: Some(now().minus(age)),
         ..call(n)
@@ -350,7 +350,7 @@ fn a_call_that_was_journaled_just_now_is_not_looked_for() {
 }
 
 #[test]
-fn a_row_is_other_than_it_was_sent_only_where_it_says_so() {
+fn row_differs_only_in_fields_that_it_shows() {
     let sent = call(0).sent.expect("stored");
     assert_eq!(differences(&sent, &row(0)), []);
     let silent = ShownCall {
@@ -389,7 +389,7 @@ fn a_row_is_other_than_it_was_sent_only_where_it_says_so() {
 }
 
 #[test]
-fn how_long_it_takes_is_told_by_half_of_the_budget() {
+fn remaining_time_is_estimated_with_half_of_the_budget() {
     let budget = BudgetStatus {
         limit: 60,
         window_sec: 60,

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn each_record_that_cannot_be_read_is_named() {
+    fn unreadable_records_are_named() {
         let place = tempfile::tempdir().expect("a folder");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");
         let lines = fs::read_to_string(root.join("hold/json_cdr.jsonl")).expect("recorded");
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_as_it_looks() {
+    fn file_is_read_as_it_looks() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join("cdr");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");

@@ -146,7 +146,7 @@ fn call_open_in_file_is_under_way_unless_stored_as_finished() {
 }
 
 #[test]
-fn each_call_of_the_file_stands_once() {
+fn file_calls_are_counted_once_in_the_report() {
     use State::{Dead, Discarded, Forwarded, Journaled, Ready, Sending, Submitted, Waiting};
     let states = [
         Ready, Sending, Submitted, Journaled, Journaled, Dead, Waiting, Discarded, Forwarded,
@@ -205,7 +205,7 @@ fn unmatched_channel_of_internal_call_is_named_as_cause() {
 }
 
 #[test]
-fn what_is_missing_gets_its_likeliest_cause() {
+fn missing_call_gets_its_likeliest_cause() {
     let missing = |n| call(n, Outcome::Journal);
     let unknown = CallFate::Unknown;
     let begins = |n, listening: &Listening| cause(missing(n), unknown, listening);
@@ -249,7 +249,7 @@ fn what_is_missing_gets_its_likeliest_cause() {
 }
 
 #[test]
-fn the_report_reads_for_scripts_and_for_people() {
+fn report_reads_for_scripts_and_for_people() {
     let calls = [call(1, Outcome::Journal), call(2, Outcome::Journal)];
     let fates = [CallFate::Stands(State::Journaled), CallFate::RowGone];
     let report = told(&calls, &fates, &listening());

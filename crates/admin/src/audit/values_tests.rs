@@ -38,7 +38,7 @@ fn names(found: Vec<ValueDifference>) -> Vec<String> {
 }
 
 #[test]
-fn equal_values_and_rounding_are_no_difference() {
+fn equal_and_rounded_values_are_not_differences() {
     let stored = values(100, 17, 16);
     assert_eq!(fields(&stored, &stored), [""; 0]);
     assert_eq!(fields(&stored, &values(101, 16, 15)), [""; 0]);
@@ -48,7 +48,7 @@ fn equal_values_and_rounding_are_no_difference() {
 }
 
 #[test]
-fn each_other_value_is_named() {
+fn differing_values_are_named() {
     let stored = values(100, 17, 16);
     assert_eq!(fields(&stored, &values(108, 17, 16)), ["startedAt"]);
     assert_eq!(fields(&stored, &values(100, 15, 16)), ["durationSec"]);
@@ -75,7 +75,7 @@ fn each_other_value_is_named() {
 }
 
 #[test]
-fn number_on_one_side_only_is_no_difference() {
+fn number_on_one_side_only_is_not_a_difference() {
     let stored = values(100, 17, 16);
     let without_number = AuditedValues {
         phone: None,

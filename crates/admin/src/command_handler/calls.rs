@@ -286,7 +286,7 @@ mod tests {
     use callbridge_spool::RowId;
 
     #[test]
-    fn a_day_begins_in_the_zone_of_the_pbx() {
+    fn day_begins_in_the_zone_of_the_pbx() {
         let zone = |name| Zone::named(name).expect("a zone");
         let now = EventTime::from_seconds(1_795_151_317); // 05:08:37 UTC
         let day = |name| day_of(now, &zone(name)).map(|at| at.floor_seconds().get());

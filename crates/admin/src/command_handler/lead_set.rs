@@ -267,7 +267,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn what_would_be_passed_over_in_silence_is_said_by_name() {
+    fn fields_that_the_crm_would_ignore_are_named() {
         let field = |id, kind: &str, name: Option<&str>| CrmField {
             id: FieldId::new(id).expect("an id"),
             info_type: Some(kind.to_owned()),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_crm_says_of_each_field_is_shown() {
+    fn field_errors_of_the_crm_are_shown() {
         let errors = json!([{"field": "value", "reason": "LENGTH"}]);
         let rejected = |errors| ApiError::Rejected {
             status: 400,
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_says_whose_fault_it_is() {
+    fn exit_code_distinguishes_denied_from_unavailable() {
         let code = |error| failed(&error, "x").code;
         let message = String::new;
         assert_eq!(code(ApiError::Forbidden(message())), 77);

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_every_column() {
+    fn row_has_every_column() {
         let row: Vec<String> = csv_row(&letter()).collect();
         assert_eq!(row.len(), CSV_COLUMNS.split(',').count());
         assert_eq!(row[3], "=no\nsuch lead");
@@ -195,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_stays_within_the_terminal() {
+    fn line_stays_within_the_terminal() {
         let line = list_line(&letter(), 60, &zone());
         assert_eq!(line.chars().count(), 60);
         assert!(line.ends_with('…') && !line.contains('\n'));
     }
 
     #[test]
-    fn a_list_on_eighty_columns_still_says_why() {
+    fn list_on_eighty_columns_still_shows_the_reason() {
         let mut letter = letter();
         letter["reason"] = "talk_exceeds_duration".into();
         letter["message"] = "5.600 s of talk in a call of 4.400 s".into();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_outside_gives_the_terminal_no_orders() {
+    fn external_text_sends_no_control_codes_to_the_terminal() {
         let mut letter = letter();
         letter["message"] = "a\u{1b}[2J\u{9b}31m\u{7}b\u{202e}c\nd".into();
         for text in [show(&letter, 80, &zone()), list_line(&letter, 200, &zone())] {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_shown_with_what_to_do() {
+    fn dead_letter_is_shown_in_full_with_its_fix() {
         insta::assert_snapshot!(show(&letter(), 80, &zone()), @r"
         dead letter 7: failed
           since        2026-11-20 10:08:37 +05
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_list_tells_times_in_full_with_their_zone() {
+    fn wide_list_shows_full_times_with_their_zone() {
         let line = list_line(&letter(), usize::MAX, &zone());
         assert!(line.contains("  2026-11-20 10:08:37 +05  "), "{line}");
         assert!(!list_head(&letter(), usize::MAX, &zone()).contains('('));

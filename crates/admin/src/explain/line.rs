@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_a_line() {
+    fn call_is_a_line() {
         let mut missed = line("OUTBOUND", "waiting", Some("no_lead"));
         (missed.answered, missed.lead_id) = (false, None);
         let mut rang = missed.clone();
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_gives_the_terminal_no_orders() {
+    fn extension_gives_the_terminal_no_orders() {
         let mut evil = line("INBOUND", "journaled", None);
         evil.employee = Some("1\u{1b}[2J".to_owned());
         assert!(shown(&evil).contains(r"1\u{1b}[2J talked"));
     }
 
     #[test]
-    fn a_line_is_cut_to_the_terminal() {
+    fn line_is_cut_to_the_terminal() {
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("abcd", 4), "abcd");
     }

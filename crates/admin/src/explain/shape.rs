@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_are_those_of_the_page_in_its_order() {
+    fn keys_are_those_of_the_page_in_its_order() {
         let trunk =
             callbridge_mapping::trunk::parse("city=PJSIP/city,country=UZ", &Trunk::default());
         let trunks = Trunks::new(vec![trunk.expect("good")]).expect("one");

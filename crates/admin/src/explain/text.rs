@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_stands_with_the_event_that_decided_it() {
+    fn values_are_shown_with_the_event_that_decided_them() {
         insta::assert_snapshot!(explained(&told(), false), @r#"
         1795151317.146  journal  2026-11-20 05:08:37 UTC
           direction         INBOUND  1795151317.833600  PJSIP/city-4f  came in on a trunk
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn colors_are_for_terminals_and_names_cannot_bring_their_own() {
+    fn colors_appear_only_on_terminals_and_never_from_names() {
         let mut call = told();
         call.decided_by[0].channel = "PJSIP/\u{1b}[31mcity".to_owned();
         assert!(!explained(&call, false).contains('\u{1b}'));

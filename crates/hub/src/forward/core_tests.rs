@@ -64,7 +64,7 @@ fn calls_go_when_ready_and_reports_each_minute() {
 }
 
 #[test]
-fn only_taken_calls_are_forwarded_and_refused_ones_die() {
+fn taken_calls_are_forwarded_and_refused_ones_reported() {
     let mut core = core(1);
     let batch = [call(1), call(2), call(3)];
     let answer = ok(&json!({

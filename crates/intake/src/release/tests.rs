@@ -109,7 +109,7 @@ impl Place {
 }
 
 #[tokio::test]
-async fn a_waiting_call_leaves_for_the_lead_that_its_number_gets() {
+async fn waiting_call_leaves_for_the_lead_that_its_number_gets() {
     let place = Place::new();
     place.finish().await;
     assert_eq!(place.books().await.waiting, 1);
@@ -151,7 +151,7 @@ async fn ambiguous_call_goes_to_surviving_lead_after_merge() {
 }
 
 #[tokio::test]
-async fn a_call_whose_leads_are_all_gone_waits_again_and_says_why() {
+async fn call_with_all_leads_deleted_waits_again_with_a_reason() {
     let place = Place::new();
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;
@@ -184,7 +184,7 @@ async fn all_waiting_calls_are_looked_at_when_nothing_names_them() {
 }
 
 #[tokio::test]
-async fn an_ambiguous_letter_older_than_a_month_is_left_to_people() {
+async fn ambiguous_letter_older_than_a_month_is_left_to_people() {
     let place = Place::new();
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;

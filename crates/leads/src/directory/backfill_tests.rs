@@ -145,7 +145,7 @@ fn leads_changed_in_same_second_beyond_page_are_all_read() {
 }
 
 #[test]
-fn the_next_round_reads_what_changed_since_and_little_else() {
+fn next_round_reads_little_more_than_the_changes() {
     for range in [Range::Taken, Range::Ignored] {
         let mut service = Service::new((1..=1_000).map(|id| (id, id * 10)).collect(), range);
         let mut reader = read(&mut service);
@@ -166,7 +166,7 @@ fn the_next_round_reads_what_changed_since_and_little_else() {
 }
 
 #[test]
-fn each_start_begins_a_round_at_once() {
+fn start_of_a_process_begins_a_round_at_once() {
     let mut service = Service::new(vec![(1, 10)], Range::Taken);
     let reader = read(&mut service);
     assert!(matches!(reader.backfill.next(at(1), true), Next::At(_)));
@@ -195,7 +195,7 @@ fn backfill_without_grant_waits_hour_and_without_list_stops() {
 }
 
 #[test]
-fn rows_without_ids_phones_or_order_are_left_and_said() {
+fn rows_without_ids_phones_or_order_are_reported() {
     let left = |rows: Vec<Value>| {
         let mut backfill = Backfill::default();
         let Next::Read(page) = backfill.next(at(0), false) else {
@@ -235,7 +235,7 @@ fn failures_wait_longer_and_longer() {
 
 proptest! {
     #[test]
-    fn no_lead_slips_through_whatever_changes_while_pages_are_read(
+    fn backfill_misses_no_lead_that_changes_while_it_reads(
         leads in prop::collection::btree_map(1_i64..400, 0_i64..60, 1..300),
         changes in prop::collection::vec((1_i64..420, 0_u32..3), 0..40),
         range in prop_oneof![Just(Range::Taken), Just(Range::Refused), Just(Range::Ignored)],

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn phones_of_a_contact_stand_in_the_last_brackets() {
+    fn contact_phones_are_read_from_the_last_brackets() {
         let (a, b) = ("+998901110001", "+998901110002");
         assert_eq!(read("Anna [+998901110001, +998901110002]"), [a, b]);
         assert_eq!(read("Anna [VIP] [big] [901110001]"), [a]);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contact_that_is_gone_has_no_phones_and_tells_which_it_had() {
+    fn removed_contact_has_no_phones_but_reports_former_ones() {
         let contact = Slot::of_contact(Some(7));
         let gone = ContactPhones::of_change(contact, Some("A [+998901110001]"), None, None);
         let phone = Phone::from_e164("+998901110001").expect("a number");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_stored_as_numbers_of_their_own() {
+    fn change_kinds_are_stored_as_fixed_numbers() {
         let words: Vec<&str> = (0..)
             .map_while(ChangeKind::from_repr)
             .map(ChangeKind::word)

@@ -80,7 +80,7 @@ fn name_is_one_safe_line_of_at_most_200_bytes() {
 }
 
 #[test]
-fn each_fact_is_the_newest_that_was_told() {
+fn profile_shows_the_newest_value_of_each_fact() {
     let mut history = vec![event(
         1,
         10,
@@ -142,7 +142,7 @@ fn same_second_events_set_their_own_fact_and_read_overrides() {
 }
 
 #[test]
-fn the_name_is_the_main_contacts_where_one_was_told() {
+fn lead_name_is_that_of_the_main_contact_if_known() {
     let mut history = vec![event(
         1,
         10,
@@ -209,7 +209,7 @@ fn contact_names_with_full_list_do_not_depend_on_order() {
 }
 
 #[test]
-fn names_are_gone_with_the_lead() {
+fn deleted_lead_has_no_names() {
     let change = event(
         1,
         15,
@@ -239,7 +239,7 @@ fn names_are_gone_with_the_lead() {
 }
 
 #[test]
-fn a_merge_keeps_the_survivors_and_forgets_the_others() {
+fn merge_keeps_the_survivors_and_forgets_the_others() {
     let merged = LeadNews {
         merged: vec![lead(1)],
         ..event(2, 20, ChangeKind::Merged, snapshot("Boris", 16, "Won"))
@@ -259,7 +259,7 @@ fn a_merge_keeps_the_survivors_and_forgets_the_others() {
 }
 
 #[test]
-fn what_is_no_name_and_no_employee_is_not_told() {
+fn invalid_names_and_employees_are_ignored() {
     let odd = json!({"name": 7, "responsibleId": {}, "statusName": ["x"]});
     assert_eq!(ProfileNews::of(&odd), ProfileNews::default());
     assert_eq!(ProfileNews::of(&json!("x")), ProfileNews::default());
@@ -303,7 +303,7 @@ fn any_history() -> impl Strategy<Value = Vec<LeadNews>> {
 
 proptest! {
     #[test]
-    fn in_any_order_the_newest_second_holds_for_each_fact(
+    fn newest_second_wins_for_each_fact_in_any_order(
         (history, shuffled) in any_history().prop_flat_map(|all| {
             let twice = [all.clone(), all.clone()].concat();
             (Just(all), Just(twice).prop_shuffle())

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_found_under_any_key_and_pages_beside_or_inside() {
+    fn list_is_found_under_any_key_and_pages_beside_or_inside() {
         let row = json!({"id": 7, "updatedTimestamp": 10, "phone": null});
         let inside = json!({"data": {"currentPage": 1, "totalPages": 3, "leads": [row]}});
         let beside = json!({"totalPages": 3, "data": [row], "errors": []});

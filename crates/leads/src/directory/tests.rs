@@ -64,7 +64,7 @@ fn both_ways(history: &[LeadNews]) -> Remembered {
 }
 
 #[test]
-fn the_newest_phone_of_a_snapshot_holds() {
+fn newest_phone_of_a_snapshot_is_kept() {
     let changed = news(1, 20, ChangeKind::StageChanged, Some(2));
     let directory = both_ways(&[created(1, 10, 1), changed]);
     assert_eq!(
@@ -108,7 +108,7 @@ fn every_phone_of_a_contact_is_a_key_until_it_is_taken_away() {
 }
 
 #[test]
-fn one_phone_of_two_living_leads_names_both_until_one_dies() {
+fn phone_of_two_leads_finds_both_until_one_is_deleted() {
     let mut history = vec![created(1, 10, 1), created(2, 11, 1)];
     assert_eq!(leads(&both_ways(&history), 1), [1, 2]);
     history.push(news(1, 12, ChangeKind::Deleted, Some(1)));
@@ -116,7 +116,7 @@ fn one_phone_of_two_living_leads_names_both_until_one_dies() {
 }
 
 #[test]
-fn a_deleted_lead_stays_dead_for_all_that_is_not_newer() {
+fn deleted_lead_stays_dead_for_all_that_is_not_newer() {
     let mut history = vec![created(1, 10, 1), news(1, 20, ChangeKind::Deleted, Some(1))];
     assert_eq!(leads(&both_ways(&history), 1), [0; 0]);
     history.push(news(1, 20, ChangeKind::StageChanged, Some(1)));
@@ -155,7 +155,7 @@ fn phones_of_merged_leads_are_the_survivors_in_any_order() {
 }
 
 #[test]
-fn a_merged_lead_that_is_deleted_as_well_is_merged() {
+fn merged_lead_that_is_deleted_as_well_is_merged() {
     let directory = both_ways(&[
         created(1, 10, 1),
         merged(2, 20, None, &[1]),
@@ -169,7 +169,7 @@ fn a_merged_lead_that_is_deleted_as_well_is_merged() {
 }
 
 #[test]
-fn a_phone_given_up_after_a_merge_is_the_survivors_no_more() {
+fn phone_given_up_after_a_merge_is_the_survivors_no_more() {
     let change = news(2, 30, ChangeKind::PropertiesUpdated, Some(2));
     let history = [
         created(1, 10, 1),
@@ -186,7 +186,7 @@ fn a_phone_given_up_after_a_merge_is_the_survivors_no_more() {
 }
 
 #[test]
-fn a_whole_row_takes_the_place_of_all_that_is_older() {
+fn whole_row_takes_the_place_of_all_that_is_older() {
     let mut row = contact(news(2, 30, ChangeKind::Filter, Some(2)), 8, &[], &[2]);
     row.whole = true;
     let grown = contact(
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn a_number_changes_hands_only_when_it_is_named(
+    fn number_changes_hands_only_when_it_is_named(
         history in prop::collection::vec(any_news(), 1..14),
     ) {
         let directory = Remembered::default();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_wherever_they_stand_and_pages_are_no_whole() {
+    fn fields_are_found_at_any_depth_and_one_page_is_incomplete() {
         let read = |json: &str| {
             let envelope = serde_json::from_str(json).expect("JSON");
             let Some((fields, whole)) = rows(&envelope) else {

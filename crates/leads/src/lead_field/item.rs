@@ -228,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_of_any_version_gives_its_daemon_is_understood() {
+    fn command_items_of_any_version_are_understood_by_daemon() {
         callbridge_testkit::golden::keeps::<Vec<Item>>("lead-set-items");
     }
 
     #[test]
-    fn the_body_is_a_bare_list_or_has_the_key_that_was_given() {
+    fn body_is_a_bare_list_or_has_the_key_that_was_given() {
         let items = [Item::text(FieldId(11), "x".to_owned())];
         assert_eq!(body(&items, None).to_string(), r#"[{"id":11,"value":"x"}]"#);
         assert_eq!(

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_says_its_own_of_a_call() {
+    fn each_field_name_shows_its_own_value_of_a_call() {
         let all = settings("last_call=11,last_missed=12,last_employee=13");
         let words = |call: &CallRecord, settings: &Settings| {
             let said = says(call, settings, Some(2)).into_iter();
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_names_ids_and_doubles_are_all_told() {
+    fn wrong_names_wrong_ids_and_duplicates_are_all_reported() {
         let faults = parse("last_call=11,last=1,last_missed=x,last_employee=11,last_call=12,z")
             .expect_err("wrong");
         let names = "last_call, last_missed, last_employee, trunk, did, direction, answered_by, \

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_items_by_their_place_whatever_stands_around_it() {
+    fn refused_items_are_found_by_their_index_in_any_path() {
         let blames = |fields: &[&str]| {
             let rows = fields
                 .iter()

@@ -81,7 +81,7 @@ fn older_call_keeps_newer_value_and_three_need_one_write() {
 }
 
 #[test]
-fn what_comes_while_a_request_is_under_way_waits_for_its_end() {
+fn new_value_during_a_request_is_written_after_its_end() {
     let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, Some("1".into()), of(1));
     sent(&mut shows, at(0));
@@ -124,7 +124,7 @@ fn unwritable_fields_are_left_out_and_cause_no_retry() {
 }
 
 #[test]
-fn a_lost_answer_is_written_once_more_and_given_up_in_the_end() {
+fn lost_answer_is_retried_and_given_up_after_the_last_try() {
     let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, Some("1".into()), of(1));
     let mut now = at(0);
@@ -145,7 +145,7 @@ fn a_lost_answer_is_written_once_more_and_given_up_in_the_end() {
 }
 
 #[test]
-fn a_kill_between_request_and_answer_is_a_lost_answer() {
+fn kill_between_request_and_answer_is_a_lost_answer() {
     let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, Some("1".into()), of(1));
     sent(&mut shows, at(0));
@@ -257,7 +257,7 @@ proptest! {
 }
 
 #[test]
-fn a_value_is_written_as_the_kind_that_its_field_takes() {
+fn value_is_written_as_the_kind_that_its_field_takes() {
     let mut shows = LeadFieldState::default();
     let at = "2026-11-20T10:08:37+05:00";
     shows.learn(Name::LastCall, Some(at.into()), of(7));

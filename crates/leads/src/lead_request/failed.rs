@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_goes_to_each_lead_at_most_once_and_never_round() {
+    fn call_is_rerouted_to_each_lead_once_and_never_in_a_circle() {
         let first =
             to_survivor(&call(1, None), lead(2), &RerouteHistory::default()).expect("there");
         assert_eq!(first.record.lead_id, Some(lead(2)));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_letter_says_whose_fault_it_is() {
+    fn dead_letter_message_names_the_refused_lead_or_employee() {
         let said = [
             message(&call(4001, Some(501)), Finding::LeadMissing, ""),
             message(&call(4001, Some(501)), Finding::LeadExists, "bad"),

@@ -122,7 +122,7 @@ fn lookup_with_404_or_409_from_crm_reports_missing_lead() {
 }
 
 #[test]
-fn a_catalogue_that_cannot_be_read_says_why() {
+fn unreadable_catalogue_reports_the_reason() {
     insta::assert_snapshot!(table(&LeadRequest::Catalogue), @r#"
         unread: Some("an answer to another request")
         unread: Some("an answer to another request")
@@ -162,7 +162,7 @@ fn lookup_answered_with_another_lead_reports_a_merge() {
 }
 
 #[test]
-fn a_write_is_accepted_given_up_tried_again_or_rests() {
+fn write_is_accepted_given_up_tried_again_or_rests() {
     insta::assert_snapshot!(table(&LeadRequest::FieldWrite(lead())), @r"
         accepted r1
         given up: an answer to another request ItemOrLead
@@ -192,7 +192,7 @@ fn a_write_is_accepted_given_up_tried_again_or_rests() {
 }
 
 #[test]
-fn a_poll_of_a_write_ends_it_or_asks_again() {
+fn poll_of_a_write_ends_it_or_asks_again() {
     insta::assert_snapshot!(table(&poll()), @r"
         not yet
         written

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unanswered_call_has_no_talk() {
+    fn unanswered_call_has_no_talk() {
         assert_eq!(figures(4_000, 400, false).talk_time_sec, 0);
     }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_before_2000_or_five_minutes_ahead_is_wrong() {
+    fn start_before_2000_or_five_minutes_ahead_is_wrong() {
         let now = EventTime::from_seconds(1_795_151_317);
         let at = |seconds| wrong_start(EventTime::from_seconds(seconds), now);
         assert_eq!(at(1_795_151_317 + 300), None);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arrival_is_proposed_for_a_wrong_start() {
+    fn arrival_is_proposed_for_a_wrong_start() {
         let mut call = call();
         call.started = EventTime::from_seconds(5);
         call.ended = EventTime::from_seconds(15);

@@ -35,7 +35,7 @@ fn told() -> FinishedCall {
 }
 
 #[test]
-fn the_lists_of_all_trunks_are_read_where_no_flag_names_a_trunk() {
+fn lists_of_all_trunks_are_read_where_no_flag_names_a_trunk() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = |name: &str, text: &str| {
         let file = dir.path().join(name);
@@ -133,7 +133,7 @@ fn without_a_trunk_the_flags_of_all_trunks_hold() {
 }
 
 #[test]
-fn figures_that_cannot_be_are_told_by_their_fields() {
+fn impossible_times_are_reported_by_field() {
     let words = |change: fn(&mut FinishedCall)| {
         let (mut call, now) = (told(), told().ended);
         change(&mut call);

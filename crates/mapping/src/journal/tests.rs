@@ -35,7 +35,7 @@ fn dead(call: &FinishedCall) -> (Option<Reason>, String) {
 }
 
 #[test]
-fn an_answered_call_becomes_a_record_with_every_value() {
+fn answered_call_becomes_a_record_with_every_value() {
     let call = FinishedCall {
         did: Some("998712001122".to_owned()),
         ..call()
@@ -76,7 +76,7 @@ fn an_answered_call_becomes_a_record_with_every_value() {
 }
 
 #[test]
-fn a_files_date_holds_for_its_own_pbx_and_those_on_its_stream() {
+fn since_date_applies_to_its_pbx_and_its_branches_only() {
     let second = Rules {
         since: [(
             "pbx1".to_owned(),
@@ -94,7 +94,7 @@ fn a_files_date_holds_for_its_own_pbx_and_those_on_its_stream() {
 }
 
 #[test]
-fn internal_calls_and_unwanted_ones_have_no_uuid_and_no_reason() {
+fn internal_and_skipped_calls_have_no_uuid_and_no_reason() {
     let mut internal = call();
     (internal.direction, internal.trunk) = (Direction::Internal, None);
     let mut unanswered = call();
@@ -127,7 +127,7 @@ fn internal_calls_and_unwanted_ones_have_no_uuid_and_no_reason() {
 }
 
 #[test]
-fn a_call_without_a_lead_is_waiting_and_says_why() {
+fn call_without_a_lead_waits_and_reports_the_reason() {
     let mut call = call();
     call.variables.clear();
     let (reason, why) = dead(&call);
@@ -149,7 +149,7 @@ fn a_call_without_a_lead_is_waiting_and_says_why() {
 }
 
 #[test]
-fn two_leads_in_one_variable_are_ambiguous_and_junk_is_no_lead() {
+fn two_leads_in_a_variable_are_ambiguous_and_junk_is_ignored() {
     let mut call = call();
     call.variables[0].values = vec!["4001".to_owned(), "junk".to_owned()];
     assert_eq!(judged(&call).record.lead_id, LeadId::new(4001));
@@ -207,7 +207,7 @@ fn call_with_unsendable_facts_is_dead_with_best_values() {
 }
 
 #[test]
-fn an_extension_without_an_employee_sends_none_or_waits() {
+fn extension_without_an_employee_sends_none_or_waits() {
     let mut call = call();
     call.employee = Some(Extension::new("103"));
     let sent = judged(&call);
@@ -277,7 +277,7 @@ fn dead_call_retried_with_another_lead_keeps_its_uuid() {
 }
 
 #[test]
-fn a_waiting_call_leaves_when_a_list_learns_its_number() {
+fn waiting_call_leaves_when_a_list_learns_its_number() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("leads.csv");
     std::fs::write(&file, "phone,leadId\n").expect("written");

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_separates_the_cells_is_seen_in_the_header() {
+    fn separator_of_cells_is_detected_from_the_header() {
         for (text, separator) in [
             ("phone;leadId\n+998901110001;1\n", Some(';')),
             ("phone\tname\tleadId\n+998901110001\tA, B\t1\n", Some('\t')),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_phones_whose_answer_changed_are_told() {
+    fn phones_with_a_changed_lead_are_reported() {
         let old = list_of("phone,leadId\n901110001,1\n901110002,2\n901110003,3\n");
         let new = list_of("phone,leadId\n901110001,1\n901110002,9\n901110004,4\n");
         let wants = ["+998901110002", "+998901110003", "+998901110004"].map(phone);
@@ -401,7 +401,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_answers_as_a_plain_search_would(
+        fn list_answers_as_a_plain_search_would(
             rows in prop::collection::vec((901_110_000_u64..901_110_020, 1_i64..4), 0..60),
             asked in 901_110_000_u64..901_110_020,
         ) {
@@ -420,7 +420,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_list_or_a_fault_without_panic(bytes: Vec<u8>) {
+        fn any_bytes_are_read_or_refused_without_panic(bytes: Vec<u8>) {
             let mut file = b"phone,leadId\n".to_vec();
             file.extend(&bytes);
             let _ = LeadList::read(&file, Country::parse("UZ"));

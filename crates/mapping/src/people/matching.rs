@@ -85,7 +85,7 @@ mod tests {
     use crate::trunk::{Trunk, Trunks, parse};
 
     #[test]
-    fn letters_among_digits_are_told_from_names() {
+    fn digits_typed_as_letters_are_recognized_but_not_in_names() {
         for (typed, wants) in [
             ("1O1", Some("101")),
             ("1О1", Some("101")),

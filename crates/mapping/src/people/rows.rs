@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_beyond_the_named_ones_are_counted() {
+    fn bad_rows_beyond_the_limit_are_only_counted() {
         let rows = "x,\n".repeat(NAMED_MAX + 7);
         let text = format!("phone,leadId\n{rows}");
         let mut about = ListReport::default();

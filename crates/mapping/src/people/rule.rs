@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_lead_rule_is_told_with_the_forms_there_are() {
+    fn invalid_lead_rule_is_reported_with_the_valid_forms() {
         let wrong = |text| shape(text).expect_err("wrong");
         insta::assert_snapshot!(
             wrong("LEAD_ID"),

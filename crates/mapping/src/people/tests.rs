@@ -109,7 +109,7 @@ fn lead_rules_are_applied_in_order_until_one_answers() {
 }
 
 #[test]
-fn a_number_in_the_list_has_its_lead_and_a_hidden_one_has_none() {
+fn listed_number_has_its_lead_and_hidden_number_has_none() {
     let file = File::new("phone,leadId\n901110001,1\n901110002,2\n901110002,3\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let watched = load(&trunks);
@@ -130,7 +130,7 @@ fn a_number_in_the_list_has_its_lead_and_a_hidden_one_has_none() {
 }
 
 #[test]
-fn a_changed_list_is_read_and_tells_which_phones_changed() {
+fn changed_list_is_read_again_and_reports_changed_phones() {
     let file = File::new("phone,leadId\n901110001,1\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
@@ -165,7 +165,7 @@ fn changed_list_uses_good_rows_and_reports_bad_rows_once() {
 }
 
 #[test]
-fn a_file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
+fn file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
     let file = File::new("phone,leadId\n901110001,1\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
@@ -228,7 +228,7 @@ fn list_being_written_is_read_once_stable_or_after_limit() {
 }
 
 #[test]
-fn a_list_written_to_within_the_same_tick_is_read_once_more() {
+fn list_written_within_the_same_clock_tick_is_read_again() {
     let file = File::new("phone,leadId\n901110001,1\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     // This is as if the file was read at the moment of the write.
@@ -257,7 +257,7 @@ fn a_list_written_to_within_the_same_tick_is_read_once_more() {
 }
 
 #[test]
-fn every_list_that_cannot_be_used_is_told_at_the_start() {
+fn unusable_lists_are_all_reported_at_start() {
     let file = File::new("number;lead\n");
     let flag = format!(
         "a=PJSIP/a,lead=csv:{};csv:/nowhere/l.csv,employees=/nowhere/e.csv",

@@ -299,7 +299,7 @@ fn journals() -> Vec<(Status, &'static [FindingKind])> {
 }
 
 #[test]
-fn the_verdict_is_that_of_the_worst_that_is_found() {
+fn verdict_is_that_of_the_worst_that_is_found() {
     let both_down = {
         let mut status = down(&[0, 1]);
         status.dead_letters.insert("failed".to_owned(), 1);
@@ -381,7 +381,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
 }
 
 #[test]
-fn a_catch_up_file_that_is_read_is_no_source_that_is_up() {
+fn finished_catch_up_file_does_not_count_as_a_source_up() {
     let mut status = down(&[0, 1]);
     status.sources.push(SourceStatus {
         catch_up: true,
@@ -408,7 +408,7 @@ fn every_pause_stops_calls_and_shows_fix_and_command() {
 }
 
 #[test]
-fn a_list_says_which_rows_are_wrong_and_what_is_in_force() {
+fn list_problem_reports_wrong_rows_and_rows_in_force() {
     let message = |status: Status| status.problems[0].message.clone();
     let two = list(|it| {
         it.bad = 3;
@@ -431,7 +431,7 @@ fn a_list_says_which_rows_are_wrong_and_what_is_in_force() {
 }
 
 #[test]
-fn commands_can_be_run_as_they_stand() {
+fn commands_can_be_run_as_shown() {
     let mut status = well();
     status.state = "/srv/it's here".to_owned();
     status.dead_letters.insert("failed".to_owned(), 2);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_told_while_the_newest_call_does_not_show_it() {
+    fn field_not_shown_by_the_newest_call_is_reported() {
         let status = Status {
             journal_fields: vec![
                 field(SentField::Talk, "talkTimeSec", Echo::Missing),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn another_provider_is_told_after_two_calls_in_an_hour() {
+    fn another_provider_is_reported_after_two_calls_in_an_hour() {
         let of = |calls, most_in_an_hour| {
             whats(Status {
                 foreign_calls: vec![ForeignCalls {

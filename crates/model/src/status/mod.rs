@@ -478,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shape_is_the_promised_one() {
+    fn shape_is_the_promised_one() {
         let status = Status {
             sources: vec![SourceStatus::default()],
             gaps: vec![SourceGap::default()],

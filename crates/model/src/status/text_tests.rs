@@ -12,7 +12,7 @@ fn style(zone: &str) -> TextStyle {
 }
 
 #[test]
-fn books_that_do_not_add_up_are_said_to() {
+fn unbalanced_books_are_reported() {
     let books = Books {
         finished: 2,
         ready: 1,
@@ -144,7 +144,7 @@ fn healthy_status_starts_with_verdict_and_uses_zone_of_pbx() {
 }
 
 #[test]
-fn a_line_that_is_down_says_why_and_since_when_and_what_to_run() {
+fn source_that_is_down_shows_reason_since_and_command() {
     let mut status = daemon();
     status.sources[0].state = SourceState::Down;
     status.sources[0].reason = Some("connection refused\u{1b}[2J".to_owned());
@@ -211,7 +211,7 @@ fn said_everywhere(status: &Status, text: &str) -> Status {
 }
 
 #[test]
-fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
+fn text_from_outside_adds_no_lines_and_no_control_characters() {
     let other = serde_json::json!({"pid": null, "state": "s", "pbx": "p", "effect": "unknown"});
     let source = crate::status::SourceStatus {
         reason: Some("refused".to_owned()),

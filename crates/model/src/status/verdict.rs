@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_json_and_stand_once_each() {
+    fn finding_words_match_the_json_and_are_unique() {
         let mut words: Vec<&str> = FindingKind::ALL.iter().map(|kind| kind.word()).collect();
         for &kind in FindingKind::ALL {
             let json = serde_json::to_value(kind).expect("a word");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stops_all_calls_is_worse_than_what_waits() {
+    fn overall_state_down_is_worse_than_attention() {
         let codes = [
             OverallState::Ok,
             OverallState::Attention,

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_of_a_kind_are_said_in_a_second_and_the_others_counted() {
+    fn lines_beyond_ten_per_second_of_a_kind_are_counted() {
         let (mut counts, begun) = (RepeatCounts::new(), Instant::now());
         let at = |millis| begun + Duration::from_millis(millis);
         let taken = (0..1_000).filter(|n| counts.takes("flood", at(*n), words));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_was_left_out_is_forgotten_while_nobody_says_it() {
+    fn left_out_lines_are_counted_until_they_are_reported() {
         let (mut counts, begun) = (RepeatCounts::new(), Instant::now());
         let mut said = 0;
         for second in 0..5 {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_said_by_itself_when_its_second_is_over() {
+    fn left_out_lines_are_reported_when_their_second_ends() {
         let (limit, said) = limit();
         flood(&limit);
         let mut lines = 0;
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_it_is_said_at_once() {
+    fn left_out_lines_are_reported_at_once_by_flush() {
         let (limit, said) = limit();
         // Acts as if the system had refused to start a thread.
         limit.0.lock().is_reporting = true;

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_left_out_of_a_line_of_text() {
+    fn empty_fields_are_omitted_from_a_text_line() {
         let paper = Paper::default();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(paper.clone())
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_left_out_are_told_in_a_line_like_others() {
+    fn left_out_lines_are_reported_in_an_ordinary_log_line() {
         let left_out = LeftOut {
             level: tracing::Level::INFO,
             words: "a \"kind\"\n".to_owned(),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_passes_for_a_line_or_a_field_of_its_own() {
+    fn hostile_value_adds_no_line_and_no_field() {
         let evil = "x\u{85}2026\u{2028}INFO\u{202e}\nid=8\u{a0}id=9";
         let told = |json: bool| {
             let paper = Paper::default();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_lines_are_told_in_a_line_like_others() {
+    fn lost_lines_are_reported_in_an_ordinary_log_line() {
         let text = lost(false, 7);
         let (_, words) = text.split_once(" WARN ").expect("a level");
         let wants = "lines of the log are lost: stderr did not accept them lines=7\n";

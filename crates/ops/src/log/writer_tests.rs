@@ -71,7 +71,7 @@ impl Reader {
 }
 
 #[test]
-fn a_line_is_written_when_it_has_been_said() {
+fn line_is_written_as_soon_as_it_is_logged() {
     let (mut read, write) = io::pipe().expect("a pipe");
     let log = LogWriter::start(write, said).expect("a thread");
     let mut buffer = [0; 6];
@@ -83,7 +83,7 @@ fn a_line_is_written_when_it_has_been_said() {
 }
 
 #[test]
-fn a_reader_that_is_gone_costs_its_lines_and_nothing_else() {
+fn closed_reader_loses_lines_but_blocks_nothing() {
     let (read, write) = io::pipe().expect("a pipe");
     let log = LogWriter::start(write, said).expect("a thread");
     drop(read);
@@ -124,7 +124,7 @@ fn stopped_reader_blocks_no_writer_and_gets_loss_counts() {
 }
 
 #[test]
-fn what_was_refused_is_said_as_soon_as_lines_are_taken_again() {
+fn lost_lines_are_reported_when_writes_succeed_again() {
     let reader = Reader::new();
     // The first line is refused. The report about it, which precedes the second line, is also
     // refused, so the second line is lost, too.
@@ -141,7 +141,7 @@ fn what_was_refused_is_said_as_soon_as_lines_are_taken_again() {
 }
 
 #[test]
-fn a_line_that_broke_off_does_not_run_into_the_next() {
+fn line_that_broke_off_does_not_run_into_the_next() {
     struct Half(mpsc::SyncSender<Vec<u8>>, u32);
     impl io::Write for Half {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -174,7 +174,7 @@ fn a_line_that_broke_off_does_not_run_into_the_next() {
 }
 
 #[test]
-fn at_the_end_a_reader_who_reads_gets_every_line() {
+fn flush_writes_every_line_if_the_reader_reads() {
     let reader = Reader::new();
     for line in ["one\n", "two\n", "three\n"] {
         reader.log.say(line.as_bytes());

@@ -191,20 +191,20 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_told_once_when_it_begins_and_once_when_it_ends() {
+    fn problem_is_reported_once_at_its_start_and_once_at_its_end() {
         let turns = turns(|at| (100..300).contains(&at), 600);
         assert_eq!(turns, [(105, Turn::Begins), (309, Turn::Ends)]);
     }
 
     #[test]
-    fn a_blink_is_not_told_and_one_that_flaps_is_told_once() {
+    fn short_problem_is_not_reported_and_flapping_one_only_once() {
         assert_eq!(turns(|at| (100..104).contains(&at), 600), []);
         let flaps = turns(|at| at < 300 && at % 8 < 4, 600);
         assert_eq!(flaps, [(8, Turn::Begins), (309, Turn::Ends)]);
     }
 
     #[test]
-    fn a_line_of_json_says_what_begins_since_when_and_what_to_do() {
+    fn json_line_shows_kind_state_since_message_and_command() {
         let mut problems = Problems::default();
         let two = [
             problem(FindingKind::SourceDown, "a is down"),

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_told_by_lines_of_json_on_its_stdin() {
+    async fn notifications_reach_the_command_as_json_lines_on_stdin() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("told");
         let command = format!("cat > '{}'", file.display());
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_reads_nothing_is_well_and_one_that_fails_says_why() {
+    async fn command_that_ignores_stdin_is_ok_and_failure_is_reported() {
         assert_eq!(run("exit 0", &notifications(), WITHIN).await, Ok(()));
         let failed = run("echo no mail >&2; exit 3", &notifications(), WITHIN).await;
         let words = failed.expect_err("failed");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_takes_too_long_ends_with_all_that_it_has_started() {
+    async fn timed_out_command_is_ended_with_its_child_processes() {
         let folder = tempfile::tempdir().expect("a folder");
         let pipe = folder.path().join("pipe");
         let command = format!(

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_too_long_is_told_once_and_together() {
+    fn customers_waiting_too_long_are_reported_once_and_together() {
         let mut notified = WaitingCustomers::default();
         let both = [customer("+1", 10_000), customer("+2", 10_060)];
         assert_eq!(update(&mut notified, &both, 11_799), None);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_talked_to_and_got_nobody_again_is_told_again() {
+    fn customer_missed_again_after_a_talk_is_reported_again() {
         let mut notified = WaitingCustomers::default();
         assert!(update(&mut notified, &[customer("+1", 0)], 2_000).is_some());
         // A call that arrives late extends the wait, and does not start another one.

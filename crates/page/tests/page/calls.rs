@@ -48,7 +48,7 @@ async fn call_page_shows_sent_request_and_crm_answer() {
 }
 
 #[tokio::test]
-async fn of_a_call_that_never_left_nothing_is_said_to_be_sent() {
+async fn unsent_call_shows_no_request_as_sent() {
     let mut known = morning("Savdo", NOW);
     known.attempts.clear();
     let fake = Fake::new(known);
@@ -67,7 +67,7 @@ async fn of_a_call_that_never_left_nothing_is_said_to_be_sent() {
 }
 
 #[tokio::test]
-async fn two_lines_say_what_happened_and_what_became_of_it() {
+async fn call_summary_shows_course_and_outcome_in_two_lines() {
     let fake = Fake::new(morning("Savdo", NOW));
     let served = Served::new(fake, Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;

@@ -102,7 +102,7 @@ async fn cause_filter_limits_dead_letter_list_and_bulk_action() {
 }
 
 #[tokio::test]
-async fn what_is_typed_for_one_letter_may_go_for_all_of_its_cause() {
+async fn values_for_one_dead_letter_can_apply_to_its_whole_cause() {
     let (fake, served, mut anna) = served().await;
     let page = anna.get("/letters/7").await.body;
     assert!(
@@ -154,7 +154,7 @@ async fn dead_letter_advice_follows_finding_in_reader_language() {
 }
 
 #[test]
-fn a_cause_is_what_a_person_mends() {
+fn cause_names_the_value_that_a_person_must_correct() {
     let (mut one, text) = (letter("101", NOW, 1), |letter: &Letter| {
         Cause::of(letter).to_string()
     });

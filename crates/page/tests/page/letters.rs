@@ -211,7 +211,7 @@ async fn bulk_retry_runs_in_batches_of_100_with_linked_progress() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_be_and_changes_nothing() {
+async fn dry_run_shows_the_effect_and_changes_nothing() {
     let (fake, served, mut anna) = served(5).await;
     let fields = [("action", "dry_run"), ("scope", "all"), ("lead", "4002")];
     let begun = anna.act("/letters", "/letters/act", &fields).await;
@@ -249,7 +249,7 @@ async fn discarding_asks_before_it_does() {
 }
 
 #[tokio::test]
-async fn what_was_typed_is_kept_when_it_is_refused() {
+async fn typed_values_are_kept_when_the_form_is_refused() {
     let (fake, served, mut anna) = served(60).await;
     for (lead, says) in [
         ("4001x", "“4001x” is not a lead"),
@@ -304,7 +304,7 @@ async fn what_was_typed_is_kept_when_it_is_refused() {
 }
 
 #[tokio::test]
-async fn an_export_has_every_letter_on_a_line() {
+async fn export_has_every_letter_on_a_line() {
     let (_, served, mut anna) = served(130).await;
     let all = anna.get("/letters/export?reason=failed").await;
     let kind = all.header("content-disposition").expect("a file");

@@ -31,7 +31,7 @@ async fn read_until(stream: &mut TcpStream, said: &mut String, until: &str) {
 }
 
 #[tokio::test]
-async fn a_change_is_told_and_the_stream_ends_with_the_page() {
+async fn change_is_streamed_and_the_stream_ends_with_the_page() {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;
@@ -48,7 +48,7 @@ async fn a_change_is_told_and_the_stream_ends_with_the_page() {
 }
 
 #[tokio::test]
-async fn beyond_sixty_four_one_is_told_to_come_again() {
+async fn stream_beyond_sixty_four_is_refused_with_retry_after() {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
     let served = Served::new(fake, Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;

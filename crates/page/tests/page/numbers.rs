@@ -85,7 +85,7 @@ async fn leads_are_typed_in_their_rows_and_go_together() {
 }
 
 #[tokio::test]
-async fn the_file_of_the_page_comes_back_with_its_leads() {
+async fn numbers_file_can_be_uploaded_again_with_leads() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;

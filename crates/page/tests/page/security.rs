@@ -25,7 +25,7 @@ fn with_anna() -> Manner {
 const GIVE: [(&str, &str); 2] = [("phone", "+998935550101"), ("lead", "4001")];
 
 #[tokio::test]
-async fn a_forged_post_does_nothing_while_the_true_form_does() {
+async fn forged_post_does_nothing_while_the_true_form_does() {
     let (fake, served) = served(Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
     let token = anna.get("/numbers").await.token();
@@ -91,7 +91,7 @@ async fn a_forged_post_does_nothing_while_the_true_form_does() {
 }
 
 #[tokio::test]
-async fn a_foreign_host_is_answered_by_nothing_of_ours() {
+async fn foreign_host_is_answered_by_nothing_of_ours() {
     let manner = Manner {
         names: vec!["calls.example.uz".to_owned()],
         ..with_anna()
@@ -164,7 +164,7 @@ async fn request_of_another_site_is_refused_on_every_path() {
 }
 
 #[tokio::test]
-async fn a_button_opens_once_and_looking_at_it_burns_nothing() {
+async fn button_opens_once_and_looking_at_it_burns_nothing() {
     let (_, served) = served(Manner::default()).await;
     let mut browser = Browser::new(served.address);
     let path = served
@@ -195,7 +195,7 @@ async fn a_button_opens_once_and_looking_at_it_burns_nothing() {
 }
 
 #[tokio::test]
-async fn nobody_sees_anything_without_a_login() {
+async fn pages_and_files_are_never_shown_without_a_login() {
     let (_, served) = served(with_anna()).await;
     let nobody = Browser::new(served.address);
     for path in crate::views::PATHS {
@@ -420,7 +420,7 @@ async fn sessions_live_over_a_restart() {
 }
 
 #[tokio::test]
-async fn whoever_may_look_has_no_forms_and_may_not_act() {
+async fn view_role_has_no_forms_and_cannot_act() {
     let (fake, served) = served(Manner::default()).await;
     let mut bek = served.visitor(PageRole::View).await;
     for path in ["/letters", "/letters/3", "/numbers", "/check"] {
@@ -453,7 +453,7 @@ async fn whoever_may_look_has_no_forms_and_may_not_act() {
 }
 
 #[tokio::test]
-async fn every_answer_forbids_what_the_page_does_not_use() {
+async fn answers_forbid_everything_the_page_does_not_use() {
     let (_, served) = served(Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
     let style = anna.get("/").await.body;
@@ -484,7 +484,7 @@ async fn every_answer_forbids_what_the_page_does_not_use() {
 }
 
 #[tokio::test]
-async fn a_body_that_no_form_of_ours_sends_is_refused() {
+async fn body_that_no_form_of_ours_sends_is_refused() {
     let (_, served) = served(Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
     let own = format!("Origin: {}\r\n", anna.origin());
@@ -532,7 +532,7 @@ async fn form_values_survive_expired_session_and_new_login() {
 }
 
 #[tokio::test]
-async fn a_state_without_sessions_or_with_nonsense_lets_nobody_in() {
+async fn missing_or_invalid_sessions_let_no_one_in() {
     let known = Known {
         sessions: Some("nonsense".to_owned()),
         ..Known::default()

@@ -27,7 +27,7 @@ async fn well() -> (Arc<Fake>, Served, Browser) {
 }
 
 #[tokio::test]
-async fn today_says_first_whether_all_is_well() {
+async fn today_begins_with_the_overall_state() {
     let (fake, served, mut anna) = well().await;
     let well = "No problem found: 212 calls today, all in the journal";
     assert!(anna.get("/").await.body.contains(well));
@@ -66,7 +66,7 @@ async fn all_is_not_well_while_a_customer_waits_for_a_call_back() {
 }
 
 #[tokio::test]
-async fn today_has_the_last_calls_and_no_row_that_says_nothing() {
+async fn today_shows_the_last_calls_and_no_empty_rows() {
     let (fake, served, anna) = well().await;
     let page = anna.get("/").await.body;
     assert_eq!(page.matches("<a href=\"/calls/0190b7c4").count(), 8);
@@ -86,7 +86,7 @@ async fn today_has_the_last_calls_and_no_row_that_says_nothing() {
 }
 
 #[tokio::test]
-async fn the_head_names_the_pbx_and_no_folder() {
+async fn header_shows_the_pbx_and_no_folder() {
     let (_, served, anna) = well().await;
     let page = anna.get("/").await.body;
     assert!(page.contains("<small><bdi>office</bdi></small>"), "{page}");
@@ -95,7 +95,7 @@ async fn the_head_names_the_pbx_and_no_folder() {
 }
 
 #[tokio::test]
-async fn a_call_back_that_nobody_answered_is_told_under_missed() {
+async fn unanswered_callback_is_shown_under_missed() {
     let (_, served, anna) = well().await;
     let fake = Fake::new(morning("Savdo", NOW));
     let known = Served::new(fake, Manner::default()).await;

@@ -108,7 +108,7 @@ async fn numbers_are_whole_where_they_are_called_and_masked_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_trunk_that_has_matched_nothing_for_a_day_is_said_loudly() {
+async fn trunk_without_a_match_for_a_day_is_shown_as_an_alert() {
     let fake = Fake::new(morning("typo", now()));
     let served = Served::new(fake, Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;
@@ -148,7 +148,7 @@ async fn full_employee_match_is_shown_only_after_calls() {
 }
 
 #[tokio::test]
-async fn a_table_for_a_spreadsheet_calculates_nothing() {
+async fn table_for_a_spreadsheet_calculates_nothing() {
     let fake = Fake::new(morning("=cmd|'/c calc'!A1", now()));
     let served = Served::new(fake, Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;
@@ -218,7 +218,7 @@ async fn calls_are_looked_for_as_they_are_typed_and_paged_by_key() {
 }
 
 #[tokio::test]
-async fn the_switch_of_languages_is_kept_and_leads_back_here_alone() {
+async fn switch_of_languages_is_kept_and_leads_back_here_alone() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(fake, Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;

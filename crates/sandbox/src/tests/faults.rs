@@ -24,7 +24,7 @@ fn struck(text: &str) -> (Response, bool) {
 }
 
 #[test]
-fn each_action_answers_and_acts_as_its_words_say() {
+fn each_action_has_its_documented_answer_and_effect() {
     let seconds = Duration::from_secs;
     let table: [(&str, u16, Delivery, bool); 14] = [
         ("call-history status 503", 503, Delivery::Now, false),
@@ -88,7 +88,7 @@ fn rules_strike_after_so_many_and_so_many_times() {
 }
 
 #[test]
-fn a_held_write_is_pending_while_others_pass_it() {
+fn held_write_is_pending_while_others_pass_it() {
     let mut core = with("call-history times 1 hold 50s");
     let held = accepted(&mut core, NOW, &call());
     let next = accepted(&mut core, NOW, &call_with("uuid", json!("u-2")));
@@ -101,7 +101,7 @@ fn a_held_write_is_pending_while_others_pass_it() {
 }
 
 #[test]
-fn chances_come_true_about_as_often_as_they_say() {
+fn chance_of_a_rule_matches_its_observed_frequency() {
     let rule = Rule {
         endpoint: None,
         with: None,

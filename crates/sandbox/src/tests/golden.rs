@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 #[test]
-fn the_state_file() {
+fn state_file() {
     keeps::<Sandbox>("sandbox-snapshot");
 }
 
@@ -36,7 +36,7 @@ fn places(value: &Value, above: &str, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn everything_that_is_written_stands_in_the_golden_file() {
+fn golden_file_contains_every_written_field() {
     let golden = include_bytes!("../../tests/golden/sandbox-snapshot.json");
     let golden: Value = serde_json::from_slice(golden).expect("JSON");
     let written = serde_json::to_value(a_life()).expect("JSON");
@@ -47,7 +47,7 @@ fn everything_that_is_written_stands_in_the_golden_file() {
 }
 
 #[test]
-fn what_is_no_state_is_refused() {
+fn invalid_state_is_refused() {
     for text in [&b"{}"[..], b"no JSON"] {
         assert!(Sandbox::restore(text, Settings::default()).is_err());
     }

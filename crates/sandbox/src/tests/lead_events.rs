@@ -38,7 +38,7 @@ fn names(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_lead_that_is_created_is_told_once() {
+fn created_lead_is_reported_once() {
     let (mut core, mut seen) = (listening(), BTreeSet::new());
     admin(
         &mut core,
@@ -53,7 +53,7 @@ fn a_lead_that_is_created_is_told_once() {
 }
 
 #[test]
-fn one_save_is_told_as_several_events_each_with_its_own_block() {
+fn one_save_sends_several_events_each_with_its_own_block() {
     let (mut core, mut seen) = (listening(), BTreeSet::new());
     let ali = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233", "statusId": 1,
         "balance": 1500.5, "currency": "UZS", "fields": { "11": "a", "14": ["x", "y"] } });
@@ -100,7 +100,7 @@ fn one_save_is_told_as_several_events_each_with_its_own_block() {
 }
 
 #[test]
-fn a_save_that_changes_nothing_is_told_as_nothing() {
+fn save_without_changes_sends_no_event() {
     let (mut core, mut seen) = (listening(), BTreeSet::new());
     admin(
         &mut core,
@@ -162,7 +162,7 @@ fn merge_event_lists_merged_ids_and_delete_event_shows_lead() {
 }
 
 #[test]
-fn an_upsert_that_failed_is_told_as_nothing() {
+fn failed_upsert_sends_no_event() {
     let (mut core, mut seen) = (listening(), BTreeSet::new());
     assert_eq!(
         done(
@@ -185,7 +185,7 @@ fn known(core: &mut Sandbox, now: EventTime) -> Value {
 }
 
 #[test]
-fn a_restart_gives_the_same_leads_events_and_clock() {
+fn restart_gives_the_same_leads_events_and_clock() {
     let mut core = listening();
     let act = |core: &mut Sandbox, second: u64, request: Request| {
         let now = core.moment(after(second));

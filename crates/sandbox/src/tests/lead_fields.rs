@@ -122,7 +122,7 @@ fn field_write_for_unknown_lead_is_accepted_then_fails() {
 }
 
 #[test]
-fn the_upsert_needs_the_grant_lead_save_and_no_other() {
+fn upsert_needs_the_grant_lead_save_and_no_other() {
     let body = json!([{ "id": 11, "value": "x" }]);
     for (grants, status) in [
         ("LEAD:READ", 403),
@@ -141,7 +141,7 @@ fn the_upsert_needs_the_grant_lead_save_and_no_other() {
 }
 
 #[test]
-fn the_body_comes_bare_or_wrapped() {
+fn body_is_accepted_bare_or_wrapped() {
     let items = json!([{ "id": 11, "value": "x" }]);
     for (body, expected) in [
         (items.clone(), 200),
@@ -209,7 +209,7 @@ fn values_of_the_fields_types_are_kept_as_they_were_sent() {
 }
 
 #[test]
-fn the_catalogue_tells_led_fields_from_contact_fields() {
+fn catalogue_distinguishes_led_fields_from_contact_fields() {
     let mut core = with_leads();
     let answer = core.handle(NOW, &get("crm-field")).value();
     let kind = |id: i64| {

@@ -44,7 +44,7 @@ fn lead_snapshot_shows_first_phone_of_main_contact() {
 }
 
 #[test]
-fn a_lead_of_the_flags_exists_and_nothing_is_known_of_it() {
+fn lead_of_the_flags_exists_and_nothing_is_known_of_it() {
     let mut core = with_leads();
     let answer = core.handle(NOW, &get("lead/4001")).value();
     let expected = json!({ "data": {
@@ -92,7 +92,7 @@ fn missing_deleted_merged_or_foreign_lead_gets_same_409() {
 }
 
 #[test]
-fn a_deleted_lead_is_gone_for_calls_too() {
+fn deleted_lead_is_unknown_to_calls_too() {
     let mut core = with_leads();
     admin(&mut core, "lead/delete", &json!({ "id": 4001 }));
     assert_eq!(core.handle(NOW, &get("lead/4001")).status, 409);
@@ -152,7 +152,7 @@ fn lead_merge_adds_contacts_and_only_missing_fields() {
 }
 
 #[test]
-fn a_page_of_leads_holds_fifty_at_most() {
+fn page_of_leads_holds_fifty_at_most() {
     for (page, size, reason) in [(1, 50, ""), (1, 51, "MAX"), (0, 50, "MIN")] {
         let mut core = with_leads();
         let body = json!({ "page": page, "size": size });
@@ -172,7 +172,7 @@ fn a_page_of_leads_holds_fifty_at_most() {
 }
 
 #[test]
-fn what_a_person_cannot_save_is_refused_in_words() {
+fn invalid_lead_is_refused_with_an_error_message() {
     for body in [
         json!({ "name": " " }),
         json!({ "name": "x", "statusId": 99 }),
@@ -357,7 +357,7 @@ fn missing_record_repeat_is_violation_only_if_immediate() {
 }
 
 #[test]
-fn the_clock_moves_ahead_and_never_back() {
+fn clock_moves_ahead_and_never_back() {
     let mut core = with_leads();
     let body = json!([{ "id": 11, "value": "x" }]);
     let answer = core

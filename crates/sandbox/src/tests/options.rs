@@ -21,7 +21,7 @@ fn options(flags: &[&str]) -> Options {
 }
 
 #[test]
-fn all_faults_of_the_flags_are_told_at_once() {
+fn flag_errors_are_all_reported_at_once() {
     let wrong = options(&[
         "--listen=here",
         "--leads=4001,x-3",
@@ -74,7 +74,7 @@ fn flags_become_settings() {
 }
 
 #[test]
-fn a_missing_token_file_is_made_once_and_for_its_owner_alone() {
+fn missing_token_file_is_made_once_and_for_its_owner_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("token");
     let flag = format!("--token-file={}", path.display());

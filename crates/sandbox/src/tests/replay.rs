@@ -51,7 +51,7 @@ fn faulty() -> Sandbox {
 }
 
 #[test]
-fn the_same_requests_give_the_same_bytes() {
+fn same_requests_give_the_same_bytes() {
     let run = || -> Vec<Vec<u8>> {
         let mut core = faulty();
         let mut bytes: Vec<Vec<u8>> = requests(7)
@@ -78,7 +78,7 @@ fn page(name: &str) -> Request {
 }
 
 #[test]
-fn a_restart_gives_the_same_journal_breaches_and_windows() {
+fn restart_gives_the_same_journal_breaches_and_windows() {
     let (mut core, mut last) = (faulty(), NOW);
     for (now, request) in requests(11) {
         core.handle(now, &request);
@@ -106,7 +106,7 @@ fn a_restart_gives_the_same_journal_breaches_and_windows() {
 }
 
 #[test]
-fn a_state_without_its_token_takes_no_other_for_it() {
+fn state_without_its_token_takes_no_other_for_it() {
     let mut core = sandbox();
     assert!(core.token_works(NOW, TOKEN));
     core.issue_pat(NOW, "svc_pat_second", None);

@@ -68,7 +68,7 @@ const REDUCED: [&str; 4] = ["accept", "data", "errors", "message"];
 const FULL: [&str; 6] = ["accept", "data", "error", "errors", "message", "requestId"];
 
 #[test]
-fn every_rule_of_the_document_is_answered_as_it_says() {
+fn every_documented_rule_gets_its_documented_answer() {
     let rows: Vec<Row> = [rules_of_submission::rows(), rules_of_reading::rows()]
         .into_iter()
         .chain([rules_of_errors::rows(), rules_of_clients::rows()])

@@ -186,7 +186,7 @@ fn windows() -> Vec<Row> {
 }
 
 #[test]
-fn a_fresh_counter_of_a_new_token_is_no_fresh_budget() {
+fn requests_of_old_and_new_token_share_one_budget() {
     let asks = |core: &mut Sandbox, at: u64, token: &str, times: usize| {
         for _ in 0..times {
             let request = Request::get(INFO).with_token(token);
@@ -217,7 +217,7 @@ fn a_fresh_counter_of_a_new_token_is_no_fresh_budget() {
 }
 
 #[test]
-fn no_token_lives_longer_than_its_kind_may() {
+fn token_lifetime_is_limited_by_its_kind() {
     use crate::token::TokenKind;
     use callbridge_call::EpochSeconds;
     let late = Some(EpochSeconds::new(

@@ -27,7 +27,7 @@ fn no_answer_echoes_the_token() {
 }
 
 #[test]
-fn a_grant_is_one_of_the_permissions_with_one_of_the_scopes() {
+fn grant_is_one_of_the_permissions_with_one_of_the_scopes() {
     for permission in [
         "LEAD",
         "LEAD_NOTE",
@@ -54,7 +54,7 @@ fn a_grant_is_one_of_the_permissions_with_one_of_the_scopes() {
 }
 
 #[test]
-fn a_call_neither_finds_nor_makes_a_lead_by_its_phone() {
+fn call_neither_finds_nor_makes_a_lead_by_its_phone() {
     let mut core = with_leads();
     let lead = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
     admin(&mut core, "lead", &lead);
@@ -70,7 +70,7 @@ fn a_call_neither_finds_nor_makes_a_lead_by_its_phone() {
 }
 
 #[test]
-fn what_the_service_derives_follows_from_what_was_sent() {
+fn derived_call_fields_follow_from_the_submission() {
     for (answered, cause) in [(true, "ANSWER"), (false, "NO_ANSWER")] {
         for direction in ["INBOUND", "OUTBOUND"] {
             let mut core = sandbox();
@@ -105,7 +105,7 @@ fn tokens_have_the_prefix_of_their_kind() {
 }
 
 #[test]
-fn a_pat_is_shown_when_it_is_issued_and_nowhere_else() {
+fn pat_is_shown_when_it_is_issued_and_nowhere_else() {
     let mut core = sandbox();
     let issued = admin(&mut core, "token", &json!({}));
     let token = issued["token"].as_str().expect("shown once").to_owned();
@@ -144,7 +144,7 @@ fn contact_field_change_is_reported_as_contact_change() {
 }
 
 #[test]
-fn a_calls_contact_is_the_leads_with_that_phone() {
+fn calls_contact_is_the_leads_with_that_phone() {
     let (mut core, mut seen) = (listening(), BTreeSet::new());
     let lead = json!({ "id": 5001, "name": "Ali", "contacts": [
         { "name": "Ali", "phones": ["+998901112233"] },
@@ -167,7 +167,7 @@ fn a_calls_contact_is_the_leads_with_that_phone() {
 }
 
 #[test]
-fn a_body_that_is_no_json_is_echoed_by_the_parsers_words() {
+fn invalid_json_body_is_answered_with_the_parser_message() {
     let mut core = sandbox();
     let request = Request::post_bytes("/v1/open-api/call-history", "{")
         .with("content-type", "application/json");
@@ -204,7 +204,7 @@ fn a_406_can_be_ordered_from_every_endpoint() {
 }
 
 #[test]
-fn a_message_code_comes_from_the_generic_handlers_alone() {
+fn message_code_comes_only_from_generic_handlers() {
     let mut core = with_leads();
     let no_lead_notes: Vec<Grant> = Vec::new();
     for (request, code) in [
@@ -227,7 +227,7 @@ fn a_message_code_comes_from_the_generic_handlers_alone() {
 }
 
 #[test]
-fn an_empty_list_of_fields_is_refused_by_its_reason() {
+fn empty_list_of_fields_is_refused_by_its_reason() {
     let mut core = with_leads();
     for (body, reason) in [
         (json!([]), "NOT_EMPTY"),

@@ -32,7 +32,7 @@ fn names(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn each_event_has_the_envelope_and_only_the_blocks_of_its_own() {
+fn each_event_has_the_envelope_and_only_its_own_blocks() {
     let mut core = listening();
     let lead = json!({ "id": 5001, "name": "Ali" });
     admin(&mut core, "lead", &lead);
@@ -81,7 +81,7 @@ fn lead_snapshot_has_all_fields_with_null_where_unknown() {
 }
 
 #[test]
-fn a_journaled_call_is_told_as_the_journal_has_it() {
+fn journaled_call_is_reported_as_the_journal_has_it() {
     let mut core = subscribed(&["CALL"]);
     accepted(&mut core, NOW, &call());
     core.tick(after(1));
@@ -122,7 +122,7 @@ fn missed_call_event_is_answered_only_with_talk_time() {
 }
 
 #[test]
-fn calls_of_other_telephony_are_told_too() {
+fn calls_of_other_providers_are_reported_too() {
     let mut core = subscribed(&["CALL"]);
     let answer = core.handle(NOW, &Request::post("/sandbox/admin/records", &json!({})));
     assert_eq!(answer.status, 200);
@@ -132,7 +132,7 @@ fn calls_of_other_telephony_are_told_too() {
 }
 
 #[test]
-fn a_call_id_stands_with_the_prefix_or_without_it() {
+fn call_id_is_sent_with_or_without_the_prefix() {
     let told = |shapes| told_in(shapes, one_of_each()[6].clone())["call"]["callId"].clone();
     assert_eq!(told("shape webhook-call-id prefixed"), "oapi-u-9");
     assert_eq!(told("shape webhook-call-id plain"), "u-9");
@@ -155,7 +155,7 @@ fn unknown_fields_and_values_can_be_added_to_every_body() {
 }
 
 #[test]
-fn the_payload_is_the_lead_as_it_was_when_it_happened() {
+fn payload_is_the_lead_as_it_was_when_it_happened() {
     let mut core = listening();
     let lead = |name: &str| json!({ "id": 5001, "name": name });
     admin(&mut core, "lead", &lead("before"));

@@ -22,7 +22,7 @@ fn refused(change: &Value) -> String {
 }
 
 #[test]
-fn a_target_is_https_at_most_1024_characters_and_not_private() {
+fn target_is_https_at_most_1024_characters_and_not_private() {
     let url = |length: usize| {
         let start = "https://hooks.example.com/";
         json!({ "targetUrl": format!("{start}{}", "x".repeat(length - start.len())) })
@@ -180,7 +180,7 @@ fn secret(answer: &Value) -> String {
 }
 
 #[test]
-fn the_installations_own_secret_signs_and_else_the_applications() {
+fn installation_secret_signs_and_application_secret_is_fallback() {
     let mut core = sandbox();
     let config = json!({ "targetUrl": "https://hooks.example.com/", "events": ["LEAD"] });
     let fallback = secret(&admin(&mut core, "webhook", &config));
@@ -219,7 +219,7 @@ fn the_installations_own_secret_signs_and_else_the_applications() {
 }
 
 #[test]
-fn a_retry_is_signed_with_the_key_of_its_own_moment() {
+fn retry_is_signed_with_the_key_valid_at_the_retry() {
     let mut core = subscribed(&["LEAD"]);
     happen(&mut core, NOW, created(1));
     let first = dispatch::deliveries(&mut core, NOW).pop().expect("due");

@@ -140,7 +140,7 @@ fn delivery_with_redirect_or_other_4xx_is_dead_at_once() {
 }
 
 #[test]
-fn a_cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
+fn cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
     let mut core = subscribed(&["LEAD"]);
     for company in 2..=15 {
         let token = format!("svc_pat_{company}");
@@ -186,7 +186,7 @@ fn company_deliveries_in_flight_are_limited_to_20() {
 }
 
 #[test]
-fn what_is_dead_on_arrival_dies_without_an_attempt() {
+fn undeliverable_event_dies_without_an_attempt() {
     let force = |url: &str| json!({ "targetUrl": url, "force": true });
     let cases = [
         ("webhook/delete", json!({}), "configuration missing"),
@@ -255,7 +255,7 @@ fn delivery_to_target_turned_private_is_dead_without_attempt() {
 }
 
 #[test]
-fn a_disconnected_company_gets_no_retry_either() {
+fn disconnected_company_gets_no_retry_either() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
@@ -266,7 +266,7 @@ fn a_disconnected_company_gets_no_retry_either() {
 }
 
 #[test]
-fn the_journal_keeps_every_attempt_seven_days() {
+fn journal_keeps_every_attempt_seven_days() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
@@ -279,7 +279,7 @@ fn the_journal_keeps_every_attempt_seven_days() {
 }
 
 #[test]
-fn nothing_dead_is_sent_again_when_the_configuration_is_mended() {
+fn dead_deliveries_are_not_resent_after_a_config_fix() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
     admin(&mut core, "webhook", &json!({ "enabled": false }));
@@ -328,7 +328,7 @@ fn deliveries_can_be_shuffled_doubled_and_late() {
 }
 
 #[test]
-fn a_repeat_that_fails_owes_nothing() {
+fn failed_repeat_of_a_delivery_is_not_retried() {
     let mut core = subscribed(&["LEAD"]);
     core.settings.shapes = faults::parse("shape webhook-twice 100%").expect("shapes").1;
     create(&mut core, NOW, 1);

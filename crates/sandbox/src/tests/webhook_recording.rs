@@ -84,7 +84,7 @@ pub(super) fn happen(core: &mut Sandbox, now: callbridge_call::EventTime, event:
 }
 
 #[test]
-fn a_submission_is_told_when_it_is_journaled_and_not_before() {
+fn submission_is_reported_only_once_it_is_journaled() {
     let mut core = subscribed(&["CALL_COMPLETED"]);
     accepted(&mut core, NOW, &call());
     assert!(rows(&core).is_empty(), "accepted is not yet written");
@@ -167,7 +167,7 @@ fn two_applications_share_event_id_but_not_installation() {
 }
 
 #[test]
-fn every_event_of_one_change_has_an_id_of_its_own() {
+fn every_event_of_one_change_has_its_own_id() {
     let mut core = subscribed(&["LEAD", "CALL"]);
     let events = one_of_each();
     assert_eq!(
@@ -216,7 +216,7 @@ fn revoked_installation_and_disconnected_company_get_no_event() {
 }
 
 #[test]
-fn a_conversation_is_told_again_after_24_hours_and_not_before() {
+fn conversation_is_reported_again_only_after_24_hours() {
     let mut core = subscribed(&["CALL"]);
     let told = || one_of_each().pop().expect("the last is a call");
     happen(&mut core, NOW, told());
@@ -245,7 +245,7 @@ fn only_two_of_the_six_groups_publish_events() {
 
 /// At any stop of the sandbox, an event is stored exactly when its change is.
 #[test]
-fn an_event_stands_or_falls_with_its_change() {
+fn event_is_kept_exactly_when_its_change_is() {
     let mut core = subscribed(&["CALL", "LEAD"]);
     let mut kept = vec![restarted(&core)];
     for (number, second) in (0..5).zip((0..).step_by(2)) {

@@ -81,7 +81,7 @@ proptest! {
 }
 
 #[test]
-fn the_fullest_window_and_span_are_remembered() {
+fn fullest_window_and_span_are_remembered() {
     let mut windows = Windows::new(Rate::default());
     let key = TokenKey::of("one");
     // 40 at the end of one window and 40 at the start of the next: 40 and 40, but 80 in a span.

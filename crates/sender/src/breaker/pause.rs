@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn success_ends_row_of_its_own_kind_only() {
+    fn success_resets_refusals_of_its_own_kind_only() {
         let mut rejected = Refusals::default();
         rejected.refused(Reason::Rejected, RowId(1));
         let before = rejected.clone();

@@ -169,7 +169,7 @@ fn probes_back_off_from_1_s_to_60_s_and_jitter_only_shortens() {
 }
 
 #[test]
-fn an_hour_of_failed_probes_is_fewer_than_seventy() {
+fn hour_of_failed_probes_is_fewer_than_seventy() {
     for seed in 0..50 {
         let mut breakers = Breakers::new(seed, None);
         breakers.failed(at(0), 0, Endpoint::Submit, "refused", true);
@@ -245,7 +245,7 @@ fn failure_that_is_not_the_probe_changes_no_wait() {
 }
 
 #[test]
-fn token_info_stands_in_as_probe_and_half_opens_others() {
+fn token_info_serves_as_probe_and_half_opens_others() {
     let mut breakers = open(1);
     breakers.sent(9, Endpoint::TokenInfo, true);
     assert_eq!(breakers.last_probed(), Some(Endpoint::TokenInfo));

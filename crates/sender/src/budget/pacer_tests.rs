@@ -60,7 +60,7 @@ fn slot_frees_one_window_after_its_answer() {
 }
 
 #[test]
-fn a_request_that_was_never_sent_gives_its_slot_back() {
+fn request_that_was_never_sent_gives_its_slot_back() {
     let mut pacer = fresh("1/60s");
     let slot = pacer.take(S, Pace::AtOnce).expect("free");
     pacer.never_sent(slot);
@@ -68,7 +68,7 @@ fn a_request_that_was_never_sent_gives_its_slot_back() {
 }
 
 #[test]
-fn a_backlog_goes_evenly_and_a_live_call_does_not_wait_for_it() {
+fn backlog_is_paced_evenly_and_live_call_does_not_wait() {
     let mut pacer = fresh("60/60s");
     let mut now = S;
     let mut sent = Vec::new();
@@ -104,7 +104,7 @@ fn restart_in_same_boot_keeps_slots_and_adds_no_wait() {
 
 /// Promise: After a reboot, callbridge sends nothing for 60 seconds.
 #[test]
-fn a_reboot_is_followed_by_a_window_of_silence() {
+fn reboot_is_followed_by_a_window_of_silence() {
     let mut pacer = doubtful(rate("60/60s"), [0, 7], S);
     let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
     assert_eq!(pacer.take(S, Pace::AtOnce), Err(Some(until)));
@@ -113,7 +113,7 @@ fn a_reboot_is_followed_by_a_window_of_silence() {
 }
 
 #[test]
-fn at_the_moment_a_slot_comes_free_it_is_used_no_more() {
+fn freed_slot_is_no_longer_counted_from_that_moment() {
     let mut pacer = fresh("2/60s");
     assert_eq!(pacer.rate, rate("2/60s"));
     assert_eq!(burst(&mut pacer, S), 2);
@@ -238,7 +238,7 @@ fn shorter_window_after_restart_keeps_crm_window_limit() {
 }
 
 #[test]
-fn above_the_service_s_own_limit_only_the_rate_counts() {
+fn rate_above_the_crm_limit_is_the_only_limit() {
     let mut pacer = fresh("60/6s");
     assert_eq!(burst(&mut pacer, S), 60);
     assert_eq!(burst(&mut pacer, 8 * S), 60);
@@ -439,7 +439,7 @@ proptest! {
 
     /// Promise: No 60 seconds hold more than 60 requests.
     #[test]
-    fn no_window_of_any_origin_holds_more_than_the_limit(
+    fn window_at_any_offset_holds_at_most_the_limit(
         limit in 1..6_u32, events in prop::collection::vec(event(), 1..120),
         theirs in 999_500..1_000_500_u64,
     ) {
@@ -469,7 +469,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rate_of_a_shorter_window_is_kept_as_well_as_the_service_s(
+    fn rate_of_a_shorter_window_is_kept_as_well_as_the_service_s(
         rate in prop::sample::select(vec!["10/10s", "30/30s", "1/1s", "3/20s"]).prop_map(rate),
         events in events(), theirs in 999_500..1_000_500_u64,
     ) {

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_read_and_written_alike() {
+    fn rate_is_read_and_written_alike() {
         for (text, shown) in [("60/60s", "60/60s"), ("30/1m", "30/60s"), ("5/s", "5/1s")] {
             let rate: Rate = text.parse().expect("good");
             assert_eq!(rate.to_string(), shown);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_service_allows_is_told() {
+    fn rate_above_the_crm_limit_is_reported() {
         let exceeds = |text: &str| text.parse::<Rate>().expect("good").exceeds_service();
         for (text, expected) in [
             ("60/60s", false),

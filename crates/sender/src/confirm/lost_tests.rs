@@ -134,7 +134,7 @@ fn given_up_call_that_no_page_shows_is_a_server_error() {
 }
 
 #[test]
-fn where_nothing_can_confirm_a_call_is_never_resent() {
+fn lost_call_without_any_confirmation_is_never_resent() {
     let mut confirm = confirm();
     confirm.refuse_polls(at(0), "403");
     confirm.refuse_pages(at(0), "403");

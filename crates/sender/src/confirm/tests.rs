@@ -174,7 +174,7 @@ fn query_of_calls_from_a_clock_ahead_has_no_start() {
 }
 
 #[test]
-fn no_calls_make_no_page() {
+fn page_is_not_requested_without_due_calls() {
     let mut confirm = confirm();
     assert_eq!(confirm.page(after(9), Vec::new(), &living()), None);
     assert!(!confirm.is_reading());

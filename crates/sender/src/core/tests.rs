@@ -135,7 +135,7 @@ pub(super) fn step(answered: &Answered) -> Step {
 }
 
 #[test]
-fn nothing_goes_before_the_token_is_known() {
+fn nothing_is_sent_before_the_token_is_known() {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
     assert_eq!(core.next(at(0), &live(1)), Decision::Idle);
     assert_eq!(pause(&core, at(0)).as_deref(), Some("token_missing"));
@@ -179,7 +179,7 @@ fn request_too_late_ends_no_wait_after_a_429() {
 }
 
 #[test]
-fn a_poll_whose_request_id_ends_soon_goes_before_everything() {
+fn poll_of_an_expiring_request_id_precedes_everything() {
     let mut core = ready(Settings::default());
     let head = WorkQueue {
         oldest_submitted: vec![submitted(3, at(0))],
@@ -204,7 +204,7 @@ fn call_whose_24_hours_are_over_has_a_lost_request_id() {
 }
 
 #[test]
-fn while_our_clock_is_wrong_nothing_is_sent_and_that_is_said() {
+fn wrong_clock_stops_sending_and_is_shown_as_pause() {
     let mut core = ready(Settings::default());
     core.settings.clock_right_from = Some(at(10).wall);
     assert_eq!(core.next(at(9), &live(1)), Decision::WaitUntil(at(10).boot));
@@ -214,7 +214,7 @@ fn while_our_clock_is_wrong_nothing_is_sent_and_that_is_said() {
 }
 
 #[test]
-fn a_dry_run_submits_nothing_and_says_so() {
+fn dry_run_submits_nothing_and_is_shown_as_pause() {
     let mut core = ready(Settings {
         dry_run: true,
         ..Settings::default()
@@ -279,7 +279,7 @@ fn call_that_no_page_shows_is_asked_for_again() {
 }
 
 #[test]
-fn a_call_is_polled_once_at_a_time() {
+fn call_is_polled_once_at_a_time() {
     let mut core = ready(Settings::default());
     let head = unconfirmed(&submitted(3, at(0)));
     let (_, task, _) = sent(&mut core, at(10), &head);
@@ -420,7 +420,7 @@ fn only_call_that_fails_for_a_day_is_given_up() {
 }
 
 #[test]
-fn what_goes_wrong_between_slot_and_request_gives_the_slot_back() {
+fn failed_launch_returns_its_slot() {
     let mut core = ready(Settings::default());
     let Decision::Send(plan) = core.next(at(10), &live(1)) else {
         panic!("submitted");
@@ -451,7 +451,7 @@ fn drain_time_includes_pages_or_one_poll_per_call() {
 }
 
 #[test]
-fn webhooks_confirm_calls_for_two_minutes_at_no_cost() {
+fn confirmation_waits_two_minutes_for_webhooks() {
     let mut core = ready(Settings::default());
     let head = WorkQueue {
         webhook_pace: Some(callbridge_spool::WebhookPace {

@@ -297,7 +297,7 @@ fn call_that_pages_missed_is_polled_before_others_when_idle() {
 }
 
 #[test]
-fn pages_are_read_for_a_lost_request_id_whatever_else_waits() {
+fn pages_for_a_lost_request_id_are_read_under_any_load() {
     let mut view = waiting(0, 2);
     view.unconfirmed.poll = None;
     view.unconfirmed.lost = Some(call(6));

@@ -133,7 +133,7 @@ fn pooler_of_transactions_or_statements_is_refused() {
 }
 
 #[test]
-fn replicas_are_reported_by_what_a_failover_loses() {
+fn replication_check_requires_a_connected_synchronous_replica() {
     let primary = Postgres::start(Durability::None, "wal_keep_size = 64MB\n");
     let replica = primary.start_replica();
     let follows = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";

@@ -5,7 +5,7 @@ fn version(db: &Connection) -> i64 {
 }
 
 #[test]
-fn each_commit_is_synced_into_a_write_ahead_log() {
+fn commits_are_synced_into_a_write_ahead_log() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("spool");
     let db = Connection::open(&path).expect("opens");
@@ -24,7 +24,7 @@ fn each_commit_is_synced_into_a_write_ahead_log() {
 }
 
 #[test]
-fn an_older_file_takes_only_the_steps_it_lacks() {
+fn older_file_takes_only_the_steps_it_lacks() {
     let db = Connection::open_in_memory().expect("memory");
     let first = "CREATE TABLE a (x);";
     assert_eq!(migrate(&db, &[first]), Ok(Found::New));
@@ -42,7 +42,7 @@ fn an_older_file_takes_only_the_steps_it_lacks() {
 }
 
 #[test]
-fn a_step_that_fails_leaves_the_file_as_it_was() {
+fn step_that_fails_leaves_the_file_as_it_was() {
     let db = Connection::open_in_memory().expect("memory");
     migrate(&db, &["CREATE TABLE a (x);"]).expect("the first step");
     let steps = [

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_stays_readable() {
+    fn stored_unknown_employees_stay_readable() {
         let stored = r#"{"999":{"extension":"101","calls":2,"since":1795151317}}"#;
         let all: UnknownEmployees = serde_json::from_str(stored).expect("readable");
         assert_eq!(serde_json::to_string(&all).expect("JSON"), stored);

@@ -54,7 +54,7 @@ async fn archive(folder: &Path) -> PathBuf {
 /// In a container every command has the same process id, so an export that was killed must not
 /// block the next one.
 #[tokio::test]
-async fn what_an_export_that_was_killed_has_left_is_in_nobodys_way() {
+async fn leftover_of_a_killed_export_does_not_block_the_next() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = archive(folder.path()).await;
     let left = format!(".export.db.{}", std::process::id());

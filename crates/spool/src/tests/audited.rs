@@ -59,7 +59,7 @@ fn purge(store: &mut Store, now: EventTime) {
 }
 
 #[test]
-fn a_call_is_known_by_its_uuid_and_by_any_of_its_channels() {
+fn call_is_known_by_its_uuid_and_by_any_of_its_channels() {
     let mut store = store();
     let call = journal(1);
     assert_eq!(fate(&store, told(&call, true)), CallFate::Unknown);
@@ -81,7 +81,7 @@ fn a_call_is_known_by_its_uuid_and_by_any_of_its_channels() {
 }
 
 #[test]
-fn a_call_that_goes_on_is_known_by_its_snapshot() {
+fn open_call_is_recognized_by_its_snapshot() {
     let mut store = store();
     let call = journal(1);
     let id = call.call.linkedid.as_str();
@@ -96,7 +96,7 @@ fn a_call_that_goes_on_is_known_by_its_snapshot() {
 }
 
 #[test]
-fn what_became_of_it_is_told_for_two_years_and_not_for_longer() {
+fn fate_of_purged_call_is_known_while_its_summary_is_kept() {
     let mut store = store();
     let call = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
     let internal = finished(2, Outcome::Internal, None);
@@ -236,7 +236,7 @@ fn call_lost_by_crm_is_sent_again_with_same_uuid() {
 }
 
 #[test]
-fn stored_values_are_those_of_the_pbx_and_none_once_discarded() {
+fn stored_values_are_the_pbx_values_and_none_once_discarded() {
     let mut store = store();
     let mut call = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
     call.judged.record.by_hand = Some(callbridge_model::ByHand {

@@ -102,7 +102,7 @@ fn ambiguous_leads_are_looked_up_daily_and_missing_dropped() {
 }
 
 #[test]
-fn a_lead_that_is_another_now_claims_for_that_one() {
+fn lead_that_is_another_now_claims_for_that_one() {
     let (mut store, phone) = torn();
     purged(&mut store, 60);
     outcome(&mut store, LeadOutcome::MergedInto(lead(1), lead(2)), 62);

@@ -45,7 +45,7 @@ async fn connection_outlives_its_process_in_private_file() {
 }
 
 #[test]
-fn secrets_show_in_no_debug_and_no_error() {
+fn secrets_appear_in_no_debug_output_or_error() {
     let change = change(Some("a"), Some("b"));
     let op = Op::Connection(Box::new(change.clone()));
     let shown = format!("{change:?} {op:?} {:?}", stored("a"));

@@ -38,7 +38,7 @@ fn unretried_incomplete_dead_letter_is_corrected_once() {
 }
 
 #[test]
-fn a_letter_that_a_person_has_sent_is_left_alone() {
+fn letter_that_a_person_has_sent_is_left_alone() {
     let mut store = super::store(Settings::default());
     finish(&mut store, &incomplete(1));
     let record = incomplete(1).judged.record;

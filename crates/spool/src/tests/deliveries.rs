@@ -101,7 +101,7 @@ fn state(store: &Store, row: RowId) -> State {
 }
 
 #[test]
-fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
+fn webhook_confirms_unsettled_call_and_keeps_a_known_outcome() {
     let sent = || vec![Step::Send];
     let submitted = || vec![Step::Send, accepted()];
     let letter = |reason| vec![Step::Send, accepted(), died(reason)];
@@ -209,7 +209,7 @@ fn answer_after_webhook_changes_nothing_and_is_accepted() {
 }
 
 #[test]
-fn a_call_confirmed_otherwise_refuses_late_answers_as_before() {
+fn call_confirmed_by_poll_refuses_a_later_failure() {
     let mut store = store();
     let row = call(
         &mut store,
@@ -297,7 +297,7 @@ fn delivery_of_unknown_or_other_company_changes_nothing() {
 }
 
 #[test]
-fn a_call_that_stands_on_other_leads_is_confirmed_and_said_to() {
+fn webhook_with_another_lead_confirms_and_reports_other_lead() {
     let mut store = store();
     let row = call(&mut store, &[Step::Send]);
     let mut elsewhere = event("a", 1, 30);

@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(super::cases(40)))]
 
     #[test]
-    fn the_tables_answer_as_the_rules_do(history in prop::collection::vec(any_news(), 1..20)) {
+    fn tables_answer_as_the_rules_do(history in prop::collection::vec(any_news(), 1..20)) {
         let (remembered, mut store) = (Remembered::default(), store());
         for news in history {
             let known = remembered.clone();
@@ -126,7 +126,7 @@ proptest! {
 }
 
 #[test]
-fn a_survivor_is_found_through_any_chain_unless_it_is_gone() {
+fn surviving_lead_is_found_through_chains_unless_deleted() {
     let mut store = store();
     let merged = |into, at, from: &[i64]| LeadNews {
         merged: from.iter().map(|id| lead(*id)).collect(),
@@ -173,7 +173,7 @@ fn employees_are_responsible_for_leads_that_are_left() {
 }
 
 #[test]
-fn the_list_goes_on_from_page_to_page() {
+fn directory_list_continues_from_page_to_page() {
     let mut store = store();
     for n in [4, 2, 8, 6] {
         write(&mut store, news(n, 10, ChangeKind::Created, Some(n)));
@@ -225,7 +225,7 @@ fn learned_lead_lists_numbers_of_waiting_calls_once() {
 }
 
 #[test]
-fn the_directory_is_there_again_after_a_restart() {
+fn directory_is_there_again_after_a_restart() {
     let place = super::place();
     let holders = |handle: &Handle| {
         let found = handle

@@ -42,7 +42,7 @@ fn write_to_full_disk_is_retryable_and_keeps_stored_calls() {
 }
 
 #[test]
-fn work_goes_on_by_itself_when_there_is_room() {
+fn writes_succeed_again_when_the_disk_has_room() {
     let (mut store, taken) = filled();
     store.limit_pages(10_000);
     let done = store.write(vec![call(taken)]).expect("room");

@@ -16,7 +16,7 @@ const KEYS: [&str; 5] = [
 ];
 
 #[test]
-fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
+fn unreadable_stored_memory_is_reset_and_stops_nothing() {
     let settings = || Settings {
         lead_directory: Some(callbridge_leads::directory::backfill::ReadLeads {
             country: None,

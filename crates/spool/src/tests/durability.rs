@@ -15,7 +15,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn what_was_answered_is_there_at_the_next_start() {
+fn acknowledged_call_is_stored_at_the_next_start() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let state = dir.path().join("state");
     let (handle, guard) = open(&state, Settings::default()).expect("opens");
@@ -34,7 +34,7 @@ fn what_was_answered_is_there_at_the_next_start() {
 }
 
 #[test]
-fn a_second_process_is_told_who_has_the_state() {
+fn locked_state_error_names_the_process_that_holds_it() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let (_handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     let error = open(dir.path(), Settings::default()).expect_err("it is locked");
@@ -80,7 +80,7 @@ fn newer_foreign_or_damaged_spool_is_refused_unchanged() {
 }
 
 #[test]
-fn a_state_that_is_not_there_is_not_made_for_a_question() {
+fn state_that_is_not_there_is_not_made_for_a_question() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let settings = Settings {
         create: false,
@@ -92,7 +92,7 @@ fn a_state_that_is_not_there_is_not_made_for_a_question() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn folder_that_cannot_be_made_is_named() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let file = dir.path().join("file");
     std::fs::write(&file, "").expect("written");
@@ -153,7 +153,7 @@ fn first_leaf(file: &[u8], root: u64) -> u64 {
 }
 
 #[test]
-fn the_check_finds_a_torn_page_and_leaves_the_file_to_people() {
+fn check_finds_a_torn_page_and_leaves_the_file_to_people() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let db = left_by_a_kill(dir.path());
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'calls'";

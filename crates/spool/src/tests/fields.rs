@@ -155,7 +155,7 @@ fn calls_out_of_order_make_one_field_write_of_newest() {
 }
 
 #[test]
-fn who_calls_in_vain_is_counted_until_somebody_talks_with_them() {
+fn missed_calls_field_counts_until_the_customer_is_reached() {
     let fields = "last_missed=12:number,missed-count=15:number,answered-by=13";
     let mut store = super::store(settings(fields));
     know(&mut store, &[(12, "LED"), (13, "LED"), (15, "LED")], 0);
@@ -261,7 +261,7 @@ fn field_catalogue_is_read_before_first_write_and_daily() {
 }
 
 #[test]
-fn fields_that_are_no_leads_are_left_out_and_counted() {
+fn non_lead_fields_are_left_out_and_counted() {
     let mut store = super::store(settings("last_call=11,last_employee=13"));
     know(&mut store, &[(11, "CONTACT"), (13, "LED")], 0);
     journaled(&mut store, 1, 10, 20);
@@ -349,7 +349,7 @@ fn refused_field_is_reported_and_other_fields_are_written() {
 }
 
 #[test]
-fn a_write_without_a_grant_waits_for_an_hour_with_its_words() {
+fn write_without_a_grant_waits_for_an_hour_with_its_words() {
     let mut store = store();
     journaled(&mut store, 1, 10, 20);
     let lead_request = LeadRequest::FieldWrite(lead());

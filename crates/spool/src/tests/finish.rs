@@ -21,7 +21,7 @@ fn finish(store: &mut Store, call: &Finished) -> Done {
 }
 
 #[test]
-fn a_call_for_the_journal_is_ready_and_reads_back_as_it_came() {
+fn call_for_the_journal_is_ready_and_reads_back_as_it_came() {
     let mut store = store();
     let call = journal(1);
     let done = finish(&mut store, &call);
@@ -43,7 +43,7 @@ fn a_call_for_the_journal_is_ready_and_reads_back_as_it_came() {
 
 /// Promise: A call that arrives twice changes nothing.
 #[test]
-fn the_same_call_again_changes_nothing_but_a_counter() {
+fn same_call_again_changes_nothing_but_a_counter() {
     let mut store = store();
     let first = finish(&mut store, &journal(1));
     let before = store.books();
@@ -93,7 +93,7 @@ fn same_uuid_with_other_number_or_start_is_dead_letter() {
 }
 
 #[test]
-fn a_number_that_one_side_does_not_know_is_no_other_number() {
+fn repeat_without_a_number_matches_the_call_with_one() {
     let mut store = store();
     finish(&mut store, &journal(1));
     let mut hidden = journal(1);
@@ -126,7 +126,7 @@ fn internal_and_skipped_calls_are_counted_once_and_remembered() {
 }
 
 #[test]
-fn a_call_without_a_lead_is_waiting_and_others_are_dead() {
+fn call_without_a_lead_is_waiting_and_others_are_dead() {
     let mut store = store();
     finish(
         &mut store,
@@ -148,7 +148,7 @@ fn a_call_without_a_lead_is_waiting_and_others_are_dead() {
 }
 
 #[test]
-fn the_second_customer_of_a_conference_is_a_call_of_its_own() {
+fn second_customer_of_a_conference_is_a_separate_call() {
     let mut store = store();
     let mut first = journal(1);
     let second = journal(2);
@@ -163,7 +163,7 @@ fn the_second_customer_of_a_conference_is_a_call_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_true_is_refused_before_anything_is_written() {
+fn inconsistent_call_is_refused_and_writes_nothing() {
     let mut store = store();
     let mut nameless = journal(1);
     nameless.judged.record.uuid = None;

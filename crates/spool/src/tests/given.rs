@@ -16,7 +16,7 @@ fn given(digits: i64, lead: i64, who: &str) -> LeadByHand {
 }
 
 #[test]
-fn a_given_lead_outlives_a_restart_is_replaced_and_taken_away() {
+fn given_lead_outlives_a_restart_is_replaced_and_taken_away() {
     let place = super::place();
     let (first, second) = (given(1, 4_001, "ana"), given(2, 4_002, "bek"));
     let anew = given(1, 4_003, "bek");

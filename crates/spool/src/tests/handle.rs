@@ -82,7 +82,7 @@ fn queued_writes_share_one_commit_with_separate_answers() {
 }
 
 #[tokio::test]
-async fn each_commit_wakes_who_watches() {
+async fn commit_wakes_watchers_and_refused_write_does_not() {
     let place = super::place();
     let (handle, _guard) = place.open(Settings::default());
     let mut changed = handle.changed();
@@ -98,7 +98,7 @@ async fn each_commit_wakes_who_watches() {
 }
 
 #[tokio::test]
-async fn a_read_sees_every_write_asked_for_before_it() {
+async fn read_sees_every_write_asked_for_before_it() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
     let write = handle.write(vec![call(1)]);
@@ -116,7 +116,7 @@ async fn a_read_sees_every_write_asked_for_before_it() {
 }
 
 #[test]
-fn what_is_queued_at_the_end_is_still_stored() {
+fn writes_queued_at_close_are_still_stored() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
     let writers = 8;

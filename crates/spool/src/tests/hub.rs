@@ -72,7 +72,7 @@ fn asks(store: &mut Store, branch: &str, seen: Option<&HubPosition>, next: &str)
 }
 
 #[test]
-fn each_commit_of_a_hub_has_a_number_and_others_have_none() {
+fn hub_store_numbers_each_commit_and_other_stores_have_none() {
     let mut plain = store();
     plain.write(vec![finish(journal(1))]).expect("stored");
     assert_eq!(plain.hub(), None);
@@ -141,7 +141,7 @@ fn invented(seq: u64) -> HubPosition {
 }
 
 #[test]
-fn one_branch_cannot_keep_a_hub_silent() {
+fn lost_commits_of_one_branch_count_once_an_hour() {
     let mut store = hub(&["a", "b"]);
     assert!(asks(&mut store, "a", Some(&invented(1)), "second").lost_commits);
     assert!(!asks(&mut store, "a", Some(&invented(2)), "third").lost_commits);

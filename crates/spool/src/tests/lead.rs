@@ -337,7 +337,7 @@ async fn server_that_starts_again_makes_slots_doubtful() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn frozen_server_loses_the_session_and_goes_on_later() {
+async fn frozen_server_loses_session_and_leader_resumes_after_thaw() {
     let server = Postgres::start(Durability::None, "");
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
     let (handle, guard) = opened(url, instance("hub1")).await;

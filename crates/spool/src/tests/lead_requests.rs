@@ -142,7 +142,7 @@ fn failed_calls_of_one_lead_share_one_lookup_and_message() {
 }
 
 #[test]
-fn where_the_lead_is_there_the_letter_names_the_employee() {
+fn dead_letter_of_existing_lead_names_the_unknown_employee() {
     let mut store = store(false);
     let row = submitted(&mut store, 1, 4_001);
     fails(&mut store, row, 110);
@@ -168,7 +168,7 @@ fn where_the_lead_is_there_the_letter_names_the_employee() {
 }
 
 #[test]
-fn an_employee_who_is_not_known_is_dropped_once_and_counted() {
+fn unknown_employee_is_dropped_once_and_counted() {
     let mut store = store(true);
     let first = submitted(&mut store, 1, 4_001);
     assert_eq!(fails(&mut store, first, 110), Done::Stepped(State::Dead));
@@ -293,7 +293,7 @@ fn granted_right_ends_rest_of_forbidden_lookups() {
 }
 
 #[test]
-fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
+fn look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
     let mut store = store(false);
     let letter = submitted(&mut store, 1, 4_001);
     fails(&mut store, letter, 110);
@@ -329,7 +329,7 @@ fn without_a_sender_nothing_is_looked_up() {
 }
 
 #[test]
-fn a_retry_by_a_person_begins_anew() {
+fn employee_of_a_manual_retry_can_be_dropped_again() {
     let mut store = store(true);
     let letter = submitted(&mut store, 1, 4_001);
     fails(&mut store, letter, 110);
@@ -404,7 +404,7 @@ fn failed_call_of_merged_lead_goes_to_surviving_lead_once() {
 }
 
 #[test]
-fn a_merge_between_answer_and_commit_is_not_lost() {
+fn merge_between_answer_and_commit_is_not_lost() {
     let mut store = store(false);
     let id = submitted(&mut store, 1, 4_001);
     let answered = failed(id, at(110));
@@ -446,7 +446,7 @@ fn lead_merge_releases_dead_letter_once_and_keeps_others() {
 }
 
 #[test]
-fn a_lead_found_missing_is_no_lead_of_its_numbers_any_more() {
+fn missing_lead_is_removed_from_its_numbers() {
     let mut store = store(false);
     let phone = Phone::from_e164("+998901110001").expect("a number");
     let at = EpochSeconds::new(T0);

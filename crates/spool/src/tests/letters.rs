@@ -48,7 +48,7 @@ fn unreadable(bytes: Vec<u8>) -> Op {
 }
 
 #[test]
-fn a_message_without_a_byte_is_a_letter_all_the_same() {
+fn empty_message_is_stored_as_a_dead_letter() {
     let mut store = store();
     store.write(vec![unreadable(Vec::new())]).expect("stored");
     let filter = LetterFilter::default();
@@ -84,7 +84,7 @@ fn rejected_letter() -> crate::Letter {
 }
 
 #[test]
-fn a_line_of_dead_list_has_the_promised_shape() {
+fn line_of_dead_list_has_the_promised_shape() {
     let mut line = rejected_letter().to_json();
     let fix = fix(Reason::Rejected).replace(" ID", " 1");
     let fix = format!("{fix} It was sent with lead 4001.");
@@ -199,7 +199,7 @@ fn uuid_conflict_retry_under_same_uuid_is_refused() {
 }
 
 #[test]
-fn a_filter_chooses_by_id_reason_and_page() {
+fn filter_chooses_by_id_reason_and_page() {
     let mut store = store();
     for n in 0..6 {
         let reason = if n % 2 == 0 {
@@ -443,7 +443,7 @@ fn waiting_calls_are_published_only_if_that_is_asked_for() {
 }
 
 #[test]
-fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
+fn dead_letter_that_is_closed_raises_its_own_notice() {
     let mut store = store();
     let retried = finish(&mut store, dead(1, Reason::Failed));
     let released = finish(&mut store, dead(2, Reason::NoLead));

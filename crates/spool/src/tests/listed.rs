@@ -78,7 +78,7 @@ fn calls_that_began_in_one_second_are_all_listed() {
 }
 
 #[test]
-fn a_list_knows_state_trunk_and_reason() {
+fn list_knows_state_trunk_and_reason() {
     let mut store = store();
     finish(&mut store, journal(1));
     finish(
@@ -146,7 +146,7 @@ fn number_is_found_by_last_digits_among_similar_numbers() {
 }
 
 #[test]
-fn the_newest_calls_come_first_over_any_number_of_pages() {
+fn newest_calls_come_first_over_any_number_of_pages() {
     let mut store = store();
     for n in 0..1_201 {
         finish(&mut store, journal(n));
@@ -177,7 +177,7 @@ fn the_newest_calls_come_first_over_any_number_of_pages() {
 }
 
 #[test]
-fn figures_of_a_time_count_its_calls_by_what_became_of_them() {
+fn period_figures_count_calls_by_state_and_list_delays() {
     let mut store = store();
     for n in 0..6 {
         finish(&mut store, journal(n));

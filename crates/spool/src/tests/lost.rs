@@ -98,7 +98,7 @@ fn lock_lost_before_any_statement_stores_nothing_of_the_request() {
 }
 
 #[test]
-fn reloaded_store_knows_what_another_process_wrote() {
+fn reloaded_store_sees_writes_of_another_process() {
     let place = super::place();
     let is_taken = Arc::new(AtomicBool::new(false));
     let taken = Arc::clone(&is_taken);

@@ -157,7 +157,7 @@ fn left_out_call_counts_as_missed_but_not_as_finished() {
 }
 
 #[test]
-fn a_better_account_of_a_call_is_what_counts() {
+fn complete_account_of_a_call_overrides_the_incomplete_one() {
     let mut store = store();
     let mut cut = call(1, missed(100));
     (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
@@ -175,7 +175,7 @@ fn a_better_account_of_a_call_is_what_counts() {
 }
 
 #[test]
-fn what_a_person_says_of_an_incomplete_call_is_what_counts() {
+fn incomplete_call_marked_answered_by_hand_is_not_missed() {
     let mut store = store();
     let mut cut = call(1, missed(100));
     (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
@@ -196,7 +196,7 @@ fn what_a_person_says_of_an_incomplete_call_is_what_counts() {
 }
 
 #[test]
-fn nobody_waits_for_longer_than_thirty_days() {
+fn missed_customers_are_dropped_after_thirty_days() {
     let mut store = store();
     finish(&mut store, call(1, missed(100)));
     let days = |days: i64| at(100 + days * 86_400 + 1);
@@ -211,7 +211,7 @@ fn nobody_waits_for_longer_than_thirty_days() {
 }
 
 #[test]
-fn who_waits_is_told_longest_first_page_by_page_and_by_trunk() {
+fn missed_customers_are_paged_longest_first_and_by_trunk() {
     let mut store = store();
     for (n, digits) in (1..).zip([3, 1, 2]) {
         let mut call = call(n, missed(i64::from(n) * 10));
@@ -254,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(super::cases(256)))]
 
     #[test]
-    fn in_whatever_order_and_however_often_calls_come_the_same_wait(
+    fn missed_wait_is_independent_of_call_order_and_repeats(
         calls in prop::collection::vec(any_call(), 1..12),
         order in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
@@ -274,7 +274,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn what_employees_did_is_read_hour_by_hour_with_the_day_before() {
+async fn employee_work_is_read_by_hour_with_the_day_before() {
     let place = super::place();
     let (handle, _guard) = place.open(Settings::default());
     let kept_out = One {

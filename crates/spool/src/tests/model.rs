@@ -232,13 +232,13 @@ proptest! {
 
     /// Promise: The books of calls balance after each step.
     #[test]
-    fn the_store_and_the_pure_function_agree_over_any_steps(groups in groups()) {
+    fn store_and_the_pure_function_agree_over_any_steps(groups in groups()) {
         run(&groups);
     }
 }
 
 #[test]
-fn one_refused_request_does_not_spoil_its_group() {
+fn refused_request_does_not_affect_the_rest_of_its_group() {
     let group = vec![
         vec![Act::Finish(1, 0), Act::Finish(2, 0)],
         vec![Act::Finish(3, 0), Act::Nobody],

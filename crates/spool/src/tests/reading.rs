@@ -91,7 +91,7 @@ async fn reader_of_no_state_reports_it_and_creates_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reader_refuses_another_schema_until_it_is_its_own() {
+async fn reader_refuses_other_schema_versions_until_they_match() {
     let (place, schema) = schema();
     let (_leader, guard) = opened(url(&schema), instance("hub1")).await;
     closed(guard).await;
@@ -133,7 +133,7 @@ async fn reader_whose_session_ended_connects_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reader_without_a_server_reports_it_and_goes_on_later() {
+async fn reader_reports_a_lost_server_and_resumes_when_it_is_back() {
     let server = Postgres::start(Durability::None, "");
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
     let (leader, guard) = opened(url.clone(), instance("hub1")).await;

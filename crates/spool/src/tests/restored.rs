@@ -50,7 +50,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn a_folder_put_back_from_its_backup_is_a_copy() {
+fn folder_put_back_from_its_backup_is_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, backup) = used(root.path());
     copy(&state, &backup);
@@ -62,7 +62,7 @@ fn a_folder_put_back_from_its_backup_is_a_copy() {
 }
 
 #[test]
-fn a_folder_that_is_written_over_in_place_is_a_copy() {
+fn folder_that_is_written_over_in_place_is_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, backup) = used(root.path());
     copy(&state, &backup);
@@ -72,7 +72,7 @@ fn a_folder_that_is_written_over_in_place_is_a_copy() {
 }
 
 #[test]
-fn a_backup_of_a_running_daemon_whose_times_were_kept_is_a_copy() {
+fn backup_of_a_running_daemon_whose_times_were_kept_is_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, backup) = used(root.path());
     let (_handle, guard) = open(&state, Settings::default()).expect("opens");
@@ -90,7 +90,7 @@ fn a_backup_of_a_running_daemon_whose_times_were_kept_is_a_copy() {
 }
 
 #[test]
-fn a_folder_that_was_moved_or_killed_in_is_none() {
+fn folder_that_was_moved_or_killed_in_is_none() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, elsewhere) = used(root.path());
     std::fs::rename(&state, &elsewhere).expect("moved");
@@ -106,7 +106,7 @@ fn a_folder_that_was_moved_or_killed_in_is_none() {
 }
 
 #[test]
-fn the_doubt_stays_until_somebody_made_a_request() {
+fn doubt_stays_until_somebody_made_a_request() {
     let root = tempfile::tempdir().expect("a folder");
     let (state, backup) = used(root.path());
     copy(&state, &backup);

@@ -167,7 +167,7 @@ proptest! {
 }
 
 #[test]
-fn a_spool_that_is_empty_knows_nothing() {
+fn spool_that_is_empty_knows_nothing() {
     let store = store();
     assert_eq!(tables::resume::position(&store, "file:///x"), Ok(None));
     assert_eq!(tables::calls::row(&store, crate::RowId(1)), Ok(None));

@@ -52,7 +52,7 @@ fn call_is_found_by_linkedid_channel_uuid_or_uuid_prefix() {
 
 /// FreeSWITCH's ids are UUIDs, like those of calls in the CRM.
 #[test]
-fn a_call_is_found_by_ids_of_its_pbx_that_are_uuids() {
+fn call_is_found_by_ids_of_its_pbx_that_are_uuids() {
     let mut store = super::store(Settings::default());
     let ids = [
         "9e9c86ad-67c6-40f6-859f-aff427ca9117",
@@ -73,7 +73,7 @@ fn a_call_is_found_by_ids_of_its_pbx_that_are_uuids() {
 }
 
 #[test]
-fn a_letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
+fn letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
     let (mut store, calls) = store(&[0xabcd_ef01, 0x1234_5678]);
     let years = 100 * 365 * 86_400;
     store.write(vec![Op::Purge(at(years))]).expect("purged");

@@ -164,7 +164,7 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
 }
 
 #[test]
-fn a_resubmission_forgets_the_poll_and_counts_itself() {
+fn resubmission_forgets_the_poll_and_counts_itself() {
     let mut store = with([journal(1)]);
     submit(&mut store, 1, 100);
     step(&mut store, 1, Step::Resubmit { why: "404".into() }, 200);
@@ -240,7 +240,7 @@ fn of_very_many_attempts_the_first_and_the_last_are_kept() {
 }
 
 #[test]
-fn the_state_belongs_to_one_address_unless_it_is_bound_anew() {
+fn state_belongs_to_one_address_until_it_is_rebound() {
     let mut store = store();
     let bind = |address: &str, rebind| Op::BindAddress {
         address: address.into(),
@@ -279,7 +279,7 @@ fn the_state_belongs_to_one_address_unless_it_is_bound_anew() {
 }
 
 #[test]
-fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
+fn old_finished_calls_are_purged_and_stay_in_the_books() {
     let mut store = with([journal(1), journal(2), finished(3, Outcome::Internal, None)]);
     let reason = Some(Reason::Failed);
     let letter = finished(4, Outcome::DeadLetter, reason);
@@ -321,7 +321,7 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
 }
 
 #[test]
-fn an_id_is_never_given_twice() {
+fn row_id_is_never_reused() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
     let bytes = Op::Unreadable(UnreadableBytes {
@@ -357,7 +357,7 @@ fn an_id_is_never_given_twice() {
 }
 
 #[test]
-fn an_orphan_is_sought_however_often_it_was_missed() {
+fn orphan_is_sought_however_often_it_was_missed() {
     let mut store = with([journal(1), journal(2)]);
     submit(&mut store, 1, 100);
     submit(&mut store, 2, 100);

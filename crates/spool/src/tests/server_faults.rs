@@ -119,7 +119,7 @@ async fn commit_without_an_answer_is_stored_once_if_at_all() {
 type Fault = (&'static str, fn(&Postgres), fn(&Postgres));
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_stopped_or_frozen_server_costs_no_call() {
+async fn killed_stopped_or_frozen_server_loses_no_call() {
     const FAULTS: [Fault; 3] = [
         ("kill -9", Postgres::kill, Postgres::start_again),
         ("immediate", Postgres::stop_at_once, Postgres::start_again),
@@ -150,9 +150,9 @@ async fn killed_stopped_or_frozen_server_costs_no_call() {
 
 /// This test needs root, or users who can make namespaces. Otherwise the run lists it as skipped.
 #[test]
-fn full_disk_of_the_server_costs_no_call() {
+fn full_disk_of_the_server_loses_no_call() {
     inside(
-        "tests::server_faults::full_disk_of_the_server_costs_no_call",
+        "tests::server_faults::full_disk_of_the_server_loses_no_call",
         fill_disk(),
     );
 }
@@ -201,7 +201,7 @@ fn take_next_connection(url: &PostgresUrl) -> Session {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_without_a_free_connection_costs_no_call() {
+async fn server_without_a_free_connection_loses_no_call() {
     let server = Postgres::start(Durability::Synced, "max_connections = 10\n");
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
     let (handle, guard) = leader(&server.url("hub")).await;

@@ -35,7 +35,7 @@ fn purge(handle: &Handle, seconds: i64) -> PurgeCounts {
 }
 
 #[test]
-fn the_write_ahead_log_is_cut_back_after_a_long_reader_has_gone() {
+fn write_ahead_log_is_truncated_after_a_long_reader_ends() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
     let reader = rusqlite::Connection::open(dir.path().join(FILE)).expect("opens");
@@ -84,7 +84,7 @@ fn room_that_is_free_is_given_back_while_the_purge_works() {
 
 /// A day of many calls a month ago, and one old call that was given up.
 #[test]
-fn a_backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
+fn backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
     let calls = 1_200;

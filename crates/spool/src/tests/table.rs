@@ -80,7 +80,7 @@ pub fn steps() -> [Step; 22] {
 }
 
 #[test]
-fn every_step_in_every_state_is_as_the_table_says() {
+fn steps_move_each_state_as_the_table_lists() {
     use State::{Dead, Discarded, Forwarded, Journaled, Ready, Sending, Submitted, Waiting};
     let no = None;
     // Send, Accepted, Returned, Journaled (confirmation), Journaled (webhook), NotYet, NotYet
@@ -119,7 +119,7 @@ fn every_step_in_every_state_is_as_the_table_says() {
 }
 
 #[test]
-fn a_step_moves_only_what_can_still_move() {
+fn final_state_refuses_all_steps_except_send_again() {
     for step in steps() {
         for end in [State::Journaled, State::Discarded, State::Forwarded] {
             // Only a person sends a call again that the journal has lost.
@@ -144,7 +144,7 @@ fn every_state_is_known_by_its_word() {
 }
 
 #[test]
-fn a_token_is_known_by_a_print_that_does_not_hold_it() {
+fn token_is_known_by_a_print_that_does_not_hold_it() {
     let print = TokenFingerprint::of("secret-token");
     assert_eq!(print, TokenFingerprint::of("secret-token"));
     assert_ne!(print, TokenFingerprint::of("secret-tokem"));

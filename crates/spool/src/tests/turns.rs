@@ -41,7 +41,7 @@ fn turns(store: &mut Store, many: usize) -> Vec<u32> {
 }
 
 #[test]
-fn a_branch_that_calls_without_end_keeps_no_other_waiting() {
+fn branch_that_calls_without_end_keeps_no_other_waiting() {
     let mut store = super::store(Settings::default());
     let looping = (0..50).map(|n| comes(n, true));
     let others = [100, 101, 200].map(|n| comes(n, true));

@@ -48,7 +48,7 @@ fn of_a_request() -> Vec<Error> {
 }
 
 #[test]
-fn every_refusal_says_what_where_and_what_to_do() {
+fn errors_name_the_problem_the_place_and_the_fix() {
     let all = [of_the_folder(), of_a_request()].concat();
     let lines = all.iter().map(|error| {
         let words = error.to_string();
@@ -104,7 +104,7 @@ fn every_refusal_says_what_where_and_what_to_do() {
 }
 
 #[test]
-fn a_word_that_no_state_has_is_damage_and_not_guessed() {
+fn word_that_no_state_has_is_damage_and_not_guessed() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
     handle

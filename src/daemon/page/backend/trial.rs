@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_is_well_in_doubt_or_failed() {
+    fn finding_is_well_in_doubt_or_failed() {
         let line = |ok: bool, fix: &str| {
             let line = serde_json::json!({"name": "token", "ok": ok, "message": "w", "fix": fix});
             let read = serde_json::from_str::<CheckFinding>(&line.to_string());
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_it_is_left_out() {
+    fn trial_flags_leave_out_until_idle_and_rebind() {
         let given = ["run", "--until-idle", "--state=/s", "--rebind"].map(OsString::from);
         let tried: Vec<OsString> = tried(given.into_iter()).collect();
         assert_eq!(tried, ["--state=/s"]);

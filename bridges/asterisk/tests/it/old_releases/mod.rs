@@ -51,7 +51,7 @@ fn unchanged(files: &str, change: impl Fn(&mut Vec<Message>)) {
 }
 
 #[test]
-fn every_customer_dialed_what_the_channel_was_born_with() {
+fn inbound_calls_of_old_releases_have_the_recorded_dids() {
     let mut known = 0;
     for recording in recording::all() {
         let calls = recording.calls(&recording.messages).into_iter();
@@ -65,7 +65,7 @@ fn every_customer_dialed_what_the_channel_was_born_with() {
 }
 
 #[test]
-fn each_message_told_twice_changes_no_call() {
+fn duplicate_messages_change_no_call() {
     unchanged("", |messages| {
         let twice = messages.iter().flat_map(|it| [it.clone(), it.clone()]);
         *messages = twice.collect();
@@ -73,7 +73,7 @@ fn each_message_told_twice_changes_no_call() {
 }
 
 #[test]
-fn all_messages_told_again_change_no_call() {
+fn replayed_messages_change_no_call() {
     unchanged("", |messages| messages.extend(messages.clone()));
 }
 
@@ -92,7 +92,7 @@ fn rows_of_cel_out_of_order_change_no_call() {
 }
 
 #[test]
-fn a_restart_after_each_event_changes_no_call() {
+fn restart_after_each_event_changes_no_call() {
     let mut wrong = String::new();
     for recording in recording::all() {
         let (messages, mut kept) = (&recording.messages, BTreeMap::new());

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_call_has_a_straight_axis() {
+    fn short_call_has_a_straight_axis() {
         let scale = scale(&[0.0, 0.1, 1.0, 2.0]);
         assert!((scale.x(at(1.0)) - 600.0).abs() < 0.01);
         assert_eq!(scale.cuts().count(), 0);

@@ -10,7 +10,7 @@ use crate::{Request, Role, ViolationKind};
 use serde_json::json;
 
 #[test]
-fn a_token_or_secret_out_of_its_place_is_counted() {
+fn token_or_secret_out_of_its_place_is_counted() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     let info = || Request::get(INFO).with_token(TOKEN);
@@ -58,7 +58,7 @@ fn a_token_or_secret_out_of_its_place_is_counted() {
 }
 
 #[test]
-fn the_oauth_endpoints_take_no_header_no_query_and_no_pat() {
+fn oauth_endpoints_report_header_query_and_pat_as_violations() {
     let mut core = with_application();
     let code = approved(&mut core, NOW);
     let good = exchange(&code);
@@ -142,7 +142,7 @@ fn repeated_refused_body_or_credentials_are_violations() {
 }
 
 #[test]
-fn a_rotated_client_secret_is_over_at_once() {
+fn rotated_client_secret_is_over_at_once() {
     let mut core = with_application();
     let (_, token) = connected(&mut core, NOW);
     let fresh = "svc_sec_fresh";
@@ -187,7 +187,7 @@ fn endpoint_on_wrong_host_gets_404_and_violation() {
 }
 
 #[test]
-fn a_company_that_disconnected_makes_the_client_stop() {
+fn company_that_disconnected_makes_the_client_stop() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     connection::disconnect(&mut core, super::ID, 1);

@@ -11,7 +11,7 @@ use crate::{Action, Endpoint, Request, Rule, ViolationKind};
 use serde_json::json;
 
 #[test]
-fn a_code_gives_a_pair_without_an_envelope() {
+fn code_gives_a_pair_without_an_envelope() {
     let mut core = with_application();
     let code = approved(&mut core, NOW);
     let answer = core.handle(NOW, &exchange(&code));
@@ -75,7 +75,7 @@ fn signing_keys_come_only_in_first_exchange_of_connection() {
 }
 
 #[test]
-fn a_code_works_once() {
+fn code_works_once() {
     let mut core = with_application();
     let code = approved(&mut core, NOW);
     let first = core.handle(NOW, &exchange(&code));
@@ -94,7 +94,7 @@ fn a_code_works_once() {
 }
 
 #[test]
-fn a_code_lives_ten_minutes() {
+fn code_lives_ten_minutes() {
     let mut core = with_application();
     let code = approved(&mut core, NOW);
     assert_eq!(
@@ -107,7 +107,7 @@ fn a_code_lives_ten_minutes() {
 }
 
 #[test]
-fn a_refused_exchange_does_not_use_the_code_up() {
+fn refused_exchange_does_not_use_the_code_up() {
     let mut core = with_application();
     let code = approved(&mut core, NOW);
     let wrong = [
@@ -123,7 +123,7 @@ fn a_refused_exchange_does_not_use_the_code_up() {
 }
 
 #[test]
-fn a_code_is_for_its_application_alone() {
+fn code_is_for_its_application_alone() {
     let mut core = with_application();
     let mut other = application();
     other.id = 3;
@@ -213,7 +213,7 @@ fn only_a_form_is_read_and_each_field_once() {
 }
 
 #[test]
-fn the_oauth_endpoints_need_no_token_and_count_in_no_window() {
+fn oauth_endpoints_need_no_token_and_count_in_no_window() {
     let mut core = with_application();
     for second in 0..70 {
         let answer = core.handle(after(second), &form(TOKEN_PATH, &[("client_id", "x")]));

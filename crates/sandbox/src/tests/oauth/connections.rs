@@ -21,7 +21,7 @@ fn submit(core: &mut Sandbox, second: u64, token: &str) -> crate::Response {
 }
 
 #[test]
-fn token_info_tells_both_kinds_apart() {
+fn token_info_distinguishes_access_token_and_pat() {
     let mut core = with_application();
     let (access, _) = connected(&mut core, NOW);
     let public = info(&mut core, 1, &access);
@@ -47,7 +47,7 @@ fn token_info_tells_both_kinds_apart() {
 }
 
 #[test]
-fn an_access_token_warns_of_its_end_in_every_success() {
+fn access_token_warns_of_its_end_in_every_success() {
     let mut core = with_application();
     let (access, _) = connected(&mut core, NOW);
     let told = info(&mut core, 1, &access);
@@ -56,7 +56,7 @@ fn an_access_token_warns_of_its_end_in_every_success() {
 }
 
 #[test]
-fn a_company_narrows_the_grants_of_tokens_that_exist() {
+fn company_narrows_the_grants_of_tokens_that_exist() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     assert_eq!(submit(&mut core, 1, &access).status, 200);
@@ -75,7 +75,7 @@ fn a_company_narrows_the_grants_of_tokens_that_exist() {
 }
 
 #[test]
-fn the_grants_of_one_connection_are_no_other_connections() {
+fn grants_of_one_connection_do_not_apply_to_another() {
     let mut core = with_application();
     let (first, _) = connected(&mut core, NOW);
     let (second, _) = connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
@@ -173,7 +173,7 @@ fn refreshed_token_has_new_window_but_excess_is_violation() {
 }
 
 #[test]
-fn a_request_is_read_by_the_token_value_that_made_it_alone() {
+fn request_is_read_by_the_token_value_that_made_it_alone() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     let told = submit(&mut core, 1, &access).value();
@@ -210,7 +210,7 @@ fn pat_cannot_refresh_and_new_pat_keeps_access_tokens() {
 }
 
 #[test]
-fn a_disconnected_company_has_its_installation_revoked() {
+fn disconnected_company_has_its_installation_revoked() {
     let mut core = with_application();
     connected(&mut core, NOW);
     let first = core.webhooks.installed(1, ID).expect("an installation");

@@ -39,7 +39,7 @@ fn refused(core: &mut Sandbox, request: &Request, code: u16) {
 }
 
 #[test]
-fn the_page_asks_a_person_for_each_grant_and_the_company() {
+fn page_asks_a_person_for_each_grant_and_the_company() {
     let mut core = with_application();
     let answer = core.handle(NOW, &page(&asked()));
     let page = text(&answer);
@@ -89,7 +89,7 @@ fn redirect_without_state_has_code_and_keeps_query() {
 }
 
 #[test]
-fn declining_brings_access_denied_and_the_state_and_is_no_error() {
+fn decline_redirects_with_access_denied_and_is_no_violation() {
     let mut core = with_application();
     let answer = core.handle(NOW, &decided(&asked(), &[("decision", "decline")]));
     let back = brought_back(&answer);
@@ -102,7 +102,7 @@ fn declining_brings_access_denied_and_the_state_and_is_no_error() {
 }
 
 #[test]
-fn each_fault_of_the_parameters_is_a_page_and_never_a_redirect() {
+fn invalid_parameters_show_an_error_page_and_never_redirect() {
     let mut core = with_application();
     let scope = |scope| asked_with("scope", Some(scope));
     let lead = "PERMISSION_OPEN_API_LEAD:READ";
@@ -174,7 +174,7 @@ fn unticked_grants_narrow_the_scope() {
 }
 
 #[test]
-fn a_grant_that_was_taken_from_the_application_is_not_given() {
+fn grant_that_was_taken_from_the_application_is_not_given() {
     let mut core = with_application();
     let code = approved(&mut core, NOW);
     let mut less = super::application();
@@ -204,7 +204,7 @@ fn another_company_consents_for_itself_and_a_blocked_one_cannot() {
 }
 
 #[test]
-fn the_internal_address_of_the_consent_screen_is_no_surface() {
+fn internal_consent_address_is_an_unknown_path() {
     let mut core = with_application();
     let (access, _) = connected(&mut core, NOW);
     let request = Request::get("/v1/open-api/oauth/authorize").with_token(&access);
@@ -213,7 +213,7 @@ fn the_internal_address_of_the_consent_screen_is_no_surface() {
 }
 
 #[test]
-fn a_secret_at_the_page_is_counted() {
+fn secret_at_the_page_is_counted() {
     let mut core = with_application();
     let mut parameters = asked();
     parameters.push(("client_secret", super::SECRET));
@@ -223,7 +223,7 @@ fn a_secret_at_the_page_is_counted() {
 
 proptest! {
     #[test]
-    fn nothing_from_outside_can_end_an_element_of_the_page(
+    fn text_from_outside_cannot_end_an_element_of_the_page(
         texts in prop::collection::vec("[<>\"'&a-z/=]{0,40}", 6),
         bytes in prop::collection::vec(any::<u8>(), 0..80),
     ) {

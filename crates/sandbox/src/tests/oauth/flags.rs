@@ -74,7 +74,7 @@ fn flags_register_application_and_store_secret_in_file() {
 }
 
 #[test]
-fn all_faults_of_the_applications_flags_are_told_at_once() {
+fn application_flag_errors_are_all_reported_at_once() {
     let wrong = checked(&[
         "--client-id=mine",
         "--redirect-uri=http://example.com/back",

@@ -212,7 +212,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
-    fn what_works_is_what_the_document_says_in_any_order_of_events(
+    fn token_validity_follows_the_document_in_any_event_order(
         steps in prop::collection::vec(step(), 1..40),
     ) {
         let mut world = World::new();

@@ -18,7 +18,7 @@ fn refreshed(core: &mut Sandbox, second: u64, token: &str) -> (String, String) {
 }
 
 #[test]
-fn a_refresh_gives_a_new_pair_without_the_signing_keys() {
+fn refresh_gives_a_new_pair_without_the_signing_keys() {
     let mut core = with_application();
     let (_, token) = connected(&mut core, NOW);
     let answer = core.handle(after(1), &refresh(&token));
@@ -60,7 +60,7 @@ fn used_refresh_token_ends_and_old_access_token_stays_valid() {
 }
 
 #[test]
-fn an_access_token_lives_an_hour_or_as_long_as_it_is_told_to() {
+fn access_token_lives_as_long_as_configured() {
     let mut core = with_application();
     core.settings.access_life = std::time::Duration::from_secs(20);
     let code = approved(&mut core, NOW);
@@ -72,7 +72,7 @@ fn an_access_token_lives_an_hour_or_as_long_as_it_is_told_to() {
 }
 
 #[test]
-fn a_refresh_token_lives_thirty_days() {
+fn refresh_token_lives_thirty_days() {
     let mut core = with_application();
     let (_, token) = connected(&mut core, NOW);
     let end = 30 * DAY;
@@ -83,7 +83,7 @@ fn a_refresh_token_lives_thirty_days() {
 }
 
 #[test]
-fn a_refresh_token_is_for_its_application_alone() {
+fn refresh_token_is_for_its_application_alone() {
     let mut core = with_application();
     let mut other = application();
     other.id = 3;
@@ -132,7 +132,7 @@ fn lost_refresh_uses_token_and_first_retry_is_no_violation() {
 }
 
 #[test]
-fn a_refusal_before_the_rotation_leaves_the_refresh_token_whole() {
+fn refusal_before_the_rotation_leaves_the_refresh_token_whole() {
     let mut core = with_application();
     let (_, token) = connected(&mut core, NOW);
     let fault = Rule::next(Endpoint::OauthToken, 2, Action::Status(500));
@@ -163,7 +163,7 @@ fn refresh_token_revocation_ends_issued_access_tokens() {
 }
 
 #[test]
-fn revoking_a_used_refresh_token_ends_what_came_of_it() {
+fn revoking_a_used_refresh_token_ends_its_whole_chain() {
     let mut core = with_application();
     let (first, one) = connected(&mut core, NOW);
     let (second, two) = refreshed(&mut core, 1, &one);

@@ -17,7 +17,7 @@ fn post(core: &mut Sandbox, act: &str, body: &Value) -> (u16, Value) {
 }
 
 #[test]
-fn a_restart_keeps_codes_tokens_grants_and_ends() {
+fn restart_keeps_codes_tokens_grants_and_ends() {
     let mut core = sandbox();
     connection::register(&mut core, application());
     let (first, one) = connected(&mut core, NOW);
@@ -108,7 +108,7 @@ fn registered_application_can_change_and_shows_secret_once() {
 }
 
 #[test]
-fn a_person_approves_narrows_revokes_and_disconnects() {
+fn person_approves_narrows_revokes_and_disconnects() {
     let mut core = with_application();
     let save = Some(vec![super::grant(SAVE)]);
     let issued = connection::issue_pair(&mut core, NOW, ID, 2, save);
@@ -139,7 +139,7 @@ fn a_person_approves_narrows_revokes_and_disconnects() {
 }
 
 #[test]
-fn the_overview_counts_connections_and_shows_refusals() {
+fn overview_counts_connections_and_shows_refusals() {
     let mut core = with_application();
     let (_, one) = connected(&mut core, NOW);
     core.handle(NOW, &refresh(&one));
@@ -157,7 +157,7 @@ fn the_overview_counts_connections_and_shows_refusals() {
 }
 
 #[test]
-fn no_secret_stands_in_the_debug_text_of_the_core() {
+fn debug_text_of_the_core_contains_no_secret() {
     let mut core = with_application();
     let code = approved(&mut core, NOW);
     let request = exchange(&code);

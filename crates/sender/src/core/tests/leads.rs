@@ -92,7 +92,7 @@ fn spare_lead_requests_use_at_most_half_of_budget() {
 }
 
 #[test]
-fn what_waits_for_the_budget_does_not_make_a_poll_wait_for_it() {
+fn poll_is_not_delayed_by_a_lead_request_awaiting_budget() {
     let mut core = ready(Settings::default());
     for _ in 0..29 {
         let taken = core.budget.take(
@@ -112,7 +112,7 @@ fn what_waits_for_the_budget_does_not_make_a_poll_wait_for_it() {
 }
 
 #[test]
-fn nothing_that_an_errand_is_refused_stops_the_calls() {
+fn refused_lead_request_does_not_stop_calls() {
     let mut core = ready(Settings::default());
     let refusals = [
         Err(ApiError::WrongAddress {
@@ -152,7 +152,7 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
 }
 
 #[test]
-fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
+fn refused_token_or_429_of_a_lead_request_pauses_everything() {
     for (answer, reason) in [
         (Err(ApiError::UNAUTHORIZED), "token_refused"),
         (Err(ApiError::TooMany(true)), "rate_limited"),
@@ -179,7 +179,7 @@ fn lead_request_with_unchanged_result_waits_a_minute() {
 }
 
 #[test]
-fn what_the_token_s_record_does_not_grant_is_not_tried() {
+fn lead_request_without_its_grant_is_not_tried() {
     let head = |lead_request| job(Urgency::Soon, lead_request);
     for (lead_request, needed) in [
         (LeadRequest::LookUp(lead()), Grant::LeadRead),
@@ -205,7 +205,7 @@ fn what_the_token_s_record_does_not_grant_is_not_tried() {
 }
 
 #[test]
-fn no_two_errands_of_a_kind_are_under_way_and_none_in_a_dry_run() {
+fn lead_requests_of_a_kind_run_singly_and_not_in_dry_run() {
     let mut core = ready(Settings::default());
     let Decision::Send(plan) = core.next(at(1), &look_up()) else {
         panic!("it goes");
@@ -222,7 +222,7 @@ fn no_two_errands_of_a_kind_are_under_way_and_none_in_a_dry_run() {
 }
 
 #[test]
-fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
+fn obsolete_field_write_uses_no_slot() {
     let mut core = ready(Settings::default());
     let head = job(Urgency::Spare, LeadRequest::FieldWrite(lead()));
     let Decision::Send(plan) = core.next(at(1), &head) else {
@@ -363,7 +363,7 @@ fn is_granted(answered: &Answered) -> bool {
 }
 
 #[test]
-fn a_right_that_is_given_later_counts_within_an_hour() {
+fn right_that_is_given_later_counts_within_an_hour() {
     let mut core = ready(Settings::default());
     let head = look_up();
     // The company removes the right, which is noticed an hour later.

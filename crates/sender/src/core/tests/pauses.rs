@@ -105,7 +105,7 @@ fn another_token_ends_a_pause_for_refused_calls() {
 }
 
 #[test]
-fn a_restart_ends_a_pause_for_refused_calls() {
+fn restart_ends_a_pause_for_refused_calls() {
     let mut core = refused();
     let mut ops = Vec::new();
     core.memory.clear();
@@ -161,7 +161,7 @@ fn webhook_ends_a_pause_for_failed_calls() {
 }
 
 #[test]
-fn failed_call_is_its_own_fault_once_later_ones_are_journaled() {
+fn failed_calls_cause_no_pause_once_a_later_one_is_journaled() {
     let mut core = ready(Settings::default());
     let journaled = unconfirmed(&submitted(9, at(10)));
     exchange(&mut core, at(15), &journaled, status(WriteStatus::Success));

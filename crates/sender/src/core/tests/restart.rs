@@ -93,7 +93,7 @@ fn another_window_over_a_restart_begins_with_silence() {
 }
 
 #[test]
-fn a_clock_set_forward_makes_what_was_sent_doubtful() {
+fn clock_set_forward_pauses_sending_for_a_window() {
     let mut core = ready(Settings::default());
     let head = WorkQueue {
         live: Some(due(1)),
@@ -167,7 +167,7 @@ fn refused_token_waits_across_restart_but_new_token_does_not() {
 }
 
 #[test]
-fn a_probe_of_a_refused_token_is_remembered_before_it_leaves() {
+fn probe_of_a_refused_token_is_remembered_before_it_leaves() {
     let ops = probed();
     // A kill loses the answer.
     let (mut core, _) = restarted(&ops, Vec::new(), 65);

@@ -81,7 +81,7 @@ fn a_401_for_the_older_token_ends_that_one_alone() {
 }
 
 #[test]
-fn the_last_quarter_of_a_short_life_is_its_end() {
+fn last_quarter_of_a_short_life_is_its_end() {
     let mut core = ready(Settings::default());
     core.token(at(100), Some(second()));
     let until = at(120).wall.floor_seconds();
@@ -104,7 +104,7 @@ fn the_last_quarter_of_a_short_life_is_its_end() {
 }
 
 #[test]
-fn a_new_token_without_the_older_one_reads_nothing_of_it() {
+fn new_token_without_the_older_one_reads_nothing_of_it() {
     let mut core = ready(Settings::default());
     core.token(at(100), Some(second()));
     assert_eq!(core.ask(at(101)).tokens, [second()]);
@@ -166,7 +166,7 @@ fn token_of_unexpected_company_is_foreign_and_not_bound() {
 }
 
 #[test]
-fn a_poll_goes_before_everything_when_its_token_ends_soon() {
+fn poll_with_an_expiring_token_precedes_everything() {
     let mut core = ready(Settings::default());
     core.tokens.info = Some(TokenInfo {
         expires_at: Some(at(3600).wall.floor_seconds()),
@@ -209,7 +209,7 @@ fn another_token_has_no_fresh_budget() {
 }
 
 #[test]
-fn answers_to_the_old_token_say_nothing_about_the_new_one() {
+fn answers_to_the_old_token_do_not_affect_the_new_one() {
     for answer in [
         Err(ApiError::UNAUTHORIZED),
         forbidden(),
@@ -227,7 +227,7 @@ fn answers_to_the_old_token_say_nothing_about_the_new_one() {
 }
 
 #[test]
-fn a_deadline_does_not_wait_for_webhooks() {
+fn deadline_does_not_wait_for_webhooks() {
     let mut core = ready(Settings::default());
     core.tokens.info = Some(TokenInfo {
         expires_at: Some(at(900).wall.floor_seconds()),
