@@ -160,15 +160,15 @@ fn read(
     let has_unread_files = files.as_ref().is_some_and(|files| !files.is_empty());
     if counts.is_doubtful()
         && !has_unread_files
-        && let Some(words) = explain::unreadable(of_file, &beginning, counts.is_readable())
+        && let Some(message) = explain::unreadable(of_file, &beginning, counts.is_readable())
     {
-        return Err(Failure::new(Code::Input, words));
+        return Err(Failure::new(Code::Input, message));
     }
     Ok(match files {
         Some(files) => (Unread::Files(files), String::new()),
         None => {
-            let words = explain::unreadable_messages(&reading);
-            (Unread::Rows(counts.unreadable), words)
+            let message = explain::unreadable_messages(&reading);
+            (Unread::Rows(counts.unreadable), message)
         }
     })
 }
@@ -328,9 +328,9 @@ pub(super) async fn search_journal(
             if pace.is_none() {
                 pace = Some(budget(at).await);
             }
-            let words = progress(left, all, pace.flatten());
+            let message = progress(left, all, pace.flatten());
             // This fails only if the terminal is gone.
-            let _ = write!(notes, "\r{words}\x1b[K");
+            let _ = write!(notes, "\r{message}\x1b[K");
             shown = true;
         }
     }

@@ -101,21 +101,21 @@ pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Ver
             Ok(Options { command: verb }) => return Ok((verb.ok_or_else(no_command)?, faults)),
             Err(error) => error,
         };
-        let words = error.render().to_string();
+        let message = error.render().to_string();
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if faults.is_empty() => {
-                return Ok((Verb::Show(words), faults));
+                return Ok((Verb::Show(message), faults));
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                return Err(Failure::new(Code::Usage, words));
+                return Err(Failure::new(Code::Usage, message));
             }
             _ => {}
         }
         let Some((what, fault)) = mend(&mut arguments, &error) else {
             let before = faults.or(()).err().map(|faults| format!("{faults}\n  "));
-            let words = words.trim_start_matches("error: ").trim_end();
-            let words = before.unwrap_or_default() + words;
-            return Err(Failure::new(Code::Usage, words));
+            let message = message.trim_start_matches("error: ").trim_end();
+            let message = before.unwrap_or_default() + message;
+            return Err(Failure::new(Code::Usage, message));
         };
         faults.add(&what, fault);
     }
@@ -124,8 +124,8 @@ pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Ver
 
 fn no_command() -> Failure {
     let help = command().render_help().to_string();
-    let words = format!("no command is given\n\n{}", help.trim());
-    Failure::new(Code::Usage, words)
+    let message = format!("no command is given\n\n{}", help.trim());
+    Failure::new(Code::Usage, message)
 }
 
 /// Removes the argument that clap rejected, so clap can continue with the next one. Returns the
@@ -421,8 +421,11 @@ mod tests {
     fn missing_file_of_flags_is_66_and_a_missing_command_64() {
         let missing = typed("callbridge run @/nowhere").expect_err("no file");
         assert_eq!(missing.code(), Code::NoInput);
-        let words = missing.to_string();
-        assert!(words.starts_with("@/nowhere: cannot be read"), "{words}");
+        let message = missing.to_string();
+        assert!(
+            message.starts_with("@/nowhere: cannot be read"),
+            "{message}"
+        );
         for line in ["callbridge rnu", "callbridge dead", "callbridge lead"] {
             let refused = typed(line).expect_err("no command");
             assert_eq!(refused.code(), Code::Usage, "{line}");

@@ -89,10 +89,10 @@ impl Checking<'_> {
 
     fn audit(mut self, flags: AuditFlags) -> Result<Command, Faults> {
         let (is_cdr, is_cel) = (flags.cdr.is_some(), flags.cel.is_some());
-        let words = "no file of the PBX is given: give --cdr FILE or --cel FILE";
-        self.faults.add_if(!is_cdr && !is_cel, "audit", words);
-        let words = "cannot be used with --cel; keep one";
-        self.faults.add_if(is_cdr && is_cel, "--cdr", words);
+        let message = "no file of the PBX is given: give --cdr FILE or --cel FILE";
+        self.faults.add_if(!is_cdr && !is_cel, "audit", message);
+        let message = "cannot be used with --cel; keep one";
+        self.faults.add_if(is_cdr && is_cel, "--cdr", message);
         let format = match is_cdr {
             true => Format::CdrCsv,
             false => Format::CelCsv,
@@ -128,18 +128,19 @@ impl Checking<'_> {
         let end = |text: &str| dates::date_end(text, &utc);
         self.faults.read("--to", &flags.to, end);
         let dated = flags.from.is_some() || flags.to.is_some();
-        let words = "cannot be used with --from or --to; keep one";
-        self.faults.add_if(flags.today && dated, "--today", words);
-        let words = "is not a phone number: give the full number, or at least its last four digits";
-        let wrong = |text: &str| format!("`{text}` {words}");
+        let message = "cannot be used with --from or --to; keep one";
+        self.faults.add_if(flags.today && dated, "--today", message);
+        let message =
+            "is not a phone number: give the full number, or at least its last four digits";
+        let wrong = |text: &str| format!("`{text}` {message}");
         let number = |text: &str| TypedNumber::read(text, []).ok_or_else(|| wrong(text));
         self.faults.read("--phone", &flags.phone, number);
         let (state, folder) = self.state_or_folder(flags.state);
         let outside = flags.phone.is_some() || flags.trunk.is_some() || state.is_some();
         let wrong = flags.internal && outside;
-        let words = "cannot be used with --phone, --trunk or --state, which internal calls do not \
+        let message = "cannot be used with --phone, --trunk or --state, which internal calls do not \
                      have";
-        self.faults.add_if(wrong, "--internal", words);
+        self.faults.add_if(wrong, "--internal", message);
         let at = self.asking(StateFlags {
             state: folder,
             json: flags.json,
@@ -187,9 +188,9 @@ impl Checking<'_> {
 
     fn status(mut self, flags: StatusFlags) -> Result<Command, Faults> {
         let asked = [flags.exit_code, flags.watch, flags.healthy];
-        let words = "use only one of --exit-code, --watch and --healthy";
+        let message = "use only one of --exit-code, --watch and --healthy";
         let several = asked.iter().filter(|it| **it).count() > 1;
-        self.faults.add_if(several, "status", words);
+        self.faults.add_if(several, "status", message);
         let mode = match asked {
             [true, ..] => StatusMode::ExitCode,
             [_, true, _] => StatusMode::Watch,
@@ -205,11 +206,11 @@ impl Checking<'_> {
             // The demo prints its own table, and log lines would interrupt it.
             log.level = tracing::Level::ERROR;
         }
-        let words = [
+        let message = [
             ("asterisk", DemoPbx::Asterisk),
             ("freeswitch", DemoPbx::Freeswitch),
         ];
-        let word = |text: &str| values::word(text, &words);
+        let word = |text: &str| values::word(text, &message);
         let pbx = self.faults.read("--pbx", &flags.pbx, word);
         self.faults.or(Command::Demo(Demo {
             pbx: pbx.unwrap_or(DemoPbx::Asterisk),
@@ -311,9 +312,9 @@ impl Checking<'_> {
                 format,
                 state,
             } => {
-                let words = [("csv", true), ("jsonl", false)];
+                let message = [("csv", true), ("jsonl", false)];
                 let format = format.ok_or("is missing: give csv or jsonl".to_owned());
-                let read = format.and_then(|text| values::word(&text, &words));
+                let read = format.and_then(|text| values::word(&text, &message));
                 csv = self.faults.take("--format", read) == Some(true);
                 let json = !csv;
                 (self.letters(which, true), StateFlags { json, ..state })
@@ -333,11 +334,11 @@ impl Checking<'_> {
     /// Reads the selection for a command that changes dead letters. It must not be empty.
     fn change(&mut self, command: &str, flags: SelectFlags) -> Selection {
         let chooses = !flags.ids.is_empty() || flags.reason.is_some();
-        let words = "no dead letters are selected: give ID…, --reason R, --waiting or --all";
+        let message = "no dead letters are selected: give ID…, --reason R, --waiting or --all";
         let chosen = chooses || flags.all || flags.waiting;
-        self.faults.add_if(!chosen, command, words);
-        let words = "cannot be used with ID or --reason; keep one";
-        self.faults.add_if(flags.all && chooses, "--all", words);
+        self.faults.add_if(!chosen, command, message);
+        let message = "cannot be used with ID or --reason; keep one";
+        self.faults.add_if(flags.all && chooses, "--all", message);
         self.selection(flags)
     }
 
@@ -370,14 +371,14 @@ impl Checking<'_> {
         let answered = self.faults.read("--answered", answered, word);
         let talk_sec = self.faults.read("--talk", talk, values::talk);
         let differ = answered == Some(false) && talk_sec.is_some_and(|talk| talk > 0);
-        let words = "cannot be used with --answered no: remove one of the two";
-        self.faults.add_if(differ, "--talk", words);
+        let message = "cannot be used with --answered no: remove one of the two";
+        self.faults.add_if(differ, "--talk", message);
         let direction = self.faults.read("--direction", direction, |text| {
-            let words = [
+            let message = [
                 ("inbound", Direction::Inbound),
                 ("outbound", Direction::Outbound),
             ];
-            values::word(text, &words)
+            values::word(text, &message)
         });
         if is_told {
             Some(SuppliedFacts {
@@ -526,7 +527,7 @@ impl Checking<'_> {
         const SHELLS: &str = "bash, elvish, fish, powershell or zsh";
         let known = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a shell"));
         let read = shell.map_or_else(|| Err("is missing".to_owned()), known);
-        let read = read.map_err(|words| format!("{words}: give {SHELLS}"));
+        let read = read.map_err(|message| format!("{message}: give {SHELLS}"));
         let shell = self.faults.take("SHELL", read).unwrap_or(Shell::Bash);
         self.faults.or(Command::Print(manual::completions(shell)))
     }

@@ -16,9 +16,13 @@ pub(crate) struct Doubt {
 }
 
 impl Doubt {
-    fn new(what: impl Into<String>, kind: &'static str, words: impl Into<String>) -> Self {
-        let (what, words) = (what.into(), words.into());
-        Self { what, kind, words }
+    fn new(what: impl Into<String>, kind: &'static str, message: impl Into<String>) -> Self {
+        let (what, message) = (what.into(), message.into());
+        Self {
+            what,
+            kind,
+            message,
+        }
     }
 }
 
@@ -90,24 +94,24 @@ fn is_clear(broker: &Broker) -> bool {
 }
 
 fn crossing(line: &str, crosses: &str, scheme: &str) -> Doubt {
-    let words = format!(
+    let message = format!(
         "{crosses} cross the network unencrypted: use {scheme}:// (with ca-file= for your own \
          certificate), or a tunnel that begins on this machine"
     );
-    Doubt::new(format!("line {line}"), CLEAR, words)
+    Doubt::new(format!("line {line}"), CLEAR, message)
 }
 
 /// Reports trunks whose pattern also matches phones.
 fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
     config.rules.trunks.iter().filter_map(|trunk| {
         let telephone = trunk.telephone_within()?;
-        let words = format!(
+        let message = format!(
             "{} also matches phones, such as {telephone}, so calls between phones would be taken \
              for customers' calls: name only the outside lines, each with its own --trunk",
             trunk.endpoint
         );
         let what = format!("endpoint of trunk {}", trunk.name);
-        Some(Doubt::new(what, MISTAKE, words))
+        Some(Doubt::new(what, MISTAKE, message))
     })
 }
 

@@ -21,16 +21,16 @@ impl Faults {
     }
 
     /// Adds an error whose text already names the flag, unless it has been added before.
-    pub(crate) fn say(&mut self, words: impl Into<String>) {
-        let words = words.into();
-        if !self.0.contains(&words) {
-            self.0.push(words);
+    pub(crate) fn say(&mut self, message: impl Into<String>) {
+        let message = message.into();
+        if !self.0.contains(&message) {
+            self.0.push(message);
         }
     }
 
     /// Returns the value, or adds its error.
     pub(crate) fn take<T>(&mut self, what: &str, value: Result<T, impl fmt::Display>) -> Option<T> {
-        value.map_err(|words| self.add(what, words)).ok()
+        value.map_err(|message| self.add(what, message)).ok()
     }
 
     /// Returns the value, or adds each of its errors.

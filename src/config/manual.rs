@@ -84,13 +84,15 @@ fn roff(text: &str) -> String {
 
 /// Formats a section: a heading, the text below it, and the terms. Indented lines describe the term
 /// above them.
-fn section(heading: &str, words: &str, terms: &str) -> String {
-    let words = words.lines().map(|words| format!("{}\n", roff(words)));
+fn section(heading: &str, message: &str, terms: &str) -> String {
+    let message = message
+        .lines()
+        .map(|message| format!("{}\n", roff(message)));
     let terms = terms.lines().map(|line| match line.strip_prefix("  ") {
-        Some(words) => format!("{}\n", roff(words)),
+        Some(message) => format!("{}\n", roff(message)),
         None => format!(".TP\n\\fB{}\\fR\n", roff(line)),
     });
-    let below: String = words.chain(terms).collect();
+    let below: String = message.chain(terms).collect();
     format!(".SH \"{heading}\"\n{below}")
 }
 

@@ -187,15 +187,15 @@ impl Observer {
 
 impl Watch for Observer {
     async fn observe(&self) -> Result<Observed, String> {
-        let words = |error: Error| {
+        let message = |error: Error| {
             tracing::warn!(%error, "the books cannot be read for a scrape");
             format!("the books cannot be read: {error}")
         };
-        let status = self.status().await.map_err(words)?;
+        let status = self.status().await.map_err(message)?;
         let counters = self.spool.read(|store| Ok(store.counters()));
-        let counters = counters.await.map_err(words)?;
-        let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.map_err(words)?;
-        let different = self.spool.meta(DIFFERENT_KEY).await.map_err(words)?;
+        let counters = counters.await.map_err(message)?;
+        let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.map_err(message)?;
+        let different = self.spool.meta(DIFFERENT_KEY).await.map_err(message)?;
         let mut requests = self.outward.sender.borrow().requests.clone();
         requests.extend(self.outward.token_requests.borrow().clone());
         Ok(Observed {

@@ -325,13 +325,13 @@ impl AnswerRequest for StandbyCommands {
             return self.handler.answer(ask, who, to).await;
         }
         let sentence = self.view.sentence();
-        let words = format!(
+        let message = format!(
             "{sentence}, and this machine's callbridge is a standby: run the command on the \
              leader's machine"
         );
         let code = Code::Unreachable.number();
         // The client may have disconnected.
-        to.send(ControlReply::Error { code, words }).await.ok();
+        to.send(ControlReply::Error { code, message }).await.ok();
     }
 }
 

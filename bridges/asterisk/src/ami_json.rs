@@ -89,10 +89,10 @@ pub(crate) fn decode<'a>(
 
 /// Returns `true` for an accepted login, the only response that means something for the stream.
 fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
-    let has = |name: &[u8], words: &str| {
+    let has = |name: &[u8], message: &str| {
         pairs
             .iter()
-            .any(|(key, value)| same(key.as_bytes(), name) && value == words)
+            .any(|(key, value)| same(key.as_bytes(), name) && value == message)
     };
     has(b"Response", "Success") && has(b"Message", "Authentication accepted")
 }

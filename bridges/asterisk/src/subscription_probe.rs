@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn own_event_without_echo_is_missed_unless_refused() {
         let sent =
-            |n: u32, words: &str| format!("Response: {words}\r\nActionID: callbridge-{n}\r\n");
+            |n: u32, message: &str| format!("Response: {message}\r\nActionID: callbridge-{n}\r\n");
         let echo = b"Event: UserEvent\r\nUserEvent: CallbridgeHears\r\nActionID: callbridge-2\r\n";
         let asked = |answer: &str| {
             let (mut probe, mut login) = line(BANNER, true);
@@ -314,11 +314,11 @@ mod tests {
         assert!(missing.misses_own_event());
         let mut back = asked("Success\r\nMessage: Event Sent");
         assert!(back.on_frame(echo).ours);
-        for words in [
+        for message in [
             "Error\r\nMessage: Permission denied",
             "Success\r\nMessage: done",
         ] {
-            let mut refused = asked(words);
+            let mut refused = asked(message);
             for probe in [&mut refused, &mut back] {
                 assert!(!probe.misses_own_event() && !probe.misses_own_event());
             }

@@ -65,7 +65,7 @@ pub(crate) enum EndReason {
 
 impl EndReason {
     fn incomplete(self, call: &OpenCall, settings: &Settings) -> Option<String> {
-        let words = match self {
+        let message = match self {
             Self::HungUp => match call.excess(settings) {
                 None if call.times.untimed > 0 => UNTIMED,
                 excess => return excess,
@@ -79,7 +79,7 @@ impl EndReason {
                 None => "its end was not received",
             },
         };
-        Some(words.to_owned())
+        Some(message.to_owned())
     }
 }
 

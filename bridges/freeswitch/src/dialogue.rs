@@ -288,9 +288,9 @@ impl Dialogue {
         }
     }
 
-    fn ask(&mut self, question: SocketQuestion, words: &str) {
+    fn ask(&mut self, question: SocketQuestion, message: &str) {
         self.asked.push_back(question);
-        self.send(&format!("api {words}"));
+        self.send(&format!("api {message}"));
     }
 
     fn on_answer<'a>(&mut self, body: &'a [u8]) -> FrameMeaning<'a> {
@@ -337,12 +337,12 @@ impl Dialogue {
         self.ask_channels();
         let list_ends = self.list_ends();
         if !first {
-            let words = format!(
+            let message = format!(
                 "the switch's list of channels shows {} that were not known, and {} of the known \
                  ones are gone",
                 difference.births, difference.ends
             );
-            return FrameMeaning::Missed { words, list_ends };
+            return FrameMeaning::Missed { message, list_ends };
         }
         match list_ends {
             true => FrameMeaning::ListEnd,

@@ -36,16 +36,16 @@ impl Target {
         Error::Line(self.endpoint.clone(), error)
     }
 
-    pub(crate) fn not_that(&self, words: String) -> Error {
-        self.error(LineError::NotThat(words))
+    pub(crate) fn not_that(&self, message: String) -> Error {
+        self.error(LineError::NotThat(message))
     }
 
-    pub(crate) fn no_right(&self, words: String) -> Error {
-        self.error(LineError::Right(words))
+    pub(crate) fn no_right(&self, message: String) -> Error {
+        self.error(LineError::Right(message))
     }
 
-    pub(crate) fn closed(&self, words: impl Into<String>) -> Error {
-        self.error(LineError::Closed(words.into()))
+    pub(crate) fn closed(&self, message: impl Into<String>) -> Error {
+        self.error(LineError::Closed(message.into()))
     }
 
     /// Awaits `answer` for at most `within`, and then fails with `LineError::TimedOut`.
@@ -124,9 +124,9 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     let certificate = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(certificate) => certificate,
         rustls::Error::InvalidMessage(_) => {
-            let words = "the server there does not use TLS; use the scheme without TLS, or the TLS \
+            let message = "the server there does not use TLS; use the scheme without TLS, or the TLS \
                          port";
-            return Some(at(host, words));
+            return Some(at(host, message));
         }
         other => return Some(failed(host, other)),
     };
@@ -148,13 +148,13 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
         _ => false,
     };
     if is_untrusted {
-        let words = format!(
+        let message = format!(
             "{host}: its certificate is self-signed, or its issuer is not trusted here; give the \
              issuer's certificate with ca-file=PATH"
         );
-        return Some(Error::fault(Fix::Settings, words));
+        return Some(Error::fault(Fix::Settings, message));
     }
-    let words = match certificate {
+    let message = match certificate {
         C::NotValidForName => other_name("not given"),
         C::NotValidForNameContext { presented, .. } => match &presented.join(", ")[..] {
             "" => other_name("it names none"),
@@ -170,7 +170,7 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
         }
         other => return Some(failed(host, other)),
     };
-    Some(at(host, words))
+    Some(at(host, message))
 }
 
 /// Makes the settings of a TLS client. It reads files, so do not call it on the thread of a live
@@ -200,11 +200,11 @@ fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
             if roots.is_empty() {
                 let why = system.errors.first().map(ToString::to_string);
                 let why = why.unwrap_or_else(|| "none found".to_owned());
-                let words = format!(
+                let message = format!(
                     "this machine has no CA certificates ({why}); install the package \
                      ca-certificates or give ca-file=PATH"
                 );
-                return Err(Error::fault(Fix::Settings, words));
+                return Err(Error::fault(Fix::Settings, message));
             }
         }
     }

@@ -83,9 +83,9 @@ fn seconds(time: Duration) -> String {
 }
 
 impl Error {
-    pub(crate) fn fault(fix: Fix, words: impl Into<String>) -> Self {
-        let words = words.into();
-        Self::Fault { words, fix }
+    pub(crate) fn fault(fix: Fix, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self::Fault { message, fix }
     }
 
     /// Returns where the error must be fixed. This is the other side unless the error shows

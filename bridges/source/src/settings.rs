@@ -29,8 +29,8 @@ impl Secret {
             Self::Value(value) => Ok(value.clone()),
             Self::File(path) => {
                 let fault = |why: &dyn Display| {
-                    let words = format!("secret-file={}: {why}", path.display());
-                    Error::fault(Fix::Secret, words)
+                    let message = format!("secret-file={}: {why}", path.display());
+                    Error::fault(Fix::Secret, message)
                 };
                 let text = std::fs::read_to_string(path).map_err(|why| fault(&why))?;
                 // Some editors write a byte order mark before it.

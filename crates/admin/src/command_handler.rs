@@ -315,8 +315,8 @@ impl CommandHandler {
         line: &mut ReplySender,
     ) -> Answered {
         if which.is_empty() {
-            let words = "name the dead letters: give ids, --reason REASON, or --all";
-            return Err(Refusal::usage(words).into());
+            let message = "name the dead letters: give ids, --reason REASON, or --all";
+            return Err(Refusal::usage(message).into());
         }
         let mut letters = Letters::of(which)?;
         let mut found = 0;
@@ -455,6 +455,6 @@ fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
         (1, _) => "no dead letter has this id".to_owned(),
         (_, missing) => format!("no dead letter has {missing} of the {all} ids"),
     };
-    let words = format!("{ids}: `callbridge dead list` lists all dead letters");
-    Err(Refusal::new(65, words))
+    let message = format!("{ids}: `callbridge dead list` lists all dead letters");
+    Err(Refusal::new(65, message))
 }

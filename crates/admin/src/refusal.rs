@@ -13,14 +13,14 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub fn new(code: u8, words: impl Into<String>) -> Self {
-        let words = words.into();
-        Self { code, words }
+    pub fn new(code: u8, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
     }
 
     /// Returns a refusal with the exit code of wrong usage (64).
-    pub fn usage(words: impl Into<String>) -> Self {
-        Self::new(Code::Usage.number(), words)
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage.number(), message)
     }
 
     /// Returns `true` if the typed text is wrong: not a number, or not a date.

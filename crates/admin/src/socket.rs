@@ -139,8 +139,8 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
     let ask = match serde_json::from_str::<ControlRequest>(&line) {
         Ok(ask) => ask,
         Err(error) => {
-            let words = format!("the daemon does not know this request: {error}");
-            return send(&mut write, &ControlReply::Error { code: 64, words }).await;
+            let message = format!("the daemon does not know this request: {error}");
+            return send(&mut write, &ControlReply::Error { code: 64, message }).await;
         }
     };
     let (to, mut from) = mpsc::channel(64);
@@ -165,8 +165,8 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
 /// Reports to a command that too many others are being answered, if its connection accepts that at
 /// once.
 fn refuse(stream: &UnixStream) {
-    let words = format!("the daemon is already answering {CONNECTIONS_MAX} commands; try again");
-    let busy = ControlReply::Error { code: 69, words };
+    let message = format!("the daemon is already answering {CONNECTIONS_MAX} commands; try again");
+    let busy = ControlReply::Error { code: 69, message };
     if let Ok(line) = serde_json::to_string(&busy) {
         let _ = stream.try_write(format!("{line}\n").as_bytes());
     }
@@ -224,8 +224,8 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     // A link could lead to a socket that accepts every request and never answers.
     let found = folder.path.symlink_metadata();
     if found.is_ok_and(|found| !found.file_type().is_socket()) {
-        let words = format!("{NAME} is not a socket of callbridge: move it away");
-        return Err(io::Error::new(ErrorKind::InvalidInput, words));
+        let message = format!("{NAME} is not a socket of callbridge: move it away");
+        return Err(io::Error::new(ErrorKind::InvalidInput, message));
     }
     unless_absent(UnixStream::connect(&folder.path).await)
 }
@@ -386,8 +386,8 @@ mod tests {
         let replies = ask(folder.path(), &ControlRequest::Status).await;
         let mut replies = replies.expect("a line").expect("a daemon");
         let reply = replies.next().await.expect("a line");
-        let words = "the daemon is already answering 16 commands; try again".to_owned();
-        assert_eq!(reply, Some(ControlReply::Error { code: 69, words }));
+        let message = "the daemon is already answering 16 commands; try again".to_owned();
+        assert_eq!(reply, Some(ControlReply::Error { code: 69, message }));
         assert_eq!(silent.iter().flatten().count(), CONNECTIONS_MAX);
         server.abort();
     }

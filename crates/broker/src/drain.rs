@@ -173,7 +173,7 @@ pub(crate) trait Outbox {
     }
 
     /// Returns the error for a message that the broker returned or refused.
-    fn returned(&self, words: String) -> Error;
+    fn returned(&self, message: String) -> Error;
 
     /// Reports each turn of the loop, so that a loop that hangs is noticed.
     fn beat(&self) {}

@@ -156,12 +156,12 @@ impl Outbox for Queue {
         notices.into_iter().map(sent).collect()
     }
 
-    fn returned(&self, words: String) -> Error {
+    fn returned(&self, message: String) -> Error {
         let (queue, Broker { user, vhost, .. }) = (&self.to.queue, &self.to.login.broker);
         let declare = declare_command(vhost, queue);
         Error::NotTaken {
             what: format!("queue {queue} did not take a dead letter"),
-            words,
+            message,
             fix: format!(
                 "make the queue ({declare}), or make room in it, and check that {user} may write \
                  to the default exchange"

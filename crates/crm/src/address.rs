@@ -27,8 +27,8 @@ impl Address {
             && base.query().is_none()
             && base.fragment().is_none();
         if !bare {
-            let words = ": it must not carry a user, password, query or fragment";
-            return Err(AddressError(words.to_owned()));
+            let message = ": it must not carry a user, password, query or fragment";
+            return Err(AddressError(message.to_owned()));
         }
         let loopback = match base.host() {
             Some(Host::Ipv4(ip)) => ip.is_loopback(),
@@ -146,8 +146,8 @@ mod tests {
             assert!(Address::parse(good).is_ok(), "{good}");
         }
         let refused = Address::parse("http://crm.example.uz").expect_err("refused");
-        let words = "http is allowed to a loopback address only";
-        assert!(refused.to_string().contains(words), "{refused}");
+        let message = "http is allowed to a loopback address only";
+        assert!(refused.to_string().contains(message), "{refused}");
         assert!(Address::parse("http://localhost.example.uz").is_err());
         assert!(Address::parse("ftp://127.0.0.1").is_err());
         assert!(Address::parse("https://u:p@x").is_err());

@@ -448,7 +448,7 @@ impl TokenInfo {
     /// Returns `true` if the token has this grant, or its grants are missing.
     pub fn may(&self, grant: Grant) -> bool {
         let grants = self.grants.as_ref();
-        grants.is_none_or(|words| grant.is_among(words))
+        grants.is_none_or(|message| grant.is_among(message))
     }
 }
 

@@ -125,12 +125,12 @@ mod tests {
         ] {
             let why = read(body.as_bytes()).expect_err(body);
             let empty = body.trim().is_empty();
-            let words = if empty {
+            let message = if empty {
                 "the body is empty"
             } else {
                 "the body is not JSON: "
             };
-            assert!(why.starts_with(words), "{body}: {why}");
+            assert!(why.starts_with(message), "{body}: {why}");
         }
         assert!(read(b"[1e400]").is_err(), "no object");
     }

@@ -246,10 +246,11 @@ impl Intake {
 
     /// Notes that a source has another format than the configured one, with a message for the log
     /// and `status`.
-    pub fn is_otherwise(&mut self, id: SourceId, words: String) {
+    pub fn is_otherwise(&mut self, id: SourceId, message: String) {
         let source = &mut self.sources[usize::from(id.0)];
-        source.other_format = Some(words.clone());
-        self.otherwise.push((source.settings.label.clone(), words));
+        source.other_format = Some(message.clone());
+        self.otherwise
+            .push((source.settings.label.clone(), message));
     }
 
     /// Notes a right that the account of a source lacks, as its connection found out.

@@ -31,7 +31,7 @@ impl News {
     /// Logs the changes.
     pub fn log(&self, source: &str) {
         let reconnects = (self.reconnects > 1).then_some(self.reconnects);
-        let words = match (self.up, self.gap) {
+        let message = match (self.up, self.gap) {
             (Some(true), None) => {
                 return tracing::info!(source, reconnects, "the source is up");
             }
@@ -50,7 +50,7 @@ impl News {
             missing_sec = self.gap.map(|_| self.missing.as_secs()),
             gaps = (self.gaps > 1).then_some(self.gaps),
             reconnects,
-            "{words}"
+            "{message}"
         );
     }
 }

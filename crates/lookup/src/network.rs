@@ -90,8 +90,8 @@ mod tests {
             "1.2.3.4/-1",
             "::/129",
         ] {
-            let words = Network::parse(wrong).expect_err(wrong);
-            assert!(words.contains("is not a network"), "{words}");
+            let message = Network::parse(wrong).expect_err(wrong);
+            assert!(message.contains("is not a network"), "{message}");
         }
         assert!(
             Network::parse("2001:db8::1/128")

@@ -149,10 +149,10 @@ mod tests {
     fn stamps_and_timestamps_in_messages_are_shown_in_the_zone() {
         let zone = Zone::named("Asia/Tashkent").expect("a zone");
         assert_eq!(zone.stamp(1_795_151_317), "2026-11-20T10:08:37+05:00");
-        let words = "the directory: lead 1 (LEAD_CREATED, 2026-11-20T05:08:37Z), merged into 2";
+        let message = "the directory: lead 1 (LEAD_CREATED, 2026-11-20T05:08:37Z), merged into 2";
         let translated =
             "the directory: lead 1 (LEAD_CREATED, 2026-11-20 10:08:37 +05), merged into 2";
-        assert_eq!(zone.in_words(words), translated);
+        assert_eq!(zone.in_words(message), translated);
         for other in ["", "Z", "lead Z)", "2026-11-20"] {
             assert_eq!(zone.in_words(other), other);
         }

@@ -114,8 +114,8 @@ fn judged(found: &Metadata) -> io::Result<()> {
     } else {
         return Ok(());
     };
-    let words = format!("{what}, and callbridge did not make it: move it away");
-    Err(io::Error::new(ErrorKind::InvalidInput, words))
+    let message = format!("{what}, and callbridge did not make it: move it away");
+    Err(io::Error::new(ErrorKind::InvalidInput, message))
 }
 
 #[cfg(test)]

@@ -157,13 +157,13 @@ mod tests {
             );
         }
         for typed in ["0001", "", "PJSIP/101", "+1"] {
-            let words = full(typed, &["UZ"]).expect_err("no number");
-            assert!(words.contains("with + and its country"), "{words}");
+            let message = full(typed, &["UZ"]).expect_err("no number");
+            assert!(message.contains("with + and its country"), "{message}");
         }
-        let words = full("901110001", &[]).expect_err("of no country");
-        assert!(words.contains("`901110001`"), "{words}");
-        let words = full("911234567", &["UZ", "RU", "DE"]).expect_err("of two countries");
-        assert!(words.contains("may be +"), "{words}");
+        let message = full("901110001", &[]).expect_err("of no country");
+        assert!(message.contains("`901110001`"), "{message}");
+        let message = full("911234567", &["UZ", "RU", "DE"]).expect_err("of two countries");
+        assert!(message.contains("may be +"), "{message}");
     }
 
     #[test]

@@ -290,8 +290,8 @@ impl Work {
             // as it was: an earlier one may still have happened
             stored.refresh_began_at = before;
         }
-        let not_done = |words: &str| (RefreshOutcome::NotDone, words.to_owned());
-        let (ended, words) = match came {
+        let not_done = |message: &str| (RefreshOutcome::NotDone, message.to_owned());
+        let (ended, message) = match came {
             TokenReply::Pair(pair) => {
                 let next = renewed(&stored, *pair, sent, self.core.is_refused());
                 if !self.insist(&stored, &next).await {
@@ -303,28 +303,28 @@ impl Work {
                 return Ok(RefreshOutcome::Rotated(facts(self.connection.insert(next))));
             }
             TokenReply::Refused(why) => {
-                let mut words = format!(
+                let mut message = format!(
                     "the refresh token is refused ({why}): the company has disconnected the \
                      application, or the token was not used for 30 days"
                 );
                 if before.is_some() {
-                    words += ", or the answer to an earlier refresh was lost";
+                    message += ", or the answer to an earlier refresh was lost";
                 }
-                stored.over = Some(words.clone());
+                stored.over = Some(message.clone());
                 stored.refresh_began_at = None;
-                (RefreshOutcome::Refused, words)
+                (RefreshOutcome::Refused, message)
             }
             TokenReply::WrongClient(why) => {
                 stored.refresh_began_at = None;
                 // §3.1: all requests of a blocked company have the same answer
                 let id = &stored.client.client_id;
-                let words = format!(
+                let message = format!(
                     "the CRM refuses to refresh the token ({why}): the company is blocked (its \
                      license has ended), or client id {id} or its secret is wrong. Have the \
                      company unblocked in the CRM, or get the right secret from the application's \
                      management and run `callbridge connect`"
                 );
-                (RefreshOutcome::WrongClient, words)
+                (RefreshOutcome::WrongClient, message)
             }
             TokenReply::Unsure(why) => {
                 // it may have happened, and the stored connection says so
@@ -347,7 +347,7 @@ impl Work {
         if stored.over.is_some() {
             self.connection = Some(stored);
         }
-        self.failure = Some(words);
+        self.failure = Some(message);
         Ok(ended)
     }
 

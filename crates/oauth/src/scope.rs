@@ -69,13 +69,13 @@ pub struct GrantComparison {
 pub fn compare(asked: &str, granted: &str) -> GrantComparison {
     let granted: BTreeSet<&str> = granted.split_whitespace().collect();
     let missing = asked.split_whitespace().filter(|it| !granted.contains(it));
-    let words = |grant: &str| match USUAL.iter().find(|(name, _)| name.word() == grant) {
+    let message = |grant: &str| match USUAL.iter().find(|(name, _)| name.word() == grant) {
         Some((_, less)) => format!("{grant} was not granted: {less}"),
         None => format!("{grant} was not granted"),
     };
     GrantComparison {
         enough: granted.contains(NEEDED.word()),
-        lacks: missing.map(words).collect(),
+        lacks: missing.map(message).collect(),
     }
 }
 

@@ -80,6 +80,6 @@ impl<W: Watch> Pages<W> {
     }
 }
 
-fn text(status: StatusCode, words: String) -> Response<Body> {
-    body::response(status, "text/plain; charset=utf-8", body::whole(words))
+fn text(status: StatusCode, message: String) -> Response<Body> {
+    body::response(status, "text/plain; charset=utf-8", body::whole(message))
 }

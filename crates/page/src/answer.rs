@@ -25,12 +25,12 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, title: &'static str, words: impl Into<String>) -> Self {
-        let words = words.into();
+    pub(crate) fn new(status: StatusCode, title: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
         Self {
             status,
             title,
-            words,
+            message,
         }
     }
 

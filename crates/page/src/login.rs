@@ -64,8 +64,12 @@ pub(crate) fn whose<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str, Logge
 /// Handles a request without a login.
 pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&str]) -> Handled {
     if path == ["live"] {
-        let words = shell.t("login.ended");
-        return Err(Problem::new(StatusCode::UNAUTHORIZED, "login.title", words));
+        let message = shell.t("login.ended");
+        return Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "login.title",
+            message,
+        ));
     }
     if path == ["logout"] {
         return Ok(see("/login"));
@@ -256,8 +260,8 @@ async fn open_session(
 ) -> Result<String, Problem> {
     let token = page.sessions.open(now_seconds(), who, role, line);
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let words = "the operating system returned no random bytes";
-    let none = || Problem::new(status, "problem.unavailable", words);
+    let message = "the operating system returned no random bytes";
+    let none = || Problem::new(status, "problem.unavailable", message);
     let token = token.ok_or_else(none)?;
     keep(page).await?;
     tracing::info!(who, role = role.word(), "a user logged in to the page");

@@ -117,12 +117,12 @@ impl AuthenticatedRequest<'_> {
     }
 
     /// Sets the notice that the next page of this session shows.
-    pub(crate) fn say(&self, words: String) {
+    pub(crate) fn say(&self, message: String) {
         let mut notices = (self.page.notices.lock()).unwrap_or_else(PoisonError::into_inner);
         if notices.len() >= NOTICES_MAX {
             notices.pop_first();
         }
-        notices.insert(self.session.clone(), words);
+        notices.insert(self.session.clone(), message);
     }
 }
 

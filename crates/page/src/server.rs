@@ -75,8 +75,8 @@ impl AnswerHttp for Page {
 
 /// Makes a plain answer, for requests that no form of the page sends.
 fn bare(status: StatusCode) -> Response<Body> {
-    let words = body::whole(format!("{status}\n"));
-    let mut response = body::response(status, "text/plain; charset=utf-8", words);
+    let message = body::whole(format!("{status}\n"));
+    let mut response = body::response(status, "text/plain; charset=utf-8", message);
     harden(&mut response);
     response
 }

@@ -279,8 +279,8 @@ impl PageShell {
 
     /// Returns a time inside the text of this key: `since 10:22`, `10:22 dan beri`.
     pub(crate) fn since(&self, key: &str, at: &i64) -> Markup {
-        let words = escaped(self.language.text(key));
-        Markup::made(words.replace("{a}", &self.time(at).to_string()))
+        let message = escaped(self.language.text(key));
+        Markup::made(message.replace("{a}", &self.time(at).to_string()))
     }
 
     /// Returns a time, or a dash if there is none.
@@ -359,12 +359,12 @@ impl PageShell {
         let Some(seconds) = seconds.filter(|it| it.is_finite() && *it >= 0.0) else {
             return self.none();
         };
-        let words = match seconds < 10.0 {
+        let message = match seconds < 10.0 {
             true => self.with("span.s", self.language.tenths(seconds)),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // finite, positive
             false => self.span(seconds.round() as u64),
         };
-        Markup::made(escaped(&words))
+        Markup::made(escaped(&message))
     }
 
     /// Returns the time since `at`, without seconds from ten minutes on. 0 for a future time.

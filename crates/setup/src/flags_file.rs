@@ -66,10 +66,10 @@ pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<Strin
     Ok(text)
 }
 
-fn write_group<'a>(text: &mut String, words: &str, flags: impl Iterator<Item = &'a WrittenFlag>) {
+fn write_group<'a>(text: &mut String, message: &str, flags: impl Iterator<Item = &'a WrittenFlag>) {
     let mut flags = flags.peekable();
     if flags.peek().is_some() {
-        let _ = write!(text, "\n# {words}\n");
+        let _ = write!(text, "\n# {message}\n");
     }
     for flag in flags {
         let _ = match &flag.value {
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn value_of_two_lines_is_refused() {
-        let words = text("pbx1", &[flag("lead", "csv:/a\n--rebind")], &[]);
-        assert!(words.is_err_and(|words| words.contains("--lead")));
+        let message = text("pbx1", &[flag("lead", "csv:/a\n--rebind")], &[]);
+        assert!(message.is_err_and(|message| message.contains("--lead")));
     }
 
     proptest::proptest! {

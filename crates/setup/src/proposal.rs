@@ -77,8 +77,8 @@ pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
     use EndpointFact::{CalledAs, Dynamic, Fixed, Hint, Identified, LogsInHere, LogsInThere};
     use EndpointFact::{Mailbox, NoLogin, Outside, Registers};
     let Some(strongest) = facts.first() else {
-        let words = "only its name is known, which does not show what it is";
-        return (EndpointKind::Unknown, words.to_owned());
+        let message = "only its name is known, which does not show what it is";
+        return (EndpointKind::Unknown, message.to_owned());
     };
     let kind = match strongest {
         Registers(_) | Identified(_) | LogsInThere | Fixed(_) | NoLogin | Outside(_) => {

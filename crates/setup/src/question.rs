@@ -131,8 +131,8 @@ pub fn source_url(address: &str, account: &str) -> Result<String, String> {
         !text.is_empty() && text.chars().all(good)
     };
     if !plain(address, ".-_:[]") {
-        let words = "is not an address: give HOST or HOST:PORT, as 192.168.1.10:5038";
-        return Err(format!("`{address}` {words}"));
+        let message = "is not an address: give HOST or HOST:PORT, as 192.168.1.10:5038";
+        return Err(format!("`{address}` {message}"));
     }
     if socket.is_some() {
         return Ok(format!("esl://{address}{clear}"));

@@ -85,12 +85,12 @@ pub const fn fix_after_lookup(found: Finding) -> &'static str {
 impl Letter {
     /// Returns advice for this dead letter, with its id, and with the values that the CRM refused.
     pub fn fix(&self) -> String {
-        let words = self.finding.map_or(fix(self.reason), fix_after_lookup);
-        let words = words.replace(" ID", &format!(" {}", self.id));
+        let message = self.finding.map_or(fix(self.reason), fix_after_lookup);
+        let message = message.replace(" ID", &format!(" {}", self.id));
         let refused = matches!(self.reason, Reason::Failed | Reason::Rejected);
         match self.call.as_ref().filter(|_| refused).and_then(sent_with) {
-            Some(sent) => format!("{words} It was sent with {sent}."),
-            None => words,
+            Some(sent) => format!("{message} It was sent with {sent}."),
+            None => message,
         }
     }
 }
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn dead_letter_fix_names_its_id_and_the_refused_values() {
         for &reason in Reason::ALL {
-            let words = letter(reason, None).fix();
-            assert!(!words.contains("ID"), "{reason}: {words}");
+            let message = letter(reason, None).fix();
+            assert!(!message.contains("ID"), "{reason}: {message}");
         }
         let found = letter(Reason::Failed, Some(Finding::LeadExists)).fix();
         assert!(found.contains("dead retry 12 --employee"), "{found}");
@@ -151,13 +151,13 @@ mod tests {
     #[test]
     fn every_reason_has_a_sentence_that_names_a_command_or_a_flag() {
         for &reason in Reason::ALL {
-            let words = fix(reason);
-            assert!(words.ends_with('.'), "{reason}: {words}");
+            let message = fix(reason);
+            assert!(message.ends_with('.'), "{reason}: {message}");
             assert!(
-                words.contains("`callbridge ") || words.contains("--"),
-                "{reason}: {words}"
+                message.contains("`callbridge ") || message.contains("--"),
+                "{reason}: {message}"
             );
-            assert!(!words.contains("  "), "{reason}: {words}");
+            assert!(!message.contains("  "), "{reason}: {message}");
         }
     }
 }

@@ -108,20 +108,20 @@ impl Receiver {
     /// Counts a refusal, and logs it from time to time.
     pub fn refuse(&self, refusal: &Refusal) -> Answer {
         let (status, word) = (refusal.status(), refusal.word());
-        let words = match refusal {
-            Refusal::Unreadable(words) => words,
+        let message = match refusal {
+            Refusal::Unreadable(message) => message,
             _ => "",
         };
-        self.turned_away(word, status, words);
+        self.turned_away(word, status, message);
         Answer { status, word }
     }
 
     /// Counts and logs a request that was not verified.
-    pub fn turned_away(&self, word: &'static str, status: u16, words: &str) {
+    pub fn turned_away(&self, word: &'static str, status: u16, message: &str) {
         let now = clock::now().wall;
         self.tally.count(None, word, now);
         if let Some(times) = self.tally.due(word, now) {
-            warn!(reason = word, status, times, words, "refused a webhook");
+            warn!(reason = word, status, times, message, "refused a webhook");
         }
     }
 

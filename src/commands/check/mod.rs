@@ -148,8 +148,8 @@ impl Findings {
     fn verdict(&self) -> Result<()> {
         let faults = self.all.iter().filter(|finding| finding.fault.is_some());
         let (faults, all) = (faults.count(), self.all.len());
-        let words = format!("{faults} of {all} checks failed");
-        worst(&self.all).map_or(Ok(()), |code| Err(Failure::new(code, words)))
+        let message = format!("{faults} of {all} checks failed");
+        worst(&self.all).map_or(Ok(()), |code| Err(Failure::new(code, message)))
     }
 }
 

@@ -45,13 +45,13 @@ impl Catcher {
             match TcpListener::bind(address).await {
                 Ok(listener) => listeners.push(listener),
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                    let words = format!(
+                    let message = format!(
                         "cannot listen at {address}: another program listens there, and would \
                          receive the consent's code for {}. Stop that program, or register another \
                          port and give it with --redirect-uri",
                         redirect.text
                     );
-                    return Err(Failure::new(Code::Usage, words));
+                    return Err(Failure::new(Code::Usage, message));
                 }
                 Err(error) => {
                     closed = Some(format!("cannot listen at {address}: {error}"));
@@ -62,8 +62,8 @@ impl Catcher {
                 }
             }
         }
-        if let Some(words) = closed.filter(|_| listeners.is_empty()) {
-            say(&words);
+        if let Some(message) = closed.filter(|_| listeners.is_empty()) {
+            say(&message);
             return Ok(None);
         }
         let path = redirect.path().to_owned();
@@ -137,15 +137,15 @@ fn judge(
 ) -> (StatusCode, &'static str, Option<ConsentReply>) {
     // A target with a host is a request to a proxy, and this is none.
     if target.authority().is_some() || target.path() != path {
-        let words = "callbridge waits for a consent, but not at this address.";
-        return (StatusCode::NOT_FOUND, words, None);
+        let message = "callbridge waits for a consent, but not at this address.";
+        return (StatusCode::NOT_FOUND, message, None);
     }
     if method != Method::GET {
-        let words = "callbridge waits for the browser's redirect, which is a GET request.";
-        return (StatusCode::METHOD_NOT_ALLOWED, words, None);
+        let message = "callbridge waits for the browser's redirect, which is a GET request.";
+        return (StatusCode::METHOD_NOT_ALLOWED, message, None);
     }
     let back = read(target.query().unwrap_or_default(), state);
-    let words = match back {
+    let message = match back {
         ConsentReply::Code(_) => {
             "The consent has arrived. You can close this page. The terminal shows the result."
         }
@@ -163,13 +163,13 @@ fn judge(
     };
     let (good, bad) = (StatusCode::OK, StatusCode::BAD_REQUEST);
     let status = if back.is_final() { good } else { bad };
-    (status, words, Some(back))
+    (status, message, Some(back))
 }
 
-fn page(words: &str) -> String {
+fn page(message: &str) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>callbridge</title>\
-         <p>{words}</p></html>\n"
+         <p>{message}</p></html>\n"
     )
 }
 
@@ -235,8 +235,11 @@ mod tests {
             .expect("it listens")
             .expect("here");
         let busy = Catcher::listen(&redirect).await.expect_err("in use");
-        let words = busy.to_string();
-        assert!(words.starts_with("cannot listen at 127.0.0.1"), "{words}");
+        let message = busy.to_string();
+        assert!(
+            message.starts_with("cannot listen at 127.0.0.1"),
+            "{message}"
+        );
         let (backs, mut hears) = mpsc::channel(4);
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(catcher.serve(Secret::from("s1"), backs, stopped));
@@ -270,8 +273,11 @@ mod tests {
         let port = other.local_addr().expect("its address").port();
         let redirect = Redirect::parse(&format!("http://localhost:{port}/back")).expect("good");
         let refused = Catcher::listen(&redirect).await.expect_err("half is taken");
-        let words = refused.to_string();
-        assert!(words.contains(&format!("[::1]:{port}: another")), "{words}");
+        let message = refused.to_string();
+        assert!(
+            message.contains(&format!("[::1]:{port}: another")),
+            "{message}"
+        );
         let free = TcpListener::bind(("127.0.0.1", port)).await;
         drop(free.expect("nothing of it is held"));
         drop(other);

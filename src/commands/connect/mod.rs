@@ -82,9 +82,9 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
         // The token cannot be kept, so it must not stay valid.
         let ask = TokenRequest::Revoke(pair.access);
         ask.send(&connect.auth(), &client).await;
-        let words = "the OAuth host sent no refresh token, so nothing was stored: the connection \
+        let message = "the OAuth host sent no refresh token, so nothing was stored: the connection \
                      would end with its first access token";
-        return Err(Failure::new(Code::Configuration, words));
+        return Err(Failure::new(Code::Configuration, message));
     };
     let given = Given {
         connect: &connect,
@@ -264,8 +264,8 @@ impl Held {
     }
 }
 
-fn refused(words: impl Into<String>) -> Failure {
-    Failure::new(Code::NoPermission, words.into())
+fn refused(message: impl Into<String>) -> Failure {
+    Failure::new(Code::NoPermission, message.into())
 }
 
 /// Shows the address of the consent page and waits for the code.
@@ -344,7 +344,7 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
     let mut jitter = Jitter::new(u64::from(std::process::id()));
     let mut tries = TRIES.iter();
     loop {
-        let words = match ask.send(&host, client).await {
+        let message = match ask.send(&host, client).await {
             TokenReply::Pair(pair) => return Ok(*pair),
             TokenReply::Refused(why) => {
                 return Err(refused(format!(
@@ -359,18 +359,18 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
                 )));
             }
             TokenReply::WrongAddress(why) => {
-                let words = format!("no OAuth endpoint answers at --auth-url ({why})");
-                return Err(Failure::new(Code::Configuration, words));
+                let message = format!("no OAuth endpoint answers at --auth-url ({why})");
+                return Err(Failure::new(Code::Configuration, message));
             }
             TokenReply::Unsure(why) | TokenReply::NotSent(why) => why,
             TokenReply::TooMany | TokenReply::Revoked => "429: too many requests".to_owned(),
         };
-        let words = format!("the code could not be exchanged ({words})");
+        let message = format!("the code could not be exchanged ({message})");
         let Some(seconds) = tries.next() else {
-            let words = format!("{words}; run connect again");
-            return Err(Failure::new(Code::Unreachable, words));
+            let message = format!("{message}; run connect again");
+            return Err(Failure::new(Code::Unreachable, message));
         };
-        say(&format!("{words}; trying again in {seconds} s"));
+        say(&format!("{message}; trying again in {seconds} s"));
         let wait = Duration::from_secs(*seconds) + jitter.up_to(JITTER_MAX);
         tokio::time::sleep(wait).await;
     }
@@ -457,8 +457,8 @@ async fn revoke_before(before: &Connection) {
 /// secret is no longer known, 78 for a damaged file.
 pub(crate) async fn disconnect(place: &StatePlace, forget: bool) -> Result<()> {
     let nothing = || {
-        let words = format!("there is no connection in {place}");
-        Failure::new(Code::NoInput, words)
+        let message = format!("there is no connection in {place}");
+        Failure::new(Code::NoInput, message)
     };
     if place.connections().read()?.is_none() {
         return Err(nothing());
@@ -543,7 +543,7 @@ mod tests {
             dead: 5,
             ..Books::default()
         };
-        let words = "calls queued or unconfirmed: 3, waiting: 4, dead letters: 5; ";
-        assert!(remains(&books).starts_with(words), "{}", remains(&books));
+        let message = "calls queued or unconfirmed: 3, waiting: 4, dead letters: 5; ";
+        assert!(remains(&books).starts_with(message), "{}", remains(&books));
     }
 }

@@ -284,12 +284,12 @@ async fn listen(
             }
             Some(ControlReply::Ready | ControlReply::Zone(_)) => {}
             Some(ControlReply::End { .. }) => break Ok(items),
-            Some(ControlReply::Error { code, words }) => {
-                break Err(Failure::new(Code::of_number(code), words));
+            Some(ControlReply::Error { code, message }) => {
+                break Err(Failure::new(Code::of_number(code), message));
             }
             None => {
-                let words = "the daemon stopped before it answered; run the command again";
-                break Err(Failure::new(Code::Unreachable, words));
+                let message = "the daemon stopped before it answered; run the command again";
+                break Err(Failure::new(Code::Unreachable, message));
             }
         }
     };

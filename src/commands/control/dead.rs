@@ -54,8 +54,9 @@ pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
     };
     let all = converse(at, ask, each).await?;
     if refused > 0 {
-        let words = format!("{refused} of {all} dead letters were refused, for the reasons above");
-        return Err(Failure::new(Code::Input, words));
+        let message =
+            format!("{refused} of {all} dead letters were refused, for the reasons above");
+        return Err(Failure::new(Code::Input, message));
     }
     if all == 0 && !at.json {
         line("no dead letters")?;

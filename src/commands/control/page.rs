@@ -64,8 +64,8 @@ fn piped() -> Result<Secret> {
     match text.lines().next() {
         Some(first) if !first.is_empty() => Ok(Secret::from(first.to_owned())),
         Some(_) | None => {
-            let words = "no password on stdin: send it as one line";
-            Err(Failure::new(Code::Input, words))
+            let message = "no password on stdin: send it as one line";
+            Err(Failure::new(Code::Input, message))
         }
     }
 }
@@ -73,8 +73,8 @@ fn piped() -> Result<Secret> {
 fn typed_twice() -> Result<Secret> {
     let first = typed("password: ")?;
     if first.expose_secret() != typed("password again: ")?.expose_secret() {
-        let words = "the two passwords differ: nothing was printed, try again";
-        return Err(Failure::new(Code::Usage, words));
+        let message = "the two passwords differ: nothing was printed, try again";
+        return Err(Failure::new(Code::Usage, message));
     }
     Ok(first)
 }

@@ -80,7 +80,7 @@ async fn healthy(at: &Asking) -> Result<()> {
     let dir = &at.state;
     let asking = state_access::status(at.state.socket_folder());
     let asked = tokio::time::timeout(HEALTHY_WITHIN, asking).await;
-    let words = match asked {
+    let message = match asked {
         Ok(Ok(Some(_))) => return Ok(()),
         Ok(Ok(None)) => {
             format!("no daemon runs on {dir}: start `callbridge run`, or give the right --state")
@@ -91,7 +91,7 @@ async fn healthy(at: &Asking) -> Result<()> {
             format!("the daemon of {dir} does not answer within {seconds} s")
         }
     };
-    Err(Failure::new(Code::Unreachable, words))
+    Err(Failure::new(Code::Unreachable, message))
 }
 
 /// Prints a JSON line each second, for programs that read a pipe.
@@ -105,9 +105,9 @@ async fn lines(at: &Asking) -> Result<()> {
 /// Redraws until `q`, Ctrl-C, or SIGTERM. The last status stays on the terminal.
 async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     if !std::io::stdout().is_terminal() {
-        let words = "--watch needs a terminal, and stdout is not a terminal: give --json for one \
+        let message = "--watch needs a terminal, and stdout is not a terminal: give --json for one \
                      line per second, or remove --watch";
-        return Err(Failure::new(Code::Usage, words));
+        return Err(Failure::new(Code::Usage, message));
     }
     let mut shutdown = std::pin::pin!(shutdown);
     let mut last = tokio::select! {

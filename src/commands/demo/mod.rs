@@ -174,8 +174,8 @@ async fn finish(
 ) -> Result<()> {
     let (books, journal, violations) = (&status.books, crm.journal(), crm.violations());
     let count = journal.len() as u64;
-    let words = format!("the CRM's journal has {count} calls; callbridge's books have");
-    view.say(&words)?;
+    let message = format!("the CRM's journal has {count} calls; callbridge's books have");
+    view.say(&message)?;
     view.say(&format!(
         "{} journaled, {} dead, {} waiting; not counted: {} internal",
         books.journaled, books.dead, books.waiting, books.internal
@@ -190,14 +190,14 @@ async fn finish(
         (!violations.is_empty(), &breaches),
     ];
     let mut found = faults.into_iter().filter(|(is_so, _)| *is_so);
-    let fault = found.next().map(|(_, words)| words);
+    let fault = found.next().map(|(_, message)| message);
     if fault.is_none() {
         view.say("every call is accounted for: the books balance")?;
     }
     if demo.stay && fault.is_none() {
         let at = format!("{}/sandbox/journal", crm.url());
-        let words = format!("staying until interrupted; the CRM's journal: {at}");
-        view.say(&words)?;
+        let message = format!("staying until interrupted; the CRM's journal: {at}");
+        view.say(&message)?;
         tokio::select! {
             () = shutdown => {}
             error = daemon.failed() => return Err(Failure::of(Code::Failed, error)),
@@ -207,8 +207,8 @@ async fn finish(
         let line = serde_json::to_string(status).or_fail(Code::Failed)?;
         print(format!("{line}\n"))?;
     }
-    fault.map_or(Ok(()), |words| {
-        Err(Failure::new(Code::Failed, words.to_owned()))
+    fault.map_or(Ok(()), |message| {
+        Err(Failure::new(Code::Failed, message.to_owned()))
     })
 }
 
@@ -239,10 +239,10 @@ impl View {
     ///
     /// # Errors
     /// If stdout cannot be written.
-    pub(crate) fn say(&self, words: &str) -> Result<()> {
+    pub(crate) fn say(&self, message: &str) -> Result<()> {
         match self.form {
-            Form::Live { .. } | Form::Plain => print(format!("{words}\n")),
-            Form::Json => print(format!("{}\n", json!({ "say": words }))),
+            Form::Live { .. } | Form::Plain => print(format!("{message}\n")),
+            Form::Json => print(format!("{}\n", json!({ "say": message }))),
         }
     }
 
@@ -289,8 +289,8 @@ impl View {
         };
         for row in rows {
             let call = line_of(row);
-            let words = format!("  {} {}", call.columns(), call.stand());
-            line(words, call.color());
+            let message = format!("  {} {}", call.columns(), call.stand());
+            line(message, call.color());
         }
         let playing = match left_sec {
             ..=0 => "  all calls have been played".to_owned(),
@@ -299,12 +299,12 @@ impl View {
         line(playing, "2");
         let (books, budget) = (&status.books, &status.budget);
         let queued = books.ready + books.sending + books.submitted;
-        let words = format!(
+        let message = format!(
             "  books: {} = {queued} queued + {} journaled + {} dead + {} waiting; {} of {} \
              requests",
             books.finished, books.journaled, books.dead, books.waiting, budget.used, budget.limit
         );
-        line(words, "1");
+        line(message, "1");
         self.lines_drawn = lines;
         print(text)
     }

@@ -94,12 +94,12 @@ impl Choice {
     /// # Errors
     /// 1 if no call matches, or if several different calls match.
     pub(crate) fn made(mut self, place: &str) -> Result<Chosen> {
-        let failed = |words: String| Err(Failure::new(Code::Failed, words));
+        let failed = |message: String| Err(Failure::new(Code::Failed, message));
         let others = match self.best {
             None => {
                 let id = self.wanted.map(|id| format!("no finished call has {id}"));
-                let words = id.unwrap_or_else(|| "it has no finished call".to_owned());
-                return failed(format!("{place}: {words}"));
+                let message = id.unwrap_or_else(|| "it has no finished call".to_owned());
+                return failed(format!("{place}: {message}"));
             }
             // For a number, the newest call is chosen, and the others are listed.
             Some(IdMatch::Ending | IdMatch::Number) => {
@@ -117,17 +117,17 @@ impl Choice {
     /// Returns the message that lists the matching calls, as far as they are kept.
     fn several(&self, place: &str) -> String {
         let fitting = self.fitting;
-        let mut words = match &self.wanted {
+        let mut message = match &self.wanted {
             Some(id) => format!("{place}: {fitting} uuids begin with {id}:"),
             None => format!("{place}: {fitting} calls are in it; choose one with --call:"),
         };
         for (_, judged) in self.kept.iter().take(NAMED_MAX) {
-            words.push_str(&format!("\n  {}", name(judged)));
+            message.push_str(&format!("\n  {}", name(judged)));
         }
         if let Some(more @ 1..) = fitting.checked_sub(NAMED_MAX) {
-            words.push_str(&format!("\n  and {more} more"));
+            message.push_str(&format!("\n  and {more} more"));
         }
-        words
+        message
     }
 }
 
@@ -227,22 +227,22 @@ mod tests {
         let short = chosen(Some(&uuids[1][..3]), &TWO).expect_err("too short");
         assert!(short.contains("no finished call has"), "{short}");
         let twice = [TWO[0], TWO[0]];
-        let words = chosen(Some(&uuids[0][..6]), &twice).expect_err("two begin so");
-        assert!(words.contains("2 uuids begin with"), "{words}");
+        let message = chosen(Some(&uuids[0][..6]), &twice).expect_err("two begin so");
+        assert!(message.contains("2 uuids begin with"), "{message}");
     }
 
     #[test]
     fn missing_call_id_picks_only_call_or_lists_choices() {
         assert_eq!(chosen(None, &TWO[..1]), Ok(vec!["1795151317.1".to_owned()]));
-        let words = chosen(None, &TWO).expect_err("two calls");
+        let message = chosen(None, &TWO).expect_err("two calls");
         assert!(
-            words.starts_with("a.raw: 2 calls are in it; choose one with --call:\n"),
-            "{words}"
+            message.starts_with("a.raw: 2 calls are in it; choose one with --call:\n"),
+            "{message}"
         );
-        assert!(words.contains("\n  1795151317.1  inbound, "), "{words}");
+        assert!(message.contains("\n  1795151317.1  inbound, "), "{message}");
         let many = vec![TWO[0]; 30];
-        let words = chosen(None, &many).expect_err("thirty calls");
-        assert!(words.ends_with("and 10 more"), "{words}");
+        let message = chosen(None, &many).expect_err("thirty calls");
+        assert!(message.ends_with("and 10 more"), "{message}");
     }
 
     #[test]

@@ -15,8 +15,8 @@ use serde_json::Value;
 /// 64 without a state folder, 69 without a daemon and a state. Otherwise the code of the answer.
 pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     if explain.config.state.is_none() {
-        let words = "--state is missing: give the state that has the call";
-        return Err(Failure::new(Code::Usage, words));
+        let message = "--state is missing: give the state that has the call";
+        return Err(Failure::new(Code::Usage, message));
     }
     let id = explain.call.clone().unwrap_or_default();
     let at = Asking::of(&explain.config, explain.json);

@@ -295,9 +295,9 @@ impl Printing<'_> {
             (Some(_), several) => {
                 let uuids = several.iter().filter_map(|(_, judged)| judged.record.uuid);
                 let uuids: String = uuids.map(|uuid| format!("\n  {uuid}")).collect();
-                let words = "several calls have this id; draw one of them by its uuid:";
-                let words = format!("--picture: {words}{uuids}");
-                Err(Failure::new(Code::Failed, words))
+                let message = "several calls have this id; draw one of them by its uuid:";
+                let message = format!("--picture: {message}{uuids}");
+                Err(Failure::new(Code::Failed, message))
             }
         }
     }
@@ -337,8 +337,8 @@ fn render(of: &Explained<'_>, json: bool, zone: &Zone, paint: Paint, others: &[O
 fn draw(of: &Explained<'_>, zone: &Zone, file: &Path) -> Result<()> {
     let times = Times::new(zone, of.call.started);
     let Some(svg) = picture::svg(of, &times) else {
-        let words = "--picture: this call has no channel events, so nothing can be drawn";
-        return Err(Failure::new(Code::Failed, words));
+        let message = "--picture: this call has no channel events, so nothing can be drawn";
+        return Err(Failure::new(Code::Failed, message));
     };
     let what = format_args!("--picture {}: cannot be written", file.display());
     std::fs::write(file, svg).or_fail_at(Code::CannotWrite, what)

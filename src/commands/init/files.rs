@@ -155,17 +155,17 @@ impl Planned {
             return Ok(());
         }
         if !answers.init.asks {
-            let words = format!(
+            let message = format!(
                 "{others} would be overwritten\n  fix: give --yes to overwrite, or another \
                  --name\nnothing was written"
             );
-            return Err(Failure::new(Code::CannotWrite, words));
+            return Err(Failure::new(Code::CannotWrite, message));
         }
-        let words = match is_new {
+        let message = match is_new {
             true => "Write these files?".to_owned(),
             false => format!("Overwrite {others}?"),
         };
-        let agreed = answers.agrees(&words, is_new).await?;
+        let agreed = answers.agrees(&message, is_new).await?;
         agreed.then_some(()).ok_or_else(left)
     }
 
@@ -203,12 +203,12 @@ pub(crate) fn must_be_writable(etc: &Path) -> Result<()> {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    let words = format!(
+    let message = format!(
         "{}: cannot be written: {error}\n  fix: run init as root, or give --etc a folder that you \
          can write to\nnothing was written",
         path.display()
     );
-    Failure::new(Code::CannotWrite, words)
+    Failure::new(Code::CannotWrite, message)
 }
 
 impl PlannedFile {

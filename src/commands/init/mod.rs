@@ -148,10 +148,10 @@ impl Answers {
     }
 
     /// Asks a yes-or-no question. An empty line means `default`.
-    pub(crate) async fn agrees(&mut self, words: &str, default: bool) -> Result<bool> {
+    pub(crate) async fn agrees(&mut self, message: &str, default: bool) -> Result<bool> {
         let choice = if default { "[Y/n]" } else { "[y/N]" };
         loop {
-            let typed = self.line(&format!("{words} {choice} ")).await?;
+            let typed = self.line(&format!("{message} {choice} ")).await?;
             match typed.to_ascii_lowercase().as_str() {
                 "" => return Ok(default),
                 "y" | "yes" => return Ok(true),
@@ -180,8 +180,8 @@ impl Answers {
 }
 
 /// Prints lines for the person. Text from outside is made safe.
-pub(crate) fn say(words: &str) -> Result<()> {
-    print(format!("{}\n", safe_lines(words)))
+pub(crate) fn say(message: &str) -> Result<()> {
+    print(format!("{}\n", safe_lines(message)))
 }
 
 /// Sets a service up. `shutdown` is Ctrl-C.
@@ -375,8 +375,8 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
         let here = TimeZone::system();
         let country = flags.trunks.country.as_deref();
         let (zone, why) = zone::propose(here.iana_name(), shown.local, country);
-        let words = format!("zone: {zone} ({why}; --pbx-timezone sets another)\n");
-        let _ = print(words);
+        let message = format!("zone: {zone} ({why}; --pbx-timezone sets another)\n");
+        let _ = print(message);
         flags.sources.pbx_timezone = Some(zone);
     }
     if flags.operation.state.is_none() && answers.init.etc == ETC {

@@ -79,7 +79,7 @@ async fn telegram(answers: &mut Answers) -> Result<Option<String>> {
         let good = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         !text.is_empty() && text.chars().all(good)
     };
-    let wrong = |words| say(words).map(|()| None);
+    let wrong = |message| say(message).map(|()| None);
     let right = token.split_once(':');
     if !right.is_some_and(|(id, key)| plain(id) && plain(key)) {
         return wrong("that is not the token of a bot: a token looks like 123456789:AAF…");
@@ -109,7 +109,7 @@ async fn mail(answers: &mut Answers) -> Result<Option<String>> {
     let address = |text: &str| {
         text.contains('@') && !text.contains(|c: char| c.is_whitespace() || "<>,\"".contains(c))
     };
-    let wrong = |words| say(words).map(|()| None);
+    let wrong = |message| say(message).map(|()| None);
     if !known {
         return wrong("that is not an SMTP server: give smtps://HOST or smtp://HOST");
     }

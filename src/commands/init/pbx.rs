@@ -59,10 +59,10 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
             let variables = config.rules.trunks.variables();
             say(&snippet::whole(&shown.user, "127.0.0.1", &variables))?;
         }
-        let words = "Correct the problem; type s to enter only the secret, or press Enter to try \
+        let message = "Correct the problem; type s to enter only the secret, or press Enter to try \
                      again (Ctrl-C cancels): ";
         answers.ami_secret = None;
-        if answers.line(words).await? != "s" {
+        if answers.line(message).await? != "s" {
             answers.init.flags.sources.source.clone_from(&given);
         }
     }

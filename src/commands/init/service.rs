@@ -29,10 +29,10 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
         if !asked {
             return Err(pbx::failure(&fault));
         }
-        let words = "Type s to enter only the token, or press Enter to enter the address and the \
+        let message = "Type s to enter only the token, or press Enter to enter the address and the \
                      token again (Ctrl-C cancels): ";
         answers.token = None;
-        if answers.line(words).await? != "s" {
+        if answers.line(message).await? != "s" {
             answers.init.flags.crm.clone_from(&given);
         }
     }

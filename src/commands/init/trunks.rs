@@ -30,9 +30,9 @@ pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result
     let is_unknown = |it: &ProposedEndpoint| it.kind == EndpointKind::Unknown;
     let unclear = all.iter().any(is_unknown) || all.is_empty();
     if unclear && answers.init.asks && !shown.accounts.is_empty() {
-        let words = "Watch the PBX's channels for a few minutes? Place a call over each trunk \
+        let message = "Watch the PBX's channels for a few minutes? Place a call over each trunk \
                      meanwhile.";
-        if answers.agrees(words, false).await? {
+        if answers.agrees(message, false).await? {
             watch(answers, &mut endpoints).await?;
             all = proposals(&endpoints);
             show(&all)?;

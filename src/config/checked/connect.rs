@@ -78,9 +78,9 @@ pub(crate) fn check(
     let ca_file = all.read("--crm-ca-file", &flags.crm_ca_file, values::path);
     let proxy = all.read("--crm-proxy", &flags.crm_proxy, proxy);
     let in_clear = proxy.is_some() && crm.iter().chain(&auth).any(Address::is_plain);
-    let words = "would receive secrets unencrypted: remove it, because it cannot be used with an \
+    let message = "would receive secrets unencrypted: remove it, because it cannot be used with an \
                  http:// address";
-    all.add_if(in_clear, "--crm-proxy", words);
+    all.add_if(in_clear, "--crm-proxy", message);
     let wanted = Wanted {
         company: all.read("--company", &flags.company, company),
         yes: flags.yes,
@@ -131,8 +131,8 @@ fn page(text: &str) -> Result<Url, String> {
     bare.set_query(None);
     bare.set_fragment(None);
     Address::parse(bare.as_str()).map_err(|error| {
-        let words = error.to_string();
-        words.replace("--crm-url ", "").replace("--crm-url: ", "")
+        let message = error.to_string();
+        message.replace("--crm-url ", "").replace("--crm-url: ", "")
     })?;
     Ok(url)
 }

@@ -23,8 +23,8 @@ pub(super) fn check(
     let needed = checking.needs && !dry_run;
     let faults = &mut checking.faults;
     let url = flags.crm_url.as_deref();
-    let words = "is missing: give the CRM's address, or --dry-run";
-    faults.add_if(needed && url.is_none(), "--crm-url", words);
+    let message = "is missing: give the CRM's address, or --dry-run";
+    faults.add_if(needed && url.is_none(), "--crm-url", message);
     let own = url.and_then(|text| address(text, "--crm-url", faults));
     let auth = flags.auth_url.as_deref();
     let auth = auth.and_then(|text| address(text, "--auth-url", faults));
@@ -32,9 +32,9 @@ pub(super) fn check(
     let fields = fields(&flags.field, faults);
     let proxy = faults.read("--crm-proxy", &flags.crm_proxy, proxy);
     let in_clear = proxy.is_some() && own.as_ref().is_some_and(Address::is_plain);
-    let words = "would receive the token unencrypted: remove it, because it cannot be used with an \
+    let message = "would receive the token unencrypted: remove it, because it cannot be used with an \
                  http:// --crm-url";
-    faults.add_if(in_clear, "--crm-proxy", words);
+    faults.add_if(in_clear, "--crm-proxy", message);
     let token_file = faults.read("--token-file", &flags.token_file, values::path);
     let tokens = (needed, connected);
     let token = token(flags, token_file.as_deref(), tokens, checking);
@@ -44,9 +44,9 @@ pub(super) fn check(
         .and_then(|text| faults.take_all("--lead-field", lead_field::parse(text)));
     let field_list_wrapper = given(&flags.field_list_wrapper)
         .and_then(|text| faults.take("--field-list-wrapper", values::field_name(text)));
-    let words = [("keep", false), ("drop", true)];
+    let message = [("keep", false), ("drop", true)];
     let drops = given(&flags.failed_employee)
-        .and_then(|text| faults.take("--failed-employee", values::word(text, &words)));
+        .and_then(|text| faults.take("--failed-employee", values::word(text, &message)));
     Some(Crm {
         setup: Setup {
             ca_file,
@@ -80,12 +80,12 @@ fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> O
     let rate = read.map_err(|error| faults.say(error.to_string())).ok()?;
     let loopback = address.is_some_and(Address::is_loopback);
     let (most, service) = (rate.most_in_service_window(), Rate::SERVICE);
-    let words = format!(
+    let message = format!(
         "up to {most} requests in 60 s, but the CRM allows {service} per token; only a CRM on this \
          machine can take more"
     );
     let exceeds = rate.exceeds_service() && !loopback;
-    faults.add_if(exceeds, &format!("--rate {text}"), words);
+    faults.add_if(exceeds, &format!("--rate {text}"), message);
     Some(rate)
 }
 
@@ -100,15 +100,15 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
         };
         let name = faults.take(&flag, values::field_name(name));
         let Some(name) = name else { continue };
-        let words = format!("`{name}` is another field of the CRM");
-        faults.add_if(TAKEN.split(' ').any(|it| it == name), &flag, words);
+        let message = format!("`{name}` is another field of the CRM");
+        faults.add_if(TAKEN.split(' ').any(|it| it == name), &flag, message);
         match what {
             "talk" => names.talk = name,
             "phone" => names.phone = Some(name),
             "extension" => names.extension = Some(name),
             _ => {
-                let words = "only the names of talk, phone and extension can be set";
-                faults.add(&flag, words);
+                let message = "only the names of talk, phone and extension can be set";
+                faults.add(&flag, message);
             }
         }
     }
@@ -120,8 +120,8 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
     for [one, other] in [[0, 1], [0, 2], [1, 2]] {
         let ((one, name), (other, same)) = (named[one], named[other]);
         if let Some(name) = name.filter(|_| name == same) {
-            let words = format!("{one} and {other} are both called `{name}`");
-            faults.add("--field", words);
+            let message = format!("{one} and {other} are both called `{name}`");
+            faults.add("--field", message);
         }
     }
     names
@@ -160,28 +160,32 @@ pub(super) fn token(
     let faults = &mut checking.faults;
     let command = flags.token_command.as_deref();
     let is_empty = command.is_some_and(|text| text.trim().is_empty());
-    let words = "is empty: give a command for /bin/sh";
-    faults.add_if(is_empty, "--token-command", words);
+    let message = "is empty: give a command for /bin/sh";
+    faults.add_if(is_empty, "--token-command", message);
     let source = match &place {
         Ok(SecretPlace::File(_)) if file.is_some() => "--token-file",
         Ok(SecretPlace::File(_)) => "the credential `token`",
         Ok(SecretPlace::Variable(_)) => "CALLBRIDGE_TOKEN",
         Err(_) => "--token-command",
     };
-    let words = format!("{source} also gives a token: keep one of them");
-    faults.add_if(place.is_ok() && command.is_some(), "--token-command", words);
+    let message = format!("{source} also gives a token: keep one of them");
+    faults.add_if(
+        place.is_ok() && command.is_some(),
+        "--token-command",
+        message,
+    );
     let given = place.is_ok() || command.is_some();
-    let words = "the state also has a connection by `callbridge connect`: remove the token to use \
+    let message = "the state also has a connection by `callbridge connect`: remove the token to use \
                  the connection, or end the connection with `callbridge disconnect`";
-    faults.add_if(given && connected == Some(true), source, words);
+    faults.add_if(given && connected == Some(true), source, message);
     match (place, command) {
         (Ok(place), _) => Some(TokenFrom::Place(place)),
         (Err(_), Some(command)) => Some(TokenFrom::Command(command.to_owned())),
         (Err(_), None) if connected != Some(false) => Some(TokenFrom::Connection),
-        (Err(words), None) => {
-            let words = words.replacen("no secret", "no token", 1);
-            let words = format!("{words}; or --token-command, or run `callbridge connect`");
-            faults.add_if(needed, "--token-file", words);
+        (Err(message), None) => {
+            let message = message.replacen("no secret", "no token", 1);
+            let message = format!("{message}; or --token-command, or run `callbridge connect`");
+            faults.add_if(needed, "--token-file", message);
             None
         }
     }

@@ -41,16 +41,16 @@ pub(super) fn collect(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<C
         alone("--collect", &given, faults);
         return None;
     }
-    let words = "cannot be used with --forward: a hub sends to the CRM";
-    faults.add_if(flags.forwards(), "--collect", words);
+    let message = "cannot be used with --forward: a hub sends to the CRM";
+    faults.add_if(flags.forwards(), "--collect", message);
     let listen = faults.read("--collect", &flags.collect, listen_address)?;
     let is_open = !listen.ip().to_canonical().is_loopback();
     let without_tls = flags.tls_cert.is_none() && flags.tls_key.is_none();
-    let words = format!(
+    let message = format!(
         "tokens and calls could be read on the way to {listen}: give --tls-cert and --tls-key, or \
          listen on 127.0.0.1 behind a proxy with TLS"
     );
-    faults.add_if(is_open && without_tls, "--collect", words);
+    faults.add_if(is_open && without_tls, "--collect", message);
     Some(CollectConfig { listen, tls })
 }
 
@@ -100,8 +100,8 @@ fn addresses(text: &str, faults: &mut Faults) -> Option<Vec<Address>> {
 /// Refuses flags that need a CRM in a collector, because a collector has no CRM.
 pub(super) fn refuse_crm_flags(given: &[(&str, bool)], faults: &mut Faults) {
     for (flag, _) in given.iter().filter(|(_, given)| *given) {
-        let words = "cannot be used with --forward: give it to the hub, which sends to the CRM";
-        faults.add(flag, words);
+        let message = "cannot be used with --forward: give it to the hub, which sends to the CRM";
+        faults.add(flag, message);
     }
 }
 

@@ -43,8 +43,8 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
         (flags.lookup_allow.is_none(), "--lookup-allow CIDR"),
         (secret.is_none(), "--lookup-secret-file FILE"),
     ] {
-        let words = format!("other machines reach {listen}: give {flag}, or 127.0.0.1");
-        faults.add_if(is_open && is_missing, "--lookup", words);
+        let message = format!("other machines reach {listen}: give {flag}, or 127.0.0.1");
+        faults.add_if(is_open && is_missing, "--lookup", message);
     }
     Some(LookupConfig {
         listen,

@@ -231,7 +231,7 @@ pub(super) fn certificate(
     faults: &mut Faults,
 ) -> Option<Certificate> {
     let (cert_flag, key_flag) = (format!("--{of}-cert"), format!("--{of}-key"));
-    let path = |text: &str| values::path(text).map_err(|words| format!("{words}{holds}"));
+    let path = |text: &str| values::path(text).map_err(|message| format!("{message}{holds}"));
     let chain_file = faults.read(&cert_flag, chain, path);
     let key_file = faults.read(&key_flag, key, path);
     match (chain, key) {

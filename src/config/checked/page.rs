@@ -99,9 +99,9 @@ fn lead_url(text: &str) -> Result<String, String> {
     let url = url::Url::parse(&text.replace("{id}", "1"));
     let of_web = url.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let is_right = of_web && text.matches("{id}").count() == 1;
-    let words = "is not an address with one {id}, such as 'https://crm.example.com/lead/{id}'";
+    let message = "is not an address with one {id}, such as 'https://crm.example.com/lead/{id}'";
     let right = is_right.then(|| text.to_owned());
-    right.ok_or_else(|| format!("`{text}` {words}"))
+    right.ok_or_else(|| format!("`{text}` {message}"))
 }
 
 fn proxies(text: &str) -> Result<Vec<IpAddr>, String> {
@@ -185,10 +185,10 @@ mod tests {
             "https://{id}/{id}",
         ];
         for bad in bad {
-            let words = lead_url(bad).expect_err(bad);
+            let message = lead_url(bad).expect_err(bad);
             assert!(
-                words.contains("https://crm.example.com/lead/{id}"),
-                "{words}"
+                message.contains("https://crm.example.com/lead/{id}"),
+                "{message}"
             );
         }
     }

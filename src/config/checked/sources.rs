@@ -87,12 +87,12 @@ fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
             place(other).is_some_and(|(kind, theirs)| kind == manager && theirs != own)
         });
         if let Some(other) = other {
-            let words = format!(
+            let message = format!(
                 "has no pbx=, and neither has {}. Calls of two PBXs can have the same ids: give \
                  each source its own pbx=NAME, or both the same name if they are one PBX",
                 other.url
             );
-            faults.add(&format!("--source {}", source.url), words);
+            faults.add(&format!("--source {}", source.url), message);
         }
     }
 }
@@ -156,8 +156,8 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
         return Some("is also a --source: give the file in only one of the two flags".to_owned());
     }
     let tells_calls = [Format::CelCsv, Format::CdrCsv, Format::FreeswitchCdr].contains(format);
-    let words = "is not a CEL or CDR file: give format=cel-csv, cdr-csv or freeswitch-cdr";
-    (!tells_calls).then(|| words.to_owned())
+    let message = "is not a CEL or CDR file: give format=cel-csv, cdr-csv or freeswitch-cdr";
+    (!tells_calls).then(|| message.to_owned())
 }
 
 /// Returns the PBX of a file without `pbx=`.

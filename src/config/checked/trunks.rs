@@ -36,8 +36,8 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
         }
     }
     let lacks = checking.needs && of_trunks.trunk.is_empty() && !all_messages;
-    let words = "is missing: without a trunk, every call looks internal";
-    faults.add_if(lacks, "--trunk", words);
+    let message = "is missing: without a trunk, every call looks internal";
+    faults.add_if(lacks, "--trunk", message);
     let trunks = faults.take_all("--trunk", Trunks::new(trunks));
     let trunks = trunks.unwrap_or_default();
     if !collects {

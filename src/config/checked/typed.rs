@@ -176,9 +176,9 @@ fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops:
     let missed = faults.read("--notify-missed", &flags.notify_missed, values::duration);
     let command = flags.notify_command.clone();
     let command = command.filter(|text| !text.trim().is_empty());
-    let words = "has no effect without --notify-command";
+    let message = "has no effect without --notify-command";
     let is_alone = missed.is_some() && command.is_none();
-    faults.add_if(is_alone, "--notify-missed", words);
+    faults.add_if(is_alone, "--notify-missed", message);
     Some(callbridge_ops::notify::Settings {
         command: command?,
         missed,

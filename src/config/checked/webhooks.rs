@@ -48,13 +48,13 @@ fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, Secr
         };
         let digits = (1..=20).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_digit());
         if !digits {
-            let words = format!("`{id}` is not an installation id: use digits only");
-            faults.add(&flag, words);
+            let message = format!("`{id}` is not an installation id: use digits only");
+            faults.add(&flag, message);
         } else if file.is_empty() {
             faults.add(&flag, "its file is missing");
         } else if all.contains_key(id) {
-            let words = "this installation already has a file: add a line to it";
-            faults.add(&flag, words);
+            let message = "this installation already has a file: add a line to it";
+            faults.add(&flag, message);
         } else {
             all.insert(id.to_owned(), SecretPlace::File(PathBuf::from(file)));
         }

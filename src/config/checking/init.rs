@@ -15,19 +15,19 @@ use std::{io::IsTerminal as _, path::Path};
 /// Checks the flags of `init`, and those flags of `run` that are given.
 pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<Command, Faults> {
     let name = &init.name;
-    let words = "use at most 64 letters, digits, `-`, `_` and `.`, because it names a service";
-    let words = format!("`{name}`: {words}");
-    checking.faults.add_if(!is_name(name), "--name", words);
+    let message = "use at most 64 letters, digits, `-`, `_` and `.`, because it names a service";
+    let message = format!("`{name}`: {message}");
+    checking.faults.add_if(!is_name(name), "--name", message);
     let etc = Path::new(&init.etc);
-    let words = "is not an absolute path: the service does not start in this folder";
-    checking.faults.add_if(!etc.is_absolute(), "--etc", words);
+    let message = "is not an absolute path: the service does not start in this folder";
+    checking.faults.add_if(!etc.is_absolute(), "--etc", message);
     let file = etc.join(format!("{name}.flags"));
     let environment = checking.environment.clone().beside(&file);
     init.asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !init.asks {
         for question in missing(&init.flags, &environment) {
-            let (flag, words) = question.flag();
-            checking.faults.add(flag, words);
+            let (flag, message) = question.flag();
+            checking.faults.add(flag, message);
         }
     }
     // The values are checked as they will be written. A missing flag is no error here.

@@ -54,14 +54,14 @@ impl CallBuilder<'_, '_> {
             true => "its channel is in the record",
             false => "a record's destination",
         };
-        let words = direction_words(plan.direction, customer.party.trunk(), how);
-        why.note("direction", started, customer.name, words);
+        let message = direction_words(plan.direction, customer.party.trunk(), how);
+        why.note("direction", started, customer.name, message);
         let customers = plan.customers.iter().map(|&i| &self.channels[i]);
         let last = customers.flat_map(Channel::records).max_by_key(|it| it.end);
         let ended = last.map_or_else(|| self.group.end(), |last| last.end);
         if let Some(last) = last {
-            let words = "the end of the customer's last record";
-            why.note("durationSec", ended, &last.channel, words);
+            let message = "the end of the customer's last record";
+            why.note("durationSec", ended, &last.channel, message);
         }
         let ended = ended.max(started);
         let talk = plan.talk.total.min(ended.since(started));
@@ -71,12 +71,13 @@ impl CallBuilder<'_, '_> {
         let talk = excess.map_or(talk, |excess| excess.max(talk));
         let answered = plan.talk.would_answer(talk);
         let never = (ended, "no record with another party is answered");
-        let words = [
+        let message = [
             "a record with the customer is ANSWERED",
             "the billed seconds of these records",
         ];
         let name = |i: usize| self.channels[i].name;
-        plan.talk.note(&mut why, name, customer.name, words, never);
+        plan.talk
+            .note(&mut why, name, customer.name, message, never);
         let number = match plan.direction {
             Direction::Inbound => caller(customer),
             Direction::Outbound => customer.dialed().or_else(|| self.dialed_elsewhere()),
@@ -84,14 +85,14 @@ impl CallBuilder<'_, '_> {
         };
         let at = customer.records().map(|record| record.start).min();
         let at = at.unwrap_or(self.group.arrived);
-        let words = number.as_ref().map(|(_, words)| *words);
-        let words = words.unwrap_or("no number was reported");
-        why.note("clientPhone", at, customer.name, words);
+        let message = number.as_ref().map(|(_, message)| *message);
+        let message = message.unwrap_or("no number was reported");
+        why.note("clientPhone", at, customer.name, message);
         let employee = self.employee(customer, ended, &mut why);
         let trunk = customer.party.trunk();
         if let Some(trunk) = trunk {
-            let words = format!("the channel belongs to {trunk}");
-            why.note("trunk", started, customer.name, words);
+            let message = format!("the channel belongs to {trunk}");
+            why.note("trunk", started, customer.name, message);
         }
         // The dialed number is known only if the dialplan stores it in its own column. The record's
         // destination is only the last step of the dialplan.

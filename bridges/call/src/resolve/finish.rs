@@ -187,7 +187,7 @@ fn employee(
     let answered = plan.talk.is_answer();
     let inbound = plan.direction == Direction::Inbound;
     let found = began.find(|(leg, ..)| is_extension(leg)).or_else(|| {
-        let (leg, words) = if answered {
+        let (leg, message) = if answered {
             return None;
         } else if inbound {
             let mut first: Option<&View<'_>> = None;
@@ -206,20 +206,20 @@ fn employee(
             let placed = own.clone().find(|leg| leg.party.is_real())?;
             (placed, "placed the call")
         };
-        Some((leg, leg.leg.first, words))
+        Some((leg, leg.leg.first, message))
     });
-    if let Some((leg, at, words)) = found.filter(|(leg, ..)| is_extension(leg)) {
-        why.note("employee", at, leg.name, words);
+    if let Some((leg, at, message)) = found.filter(|(leg, ..)| is_extension(leg)) {
+        why.note("employee", at, leg.name, message);
         return leg.party.extension().cloned();
     }
-    let words = if answered {
+    let message = if answered {
         "the customer did not talk with an extension"
     } else if inbound && own.any(|leg| is_extension(&leg)) {
         "several extensions were dialed, and none answered"
     } else {
         "no extension took part"
     };
-    why.note("employee", customer.end, customer.name, words);
+    why.note("employee", customer.end, customer.name, message);
     None
 }
 

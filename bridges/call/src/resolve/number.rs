@@ -24,14 +24,14 @@ pub(super) struct Number {
     pub(super) words: &'static str,
 }
 
-fn number(text: impl Into<String>, dialed: bool, at: EventTime, words: &'static str) -> Number {
+fn number(text: impl Into<String>, dialed: bool, at: EventTime, message: &'static str) -> Number {
     let raw = RawNumber::new(text, dialed);
-    Number { raw, at, words }
+    Number { raw, at, message }
 }
 
 /// Returns a number that a channel shows.
-fn shows(text: &Stamped, words: &'static str) -> Number {
-    number(text.text.as_str(), false, text.at, words)
+fn shows(text: &Stamped, message: &'static str) -> Number {
+    number(text.text.as_str(), false, text.at, message)
 }
 
 /// Returns the number of the caller who came in on this channel.
@@ -118,8 +118,8 @@ pub(super) fn dialed(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if let Some(traits) = &leg.leg.traits
         && is_number(&traits.dialed)
     {
-        let words = "the number it was dialed with";
-        return Some(number(traits.dialed.as_str(), true, leg.leg.first, words));
+        let message = "the number it was dialed with";
+        return Some(number(traits.dialed.as_str(), true, leg.leg.first, message));
     }
     // No Dial dialed an originated channel. It has the company's number, and the extension that it
     // is to be connected with.
@@ -162,8 +162,8 @@ pub(crate) fn subscriber(number: &str) -> String {
 /// or the company's number.
 pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
     let number = caller(leg)?;
-    let words = "the number that the called channel shows; it counts only if a lead has it";
-    Some(Number { words, ..number })
+    let message = "the number that the called channel shows; it counts only if a lead has it";
+    Some(Number { message, ..number })
 }
 
 /// Returns the number in the `Dial` that was seen to run while this channel lived, or else in the

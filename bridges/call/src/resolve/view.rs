@@ -138,14 +138,14 @@ fn way_without_state(
     }
     let other = leg.linkedids.first();
     if let Some(other) = other.filter(|linkedid| linkedid.text != leg.id.as_str()) {
-        let words = "created in another channel's call";
-        return (Way::Dialed, other.at, words, begun);
+        let message = "created in another channel's call";
+        return (Way::Dialed, other.at, message, begun);
     }
     let exten = leg.extens.first().map_or("", |exten| exten.text.as_str());
     let caller = leg.callers.first().filter(|caller| caller.at <= at);
     if numbers && matches!(exten, "" | "s") && caller.is_none() {
-        let words = "created on extension s, without a number";
-        return (Way::Dialed, at, words, begun);
+        let message = "created on extension s, without a number";
+        return (Way::Dialed, at, message, begun);
     }
     (Way::CameIn, at, "began a call", begun)
 }

@@ -35,11 +35,11 @@ pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, Wr
     call.ok_or_else(|| reading.refuse())
 }
 
-fn unnamed(words: String) -> WrongCall {
+fn unnamed(message: String) -> WrongCall {
     WrongCall {
         pbx: None,
         id: None,
-        words,
+        message,
     }
 }
 

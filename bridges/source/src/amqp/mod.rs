@@ -110,8 +110,8 @@ pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), E
 
 /// Closes a connection cleanly, and waits for at most `within`. A broker that died, or that is
 /// still starting, never answers.
-async fn leave(connection: &Connection, words: &'static str, within: Duration) {
-    let closing = connection.close(200, ShortString::from(words));
+async fn leave(connection: &Connection, message: &'static str, within: Duration) {
+    let closing = connection.close(200, ShortString::from(message));
     let _ = tokio::time::timeout(within, closing).await;
 }
 

@@ -87,8 +87,8 @@ impl Follower {
         sights
     }
 
-    fn named(&self, words: &str) -> String {
-        format!("{}: {words}", self.path.display())
+    fn named(&self, message: &str) -> String {
+        format!("{}: {message}", self.path.display())
     }
 
     fn step(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {

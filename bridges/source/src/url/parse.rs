@@ -140,9 +140,9 @@ impl UrlReader {
         self.faults
     }
 
-    fn fault(&mut self, words: String) {
+    fn fault(&mut self, message: String) {
         let url = self.shown.clone();
-        self.faults.push(UrlFault { url, words });
+        self.faults.push(UrlFault { url, message });
     }
 
     fn missing(&mut self, part: &str, fix: &str) {

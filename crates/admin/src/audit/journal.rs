@@ -377,9 +377,9 @@ impl JournalSearch {
     }
 
     /// Handles an answer that cannot be right. The first one can be a coincidence.
-    fn doubt(&mut self, words: String) {
+    fn doubt(&mut self, message: String) {
         if self.anew {
-            return self.unread(format!("its pages contradict each other: {words}"));
+            return self.unread(format!("its pages contradict each other: {message}"));
         }
         self.anew = true;
         self.restart_pass();

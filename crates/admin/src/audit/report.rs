@@ -156,7 +156,7 @@ impl JournalReading {
             1 => "1 request".to_owned(),
             requests => format!("{requests} requests"),
         };
-        let words = match (&self.reason, self.missing) {
+        let message = match (&self.reason, self.missing) {
             (Some(reason), _) => format!("The CRM's journal was not read: {}", safe(reason)),
             (None, 0) => {
                 format!("The CRM's journal has all {asked} that were looked for ({requests})")
@@ -170,7 +170,7 @@ impl JournalReading {
             0 => String::new(),
             calls => format!("; journaled too recently to be looked for: {calls}"),
         };
-        format!("\n{words}{new}.\n")
+        format!("\n{message}{new}.\n")
     }
 }
 

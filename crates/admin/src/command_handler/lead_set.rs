@@ -53,14 +53,14 @@ impl CommandHandler {
     /// be asked, and 77 for the token or its grant.
     async fn send_values(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, Refusal> {
         if self.asking.is_none() {
-            let words = "no daemon runs here, or it has no CRM: values are sent only through the \
+            let message = "no daemon runs here, or it has no CRM: values are sent only through the \
                          daemon's budget; start `callbridge run`";
-            return Err(Refusal::new(69, words));
+            return Err(Refusal::new(69, message));
         }
         let (wrong, notes) = judged(&self.catalogue(items).await?, items);
         if !wrong.is_empty() {
-            let words = format!("nothing was sent: {}", wrong.join("; "));
-            return Err(Refusal::new(65, words));
+            let message = format!("nothing was sent: {}", wrong.join("; "));
+            return Err(Refusal::new(65, message));
         }
         let body = item::body(items, self.field_list_wrapper.as_deref());
         let request = Request::FieldList { lead, body };
@@ -75,20 +75,20 @@ impl CommandHandler {
             }),
             Err(error @ ApiError::Rejected { status: 400, .. }) => {
                 let error = with_errors(&error);
-                let words = format!(
+                let message = format!(
                     "the CRM refuses the values ({error}); if it wants the list under a key, give \
                      the daemon --field-list-wrapper"
                 );
-                Err(Refusal::new(65, words))
+                Err(Refusal::new(65, message))
             }
             Err(
                 error @ (ApiError::Rejected { status: 409, .. }
                 | ApiError::NotFound { own: true, .. }),
             ) => {
                 let error = with_errors(&error);
-                let words =
+                let message =
                     format!("the CRM refuses it ({error}): check whether lead {lead} exists");
-                Err(Refusal::new(65, words))
+                Err(Refusal::new(65, message))
             }
             Ok(_) => Err(unfit()),
             Err(error) => Err(failed(&error, Grant::LeadSave.word())),
@@ -200,12 +200,12 @@ impl CommandHandler {
                     | "wrong_company" | "no_grant" => 77,
                     _ => 69,
                 };
-                let words = format!("the daemon is paused: {}: {fix}", reason.replace('_', " "));
-                Err(Refusal::new(code, words))
+                let message = format!("the daemon is paused: {}: {fix}", reason.replace('_', " "));
+                Err(Refusal::new(code, message))
             }
             ProxyReply::Busy => {
-                let words = "too many requests are waiting, or the daemon is stopping: try again";
-                Err(Refusal::new(69, words))
+                let message = "too many requests are waiting, or the daemon is stopping: try again";
+                Err(Refusal::new(69, message))
             }
         }
     }
@@ -248,8 +248,8 @@ fn failed(error: &ApiError, needs: &str) -> Refusal {
         }
         error => {
             let error = with_errors(error);
-            let words = format!("the CRM cannot do it now: {error}; try again");
-            Refusal::new(69, words)
+            let message = format!("the CRM cannot do it now: {error}; try again");
+            Refusal::new(69, message)
         }
     }
 }

@@ -120,8 +120,8 @@ impl CommandHandler {
         let of = phone.clone();
         let had = move |store: &Store| tables::given::given(store, &of);
         let Some(had) = self.spool.read(had).await? else {
-            let words = "has no assigned lead: `callbridge lead given` lists those that have one";
-            return Err(Refusal::new(65, format!("{} {words}", phone.as_str())));
+            let message = "has no assigned lead: `callbridge lead given` lists those that have one";
+            return Err(Refusal::new(65, format!("{} {message}", phone.as_str())));
         };
         self.spool.write(vec![Op::Take(phone)]).await?;
         Ok(had)
@@ -147,7 +147,7 @@ impl CommandHandler {
 
     /// Parses a number as people type it.
     fn in_full(&self, phone: &str) -> Result<Phone, Refusal> {
-        TypedNumber::in_full(phone, self.countries()).map_err(|words| Refusal::new(65, words))
+        TypedNumber::in_full(phone, self.countries()).map_err(|message| Refusal::new(65, message))
     }
 
     /// Returns the customers who wait for a callback, longest wait first.

@@ -118,12 +118,12 @@ struct StoryLine {
     words: String,
 }
 
-fn line(at: EventTime, rank: u8, channel: usize, words: impl Into<String>) -> StoryLine {
+fn line(at: EventTime, rank: u8, channel: usize, message: impl Into<String>) -> StoryLine {
     StoryLine {
         at,
         rank,
         channel,
-        words: words.into(),
+        message: message.into(),
     }
 }
 
@@ -296,14 +296,14 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
 }
 
 fn dialing(by: Option<u16>, string: &str) -> String {
-    let mut words = match by {
+    let mut message = match by {
         Some(by) => format!("is dialed by {}", label(usize::from(by))),
         None => "is dialed".to_owned(),
     };
     if !string.is_empty() {
-        let _ = write!(words, " as {}", short(string, DIAL_STRING_MAX));
+        let _ = write!(message, " as {}", short(string, DIAL_STRING_MAX));
     }
-    words
+    message
 }
 
 fn hang_up(cause: Option<u16>) -> String {

@@ -257,12 +257,12 @@ impl Explained<'_> {
 }
 
 /// Returns a value that no single event decided.
-fn plain(name: &'static str, value: &str, words: &str) -> ValueRow {
+fn plain(name: &'static str, value: &str, message: &str) -> ValueRow {
     ValueRow {
         name,
         value: value.to_owned(),
         by: None,
-        words: safe(words),
+        message: safe(message),
     }
 }
 

@@ -224,9 +224,9 @@ mod tests {
             drop_employee: false,
             ..exists.clone()
         };
-        let words = "the lead exists: employee 7 is not known; the CRM answered \"no\"";
-        assert_eq!(again.decide("no"), letter(words, exists.finding));
-        assert_eq!(kept.decide("no"), letter(words, exists.finding));
+        let message = "the lead exists: employee 7 is not known; the CRM answered \"no\"";
+        assert_eq!(again.decide("no"), letter(message, exists.finding));
+        assert_eq!(kept.decide("no"), letter(message, exists.finding));
         let merged = FailedCall {
             survivor: Some(lead(2)),
             ..exists

@@ -177,11 +177,11 @@ fn explained(result: &ApiResult) -> (String, &Value) {
     }
 }
 
-fn failed(word: FailureWord, words: &str) -> String {
+fn failed(word: FailureWord, message: &str) -> String {
     let word: &str = word.into();
-    match words {
+    match message {
         "" => word.to_owned(),
-        words => format!("{word}: {words}"),
+        message => format!("{word}: {message}"),
     }
 }
 

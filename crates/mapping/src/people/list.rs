@@ -97,11 +97,11 @@ impl LeadList {
                         && let (other, before) = *seen.get_or_insert((lead, line))
                         && other != lead
                     {
-                        let words = format!(
+                        let message = format!(
                             "has two leads, {other} (line {before}) and {lead}: its calls become \
                          dead letters `ambiguous_lead`"
                         );
-                        about.note(refused(line, phone, words));
+                        about.note(refused(line, phone, message));
                     }
                     Ok(())
                 },
@@ -145,8 +145,8 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     each_row(bytes, EMPLOYEES, &mut about, |line, extension, id| {
         if let Some((_, alone)) = extension.rsplit_once('/') {
             let alone = shortened(alone);
-            let words = format!("is a channel: give only the extension, `{alone}`");
-            return Err(refused(line, extension, words));
+            let message = format!("is a channel: give only the extension, `{alone}`");
+            return Err(refused(line, extension, message));
         }
         let no_id = || refused(line, id, "is not an employee id: use digits only");
         let id = EmployeeId::parse(id).ok_or_else(no_id)?;

@@ -142,10 +142,10 @@ impl People {
     /// a hidden caller.
     fn given(&self, phone: Option<&Phone>) -> Option<LeadAnswer> {
         match self.directory.as_ref()?.given(phone?) {
-            Ok(given) => given.map(|(lead, words)| LeadAnswer::One(lead, words)),
+            Ok(given) => given.map(|(lead, message)| LeadAnswer::One(lead, message)),
             Err(why) => {
-                let words = format!("the leads assigned with `lead give` cannot be read: {why}");
-                Some(LeadAnswer::None(words))
+                let message = format!("the leads assigned with `lead give` cannot be read: {why}");
+                Some(LeadAnswer::None(message))
             }
         }
     }
@@ -156,8 +156,8 @@ impl People {
             return LeadAnswer::None("no number to look up in the directory".to_owned());
         };
         let Some(directory) = &self.directory else {
-            let words = "no directory of leads is open here: it is kept in the folder of --state";
-            return LeadAnswer::None(words.to_owned());
+            let message = "no directory of leads is open here: it is kept in the folder of --state";
+            return LeadAnswer::None(message.to_owned());
         };
         let unread = |why| LeadAnswer::None(format!("the directory cannot be read: {why}"));
         directory.lead_of(phone).unwrap_or_else(unread)
@@ -176,8 +176,8 @@ impl People {
             (None, _) => LeadAnswer::None(format!("the number is not in {shown}")),
             (Some(lead), None) => LeadAnswer::One(lead, format!("the number's row in {shown}")),
             (Some(a), Some(b)) => {
-                let words = format!("{shown} has leads {a} and {b} for the number");
-                LeadAnswer::Two(a, b, words)
+                let message = format!("{shown} has leads {a} and {b} for the number");
+                LeadAnswer::Two(a, b, message)
             }
         }
     }

@@ -135,9 +135,13 @@ impl ListReport {
 }
 
 /// Makes a row with an unusable cell.
-pub(super) fn refused(line: u64, cell: &str, words: impl Into<String>) -> BadRow {
-    let (cell, words) = (shortened(cell), words.into());
-    BadRow { line, cell, words }
+pub(super) fn refused(line: u64, cell: &str, message: impl Into<String>) -> BadRow {
+    let (cell, message) = (shortened(cell), message.into());
+    BadRow {
+        line,
+        cell,
+        message,
+    }
 }
 
 /// A row of two columns in the file.
@@ -206,11 +210,11 @@ pub(super) fn each_row(
             }
             Err(error) => {
                 let line = error.position().map_or(before, csv::Position::line);
-                let words = match error.kind() {
+                let message = match error.kind() {
                     csv::ErrorKind::Utf8 { .. } => "is not UTF-8".to_owned(),
                     _ => error.to_string(),
                 };
-                Err(refused(line, "", words))
+                Err(refused(line, "", message))
             }
         };
         if let Err(row) = read {

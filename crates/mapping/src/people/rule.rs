@@ -86,14 +86,14 @@ fn pattern(text: &str) -> Result<Regex, String> {
     let mut builder = regex::RegexBuilder::new(text);
     let pattern = builder.size_limit(PATTERN_BYTES_MAX).build();
     let pattern = pattern.map_err(|error| {
-        let words = error.to_string();
-        let last = words.lines().last().unwrap_or_default();
+        let message = error.to_string();
+        let last = message.lines().last().unwrap_or_default();
         let why = last.trim_start_matches("error: ");
         format!("`userfield:{text}` is not a pattern: {why}")
     })?;
     if pattern.captures_len() < 2 {
-        let words = "has no group: put the lead's digits in one, as in `lead=(\\d+)`";
-        return Err(format!("`userfield:{text}` {words}"));
+        let message = "has no group: put the lead's digits in one, as in `lead=(\\d+)`";
+        return Err(format!("`userfield:{text}` {message}"));
     }
     Ok(pattern)
 }
@@ -121,13 +121,13 @@ pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
     for pair in pairs.filter(|pair| !pair.is_empty()) {
         let (extension, id) = pair.split_once(':').unwrap_or_default();
         let Some(id) = EmployeeId::parse(id).filter(|_| !extension.trim().is_empty()) else {
-            let words = "is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)";
-            return Err(format!("`{pair}` {words}"));
+            let message = "is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)";
+            return Err(format!("`{pair}` {message}"));
         };
         let extension = extension.trim();
         if let Some(other) = known.insert(extension, id).filter(|other| *other != id) {
-            let words = format!("extension {extension} has two employees, {other} and {id}");
-            return Err(words);
+            let message = format!("extension {extension} has two employees, {other} and {id}");
+            return Err(message);
         }
         rows.push((Extension::new(extension), id));
     }

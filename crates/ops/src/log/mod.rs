@@ -94,8 +94,8 @@ pub fn set_up(logging: Logging, environment: &Environment) {
 
 /// Writes a message to the person who started the program, with texts from outside escaped. If
 /// stderr does not accept it, it is lost.
-pub fn say(words: &str) {
-    let line = format!("callbridge: {}\n", safe_lines(words));
+pub fn say(message: &str) {
+    let line = format!("callbridge: {}\n", safe_lines(message));
     match LOG.get() {
         Some(log) => log.say(line.as_bytes()),
         None => {
@@ -125,11 +125,11 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     let captured = backtrace.status() == BacktraceStatus::Captured;
     let payload = panic.payload();
     let fixed = payload.downcast_ref::<&str>().copied();
-    let words = fixed.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let message = fixed.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     tracing::error!(
         at = panic.location().map(ToString::to_string),
         thread = std::thread::current().name(),
-        reason = words,
+        reason = message,
         backtrace = captured.then(|| backtrace.to_string()),
         "a part of callbridge failed. This is a bug: please report it"
     );

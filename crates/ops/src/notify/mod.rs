@@ -106,11 +106,11 @@ mod tests {
     async fn command_that_ignores_stdin_is_ok_and_failure_is_reported() {
         assert_eq!(run("exit 0", &notifications(), WITHIN).await, Ok(()));
         let failed = run("echo no mail >&2; exit 3", &notifications(), WITHIN).await;
-        let words = failed.expect_err("failed");
-        assert_eq!(words, "it failed (exit status: 3): no mail");
+        let message = failed.expect_err("failed");
+        assert_eq!(message, "it failed (exit status: 3): no mail");
         let failed = run("/no/such/program", &notifications(), WITHIN).await;
-        let words = failed.expect_err("failed");
-        assert!(words.starts_with("it failed ("), "{words}");
+        let message = failed.expect_err("failed");
+        assert!(message.starts_with("it failed ("), "{message}");
     }
 
     #[tokio::test]
@@ -128,9 +128,9 @@ mod tests {
         let heard = tokio::task::spawn_blocking(move || std::fs::read(pipe));
         let within = Duration::from_secs(1);
         let slow = run(&command, &notifications(), within).await;
-        let words =
+        let message =
             "it did not end within 1 s, and was killed with all processes that it had started";
-        assert_eq!(slow, Err(words.to_owned()));
+        assert_eq!(slow, Err(message.to_owned()));
         assert_eq!(heard.await.expect("a thread").expect("a pipe"), b"\n");
     }
 }

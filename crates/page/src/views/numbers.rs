@@ -203,27 +203,27 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
             Err(wrong) => one.refuse(&visit.shell, wrong),
         }
     }
-    let mut words = match last {
+    let mut message = match last {
         Some(lead) if given == 1 => {
-            let words = visit.shell.n("numbers.given", left);
-            words.replace("{a}", &lead.to_string())
+            let message = visit.shell.n("numbers.given", left);
+            message.replace("{a}", &lead.to_string())
         }
         _ => {
-            let words = visit.shell.n("numbers.given_many", given);
-            words.replace("{a}", &visit.shell.count(left))
+            let message = visit.shell.n("numbers.given_many", given);
+            message.replace("{a}", &visit.shell.count(left))
         }
     };
     if let Some(left_out) = left_out {
-        words = format!("{words} {left_out}");
+        message = format!("{message} {left_out}");
     }
     all.retain(|one| one.wrong.is_some());
     if all.is_empty() {
-        visit.say(words);
+        visit.say(message);
         return Ok(see("/numbers"));
     }
     let mut visit = visit;
     if given > 0 {
-        visit.shell.notice = Some(words);
+        visit.shell.notice = Some(message);
     }
     list(visit, all).await
 }

@@ -11,8 +11,8 @@ const WITHIN: Duration = Duration::from_secs(90);
 /// Flags of `run` that are not passed to `check`, because they would end it or change the state.
 const NOT_TRIED: [&str; 2] = ["--until-idle", "--rebind"];
 
-fn unavailable(words: impl Into<String>) -> Refusal {
-    Refusal::new(Code::Unreachable.number(), words)
+fn unavailable(message: impl Into<String>) -> Refusal {
+    Refusal::new(Code::Unreachable.number(), message)
 }
 
 pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {

@@ -108,8 +108,8 @@ fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
         for x in [middle - 4.0, middle + 4.0] {
             canvas.path("cut", &[(x + 3.0, top), (x - 3.0, bottom)]);
         }
-        let words = format!("{} cut short", seconds(lasts));
-        canvas.text("tick dim", middle, bottom + 13.0, &words);
+        let message = format!("{} cut short", seconds(lasts));
+        canvas.text("tick dim", middle, bottom + 13.0, &message);
     }
 }
 
@@ -119,10 +119,10 @@ const SIGN: f64 = 22.0;
 /// Draws one line that explains the signs in this picture.
 fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     let mut x = AXIS_LEFT;
-    let mut sign = |words: &str, draw: &dyn Fn(&mut Canvas, f64)| {
+    let mut sign = |message: &str, draw: &dyn Fn(&mut Canvas, f64)| {
         draw(canvas, x);
-        canvas.text("party", x + SIGN + 6.0, y + 4.0, words);
-        x += SIGN + 26.0 + 6.4 * words.chars().count() as f64;
+        canvas.text("party", x + SIGN + 6.0, y + 4.0, message);
+        x += SIGN + 26.0 + 6.4 * message.chars().count() as f64;
     };
     let line = |class: &'static str| {
         move |canvas: &mut Canvas, x: f64| canvas.line(class, (x, y), (x + SIGN, y))
@@ -156,8 +156,8 @@ fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     sign("hangs up", &|canvas, x| canvas.cross(x + SIGN / 2.0, y));
     if timeline.left_out > 0 {
         let left_out = timeline.left_out;
-        let words = format!("{left_out} more channels and events are not kept");
-        sign(&words, &|_, _| {});
+        let message = format!("{left_out} more channels and events are not kept");
+        sign(&message, &|_, _| {});
     }
 }
 
