@@ -12,7 +12,7 @@ pub(crate) struct Doubt {
     /// The kind of doubt: `likely a mistake`, or that secrets cross the network.
     pub kind: &'static str,
     /// The problem and its fix. It never contains a secret.
-    pub words: String,
+    pub message: String,
 }
 
 impl Doubt {
@@ -33,11 +33,11 @@ const LETTERS_AND_SECRET: &str = "the user's secret and all dead letters";
 
 /// Returns all doubts. Reads the secret files; one that cannot be read is reported elsewhere.
 pub(crate) fn of(config: &Config) -> Vec<Doubt> {
-    let words = "the secret is in quotes, which are used as a part of it: remove them if they do \
+    let message = "the secret is in quotes, which are used as a part of it: remove them if they do \
                  not belong to it";
     let places = config.places().into_iter();
     let quoted = places.filter(|(_, place)| place.is_quoted());
-    let quoted = quoted.map(|(of, _)| Doubt::new(format!("secret of {of}"), MISTAKE, words));
+    let quoted = quoted.map(|(of, _)| Doubt::new(format!("secret of {of}"), MISTAKE, message));
     let all = quoted.chain(wide(config));
     all.chain(clear(config)).chain(new_state(config)).collect()
 }
@@ -60,12 +60,12 @@ fn new_state(config: &Config) -> Option<Doubt> {
         "" => String::new(),
         others => format!("; the same folder contains {others}"),
     };
-    let words = format!(
+    let message = format!(
         "{} contains no state, so calls that were sent before are not known: correct --state if \
          you meant another place{others}",
         dir.display()
     );
-    Some(Doubt::new("--state", "a new state begins", words))
+    Some(Doubt::new("--state", "a new state begins", message))
 }
 
 /// Reports connections to other machines without encryption.
@@ -158,7 +158,7 @@ mod tests {
         ]);
         let found = found.iter().filter(|it| it.kind == CLEAR);
         let found: Vec<String> = found
-            .map(|it| format!("{}\n  {}", it.what, it.words))
+            .map(|it| format!("{}\n  {}", it.what, it.message))
             .collect();
         let found = found.join("\n");
         assert!(!found.contains("hidden"), "{found}");
@@ -190,7 +190,7 @@ mod tests {
             let state = format!("--state={}", path(name).display());
             let found = doubts(&["--source=ami://a@127.0.0.1", &state]);
             let found = found.into_iter().filter(|it| it.what == "--state");
-            found.map(|it| it.words).collect::<Vec<_>>()
+            found.map(|it| it.message).collect::<Vec<_>>()
         };
         assert_eq!(doubts("office"), [] as [String; 0]);
         let (typed, meant) = (path("ofice"), path("office"));
@@ -215,7 +215,7 @@ mod tests {
             "--webhook-listen=127.0.0.1:8481",
             &format!("--installation-secret=9001={file}"),
         ]);
-        let named = found.iter().filter(|it| it.words.contains("in quotes"));
+        let named = found.iter().filter(|it| it.message.contains("in quotes"));
         let named: Vec<&str> = named.map(|it| it.what.as_str()).collect();
         let wants = [
             "secret of ami://a@127.0.0.1",

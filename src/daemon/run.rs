@@ -124,8 +124,13 @@ fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
         source = named.join(", "),
         "callbridge runs"
     );
-    for Doubt { what, kind, words } in doubts {
-        tracing::warn!(id = what, reason = words, "{kind}");
+    for Doubt {
+        what,
+        kind,
+        message,
+    } in doubts
+    {
+        tracing::warn!(id = what, reason = message, "{kind}");
     }
     warn_of_trunks(config);
 }

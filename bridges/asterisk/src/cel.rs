@@ -378,7 +378,7 @@ impl<'a> ExtraFields<'a> {
             bridge: own(self.bridge),
             technology: own(self.technology),
             cause: self.cause,
-            with: self.with.into_iter().map(own).collect(),
+            others: self.others.into_iter().map(own).collect(),
         }
     }
 }

@@ -49,14 +49,14 @@ pub struct ReportedCall {
 
 /// The reason why a message is not a valid finished call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{words}")]
+#[error("{message}")]
 pub struct WrongCall {
     /// The PBX that the message names, if that name is valid.
     pub pbx: Option<String>,
     /// The call that the message names, if that id is valid.
     pub id: Option<String>,
     /// Each wrong field, and its allowed values. Contains no data of customers.
-    pub words: String,
+    pub message: String,
 }
 
 /// Outcome of the decoding of one message.

@@ -98,8 +98,8 @@ pub enum FrameMeaning<'a> {
     ListEnd,
     /// The list shows that events were missed. Its channels follow.
     Missed {
-        /// The numbers of missed channels, as a message.
-        words: String,
+        /// Describes the missed channels.
+        message: String,
         /// `true` if no channel follows, so the list ends here.
         list_ends: bool,
     },
@@ -267,8 +267,8 @@ impl Dialogue {
             State::LoggingIn if well => {
                 self.state = State::Subscribing;
                 self.send(&rule::subscription());
-                for words in self.survey {
-                    self.ask(SocketQuestion::Other, words);
+                for command in self.survey {
+                    self.ask(SocketQuestion::Other, command);
                 }
                 if self.survey.is_empty() {
                     self.ask(SocketQuestion::Uptime, "uptime ms");
@@ -288,9 +288,9 @@ impl Dialogue {
         }
     }
 
-    fn ask(&mut self, question: SocketQuestion, message: &str) {
+    fn ask(&mut self, question: SocketQuestion, command: &str) {
         self.asked.push_back(question);
-        self.send(&format!("api {message}"));
+        self.send(&format!("api {command}"));
     }
 
     fn on_answer<'a>(&mut self, body: &'a [u8]) -> FrameMeaning<'a> {

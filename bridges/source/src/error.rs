@@ -62,10 +62,10 @@ pub enum Error {
     #[error("{0}: {1}")]
     Line(TcpEndpoint, LineError),
     /// Any other problem, with its fix.
-    #[error("{words}")]
+    #[error("{message}")]
     Fault {
         /// The problem and its fix, in one sentence. It never contains a secret.
-        words: String,
+        message: String,
         /// Where the problem must be fixed.
         fix: Fix,
     },

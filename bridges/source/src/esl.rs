@@ -156,8 +156,8 @@ impl LiveLine for SocketLine {
                     list_ended = last_of_list;
                 }
                 FrameMeaning::ListEnd => list_ended = true,
-                FrameMeaning::Missed { words, list_ends } => {
-                    feed.gap(format!("events are missing: {words}")).await?;
+                FrameMeaning::Missed { message, list_ends } => {
+                    feed.gap(format!("events are missing: {message}")).await?;
                     list_ended = list_ends;
                 }
                 FrameMeaning::TooLong => feed.too_long(None).await?,

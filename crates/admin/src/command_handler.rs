@@ -184,7 +184,7 @@ impl AnswerRequest for CommandHandler {
         }
         let last = match self.say(ask, &mut line).await {
             Ok(()) => ControlReply::End { count: line.said },
-            Err(Stop::Refused(Refusal { code, words })) => ControlReply::Error { code, words },
+            Err(Stop::Refused(Refusal { code, message })) => ControlReply::Error { code, message },
             Err(Stop::Gone) => return,
         };
         // The client may have disconnected meanwhile.

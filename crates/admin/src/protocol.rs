@@ -228,7 +228,7 @@ pub enum ControlReply {
         /// The exit code of the command (sysexits).
         code: u8,
         /// A message with the problem, its place, and the fix.
-        words: String,
+        message: String,
     },
 }
 
@@ -297,7 +297,7 @@ mod tests {
         }
         let reply = ControlReply::Error {
             code: 64,
-            words: "x\ny".into(),
+            message: "x\ny".into(),
         };
         let line = serde_json::to_string(&reply).expect("a line");
         assert_eq!(

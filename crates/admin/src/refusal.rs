@@ -9,7 +9,7 @@ pub struct Refusal {
     /// The exit code of the command (sysexits).
     pub code: u8,
     /// A message with the problem, its place, and the fix.
-    pub words: String,
+    pub message: String,
 }
 
 impl Refusal {

@@ -115,7 +115,7 @@ pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
                     .map_err(io::Error::other);
             }
             ControlReply::Zone(_) | ControlReply::Ready | ControlReply::End { .. } => {}
-            ControlReply::Error { words, .. } => return Err(io::Error::other(words)),
+            ControlReply::Error { message, .. } => return Err(io::Error::other(message)),
         }
     }
     Err(io::Error::other("it closed the connection"))

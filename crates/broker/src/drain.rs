@@ -41,12 +41,12 @@ pub enum Error {
     )]
     Blocked(String),
     /// The queue does not exist, is full, or has too few nodes online.
-    #[error("{what}: {words}; {fix}")]
+    #[error("{what}: {message}; {fix}")]
     NotTaken {
         /// The queue, and the kind of message.
         what: String,
         /// Reason as the broker gives it.
-        words: String,
+        message: String,
         /// Advice to the operator, with the commands to run.
         fix: String,
     },
@@ -85,9 +85,9 @@ impl Error {
         match self {
             Self::Lost(reason) => Self::Lost(login.redact(&reason)),
             Self::Blocked(reason) => Self::Blocked(login.redact(&reason)),
-            Self::NotTaken { what, words, fix } => Self::NotTaken {
+            Self::NotTaken { what, message, fix } => Self::NotTaken {
                 what,
-                words: login.redact(&words),
+                message: login.redact(&message),
                 fix,
             },
             Self::Broker(_) | Self::NoRight(_) | Self::Spool(_) => self,
@@ -105,7 +105,7 @@ impl Error {
     pub fn reason(&self) -> String {
         match self {
             Self::Lost(reason) | Self::Blocked(reason) | Self::NoRight(reason) => reason.clone(),
-            Self::NotTaken { words, .. } => words.clone(),
+            Self::NotTaken { message, .. } => message.clone(),
             Self::Broker(error) => error.to_string(),
             Self::Spool(error) => error.to_string(),
         }
@@ -264,9 +264,9 @@ impl<O: Outbox> Drain<O> {
                     self.outbox.show(None);
                     self.outbox.goes_on();
                     if self.reported.take().is_some()
-                        && let Some(words) = O::GOES_ON
+                        && let Some(message) = O::GOES_ON
                     {
-                        tracing::info!("{words}");
+                        tracing::info!("{message}");
                     }
                 }
                 Err(Error::Spool(callbridge_spool::Error::Closed)) => return false,
@@ -413,7 +413,7 @@ async fn publish<O: Outbox>(
         match confirm.await {
             Ok(confirmation) => match refusal(&confirmation) {
                 None => confirmed.push(item),
-                Some(words) => ended = Err(outbox.returned(words)),
+                Some(message) => ended = Err(outbox.returned(message)),
             },
             Err(error) => ended = Err(outbox.failed(&error)),
         }
@@ -435,7 +435,7 @@ mod tests {
             Error::Blocked(text.clone()),
             Error::NotTaken {
                 what: "queue dead".to_owned(),
-                words: text.clone(),
+                message: text.clone(),
                 fix: "make it".to_owned(),
             },
         ] {

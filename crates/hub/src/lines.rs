@@ -48,9 +48,9 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
         match read(bytes, None) {
             Ok(call) => lines.calls.push((line, call)),
             Err(wrong) if has_newer_version(bytes) => {
-                return Err(BodyRefusal::UnknownVersion(wrong.words));
+                return Err(BodyRefusal::UnknownVersion(wrong.message));
             }
-            Err(wrong) => lines.refused.push(refused(line, wrong.id, &wrong.words)),
+            Err(wrong) => lines.refused.push(refused(line, wrong.id, &wrong.message)),
         }
     }
     Ok(lines)

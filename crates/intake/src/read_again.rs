@@ -43,5 +43,5 @@ pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
         ));
     }
     let content_type = message.content_type.as_deref();
-    read(&message.bytes, content_type).map_err(|wrong| wrong.words)
+    read(&message.bytes, content_type).map_err(|wrong| wrong.message)
 }

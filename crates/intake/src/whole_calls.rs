@@ -71,7 +71,7 @@ fn read(source: &mut IntakeSource, frame: &Frame) -> Result<WaitingCall, String>
     }
     let ReportedCall { pbx, mut call } = match source.decoder.decode(&frame.bytes) {
         Decoded::Call(Ok(reported)) => *reported,
-        Decoded::Call(Err(wrong)) => return Err(wrong.words),
+        Decoded::Call(Err(wrong)) => return Err(wrong.message),
         Decoded::Event { .. } | Decoded::Skipped | Decoded::Unreadable(_) => {
             return Err("the message is not a finished call".to_owned());
         }

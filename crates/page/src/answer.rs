@@ -25,12 +25,12 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, title: &'static str, message: impl Into<String>) -> Self {
-        let message = message.into();
+    pub(crate) fn new(status: StatusCode, title: &'static str, words: impl Into<String>) -> Self {
+        let words = words.into();
         Self {
             status,
             title,
-            message,
+            words,
         }
     }
 

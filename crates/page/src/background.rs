@@ -140,13 +140,13 @@ impl Jobs {
                             job.take(acted, chunk.len());
                         }
                     }
-                    Err(Refusal { words, .. }) => {
+                    Err(Refusal { message, .. }) => {
                         tracing::warn!(
                             job = id,
-                            error = words,
+                            error = message,
                             "a job on dead letters ended early"
                         );
-                        end = JobState::Refused(words);
+                        end = JobState::Refused(message);
                         break;
                     }
                 }
@@ -199,7 +199,7 @@ impl CheckRun {
         self.tasks.spawn(async move {
             let (findings, refused) = match backend.check().await {
                 Ok(findings) => (findings, None),
-                Err(refusal) => (Vec::new(), Some(refusal.words)),
+                Err(refusal) => (Vec::new(), Some(refusal.message)),
             };
             *lock(&last) = LastCheck {
                 running: false,

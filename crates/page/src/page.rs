@@ -90,7 +90,7 @@ impl Page {
             taken_up.map_err(|error| error.to_string())
         };
         let kept = self.backend.kept_sessions().await;
-        let kept = kept.map_err(|refusal| refusal.words);
+        let kept = kept.map_err(|refusal| refusal.message);
         if let Err(error) = kept.and_then(take_up) {
             tracing::warn!(
                 error,
@@ -134,6 +134,6 @@ impl From<Refusal> for Problem {
             Code::Input | Code::NoInput => (StatusCode::NOT_FOUND, "problem.unknown"),
             _ => (StatusCode::SERVICE_UNAVAILABLE, "problem.unavailable"),
         };
-        Self::new(status, title, refusal.words)
+        Self::new(status, title, refusal.message)
     }
 }

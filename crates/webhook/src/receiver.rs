@@ -121,7 +121,13 @@ impl Receiver {
         let now = clock::now().wall;
         self.tally.count(None, word, now);
         if let Some(times) = self.tally.due(word, now) {
-            warn!(reason = word, status, times, message, "refused a webhook");
+            warn!(
+                reason = word,
+                status,
+                times,
+                detail = message,
+                "refused a webhook"
+            );
         }
     }
 

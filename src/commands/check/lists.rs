@@ -95,8 +95,8 @@ fn findings(news: &News) -> Vec<CheckFinding> {
     };
     for row in &about.named {
         let message = match row.cell.as_str() {
-            "" => row.words.clone(),
-            cell => format!("`{cell}` {}", row.words),
+            "" => row.message.clone(),
+            cell => format!("`{cell}` {}", row.message),
         };
         let name = format!("{name} line {}", row.line);
         found.push(fault(Code::Input, name, message, MEND));

@@ -258,8 +258,8 @@ async fn follow_daemon(
             Ok(Some(ControlReply::Ready)) => say(begun),
             Ok(Some(ControlReply::Item(item))) if at.json => json_line(&item)?,
             Ok(Some(ControlReply::Item(item))) => each(&item, &zone_of(at, replies.zone()))?,
-            Ok(Some(ControlReply::Error { code, words })) => {
-                return Err(Failure::new(Code::of_number(code), words));
+            Ok(Some(ControlReply::Error { code, message })) => {
+                return Err(Failure::new(Code::of_number(code), message));
             }
             // The connection to a killed daemon breaks off.
             Ok(Some(ControlReply::End { .. }) | None) | Err(_) => return Ok(()),

@@ -80,7 +80,7 @@ pub(super) fn finish(
     let number = numbers.next();
     let shown = number::shown(customer).filter(|_| outbound && number.is_none());
     let (at, words) = match number.as_ref().or(shown.as_ref()) {
-        Some(number) => (number.at, number.words),
+        Some(number) => (number.at, number.message),
         None => (customer.leg.first, "no number was reported"),
     };
     why.note("clientPhone", at, customer.name, words);

@@ -21,7 +21,7 @@ const DIAL_END_SLACK: Duration = Duration::from_millis(50);
 pub(super) struct Number {
     pub(super) raw: RawNumber,
     pub(super) at: EventTime,
-    pub(super) words: &'static str,
+    pub(super) message: &'static str,
 }
 
 fn number(text: impl Into<String>, dialed: bool, at: EventTime, message: &'static str) -> Number {

@@ -61,7 +61,7 @@ impl MessageReading<'_> {
         WrongCall {
             pbx: named(MessageField::Pbx, field::pbx),
             id: named(MessageField::Id, field::id),
-            words: self.faults.join(". "),
+            message: self.faults.join(". "),
         }
     }
 

@@ -191,7 +191,7 @@ proptest! {
             serde_json::from_str(&write("a", &call(), ResolvedIds::default())).expect("JSON");
         message[field.name()] = value;
         if let Err(wrong) = read(message.to_string().as_bytes(), None) {
-            prop_assert!(wrong.words.contains(field.name()), "{}", wrong);
+            prop_assert!(wrong.message.contains(field.name()), "{}", wrong);
         }
     }
 }

@@ -16,7 +16,7 @@ fn good() -> Value {
 
 fn refused(message: &str) -> String {
     let refused = read(message.as_bytes(), None);
-    refused.expect_err(message).words
+    refused.expect_err(message).message
 }
 
 /// Returns the error for a message whose field has this value.
@@ -213,7 +213,7 @@ fn error_lists_all_invalid_fields_and_keeps_call_id() {
     assert_eq!(wrong.pbx.as_deref(), Some("tashkent-1"));
     assert_eq!(wrong.id.as_deref(), Some("1795151317.208"));
     assert_eq!(
-        wrong.words,
+        wrong.message,
         "durationSec: it is -1; it must be seconds from 0 to 604800 (a week), whole \
          or fractional. answered: it is a string; it must be true or false"
     );
@@ -248,7 +248,7 @@ fn newer_versions_are_refused_by_name() {
          callbridge, or publish version 1"
     );
     let typed = |content_type| {
-        read(good().to_string().as_bytes(), Some(content_type)).map_err(|wrong| wrong.words)
+        read(good().to_string().as_bytes(), Some(content_type)).map_err(|wrong| wrong.message)
     };
     for good in [
         "application/vnd.callbridge.call+json; version=1",

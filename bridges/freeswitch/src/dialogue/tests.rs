@@ -201,7 +201,7 @@ fn heartbeats_with_another_count_request_the_channel_list() {
     assert_eq!(line.take().1, ["api show channels as json"]);
     line.answers(r#"{"row_count":2,"rows":[{"uuid":"a"},{"uuid":"b"}]}"#);
     let (told, sent) = line.take();
-    assert!(told[0].starts_with("Missed { words: \"the switch's list of channels shows 1 that"));
+    assert!(told[0].starts_with("Missed { message: \"the switch's list of channels shows 1 that"));
     assert_eq!(sent.len(), 2);
     line.answers("{}").answers("{}");
     assert_eq!(line.take().0, ["message {}", "message {} ends the list"]);

@@ -22,10 +22,10 @@ use std::{fmt, net::IpAddr, path::PathBuf};
 /// One error in a `--source` or `--dead-letter-queue` URL, with its fix. The URL is shown as it was
 /// given, with its password masked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{url}: {words}")]
+#[error("{url}: {message}")]
 pub struct UrlFault {
     url: String,
-    words: String,
+    message: String,
 }
 
 /// Host and port of a TCP server, and whether it uses TLS.

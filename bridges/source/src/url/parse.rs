@@ -122,8 +122,8 @@ impl UrlReader {
             false => (text.to_owned(), Vec::new()),
         };
         let url = Url::parse(&text).map_err(|why| {
-            let (url, words) = (shown.clone(), format!("not a URL ({why}); give {example}"));
-            vec![UrlFault { url, words }]
+            let (url, message) = (shown.clone(), format!("not a URL ({why}); give {example}"));
+            vec![UrlFault { url, message }]
         })?;
         Ok(Self {
             shown,

@@ -140,7 +140,7 @@ impl CommandHandler {
                 Ok((Ok(ApiReply::Status(WriteStatus::Pending(word))), _)) => last = word,
                 Ok((Ok(_), _)) => last = String::new(),
                 Ok((Err(error), _)) => last = error.to_string(),
-                Err(refusal) => last = refusal.words,
+                Err(refusal) => last = refusal.message,
             }
         }
         let words = format!(

@@ -284,13 +284,13 @@ pub fn wrong_message(wrong: &WrongCall, json: bool) -> String {
                 "trunk": null, "clientPhone": null, "employee": null, "employeesInOrder": [],
                 "startedAt": null, "durationSec": null, "talkTimeSec": null,
                 "outcome": Outcome::DeadLetter, "reason": Reason::Unreadable, "incomplete": false,
-                "estimate": false, "message": wrong.words,
+                "estimate": false, "message": wrong.message,
             });
             safe_json(&line.to_string())
         }
         false => {
             let id = safe(if id.is_empty() { "a message" } else { id });
-            format!("{id}  dead letter unreadable: {}", safe(&wrong.words))
+            format!("{id}  dead letter unreadable: {}", safe(&wrong.message))
         }
     };
     line.push('\n');

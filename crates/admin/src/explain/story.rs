@@ -115,7 +115,7 @@ struct StoryLine {
     at: EventTime,
     rank: u8,
     channel: usize,
-    words: String,
+    message: String,
 }
 
 fn line(at: EventTime, rank: u8, channel: usize, message: impl Into<String>) -> StoryLine {
@@ -149,7 +149,7 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
             false => "    ".to_owned(),
         };
         let plumbing = timeline.channels[line.channel].party == Role::Plumbing;
-        let words = format!("{:<2} {}", label(line.channel), line.words);
+        let words = format!("{:<2} {}", label(line.channel), line.message);
         let _ = writeln!(
             text,
             "  {}  {:>late$}  {talk}  {}",
@@ -169,7 +169,7 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
 pub fn events(timeline: &Timeline, times: &Times) -> Vec<(String, String)> {
     let line = |line: StoryLine| {
         let channel = short(&timeline.channels[line.channel].name, NAME_MAX);
-        let words = format!("{} {channel}: {}", label(line.channel), line.words);
+        let words = format!("{} {channel}: {}", label(line.channel), line.message);
         (times.after(line.at), words)
     };
     lines(timeline).into_iter().map(line).collect()
@@ -242,14 +242,14 @@ fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
     for (number, id) in (0..).zip(&timeline.bridges) {
         let name = bridge(number);
         let mut met = lines.iter_mut().filter(|line| line.rank == 7);
-        let Some(first) = met.find(|line| line.words.ends_with(&format!(" {name}"))) else {
+        let Some(first) = met.find(|line| line.message.ends_with(&format!(" {name}"))) else {
             continue;
         };
         if !id.is_empty() {
-            let _ = write!(first.words, " ({})", short(id, NAME_MAX));
+            let _ = write!(first.message, " ({})", short(id, NAME_MAX));
         }
         if stays().any(|stay| stay.holding && stay.bridge == number) {
-            first.words.push_str(": the parties cannot talk");
+            first.message.push_str(": the parties cannot talk");
         }
     }
 }
@@ -283,7 +283,7 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
         };
         let new = line(moment.at, rank, i, words);
         // Both sides of a Local channel can report the same end.
-        let again = |line: &StoryLine| line.rank == 4 && line.words == new.words;
+        let again = |line: &StoryLine| line.rank == 4 && line.message == new.message;
         if !all.iter().any(again) {
             all.push(new);
         }

@@ -16,7 +16,7 @@ pub struct ValueRow {
     /// The deciding event: its time and channel.
     pub by: Option<(EventTime, String)>,
     /// Text for the reason of the value.
-    pub words: String,
+    pub message: String,
 }
 
 impl ValueRow {
@@ -74,18 +74,18 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
         let name = paint.dim(&format!("{:<16}", row.name));
         let shown = format!("{:<value$}", row.value);
         let line = if row.by.is_none() {
-            format!("  {name}  {shown}  {}", row.words)
+            format!("  {name}  {shown}  {}", row.message)
         } else {
             let when = paint.dim(&format!("{:<at$}", stamp(row)));
             let by = row.channel(story);
-            format!("  {name}  {shown}  {when}  {by:<channel$}  {}", row.words)
+            format!("  {name}  {shown}  {when}  {by:<channel$}  {}", row.message)
         };
         let _ = writeln!(text, "{}", line.trim_end());
     }
     for prefix in &of.call.unmatched {
         let (name, prefix) = (paint.dim(&format!("{:<16}", "no trunk")), safe(prefix));
-        let words = "carried an outside number, and belongs to no --trunk";
-        let _ = writeln!(text, "  {name}  {prefix} {words}");
+        let message = "carried an outside number, and belongs to no --trunk";
+        let _ = writeln!(text, "  {name}  {prefix} {message}");
     }
     for remark in &of.judged.remarks {
         let name = paint.dim(&format!("{:<16}", "remark"));
@@ -121,12 +121,12 @@ fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
         Outcome::Internal | Outcome::Skipped => "2",
     };
     let linkedid = paint.on("1", &safe(&judged.record.linkedid));
-    let words = match (discarded, judged.reason) {
+    let message = match (discarded, judged.reason) {
         (true, Some(reason)) => format!("discarded {reason}"),
         (true, None) => "discarded".to_owned(),
         (false, _) => outcome(judged),
     };
-    let outcome = paint.on(code, &words);
+    let outcome = paint.on(code, &message);
     let date = paint.dim(&times.date(of.call.started));
     let mut text = format!("{linkedid}  {outcome}  {date}\n");
     if !judged.message.is_empty() {
@@ -164,11 +164,11 @@ impl Explained<'_> {
         }
         rows.push(self.own("employee", &or_none(record.employee.as_deref())));
         if let Some(id) = record.employee_id {
-            let words = match self.call.given.and_then(|given| given.employee) {
+            let message = match self.call.given.and_then(|given| given.employee) {
                 Some(_) => "as the message says",
                 None => "by the list of employees",
             };
-            rows.push(plain("employeeId", &id.to_string(), words));
+            rows.push(plain("employeeId", &id.to_string(), message));
         }
         if record.employees_in_order.len() > 1 {
             let all = safe(&record.employees_in_order.join(" "));
@@ -181,8 +181,8 @@ impl Explained<'_> {
         rows.push(self.own("startedAt", &record.started_at.to_string()));
         rows.push(self.own("durationSec", &record.duration_sec.to_string()));
         rows.push(self.own("talkTimeSec", &record.talk_time_sec.to_string()));
-        if let Some(words) = record.by_hand_words() {
-            rows.push(plain("by hand", "yes", &words));
+        if let Some(message) = record.by_hand_words() {
+            rows.push(plain("by hand", "yes", &message));
         }
         if record.estimate {
             rows.push(plain("estimate", "yes", "known from CDRs only"));
@@ -208,7 +208,7 @@ impl Explained<'_> {
             .find(|because| because.value == by)
         {
             row.by = Some((because.at, safe(&because.channel)));
-            row.words = safe(&because.message);
+            row.message = safe(&because.message);
         }
         row
     }
@@ -224,11 +224,11 @@ impl Explained<'_> {
         let mut row = self.own("clientPhone", &or_none(phone));
         if let Some(raw) = self.call.number.as_ref().filter(|_| phone.is_none()) {
             let country = self.trunk().and_then(|trunk| trunk.country);
-            row.words = match country {
+            row.message = match country {
                 Some(it) => format!("`{}` is not a telephone number in {}", raw.text, it.code()),
                 None => format!("the country of `{}` is not known: give --country", raw.text),
             };
-            row.words = safe(&row.words);
+            row.message = safe(&row.message);
         }
         row
     }
@@ -239,7 +239,7 @@ impl Explained<'_> {
         let phone = record.client_phone.as_ref();
         let lead_of = |trunk| self.people.lead_of(self.call, phone, trunk);
         let answer = self.trunk().map(lead_of);
-        let (value, words) = match (record.lead_id, answer) {
+        let (value, message) = match (record.lead_id, answer) {
             (Some(kept), _) => (
                 kept.to_string(),
                 record.lead_from.clone().unwrap_or_default(),
@@ -248,10 +248,10 @@ impl Explained<'_> {
             (None, Some(LeadAnswer::None(why))) => ("none".to_owned(), why),
             (None, Some(LeadAnswer::One(..)) | None) => ("none".to_owned(), String::new()),
         };
-        let variable = words.strip_prefix("variable ").unwrap_or_default();
+        let variable = message.strip_prefix("variable ").unwrap_or_default();
         let variable = variable.split(' ').next().unwrap_or_default();
         let mut row = self.because("leadId", &value, variable);
-        row.words = safe(&words);
+        row.message = safe(&message);
         row
     }
 }
@@ -312,11 +312,11 @@ mod tests {
 
     fn told() -> FinishedCall {
         let mut call = call();
-        let note = |value: &str, channel: &str, words: &str| DecidingEvent {
+        let note = |value: &str, channel: &str, message: &str| DecidingEvent {
             value: value.to_owned(),
             at: call.started,
             channel: channel.to_owned(),
-            message: words.to_owned(),
+            message: message.to_owned(),
         };
         let customer = "PJSIP/city-4f";
         call.decided_by = vec![

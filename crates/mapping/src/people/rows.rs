@@ -31,15 +31,15 @@ pub struct BadRow {
     /// The cell, shortened. Empty if the message contains everything.
     pub cell: String,
     /// Error of the row, as a predicate of the cell: `is not an employee id`.
-    pub words: String,
+    pub message: String,
 }
 
 impl BadRow {
     fn describe(&self, cell: &str) -> String {
-        let Self { line, words, .. } = self;
+        let Self { line, message, .. } = self;
         match cell {
-            "" => format!("line {line}: {words}"),
-            cell => format!("line {line}: `{cell}` {words}"),
+            "" => format!("line {line}: {message}"),
+            cell => format!("line {line}: `{cell}` {message}"),
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
         let row = |cell: &str| BadRow {
             line: 3,
             cell: cell.to_owned(),
-            words: "is wrong".to_owned(),
+            message: "is wrong".to_owned(),
         };
         let masked = ["+998 90 111-00-01", "101", "x"].map(|cell| row(cell).masked());
         insta::assert_snapshot!(masked.join("\n"), @r"

@@ -62,7 +62,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     let (first, left) = ids.split_at(ids.len().min(CHUNK));
     match backend.act(change, first, &who).await {
         Ok(acted) => job.take(acted, first.len()),
-        Err(refusal) if refusal.is_usage() => return again(visit, refusal.words).await,
+        Err(refusal) if refusal.is_usage() => return again(visit, refusal.message).await,
         Err(refusal) => return Err(refusal.into()),
     }
     let id = jobs.begin(job, left.to_vec(), Arc::clone(backend));

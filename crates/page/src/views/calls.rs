@@ -63,7 +63,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let (page, wrong) = match backend.calls(query.clone()).await {
         Ok(page) => (page, None),
         // The typed query is kept, and its error is shown.
-        Err(refusal) if refusal.is_usage() => (CallPage::default(), Some(refusal.words)),
+        Err(refusal) if refusal.is_usage() => (CallPage::default(), Some(refusal.message)),
         Err(refusal) => return Err(refusal.into()),
     };
     let to = |path: &str, before: Option<&str>| {
@@ -144,7 +144,7 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
                 before => {
                     // If a page fails, the file must not look complete.
                     let next = backend.calls(CallQuery { before, ..query }).await;
-                    Some((CsvText::default(), next.map_err(|refusal| refusal.words)?))
+                    Some((CsvText::default(), next.map_err(|refusal| refusal.message)?))
                 }
             };
             Ok::<_, String>(Some((text.bytes(), next)))

@@ -227,7 +227,7 @@ pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     let pieces = stream::try_unfold((export, backend), |(export, backend)| async {
         // If a page fails, the file must not look complete.
         let piece = piece(export, &*backend).await;
-        let piece = piece.map_err(|refusal| refusal.words)?;
+        let piece = piece.map_err(|refusal| refusal.message)?;
         Ok::<_, String>(piece.map(|(lines, left)| (lines, (left, backend))))
     });
     let body = body::in_pieces(pieces);

@@ -243,7 +243,7 @@ async fn give_one(
     };
     let backend = &visit.page.backend;
     let calls = backend.give_lead(&one.phone, lead, &visit.who).await;
-    let calls = calls.map_err(|refusal| refusal.words)?;
+    let calls = calls.map_err(|refusal| refusal.message)?;
     Ok((lead, calls))
 }
 

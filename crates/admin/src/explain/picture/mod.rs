@@ -182,7 +182,7 @@ fn draw_values(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64)
             .by
             .map(|(at, channel)| (format!("{}  {}", times.clock(at), times.after(at)), channel));
         let (when, channel) = by.unwrap_or_default();
-        let cells = [row.name.to_owned(), row.value, when, channel, row.words];
+        let cells = [row.name.to_owned(), row.value, when, channel, row.message];
         let classes = ["dim", "value", "mono dim", "mono", "words"];
         for (i, cell) in cells.iter().enumerate() {
             if !cell.is_empty() {
