@@ -44,7 +44,6 @@ pub fn open_postgres(
         settings,
         channels,
         waits: waits.map_err(|error| Error::Unusable(url.place(), error.to_string()))?,
-        is_pooling_checked: false,
         candidate: None,
         first: Some(first),
     };
@@ -61,8 +60,6 @@ struct Life {
     channels: Channels,
     /// Runtime for waits without a session.
     waits: Runtime,
-    /// `true` after the server was asked once whether a pooler of transactions is in front of it.
-    is_pooling_checked: bool,
     /// `None` before the first session.
     candidate: Option<Candidate>,
     /// The caller that waits for the first result. `None` after it was sent.
@@ -107,10 +104,6 @@ impl Life {
 
     /// Connects, and takes the lock when it is free. `None` if the thread must end first.
     fn wait_for_lock(&mut self) -> Result<Option<Store>, Error> {
-        if !self.is_pooling_checked {
-            postgres::refuse_pooled_transactions(&self.url)?;
-            self.is_pooling_checked = true;
-        }
         let session = Session::open(&self.url, Access::Write, &self.instance.label())?;
         let mut last = read_leader(&session)?;
         let candidate = self

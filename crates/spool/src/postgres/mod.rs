@@ -32,6 +32,5 @@ pub(crate) use lock::{
 };
 pub(crate) use pipeline::Slot;
 pub(crate) use schema::{inspect, migrate};
-pub(crate) use server::refuse_pooled_transactions;
 pub(crate) use session::{Access, Session};
 pub use url::PostgresUrl;

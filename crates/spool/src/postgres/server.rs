@@ -212,21 +212,6 @@ fn denied(part: &'static str, message: String, fix: &str) -> ServerFinding {
     ServerFinding::new(part, Grade::Failed(Code::NoPermission), message, fix)
 }
 
-/// Refuses a connection pooler that pools transactions, before a process takes the lock.
-///
-/// # Errors
-/// [`Error::Unusable`] if there is such a pooler. [`Error::SessionLost`] if the server cannot be
-/// asked now.
-pub(crate) fn refuse_pooled_transactions(url: &PostgresUrl) -> Result<(), Error> {
-    let session = Session::connect(url, Access::Write, LABEL)?;
-    let found = pooling(url, &session)?;
-    if matches!(found.grade, Grade::Failed(_)) {
-        let problem = format!("{}; {}", found.message, found.fix);
-        return Err(Error::Unusable(url.place(), problem));
-    }
-    Ok(())
-}
-
 /// Checks whether a session keeps its backend. The lock that makes a process the leader is the
 /// backend's: a pooler of transactions would leave it with a backend that serves other clients.
 ///

@@ -1,7 +1,6 @@
 //! `check` finds problems of a real server.
 
 use super::*;
-use crate::{Instance, Settings, open_postgres};
 use callbridge_testbed::authority::{Authority, Flaw};
 use callbridge_testbed::pooler::Pooler;
 use callbridge_testbed::postgres::{Durability, Postgres, SECRET};
@@ -82,32 +81,6 @@ fn role_without_rights_or_tables_is_found() {
     );
     assert!(!report(&at("shared")).is_new);
     assert_eq!(part(&inspect(&at("shared")), "rights").grade, Grade::Ok);
-}
-
-/// Promise: A process does not lead over a pooler of transactions.
-#[test]
-fn process_never_leads_over_a_pooler_of_transactions() {
-    let server = Postgres::shared();
-    for (mode, leads) in [
-        ("session", true),
-        ("transaction", false),
-        ("statement", false),
-    ] {
-        let pooler = Pooler::start(server, mode);
-        let url = server.url_at(pooler.port(), &Postgres::new_schema());
-        let url = PostgresUrl::parse(&url).expect("a URL");
-        let instance = Instance::new("test", "0.1.0", "", Some("boot".to_owned()));
-        match open_postgres(&url, instance, Settings::default()) {
-            Ok((handle, guard)) => {
-                assert!(leads && handle.leadership().borrow().is_leading(), "{mode}");
-                guard.close();
-            }
-            Err(error) => {
-                assert!(!leads, "{mode}: {error}");
-                assert!(error.to_string().contains("pool_mode = session"), "{error}");
-            }
-        }
-    }
 }
 
 /// Promise: A database behind a pooler of transactions is refused.
