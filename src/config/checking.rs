@@ -138,8 +138,8 @@ impl Checking<'_> {
         let (state, folder) = self.state_or_folder(flags.state);
         let outside = flags.phone.is_some() || flags.trunk.is_some() || state.is_some();
         let wrong = flags.internal && outside;
-        let message = "cannot be used with --phone, --trunk or --state, which internal calls do not \
-                     have";
+        let message = "cannot be used with --phone, --trunk or --state, which internal calls do \
+                       not have";
         self.faults.add_if(wrong, "--internal", message);
         let at = self.asking(StateFlags {
             state: folder,

@@ -97,7 +97,7 @@ fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
     has(b"Response", "Success") && has(b"Message", "Authentication accepted")
 }
 
-/// Room for the pairs of a dial event.
+/// Initial capacity for the keys and values of a frame. A dial event fits.
 const PAIRS: usize = 32;
 
 /// The content of one frame that rules read.

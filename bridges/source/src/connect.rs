@@ -124,8 +124,8 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     let certificate = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(certificate) => certificate,
         rustls::Error::InvalidMessage(_) => {
-            let message = "the server there does not use TLS; use the scheme without TLS, or the TLS \
-                         port";
+            let message = "the server there does not use TLS; use the scheme without TLS, or the \
+                           TLS port";
             return Some(at(host, message));
         }
         other => return Some(failed(host, other)),

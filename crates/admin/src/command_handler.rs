@@ -453,7 +453,7 @@ fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
     let ids = match (all, all.saturating_sub(found)) {
         (_, 0) => return Ok(()),
         (1, _) => "no dead letter has this id".to_owned(),
-        (_, missing) => format!("no dead letter has {missing} of the {all} ids"),
+        (_, missing) => format!("{missing} of the {all} ids belong to no dead letter"),
     };
     let message = format!("{ids}: `callbridge dead list` lists all dead letters");
     Err(Refusal::new(65, message))

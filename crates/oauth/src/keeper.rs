@@ -1,12 +1,13 @@
 //! Keeps the stored connection alive next to the sender. It runs what [`super::refresh`] decides.
 //!
-//! A refresh changes the pair at the CRM before we know the new one. Therefore a refresh is noted
-//! in the state before it begins, which also shows that the state can be written. The new pair is
-//! stored as soon as its answer is read, and the sender gets nothing before it is durable.
+//! A refresh replaces the pair of tokens at the CRM before we receive the new pair. Therefore a
+//! refresh is noted in the state before it begins, which also shows that the state can be written.
+//! The new pair is stored as soon as the CRM's answer is read. The sender gets the new token after
+//! that.
 //!
 //! Only the process that holds the state's lock can note a refresh. A process that loses the lock
 //! during a refresh still stores the pair that it receives (`ConnectionStore`). A process that
-//! takes over the state waits for that.
+//! takes over the state waits until the pair is stored.
 
 use super::connection::Connection;
 use super::exchange::{Pair, TokenReply, TokenRequest, own};
@@ -395,7 +396,7 @@ impl Work {
                 Err(error) => error.to_string(),
             };
             if !std::mem::replace(&mut logged, true) {
-                error!(%error, "cannot store the new token pair yet; it is not used until then");
+                error!(%error, "cannot store the new pair of tokens; callbridge tries again, and does not use the pair before");
             }
             self.failure = Some(format!("the new token cannot be stored: {error}"));
             self.publish(clock::now());

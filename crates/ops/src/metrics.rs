@@ -149,11 +149,12 @@ fn calls(all: &mut Registry, seen: &Observed) {
     let help = "Calls that wait for a lead or employee, by reason";
     gauges(all, "waiting_calls", help, waiting);
     outboxes(all, seen);
-    let (commit, help) = (
-        &seen.durations.commit,
-        "Duration of spool commits, including the sync to disk",
+    let help = "Duration of spool commits, including the sync to disk";
+    all.register(
+        "commit_duration_seconds",
+        help,
+        seen.durations.commit.clone(),
     );
-    all.register("commit_duration_seconds", help, commit.clone());
 }
 
 /// Registers the messages that wait for a broker, and the broker's reason for refusing them.
@@ -183,12 +184,8 @@ fn budget(all: &mut Registry, seen: &Observed) {
     let free = budget.limit.saturating_sub(budget.used);
     let slots = [("used", budget.used), ("free", free)];
     let slots = slots.map(|(state, slots)| (label("state", state), i64::from(slots)));
-    gauges(
-        all,
-        "budget_slots",
-        "Requests of the current window of the rate limit",
-        slots,
-    );
+    let help = "Requests of the current window of the rate limit";
+    gauges(all, "budget_slots", help, slots);
     let help = "Time until the backlog is confirmed";
     let drain = seen.status.backlog.drain_sec;
     gauge(all, "backlog_drain_seconds", help, signed(drain));

@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 
-/// Result of an order below `/sandbox/admin/`: the answer (null if there is no such path), or a
-/// message about the error in the order.
+/// Result of a command under `/sandbox/admin/`: the answer (null if there is no such path), or a
+/// message about the error in the command.
 pub(crate) type AdminAnswer = Result<Value, String>;
 
-/// Reads a body as the order that its path expects. An empty body is the default order.
+/// Reads a body as the command that its path expects. An empty body is the default command.
 pub(crate) fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     if body.is_empty() {
         return Ok(T::default());

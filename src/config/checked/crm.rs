@@ -32,8 +32,8 @@ pub(super) fn check(
     let fields = fields(&flags.field, faults);
     let proxy = faults.read("--crm-proxy", &flags.crm_proxy, proxy);
     let in_clear = proxy.is_some() && own.as_ref().is_some_and(Address::is_plain);
-    let message = "would receive the token unencrypted: remove it, because it cannot be used with an \
-                 http:// --crm-url";
+    let message = "would receive the token unencrypted: remove it, because it cannot be used with \
+                   an http:// --crm-url";
     faults.add_if(in_clear, "--crm-proxy", message);
     let token_file = faults.read("--token-file", &flags.token_file, values::path);
     let tokens = (needed, connected);
@@ -175,8 +175,8 @@ pub(super) fn token(
         message,
     );
     let given = place.is_ok() || command.is_some();
-    let message = "the state also has a connection by `callbridge connect`: remove the token to use \
-                 the connection, or end the connection with `callbridge disconnect`";
+    let message = "the state also has a connection by `callbridge connect`: remove the token to \
+                   use the connection, or end the connection with `callbridge disconnect`";
     faults.add_if(given && connected == Some(true), source, message);
     match (place, command) {
         (Ok(place), _) => Some(TokenFrom::Place(place)),

@@ -355,7 +355,7 @@ async fn untrusted_crm_certificate_exits_69() {
     let (place, _crm, flags) = stage().await;
     let authority = Authority::new();
     let fix = |flaw: Flaw| match flaw {
-        Flaw::WrongName => "give --crm-url the name",
+        Flaw::WrongName => "use that name in --crm-url",
         Flaw::Expired => "renewed",
         Flaw::SelfSigned | Flaw::None => "--crm-ca-file",
     };

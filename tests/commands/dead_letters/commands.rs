@@ -135,7 +135,7 @@ async fn id_that_names_no_letter_is_65_and_the_others_are_done() {
         "{said:?}"
     );
     assert!(
-        said.err.contains("no dead letter has 1 of the 2 ids"),
+        said.err.contains("1 of the 2 ids belong to no dead letter"),
         "{}",
         said.err
     );

@@ -84,8 +84,8 @@ fn instants(story: &Deeds) -> Vec<Instant> {
     instants
 }
 
-/// Returns the channels that a channel hears in an instant: those in its bridge, and those beyond
-/// the Local channels that are in it.
+/// Returns the channels whose audio reaches `channel` at this instant: those in its bridge, and
+/// those behind the Local channels in that bridge.
 fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     let mut received = BTreeSet::from([channel]);
     loop {

@@ -78,7 +78,7 @@ impl Follower {
             }
             let why = match error.kind() {
                 ErrorKind::PermissionDenied => {
-                    format!("{error}; give the user that callbridge runs as the right to read it")
+                    format!("{error}; let the user of callbridge read the file")
                 }
                 _ => error.to_string(),
             };

@@ -140,7 +140,7 @@ pub(super) fn words(error: &io::Error) -> String {
             "no such file; check the path, and that the PBX writes this file".to_owned()
         }
         ErrorKind::PermissionDenied => {
-            format!("{error}; give the user that callbridge runs as the right to read it")
+            format!("{error}; let the user of callbridge read the file")
         }
         _ => error.to_string(),
     }

@@ -170,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn filter_never_panics_on_any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn filter_never_panics(mut bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let (head, left) = (Vec::new(), 0);
             Filter { upgraded: true, head, left }.pass(&mut bytes);
         }

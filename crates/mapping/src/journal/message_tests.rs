@@ -103,7 +103,7 @@ fn unknown_trunk_is_reported_only_if_pbx_has_trunks() {
     assert_eq!(wrong.reason, Some(Reason::NoLead));
     assert_eq!(
         wrong.message,
-        "trunk: no --trunk of PBX pbx1 is called nowhere; it may be the name of a \
+        "trunk: no --trunk of PBX pbx1 is called nowhere; it must be the name of a \
          --trunk, or left out"
     );
     assert_eq!(judged(&elsewhere, &[]).outcome, Outcome::Journal);
@@ -144,7 +144,7 @@ fn impossible_times_are_reported_by_field() {
     assert_eq!(
         words(|it| it.started = EventTime::from_seconds(5)),
         "invalid_epoch: startedAt: the call began at 1970-01-01T00:00:05Z, before the year \
-         2000; it may be from the year 2000 to five minutes ahead of this machine's clock, in \
+         2000; it must be from the year 2000 to five minutes ahead of this machine's clock, in \
          seconds"
     );
     let ahead = words(|it| {
@@ -154,7 +154,7 @@ fn impossible_times_are_reported_by_field() {
     assert_eq!(
         ahead,
         "invalid_epoch: startedAt: the call began at 2026-11-20T05:23:37Z, 894 s ahead of this \
-         machine's clock; it may be from the year 2000 to five minutes ahead of this machine's \
+         machine's clock; it must be from the year 2000 to five minutes ahead of this machine's \
          clock, in seconds"
     );
     assert_eq!(
@@ -183,12 +183,12 @@ fn invalid_number_without_lead_is_reported_by_phone_field() {
     };
     assert_eq!(
         words(Some("12")),
-        "phone: it is not a valid number (UZ or international); it may be like +998901110001, or \
+        "phone: it is not a valid number (UZ or international); it must be like +998901110001, or \
          you can give a leadId. variable LEAD_ID holds no lead"
     );
     assert_eq!(
         words(None),
-        "phone: it is null; it may be like +998901110001, or you can give a leadId. variable \
+        "phone: it is null; it must be like +998901110001, or you can give a leadId. variable \
          LEAD_ID holds no lead"
     );
     assert_eq!(words(Some("901110001")), "variable LEAD_ID holds no lead");

@@ -190,13 +190,14 @@ fn left_out(
 /// Errors of a message name its field.
 fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
     let of_message = call.given.is_some();
-    let named = |field: &str, why: &str, may_be: &str| match of_message {
-        true => format!("{field}: {why}; it may be {may_be}"),
+    let named = |field: &str, why: &str, allowed: &str| match of_message {
+        true => format!("{field}: {why}; it must be {allowed}"),
         false => why.to_owned(),
     };
     let started = figures.wrong_start.as_ref().map(|why| {
-        let may_be = "from the year 2000 to five minutes ahead of this machine's clock, in seconds";
-        named("startedAt", why, may_be)
+        let allowed =
+            "from the year 2000 to five minutes ahead of this machine's clock, in seconds";
+        named("startedAt", why, allowed)
     });
     let ended = figures::wrong_start(call.ended, now).filter(|_| of_message);
     let ended = ended.map(|_| {
@@ -240,8 +241,8 @@ fn who(
         }
         let words = match (call.given, &call.trunk) {
             (Some(_), Some(name)) => format!(
-                "trunk: no --trunk of PBX {} is called {name}; it may be the name of a --trunk, \
-                 or left out",
+                "trunk: no --trunk of PBX {} is called {name}; it must be the name of a \
+                 --trunk, or left out",
                 record.pbx
             ),
             (Some(_) | None, _) => {
@@ -299,7 +300,7 @@ fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: St
         }
         (Some(_), None) => "phone: it is not a number in E.164".to_owned(),
     };
-    format!("{wrong}; it may be like +998901110001, or you can give a leadId. {why}")
+    format!("{wrong}; it must be like +998901110001, or you can give a leadId. {why}")
 }
 
 impl Who {

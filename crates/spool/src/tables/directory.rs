@@ -329,7 +329,7 @@ fn lives(life: &Life) -> i64 {
     i64::from(life.living.is_some() && !life.is_deleted() && life.merged.is_none())
 }
 
-/// The directory as the pure functions see it.
+/// Lets the pure functions of `callbridge-leads` read the directory.
 impl Ledger for Db {
     type Error = Error;
 

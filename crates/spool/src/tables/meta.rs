@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 /// The value is `yes` after a clean end.
 pub(crate) const CLEAN: &str = "spool.clean";
-/// A value of [`CLEAN`] instead of `yes`: the end was clean, but canceled the check of the file.
+/// A value of [`CLEAN`] instead of `yes`: callbridge ended cleanly, but before the integrity check
+/// of the file was complete.
 pub(crate) const UNCHECKED: &str = "unchecked";
 /// Identity of the file that this state was written to
 /// ([`Seen::identity`](crate::identity::Seen::identity)).

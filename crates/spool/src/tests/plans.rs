@@ -108,7 +108,7 @@ fn no_statement_escapes(stores: &[&Store]) {
     assert!(unmet.is_empty(), "no act of acts.rs reaches {unmet:?}");
 }
 
-/// Only a question with a limit can walk a table, and then in the order that it needs.
+/// Only a statement with a LIMIT can scan a table, and then an index must give the order.
 fn every_statement_finds_its_index(store: &Store) {
     // `few`: calls in flight, and open calls. `whole`: the recount, which only tests make.
     let few = ["WHERE state = 'sending'", "FROM open_calls"];
