@@ -271,7 +271,7 @@ fn endpoint_form(endpoint: &str) -> Result<(), String> {
 /// Parses a two-letter country code of ISO 3166: `UZ`.
 pub fn country(text: &str) -> Result<Country, String> {
     let unknown =
-        || format!("`{text}` is not a country code: two letters of ISO 3166 are expected, as `UZ`");
+        || format!("`{text}` is not a country code: give two letters of ISO 3166, such as `UZ`");
     Country::parse(text).ok_or_else(unknown)
 }
 
@@ -281,7 +281,9 @@ pub fn strip(text: &str) -> Result<String, String> {
     if !text.is_empty() && text.len() <= 16 && text.bytes().all(good) {
         return Ok(text.to_owned());
     }
-    Err(format!("`{text}` is not a dial prefix: digits, as `9`"))
+    Err(format!(
+        "`{text}` is not a dial prefix: digits, such as `9`"
+    ))
 }
 
 /// Parses `yes` or `no`, or returns an error message.
@@ -370,8 +372,8 @@ mod tests {
              as `PJSIP/city` of `PJSIP/city-0000004f`; for FreeSWITCH give gateway/NAME, \
              profile/NAME, context/NAME, address/IP[:PORT], or the beginning of a channel's name, \
              such as sofia/external; put | between several",
-            "country: `XX` is not a country code: two letters of ISO 3166 are expected, as `UZ`",
-            "strip: `nine` is not a dial prefix: digits, as `9`",
+            "country: `XX` is not a country code: give two letters of ISO 3166, such as `UZ`",
+            "strip: `nine` is not a dial prefix: digits, such as `9`",
             "no key is called `contry`; keys are pbx, country, strip, lead, employees, \
              unanswered, journal",
             "unanswered: `maybe` is neither `yes` nor `no`",

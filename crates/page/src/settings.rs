@@ -133,9 +133,7 @@ fn host_name(name: &str) -> Result<String, String> {
     }
     let good = !lower.is_empty() && lower.len() <= 253 && lower.chars().all(letters);
     good.then_some(lower).ok_or_else(|| {
-        format!(
-            "--page-name {name}: a host is expected, as `calls.example.uz`, without port or path"
-        )
+        format!("--page-name {name}: give a host without port or path, such as `calls.example.uz`")
     })
 }
 
@@ -211,7 +209,7 @@ mod tests {
         }
         for name in ["https://a.uz", "a.uz:443", "a b", ""] {
             let refused = settings("127.0.0.1:1", false, &[name]).expect_err(name);
-            let begin = format!("--page-name {name}: a host is expected");
+            let begin = format!("--page-name {name}: give a host");
             assert!(refused.starts_with(&begin), "{refused}");
         }
     }

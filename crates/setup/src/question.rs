@@ -36,15 +36,15 @@ impl SetupQuestion {
             Self::Account => "Manager account (the name of a section in manager.conf)",
             Self::AccountSecret => "Its secret (not shown)",
             Self::Destination => "Send to the CRM, or to a hub? Type crm or hub",
-            Self::HubAddress => "Address of the hub, as https://hub.example.com:8443",
+            Self::HubAddress => "Address of the hub, such as https://hub.example.com:8443",
             Self::HubToken => "Token of this branch, from `callbridge branch add` (not shown)",
-            Self::CrmAddress => "Address of the CRM's API, as https://crm.example.com",
+            Self::CrmAddress => "Address of the CRM's API, such as https://crm.example.com",
             Self::Token => "The CRM's token (not shown; empty to connect by consent later)",
             Self::LeadRule => {
                 "How to find a call's lead: var:NAME, userfield:REGEX, csv:/FILE, or `directory` \
                  (the CRM's leads)"
             }
-            Self::Country => "Country of numbers without a country code, as UZ",
+            Self::Country => "Country of numbers without a country code, such as UZ",
         }
     }
 
@@ -72,8 +72,8 @@ impl SetupQuestion {
         match self {
             Self::PbxAddress | Self::Account => (
                 "--source",
-                "is missing: the PBX and its manager account, as ami://USER@HOST, or a FreeSWITCH \
-                 as esl://HOST",
+                "is missing: the PBX and its manager account, such as ami://USER@HOST, or a \
+                 FreeSWITCH, such as esl://HOST",
             ),
             Self::AccountSecret => (
                 "--source",
@@ -86,8 +86,8 @@ impl SetupQuestion {
             ),
             Self::Destination | Self::CrmAddress | Self::HubAddress => (
                 "--crm-url",
-                "is missing: the address of the CRM's API, as https://crm.example.com; for a hub \
-                 give --forward https://HOST",
+                "is missing: the address of the CRM's API, such as https://crm.example.com; for a \
+                 hub give --forward https://HOST",
             ),
             Self::Token => (
                 "--token-file",
@@ -101,7 +101,7 @@ impl SetupQuestion {
             ),
             Self::Country => (
                 "--country",
-                "is missing: the country of numbers without a country code, as UZ",
+                "is missing: the country of numbers without a country code, such as UZ",
             ),
         }
     }
@@ -131,7 +131,7 @@ pub fn source_url(address: &str, account: &str) -> Result<String, String> {
         !text.is_empty() && text.chars().all(good)
     };
     if !plain(address, ".-_:[]") {
-        let message = "is not an address: give HOST or HOST:PORT, as 192.168.1.10:5038";
+        let message = "is not an address: give HOST or HOST:PORT, such as 192.168.1.10:5038";
         return Err(format!("`{address}` {message}"));
     }
     if socket.is_some() {

@@ -64,9 +64,7 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::HubToken) {
         let token = answers.ask(SetupQuestion::HubToken).await?;
         if !is_token(&token) {
-            say(
-                "That is not a token: one word is expected, as `callbridge branch add` prints it.",
-            )?;
+            say("That is not a token: give the word that `callbridge branch add` printed.")?;
             return Ok(false);
         }
         answers.hub_token = Some(Secret::from(token));

@@ -93,7 +93,7 @@ async fn telegram(answers: &mut Answers) -> Result<Option<String>> {
 }
 
 async fn mail(answers: &mut Answers) -> Result<Option<String>> {
-    let url = answers.line("SMTP server, as smtps://smtp.example.com or smtp://localhost: ");
+    let url = answers.line("SMTP server, such as smtps://smtp.example.com or smtp://localhost: ");
     let url = url.await?;
     let user = answers.line("User at that server; empty if it needs none: ");
     let user = user.await?;

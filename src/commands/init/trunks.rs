@@ -145,7 +145,7 @@ fn none(all: &[ProposedEndpoint]) -> Failure {
     };
     let words = format!(
         "no trunk could be recognized: {has}\n  fix: name each outside line with --trunk \
-         NAME=ENDPOINT, as --trunk city=PJSIP/city; or, while init runs, give the account the \
+         NAME=ENDPOINT, such as --trunk city=PJSIP/city; or, while init runs, give the account the \
          right to see what each endpoint is (write = reporting,user,system in \
          manager.conf)\nnothing was written"
     );

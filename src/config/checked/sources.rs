@@ -47,7 +47,7 @@ pub(super) fn check(
     let words = "cannot be used with format=call, because each message names its PBX: remove it \
                  (other sources take pbx=)";
     faults.add_if(flags.pbx_id.is_some() && of_messages, "--pbx-id", words);
-    let words = "is missing: give the PBX, as ami://USER@HOST or file:///PATH";
+    let words = "is missing: give the PBX, such as ami://USER@HOST or file:///PATH";
     let is_missing = needs && !collects && flags.source.is_empty();
     faults.add_if(is_missing, "--source", words);
     let files = catch_up(flags, &sources, faults);
