@@ -396,7 +396,7 @@ impl Work {
                 Err(error) => error.to_string(),
             };
             if !std::mem::replace(&mut logged, true) {
-                error!(%error, "cannot store the new pair of tokens, and does not use it; callbridge tries again");
+                error!(%error, "cannot store the new pair of tokens; callbridge tries again");
             }
             self.failure = Some(format!("the new token cannot be stored: {error}"));
             self.publish(clock::now());

@@ -158,18 +158,21 @@ impl Tally {
             Some(of(self) - of(before)).filter(|by| *by > 0)
         };
         if let Some(calls) = grown(TO_SURVIVOR) {
-            info!(calls, "continued with the lead that theirs was merged into");
+            info!(
+                calls,
+                "sent calls with the lead that their lead was merged into"
+            );
         }
         if let Some(calls) = grown(DROPPED) {
             warn!(
                 calls,
-                "continued without an employee whom the CRM does not know"
+                "sent calls without an employee whom the CRM does not know"
             );
         }
         if let Some(values) = grown(GIVEN_UP) {
             warn!(
                 values,
-                "of lead fields were given up: the CRM did not accept them"
+                "gave up values of lead fields, because the CRM did not accept them"
             );
         }
         self.warnings.drain(..).for_each(|it| it.log());

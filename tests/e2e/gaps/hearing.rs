@@ -119,7 +119,7 @@ async fn missing_ami_rights_are_logged_once_and_shown_in_status() {
     let log = stage.place.logs();
     for words in [
         "no FullyBooted came after the login",
-        "may not ask which channels live",
+        "no right to list the live channels",
     ] {
         let told = log.lines().filter(|line| line.contains(words)).count();
         assert_eq!(told, 1, "{words}: {log}");

@@ -212,7 +212,7 @@ async fn refused_lead_field_value_is_named_until_field_accepts_one() {
         told.contains(&format!("lead-field last_call=15: {item}")),
         "{told}"
     );
-    assert!(place.logs().contains("did not take"), "{}", place.logs());
+    assert!(place.logs().contains("did not accept"), "{}", place.logs());
     let newer = later(900);
     place.append("recorded", &newer.ami);
     let flag = "--lead-field=last_call=15:number,direction=11";

@@ -348,7 +348,7 @@ fn call_lost_by_crm_is_unexplained_and_changed_call_listed() {
     assert_eq!(unexplained["linkedid"], calls[1].linkedid);
     let cause = unexplained["cause"].as_str().expect("a cause");
     assert!(
-        cause.starts_with("journaled here at 2026-11-20 10:09:37 +05, and"),
+        cause.starts_with("journaled here at 2026-11-20 10:09:37 +05, but"),
         "{cause}"
     );
     let changed = serde_json::json!([{

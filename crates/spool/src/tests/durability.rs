@@ -58,7 +58,7 @@ fn newer_foreign_or_damaged_spool_is_refused_unchanged() {
             let db = rusqlite::Connection::open(file).expect("opens");
             db.execute_batch("PRAGMA user_version = 99").expect("set");
         }),
-        ("not callbridge's", |file| {
+        ("was not written by callbridge", |file| {
             let db = rusqlite::Connection::open(file).expect("opens");
             db.execute_batch("CREATE TABLE cookies (x)").expect("made");
         }),
