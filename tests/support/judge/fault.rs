@@ -98,6 +98,10 @@ impl Dice {
     }
 }
 
+/// Number of faults that can strike the submissions of one call. After a third failure, callbridge
+/// waits ten minutes, which is longer than a test waits for a call.
+const FAULTS_OF_A_CALL: u32 = 2;
+
 /// Chooses the fault of each request.
 #[derive(Clone, Debug)]
 pub struct Weather {
@@ -109,6 +113,8 @@ pub struct Weather {
     token: Vec<Fault>,
     /// How often each fault has struck.
     pub struck: BTreeMap<Fault, u64>,
+    /// Number of faults that struck the submissions of each call, by its uuid.
+    of_calls: BTreeMap<String, u32>,
 }
 
 impl Weather {
@@ -119,6 +125,7 @@ impl Weather {
             kinds: Vec::new(),
             token: Vec::new(),
             struck: BTreeMap::new(),
+            of_calls: BTreeMap::new(),
         }
     }
 
@@ -132,8 +139,9 @@ impl Weather {
         self.token = kinds.to_vec();
     }
 
-    /// Returns the fault of the next request.
-    pub fn strike(&mut self, purpose: Purpose) -> Option<Fault> {
+    /// Returns the fault of the next request, which submits the call `uuid` if it is a submission.
+    /// If not all requests get a fault, each call gets few.
+    pub fn strike(&mut self, purpose: Purpose, uuid: Option<String>) -> Option<Fault> {
         if purpose == Purpose::Exchange {
             let fault = *self.token.first()?;
             self.token.rotate_left(1);
@@ -146,6 +154,13 @@ impl Weather {
         let for_submissions = matches!(fault, Fault::NoRequestId | Fault::NotAccepted);
         if !struck || (for_submissions && purpose != Purpose::Submit) {
             return None;
+        }
+        if purpose == Purpose::Submit && self.percent < 100 {
+            let of_call = self.of_calls.entry(uuid?).or_default();
+            if *of_call >= FAULTS_OF_A_CALL {
+                return None;
+            }
+            *of_call += 1;
         }
         *self.struck.entry(fault).or_default() += 1;
         Some(fault)

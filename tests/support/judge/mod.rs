@@ -315,7 +315,7 @@ impl Shared {
     fn strike(&self, at: usize) -> (Seen, Option<Fault>) {
         let mut all = locked(&self.seen);
         let seen = &mut all[at];
-        seen.fault = locked(&self.weather).strike(seen.purpose());
+        seen.fault = locked(&self.weather).strike(seen.purpose(), seen.uuid());
         (seen.clone(), seen.fault)
     }
 
