@@ -150,11 +150,8 @@ fn calls(all: &mut Registry, seen: &Observed) {
     gauges(all, "waiting_calls", help, waiting);
     outboxes(all, seen);
     let help = "Duration of spool commits, including the sync to disk";
-    all.register(
-        "commit_duration_seconds",
-        help,
-        seen.durations.commit.clone(),
-    );
+    let commit = seen.durations.commit.clone();
+    all.register("commit_duration_seconds", help, commit);
 }
 
 /// Registers the messages that wait for a broker, and the broker's reason for refusing them.

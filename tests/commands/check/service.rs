@@ -356,7 +356,7 @@ async fn untrusted_crm_certificate_exits_69() {
     let authority = Authority::new();
     let fix = |flaw: Flaw| match flaw {
         Flaw::WrongName => "use that name in --crm-url",
-        Flaw::Expired => "renewed",
+        Flaw::Expired => "renew it",
         Flaw::SelfSigned | Flaw::None => "--crm-ca-file",
     };
     for (flaw, words) in Flaw::REFUSED {

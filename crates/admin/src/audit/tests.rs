@@ -364,5 +364,5 @@ fn call_lost_by_crm_is_unexplained_and_changed_call_listed() {
     assert!(text.contains(wants), "{text}");
     assert!(text.contains("  durationSec: 61 here, 6 there\n"), "{text}");
     let old = cause::lost_there(long_ago.since, &zone());
-    assert!(old.starts_with("journaled here long ago, and"), "{old}");
+    assert!(old.starts_with("journaled here long ago, but"), "{old}");
 }
