@@ -129,7 +129,7 @@ fn unreadable_file_blocks_no_other_and_is_read_when_fixed() {
     let mut folder = opened(dir.path(), From::Start, None);
     let texts = given(&mut folder).0;
     assert_eq!((texts.len(), &*texts[0]), (2, "{\"n\":2}"), "{texts:?}");
-    let why = "a.json cannot be read: Permission denied (os error 13); give the user that";
+    let why = "a.json cannot be read: Permission denied (os error 13); let the user of";
     assert!(texts[1].contains(why), "{texts:?}");
     assert_eq!(given(&mut folder).0, [""; 0], "once");
     may_be_read(0o600).expect("changed");

@@ -160,7 +160,7 @@ fn impossible_times_are_reported_by_field() {
     assert_eq!(
         words(|it| it.ended = it.started.plus(Duration::from_secs(3_600))),
         "invalid_epoch: durationSec: the call would end 3594 s ahead of this machine's clock; it \
-         may be the time since startedAt"
+         must be the time since startedAt"
     );
     assert_eq!(
         words(|it| it.talk = Duration::from_secs(60)),

@@ -20,8 +20,8 @@ pub(super) const KEPT_OUT_MAX: i64 = 100_000;
 const PURGED_MAX: u32 = 500;
 
 /// The talks of a number, with the condition of the index `calls_talks`. A discarded incomplete
-/// call, or one without a possible start, proves no talk.
-pub(super) const TALKS: &str = "calls WHERE phone = ?1 AND answered = 1
+/// call, a call between extensions, or one without a possible start proves no talk.
+pub(super) const TALKS: &str = "calls WHERE phone = ?1 AND answered = 1 AND direction <> 'INTERNAL'
     AND coalesce(reason, '') <> 'invalid_epoch'
     AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')";
 /// The kept missed calls of a number, with the condition of the index `calls_missed`. Whether an

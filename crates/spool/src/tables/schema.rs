@@ -97,7 +97,8 @@ CREATE INDEX calls_ending ON calls(phone_ending, started, id)
     WHERE phone_ending IS NOT NULL;
 -- `missed.rs` has the same conditions.
 CREATE INDEX calls_talks ON calls(phone, ended)
-    WHERE phone IS NOT NULL AND answered = 1 AND coalesce(reason, '') <> 'invalid_epoch'
+    WHERE phone IS NOT NULL AND answered = 1 AND direction <> 'INTERNAL'
+    AND coalesce(reason, '') <> 'invalid_epoch'
     AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete');
 CREATE INDEX calls_missed ON calls(phone, started)
     WHERE phone IS NOT NULL AND answered = 0 AND direction = 'INBOUND'

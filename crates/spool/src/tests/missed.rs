@@ -139,6 +139,17 @@ fn missed_calls_add_up_until_either_side_answers() {
 }
 
 #[test]
+fn answered_call_between_extensions_is_no_talk() {
+    let mut store = store();
+    let mut internal = call(1, talk(100));
+    internal.judged.record.direction = Direction::Internal;
+    finish(&mut store, internal);
+    // It begins before the other call ends.
+    finish(&mut store, call(2, missed(110)));
+    assert_eq!(seen(&store), Some((110, 110, 1)));
+}
+
+#[test]
 fn left_out_call_counts_as_missed_but_not_as_finished() {
     let mut store = store();
     let kept_out = One {
