@@ -165,7 +165,7 @@ fn impossible_times_are_reported_by_field() {
     assert_eq!(
         words(|it| it.talk = Duration::from_secs(60)),
         "talk_exceeds_duration: talkSec: 60.000 s of talk in a call of 5.020 s; it \
-         may be at most durationSec"
+         must be at most durationSec"
     );
 }
 
