@@ -158,7 +158,7 @@ mod tests {
         ]);
         let found = found.iter().filter(|it| it.kind == CLEAR);
         let found: Vec<String> = found
-            .map(|it| format!("{}\n  {}", it.what, it.message))
+            .map(|doubt| format!("{}\n  {}", doubt.what, doubt.message))
             .collect();
         let found = found.join("\n");
         assert!(!found.contains("hidden"), "{found}");
@@ -190,7 +190,7 @@ mod tests {
             let state = format!("--state={}", path(name).display());
             let found = doubts(&["--source=ami://a@127.0.0.1", &state]);
             let found = found.into_iter().filter(|it| it.what == "--state");
-            found.map(|it| it.message).collect::<Vec<_>>()
+            found.map(|doubt| doubt.message).collect::<Vec<_>>()
         };
         assert_eq!(doubts("office"), [] as [String; 0]);
         let (typed, meant) = (path("ofice"), path("office"));
@@ -215,7 +215,9 @@ mod tests {
             "--webhook-listen=127.0.0.1:8481",
             &format!("--installation-secret=9001={file}"),
         ]);
-        let named = found.iter().filter(|it| it.message.contains("in quotes"));
+        let named = found
+            .iter()
+            .filter(|doubt| doubt.message.contains("in quotes"));
         let named: Vec<&str> = named.map(|it| it.what.as_str()).collect();
         let wants = [
             "secret of ami://a@127.0.0.1",

@@ -81,8 +81,8 @@ pub struct FinishedCall {
     pub incomplete: Option<String>,
     /// Set if only CDRs report the call.
     pub estimate: bool,
-    /// Set if the call's first event arrived within 5 s of its own time: the call is happening now,
-    /// and is not read from a backlog.
+    /// `true` if the first event of the call arrived at most 5 s after its own time. Otherwise the
+    /// call was read from a backlog.
     pub live: bool,
     /// Messages for the log about clock problems, clamped values, and other corrections.
     pub remarks: Vec<String>,

@@ -140,13 +140,14 @@ impl Connection {
     /// A message about what is missing or wrong. It never contains a value of the text.
     pub fn from_json(text: &str) -> Result<Self, String> {
         let read = serde_json::from_str::<Self>(text);
-        let stored = read.map_err(|error| match error.is_data() {
-            // serde's message would show the value
-            true => format!(
-                "a field is missing or of another kind, in line {}",
-                error.line()
-            ),
-            false => format!("it is not complete JSON ({error})"),
+        let stored = read.map_err(|error| {
+            if error.is_data() {
+                // The message of serde would show the value.
+                let line = error.line();
+                format!("a field is missing or of another kind, in line {line}")
+            } else {
+                format!("it is not complete JSON ({error})")
+            }
         })?;
         let tokens = [
             ("accessToken", &stored.access_token),

@@ -175,7 +175,7 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
         findings.show([place::listener(addr, state.is_daemon()).await])?;
     }
     let doubts = cli::doubts::of(config).into_iter();
-    findings.show(doubts.map(|it| advice(it.what, it.kind, it.message)))?;
+    findings.show(doubts.map(|doubt| advice(doubt.what, doubt.kind, doubt.message)))?;
     findings.show(open_secrets(config))?;
     findings.show(notify::check(config).await)?;
     let (found, people) = lists::check(config);

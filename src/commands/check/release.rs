@@ -81,9 +81,10 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         let line = format!("channelvars = {}", variables.join(","));
         all.push(setting("manager.conf", &line, "the lead by `var:`"));
     }
-    let reason = match cel {
-        true => "needed for the talk time from CEL",
-        false => "needed for the talk time, if you use CEL as a source or with --catch-up",
+    let reason = if cel {
+        "needed for the talk time from CEL"
+    } else {
+        "needed for the talk time, if you use CEL as a source or with --catch-up"
     };
     // Since Asterisk 12, a single unknown name in the list turns CEL off.
     all.push(setting("cel.conf", "events = ALL", reason));

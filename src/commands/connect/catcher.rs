@@ -62,7 +62,9 @@ impl Catcher {
                 }
             }
         }
-        if let Some(message) = closed.filter(|_| listeners.is_empty()) {
+        if let Some(message) = closed
+            && listeners.is_empty()
+        {
             say(&message);
             return Ok(None);
         }

@@ -161,9 +161,10 @@ impl Planned {
             );
             return Err(Failure::new(Code::CannotWrite, message));
         }
-        let message = match is_new {
-            true => "Write these files?".to_owned(),
-            false => format!("Overwrite {others}?"),
+        let message = if is_new {
+            "Write these files?".to_owned()
+        } else {
+            format!("Overwrite {others}?")
         };
         let agreed = answers.agrees(&message, is_new).await?;
         agreed.then_some(()).ok_or_else(left)

@@ -101,7 +101,7 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
         let name = faults.take(&flag, values::field_name(name));
         let Some(name) = name else { continue };
         let message = format!("`{name}` is another field of the CRM");
-        faults.add_if(TAKEN.split(' ').any(|it| it == name), &flag, message);
+        faults.add_if(TAKEN.split(' ').any(|taken| taken == name), &flag, message);
         match what {
             "talk" => names.talk = name,
             "phone" => names.phone = Some(name),

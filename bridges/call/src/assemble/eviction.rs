@@ -26,7 +26,7 @@ const FACTS_MANY: usize = 2048;
 const FACTS_MORE: usize = 64;
 
 impl OpenCall {
-    /// Returns `true` if the call holds so many facts that past parts should be given out.
+    /// Returns `true` if the call has too many facts, so its past parts must be given out.
     pub(super) fn is_over_limit(&self) -> bool {
         self.size.facts >= FACTS_MANY.max(self.parts.checked_facts + FACTS_MORE)
     }

@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 impl OpenCalls {
     /// Returns the unique id of the channel that an event is about. If the event has only the name
-    /// (a truncated JSON frame), the name stands in until the id is known.
+    /// (a truncated JSON frame), the name is used as the id until the id is known.
     pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
         let name = unmarked(&channel.name);
         let own = UniqueId::new(channel.uniqueid.as_ref());
@@ -133,7 +133,7 @@ impl OpenCalls {
         self.renamed(key, id, (at, unmarked(name)));
     }
 
-    /// Returns the stand-in id under which a channel of this name is known.
+    /// Returns the name that is used as the id of a channel, if its unique id is not known yet.
     pub(super) fn stand_in(&self, name: &str) -> Option<UniqueId> {
         let known = self.names.get(name);
         known.filter(|id| is_stand_in(id.as_str(), name)).cloned()

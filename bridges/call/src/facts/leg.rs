@@ -298,9 +298,9 @@ impl Leg {
         ends.map(|fact| fact.at).min()
     }
 
-    /// Returns `true` if the channel was seen to do something. Remains that came after its end do
-    /// not count. For a stand-in id, neither does leaving something, because the event may have
-    /// been reported for the channel's real id already.
+    /// Returns `true` if an event shows that the channel took part in a call. Events that arrive
+    /// after its end do not count. If its name is used as its id, leaving a bridge does not count
+    /// either, because that event can also be reported for the channel's unique id.
     pub(crate) fn is_real(&self) -> bool {
         let stand_in = is_stand_in(self.id.as_str(), self.name());
         any(&self.facts, |what| match what {

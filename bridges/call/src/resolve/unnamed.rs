@@ -53,8 +53,8 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
     // AMI's events name their bridges, and CEL reports the same bridges.
     let mut facts = legs.iter().flat_map(|leg| &leg.facts);
-    let names_it = |what: &FactKind| matches!(what, FactKind::Enter { .. });
-    let is_named_elsewhere = facts.any(|it| it.origin == Origin::Channel && names_it(&it.what));
+    let is_named_elsewhere = facts
+        .any(|fact| fact.origin == Origin::Channel && matches!(fact.what, FactKind::Enter { .. }));
     let (groups, partners) = if is_named_elsewhere {
         (vec![None; steps.len()], Vec::new())
     } else {

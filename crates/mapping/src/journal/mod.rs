@@ -190,9 +190,12 @@ fn left_out(
 /// Errors of a message name its field.
 fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
     let of_message = call.given.is_some();
-    let named = |field: &str, why: &str, allowed: &str| match of_message {
-        true => format!("{field}: {why}; it must be {allowed}"),
-        false => why.to_owned(),
+    let named = |field: &str, why: &str, allowed: &str| {
+        if of_message {
+            format!("{field}: {why}; it must be {allowed}")
+        } else {
+            why.to_owned()
+        }
     };
     let started = figures.wrong_start.as_ref().map(|why| {
         let allowed =

@@ -169,7 +169,7 @@ impl CallSheet<'_> {
         let then = match (call.answered, call.employee.as_deref()) {
             (true, Some(extension)) => c.with2("call.told.talked", c.plain(extension), talk),
             (true, None) => c.with("call.told.talk", talk),
-            (false, _) => c.with("call.told.nobody", c.span(u64::from(call.duration_sec))),
+            (false, _) => c.with("call.told.unanswered", c.span(u64::from(call.duration_sec))),
         };
         format!("{} {then}", c.with2(called, phone, trunk))
     }

@@ -181,8 +181,13 @@ impl DaemonBackend {
 
 /// Returns the time of the event that shows the call as answered. `None` if it was not answered.
 fn answered_at(call: &FinishedCall) -> Option<EventTime> {
-    let answered = call.decided_by.iter().find(|it| it.value == "answered");
-    answered.filter(|_| call.answered).map(|it| it.at)
+    if !call.answered {
+        return None;
+    }
+    let mut events = call.decided_by.iter();
+    events
+        .find(|event| event.value == "answered")
+        .map(|event| event.at)
 }
 
 fn listed(row: &Row) -> Listed {
