@@ -19,15 +19,23 @@ struct Scene {
 }
 
 impl Scene {
-    /// Returns one scene per group of recordings.
-    async fn each(recordings: Vec<Recording>) -> Vec<Self> {
-        let scenes = recordings::groups(recordings).into_iter();
-        join_all(scenes.map(async |group| Self {
+    async fn new(group: Vec<Recording>) -> Self {
+        Self {
             place: Place::new(),
             crm: crm::start().await,
             group,
-        }))
-        .await
+        }
+    }
+
+    /// Returns one scene per group of recordings that one PBX can send in sequence.
+    async fn each(recordings: Vec<Recording>) -> Vec<Self> {
+        join_all(recordings::groups(recordings).into_iter().map(Self::new)).await
+    }
+
+    /// Returns one scene per group of recordings that one PBX can send at the same time.
+    async fn each_at_once() -> Vec<Self> {
+        let groups = recordings::at_once(recordings::all());
+        join_all(groups.into_iter().map(Self::new)).await
     }
 
     fn run(&self, source: &str, more: &[&str]) -> Program {
@@ -88,7 +96,23 @@ async fn concurrent_calls_are_journaled_like_separate_calls() {
     .await;
 }
 
-/// Reports the events to callbridge when they happen.
+/// Moves the recordings to begin in a few seconds.
+fn moved_to_soon(group: &[Recording]) -> Vec<Recording> {
+    // Moving the recordings takes seconds on a busy machine.
+    let mut lead_seconds = 2;
+    loop {
+        let soon = clock::now().wall.floor_seconds().get() + lead_seconds;
+        let moved = group.iter().map(|recording| recording.moved_to(soon));
+        let moved: Vec<Recording> = moved.collect();
+        if clock::now().wall.floor_seconds().get() < soon {
+            return moved;
+        }
+        lead_seconds *= 2;
+    }
+}
+
+/// Sends the events to callbridge when they happen. Events that are sent all at once look like a
+/// clock that was set, if callbridge needs more than 2 s to read them.
 async fn say_in_time<'e>(pbx: &FakePbx, recordings: impl Iterator<Item = Vec<&'e [u8]>>) {
     let mut events = Vec::new();
     for of_recording in recordings {
@@ -107,46 +131,31 @@ async fn say_in_time<'e>(pbx: &FakePbx, recordings: impl Iterator<Item = Vec<&'e
     }
 }
 
+/// Sends the recordings as amiws sends them, when their events happen.
+async fn say_frames(socket: &FakePbx, group: &[Recording]) {
+    let frames = group.iter().map(|recording| recording.frames().collect());
+    say_in_time(socket, frames).await;
+}
+
+/// Sends the recordings as AMI sends them, when their events happen.
+async fn say_events(ami: &FakePbx, group: &[Recording]) {
+    let events = group.iter().map(|recording| recording.events().collect());
+    say_in_time(ami, events).await;
+}
+
 #[tokio::test]
 async fn calls_from_two_sources_then_repeated_are_journaled_once() {
     let group = recordings::at_once(recordings::all()).swap_remove(0);
-    let mut scene = Scene {
-        place: Place::new(),
-        crm: crm::start().await,
-        group: Vec::new(),
-    };
+    let mut scene = Scene::new(group).await;
     let (ami, socket) = (FakePbx::ami().await, FakePbx::websocket().await);
     let second = scene.place.ami(&ami);
     let flags = [second.as_str(), TRUNKS[0], TRUNKS[1]];
     let mut program = scene.run(&format!("--source=ws://{}/", socket.addr()), &flags);
     tokio::join!(ami.logged_in(1), socket.logged_in(1));
-    // The events are sent at their own times: a delay that ends looks like a clock that was set.
-    // Moving the recordings takes seconds on a busy machine.
-    let mut lead_seconds = 2;
-    loop {
-        let soon = clock::now().wall.floor_seconds().get() + lead_seconds;
-        let moved = group.iter().map(|recording| recording.moved_to(soon));
-        scene.group = moved.collect();
-        if clock::now().wall.floor_seconds().get() < soon {
-            break;
-        }
-        lead_seconds *= 2;
-    }
+    scene.group = moved_to_soon(&scene.group);
     tokio::join!(
-        say_in_time(
-            &socket,
-            scene
-                .group
-                .iter()
-                .map(|recording| recording.frames().collect())
-        ),
-        say_in_time(
-            &ami,
-            scene
-                .group
-                .iter()
-                .map(|recording| recording.events().collect())
-        ),
+        say_frames(&socket, &scene.group),
+        say_events(&ami, &scene.group)
     );
     let expected = recordings::expected(&scene.group);
     let finished = u64::try_from(expected.len()).expect("few");
@@ -155,7 +164,9 @@ async fn calls_from_two_sources_then_repeated_are_journaled_once() {
         socket.say(frame).await;
     }
     program
-        .until("all of it again", |it| it.sources[0].read >= 2 * once)
+        .until("all of it again", |status| {
+            status.sources[0].read >= 2 * once
+        })
         .await;
     scene.end(program, &expected).await;
 }
@@ -163,15 +174,14 @@ async fn calls_from_two_sources_then_repeated_are_journaled_once() {
 /// Promise: Every recorded call is logged as it happened, over every transport.
 #[tokio::test]
 async fn every_recording_over_websocket_is_journaled_correctly() {
-    let scenes = Scene::each(recordings::all()).await;
-    join_all(scenes.into_iter().map(async |scene| {
+    let scenes = Scene::each_at_once().await;
+    join_all(scenes.into_iter().map(async |mut scene| {
         let pbx = FakePbx::websocket().await;
         let source = format!("--source=ws://{}/", pbx.addr());
         let program = scene.run(&source, &TRUNKS);
         pbx.logged_in(1).await;
-        for frame in scene.group.iter().flat_map(Recording::frames) {
-            pbx.say(frame).await;
-        }
+        scene.group = moved_to_soon(&scene.group);
+        say_frames(&pbx, &scene.group).await;
         let expected = recordings::expected(&scene.group);
         scene.end(program, &expected).await;
         assert_eq!(
@@ -185,16 +195,14 @@ async fn every_recording_over_websocket_is_journaled_correctly() {
 
 #[tokio::test]
 async fn every_recording_over_ami_md5_login_is_journaled_correctly() {
-    let scenes = Scene::each(recordings::all()).await;
-    join_all(scenes.into_iter().map(async |scene| {
+    let scenes = Scene::each_at_once().await;
+    join_all(scenes.into_iter().map(async |mut scene| {
         let pbx = FakePbx::ami().await;
         let source = scene.place.ami(&pbx);
         let program = scene.run(&source, &TRUNKS);
         pbx.logged_in(1).await;
-        for recording in &scene.group {
-            pbx.say(&recording.events().collect::<Vec<_>>().concat())
-                .await;
-        }
+        scene.group = moved_to_soon(&scene.group);
+        say_events(&pbx, &scene.group).await;
         let expected = recordings::expected(&scene.group);
         scene.end(program, &expected).await;
         let asked = pbx.asked().join("\n\n");
