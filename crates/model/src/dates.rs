@@ -54,14 +54,15 @@ impl Zone {
 
     /// Replaces each `2026-11-20T05:08:37Z` in a text with the local form.
     pub fn in_words(&self, text: &str) -> String {
-        let translated = |word: &str| {
+        let mut words = Vec::new();
+        for word in text.split(' ') {
             let stamp = word.trim_end_matches(|c: char| c != 'Z');
-            let at: Timestamp = stamp.parse().ok()?;
-            Some(self.second(at.as_second()) + &word[stamp.len()..])
-        };
-        let words = text.split(' ');
-        let words = words.map(|word| translated(word).unwrap_or_else(|| word.to_owned()));
-        words.collect::<Vec<_>>().join(" ")
+            words.push(match stamp.parse::<Timestamp>() {
+                Ok(at) => self.second(at.as_second()) + &word[stamp.len()..],
+                Err(_) => word.to_owned(),
+            });
+        }
+        words.join(" ")
     }
 
     /// Formats a time for a narrow column whose header names the zone: `11-20 10:08`.
@@ -82,25 +83,30 @@ impl Zone {
 
 /// Parses a span as flags write it: `500ms`, `10s`, `12h`, `1h30m`, `7d`, `1d12h`.
 pub fn span(text: &str) -> Option<Duration> {
-    let days = text.split_once('d').and_then(|(days, rest)| {
-        let only_digits = days.bytes().all(|b| b.is_ascii_digit());
-        Some((days.parse::<u64>().ok().filter(|_| only_digits)?, rest))
-    });
-    let (days, rest) = days.unwrap_or((0, text));
-    let rest = match rest {
+    let mut days = 0;
+    let mut rest = text;
+    if let Some((digits, after_days)) = text.split_once('d')
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && let Ok(count) = digits.parse::<u64>()
+    {
+        days = count;
+        rest = after_days;
+    }
+    let time = match rest {
         "" if days > 0 => Duration::ZERO,
         rest => Duration::try_from(rest.parse::<SignedDuration>().ok()?).ok()?,
     };
-    Duration::from_secs(days.checked_mul(86_400)?).checked_add(rest)
+    Duration::from_secs(days.checked_mul(86_400)?).checked_add(time)
 }
 
 /// Parses the time before which a list ends. Like [`date`], but a day without a time includes the
 /// whole day.
 pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
-    let day = text
-        .parse::<civil::Date>()
-        .ok()
-        .filter(|_| text.len() <= 10);
+    let day = if text.len() <= 10 {
+        text.parse::<civil::Date>().ok()
+    } else {
+        None
+    };
     match day.and_then(|day| day.tomorrow().ok()) {
         Some(next) => date(&next.to_string(), zone),
         // The named second is included.
@@ -111,15 +117,19 @@ pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
 /// Parses a date: `2026-11-20`, optionally with a time and an offset. Without an offset, it is in
 /// `zone`.
 pub fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
-    let local = || {
-        let moment = text.parse::<civil::DateTime>().ok()?;
-        zone.to_ambiguous_timestamp(moment).compatible().ok()
-    };
-    let at = text.parse::<Timestamp>().ok().or_else(local);
+    let at = text
+        .parse::<Timestamp>()
+        .ok()
+        .or_else(|| local_timestamp(text, zone));
     at.map(|at| EventTime::from_micros(at.as_microsecond()))
         .ok_or_else(|| {
             format!("`{text}` is not a date: give it as 2026-11-20 or 2026-11-20T08:00:00+05:00")
         })
+}
+
+fn local_timestamp(text: &str, zone: &TimeZone) -> Option<Timestamp> {
+    let moment = text.parse::<civil::DateTime>().ok()?;
+    zone.to_ambiguous_timestamp(moment).compatible().ok()
 }
 
 #[cfg(test)]

@@ -48,8 +48,10 @@ impl Environment {
     /// then finds them as systemd does for the service.
     #[must_use]
     pub fn beside(mut self, flags: &Path) -> Self {
-        let name = flags.file_name().and_then(|name| name.to_str());
-        let name = name.and_then(|name| name.strip_suffix(".flags"));
+        let name = flags
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.strip_suffix(".flags"));
         if let (Some(name), Some(folder)) = (name, flags.parent()) {
             self.store = Some((credstore(folder), format!("callbridge.{name}.")));
         }
@@ -67,7 +69,7 @@ impl Environment {
     pub fn stored_credential(&self, name: &str) -> Option<PathBuf> {
         let (folder, beginning) = self.store.as_ref()?;
         let file = folder.join(format!("{beginning}{name}"));
-        file.exists().then_some(file)
+        if file.exists() { Some(file) } else { None }
     }
 
     /// Returns all names of variables, in order.
@@ -87,8 +89,9 @@ impl Environment {
 
 /// Returns the folder with the credentials of the services whose flags are in this folder.
 pub fn credstore(etc: &Path) -> PathBuf {
-    match etc == Path::new(ETC) {
-        true => PathBuf::from(CREDSTORE),
-        false => etc.join("credstore"),
+    if etc == Path::new(ETC) {
+        PathBuf::from(CREDSTORE)
+    } else {
+        etc.join("credstore")
     }
 }

@@ -56,7 +56,11 @@ impl HeartbeatMonitor {
     /// beats or has ended.
     pub fn stalled(&self, now: Duration, longer_than: Duration) -> Option<&'static str> {
         let last = self.last.load(Ordering::Relaxed);
-        (millis(now).saturating_sub(last) > millis(longer_than)).then_some(self.name)
+        if millis(now).saturating_sub(last) > millis(longer_than) {
+            Some(self.name)
+        } else {
+            None
+        }
     }
 }
 

@@ -64,21 +64,16 @@ pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
     if plus {
         return international(&text);
     }
-    let by_plan = || valid(country?.code().parse().ok(), &text);
-    let abroad = || international(text.strip_prefix("00")?);
-    let whole_at_home = || {
-        let plan = DATABASE.by_id(country?.code())?;
-        let whole = |national: &str| whole(&format!("+{}{national}", plan.country_code()));
-        whole(&text).or_else(|| whole(text.strip_prefix(plan.national_prefix()?)?))
-    };
+    let as_dialed = country
+        .and_then(|country| valid(country.code().parse().ok(), &text))
+        .or_else(|| international(text.strip_prefix("00")?))
+        .or_else(|| whole_national(&text, country?));
+    if as_dialed.is_some() || country.is_none() || text.len() < FOREIGN_DIGITS_MIN {
+        return as_dialed;
+    }
     // Carriers omit the plus. This is no guess if the country is known, because the number is then
     // not a domestic one.
-    let without_plus = || {
-        country.filter(|_| text.len() >= FOREIGN_DIGITS_MIN)?;
-        international(&text).filter(belongs_to_a_country)
-    };
-    let as_dialed = by_plan().or_else(abroad);
-    as_dialed.or_else(whole_at_home).or_else(without_plus)
+    international(&text).filter(belongs_to_a_country)
 }
 
 /// Strips the scheme, and everything after the number itself.
@@ -95,7 +90,7 @@ fn bare(text: &str) -> &str {
 fn without_feature_prefix(text: &str) -> &str {
     let Some((code, number)) = text
         .strip_prefix(['#', '*'])
-        .and_then(|it| it.split_once('#'))
+        .and_then(|rest| rest.split_once('#'))
     else {
         return text;
     };
@@ -130,9 +125,11 @@ impl Digits {
         let marks = [' ', '-', '.', '(', ')', '\u{a0}'];
         let text: String = text.chars().filter(|c| !marks.contains(c)).collect();
         let digits = text.strip_prefix('+').unwrap_or(&text);
-        let good = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
         let text = digits.to_owned();
-        good.then_some(Self { plus, text })
+        Some(Self { plus, text })
     }
 }
 
@@ -140,6 +137,16 @@ impl Digits {
 fn international(digits: &str) -> Option<Phone> {
     let text = format!("+{digits}");
     valid(None, &text).or_else(|| whole(&text))
+}
+
+/// Parses every digit of a national number, with or without the country's trunk prefix.
+fn whole_national(text: &str, country: Country) -> Option<Phone> {
+    let plan = DATABASE.by_id(country.code())?;
+    let code = plan.country_code();
+    whole(&format!("+{code}{text}")).or_else(|| {
+        let without_prefix = text.strip_prefix(plan.national_prefix()?)?;
+        whole(&format!("+{code}{without_prefix}"))
+    })
 }
 
 /// Parses every digit after the plus. In `+7 812 234-56-78` the library removes `8`, Russia's trunk
@@ -156,21 +163,27 @@ fn valid(country: Option<country::Id>, text: &str) -> Option<Phone> {
     if number.extension().is_some() || !is_valid(&number) {
         return None;
     }
-    let (country, national) = (number.country().code(), number.national());
-    Phone::from_e164(&format!("+{country}{national}"))
+    let code = number.country().code();
+    let national = number.national();
+    Phone::from_e164(&format!("+{code}{national}"))
 }
 
 /// Returns `true` if the number is valid. Checks mobile numbers first if their code belongs to only
 /// one country, because most callers have one. The library tries eleven kinds of numbers in turn.
 fn is_valid(number: &PhoneNumber) -> bool {
-    let national = number.national().to_string();
-    let is_mobile = |plan: &Metadata| {
-        let kinds = plan.descriptors();
-        let mobile = kinds.mobile();
-        kinds.general().is_match(&national) && mobile.is_some_and(|it| it.is_match(&national))
-    };
     let plans = DATABASE.by_code(&number.country().code());
-    matches!(plans.as_deref(), Some([plan]) if is_mobile(plan)) || number.is_valid()
+    if let Some([plan]) = plans.as_deref()
+        && is_mobile(&number.national().to_string(), plan)
+    {
+        return true;
+    }
+    number.is_valid()
+}
+
+fn is_mobile(national: &str, plan: &Metadata) -> bool {
+    let kinds = plan.descriptors();
+    let mobile = kinds.mobile();
+    kinds.general().is_match(national) && mobile.is_some_and(|mobile| mobile.is_match(national))
 }
 
 /// Returns `true` unless the number has a code that all countries share (+800, +808, +870, +878,

@@ -31,17 +31,16 @@ macro_rules! positive_id {
         impl $name {
             /// Wraps an id. `None` for zero and negative numbers.
             pub fn new(id: i64) -> Option<Self> {
-                (id > 0).then_some(Self(id))
+                if id > 0 { Some(Self(id)) } else { None }
             }
 
             /// Reads an id that has only decimal digits. `None` otherwise.
             pub fn parse(text: &str) -> Option<Self> {
                 let text = text.trim();
-                let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-                digits
-                    .then(|| text.parse().ok())
-                    .flatten()
-                    .and_then(Self::new)
+                if !text.bytes().all(|b| b.is_ascii_digit()) {
+                    return None;
+                }
+                text.parse().ok().and_then(Self::new)
             }
 
             /// Returns the id as the CRM's JSON has it.
@@ -167,13 +166,14 @@ impl CallRecord {
         }
         let talked = said.talk_sec.filter(|talk| *talk > 0);
         let answered = said.answered.unwrap_or(talked.is_some() || self.answered);
-        let talk = match answered {
-            true => said.talk_sec.unwrap_or(self.talk_time_sec),
-            false => 0,
-        };
-        if let (false, Some(talk)) = (answered, talked) {
+        if !answered && let Some(talk) = talked {
             return Err(format!("{talk} s of talk in a call that was not answered"));
         }
+        let talk = if answered {
+            said.talk_sec.unwrap_or(self.talk_time_sec)
+        } else {
+            0
+        };
         if talk > self.duration_sec {
             let whole = self.duration_sec;
             return Err(format!("{talk} s of talk in a call of {whole} s"));
@@ -202,9 +202,10 @@ impl CallRecord {
 }
 
 fn talk_words(answered: bool, talk_sec: u32) -> String {
-    match answered {
-        true => format!("answered, {talk_sec} s of talk"),
-        false => "not answered".to_owned(),
+    if answered {
+        format!("answered, {talk_sec} s of talk")
+    } else {
+        "not answered".to_owned()
     }
 }
 

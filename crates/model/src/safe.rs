@@ -34,9 +34,10 @@ pub fn is_hostile(c: char) -> bool {
 pub fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_hostile(c) {
-            true => shown.extend(c.escape_debug()),
-            false => shown.push(c),
+        if is_hostile(c) {
+            shown.extend(c.escape_debug());
+        } else {
+            shown.push(c);
         }
     }
     shown
@@ -87,9 +88,10 @@ pub fn safe_cell(text: &str) -> String {
             shown.push('\'');
         }
         begins = matches!(c, ',' | ';' | '\t' | '\n' | '\r' | '|' | '"') || (begins && c == ' ');
-        match is_hostile(c) && !matches!(c, '\t' | '\n') {
-            true => shown.extend(c.escape_debug()),
-            false => shown.push(c),
+        if is_hostile(c) && !matches!(c, '\t' | '\n') {
+            shown.extend(c.escape_debug());
+        } else {
+            shown.push(c);
         }
     }
     shown

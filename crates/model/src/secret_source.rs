@@ -131,7 +131,9 @@ impl SecretPlace {
         file: Option<&Path>,
         environment: &Environment,
     ) -> Result<Self, String> {
-        let (flag, name, variable) = (kind.flag(), kind.credential(), kind.variable());
+        let flag = kind.flag();
+        let name = kind.credential();
+        let variable = kind.variable();
         let given = file.map(Path::to_owned);
         if let Some(file) = given.or_else(|| environment.credential(name)) {
             return Ok(Self::File(file));
@@ -184,13 +186,10 @@ impl SecretPlace {
         if matches!(self, Self::File(path) if !path.is_file()) {
             return false;
         }
-        let quoted = |text: &str| {
-            let mut inner = text.chars();
-            let ends = (inner.next(), inner.next_back());
-            matches!(ends, (Some('"'), Some('"')) | (Some('\''), Some('\'')))
-        };
         let secrets = self.read_lines().unwrap_or_default();
-        secrets.iter().any(|secret| quoted(secret.expose_secret()))
+        secrets
+            .iter()
+            .any(|secret| has_quotes(secret.expose_secret()))
     }
 
     /// Returns the whole text, for a file whose lines contain more than the secret.
@@ -224,22 +223,32 @@ impl SecretPlace {
     }
 }
 
+fn has_quotes(text: &str) -> bool {
+    let mut inner = text.chars();
+    let ends = (inner.next(), inner.next_back());
+    matches!(ends, (Some('"'), Some('"')) | (Some('\''), Some('\'')))
+}
+
 /// Returns a file's text, without the byte order mark that editors put before it.
 pub fn text_of(path: &Path) -> Result<String, Error> {
-    let wrong = |error: io::Error| match error.kind() {
+    let text = read_beginning(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::Missing(path.to_owned()),
         io::ErrorKind::InvalidData => Error::NoText(path.to_owned()),
         _ => Error::Unreadable(path.to_owned(), error),
-    };
-    let mut text = String::new();
-    let mut file = std::fs::File::open(path)
-        .map_err(wrong)?
-        .take(FILE_BYTES_MAX as u64 + 1);
-    file.read_to_string(&mut text).map_err(wrong)?;
+    })?;
     if text.len() > FILE_BYTES_MAX {
         return Err(Error::TooLong(path.to_owned()));
     }
     Ok(text.trim_start_matches('\u{feff}').to_owned())
+}
+
+/// Reads at most one byte more than [`FILE_BYTES_MAX`], which shows that the file is longer.
+fn read_beginning(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?
+        .take(FILE_BYTES_MAX as u64 + 1)
+        .read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn secret_of(path: &Path, line: &str) -> Result<Secret, Error> {

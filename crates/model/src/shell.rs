@@ -61,15 +61,17 @@ pub async fn run(
         let mut child = command.spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let mut group = CommandGroup(id.and_then(Pid::from_raw));
-        let (input, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let input = child.stdin.take();
         let write = async {
             if let Some(mut input) = input {
                 // A command that does not read its stdin can still succeed.
                 input.write_all(stdin).await.ok();
             }
         };
-        let (out, err) = (read(out, stdout_max), read(err, stderr_max));
-        let ((), stdout, stderr, status) = tokio::join!(write, out, err, child.wait());
+        let read_stdout = read(child.stdout.take(), stdout_max);
+        let read_stderr = read(child.stderr.take(), stderr_max);
+        let ((), stdout, stderr, status) =
+            tokio::join!(write, read_stdout, read_stderr, child.wait());
         let output = ShellOutput {
             stdout: stdout?,
             stderr: stderr?,

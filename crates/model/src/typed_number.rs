@@ -26,28 +26,34 @@ impl TypedNumber {
     /// country code belong to these countries. `None` if it is not a number.
     pub fn read(text: &str, countries: impl IntoIterator<Item = Country>) -> Option<Self> {
         let text = text.trim();
-        let strange = |c: char| !c.is_ascii_digit() && !BETWEEN.contains(c);
-        if text.chars().any(strange) {
+        if text
+            .chars()
+            .any(|c| !c.is_ascii_digit() && !BETWEEN.contains(c))
+        {
             return None;
         }
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
         let exact = text.starts_with('+');
-        let end = match exact || digits.len() < WHOLE_DIGITS_MIN {
-            true => digits.as_str(),
+        let end = if exact || digits.len() < WHOLE_DIGITS_MIN {
+            digits.as_str()
+        } else {
             // 00 is for international calls, and 0 for national calls in many countries. Neither is
             // part of the number.
-            false => digits.trim_start_matches('0'),
+            digits.trim_start_matches('0')
         };
         if end.len() < DIGITS_MIN {
             return None;
         }
         let last_four = &end[end.len() - DIGITS_MIN..];
-        let countries = countries.into_iter().filter(|_| !exact);
-        let whole = countries.filter_map(|country| number::e164(text, Some(country)));
+        let mut whole = Vec::new();
+        if !exact {
+            let phones = countries
+                .into_iter()
+                .filter_map(|country| number::e164(text, Some(country)));
+            whole.extend(phones.filter(|phone| phone.as_str().ends_with(last_four)));
+        }
         Some(Self {
-            whole: whole
-                .filter(|phone| phone.as_str().ends_with(last_four))
-                .collect(),
+            whole,
             end: end.to_owned(),
             exact,
         })
@@ -62,8 +68,12 @@ impl TypedNumber {
         text: &str,
         countries: impl IntoIterator<Item = Country>,
     ) -> Result<Phone, String> {
-        let read = countries.into_iter().map(Some).chain([None]);
-        let mut found: Vec<Phone> = read.filter_map(|it| number::e164(text, it)).collect();
+        let mut found: Vec<Phone> = countries
+            .into_iter()
+            .map(Some)
+            .chain([None])
+            .filter_map(|country| number::e164(text, country))
+            .collect();
         found.sort();
         found.dedup();
         let shown = safe(text);
@@ -100,9 +110,10 @@ impl TypedNumber {
     /// Returns `true` if the typed text matches this number.
     pub fn ends(&self, e164: &str) -> bool {
         let digits = e164.trim_start_matches('+');
-        let typed = match self.exact {
-            true => digits == self.end,
-            false => digits.ends_with(&self.end),
+        let typed = if self.exact {
+            digits == self.end
+        } else {
+            digits.ends_with(&self.end)
         };
         typed || self.whole.iter().any(|whole| whole.as_str() == e164)
     }

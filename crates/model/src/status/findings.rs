@@ -5,10 +5,10 @@
 
 use super::text::by_reason;
 use super::verdict::{counted, first_five};
-use super::{FindingKind, Problem, SourceStatus, Status};
+use super::{FindingKind, Problem, Status};
 use crate::Reason;
 use crate::status::PAUSES;
-use crate::status::other_reader::{Effect, OtherReader};
+use crate::status::other_reader::Effect;
 pub use callbridge_call::shell::quoted;
 
 /// Seconds after its end for which a gap is reported as a problem. `status` lists it for longer.
@@ -120,7 +120,7 @@ fn pause(status: &Status, found: &mut Vec<Problem>) {
         _ => status.check(),
     };
     let paused = Problem::new(FindingKind::Paused, message, command);
-    found.push(match PAUSES.iter().find(|it| **it == pause.reason) {
+    found.push(match PAUSES.iter().find(|code| **code == pause.reason) {
         Some(reason) => paused.with_code(reason, []),
         None => paused,
     });
@@ -130,13 +130,14 @@ fn sources(status: &Status, found: &mut Vec<Problem>) {
     if status.sources.is_empty() {
         return;
     }
-    let down = |source: &&SourceStatus| !source.state.is_up();
-    let lines = || status.sources.iter().filter(|source| !source.catch_up);
-    let deaf = lines().count() > 0 && lines().all(|source| down(&source));
-    for source in status.sources.iter().filter(down) {
-        let kind = match deaf && !source.catch_up {
-            true => FindingKind::NoSource,
-            false => FindingKind::SourceDown,
+    let mut live = status.sources.iter().filter(|source| !source.catch_up);
+    let has_live = live.clone().next().is_some();
+    let all_live_down = has_live && live.all(|source| !source.state.is_up());
+    for source in status.sources.iter().filter(|source| !source.state.is_up()) {
+        let kind = if all_live_down && !source.catch_up {
+            FindingKind::NoSource
+        } else {
+            FindingKind::SourceDown
         };
         let reason = source.reason.as_deref().unwrap_or("not reached yet");
         let message = format!("source {} is down: {reason}", source.name());
@@ -150,7 +151,10 @@ fn sources(status: &Status, found: &mut Vec<Problem>) {
 
 fn formats(status: &Status, found: &mut Vec<Problem>) {
     for source in &status.sources {
-        if let (true, 0, Some(reason)) = (source.state.is_up(), source.read, &source.reason) {
+        if source.state.is_up()
+            && source.read == 0
+            && let Some(reason) = &source.reason
+        {
             let message = format!("source {}: {reason}", source.name());
             let values = [source.name().to_owned(), reason.clone()];
             found
@@ -161,8 +165,11 @@ fn formats(status: &Status, found: &mut Vec<Problem>) {
 
 fn daemons(status: &Status, found: &mut Vec<Problem>) {
     for source in &status.sources {
-        let harmful = |other: &&OtherReader| other.effect == Effect::Torn;
-        for other in source.others.iter().filter(harmful) {
+        let harmful = source
+            .others
+            .iter()
+            .filter(|other| other.effect == Effect::Torn);
+        for other in harmful {
             let message = format!("source {}: {other}", source.name());
             let command = match other.pid {
                 Some(pid) => format!("ps -fp {pid}"),
@@ -178,9 +185,12 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
     if status.unmatched.is_empty() {
         return;
     }
-    let named = status.unmatched.iter();
-    let named = named.map(|it| format!("{} ({})", it.prefix, counted(it.calls, "call", "calls")));
-    let named = first_five(&named.collect::<Vec<_>>());
+    let mut channels = Vec::new();
+    for unmatched in &status.unmatched {
+        let calls = counted(unmatched.calls, "call", "calls");
+        channels.push(format!("{} ({calls})", unmatched.prefix));
+    }
+    let named = first_five(&channels);
     let message = format!(
         "outside numbers go over {named}, which no --trunk names: these calls count as internal \
          and are not journaled; add the channels to a --trunk, or to --employees if they are \
@@ -222,7 +232,10 @@ fn token(status: &Status, found: &mut Vec<Problem>) {
     // A token by consent is renewed automatically, long before it expires.
     let lasts = token.kind.as_deref() == Some("PAT") && token.state == "ok";
     let left = token.expires_at.map(|end| end - status.at);
-    if let Some(left) = left.filter(|left| lasts && *left <= TOKEN_SECONDS) {
+    if let Some(left) = left
+        && lasts
+        && left <= TOKEN_SECONDS
+    {
         let days = (left / 86_400).max(0).unsigned_abs();
         let place = status.token_place.as_deref().unwrap_or("--token-file");
         let message = format!(
@@ -236,7 +249,8 @@ fn token(status: &Status, found: &mut Vec<Problem>) {
 
 fn degraded(status: &Status, found: &mut Vec<Problem>) {
     for failure in &status.degraded {
-        let (part, reason) = (&failure.part, &failure.reason);
+        let part = &failure.part;
+        let reason = &failure.reason;
         let message = format!("the CRM's {part} fail ({reason}): {}", failure.fallback);
         let command = status.command("status");
         found.push(Problem::new(FindingKind::CrmDegraded, message, command).with([reason.clone()]));
@@ -248,7 +262,9 @@ fn gaps(status: &Status, found: &mut Vec<Problem>) {
         let long = gap.to - gap.from >= GAP_SECONDS_MIN;
         !gap.filled && long && status.at - gap.to <= GAP_SECONDS
     });
-    let (mut count, mut seconds, mut last) = (0, 0, None);
+    let mut count = 0;
+    let mut seconds = 0;
+    let mut last = None;
     for gap in open {
         count += 1;
         seconds += (gap.to - gap.from).unsigned_abs();
@@ -297,10 +313,8 @@ fn letters(status: &Status, found: &mut Vec<Problem>) {
 }
 
 fn webhooks(status: &Status, found: &mut Vec<Problem>) {
-    if status
-        .webhooks
-        .as_ref()
-        .is_some_and(|it| it.state == "no_secret")
+    if let Some(webhooks) = &status.webhooks
+        && webhooks.state == "no_secret"
     {
         let message = "signatures of webhooks cannot be checked: no signing secret is known; give \
                     --webhook-secret-file";

@@ -5,7 +5,7 @@ use super::*;
 use crate::status::{
     DegradedPart, Directory, Echo, Employees, ForeignCalls, JournalField, LeadField, LeadFields,
     ListFile, MissingRight, OverallState, PAUSES, Pause, RightKind, SecretFile, SourceGap,
-    SourceState, Token, TrunkStatus, Unmatched, Webhooks,
+    SourceState, SourceStatus, Token, TrunkStatus, Unmatched, Webhooks, other_reader::OtherReader,
 };
 
 const NOW: i64 = 1_795_151_317;

@@ -68,9 +68,10 @@ pub struct HubStatus {
 impl HubStatus {
     /// Returns the number of branches that are silent.
     pub fn silent_branches(&self) -> u64 {
-        let silent = self.branches.iter();
-        let silent = silent.filter(|branch| branch.state == BranchState::Silent);
-        silent.count() as u64
+        self.branches
+            .iter()
+            .filter(|branch| branch.state == BranchState::Silent)
+            .count() as u64
     }
 }
 

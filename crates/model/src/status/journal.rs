@@ -93,13 +93,12 @@ pub(super) fn fields(status: &Status, found: &mut Vec<Problem>) {
             Echo::Missing => (format!("no {word}"), field.missing),
             Echo::Different => (format!("another {word} than was sent"), field.different),
         };
-        let (flag, ask) = match named {
-            true => {
-                let flag = format!("--field {}={}", field.field.word(), field.name);
-                let ask = format!("is {flag} right?");
-                (flag, ask)
-            }
-            false => (field.name.clone(), format!("it is sent as {}", field.name)),
+        let (flag, ask) = if named {
+            let flag = format!("--field {}={}", field.field.word(), field.name);
+            let ask = format!("is {flag} right?");
+            (flag, ask)
+        } else {
+            (field.name.clone(), format!("it is sent as {}", field.name))
         };
         let compared = field.compared;
         let message = format!("the journal shows {shows} ({count} of {compared} calls): {ask}");
@@ -109,8 +108,10 @@ pub(super) fn fields(status: &Status, found: &mut Vec<Problem>) {
 }
 
 pub(super) fn foreign(status: &Status, found: &mut Vec<Problem>) {
-    let many = status.foreign_calls.iter();
-    for foreign in many.filter(|it| it.most_in_an_hour >= FOREIGN_MIN) {
+    for foreign in &status.foreign_calls {
+        if foreign.most_in_an_hour < FOREIGN_MIN {
+            continue;
+        }
         let ForeignCalls {
             provider, calls, ..
         } = foreign;

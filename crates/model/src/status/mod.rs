@@ -448,8 +448,10 @@ pub struct Pause {
 
 impl Pause {
     pub fn new(reason: &str, fix: impl Into<String>) -> Self {
-        let (reason, fix) = (reason.to_owned(), fix.into());
-        Self { reason, fix }
+        Self {
+            reason: reason.to_owned(),
+            fix: fix.into(),
+        }
     }
 }
 

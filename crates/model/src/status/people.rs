@@ -44,8 +44,8 @@ impl ListFile {
         }
         if *bad > 0 {
             let rows = counted(*bad, "row", "rows");
-            let more = bad.saturating_sub(self.faults.len() as u64);
-            let more = if_any(more, |more| format!("; and {more} more"));
+            let unnamed = bad.saturating_sub(self.faults.len() as u64);
+            let more = if_any(unnamed, |unnamed| format!("; and {unnamed} more"));
             let each = self.faults.join("; ");
             let message = format!("{rows} of the list {file} cannot be used: {each}{more}");
             return Some((
@@ -54,8 +54,11 @@ impl ListFile {
                 vec![file.clone(), bad.to_string(), each],
             ));
         }
-        let empty = || format!("the list {file} has no row");
-        (*rows == 0).then(|| ("list_empty", empty(), vec![file.clone()]))
+        if *rows == 0 {
+            let message = format!("the list {file} has no row");
+            return Some(("list_empty", message, vec![file.clone()]));
+        }
+        None
     }
 }
 
@@ -115,21 +118,30 @@ const CALLS_MIN: u64 = 10;
 impl Employees {
     fn unlisted(&self) -> String {
         const SHOWN: usize = 10;
-        let each = self.unlisted.iter().take(SHOWN);
-        let each = each.map(|it| format!("{} ({})", it.extension, it.calls));
-        each.collect::<Vec<_>>().join(", ")
+        let mut shown = Vec::new();
+        for Unlisted {
+            extension, calls, ..
+        } in self.unlisted.iter().take(SHOWN)
+        {
+            shown.push(format!("{extension} ({calls})"));
+        }
+        shown.join(", ")
     }
 
     /// Returns the line for `status`. `None` without calls to compare.
     pub(super) fn to_line(&self) -> Option<String> {
         let Self { calls, matched, .. } = self;
-        let unlisted = match self.unlisted.is_empty() {
-            true => String::new(),
-            false => format!(", not listed: {}", self.unlisted()),
+        if *calls == 0 {
+            return None;
+        }
+        let unlisted = if self.unlisted.is_empty() {
+            String::new()
+        } else {
+            format!(", not listed: {}", self.unlisted())
         };
-        (*calls > 0).then(|| {
-            format!("staff    {matched} of {calls} calls have a listed extension{unlisted}")
-        })
+        Some(format!(
+            "staff    {matched} of {calls} calls have a listed extension{unlisted}"
+        ))
     }
 }
 
@@ -137,36 +149,37 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Problem>) {
     let Some(employees) = &status.employees else {
         return;
     };
-    let unknown = employees.unknown.iter().map(|it| {
-        let extension = it.extension.as_ref();
-        let extension = extension.map_or_else(String::new, |it| format!(" (extension {it})"));
-        let calls = counted(it.calls, "call", "calls");
-        let id = it.employee_id;
-        let values = vec![id.to_string(), it.calls.to_string()];
-        ("employee_unknown", format!(
+    for unknown in &employees.unknown {
+        let id = unknown.employee_id;
+        let extension = match &unknown.extension {
+            Some(extension) => format!(" (extension {extension})"),
+            None => String::new(),
+        };
+        let calls = counted(unknown.calls, "call", "calls");
+        let message = format!(
             "the CRM does not know employee {id}{extension}, {calls} FAILED: correct --employees"
-        ), values)
-    });
-    let doubtful = employees.doubtful.iter().map(|it| {
-        let Doubtful { extension, meant } = it;
+        );
+        let values = [id.to_string(), unknown.calls.to_string()];
+        let problem = Problem::new(FindingKind::Employees, message, status.check());
+        found.push(problem.with_code("employee_unknown", values));
+    }
+    for Doubtful { extension, meant } in &employees.doubtful {
         let message = format!(
             "--employees has extension {extension}, which no call had: did you mean {meant}?"
         );
-        let values = vec![extension.clone(), meant.clone()];
-        ("employee_doubtful", message, values)
-    });
-    let nobody = employees.calls >= CALLS_MIN && employees.matched == 0;
-    let nobody = nobody.then(|| {
-        let (calls, unlisted) = (employees.calls, employees.unlisted());
+        let values = [extension.clone(), meant.clone()];
+        let problem = Problem::new(FindingKind::Employees, message, status.check());
+        found.push(problem.with_code("employee_doubtful", values));
+    }
+    if employees.calls >= CALLS_MIN && employees.matched == 0 {
+        let calls = employees.calls;
+        let unlisted = employees.unlisted();
         let message =
             format!("--employees has none of the extensions of the last {calls} calls: {unlisted}");
-        let values = vec![calls.to_string(), unlisted];
-        ("employees_unmatched", message, values)
-    });
-    let all = unknown.chain(doubtful).chain(nobody);
-    found.extend(all.map(|(code, message, values)| {
-        Problem::new(FindingKind::Employees, message, status.check()).with_code(code, values)
-    }));
+        let values = [calls.to_string(), unlisted];
+        let problem = Problem::new(FindingKind::Employees, message, status.check());
+        found.push(problem.with_code("employees_unmatched", values));
+    }
 }
 
 pub(super) fn lists(status: &Status, found: &mut Vec<Problem>) {

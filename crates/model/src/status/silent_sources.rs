@@ -38,10 +38,10 @@ pub struct MissingRight {
 /// Finds connections that are logged in and receive nothing. If silence is the only sign, it is
 /// reported after a day, because nights and holidays are silent.
 pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
-    for source in status.sources.iter().filter(|it| it.state.is_up()) {
+    for source in status.sources.iter().filter(|source| source.state.is_up()) {
         let name = format!("source {}", source.name());
-        let silent = source.state == SourceState::Connected;
-        let (mut deaf, mut missing_rights) = (Vec::new(), Vec::new());
+        let mut deaf = Vec::new();
+        let mut missing_rights = Vec::new();
         for right in &source.missing_rights {
             match right.kind {
                 RightKind::Calls => deaf.push(&*right.message),
@@ -51,18 +51,20 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
                 RightKind::System | RightKind::Times | RightKind::Filter | RightKind::Echo => {}
             }
         }
-        let since = source.connected_since.filter(|_| silent);
-        let seconds = since.map_or(0, |since| (status.at - since).max(0));
+        let silent_seconds = match source.connected_since {
+            Some(since) if source.state == SourceState::Connected => (status.at - since).max(0),
+            _ => 0,
+        };
         if let Some(message) = deaf.first() {
             let values = [source.name().to_owned(), (*message).to_owned()];
             let message = format!("{name}: {message}");
             let deaf = Problem::new(FindingKind::NotHeard, message, status.check());
             found.push(deaf.with_code("not_heard_reason", values));
-        } else if seconds >= SILENT_SECONDS {
+        } else if silent_seconds >= SILENT_SECONDS {
             let message = format!(
                 "{name} is connected for {} and has received no event of a call: there were no \
                  calls, or its account has no right to receive them",
-                seconds_in_words(seconds.unsigned_abs())
+                seconds_in_words(silent_seconds.unsigned_abs())
             );
             let values = [source.name().to_owned()];
             found.push(Problem::new(FindingKind::NotHeard, message, status.check()).with(values));

@@ -75,7 +75,9 @@ impl Status {
             let _ = writeln!(text, "{}", safe(&line));
         }
         for list in &self.lists {
-            let (file, kind, rows) = (safe(&list.file), safe(&list.kind), list.rows);
+            let file = safe(&list.file);
+            let rows = list.rows;
+            let kind = safe(&list.kind);
             let bad = if_any(list.bad, |bad| format!(", {bad} bad"));
             let _ = writeln!(text, "list     {file}: {rows} {kind}{bad}");
         }
@@ -85,7 +87,8 @@ impl Status {
         self.losses_to_text(&mut text);
         self.gaps_to_text(&mut text, style);
         if !self.version.is_empty() {
-            let (version, state) = (safe(&self.version), safe(&self.state));
+            let version = safe(&self.version);
+            let state = safe(&self.state);
             let _ = writeln!(text, "version  {version}, state {state}");
         }
         text
@@ -228,10 +231,12 @@ impl Status {
         let skipped = self.gaps.len().saturating_sub(GAPS_MAX);
         for gap in self.gaps.iter().skip(skipped) {
             let seconds = seconds_in_words((gap.to - gap.from).max(0).unsigned_abs());
-            let (from, to) = (style.zone.second(gap.from), style.zone.second(gap.to));
-            let filled = match gap.filled {
-                true => style.paint("32", "filled"),
-                false => style.paint("33", "not filled"),
+            let from = style.zone.second(gap.from);
+            let to = style.zone.second(gap.to);
+            let filled = if gap.filled {
+                style.paint("32", "filled")
+            } else {
+                style.paint("33", "not filled")
             };
             let _ = writeln!(
                 text,
@@ -249,7 +254,8 @@ impl LeadershipStatus {
     fn to_text(&self, text: &mut String, style: &TextStyle) {
         match &self.leader {
             Some(leader) => {
-                let (name, since) = (safe(&leader.name), style.zone.second(leader.since));
+                let name = safe(&leader.name);
+                let since = style.zone.second(leader.since);
                 let version = safe(&leader.version);
                 let _ = writeln!(text, "leader   {name} since {since} (callbridge {version})");
             }
@@ -261,7 +267,8 @@ impl LeadershipStatus {
             }
         }
         for standby in &self.standbys {
-            let (name, since) = (safe(&standby.name), style.zone.second(standby.since));
+            let name = safe(&standby.name);
+            let since = style.zone.second(standby.since);
             let version = safe(&standby.version);
             let _ = writeln!(text, "standby  {name} since {since} (callbridge {version})");
         }
@@ -273,7 +280,9 @@ impl LeadershipStatus {
 
 impl ForwardStatus {
     fn to_text(&self, text: &mut String, style: &TextStyle) {
-        let (hub, forwarded, ready) = (safe(&self.hub), self.forwarded, self.ready);
+        let hub = safe(&self.hub);
+        let forwarded = self.forwarded;
+        let ready = self.ready;
         let _ = writeln!(text, "hub      {hub}: {forwarded} forwarded, {ready} ready");
         if let Some(at) = self.answered_at {
             let _ = writeln!(text, "         last answer {}", style.zone.second(at));
@@ -287,7 +296,8 @@ impl ForwardStatus {
 impl HubStatus {
     fn to_text(&self, text: &mut String, style: &TextStyle) {
         let how = if self.tls { "HTTPS" } else { "HTTP" };
-        let (address, branches) = (safe(&self.address), self.branches.len());
+        let address = safe(&self.address);
+        let branches = self.branches.len();
         let _ = writeln!(text, "hub      {address} ({how}), {branches} branches");
         if let Some(until) = self.silent_until {
             let until = style.zone.second(until);
@@ -301,7 +311,7 @@ impl HubStatus {
 
 impl Directory {
     fn to_text(&self, text: &mut String) {
-        let (phones, leads) = (self.phones, self.leads);
+        let Self { phones, leads, .. } = self;
         let _ = write!(text, "leads    {phones} numbers of {leads} leads");
         if let Some(state) = &self.backfill {
             let _ = write!(text, ", backfill {}", safe(state));
@@ -315,12 +325,12 @@ impl Directory {
 
 impl LeadFields {
     fn to_text(&self, text: &mut String) {
-        let reason = self
-            .reason
-            .iter()
-            .map(|reason| format!(": {}", safe(reason)));
-        let (state, reason, waiting) =
-            (safe(&self.state), reason.collect::<String>(), self.waiting);
+        let state = safe(&self.state);
+        let reason = match &self.reason {
+            Some(reason) => format!(": {}", safe(reason)),
+            None => String::new(),
+        };
+        let waiting = self.waiting;
         let _ = writeln!(text, "fields   {state}{reason}; {waiting} leads wait");
         for field in &self.fields {
             let mark = if field.ok { "" } else { ", left out" };
@@ -340,20 +350,21 @@ impl LeadFields {
 impl Webhooks {
     fn to_text(&self, text: &mut String, style: &TextStyle) {
         let how = if self.tls { "HTTPS" } else { "HTTP" };
-        let (address, state) = (safe(&self.address), safe(&self.state));
+        let address = safe(&self.address);
+        let state = safe(&self.state);
         let _ = write!(text, "webhooks {address} ({how}) {state}");
         if let Some(at) = self.last_event_at {
             let _ = write!(text, ", last event {}", style.zone.second(at));
         }
-        let events = self.events.iter();
-        let events =
-            events.map(|(result, count)| format!("{count} {}", safe(&result.replace('_', " "))));
-        let events: Vec<String> = events.collect();
-        let events = match &events[..] {
-            [] => "none so far".to_owned(),
-            events => events.join(", "),
-        };
-        let _ = writeln!(text, "\n         {events}");
+        let mut events = Vec::new();
+        for (result, count) in &self.events {
+            let result = safe(&result.replace('_', " "));
+            events.push(format!("{count} {result}"));
+        }
+        if events.is_empty() {
+            events.push("none so far".to_owned());
+        }
+        let _ = writeln!(text, "\n         {}", events.join(", "));
     }
 }
 
@@ -381,11 +392,12 @@ impl SourceStatus {
             SourceState::Reading => style.paint("33", "reading"),
             SourceState::Done => style.paint("32", "done"),
         };
-        let since = self.down_since.filter(|_| !self.state.is_up());
-        let since = since.map_or_else(String::new, |at| {
-            format!(" since {}", style.zone.second(at))
-        });
-        let (name, url) = (safe(self.name()), safe(&self.url));
+        let since = match self.down_since {
+            Some(at) if !self.state.is_up() => format!(" since {}", style.zone.second(at)),
+            _ => String::new(),
+        };
+        let name = safe(self.name());
+        let url = safe(&self.url);
         let _ = writeln!(text, "source   {name} {state}{since}\n         {url}");
         if let Some(reason) = &self.reason {
             let _ = writeln!(text, "         {}", safe(reason));
@@ -397,9 +409,11 @@ impl SourceStatus {
             let _ = writeln!(text, "         {difference}");
         }
         if let [_, _, ..] = self.switches.as_slice() {
-            let names = self.switches.iter();
-            let names = names.map(|it| format!("{} is {}", safe(&it.name), safe(&it.pbx)));
-            let names: Vec<String> = names.collect();
+            let names: Vec<String> = self
+                .switches
+                .iter()
+                .map(|switch| format!("{} is {}", safe(&switch.name), safe(&switch.pbx)))
+                .collect();
             let _ = writeln!(text, "         switches: {}", names.join(", "));
         }
         for other in &self.others {
@@ -415,7 +429,9 @@ impl SourceStatus {
             self.read, self.skipped, self.repaired, self.unreadable, self.gaps
         );
         if self.too_long + self.dropped > 0 {
-            let (too_long, dropped) = (self.too_long, self.dropped);
+            let Self {
+                too_long, dropped, ..
+            } = self;
             let _ = writeln!(
                 text,
                 "         {too_long} longer than 1 MiB, {dropped} thrown away"

@@ -45,9 +45,11 @@ impl TrunkStatus {
 /// of their calls.
 pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
     for trunk in status.trunks.iter().filter(|trunk| trunk.journal) {
-        let known = |since: i64| status.at - since >= SILENT_SECONDS;
         let others = status.day_calls.saturating_sub(trunk.day_calls);
-        if trunk.day_calls == 0 && others > 0 && trunk.silent_since().is_some_and(known) {
+        let is_silent = trunk
+            .silent_since()
+            .is_some_and(|since| is_day_old(status, since));
+        if trunk.day_calls == 0 && others > 0 && is_silent {
             let came = counted(others, "call", "calls");
             let ever = match trunk.last_at {
                 Some(_) => "has had no call for a day",
@@ -64,7 +66,8 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
                 .push(Problem::new(FindingKind::SilentTrunk, message, status.check()).with(values));
         }
         let unlisted = trunk.day_extensions > 0 && trunk.day_employees == 0;
-        if trunk.has_employees && unlisted && trunk.since.is_some_and(known) {
+        let known = trunk.since.is_some_and(|since| is_day_old(status, since));
+        if trunk.has_employees && unlisted && known {
             let calls = counted(trunk.day_extensions, "call", "calls");
             let message = format!(
                 "--employees of trunk {} has matched none of its {calls} of a day{}: check that it \
@@ -80,19 +83,25 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
     }
 }
 
+fn is_day_old(status: &Status, at: i64) -> bool {
+    status.at - at >= SILENT_SECONDS
+}
+
 /// Reports trunks whose calls name no employee because they have no list of employees. Without
 /// [`Status::employees`] it reports nothing.
 pub(super) fn without_employees(status: &Status, found: &mut Vec<Problem>) {
-    let without = |it: &&TrunkStatus| {
-        let nobody = it.day_extensions > 0 && it.day_employees == 0;
-        it.journal && !it.has_employees && nobody
-    };
-    let trunks: Vec<&TrunkStatus> = status.trunks.iter().filter(without).collect();
-    if trunks.is_empty() || status.employees.is_none() {
+    let mut names = Vec::new();
+    let mut calls = 0;
+    for trunk in &status.trunks {
+        let unlisted = trunk.day_extensions > 0 && trunk.day_employees == 0;
+        if trunk.journal && !trunk.has_employees && unlisted {
+            names.push(trunk.name.as_str());
+            calls += trunk.day_extensions;
+        }
+    }
+    if names.is_empty() || status.employees.is_none() {
         return;
     }
-    let names: Vec<&str> = trunks.iter().map(|it| it.name.as_str()).collect();
-    let calls: u64 = trunks.iter().map(|it| it.day_extensions).sum();
     let message = format!(
         "{} of a day{} named no employee: --employees is missing{}",
         counted(calls, "call", "calls"),
@@ -105,16 +114,22 @@ pub(super) fn without_employees(status: &Status, found: &mut Vec<Problem>) {
 
 /// Returns the unmatched channels seen within a day: ` (over PJSIP/citty, SIP/10.0.0.7)`.
 fn channels(status: &Status) -> String {
-    let lately = |at: i64| status.at - at < SILENT_SECONDS;
-    let seen = status.unmatched.iter().filter(|it| lately(it.last_at));
-    let seen: Vec<&str> = seen.map(|it| it.prefix.as_str()).collect();
-    named(" (over ", &seen)
+    let mut prefixes = Vec::new();
+    for unmatched in &status.unmatched {
+        if !is_day_old(status, unmatched.last_at) {
+            prefixes.push(unmatched.prefix.as_str());
+        }
+    }
+    named(" (over ", &prefixes)
 }
 
 fn extensions(status: &Status, before: &str) -> String {
-    let met = status.employees.iter().flat_map(|it| &it.unlisted);
-    let met: Vec<&str> = met.map(|it| it.extension.as_str()).collect();
-    named(before, &met)
+    let mut extensions = Vec::new();
+    if let Some(employees) = &status.employees {
+        let unlisted = employees.unlisted.iter();
+        extensions.extend(unlisted.map(|unlisted| unlisted.extension.as_str()));
+    }
+    named(before, &extensions)
 }
 
 fn named(before: &str, all: &[&str]) -> String {

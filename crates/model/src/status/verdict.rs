@@ -174,8 +174,10 @@ impl Problem {
 
     /// Adds values for the row of its kind.
     pub(super) fn with(self, values: impl Into<Vec<String>>) -> Self {
-        let (code, values) = (self.kind.word(), values.into());
-        let detail = Detail { code, values };
+        let detail = Detail {
+            code: self.kind.word(),
+            values: values.into(),
+        };
         Self { detail, ..self }
     }
 
