@@ -71,7 +71,11 @@ impl Trunks {
                 }
             }
         }
-        faults.is_empty().then_some(Self(trunks)).ok_or(faults)
+        if faults.is_empty() {
+            Ok(Self(trunks))
+        } else {
+            Err(faults)
+        }
     }
 
     /// Returns the endpoints by which the assembler of a PBX finds the trunk of a channel.
@@ -123,23 +127,29 @@ impl Trunk {
 
     /// Returns `true` if channels with this name belong to it.
     pub fn takes_in(&self, channel: &str) -> bool {
-        self.known_by().any(|it| it.matches(channel))
+        self.known_by().any(|endpoint| endpoint.matches(channel))
     }
 
     /// Returns a phone that this trunk's pattern also matches: `PJSIP/101` for `PJSIP/*`. Only for
     /// technologies with which phones log in, because the lines of a card can really be one trunk.
     pub fn telephone_within(&self) -> Option<String> {
-        let listed = match &self.employees {
+        if !self.endpoint.contains('*') {
+            return None;
+        }
+        let mut extensions: Vec<String> = match &self.employees {
             Some(EmployeeRule::List(list)) => list.keys().map(ToString::to_string).collect(),
             Some(EmployeeRule::File(_)) | None => Vec::new(),
         };
-        let usual = ["101", "201", "1001"].map(str::to_owned);
-        let telephones = listed.into_iter().chain(usual).flat_map(|extension| {
-            let technologies = ["PJSIP", "SIP", "IAX2", "SCCP", "Skinny"];
-            technologies.map(|technology| format!("{technology}/{extension}"))
-        });
-        let mut telephones = telephones.filter(|it| self.takes_in(&format!("{it}-0000004f")));
-        telephones.next().filter(|_| self.endpoint.contains('*'))
+        extensions.extend(["101", "201", "1001"].map(str::to_owned));
+        for extension in extensions {
+            for technology in ["PJSIP", "SIP", "IAX2", "SCCP", "Skinny"] {
+                let telephone = format!("{technology}/{extension}");
+                if self.takes_in(&format!("{telephone}-0000004f")) {
+                    return Some(telephone);
+                }
+            }
+        }
+        None
     }
 
     /// Returns `true` if channels can belong to it. Otherwise only messages name it.
@@ -149,7 +159,9 @@ impl Trunk {
 
     /// Returns its endpoints: one, or several separated by `|`.
     pub fn endpoints(&self) -> impl Iterator<Item = &str> {
-        self.endpoint.split('|').filter(|it| !it.is_empty())
+        self.endpoint
+            .split('|')
+            .filter(|endpoint| !endpoint.is_empty())
     }
 
     /// Returns the endpoints whose calls wait for a CDR. A trunk whose lead is in the user field
@@ -215,7 +227,11 @@ pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
         given.push(key.to_owned());
         faults.extend(set(&mut trunk, key, value.trim()).err());
     }
-    faults.is_empty().then_some(trunk).ok_or(faults)
+    if faults.is_empty() {
+        Ok(trunk)
+    } else {
+        Err(faults)
+    }
 }
 
 fn set(trunk: &mut Trunk, key: &str, value: &str) -> Result<(), String> {
@@ -242,10 +258,13 @@ fn pieces(text: &str) -> Vec<String> {
         let begins = piece.split_once('=').is_some_and(|(key, _)| {
             !key.trim().is_empty() && key.trim().bytes().all(|b| b.is_ascii_lowercase())
         });
-        let holds = |last: &str| last.starts_with("lead=") || last.starts_with("employees=");
-        match pieces.last_mut().filter(|last| !begins && holds(last)) {
-            Some(last) => *last += &format!(",{piece}"),
-            None => pieces.push(piece.trim().to_owned()),
+        match pieces.last_mut() {
+            Some(last)
+                if !begins && (last.starts_with("lead=") || last.starts_with("employees=")) =>
+            {
+                *last += &format!(",{piece}");
+            }
+            _ => pieces.push(piece.trim().to_owned()),
         }
     }
     pieces
@@ -270,15 +289,18 @@ fn endpoint_form(endpoint: &str) -> Result<(), String> {
 
 /// Parses a two-letter country code of ISO 3166: `UZ`.
 pub fn country(text: &str) -> Result<Country, String> {
-    let unknown =
-        || format!("`{text}` is not a country code: give two letters of ISO 3166, such as `UZ`");
-    Country::parse(text).ok_or_else(unknown)
+    Country::parse(text).ok_or_else(|| {
+        format!("`{text}` is not a country code: give two letters of ISO 3166, such as `UZ`")
+    })
 }
 
 /// Parses a dial prefix: `9`. Up to 16 digits, `*`, `#` or `+`.
 pub fn strip(text: &str) -> Result<String, String> {
-    let good = |b: u8| b.is_ascii_digit() || matches!(b, b'*' | b'#' | b'+');
-    if !text.is_empty() && text.len() <= 16 && text.bytes().all(good) {
+    if (1..=16).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || matches!(b, b'*' | b'#' | b'+'))
+    {
         return Ok(text.to_owned());
     }
     Err(format!(

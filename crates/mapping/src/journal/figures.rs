@@ -27,19 +27,21 @@ pub fn uuid(pbx: &str, linkedid: &Linkedid) -> CallUuid {
 /// Returns a message why no call can have begun at `start`. `None` if one can. The journal takes
 /// epoch seconds (§2.6 `VALID_EPOCH_SEC`).
 pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
-    // If the year cannot be written, only the seconds are shown.
-    let at = || {
-        let written = Zone::utc().format(start, "%Y-%m-%dT%H:%M:%SZ");
-        written.unwrap_or_else(|| format!("{} s", start.floor_seconds()))
-    };
-    if start < EARLIEST {
-        return Some(format!("the call began at {}, before the year 2000", at()));
-    }
     let ahead = start.since(now);
-    (ahead > AHEAD_MAX).then(|| {
-        let (at, ahead) = (at(), ahead.as_secs());
-        format!("the call began at {at}, {ahead} s ahead of this machine's clock")
-    })
+    if start >= EARLIEST && ahead <= AHEAD_MAX {
+        return None;
+    }
+    // If the year cannot be written, only the seconds are shown.
+    let shown = Zone::utc()
+        .format(start, "%Y-%m-%dT%H:%M:%SZ")
+        .unwrap_or_else(|| format!("{} s", start.floor_seconds()));
+    if start < EARLIEST {
+        return Some(format!("the call began at {shown}, before the year 2000"));
+    }
+    let ahead = ahead.as_secs();
+    Some(format!(
+        "the call began at {shown}, {ahead} s ahead of this machine's clock"
+    ))
 }
 
 /// The figures for the journal, and their errors.
@@ -67,9 +69,11 @@ impl Figures {
         let talked = if call.answered { half_up(call.talk) } else { 0 };
         let wrong_start = wrong_start(call.started, now);
         let arrived = wrong_start.as_ref().map(|_| now.minus(length));
-        let (mut remarks, mut talk_excess) = (Vec::new(), None);
+        let mut remarks = Vec::new();
+        let mut talk_excess = None;
         if talked > duration_sec + ROUNDING_SEC {
-            let (talk, length) = (call.talk.as_secs_f64(), length.as_secs_f64());
+            let talk = call.talk.as_secs_f64();
+            let length = length.as_secs_f64();
             talk_excess = Some(format!("{talk:.3} s of talk in a call of {length:.3} s"));
         } else if talked > duration_sec {
             let clamped = format!("talk of {talked} s clamped to the duration, {duration_sec} s");

@@ -102,12 +102,16 @@ pub fn judge(
         }
         None => {
             let who = who(call, trunk, (rules, people), &record);
-            (record.lead_id, record.lead_from) = who.lead.clone().unzip();
+            if let Some((lead, origin)) = &who.lead {
+                record.lead_id = Some(*lead);
+                record.lead_from = Some(origin.clone());
+            }
             record.employee_id = who.employee_id;
-            let listed = trunk.is_some_and(|trunk| trunk.employees.is_some());
-            remarks.extend(who.no_employee.clone().filter(|_| listed));
-            let missing = || who.missing(rules.require_employee);
-            match facts(call, &figures, now).or_else(missing) {
+            if trunk.is_some_and(|trunk| trunk.employees.is_some()) {
+                remarks.extend(who.no_employee.clone());
+            }
+            let error = facts(call, &figures, now).or_else(|| who.missing(rules.require_employee));
+            match error {
                 Some((reason, why)) => (Outcome::DeadLetter, Some(reason), why),
                 None => (Outcome::Journal, None, String::new()),
             }
@@ -121,7 +125,8 @@ pub fn judge(
         message,
         live: call.live,
         remarks,
-        kept_out_unanswered: called_in && trunk.is_some_and(|it| it.journal && it.keeps_out(call)),
+        kept_out_unanswered: called_in
+            && trunk.is_some_and(|trunk| trunk.journal && trunk.keeps_out(call)),
         ..Judged::journaled(record, now)
     }
 }
@@ -129,13 +134,19 @@ pub fn judge(
 /// Returns the trunk whose rules apply to a call. A message can have no trunk, or come from a PBX
 /// without trunks. The rules without a trunk apply to these.
 fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a Trunk> {
-    let without = (rules.without_trunk.as_ref()).filter(|_| call.given.is_some());
-    let Some(name) = call.trunk.as_deref() else {
-        return without;
+    let without_trunk = if call.given.is_some() {
+        rules.without_trunk.as_ref()
+    } else {
+        None
     };
-    let has_none = || rules.trunks.of_pbx(pbx).next().is_none();
+    let Some(name) = call.trunk.as_deref() else {
+        return without_trunk;
+    };
     let found = rules.trunks.find(pbx, name);
-    found.or_else(|| without.filter(|_| has_none()))
+    if found.is_none() && rules.trunks.of_pbx(pbx).next().is_none() {
+        return without_trunk;
+    }
+    found
 }
 
 /// Returns the customer's number. Without one, the number on the first channel that the PBX itself
@@ -170,53 +181,57 @@ fn left_out(
     if call.direction == Direction::Internal {
         return Some((Outcome::Internal, "no trunk took part".to_owned()));
     }
-    let skipped = |why: String| Some((Outcome::Skipped, why));
     if let Some(trunk) = trunk {
+        let name = &trunk.name;
         if !trunk.journal {
-            return skipped(format!("trunk {} has journal=no", trunk.name));
+            return Some((Outcome::Skipped, format!("trunk {name} has journal=no")));
         }
         if trunk.keeps_out(call) {
-            let name = &trunk.name;
-            return skipped(format!("unanswered, and trunk {name} has unanswered=no"));
+            let why = format!("unanswered, and trunk {name} has unanswered=no");
+            return Some((Outcome::Skipped, why));
         }
     }
     // An impossible start is neither before nor after.
-    let limit = limit.filter(|_| figures.wrong_start.is_none())?;
-    (call.started < limit).then_some(())?;
-    skipped("began before --not-before or a file's from=".to_owned())
+    if let Some(limit) = limit
+        && figures.wrong_start.is_none()
+        && call.started < limit
+    {
+        let why = "began before --not-before or a file's from=".to_owned();
+        return Some((Outcome::Skipped, why));
+    }
+    None
 }
 
 /// Finds an error of the call itself. These errors come before the search for lead and employee.
 /// Errors of a message name its field.
 fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
     let of_message = call.given.is_some();
-    let named = |field: &str, why: &str, allowed: &str| {
-        if of_message {
-            format!("{field}: {why}; it must be {allowed}")
-        } else {
-            why.to_owned()
-        }
-    };
-    let started = figures.wrong_start.as_ref().map(|why| {
+    if let Some(why) = &figures.wrong_start {
         let allowed =
             "from the year 2000 to five minutes ahead of this machine's clock, in seconds";
-        named("startedAt", why, allowed)
-    });
-    let ended = figures::wrong_start(call.ended, now).filter(|_| of_message);
-    let ended = ended.map(|_| {
+        let why = field_error(of_message, "startedAt", why, allowed);
+        return Some((Reason::InvalidEpoch, why));
+    }
+    if of_message && figures::wrong_start(call.ended, now).is_some() {
         let ahead = call.ended.since(now).as_secs();
         let why = format!("the call would end {ahead} s ahead of this machine's clock");
-        named("durationSec", &why, "the time since startedAt")
-    });
-    let excess = figures.talk_excess.as_ref();
-    let excess = excess.map(|why| named("talkSec", why, "at most durationSec"));
-    let faults = [
-        (Reason::InvalidEpoch, started.or(ended)),
-        (Reason::Incomplete, call.incomplete.clone()),
-        (Reason::TalkExceedsDuration, excess),
-    ];
-    let mut faults = faults.into_iter();
-    faults.find_map(|(reason, why)| Some((reason, why?)))
+        let why = field_error(of_message, "durationSec", &why, "the time since startedAt");
+        return Some((Reason::InvalidEpoch, why));
+    }
+    if let Some(why) = &call.incomplete {
+        return Some((Reason::Incomplete, why.clone()));
+    }
+    let why = figures.talk_excess.as_ref()?;
+    let why = field_error(of_message, "talkSec", why, "at most durationSec");
+    Some((Reason::TalkExceedsDuration, why))
+}
+
+fn field_error(of_message: bool, field: &str, why: &str, allowed: &str) -> String {
+    if of_message {
+        format!("{field}: {why}; it must be {allowed}")
+    } else {
+        why.to_owned()
+    }
 }
 
 /// Lead and employee of a call by their CRM ids, or why they are missing.
@@ -258,34 +273,38 @@ fn who(
             ..Who::default()
         };
     };
-    let by_rules = || match people.lead_of(call, record.client_phone.as_ref(), trunk) {
-        LeadAnswer::One(lead, why) => Ok((lead, why)),
-        LeadAnswer::None(why) => Err((Reason::NoLead, without_lead(call, trunk, record, why))),
-        LeadAnswer::Two(_, _, why) => Err((Reason::AmbiguousLead, why)),
-    };
-    let said = given.lead.and_then(LeadId::new);
-    let said = said.map(|lead| Ok((lead, "as the message says".to_owned())));
-    let (lead, no_lead) = match said.unwrap_or_else(by_rules) {
-        Ok(lead) => (Some(lead), None),
-        Err(why) => (None, Some(why)),
-    };
-    let extension = call.employee.as_ref();
-    let said = given.employee.and_then(EmployeeId::new);
-    let employee_id =
-        said.or_else(|| extension.and_then(|extension| people.employee_of(extension, trunk)));
-    let unknown = extension.filter(|_| employee_id.is_none());
-    let name = &trunk.name;
-    let no_employee = unknown.map(|extension| match trunk.employees {
-        Some(_) => format!("extension {extension} is not among the employees of {name}"),
-        None => format!("extension {extension}: trunk {name} has no employees"),
-    });
-    let left_to_hub = rules.forwards && trunk.leads.is_empty();
-    Who {
-        lead,
-        employee_id,
-        no_lead: if left_to_hub { None } else { no_lead },
-        no_employee,
+    let mut who = Who::default();
+    if let Some(lead) = given.lead.and_then(LeadId::new) {
+        who.lead = Some((lead, "as the message says".to_owned()));
+    } else {
+        match people.lead_of(call, record.client_phone.as_ref(), trunk) {
+            LeadAnswer::One(lead, origin) => who.lead = Some((lead, origin)),
+            LeadAnswer::None(why) => {
+                let why = without_lead(call, trunk, record, why);
+                who.no_lead = Some((Reason::NoLead, why));
+            }
+            LeadAnswer::Two(_, _, why) => who.no_lead = Some((Reason::AmbiguousLead, why)),
+        }
     }
+    let left_to_hub = rules.forwards && trunk.leads.is_empty();
+    if left_to_hub {
+        who.no_lead = None;
+    }
+    let extension = call.employee.as_ref();
+    who.employee_id = given
+        .employee
+        .and_then(EmployeeId::new)
+        .or_else(|| people.employee_of(extension?, trunk));
+    if who.employee_id.is_none()
+        && let Some(extension) = extension
+    {
+        let name = &trunk.name;
+        who.no_employee = Some(match trunk.employees {
+            Some(_) => format!("extension {extension} is not among the employees of {name}"),
+            None => format!("extension {extension}: trunk {name} has no employees"),
+        });
+    }
+    who
 }
 
 /// Adds the error of the message's phone to `why`, the reason for a missing lead.
@@ -295,10 +314,10 @@ fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: St
     }
     let wrong = match (&call.number, trunk.country) {
         (None, _) => "phone: it is null".to_owned(),
-        (Some(_), Some(it)) => {
+        (Some(_), Some(country)) => {
             format!(
                 "phone: it is not a valid number ({} or international)",
-                it.code()
+                country.code()
             )
         }
         (Some(_), None) => "phone: it is not a number in E.164".to_owned(),
@@ -309,10 +328,15 @@ fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: St
 impl Who {
     /// Returns the reason why the call cannot be journaled yet: no lead, or no employee although
     /// one is required.
-    fn missing(&self, employee: bool) -> Option<(Reason, String)> {
-        let no_employee = self.no_employee.as_ref().filter(|_| employee);
-        let no_employee = no_employee.map(|why| (Reason::NoEmployee, why.clone()));
-        self.no_lead.clone().or(no_employee)
+    fn missing(&self, employee_required: bool) -> Option<(Reason, String)> {
+        if let Some(no_lead) = &self.no_lead {
+            return Some(no_lead.clone());
+        }
+        if !employee_required {
+            return None;
+        }
+        let why = self.no_employee.clone()?;
+        Some((Reason::NoEmployee, why))
     }
 }
 
@@ -342,24 +366,31 @@ pub struct RetryValues {
 impl RetryValues {
     /// Returns text for the actions: `retry with lead 4002, employee 501`.
     pub fn words(&self) -> String {
-        let lead = self.lead.map(|lead| format!("lead {lead}"));
-        let employee = self.employee.map(|employee| match employee {
-            EmployeeChoice::Is(id) => format!("employee {id}"),
-            EmployeeChoice::None => "no employee".to_owned(),
-        });
-        let answered = self.said.and_then(|said| said.answered);
-        let answered = answered.map(|it| if it { "answered" } else { "not answered" }.to_owned());
-        let talk = self.said.and_then(|said| said.talk_sec);
-        let talk = talk.map(|talk| format!("{talk} s of talk"));
-        let direction = self.said.and_then(|said| said.direction);
-        let direction = direction.map(|direction| format!("direction {}", direction.word()));
-        let with = [lead, employee, answered, talk, direction]
-            .into_iter()
-            .flatten();
-        match with.collect::<Vec<_>>().join(", ").as_str() {
-            "" => "retry".to_owned(),
-            with => format!("retry with {with}"),
+        let mut values = Vec::new();
+        if let Some(lead) = self.lead {
+            values.push(format!("lead {lead}"));
         }
+        match self.employee {
+            Some(EmployeeChoice::Is(id)) => values.push(format!("employee {id}")),
+            Some(EmployeeChoice::None) => values.push("no employee".to_owned()),
+            None => {}
+        }
+        let said = self.said.unwrap_or_default();
+        match said.answered {
+            Some(true) => values.push("answered".to_owned()),
+            Some(false) => values.push("not answered".to_owned()),
+            None => {}
+        }
+        if let Some(talk_sec) = said.talk_sec {
+            values.push(format!("{talk_sec} s of talk"));
+        }
+        if let Some(direction) = said.direction {
+            values.push(format!("direction {}", direction.word()));
+        }
+        if values.is_empty() {
+            return "retry".to_owned();
+        }
+        format!("retry with {}", values.join(", "))
     }
 }
 
@@ -390,21 +421,26 @@ pub fn remap(
     }
     let mut found = who(&known, trunk, (rules, people), &record);
     let wish = by.unwrap_or_default();
-    (record.lead_id, record.lead_from) = match wish.lead {
-        Some(lead) => (Some(lead), Some(BY_HAND.to_owned())),
-        None => found.lead.take().unzip(),
+    let lead = match wish.lead {
+        Some(lead) => Some((lead, BY_HAND.to_owned())),
+        None => found.lead.take(),
     };
+    record.lead_id = lead.as_ref().map(|(lead, _)| *lead);
+    record.lead_from = lead.map(|(_, origin)| origin);
     record.employee_id = match wish.employee {
         None => found.employee_id,
         Some(EmployeeChoice::None) => None,
         Some(EmployeeChoice::Is(employee)) => Some(employee),
     };
-    found.no_lead = found.no_lead.filter(|_| record.lead_id.is_none());
+    if record.lead_id.is_some() {
+        found.no_lead = None;
+    }
     let missing = found.missing(rules.require_employee && wish.employee.is_none());
     let mut judged = Judged::journaled(record, now);
     if let Some((reason, message)) = missing {
         judged.outcome = Outcome::DeadLetter;
-        (judged.reason, judged.message) = (Some(reason), message);
+        judged.reason = Some(reason);
+        judged.message = message;
     }
     judged
 }

@@ -193,14 +193,19 @@ impl Watched {
         now: EventTime,
     ) -> Result<(Self, Vec<News>), Vec<Error>> {
         let mut watched = Self::of(trunks);
-        let (mut news, mut faults) = (Vec::new(), Vec::new());
-        for one in watched.reload(now) {
-            match one.result {
-                Ok(_) => news.push(one),
-                Err(error) => faults.push(error),
+        let mut news = Vec::new();
+        let mut errors = Vec::new();
+        for list in watched.reload(now) {
+            match list.result {
+                Ok(_) => news.push(list),
+                Err(error) => errors.push(error),
             }
         }
-        faults.is_empty().then_some((watched, news)).ok_or(faults)
+        if errors.is_empty() {
+            Ok((watched, news))
+        } else {
+            Err(errors)
+        }
     }
 
     /// Adds this directory of leads.
@@ -233,7 +238,8 @@ impl Watched {
                 Seen::Version { version: a, settled: false },
                 Seen::Version { version: b, .. },
             ) if a == b);
-            (known.seen, known.newer) = (seen, None);
+            known.seen = seen;
+            known.newer = None;
             let change = result.as_ref().ok();
             if !again || change.is_some_and(|change| !change.phones.is_empty()) {
                 news.push(News {
@@ -250,29 +256,30 @@ impl Watched {
 
 /// Replaces a list with the valid rows of its file. If no row is valid, the old list stays in use.
 fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListChange, Error> {
-    let (path, mut phones) = (&file.0, Vec::new());
-    let wrong = |header| Error::Header(path.clone(), header);
-    let useful = |about: ListReport| match about.is_useless() {
-        true => Err(Error::Useless(path.clone(), about)),
-        false => Ok(about),
-    };
-    let about = match kind {
+    let (path, country) = file;
+    match kind {
         ListKind::Leads => {
-            let (newer, about) = LeadList::read(bytes, file.1).map_err(wrong)?;
-            let about = useful(about)?;
+            let (newer, about) = LeadList::read(bytes, *country)
+                .map_err(|header| Error::Header(path.clone(), header))?;
+            if about.is_useless() {
+                return Err(Error::Useless(path.clone(), about));
+            }
             let older = people.leads.entry(file.clone()).or_default();
-            phones = older.changed(&newer);
+            let phones = older.changed(&newer);
             *older = newer;
-            about
+            Ok(ListChange { about, phones })
         }
         ListKind::Employees => {
-            let (newer, about) = list::employees(bytes).map_err(wrong)?;
-            let about = useful(about)?;
+            let (newer, about) =
+                list::employees(bytes).map_err(|header| Error::Header(path.clone(), header))?;
+            if about.is_useless() {
+                return Err(Error::Useless(path.clone(), about));
+            }
             people.employees.insert(path.clone(), newer);
-            about
+            let phones = Vec::new();
+            Ok(ListChange { about, phones })
         }
-    };
-    Ok(ListChange { about, phones })
+    }
 }
 
 /// Reads a file's current version and bytes. `None` if it is unchanged or not stable.
@@ -282,16 +289,12 @@ fn read(
     in_force: bool,
     now: EventTime,
 ) -> Option<(Seen, Result<Vec<u8>, Error>)> {
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Error::Missing(path.to_owned()),
-        _ => Error::Unreadable(path.to_owned(), error),
-    };
-    let opened = plain_file::open_named(path);
-    let opened = opened.and_then(|file| Ok((FileVersion::of(&file.metadata()?), file)));
+    let opened = plain_file::open_named(path)
+        .and_then(|file| Ok((FileVersion::of(&file.metadata()?), file)));
     let (version, file) = match opened {
         Ok(opened) => opened,
         Err(_) if known.seen == Seen::Missing => return None,
-        Err(error) => return Some((Seen::Missing, Err(failed(error)))),
+        Err(error) => return Some((Seen::Missing, Err(read_error(path, error)))),
     };
     let same =
         matches!(known.seen, Seen::Version { version: old, settled: true } if old == version);
@@ -302,13 +305,24 @@ fn read(
     let bytes = if version.bytes() > FILE_BYTES_MAX {
         Err(Error::TooLarge(path.to_owned()))
     } else {
-        let (mut bytes, mut limited) = (Vec::new(), file.take(FILE_BYTES_MAX));
-        let read = limited.read_to_end(&mut bytes).map_err(failed);
-        // It was written meanwhile. The bytes can be incomplete, so it is read again.
-        let after = limited.into_inner().metadata();
-        let after = after.map(|about| FileVersion::of(&about)).ok();
-        settled &= read.is_err() || after == Some(version);
-        read.map(|_| bytes)
+        let mut bytes = Vec::new();
+        let mut limited = file.take(FILE_BYTES_MAX);
+        let read = limited.read_to_end(&mut bytes);
+        let metadata = limited.into_inner().metadata();
+        let version_after = metadata.map(|metadata| FileVersion::of(&metadata)).ok();
+        // If it was written meanwhile, the bytes can be incomplete, so it is read again.
+        settled &= read.is_err() || version_after == Some(version);
+        match read {
+            Ok(_) => Ok(bytes),
+            Err(error) => Err(read_error(path, error)),
+        }
     };
     Some((Seen::Version { version, settled }, bytes))
+}
+
+fn read_error(path: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => Error::Missing(path.to_owned()),
+        _ => Error::Unreadable(path.to_owned(), error),
+    }
 }

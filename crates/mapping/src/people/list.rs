@@ -68,12 +68,16 @@ impl LeadList {
     /// # Errors
     /// If the header does not name the columns.
     pub fn read(bytes: &[u8], country: Option<Country>) -> Result<(Self, ListReport), WrongHeader> {
-        let (mut rows, mut about) = (Vec::new(), ListReport::default());
+        let mut rows = Vec::new();
+        let mut about = ListReport::default();
         each_row(bytes, LEADS, &mut about, |line, phone, lead| {
-            let no_phone = || refused(line, phone, no_number(phone, country));
-            let no_lead = || refused(line, lead, "is not a lead id: use digits only");
-            let digits = key(phone, country).ok_or_else(no_phone)?;
-            rows.push((digits, LeadId::parse(lead).ok_or_else(no_lead)?));
+            let Some(digits) = key(phone, country) else {
+                return Err(refused(line, phone, no_number(phone, country)));
+            };
+            let Some(lead_id) = LeadId::parse(lead) else {
+                return Err(refused(line, lead, "is not a lead id: use digits only"));
+            };
+            rows.push((digits, lead_id));
             Ok(())
         })?;
         rows.sort_unstable();
@@ -141,24 +145,31 @@ impl LeadList {
 pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     let mut about = ListReport::default();
     let mut lines: BTreeMap<Extension, (EmployeeId, u64)> = BTreeMap::new();
-    let (mut rows, mut twice, mut repeated) = (Vec::new(), BTreeSet::new(), 0);
+    let mut rows = Vec::new();
+    let mut twice = BTreeSet::new();
+    let mut repeated = 0;
     each_row(bytes, EMPLOYEES, &mut about, |line, extension, id| {
         if let Some((_, alone)) = extension.rsplit_once('/') {
             let alone = shortened(alone);
             let message = format!("is a channel: give only the extension, `{alone}`");
             return Err(refused(line, extension, message));
         }
-        let no_id = || refused(line, id, "is not an employee id: use digits only");
-        let id = EmployeeId::parse(id).ok_or_else(no_id)?;
+        let Some(employee) = EmployeeId::parse(id) else {
+            return Err(refused(line, id, "is not an employee id: use digits only"));
+        };
         let own = Extension::new(extension);
-        let (other, before) = *lines.entry(own.clone()).or_insert((id, line));
-        if other != id {
+        let (other, before) = *lines.entry(own.clone()).or_insert((employee, line));
+        if other != employee {
             twice.insert(own);
-            let two = format!("has two employees, {other} (line {before}) and {id}");
-            return Err(refused(line, extension, format!("{two}: neither is sent")));
+            let message = format!(
+                "has two employees, {other} (line {before}) and {employee}: neither is sent"
+            );
+            return Err(refused(line, extension, message));
         }
-        repeated += usize::from(before != line);
-        rows.push((own, id));
+        if before != line {
+            repeated += 1;
+        }
+        rows.push((own, employee));
         Ok(())
     })?;
     rows.retain(|(extension, _)| !twice.contains(extension));
@@ -174,8 +185,8 @@ fn no_number(cell: &str, country: Option<Country>) -> String {
         return "holds several numbers: give each its own row, with the same lead".to_owned();
     }
     match country {
-        Some(it) => {
-            let code = it.code();
+        Some(country) => {
+            let code = country.code();
             format!("is not a valid telephone number ({code} or international)")
         }
         None => "is not a telephone number with + and its country code (no --country is given)"
@@ -189,18 +200,26 @@ fn numbers_in(cell: &str) -> usize {
     const DIGITS_MIN: usize = 5;
     let marks = [' ', '-', '.', '(', ')', '\u{a0}'];
     let cell = cell.replace('+', "|");
-    let pieces = cell.split(|c: char| !c.is_ascii_digit() && !marks.contains(&c));
-    let digits = |piece: &&str| piece.chars().filter(char::is_ascii_digit).count();
-    pieces.filter(|piece| digits(piece) >= DIGITS_MIN).count()
+    cell.split(|c: char| !c.is_ascii_digit() && !marks.contains(&c))
+        .filter(|piece| piece.chars().filter(char::is_ascii_digit).count() >= DIGITS_MIN)
+        .count()
 }
 
 /// Converts a cell to a key. A number in E.164 is used directly, so a million rows are read in a
 /// second. A cell with several numbers has no key.
 fn key(text: &str, country: Option<Country>) -> Option<u64> {
     const DIGITS_MIN: usize = 8;
-    let long = |phone: &Phone| phone.as_str().len() > DIGITS_MIN && !text.starts_with("+0");
-    let alone = || e164(text, country).filter(|_| numbers_in(text) <= 1);
-    as_number(&Phone::from_e164(text).filter(long).or_else(alone)?)
+    if let Some(phone) = Phone::from_e164(text)
+        && phone.as_str().len() > DIGITS_MIN
+        && !text.starts_with("+0")
+    {
+        return as_number(&phone);
+    }
+    let phone = e164(text, country)?;
+    if numbers_in(text) > 1 {
+        return None;
+    }
+    as_number(&phone)
 }
 
 fn as_number(phone: &Phone) -> Option<u64> {

@@ -25,55 +25,73 @@ const LOOK_ALIKES: [(&str, char); 3] = [("OoОо", '0'), ("IlІ|", '1'), ("Зз"
 /// Returns the probable extension, if the only letters among its digits look like digits: `101` for
 /// `1O1`.
 pub fn meant(extension: &str) -> Option<String> {
-    let digit = |c: char| {
-        let alike = LOOK_ALIKES.iter().find(|(letters, _)| letters.contains(c));
-        alike.map_or(c, |(_, digit)| *digit)
-    };
-    let meant: String = extension.chars().map(digit).collect();
+    let meant: String = extension.chars().map(look_alike_digit).collect();
     let all_digits = meant.bytes().all(|b| b.is_ascii_digit());
     let some_digit = extension.bytes().any(|b| b.is_ascii_digit());
-    (all_digits && some_digit && meant != extension).then_some(meant)
+    if all_digits && some_digit && meant != extension {
+        Some(meant)
+    } else {
+        None
+    }
+}
+
+/// Returns the digit that a letter is mistaken for. Any other character stays.
+fn look_alike_digit(character: char) -> char {
+    for (letters, digit) in LOOK_ALIKES {
+        if letters.contains(character) {
+            return digit;
+        }
+    }
+    character
 }
 
 /// Compares the lists of the trunks with the extensions of the newest calls.
 pub fn compare(rules: &Rules, people: &People, met: &[UsedExtension]) -> Employees {
     let mut listed = BTreeSet::new();
     for trunk in rules.trunks.iter() {
-        let list = people.employees_at(trunk);
-        listed.extend(list.into_iter().flat_map(|it| it.keys()));
+        if let Some(employees) = people.employees_at(trunk) {
+            listed.extend(employees.keys());
+        }
     }
-    let (mut hit, mut unlisted) = (BTreeSet::new(), BTreeMap::new());
-    let (mut calls, mut matched) = (0, 0);
-    for met in met {
-        let Some(trunk) = rules.trunks.find(&met.pbx, &met.trunk) else {
+    let mut hit = BTreeSet::new();
+    let mut unlisted = BTreeMap::new();
+    let mut calls = 0;
+    let mut matched = 0;
+    for used in met {
+        let Some(trunk) = rules.trunks.find(&used.pbx, &used.trunk) else {
             continue;
         };
         calls += u64::from(trunk.employees.is_some());
-        if people.employee_of(&met.extension, trunk).is_some() {
+        if people.employee_of(&used.extension, trunk).is_some() {
             matched += 1;
-            hit.insert(&met.extension);
+            hit.insert(&used.extension);
         } else {
-            let (count, last) = unlisted.entry(&met.extension).or_insert((0, met.started));
+            let (count, last) = unlisted.entry(&used.extension).or_insert((0, used.started));
             *count += 1;
-            *last = met.started.max(*last);
+            *last = used.started.max(*last);
         }
     }
     let unmatched: Vec<String> = listed.difference(&hit).map(ToString::to_string).collect();
-    let doubtful = unmatched.iter().filter_map(|extension| {
-        let (extension, meant) = (extension.clone(), meant(extension)?);
-        Some(Doubtful { extension, meant })
-    });
-    let unlisted = unlisted.into_iter();
-    let unlisted = unlisted.map(|(extension, (calls, last_at))| Unlisted {
-        extension: extension.to_string(),
-        calls,
-        last_at,
-    });
+    let mut doubtful = Vec::new();
+    for extension in &unmatched {
+        if let Some(meant) = meant(extension) {
+            let extension = extension.clone();
+            doubtful.push(Doubtful { extension, meant });
+        }
+    }
+    let unlisted = unlisted
+        .into_iter()
+        .map(|(extension, (calls, last_at))| Unlisted {
+            extension: extension.to_string(),
+            calls,
+            last_at,
+        })
+        .collect();
     Employees {
         calls,
         matched,
-        doubtful: doubtful.collect(),
-        unlisted: unlisted.collect(),
+        doubtful,
+        unlisted,
         unmatched,
         unknown: Vec::new(),
     }

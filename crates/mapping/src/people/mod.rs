@@ -78,25 +78,48 @@ impl People {
     /// rules that knows one. A lead that a person has assigned to the number comes after all
     /// information from the dialplan, and before every list.
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
-        let by_number = trunk.leads.iter().position(LeadRule::is_by_number);
-        let (said, rest) = trunk.leads.split_at(by_number.unwrap_or(trunk.leads.len()));
-        let ask = |rule: &LeadRule| match rule {
+        let rules = &trunk.leads;
+        let first_by_number = rules.iter().position(LeadRule::is_by_number);
+        let (first_rules, other_rules) = rules.split_at(first_by_number.unwrap_or(rules.len()));
+        // The dialplan itself can name a lead, for any rule of the trunk that reads it there.
+        let named = rules.iter().any(|rule| {
+            !rule.is_by_number()
+                && !matches!(self.ask(rule, call, phone, trunk), LeadAnswer::None(_))
+        });
+        let assignment = if named { None } else { self.given(phone) };
+        // If the assigned leads cannot be read, any rule can still give a lead.
+        let (assigned, unread) = match assignment {
+            Some(LeadAnswer::None(why)) => (None, Some(LeadAnswer::None(why))),
+            assigned => (assigned, None),
+        };
+        let first_answers = first_rules
+            .iter()
+            .map(|rule| self.ask(rule, call, phone, trunk));
+        let other_answers = other_rules
+            .iter()
+            .map(|rule| self.ask(rule, call, phone, trunk));
+        let answers = first_answers
+            .chain(assigned)
+            .chain(other_answers)
+            .chain(unread);
+        let name = &trunk.name;
+        let unasked = format!("trunk {name} has no lead rule: set `lead=` or --lead");
+        first_of(answers, unasked)
+    }
+
+    fn ask(
+        &self,
+        rule: &LeadRule,
+        call: &FinishedCall,
+        phone: Option<&Phone>,
+        trunk: &Trunk,
+    ) -> LeadAnswer {
+        match rule {
             LeadRule::Variable(name) => variable(name, call),
             LeadRule::UserField(pattern) => user_field(pattern, call),
             LeadRule::Csv(file) => self.listed(file, phone, trunk),
             LeadRule::Directory => self.learned(phone),
-        };
-        let is_none = |answer: &LeadAnswer| matches!(answer, LeadAnswer::None(_));
-        // The dialplan itself can name a lead, for any rule of the trunk that reads it there.
-        let mut of_call = trunk.leads.iter().filter(|rule| !rule.is_by_number());
-        let named = of_call.any(|rule| !is_none(&ask(rule)));
-        let given = if named { None } else { self.given(phone) };
-        let (unread, given): (Vec<_>, Vec<_>) = given.into_iter().partition(is_none);
-        let answers = said.iter().map(ask).chain(given);
-        let answers = answers.chain(rest.iter().map(ask)).chain(unread);
-        let name = &trunk.name;
-        let unasked = format!("trunk {name} has no lead rule: set `lead=` or --lead");
-        first_of(answers, unasked)
+        }
     }
 
     /// Finds the lead by the number only, for `lead check` and the release of a waiting call. Rules
@@ -159,8 +182,10 @@ impl People {
             let message = "no directory of leads is open here: it is kept in the folder of --state";
             return LeadAnswer::None(message.to_owned());
         };
-        let unread = |why| LeadAnswer::None(format!("the directory cannot be read: {why}"));
-        directory.lead_of(phone).unwrap_or_else(unread)
+        match directory.lead_of(phone) {
+            Ok(answer) => answer,
+            Err(why) => LeadAnswer::None(format!("the directory cannot be read: {why}")),
+        }
     }
 
     fn listed(&self, file: &Path, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
@@ -200,11 +225,18 @@ fn first_of(answers: impl Iterator<Item = LeadAnswer>, unasked: String) -> LeadA
 }
 
 fn variable(name: &str, call: &FinishedCall) -> LeadAnswer {
-    let mut variables = call.variables.iter();
-    let variable = variables.find(|variable| variable.name == *name);
-    let values = variable.map(|variable| variable.values.as_slice());
-    let values = values.unwrap_or_default().iter().map(String::as_str);
-    one_of(&format!("variable {name}"), values)
+    let variable = call
+        .variables
+        .iter()
+        .find(|variable| variable.name == *name);
+    let values = match variable {
+        Some(variable) => variable.values.as_slice(),
+        None => &[],
+    };
+    one_of(
+        &format!("variable {name}"),
+        values.iter().map(String::as_str),
+    )
 }
 
 fn user_field(pattern: &Regex, call: &FinishedCall) -> LeadAnswer {
@@ -216,7 +248,8 @@ fn user_field(pattern: &Regex, call: &FinishedCall) -> LeadAnswer {
 
 /// Returns the only lead in these texts. A text that is not a lead id gives none.
 fn one_of<'a>(what: &str, texts: impl Iterator<Item = &'a str>) -> LeadAnswer {
-    let (mut leads, mut junk) = (BTreeSet::new(), None);
+    let mut leads = BTreeSet::new();
+    let mut junk = None;
     for text in texts {
         match LeadId::parse(text) {
             Some(lead) => {

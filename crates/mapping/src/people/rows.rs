@@ -64,16 +64,17 @@ fn masked(cell: &str) -> String {
     if digits < PHONE_DIGITS_MIN {
         return cell.to_owned();
     }
-    let mut left = digits;
-    let hide = |c: char| {
-        left -= usize::from(c.is_ascii_digit());
-        if c.is_ascii_digit() && left >= 4 {
-            '·'
-        } else {
-            c
+    let mut masked = String::new();
+    let mut digits_left = digits;
+    for character in cell.chars() {
+        if !character.is_ascii_digit() {
+            masked.push(character);
+            continue;
         }
-    };
-    cell.chars().map(hide).collect()
+        digits_left -= 1;
+        masked.push(if digits_left >= 4 { '·' } else { character });
+    }
+    masked
 }
 
 /// Report on the rows of a list's file.
@@ -121,26 +122,28 @@ impl ListReport {
 
     /// Remarks that need no action: ` (separated by `;`, 2 given twice)`. Empty if there are none.
     pub fn remarks(&self) -> String {
-        let separator = self.separator.map(|it| match it {
-            '\t' => "separated by tabs".to_owned(),
-            it => format!("separated by `{it}`"),
-        });
-        let repeated = (self.repeated > 0).then(|| format!("{} given twice", self.repeated));
-        let all: Vec<String> = separator.into_iter().chain(repeated).collect();
-        match all.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", all.join(", ")),
+        let mut remarks = Vec::new();
+        match self.separator {
+            Some('\t') => remarks.push("separated by tabs".to_owned()),
+            Some(separator) => remarks.push(format!("separated by `{separator}`")),
+            None => {}
         }
+        if self.repeated > 0 {
+            remarks.push(format!("{} given twice", self.repeated));
+        }
+        if remarks.is_empty() {
+            return String::new();
+        }
+        format!(" ({})", remarks.join(", "))
     }
 }
 
 /// Makes a row with an unusable cell.
 pub(super) fn refused(line: u64, cell: &str, message: impl Into<String>) -> BadRow {
-    let (cell, message) = (shortened(cell), message.into());
     BadRow {
         line,
-        cell,
-        message,
+        cell: shortened(cell),
+        message: message.into(),
     }
 }
 
@@ -182,31 +185,40 @@ pub(super) fn each_row(
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let first_line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
     let separator = separator(first_line);
-    about.separator = (separator != b',').then_some(char::from(separator));
-    let mut reader = csv::ReaderBuilder::new();
-    reader.delimiter(separator).trim(csv::Trim::All);
-    let mut reader = reader.flexible(true).from_reader(bytes);
-    let header = || WrongHeader {
-        wants: columns.join(","),
-        says: shortened(String::from_utf8_lossy(first_line).trim()),
+    if separator != b',' {
+        about.separator = Some(char::from(separator));
+    }
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(separator)
+        .trim(csv::Trim::All)
+        .flexible(true)
+        .from_reader(bytes);
+    let places = match reader.headers() {
+        Ok(names) => columns.map(|column| place_of(column, names)),
+        Err(_) => [None, None],
     };
-    let names = reader.headers().map_err(|_| header())?.clone();
-    let place = |column: &str| (names.iter()).position(|name| name.eq_ignore_ascii_case(column));
-    let (Some(a), Some(b)) = (place(columns[0]), place(columns[1])) else {
-        return Err(header());
+    let [Some(first_place), Some(second_place)] = places else {
+        return Err(WrongHeader {
+            wants: columns.join(","),
+            says: shortened(String::from_utf8_lossy(first_line).trim()),
+        });
     };
     let mut row = csv::StringRecord::new();
     loop {
         let before = reader.position().line();
-        let read = match reader.read_record(&mut row) {
+        let taken = match reader.read_record(&mut row) {
             Ok(false) => return Ok(()),
             Ok(true) => {
                 let line = row.position().map_or(before, |at| line_of(bytes, at));
-                let cell = |at: usize, name: &str| {
-                    let text = row.get(at).filter(|text| !text.is_empty());
-                    text.ok_or_else(|| refused(line, "", format!("the {name} is missing")))
-                };
-                cell(a, columns[0]).and_then(|first| take(line, first, cell(b, columns[1])?))
+                let first = row.get(first_place).unwrap_or_default();
+                let second = row.get(second_place).unwrap_or_default();
+                if first.is_empty() {
+                    Err(missing_cell(line, columns[0]))
+                } else if second.is_empty() {
+                    Err(missing_cell(line, columns[1]))
+                } else {
+                    take(line, first, second)
+                }
             }
             Err(error) => {
                 let line = error.position().map_or(before, csv::Position::line);
@@ -217,17 +229,34 @@ pub(super) fn each_row(
                 Err(refused(line, "", message))
             }
         };
-        if let Err(row) = read {
-            about.note(row);
+        if let Err(bad_row) = taken {
+            about.note(bad_row);
         }
     }
 }
 
+fn place_of(column: &str, names: &csv::StringRecord) -> Option<usize> {
+    names
+        .iter()
+        .position(|name| name.eq_ignore_ascii_case(column))
+}
+
+fn missing_cell(line: u64, column: &str) -> BadRow {
+    refused(line, "", format!("the {column} is missing"))
+}
+
 /// Returns the most frequent separator in the header. A comma if there is none.
 fn separator(header: &[u8]) -> u8 {
-    let count = |it: u8| header.iter().filter(|b| **b == it).count();
-    let most = SEPARATORS.into_iter().rev().max_by_key(|it| count(*it));
-    most.filter(|it| count(*it) > 0).unwrap_or(b',')
+    let mut most = b',';
+    let mut most_count = 0;
+    for separator in SEPARATORS {
+        let count = header.iter().filter(|byte| **byte == separator).count();
+        if count > most_count {
+            most = separator;
+            most_count = count;
+        }
+    }
+    most
 }
 
 /// Returns the line on which a row begins. The reader's own count stops before empty lines.

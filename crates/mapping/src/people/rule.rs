@@ -53,10 +53,11 @@ pub fn lead_rules(text: &str) -> Result<Vec<LeadRule>, String> {
     for piece in text.split(';') {
         let mut kinds = ["var:", "userfield:", "csv:"].iter();
         let begins = kinds.any(|kind| piece.starts_with(kind)) || piece.trim() == "directory";
-        let last = pieces.last_mut();
-        match last.filter(|last| !begins && last.starts_with("userfield:")) {
-            Some(pattern) => *pattern += &format!(";{piece}"),
-            None => pieces.push(piece.to_owned()),
+        match pieces.last_mut() {
+            Some(pattern) if !begins && pattern.starts_with("userfield:") => {
+                *pattern += &format!(";{piece}");
+            }
+            _ => pieces.push(piece.to_owned()),
         }
     }
     pieces.iter().map(|piece| lead_rule(piece.trim())).collect()
@@ -66,8 +67,7 @@ fn lead_rule(piece: &str) -> Result<LeadRule, String> {
     if piece == "directory" {
         return Ok(LeadRule::Directory);
     }
-    let unknown = || format!("`{piece}` is not a lead rule; the rules are {FORMS}");
-    let (kind, rest) = piece.split_once(':').ok_or_else(unknown)?;
+    let (kind, rest) = piece.split_once(':').unwrap_or_default();
     match kind {
         "var" | "userfield" | "csv" if rest.is_empty() => {
             Err(format!("nothing follows `{kind}:`; the rules are {FORMS}"))
@@ -78,19 +78,22 @@ fn lead_rule(piece: &str) -> Result<LeadRule, String> {
         "var" => Ok(LeadRule::Variable(rest.to_owned())),
         "csv" => Ok(LeadRule::Csv(PathBuf::from(rest))),
         "userfield" => pattern(rest).map(LeadRule::UserField),
-        _ => Err(unknown()),
+        _ => Err(format!(
+            "`{piece}` is not a lead rule; the rules are {FORMS}"
+        )),
     }
 }
 
 fn pattern(text: &str) -> Result<Regex, String> {
-    let mut builder = regex::RegexBuilder::new(text);
-    let pattern = builder.size_limit(PATTERN_BYTES_MAX).build();
-    let pattern = pattern.map_err(|error| {
-        let message = error.to_string();
-        let last = message.lines().last().unwrap_or_default();
-        let why = last.trim_start_matches("error: ");
-        format!("`userfield:{text}` is not a pattern: {why}")
-    })?;
+    let pattern = regex::RegexBuilder::new(text)
+        .size_limit(PATTERN_BYTES_MAX)
+        .build()
+        .map_err(|error| {
+            let message = error.to_string();
+            let last = message.lines().last().unwrap_or_default();
+            let why = last.trim_start_matches("error: ");
+            format!("`userfield:{text}` is not a pattern: {why}")
+        })?;
     if pattern.captures_len() < 2 {
         let message = "has no group: put the lead's digits in one, as in `lead=(\\d+)`";
         return Err(format!("`userfield:{text}` {message}"));
@@ -116,16 +119,22 @@ pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
     if text.contains('/') || !text.contains(':') {
         return Ok(EmployeeRule::File(PathBuf::from(text)));
     }
-    let (mut known, mut rows) = (BTreeMap::new(), Vec::new());
+    let mut known = BTreeMap::new();
+    let mut rows = Vec::new();
     let pairs = text.split(';').map(str::trim);
     for pair in pairs.filter(|pair| !pair.is_empty()) {
         let (extension, id) = pair.split_once(':').unwrap_or_default();
-        let Some(id) = EmployeeId::parse(id).filter(|_| !extension.trim().is_empty()) else {
-            let message = "is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)";
-            return Err(format!("`{pair}` {message}"));
-        };
         let extension = extension.trim();
-        if let Some(other) = known.insert(extension, id).filter(|other| *other != id) {
+        let id = match EmployeeId::parse(id) {
+            Some(id) if !extension.is_empty() => id,
+            _ => {
+                let message = "is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)";
+                return Err(format!("`{pair}` {message}"));
+            }
+        };
+        if let Some(other) = known.insert(extension, id)
+            && other != id
+        {
             let message = format!("extension {extension} has two employees, {other} and {id}");
             return Err(message);
         }
