@@ -13,8 +13,10 @@ impl Intake {
         let id = u16::try_from(at).ok()?;
         let pbx = &self.sources[at].settings.pbx;
         let below = format!("{pbx}/");
-        let of_source = self.pbxes.iter();
-        let of_source = of_source.filter(|(name, _)| *name == pbx || name.starts_with(&below));
+        let of_source = self
+            .pbxes
+            .iter()
+            .filter(|(name, _)| *name == pbx || name.starts_with(&below));
         let differences = of_source.filter_map(|(_, pbx)| pbx.assembler.clock_ahead_by(id));
         let ahead = differences.max_by_key(|ahead| ahead.micros().unsigned_abs())?;
         Some(ahead.micros().saturating_sub(self.wall_ahead.micros()) / 1_000)

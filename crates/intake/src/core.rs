@@ -74,9 +74,11 @@ impl Intake {
         sources: Vec<SourceSettings>,
         memory: Memory,
     ) -> Result<Self, Conflict> {
-        let source = |source| IntakeSource::new(source, &settings, &memory);
         let mut intake = Self {
-            sources: sources.into_iter().map(source).collect(),
+            sources: sources
+                .into_iter()
+                .map(|source| IntakeSource::new(source, &settings, &memory))
+                .collect(),
             pbxes: BTreeMap::new(),
             servers: memory.servers,
             since: memory.since,
@@ -103,21 +105,23 @@ impl Intake {
         if !self.pbxes.contains_key(id) {
             let mut settings = self.settings.assembler(id)?;
             let sources = self.sources.iter().map(|source| &source.settings);
-            let of_pbx = sources.filter(|it| it.pbx == id);
+            let of_pbx: Vec<_> = sources.filter(|source| source.pbx == id).collect();
             // Its CDRs come from a separate source.
-            settings.cdr_apart = of_pbx.clone().any(|it| it.format == Format::CdrAmqp);
+            settings.cdr_apart = of_pbx.iter().any(|source| source.format == Format::CdrAmqp);
             // A PBX of another `server_name` has no second account, because the file is only about
             // this one.
-            let files = of_pbx.filter(|it| it.catch_up);
-            let (cdr, cel): (Vec<_>, Vec<_>) = files.partition(|it| it.format.only_cdrs());
+            let mut files = of_pbx.iter().filter(|source| source.catch_up);
+            let has_cdr_file = files.clone().any(|file| file.format.only_cdrs());
+            let has_cel_file = files.any(|file| !file.format.only_cdrs());
             // A file of CDRs is an estimate. Events are more exact.
-            settings.caught_up = !cel.is_empty();
-            let patience = match cdr.is_empty() {
-                true => Patience::CEL,
-                false => Patience::CDR,
+            settings.caught_up = has_cel_file;
+            let patience = if has_cdr_file {
+                Patience::CDR
+            } else {
+                Patience::CEL
             };
             let mut pbx = Pbx::new(settings.clone());
-            if !cdr.is_empty() || !cel.is_empty() {
+            if has_cdr_file || has_cel_file {
                 let second = pbx.second.insert(Second::new(settings, patience));
                 second.since = self.since.get(id).copied();
             }
@@ -147,21 +151,23 @@ impl Intake {
 
     /// Status of each source, in the order of the flags.
     pub fn statuses(&self) -> Vec<status::SourceStatus> {
-        let waits = |source: &IntakeSource| {
-            let pbx = self.pbxes.get(&source.settings.pbx);
-            let second = pbx.and_then(|pbx| pbx.second.as_ref());
-            source.settings.catch_up && second.is_some_and(|second| !second.reconciler.is_empty())
-        };
-        let status = |(at, source): (usize, &IntakeSource)| {
+        let mut statuses = Vec::new();
+        for (at, source) in self.sources.iter().enumerate() {
             let mut status = source.shown();
             status.clock_ahead_ms = self.clock_ahead_ms(at);
             // Held calls are not decided, because more can be read.
-            if status.state == SourceState::Done && waits(source) {
+            if status.state == SourceState::Done && self.holds_calls(source) {
                 status.state = SourceState::Reading;
             }
-            status
-        };
-        self.sources.iter().enumerate().map(status).collect()
+            statuses.push(status);
+        }
+        statuses
+    }
+
+    fn holds_calls(&self, source: &IntakeSource) -> bool {
+        let pbx = self.pbxes.get(&source.settings.pbx);
+        let second = pbx.and_then(|pbx| pbx.second.as_ref());
+        source.settings.catch_up && second.is_some_and(|second| !second.reconciler.is_empty())
     }
 
     /// Copies the counters of each source, in the order of the flags.
@@ -172,8 +178,10 @@ impl Intake {
     }
 
     pub fn open_calls(&self) -> usize {
-        let open = |pbx: &Pbx| pbx.assembler.open_calls() + pbx.records.open_calls();
-        self.pbxes.values().map(open).sum()
+        self.pbxes
+            .values()
+            .map(|pbx| pbx.assembler.open_calls() + pbx.records.open_calls())
+            .sum()
     }
 
     /// Notes that the source's connection is up.
@@ -187,12 +195,14 @@ impl Intake {
             let since = now.by_clock(self.wall_ahead);
             source.status.connected_since = Some(since.floor_seconds().get());
             // The new connection has proved nothing yet.
-            (source.proof.received, source.proof.timed) = (false, false);
+            source.proof.received = false;
+            source.proof.timed = false;
             source.proof.missing_rights.clear();
             source.proof.checked = 0;
         }
         source.connection += 1;
-        (source.status.reason, source.status.down_since) = (None, None);
+        source.status.reason = None;
+        source.status.down_since = None;
         source.up_since_frame = true;
         source.report.up();
         self.receives(at, Some(now));
@@ -202,10 +212,10 @@ impl Intake {
     /// Returns the status of each source while nothing can be stored. A queue has no consumer then,
     /// and its status shows the reason.
     pub fn statuses_while_held(&self) -> Vec<status::SourceStatus> {
-        let is_queue = |source: &IntakeSource| !source.settings.file && !source.settings.forgets;
         let mut all = self.statuses();
         for (status, source) in all.iter_mut().zip(&self.sources) {
-            if is_queue(source) && status.state.is_up() {
+            let is_queue = !source.settings.file && !source.settings.forgets;
+            if is_queue && status.state.is_up() {
                 status.state = SourceState::Down;
                 status.reason = Some(callbridge_source::Error::Paused.to_string());
             }
@@ -221,9 +231,8 @@ impl Intake {
         source.is_absent = outage.is_absent;
         source.report.down(outage.why.clone(), outage.is_ours);
         source.status.reason = Some(outage.why);
-        let since = outage.since.by_clock(self.wall_ahead);
-        let since = since.floor_seconds().get();
-        source.status.down_since.get_or_insert(since);
+        let since = outage.since.by_clock(self.wall_ahead).floor_seconds();
+        source.status.down_since.get_or_insert(since.get());
         self.receives(at, None);
         let source = &mut self.sources[at];
         if source.settings.forgets && source.last_received.is_some() {
@@ -297,7 +306,10 @@ impl Intake {
             second.at_end(now);
         }
         let pbx = &self.sources[at].settings.pbx;
-        let mut of_pbx = self.sources.iter().filter(|it| it.settings.pbx == *pbx);
+        let mut of_pbx = self
+            .sources
+            .iter()
+            .filter(|source| source.settings.pbx == *pbx);
         if of_pbx.all(IntakeSource::is_at_end) {
             self.each_pbx(at, |pbx| {
                 pbx.assembler.finish_all(now);
@@ -366,14 +378,17 @@ impl Intake {
         }
         let server = server.unwrap_or_default();
         if let PbxEvent::Mark(mark) = event {
-            let server = server.into_owned();
-            self.on_mark(id, mark, &server, frame.arrived);
+            let server_name = server.into_owned();
+            self.on_mark(id, mark, &server_name, frame.arrived);
             return Ok(());
         }
         source.up_since_frame = false;
         // An event without a time is ordered by its place in its file.
-        let order = event.order_after(source.ordered);
-        let order = order.filter(|_| source.settings.file);
+        let order = if source.settings.file {
+            event.order_after(source.ordered)
+        } else {
+            None
+        };
         source.ordered = order.unwrap_or(source.ordered);
         let kept = !source.settings.forgets;
         let name = pbx_of(
@@ -401,14 +416,14 @@ impl Intake {
                 Clock::Unknown | Clock::Wrong => pbx.assembler.hold(),
             }
         }
-        let known = |unique: &str| finished(&name, unique);
         pbx.assembler.timing(Timing {
             line,
             wall_ahead: self.wall_ahead,
             kept,
             order,
         });
-        if let Some(counter) = pbx.on_event(&event, arrived, known) {
+        let counter = pbx.on_event(&event, arrived, |unique_id| finished(&name, unique_id));
+        if let Some(counter) = counter {
             self.ops.push(Op::count(counter, 1));
         }
         Ok(())
@@ -461,7 +476,10 @@ impl Intake {
             return;
         }
         for (name, pbx) in &mut self.pbxes {
-            let mut of_pbx = self.sources.iter().filter(|it| it.settings.pbx == *name);
+            let mut of_pbx = self
+                .sources
+                .iter()
+                .filter(|source| source.settings.pbx == *name);
             let over = of_pbx.all(IntakeSource::is_at_end);
             pbx.reconcile(now, over, &mut |id| finished(name, id));
         }
@@ -507,18 +525,21 @@ impl Intake {
     /// batch.
     pub fn take(&mut self, people: &People, now: EventTime) -> Batch {
         let mut ops = std::mem::take(&mut self.ops);
-        let (held, rules) = (self.is_held(), &self.settings.rules);
+        let held = self.is_held();
+        let rules = &self.settings.rules;
         let wall = now.by_clock(self.wall_ahead);
-        let judge = |call: &_, pbx: &str| journal::judge(call, pbx, rules, people, wall);
         if !held {
-            ops.extend(self.whole.judged(judge));
+            let judged = self
+                .whole
+                .judged(|call, pbx| journal::judge(call, pbx, rules, people, wall));
+            ops.extend(judged);
         }
         for (name, pbx) in &mut self.pbxes {
             for call in pbx.take_finished(now) {
                 for prefix in &call.unmatched {
                     self.unmatched.note(name, prefix, call.started);
                 }
-                let judged = judge(&call, name);
+                let judged = journal::judge(&call, name, rules, people, wall);
                 ops.push(Op::Finish(Box::new(Finished::new(judged, call))));
             }
             Branch::Events.keep(name, pbx.assembler.take_changes(), &mut ops);

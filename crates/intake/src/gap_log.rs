@@ -43,8 +43,10 @@ impl GapLog {
     /// If it is not in this version's form.
     pub fn stored(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let gaps = text.map(serde_json::from_str).transpose()?;
-        let (gaps, changed) = (gaps.unwrap_or_default(), false);
-        Ok(Self { gaps, changed })
+        Ok(Self {
+            gaps: gaps.unwrap_or_default(),
+            changed: false,
+        })
     }
 
     /// Adds a gap of the source with this URL.
@@ -65,15 +67,17 @@ impl GapLog {
 
     /// Returns `true` if a file is still expected to contain calls of one of the gaps.
     pub(super) fn is_awaited(&self) -> bool {
-        self.gaps.iter().any(|it| it.awaited)
+        self.gaps.iter().any(|logged| logged.awaited)
     }
 
     /// Marks filled gaps. `is_reported` returns whether the file of a source is past the end of a
     /// gap.
     pub(super) fn fill(&mut self, is_reported: impl Fn(&str, EventTime) -> bool) {
-        for it in self.gaps.iter_mut().filter(|it| it.awaited) {
-            if is_reported(&it.gap.source, EventTime::from_seconds(it.gap.to + 1)) {
-                (it.gap.filled, it.awaited) = (true, false);
+        for logged in self.gaps.iter_mut().filter(|logged| logged.awaited) {
+            let end = EventTime::from_seconds(logged.gap.to + 1);
+            if is_reported(&logged.gap.source, end) {
+                logged.gap.filled = true;
+                logged.awaited = false;
                 self.changed = true;
             }
         }
@@ -81,19 +85,22 @@ impl GapLog {
 
     /// Operation that stores the log. `None` if nothing has changed since the last one.
     pub(super) fn take(&mut self) -> Option<Op> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
         // Strings, numbers and lists always serialize.
-        let value = || serde_json::to_string(&self.gaps).unwrap_or_default();
-        std::mem::take(&mut self.changed).then(|| Op::meta(KEY, value()))
+        let value = serde_json::to_string(&self.gaps).unwrap_or_default();
+        Some(Op::meta(KEY, value))
     }
 
     /// Gaps for `status`, oldest first, without the files of secrets.
     pub fn listed(self) -> Vec<SourceGap> {
         // They are stored under the full URL.
-        let shown = |it: Logged| SourceGap {
-            source: without_secret_file(&it.gap.source),
-            ..it.gap
-        };
-        self.gaps.into_iter().map(shown).collect()
+        let gaps = self.gaps.into_iter().map(|logged| SourceGap {
+            source: without_secret_file(&logged.gap.source),
+            ..logged.gap
+        });
+        gaps.collect()
     }
 }
 

@@ -5,7 +5,6 @@
 
 use crate::{Gap, Intake, IntakeSource, SourceSettings, pbx::pbx_of, report::News};
 use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Reception};
-use callbridge_formats::Format;
 use callbridge_model::status::{self, SourceState};
 use callbridge_source::SourceId;
 use callbridge_spool::Op;
@@ -79,18 +78,23 @@ impl Intake {
 
     /// Returns how long the file that fills this source's gaps can take. `None` without one.
     fn patience_of(&self, source: &SourceSettings) -> Option<Duration> {
-        let files = self.files_of(&source.pbx);
-        let is_late = |format: Format| format.only_cdrs() || format.carries_whole_calls();
-        let patience = files.map(|file| match is_late(file.settings.format) {
-            true => Patience::CDR.second,
-            false => Patience::CEL.second,
-        });
-        patience.max()
+        let mut longest = None;
+        for file in self.files_of(&source.pbx) {
+            let format = file.settings.format;
+            let patience = if format.only_cdrs() || format.carries_whole_calls() {
+                Patience::CDR
+            } else {
+                Patience::CEL
+            };
+            longest = longest.max(Some(patience.second));
+        }
+        longest
     }
 
     fn files_of(&self, pbx: &str) -> impl Iterator<Item = &IntakeSource> {
-        let files = self.sources.iter().filter(|it| it.settings.catch_up);
-        files.filter(move |file| file.settings.pbx == pbx)
+        self.sources
+            .iter()
+            .filter(move |source| source.settings.catch_up && source.settings.pbx == pbx)
     }
 
     /// Marks the gaps that a file has filled. The file was read to its end, enough time has passed
@@ -105,16 +109,21 @@ impl Intake {
     }
 
     fn is_reported(&self, shown: &str, end: EventTime, now: EventTime) -> bool {
-        let mut sources = self.sources.iter().map(|it| &it.settings);
-        let source = sources.find(|it| it.shown == shown);
-        let told = source.and_then(|it| Some((&it.pbx, self.patience_of(it)?)));
-        let Some((pbx, patience)) = told else {
+        let mut sources = self.sources.iter().map(|source| &source.settings);
+        let Some(source) = sources.find(|source| source.shown == shown) else {
             return false;
         };
-        let second = self.pbxes.get(pbx).and_then(|pbx| pbx.second.as_ref());
+        let Some(patience) = self.patience_of(source) else {
+            return false;
+        };
+        let pbx = self.pbxes.get(&source.pbx);
+        let second = pbx.and_then(|pbx| pbx.second.as_ref());
         let decided = second.is_some_and(|second| second.reconciler.is_empty());
-        let done = |file: &IntakeSource| file.status.state == SourceState::Done;
-        decided && now >= end.plus(patience) && self.files_of(pbx).all(done)
+        decided
+            && now >= end.plus(patience)
+            && self
+                .files_of(&source.pbx)
+                .all(|file| file.status.state == SourceState::Done)
     }
 
     /// Takes the log messages that are due about the sources' connections, by the sources' labels.
@@ -145,7 +154,11 @@ impl Intake {
         for at in 0..self.sources.len() {
             self.receives(at, None);
             let source = &mut self.sources[at];
-            source.gap_since = source.last_received.filter(|_| source.settings.forgets);
+            source.gap_since = if source.settings.forgets {
+                source.last_received
+            } else {
+                None
+            };
             if let Some(since) = source.gap_since {
                 self.lost(at, since);
             }
@@ -164,19 +177,10 @@ impl Intake {
     /// left as it is.
     pub(super) fn receives(&mut self, at: usize, since: Option<EventTime>) {
         let pbx = &self.sources[at].settings.pbx;
-        let of_pbx = |it: &&IntakeSource| it.settings.pbx == *pbx && !it.settings.catch_up;
-        let reception = |of: fn(&IntakeSource) -> bool| {
-            let those = || self.sources.iter().filter(of_pbx).filter(|it| of(it));
-            let is_up = those().any(|it| it.status.state.is_up());
-            let is_kept = those().any(|it| !it.settings.forgets && !it.is_absent);
-            match (is_up, is_kept) {
-                (true, _) => since.map(|since| Reception::Arriving { since }),
-                (false, true) => Some(Reception::Kept),
-                (false, false) => Some(Reception::Lost),
-            }
-        };
-        let events = reception(IntakeSource::reports_events);
-        let records = reception(|it| !it.settings.format.carries_whole_calls());
+        let events = self.reception(pbx, since, IntakeSource::reports_events);
+        let records = self.reception(pbx, since, |source| {
+            !source.settings.format.carries_whole_calls()
+        });
         self.each_pbx(at, |pbx| {
             if let Some(events) = events {
                 pbx.assembler.receives(events);
@@ -185,6 +189,30 @@ impl Intake {
                 pbx.records.receives(records);
             }
         });
+    }
+
+    /// Returns the reception from those sources of the PBX that `selects` returns `true` for.
+    fn reception(
+        &self,
+        pbx: &str,
+        since: Option<EventTime>,
+        selects: fn(&IntakeSource) -> bool,
+    ) -> Option<Reception> {
+        let mut is_up = false;
+        let mut is_kept = false;
+        for source in &self.sources {
+            if source.settings.pbx == pbx && !source.settings.catch_up && selects(source) {
+                is_up |= source.status.state.is_up();
+                is_kept |= !source.settings.forgets && !source.is_absent;
+            }
+        }
+        if is_up {
+            since.map(|since| Reception::Arriving { since })
+        } else if is_kept {
+            Some(Reception::Kept)
+        } else {
+            Some(Reception::Lost)
+        }
     }
 
     /// Handles the connection of a source that does not repeat events. It is up, so its gap ends.
@@ -239,7 +267,7 @@ impl Intake {
         let source = &mut self.sources[at];
         source.up_since_frame = false;
         let name = pbx_of(&mut source.status, server, &mut self.servers, &mut self.ops);
-        if let Some(pbx) = self.pbxes.get_mut(&name).filter(|_| touches) {
+        if touches && let Some(pbx) = self.pbxes.get_mut(&name) {
             pbx.assembler.on_event(&PbxEvent::Mark(mark), arrived);
         }
     }
@@ -271,16 +299,20 @@ impl Intake {
     /// Returns `true` if another source of the same PBX reports its channels, or will.
     fn another_source_receives(&self, at: usize) -> bool {
         let pbx = &self.sources[at].settings.pbx;
-        let others = self.sources.iter().enumerate();
-        let mut others = others.filter(|(i, it)| *i != at && it.settings.pbx == *pbx);
-        others.any(|(_, other)| {
+        for (other_at, other) in self.sources.iter().enumerate() {
+            if other_at == at || other.settings.pbx != *pbx || !other.reports_events() {
+                continue;
+            }
             let up = match other.status.state {
                 SourceState::Up => true,
                 SourceState::Connected => !other.proof.is_deaf(),
                 SourceState::Down | SourceState::Reading | SourceState::Done => false,
             };
-            other.reports_events() && (up || !other.settings.forgets)
-        })
+            if up || !other.settings.forgets {
+                return true;
+            }
+        }
+        false
     }
 
     pub(super) fn lost(&mut self, at: usize, since: EventTime) {

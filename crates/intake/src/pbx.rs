@@ -110,15 +110,16 @@ impl Pbx {
                 self.assembler.on_event(event, arrived);
                 Some(REUSED)
             }
-            Some(_) => (!is_open).then_some(LATE),
-            None if is_open => None,
+            _ if is_open => None,
+            Some(_) => Some(LATE),
             None => {
                 self.assembler.on_event(event, arrived);
-                let is_late = match event {
-                    PbxEvent::Cdr(cdr) => !self.records.on_cdr(cdr, arrived),
-                    PbxEvent::Channel(_) | PbxEvent::Mark(_) => false,
-                };
-                is_late.then_some(LATE)
+                if let PbxEvent::Cdr(cdr) = event
+                    && !self.records.on_cdr(cdr, arrived)
+                {
+                    return Some(LATE);
+                }
+                None
             }
         }
     }
@@ -248,17 +249,20 @@ impl Pbx {
                 })
         };
         let ahead = self.clock_ahead.unwrap_or_default();
-        let covers = |call: &FinishedCall| self.outages.covers(call, ahead);
-        // The second account may never report the end of calls that the primary knows as finished.
-        let goes_on = |id: &str| self.assembler.in_doubt(id).is_some();
         let is_open = |id: &UniqueId| {
             let id = id.as_str();
-            !over && second.assembler.knows(id) && goes_on(id)
+            // The second account may never report the end of calls that the primary knows as
+            // finished.
+            !over && second.assembler.knows(id) && self.assembler.in_doubt(id).is_some()
         };
         // If neither account will report more, all waits are over.
         let then = if over { now.plus(FOREVER) } else { now };
-        let reconciler = &mut second.reconciler;
-        let decisions = reconciler.decide(then, &covers, &mut knows, &is_open);
+        let decisions = second.reconciler.decide(
+            then,
+            &|call| self.outages.covers(call, ahead),
+            &mut knows,
+            &is_open,
+        );
         let mut ended = false;
         for decision in decisions {
             match decision {
@@ -330,12 +334,14 @@ pub fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
 
 /// Returns a finished call in the form that the spool remembers under one of its ids.
 pub fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
-    let inbound = call.direction == Direction::Inbound;
-    let caller = call.number.as_ref().filter(|_| inbound);
+    let caller = match &call.number {
+        Some(number) if call.direction == Direction::Inbound => Some(number.text.clone()),
+        _ => None,
+    };
     Known {
         own: *id == call.linkedid,
         started: call.started.floor_seconds(),
-        caller: caller.map(|number| number.text.clone()),
+        caller,
         incomplete: call.incomplete.is_some(),
         letter: call.incomplete.as_ref().map(|_| Box::new(call.clone())),
     }

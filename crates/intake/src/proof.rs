@@ -35,13 +35,13 @@ pub(super) struct Proof {
 
 impl Proof {
     pub(super) fn new(settings: &SourceSettings, trunks: &Trunks) -> Self {
-        let shows = matches!(settings.format, Format::Ami | Format::AmiJson) && !settings.file;
-        let rules = trunks.of_pbx(&settings.pbx).flat_map(|trunk| &trunk.leads);
-        let wanted = rules.filter_map(LeadRule::variable).filter(|_| shows);
-        Self {
-            unseen: wanted.cloned().collect(),
-            ..Self::default()
+        let mut proof = Self::default();
+        if matches!(settings.format, Format::Ami | Format::AmiJson) && !settings.file {
+            let rules = trunks.of_pbx(&settings.pbx).flat_map(|trunk| &trunk.leads);
+            let variables = rules.filter_map(LeadRule::variable);
+            proof.unseen.extend(variables.cloned());
         }
+        proof
     }
 
     pub(super) fn report_missing(&mut self, kind: RightKind, message: impl Into<String>) {
@@ -54,8 +54,11 @@ impl Proof {
 
     /// Returns the missing rights for `status`.
     pub(super) fn shown(&self) -> Vec<status::MissingRight> {
-        let shown = |(kind, message)| status::MissingRight { kind, message };
-        self.missing_rights.clone().into_iter().map(shown).collect()
+        self.missing_rights
+            .clone()
+            .into_iter()
+            .map(|(kind, message)| status::MissingRight { kind, message })
+            .collect()
     }
 
     /// Returns `true` if the account is known to receive no events of calls.
@@ -87,8 +90,11 @@ impl Proof {
             self.find_variables(bytes);
         }
         // CEL has a timestamp in each row.
-        let plain = event.filter(|event| event.origin == Origin::Channel);
-        if let Some(event) = plain.filter(|_| channels && !settings.file) {
+        if let Some(event) = event
+            && event.origin == Origin::Channel
+            && channels
+            && !settings.file
+        {
             let first = !std::mem::replace(&mut self.timed, true);
             match event.at {
                 Some(_) => drop(self.missing_rights.remove(&RightKind::Times)),
@@ -111,12 +117,11 @@ impl Proof {
     fn find_variables(&mut self, bytes: &[u8]) {
         // A line of AMI, or a pair of JSON. CEL can also report that the variable was set.
         let parts = bytes.split(|byte| matches!(byte, b'\n' | b','));
-        let shown: Vec<&[u8]> = parts.filter(|it| holds(it, b"ChanVariable")).collect();
-        let shows = |name: &String| {
+        let shown: Vec<&[u8]> = parts.filter(|part| holds(part, b"ChanVariable")).collect();
+        self.unseen.retain(|name| {
             let pair = format!("{name}=");
-            shown.iter().any(|it| holds(it, pair.as_bytes()))
-        };
-        self.unseen.retain(|name| !shows(name));
+            !shown.iter().any(|part| holds(part, pair.as_bytes()))
+        });
         self.checked = self.checked.saturating_add(1);
         if self.unseen.is_empty() {
             self.missing_rights.remove(&RightKind::Variables);
@@ -134,7 +139,7 @@ impl Proof {
 }
 
 fn holds(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|it| it == part)
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 /// Returns the kind of a missing right, and a text with its fix.

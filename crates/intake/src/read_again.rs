@@ -15,8 +15,8 @@ const VERSIONS_MAX: u64 = 99;
 
 /// Counts a message of a newer version under that version.
 pub(super) fn count_newer(why: &str) -> Option<Op> {
-    let version = why.strip_prefix(NEWER)?.split(',').next()?;
-    let version = version.parse::<u64>().ok()?.min(VERSIONS_MAX);
+    let digits = why.strip_prefix(NEWER)?.split(',').next()?;
+    let version = digits.parse::<u64>().ok()?.min(VERSIONS_MAX);
     Some(Op::count(format!("messages_of_version_{version}"), 1))
 }
 
@@ -36,7 +36,8 @@ pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
         let words = "bytes from a PBX's connection are not a whole call: discard it";
         return Err(words.to_owned());
     }
-    let (kept, length) = (message.bytes.len() as u64, message.length);
+    let kept = message.bytes.len() as u64;
+    let length = message.length;
     if kept < length {
         return Err(format!(
             "only the first {kept} of its {length} bytes are kept: discard it"

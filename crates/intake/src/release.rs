@@ -37,12 +37,19 @@ pub async fn release(
     if let Some(phones) = phones {
         return release_some(spool, phones, by).await;
     }
-    let waiting = |store: &Store, last: Option<&_>| {
-        tables::waiting::waiting_after(store, last.copied(), PAGE)
-    };
-    let torn =
-        |store: &Store, last: Option<&_>| tables::waiting::ambiguous_after(store, last, PAGE);
-    Ok(release_pages(spool, waiting, by).await? + release_pages(spool, torn, by).await?)
+    let waiting = release_pages(
+        spool,
+        |store, last| tables::waiting::waiting_after(store, last.copied(), PAGE),
+        by,
+    )
+    .await?;
+    let ambiguous = release_pages(
+        spool,
+        |store, last| tables::waiting::ambiguous_after(store, last, PAGE),
+        by,
+    )
+    .await?;
+    Ok(waiting + ambiguous)
 }
 
 /// Checks the waiting calls of a number to which a person has just assigned a lead, and releases
@@ -93,7 +100,8 @@ async fn release_pages<K: Clone + Send + 'static>(
     read: PageRead<K>,
     by: By<'_>,
 ) -> Result<u64, Error> {
-    let (mut left, mut last) = (0, None);
+    let mut left = 0;
+    let mut last = None;
     loop {
         let page = spool.read(move |store| read(store, last.as_ref())).await?;
         last = page.last().cloned();
@@ -109,9 +117,11 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
     let (rules, people, action, now) = by;
     let ids = rows.to_vec();
     let read = spool.read(move |store| {
-        let row = |id| tables::calls::row(store, id).transpose();
-        let rows = ids.into_iter().filter_map(row);
-        rows.collect::<Result<Vec<_>, _>>()
+        let mut rows = Vec::new();
+        for id in ids {
+            rows.extend(tables::calls::row(store, id)?);
+        }
+        Ok(rows)
     });
     let steps = read.await?.into_iter().filter_map(|row| {
         let judged = journal::remap(&row.record, &row.call, None, rules, people, now);
@@ -169,8 +179,10 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
         }
         (Outcome::DeadLetter, Some(reason)) => {
             let message = judged.message;
-            let same = row.reason == Some(reason) && row.message == message;
-            (!same).then_some(Step::Rejudged { reason, message })
+            if row.reason == Some(reason) && row.message == message {
+                return None;
+            }
+            Some(Step::Rejudged { reason, message })
         }
         (Outcome::DeadLetter, None) | (Outcome::Internal | Outcome::Skipped, _) => None,
     }
@@ -183,9 +195,13 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
 /// If the spool cannot be read or written.
 pub async fn expire(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let before = now.minus(WAITING_MAX);
-    let waiting = spool.read(move |store| tables::waiting::waiting_before(store, before, PAGE));
-    let ops = waiting.await?.into_iter();
-    let ops: Vec<Op> = ops.map(|row| Op::step(row, Step::Expire, now)).collect();
+    let rows = spool
+        .read(move |store| tables::waiting::waiting_before(store, before, PAGE))
+        .await?;
+    let ops: Vec<Op> = rows
+        .into_iter()
+        .map(|row| Op::step(row, Step::Expire, now))
+        .collect();
     let ended = ops.len() as u64;
     if !ops.is_empty() {
         spool.write(ops).await?;

@@ -30,7 +30,12 @@ pub struct News {
 impl News {
     /// Logs the changes.
     pub fn log(&self, source: &str) {
-        let reconnects = (self.reconnects > 1).then_some(self.reconnects);
+        let reconnects = if self.reconnects > 1 {
+            Some(self.reconnects)
+        } else {
+            None
+        };
+        let gaps = if self.gaps > 1 { Some(self.gaps) } else { None };
         let message = match (self.up, self.gap) {
             (Some(true), None) => {
                 return tracing::info!(source, reconnects, "the source is up");
@@ -45,10 +50,10 @@ impl News {
         tracing::warn!(
             source,
             reason = self.why.as_deref(),
-            from = self.gap.map(|it| tracing::field::display(it.0)),
-            until = self.gap.map(|it| tracing::field::display(it.1)),
+            from = self.gap.map(|(from, _)| tracing::field::display(from)),
+            until = self.gap.map(|(_, until)| tracing::field::display(until)),
             missing_sec = self.gap.map(|_| self.missing.as_secs()),
-            gaps = (self.gaps > 1).then_some(self.gaps),
+            gaps,
             reconnects,
             "{message}"
         );
@@ -112,7 +117,9 @@ impl Report {
             self.logged = self.logged.saturating_sub(more);
             self.filled = Some(now);
         }
-        (self.logged < ROOM).then_some(())?;
+        if self.logged >= ROOM {
+            return None;
+        }
         self.logged += 1;
         self.unreported.take()
     }

@@ -81,8 +81,9 @@ impl Shell {
             self.pulse.beat();
             self.set_clocks();
             let deadline = self.intake.next_deadline();
-            let wake = deadline.map_or(IDLE_WAKE, |at| at.since(clock::steady()));
-            let wake = wake.clamp(Duration::from_millis(1), IDLE_WAKE);
+            let wake = deadline
+                .map_or(IDLE_WAKE, |at| at.since(clock::steady()))
+                .clamp(Duration::from_millis(1), IDLE_WAKE);
             // `Ok(None)` if every source is gone, an error if the deadline comes first.
             let first = tokio::time::timeout(wake, self.ring.next()).await;
             let over = matches!(first, Ok(None));
@@ -142,7 +143,8 @@ impl Shell {
 
     /// Adds everything else that is ready to the same commit.
     fn fill(&mut self) -> anyhow::Result<()> {
-        let (mut items, mut bytes) = (1, 0);
+        let mut items = 1;
+        let mut bytes = 0;
         while items < GROUP_ITEMS_MAX
             && bytes < GROUP_BYTES_MAX
             && let Some((source, item)) = self.ring.try_next()
@@ -232,7 +234,8 @@ impl Shell {
 
     async fn commit(&mut self) -> anyhow::Result<()> {
         let people = self.people_in_force();
-        let (memory, now) = (&mut self.memory, clock::steady());
+        let memory = &mut self.memory;
+        let now = clock::steady();
         let mut finished = |pbx: &str, id: &str| memory.finished(pbx, id);
         self.intake.reconcile(now, &mut finished);
         self.report();
@@ -240,9 +243,11 @@ impl Shell {
         if !ops.is_empty() {
             self.log(&ops);
             let waiting = waiting(&ops);
-            let done = self.store(&ops).await?;
-            let lost = done.iter().filter(|it| **it == Done::Unreadable(None));
-            let messages = lost.count();
+            let results = self.store(&ops).await?;
+            let messages = results
+                .iter()
+                .filter(|done| **done == Done::Unreadable(None))
+                .count();
             if messages > 0 {
                 tracing::error!(
                     messages,
@@ -271,7 +276,9 @@ impl Shell {
                     if !paused {
                         paused = true;
                         tracing::error!(%error, "the state cannot be written; intake is held");
-                        self.verdicts.iter().for_each(|it| it.pause(true));
+                        for verdicts in &self.verdicts {
+                            verdicts.pause(true);
+                        }
                         let held = self.intake.statuses_while_held();
                         self.views.statuses.send_replace(held);
                     }
@@ -285,7 +292,9 @@ impl Shell {
         };
         if paused {
             tracing::info!("the state can be written again; intake goes on");
-            self.verdicts.iter().for_each(|it| it.pause(false));
+            for verdicts in &self.verdicts {
+                verdicts.pause(false);
+            }
             self.intake.resumes(clock::steady());
         }
         Ok(done)
@@ -296,15 +305,17 @@ impl Shell {
     /// finds the call in the spool.
     async fn recheck(&mut self, waiting: &[Finished]) -> anyhow::Result<()> {
         let people = &self.people_in_force();
-        let (rules, spool) = (&self.intake.settings.rules, &self.spool);
-        let lacks_nothing = |waits: &&Finished| {
-            let (record, now) = (&waits.judged.record, clock::now().wall);
-            let judged = journal::remap(record, &waits.call, None, rules, people, now);
-            judged.outcome == Outcome::Journal
-        };
-        let leaving = waiting.iter().filter(lacks_nothing);
-        let phones = leaving.filter_map(|waits| waits.judged.record.client_phone.clone());
-        let phones: Vec<_> = phones.collect();
+        let rules = &self.intake.settings.rules;
+        let spool = &self.spool;
+        let mut phones = Vec::new();
+        for finished in waiting {
+            let record = &finished.judged.record;
+            let now = clock::now().wall;
+            let judged = journal::remap(record, &finished.call, None, rules, people, now);
+            if judged.outcome == Outcome::Journal {
+                phones.extend(record.client_phone.clone());
+            }
+        }
         if phones.is_empty() {
             return Ok(());
         }
@@ -349,23 +360,27 @@ impl Shell {
 
 /// The calls that wait for a lead or an employee.
 fn waiting(ops: &[Op]) -> Vec<Finished> {
-    let finished = ops.iter().filter_map(|op| match op {
-        Op::Finish(finished) => Some(finished.as_ref()),
-        _ => None,
-    });
-    let waits = |finished: &&Finished| {
-        let reason = finished.judged.reason;
-        reason.is_some_and(|reason| reason.is_waiting() || reason == Reason::AmbiguousLead)
-    };
-    finished.filter(waits).cloned().collect()
+    let mut waiting = Vec::new();
+    for op in ops {
+        if let Op::Finish(finished) = op
+            && let Some(reason) = finished.judged.reason
+            && (reason.is_waiting() || reason == Reason::AmbiguousLead)
+        {
+            waiting.push(finished.as_ref().clone());
+        }
+    }
+    waiting
 }
 
 fn log_call(finished: &spool::Finished, mask: bool) {
     let judged = &finished.judged;
     let record = &judged.record;
-    let phone = record.client_phone.as_ref().map(|phone| match mask {
-        true => phone.masked(),
-        false => phone.as_str().to_owned(),
+    let phone = record.client_phone.as_ref().map(|phone| {
+        if mask {
+            phone.masked()
+        } else {
+            phone.as_str().to_owned()
+        }
     });
     let call = record.uuid.map(|uuid| uuid.to_string()).unwrap_or_default();
     for remark in &judged.remarks {

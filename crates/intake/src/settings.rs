@@ -70,9 +70,10 @@ impl SourceSettings {
         Self {
             shown: url.to_string(),
             url: url.public(),
-            label: match url.format().carries_whole_calls() {
-                true => format!("calls/{}", url.scheme()),
-                false => format!("{pbx}/{}", url.scheme()),
+            label: if url.format().carries_whole_calls() {
+                format!("calls/{}", url.scheme())
+            } else {
+                format!("{pbx}/{}", url.scheme())
             },
             pbx,
             format: url.format(),

@@ -41,8 +41,9 @@ impl Branch {
 
     /// Adds the operations that store the changes of this account.
     pub(super) fn keep(self, pbx: &str, changes: Vec<OpenChange>, ops: &mut Vec<Op>) {
-        let suffix = SUFFIXES.iter().find(|(branch, _)| *branch == self);
-        let suffix = suffix.map_or("", |(_, suffix)| suffix);
+        let suffix = (SUFFIXES.iter())
+            .find(|(branch, _)| *branch == self)
+            .map_or("", |(_, suffix)| suffix);
         ops.extend(changes.into_iter().map(|change| Op::Open {
             pbx: format!("{pbx}{suffix}"),
             key: change.key,
@@ -72,20 +73,19 @@ pub fn under_way(
             };
             assemblers.insert(pbx, Assembler::new(settings));
         }
-        let restored = assemblers.get_mut(pbx).map(|it| it.restore(*key, snapshot));
-        if let Some(Err(error)) = restored {
+        if let Some(assembler) = assemblers.get_mut(pbx)
+            && let Err(error) = assembler.restore(*key, snapshot)
+        {
             tracing::debug!(pbx, key, %error, "an open call is not shown");
         }
     }
-    let open_calls = |(pbx, assembler): (&str, Assembler)| {
-        let of = |call| (pbx.to_owned(), call);
-        assembler
-            .so_far(now)
-            .into_iter()
-            .map(of)
-            .collect::<Vec<_>>()
-    };
-    assemblers.into_iter().flat_map(open_calls).collect()
+    let mut calls = Vec::new();
+    for (pbx, assembler) in assemblers {
+        for call in assembler.so_far(now) {
+            calls.push((pbx.to_owned(), call));
+        }
+    }
+    calls
 }
 
 #[cfg(test)]

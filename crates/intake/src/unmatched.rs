@@ -40,12 +40,14 @@ impl UnmatchedLog {
 
     /// Counts a call of this PBX on a channel with this prefix.
     pub(super) fn note(&mut self, pbx: &str, prefix: &str, at: EventTime) {
-        let is = |it: &status::Unmatched, prefix: &str| it.pbx == pbx && it.prefix == prefix;
-        let is_kept = self.seen.len() < KEPT || self.seen.iter().any(|it| is(it, prefix));
+        let is_kept = self.seen.len() < KEPT || self.find_mut(pbx, prefix).is_some();
         let prefix = if is_kept { prefix } else { OTHERS };
         let at = at.floor_seconds().get();
-        match self.seen.iter_mut().find(|it| is(it, prefix)) {
-            Some(it) => (it.calls, it.last_at) = (it.calls + 1, it.last_at.max(at)),
+        match self.find_mut(pbx, prefix) {
+            Some(unmatched) => {
+                unmatched.calls += 1;
+                unmatched.last_at = unmatched.last_at.max(at);
+            }
             None => self.seen.push(status::Unmatched {
                 pbx: pbx.to_owned(),
                 prefix: prefix.to_owned(),
@@ -61,27 +63,36 @@ impl UnmatchedLog {
         self.changed = true;
     }
 
+    fn find_mut(&mut self, pbx: &str, prefix: &str) -> Option<&mut status::Unmatched> {
+        self.seen
+            .iter_mut()
+            .find(|unmatched| unmatched.pbx == pbx && unmatched.prefix == prefix)
+    }
+
     /// Forgets prefixes that a flag names by now (`is_named` returns this for a PBX and a prefix),
     /// and those not seen for a long time.
     pub(super) fn prune(&mut self, now: EventTime, is_named: impl Fn(&str, &str) -> bool) {
         let now = now.floor_seconds().get();
         let kept = self.seen.len();
-        self.seen.retain(|it| {
-            let old = now - it.last_at > FORGOTTEN_SECONDS;
-            !old && !is_named(&it.pbx, &it.prefix)
+        self.seen.retain(|unmatched| {
+            let old = now - unmatched.last_at > FORGOTTEN_SECONDS;
+            !old && !is_named(&unmatched.pbx, &unmatched.prefix)
         });
         if self.seen.len() < kept {
             // There is room for some of these now. They are listed when they come again.
-            self.seen.retain(|it| it.prefix != OTHERS);
+            self.seen.retain(|unmatched| unmatched.prefix != OTHERS);
             self.changed = true;
         }
     }
 
     /// Operation that stores them. `None` if nothing has changed since the last one.
     pub(super) fn take(&mut self) -> Option<Op> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
         // Strings, numbers and lists always serialize.
-        let value = || serde_json::to_string(&self.seen).unwrap_or_default();
-        std::mem::take(&mut self.changed).then(|| Op::meta(KEY, value()))
+        let value = serde_json::to_string(&self.seen).unwrap_or_default();
+        Some(Op::meta(KEY, value))
     }
 
     /// Prefixes for `status`.

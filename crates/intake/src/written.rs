@@ -53,20 +53,25 @@ pub struct Files {
 impl Files {
     /// Selects the files among these sources.
     pub fn of<'a>(sources: impl Iterator<Item = &'a SourceUrl>) -> Self {
-        let is_file = |url: &SourceUrl| matches!(url.transport, Transport::File { .. });
-        let files = (0..).zip(sources).filter(|(_, url)| is_file(url));
-        let all = files.map(|(at, url)| (at, (url.clone(), LOOKS_MAX)));
+        let all = (0..)
+            .zip(sources)
+            .filter(|(_, url)| matches!(url.transport, Transport::File { .. }))
+            .map(|(at, url)| (at, (url.clone(), LOOKS_MAX)))
+            .collect();
         Self {
-            all: all.collect(),
+            all,
             looks: JoinSet::new(),
         }
     }
 
     /// Starts a check, unless it was made often enough.
     pub fn check_format(&mut self, source: SourceId, settings: DecoderSettings) {
-        let Some((url, looks)) = self.all.get_mut(&source.0).filter(|it| it.1 > 0) else {
+        let Some((url, looks)) = self.all.get_mut(&source.0) else {
             return;
         };
+        if *looks == 0 {
+            return;
+        }
         *looks -= 1;
         let url = url.clone();
         self.looks
