@@ -95,8 +95,12 @@ impl Backfill {
             (false, true) => self.newest,
             (false, false) => self.read_from().map(|at| at.max(0)),
         };
+        let page = match self.page {
+            Some(page) if self.reading => page,
+            Some(_) | None => 1,
+        };
         Next::Read(LeadsPage {
-            page: self.page.filter(|_| self.reading).unwrap_or(1),
+            page,
             size: SIZE,
             since: since.map(EpochSeconds::new),
         })
@@ -118,8 +122,8 @@ impl Backfill {
         now: EventTime,
         how: ReadLeads,
     ) -> Vec<LeadNews> {
-        let wait = |time| now.plus(time).micros();
-        (self.left, self.no_grant) = (None, false);
+        self.left = None;
+        self.no_grant = false;
         let mut learned = Vec::new();
         let mut not_before = None;
         match answer {
@@ -132,7 +136,7 @@ impl Backfill {
             },
             Err(ApiError::Forbidden(..)) => {
                 self.no_grant = true;
-                not_before = Some(wait(NO_GRANT));
+                not_before = Some(now.plus(NO_GRANT).micros());
             }
             Err(ApiError::Rejected { status: 400, .. }) if asked.since.is_some() => {
                 self.by_page = true;
@@ -165,13 +169,16 @@ impl Backfill {
                 | ApiError::TlsRefused(..)
                 | ApiError::TooLate,
             ) => {
-                let times = 1_u32 << self.failures.min(6);
+                let wait = (FAILED * (1_u32 << self.failures.min(6))).min(NO_GRANT);
                 self.failures = self.failures.saturating_add(1);
-                not_before = Some(wait((FAILED * times).min(NO_GRANT)));
+                not_before = Some(now.plus(wait).micros());
             }
         }
-        let next = if self.reading { 0 } else { wait(how.every) };
-        self.not_before = not_before.unwrap_or(next);
+        self.not_before = match not_before {
+            Some(not_before) => not_before,
+            None if self.reading => 0,
+            None => now.plus(how.every).micros(),
+        };
         learned
     }
 
@@ -188,7 +195,8 @@ impl Backfill {
     }
 
     fn begin_anew(&mut self) {
-        (self.page, self.newest) = (None, None);
+        self.page = None;
+        self.newest = None;
         self.reading = false;
     }
 
@@ -199,8 +207,9 @@ impl Backfill {
             return Vec::new();
         }
         self.rows += rows.len() as u64;
-        let seconds = || (rows.iter()).filter_map(|row| row.updated.map(EpochSeconds::get));
-        let (oldest, newest) = (seconds().min(), seconds().max());
+        let seconds = rows.iter().filter_map(|row| row.updated);
+        let oldest = seconds.clone().min().map(EpochSeconds::get);
+        let newest = seconds.max().map(EpochSeconds::get);
         let range = asked.since.map(EpochSeconds::get).zip(oldest);
         let ignored = range.is_some_and(|(since, oldest)| oldest < since);
         if ignored && !self.by_page {
@@ -232,8 +241,10 @@ impl Backfill {
 
     /// Continues by page, from the last one down.
     fn turn_down(&mut self, asked: &LeadsPage, oldest: Option<i64>, total: Option<u32>) {
-        let Some(total) = total.or_else(|| oldest.is_none().then_some(0)) else {
-            return self.leave("the CRM accepts no range and returns no totalPages");
+        let total = match total {
+            Some(total) => total,
+            None if oldest.is_none() => 0,
+            None => return self.leave("the CRM accepts no range and returns no totalPages"),
         };
         let known = oldest.is_some() && oldest < self.read_from();
         let began = self.reading;
@@ -287,8 +298,11 @@ fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
     if seconds.is_empty() && rows.len() >= SIZE as usize {
         return Some("its rows have no updatedTimestamp");
     }
-    let sorted = seconds.windows(2).all(|two| two[0] <= two[1]);
-    (!sorted).then_some("its rows are not in the order of updatedTimestamp")
+    if seconds.is_sorted() {
+        None
+    } else {
+        Some("its rows are not in the order of updatedTimestamp")
+    }
 }
 
 #[cfg(test)]

@@ -43,8 +43,22 @@ pub struct Fact {
 
 impl Fact {
     fn holds_over(&self, other: &Self) -> bool {
-        let order = |fact: &Self| (fact.at, fact.source.rank(), fact.phones.len());
-        (order(self), &self.phones, self.source) > (order(other), &other.phones, other.source)
+        self.precedence() > other.precedence()
+    }
+
+    fn precedence(&self) -> (EpochSeconds, u8, usize, &BTreeSet<Phone>, ChangeKind) {
+        let rank = self.source.rank();
+        let count = self.phones.len();
+        (self.at, rank, count, &self.phones, self.source)
+    }
+
+    fn from_news(news: &LeadNews, phones: BTreeSet<Phone>, name: Option<Known<Name>>) -> Self {
+        Self {
+            at: news.at,
+            source: news.what,
+            phones,
+            name,
+        }
     }
 }
 
@@ -85,23 +99,23 @@ impl Entry {
     pub fn learn(&mut self, news: &LeadNews) {
         let source = news.what;
         let life = &mut self.life;
-        match source == ChangeKind::Deleted {
-            true => life.deleted = life.deleted.max(Some(news.at)),
-            false => life.living = life.living.max(Some(news.at)),
+        if source == ChangeKind::Deleted {
+            life.deleted = life.deleted.max(Some(news.at));
+        } else {
+            life.living = life.living.max(Some(news.at));
         }
         if news.whole {
             life.whole = life.whole.max(Some(news.at));
         }
-        let fact = |phones, name| Fact {
-            at: news.at,
-            source,
-            phones,
-            name,
-        };
         match &news.phone {
             FactUpdate::Unchanged => {}
-            FactUpdate::None => self.set(Slot::SNAPSHOT, fact(BTreeSet::new(), None)),
-            FactUpdate::Is(phone) => self.set(Slot::SNAPSHOT, fact([phone.clone()].into(), None)),
+            FactUpdate::None => {
+                self.set(Slot::SNAPSHOT, Fact::from_news(news, BTreeSet::new(), None));
+            }
+            FactUpdate::Is(phone) => {
+                let phones = BTreeSet::from([phone.clone()]);
+                self.set(Slot::SNAPSHOT, Fact::from_news(news, phones, None));
+            }
         }
         for contact in &news.contacts {
             let slot = contact.slot;
@@ -111,12 +125,12 @@ impl Entry {
             }
             let own = ChangeKind::PropertiesUpdated;
             let name = Known::updated(&contact.name, news.at, source, own);
-            self.set(slot, fact(phones, name));
+            self.set(slot, Fact::from_news(news, phones, name));
         }
         self.profile.learn(&news.profile, news.at, source);
         if let Some(whole) = self.life.whole {
             self.slots.retain(|_, fact| {
-                fact.name.take_if(|it| it.at < whole);
+                fact.name.take_if(|name| name.at < whole);
                 fact.at >= whole
             });
         }
@@ -132,16 +146,19 @@ impl Entry {
     /// Returns the displayed profile, with its main contact's name if known. That is the contact
     /// with the main contact's first phone (§2.5). If none is reported, the only contact.
     pub fn profile(self) -> LeadProfile {
-        let first = self.slots.get(&Slot::SNAPSHOT);
-        let first = first.and_then(|fact| fact.phones.first());
-        let mut named = self.slots.iter().filter_map(|(slot, fact)| {
-            let has_first = first.is_none_or(|phone| fact.phones.contains(phone));
-            let name = fact.name.as_ref()?.fact.as_ref();
-            name.filter(|_| has_first && *slot != Slot::SNAPSHOT)
-        });
-        let main = named.next();
-        let main = main.filter(|_| first.is_some() || named.next().is_none());
-        self.profile.shown(main)
+        let snapshot = self.slots.get(&Slot::SNAPSHOT);
+        let first_phone = snapshot.and_then(|fact| fact.phones.first());
+        let mut names = self
+            .slots
+            .iter()
+            .filter(|(slot, fact)| {
+                let has_first_phone = first_phone.is_none_or(|phone| fact.phones.contains(phone));
+                has_first_phone && **slot != Slot::SNAPSHOT
+            })
+            .filter_map(|(_, fact)| fact.name.as_ref()?.fact.as_ref());
+        let name = names.next();
+        let is_main = first_phone.is_some() || names.next().is_none();
+        self.profile.shown(if is_main { name } else { None })
     }
 
     /// Returns the phones that it has, or had before it ended.
@@ -193,7 +210,7 @@ impl Entry {
         if let Some(end) = end {
             self.profile.forget_until(end);
             for fact in self.slots.values_mut() {
-                fact.name.take_if(|it| it.at <= end);
+                fact.name.take_if(|name| name.at <= end);
             }
         }
     }

@@ -83,10 +83,13 @@ impl Finding {
 impl Holder {
     /// Formats the holder: `lead 4001 (LEAD_CREATED, 2026-11-20T10:00:00Z), merged into 4002`.
     pub fn words(&self) -> String {
-        let (lead, source, since) = (self.lead, self.source.word(), moment(self.since));
-        let merged = match self.lead == self.now {
-            true => String::new(),
-            false => format!(", merged into {}", self.now),
+        let lead = self.lead;
+        let source = self.source.word();
+        let since = moment(self.since);
+        let merged = if lead == self.now {
+            String::new()
+        } else {
+            format!(", merged into {}", self.now)
         };
         let end = match self.standing {
             Standing::Has => String::new(),
@@ -104,19 +107,15 @@ impl Holder {
 pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
     let rows = ledger.lead_phones(phone)?;
     let known: BTreeMap<LeadId, Life> = rows.iter().map(|row| (row.lead, row.life)).collect();
-    let life = |lead: LeadId| match known.get(&lead) {
-        Some(life) => Ok(*life),
-        None => ledger.life(lead),
-    };
     // Merged leads share their contacts.
     let mut families: BTreeMap<LeadId, Vec<(Root, &LeadPhone)>> = BTreeMap::new();
     for row in &rows {
-        let root = root(row.lead, |lead| Ok(life(lead)?.merged))?;
+        let root = root(row.lead, |lead| Ok(read_life(ledger, &known, lead)?.merged))?;
         families.entry(root.lead).or_default().push((root, row));
     }
     let mut holders = Vec::new();
     for (now, family) in families {
-        let end = life(now)?;
+        let end = read_life(ledger, &known, now)?;
         let mut leads: BTreeMap<LeadId, Holder> = BTreeMap::new();
         for (root, row) in &family {
             let Some((since, source)) = row.held else {
@@ -124,12 +123,14 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
             };
             // The lead gave the number up if the contact did so later, or if all contacts of the
             // survivor were reported later, after the merge. Only the survivor's rows count then.
-            let others = family.iter().map(|(_, other)| other);
-            let others = others.filter(|it| !row.slot.is_contact() || it.slot == row.slot);
-            let gone = others.filter_map(|other| other.gone).max();
+            let gone = family
+                .iter()
+                .filter(|(_, other)| !row.slot.is_contact() || other.slot == row.slot)
+                .filter_map(|(_, other)| other.gone)
+                .max();
             let whole = end
                 .whole
-                .filter(|it| root.merged.is_some_and(|merged| *it > merged));
+                .filter(|whole| root.merged.is_some_and(|merged| *whole > merged));
             let standing = match (end.deleted, gone.max(whole)) {
                 (Some(at), _) if end.is_deleted() => Standing::Deleted(at),
                 (_, Some(at)) if at > since => Standing::GaveUp(at),
@@ -151,6 +152,17 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
     }
     holders.sort_by_key(|holder| holder.lead);
     Ok(Finding { holders })
+}
+
+fn read_life<L: Ledger>(
+    ledger: &L,
+    known: &BTreeMap<LeadId, Life>,
+    lead: LeadId,
+) -> Result<Life, L::Error> {
+    match known.get(&lead) {
+        Some(life) => Ok(*life),
+        None => ledger.life(lead),
+    }
 }
 
 /// Formats a second in UTC, `2026-11-20T10:00:00Z`. A second outside of the calendar is a number.

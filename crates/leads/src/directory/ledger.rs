@@ -113,11 +113,7 @@ impl Changed {
         ledger.put(lead, &old, &new)?;
         self.phones.extend(old.named());
         self.phones.extend(new.named());
-        let stands = |entry: &Entry| {
-            let life = &entry.life;
-            (life.is_deleted(), life.merged, life.whole)
-        };
-        if stands(&old) != stands(&new) {
+        if changes_merged_leads(&old.life, &new.life) {
             self.roots.push(lead);
         }
         Ok(())
@@ -141,4 +137,9 @@ impl Changed {
         }
         Ok(Learned::Phones(self.phones))
     }
+}
+
+/// Returns `true` if the change affects lookups of the leads that were merged into this one.
+fn changes_merged_leads(old: &Life, new: &Life) -> bool {
+    old.is_deleted() != new.is_deleted() || old.merged != new.merged || old.whole != new.whole
 }

@@ -29,10 +29,12 @@ impl Remembered {
 
     /// Returns the number of leads that are neither merged nor deleted.
     pub fn living(&self) -> u64 {
-        let lives =
-            |life: &Life| life.living.is_some() && !life.is_deleted() && life.merged.is_none();
         let entries = self.0.borrow();
-        entries.values().filter(|entry| lives(&entry.life)).count() as u64
+        let living = entries.values().filter(|entry| {
+            let life = &entry.life;
+            life.living.is_some() && !life.is_deleted() && life.merged.is_none()
+        });
+        living.count() as u64
     }
 
     /// Returns the displayed profile of a lead, or of the one it was merged into.
@@ -62,32 +64,32 @@ impl Ledger for Remembered {
     }
 
     fn merged_into(&self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Infallible> {
-        let into = |entry: &Entry| entry.life.merged.is_some_and(|(_, into)| into == lead);
         let entries = self.0.borrow();
-        let leads = entries.iter().filter(|(_, entry)| into(entry));
-        Ok(leads.map(|(lead, _)| *lead).take(limit).collect())
+        let merged = entries.iter().filter(|(_, entry)| {
+            let merged = entry.life.merged;
+            merged.is_some_and(|(_, survivor)| survivor == lead)
+        });
+        Ok(merged.map(|(lead, _)| *lead).take(limit).collect())
     }
 
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Infallible> {
         let mut rows = Vec::new();
         for (lead, entry) in self.0.borrow().iter() {
             let mut slots: BTreeMap<Slot, LeadPhone> = BTreeMap::new();
-            let row = |slot: Slot| LeadPhone {
-                lead: *lead,
-                slot,
-                held: None,
-                gone: None,
-                life: entry.life,
-            };
             for (slot, fact) in &entry.slots {
                 if fact.phones.contains(phone) {
-                    let held = slots.entry(*slot).or_insert_with(|| row(*slot));
-                    held.held = Some((fact.at, fact.source));
+                    let row = slots
+                        .entry(*slot)
+                        .or_insert_with(|| empty_row(*lead, *slot, entry.life));
+                    row.held = Some((fact.at, fact.source));
                 }
             }
-            for ((slot, of), at) in &entry.gone {
-                if of == phone {
-                    slots.entry(*slot).or_insert_with(|| row(*slot)).gone = Some(*at);
+            for ((slot, former), at) in &entry.gone {
+                if former == phone {
+                    let row = slots
+                        .entry(*slot)
+                        .or_insert_with(|| empty_row(*lead, *slot, entry.life));
+                    row.gone = Some(*at);
                 }
             }
             rows.extend(slots.into_values());
@@ -97,5 +99,15 @@ impl Ledger for Remembered {
 
     fn life(&self, lead: LeadId) -> Result<Life, Infallible> {
         Ok(self.entry(lead)?.life)
+    }
+}
+
+const fn empty_row(lead: LeadId, slot: Slot, life: Life) -> LeadPhone {
+    LeadPhone {
+        lead,
+        slot,
+        held: None,
+        gone: None,
+        life,
     }
 }

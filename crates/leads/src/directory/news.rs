@@ -100,13 +100,17 @@ impl ContactPhones {
         to: Option<&str>,
         country: Option<Country>,
     ) -> Self {
-        let phones = |text| phones_in(text, country);
-        let name = |text: &str| Name::new(text.rfind('[').map_or(text, |at| &text[..at]));
+        let name = to.and_then(|text| {
+            let name_end = text.rfind('[').unwrap_or(text.len());
+            Name::new(&text[..name_end])
+        });
+        let now = to.map(|text| phones_in(text, country));
+        let before = from.map(|text| phones_in(text, country));
         Self {
             slot,
-            name: FactUpdate::from(to.and_then(name)),
-            now: to.map(phones).unwrap_or_default(),
-            before: from.map(phones).unwrap_or_default(),
+            name: FactUpdate::from(name),
+            now: now.unwrap_or_default(),
+            before: before.unwrap_or_default(),
         }
     }
 }
@@ -114,10 +118,11 @@ impl ContactPhones {
 /// Reads the phones of `<name> [<phone>, <phone>]`, each once, in their order. Names can contain
 /// brackets, so the phones are in the last ones. Other text is left out.
 pub fn phones_in(text: &str, country: Option<Country>) -> Vec<Phone> {
-    let inner = text.rfind('[').map(|from| &text[from + 1..]);
-    let inner = inner.map(|rest| rest.rfind(']').map_or(rest, |to| &rest[..to]));
-    let parts = inner.unwrap_or_default().split([',', ';']);
-    phones_of(parts, country)
+    let Some((_, rest)) = text.rsplit_once('[') else {
+        return Vec::new();
+    };
+    let inner = rest.rsplit_once(']').map_or(rest, |(inner, _)| inner);
+    phones_of(inner.split([',', ';']), country)
 }
 
 /// Parses texts as numbers, each once, in their order, at most [`PHONES_MAX`]. Other text is left

@@ -136,11 +136,6 @@ pub struct ProfileNews {
 impl ProfileNews {
     /// Reads a lead's object, as in events (§2.5). An absent fact is unchanged.
     pub fn of(lead: &Value) -> Self {
-        let text = |key: &str| match lead.get(key) {
-            Some(Value::String(text)) => FactUpdate::from(Name::new(text)),
-            Some(Value::Null) => FactUpdate::None,
-            Some(_) | None => FactUpdate::Unchanged,
-        };
         let id = match lead.get("responsibleId") {
             Some(Value::Null) => FactUpdate::None,
             Some(Value::Number(id)) => FactUpdate::from(id.as_i64().and_then(EmployeeId::new)),
@@ -149,9 +144,9 @@ impl ProfileNews {
         };
         let name = lead["responsibleName"].as_str().and_then(Name::new);
         Self {
-            name: text("name"),
+            name: name_under(lead, "name"),
             responsible: id.map(|id| Responsible { id, name }),
-            stage: text("statusName"),
+            stage: name_under(lead, "statusName"),
         }
     }
 
@@ -163,6 +158,14 @@ impl ProfileNews {
             stage: news.stage.or_none(),
             ..news
         }
+    }
+}
+
+fn name_under(lead: &Value, key: &str) -> FactUpdate<Name> {
+    match lead.get(key) {
+        Some(Value::String(text)) => FactUpdate::from(Name::new(text)),
+        Some(Value::Null) => FactUpdate::None,
+        Some(_) | None => FactUpdate::Unchanged,
     }
 }
 
@@ -189,21 +192,23 @@ impl ProfileFacts {
 
     /// Forgets every fact that was reported up to this second.
     pub fn forget_until(&mut self, end: EpochSeconds) {
-        self.name.take_if(|it| it.at <= end);
-        self.responsible.take_if(|it| it.at <= end);
-        self.stage.take_if(|it| it.at <= end);
+        self.name.take_if(|name| name.at <= end);
+        self.responsible.take_if(|employee| employee.at <= end);
+        self.stage.take_if(|stage| stage.at <= end);
     }
 
     /// Returns the displayed profile, with the main contact's name if it has one.
     pub fn shown(self, contact: Option<&Name>) -> LeadProfile {
-        let text = |known: Option<Known<Name>>| known.and_then(|it| it.fact).map(String::from);
-        let responsible = self.responsible.and_then(|it| it.fact);
-        let name = contact.cloned().map(String::from);
+        let own_name = self.name.and_then(|known| known.fact);
+        let responsible = self.responsible.and_then(|known| known.fact);
+        let stage = self.stage.and_then(|known| known.fact);
+        let responsible_id = responsible.as_ref().map(|employee| employee.id);
+        let responsible_name = responsible.and_then(|employee| employee.name);
         LeadProfile {
-            name: name.or_else(|| text(self.name)),
-            responsible: responsible.as_ref().map(|it| it.id),
-            responsible_name: responsible.and_then(|it| it.name).map(String::from),
-            stage: text(self.stage),
+            name: contact.cloned().or(own_name).map(String::from),
+            responsible: responsible_id,
+            responsible_name: responsible_name.map(String::from),
+            stage: stage.map(String::from),
         }
     }
 }

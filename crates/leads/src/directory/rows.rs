@@ -50,10 +50,14 @@ pub struct LeadRow {
 pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
     let data = body.get("data").unwrap_or(body);
     let rows = list(data).or_else(|| list(body))?;
-    let total = [data, body].into_iter().find_map(|it| it.get("totalPages"));
-    let read = |row| read(row, ChangeKind::Filter, country);
+    let total = [data, body]
+        .into_iter()
+        .find_map(|place| place.get("totalPages"));
     Some(RowsPage {
-        rows: rows.iter().map(read).collect(),
+        rows: rows
+            .iter()
+            .map(|row| read(row, ChangeKind::Filter, country))
+            .collect(),
         total: total.and_then(whole).and_then(|n| u32::try_from(n).ok()),
     })
 }
@@ -64,8 +68,9 @@ fn list(value: &Value) -> Option<&Vec<Value>> {
         return Some(rows);
     }
     let arrays = value.as_object()?.values().filter_map(Value::as_array);
-    let mut filled = arrays.clone();
-    let filled = filled.find(|rows| rows.first().is_some_and(Value::is_object));
+    let filled = arrays
+        .clone()
+        .find(|rows| rows.first().is_some_and(Value::is_object));
     filled.or_else(|| arrays.clone().find(|rows| rows.is_empty()))
 }
 
@@ -74,9 +79,8 @@ pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow 
     let wrapped = row.get("lead").filter(|lead| lead.is_object());
     let row = wrapped.unwrap_or(row);
     let lead = first_whole(row, ["id", "leadId"]).and_then(LeadId::new);
-    let seconds = |key| whole(row.get(key)?).map(EpochSeconds::new);
-    let updated = seconds("updatedTimestamp");
-    let at = updated.or_else(|| seconds("createdTimestamp"));
+    let updated = seconds_under(row, "updatedTimestamp");
+    let at = updated.or_else(|| seconds_under(row, "createdTimestamp"));
     let (phone, contacts, whole) = phones(row, country);
     let has_phones = phone != FirstPhone::Unchanged || !contacts.is_empty() || whole;
     let news = lead.zip(at).map(|(lead, at)| LeadNews {
@@ -91,6 +95,10 @@ pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow 
         news,
         has_phones,
     }
+}
+
+fn seconds_under(row: &Value, key: &str) -> Option<EpochSeconds> {
+    whole(row.get(key)?).map(EpochSeconds::new)
 }
 
 /// Reads the phones of a row, and whether those are all phones of its lead.
@@ -110,7 +118,7 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
     if let Some(Value::Array(all)) = row.get("contacts") {
         let before = contacts.len();
         let read = all.iter().take(CONTACTS_MAX);
-        contacts.extend(read.filter_map(|it| of_contact(it, slot_of(it), country)));
+        contacts.extend(read.filter_map(|contact| of_contact(contact, slot_of(contact), country)));
         is_whole = all.len() <= CONTACTS_MAX && contacts.len() - before == all.len();
     }
     for key in ["mainContact", "contact"] {
@@ -133,7 +141,11 @@ fn slot_of(contact: &Value) -> Slot {
 /// Reads the phones of a contact. `None` if it has no field for them.
 fn of_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option<ContactPhones> {
     let many = contact.get("phones").and_then(Value::as_array);
-    let one = (contact.get("phone")).filter(|_| slot.is_contact() || many.is_none());
+    let one = if slot.is_contact() || many.is_none() {
+        contact.get("phone")
+    } else {
+        None
+    };
     if many.is_none() && one.is_none() {
         return None;
     }
@@ -176,7 +188,7 @@ fn text(value: &Value) -> Option<String> {
             let keys = ["phone", "number", "phoneNumber", "value"].into_iter();
             let mut places = keys.filter_map(|key| object.get(key));
             places
-                .find(|it| it.is_string() || it.is_number())
+                .find(|place| place.is_string() || place.is_number())
                 .and_then(text)
         }
         Value::Null | Value::Bool(_) | Value::Array(_) => None,

@@ -138,8 +138,7 @@ pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
     let data = envelope.get("data")?;
     let mut lists = Vec::new();
     gather(data, DEPTH_MAX, &mut lists);
-    let read = |rows: &&Vec<Value>| rows.iter().filter_map(field).collect::<Vec<_>>();
-    let mut all: Vec<CrmField> = lists.iter().flat_map(read).collect();
+    let mut all: Vec<CrmField> = lists.iter().copied().flatten().filter_map(field).collect();
     if all.is_empty() && !lists.iter().any(|rows| rows.is_empty()) {
         return None;
     }
@@ -149,17 +148,20 @@ pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
     }
     all.sort_by_key(|field| field.id);
     all.dedup_by_key(|field| field.id);
-    let page = |name: &str| {
-        [data, envelope]
-            .iter()
-            .find_map(|it| it.get(name)?.as_i64())
-    };
-    let whole = match (page("currentPage"), page("totalPages")) {
+    let current = first_number([data, envelope], "currentPage");
+    let total = first_number([data, envelope], "totalPages");
+    let whole = match (current, total) {
         (Some(current), Some(total)) => current >= total,
         (None, Some(total)) => total <= 1,
         (_, None) => true,
     };
     Some((all, whole))
+}
+
+fn first_number(places: [&Value; 2], key: &str) -> Option<i64> {
+    places
+        .into_iter()
+        .find_map(|place| place.get(key)?.as_i64())
 }
 
 /// Collects lists in lists and under keys, because fields can be grouped.
@@ -170,11 +172,17 @@ fn gather<'a>(value: &'a Value, depth: u32, lists: &mut Vec<&'a Vec<Value>>) {
     match value {
         Value::Array(rows) => {
             lists.push(rows);
-            let groups = rows.iter().filter_map(Value::as_object);
-            let inner = groups.flat_map(|row| row.values());
-            (inner.filter(|it| it.is_array())).for_each(|it| gather(it, depth - 1, lists));
+            for row in rows.iter().filter_map(Value::as_object) {
+                for inner in row.values().filter(|value| value.is_array()) {
+                    gather(inner, depth - 1, lists);
+                }
+            }
         }
-        Value::Object(map) => map.values().for_each(|it| gather(it, depth - 1, lists)),
+        Value::Object(map) => {
+            for inner in map.values() {
+                gather(inner, depth - 1, lists);
+            }
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -185,12 +193,15 @@ fn field(row: &Value) -> Option<CrmField> {
         Some(id) => FieldId::new(id)?,
         None => FieldId::parse(id.as_str()?)?,
     };
-    let text = |name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
     Some(CrmField {
         id,
-        info_type: text("infoType"),
-        name: text("name").or_else(|| text("title")),
+        info_type: text_under(row, "infoType"),
+        name: text_under(row, "name").or_else(|| text_under(row, "title")),
     })
+}
+
+fn text_under(row: &Value, key: &str) -> Option<String> {
+    row.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
 #[cfg(test)]

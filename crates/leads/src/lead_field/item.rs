@@ -57,11 +57,12 @@ impl Item {
         let id = FieldId::parse(id.trim()).ok_or_else(|| {
             format!("`{id}` is not a field id: use digits only, as in 11=VIP or 11:=5")
         })?;
-        let given = match value.chars().count() > VALUE_MAX {
-            true => Err(format!("is longer than {VALUE_MAX} characters")),
-            false => read(value),
+        let parsed = if value.chars().count() > VALUE_MAX {
+            Err(format!("is longer than {VALUE_MAX} characters"))
+        } else {
+            read(value)
         };
-        let given = given.map_err(|why| format!("the value of {id} {why}"))?;
+        let given = parsed.map_err(|why| format!("the value of {id} {why}"))?;
         Ok(Self { id, given })
     }
 
@@ -87,11 +88,14 @@ fn given(text: &str) -> Result<Given, String> {
         return Ok(Given::Null);
     }
     if bare.starts_with('"') {
-        let text = serde_json::from_str(bare);
-        let no_string = |_| "begins like a JSON string, but is not one".to_owned();
-        return text.map(Given::Text).map_err(no_string);
+        return serde_json::from_str(bare)
+            .map(Given::Text)
+            .map_err(|_| "begins like a JSON string, but is not one".to_owned());
     }
-    let Some(inner) = bare.strip_prefix('[').and_then(|it| it.strip_suffix(']')) else {
+    let Some(inner) = bare
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    else {
         return Ok(Given::Text(text.to_owned()));
     };
     if let Ok(list) = serde_json::from_str::<Vec<Value>>(bare) {
@@ -100,11 +104,14 @@ fn given(text: &str) -> Result<Given, String> {
     if inner.contains(['"', '[', '{']) {
         return Err("is neither [a,b] nor a JSON array".to_owned());
     }
-    let parts: Vec<String> = inner.split(',').map(|it| it.trim().to_owned()).collect();
-    if parts.iter().any(String::is_empty) {
+    let entries: Vec<String> = inner
+        .split(',')
+        .map(|entry| entry.trim().to_owned())
+        .collect();
+    if entries.iter().any(String::is_empty) {
         return Err("has an empty entry in its list".to_owned());
     }
-    Ok(Given::List(parts))
+    Ok(Given::List(entries))
 }
 
 /// Parses a JSON value. §2.4: a scalar, null, or a list of strings.
@@ -131,7 +138,7 @@ fn exact(text: &str) -> Result<Given, String> {
 fn is_kept(number: &Number, text: &str) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
     let digits = mantissa.bytes().filter(u8::is_ascii_digit);
-    !number.is_f64() || digits.skip_while(|it| *it == b'0').count() <= 15
+    !number.is_f64() || digits.skip_while(|digit| *digit == b'0').count() <= 15
 }
 
 /// Converts the values of a list (§2.4).

@@ -35,13 +35,15 @@ pub struct FieldId(i64);
 impl FieldId {
     /// Makes an id. `None` unless it is positive.
     pub fn new(id: i64) -> Option<Self> {
-        (id > 0).then_some(Self(id))
+        if id > 0 { Some(Self(id)) } else { None }
     }
 
     /// Parses an id of only decimal digits. `None` otherwise.
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.bytes().all(|b| b.is_ascii_digit());
-        text.parse().ok().filter(|_| digits).and_then(Self::new)
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        text.parse().ok().and_then(Self::new)
     }
 
     pub const fn get(self) -> i64 {
@@ -164,13 +166,16 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
             faults.push(format!("`{part}` is not NAME=ID"));
             continue;
         };
-        let (word, id) = (word.trim(), id.trim());
+        let word = word.trim();
         let Some(name) = Name::from_word(word) else {
-            let all = Name::ALL.iter().map(|name| name.word());
-            let all = all.collect::<Vec<_>>().join(", ");
-            faults.push(format!("`{word}` is not a known name; the names are {all}"));
+            let names: Vec<&str> = Name::ALL.iter().map(|name| name.word()).collect();
+            let list = names.join(", ");
+            faults.push(format!(
+                "`{word}` is not a known name; the names are {list}"
+            ));
             continue;
         };
+        let id = id.trim();
         let (id, kind) = id.split_once(':').unwrap_or((id, "text"));
         let Some(id) = FieldId::parse(id) else {
             faults.push(format!(
@@ -181,8 +186,8 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
         let known = kind.parse().ok();
         let Some(kind) = known.filter(|kind| name.kinds().contains(kind)) else {
             let kinds: Vec<&str> = name.kinds().iter().map(|kind| kind.into()).collect();
-            let kinds = kinds.join(", ");
-            faults.push(format!("{name} is written as {kinds}, not as `{kind}`"));
+            let list = kinds.join(", ");
+            faults.push(format!("{name} is written as {list}, not as `{kind}`"));
             continue;
         };
         if let Some((other, _)) = fields.iter().find(|(_, known)| known.id == id) {
@@ -194,9 +199,10 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
             faults.push(format!("{name} is given twice"));
         }
     }
-    match faults.is_empty() {
-        true => Ok(fields),
-        false => Err(faults),
+    if faults.is_empty() {
+        Ok(fields)
+    } else {
+        Err(faults)
     }
 }
 
@@ -216,28 +222,40 @@ pub fn says(
     settings: &Settings,
     tries: Option<u64>,
 ) -> Vec<(Name, Option<String>)> {
-    let at = || time(call.started_at, &settings.zone);
-    let all = Name::ALL.iter().copied();
-    all.filter(|name| settings.fields.contains_key(name))
-        .filter_map(|name| {
-            let text = match name {
-                Name::LastMissed if call.answered => return Some((name, None)),
-                Name::LastCall => Some(at()),
-                Name::LastMissed => (call.direction == Direction::Inbound).then(at),
-                Name::LastEmployee => call.employee_id.map(|id| id.to_string()),
-                Name::Trunk => call.trunk.clone(),
-                Name::Did => call.did.clone(),
-                Name::Direction => match call.direction {
-                    Direction::Inbound => Some("INBOUND".to_owned()),
-                    Direction::Outbound => Some("OUTBOUND".to_owned()),
-                    Direction::Internal | Direction::Unknown => None,
-                },
-                Name::AnsweredBy => call.employee.clone().filter(|_| call.answered),
-                Name::MissedCount => tries.map(|tries| tries.to_string()),
-            };
-            text.map(|text| (name, Some(text)))
-        })
-        .collect()
+    let mut values = Vec::new();
+    for name in Name::ALL.iter().copied() {
+        if !settings.fields.contains_key(&name) {
+            continue;
+        }
+        if name == Name::LastMissed && call.answered {
+            values.push((name, None));
+        } else if let Some(text) = value_of(name, call, &settings.zone, tries) {
+            values.push((name, Some(text)));
+        }
+    }
+    values
+}
+
+/// Returns the text that a call writes into the field of this name. `None` if it has none.
+fn value_of(name: Name, call: &CallRecord, zone: &TimeZone, tries: Option<u64>) -> Option<String> {
+    match name {
+        Name::LastCall => Some(time(call.started_at, zone)),
+        Name::LastMissed => {
+            let is_missed = !call.answered && call.direction == Direction::Inbound;
+            is_missed.then(|| time(call.started_at, zone))
+        }
+        Name::LastEmployee => call.employee_id.map(|id| id.to_string()),
+        Name::Trunk => call.trunk.clone(),
+        Name::Did => call.did.clone(),
+        Name::Direction => match call.direction {
+            Direction::Inbound => Some("INBOUND".to_owned()),
+            Direction::Outbound => Some("OUTBOUND".to_owned()),
+            Direction::Internal | Direction::Unknown => None,
+        },
+        Name::AnsweredBy if call.answered => call.employee.clone(),
+        Name::AnsweredBy => None,
+        Name::MissedCount => tries.map(|tries| tries.to_string()),
+    }
 }
 
 #[cfg(test)]

@@ -42,14 +42,20 @@ impl Refusal {
     pub fn new(reason: String, errors: &Value, else_blames: RefusedPart) -> Self {
         let rows = errors.as_array().into_iter().flatten();
         let fields = rows.filter_map(|row| row.get("field")?.as_str());
-        let places = fields.filter_map(|it| it.split_once('[')?.1.split_once(']')?.0.parse().ok());
-        let items: BTreeSet<usize> = places.collect();
-        let blames = match items.is_empty() {
-            true => else_blames,
-            false => RefusedPart::Items(items.into_iter().collect()),
+        let items: BTreeSet<usize> = fields.filter_map(place_in_list).collect();
+        let blames = if items.is_empty() {
+            else_blames
+        } else {
+            RefusedPart::Items(items.into_iter().collect())
         };
         Self { reason, blames }
     }
+}
+
+fn place_in_list(field: &str) -> Option<usize> {
+    let (_, rest) = field.split_once('[')?;
+    let (place, _) = rest.split_once(']')?;
+    place.parse().ok()
 }
 
 /// A field whose value the CRM refused.
@@ -80,9 +86,9 @@ impl RefusedFields {
         refusal: &Refusal,
         at: EventTime,
     ) -> bool {
-        let before = self.0.get(&name).filter(|it| it.field == field);
-        let known = before.is_some_and(|it| it.sure);
-        let twice = before.is_some_and(|it| it.lead != lead);
+        let before = self.0.get(&name).filter(|refused| refused.field == field);
+        let known = before.is_some_and(|refused| refused.sure);
+        let twice = before.is_some_and(|refused| refused.lead != lead);
         let sure = known || twice || refusal.blames != RefusedPart::ItemOrLead;
         let reason = refusal.reason.chars().take(REASON_MAX).collect();
         let refused = RefusedField {
@@ -106,8 +112,8 @@ impl RefusedFields {
     }
 
     fn of(&self, name: Name, field: Field) -> Option<&RefusedField> {
-        let found = self.0.get(&name);
-        found.filter(|it| it.sure && it.field == field)
+        let refused = self.0.get(&name);
+        refused.filter(|refused| refused.sure && refused.field == field)
     }
 
     /// Returns `true` if the field caused a refusal, so that it is tried separately.
@@ -117,17 +123,21 @@ impl RefusedFields {
 
     /// Returns `true` if the field was refused within the last hour, so that it is not tried.
     pub fn rests(&self, name: Name, field: Field, now: EventTime) -> bool {
-        let at = self.of(name, field).map(|it| it.at);
-        at.is_some_and(|at| now < at.plus(REST) && at <= now.plus(CLOCK_SLACK))
+        self.of(name, field).is_some_and(|refused| {
+            now < refused.at.plus(REST) && refused.at <= now.plus(CLOCK_SLACK)
+        })
     }
 
     /// Checks whether the field can be written. `fit` is the catalog's verdict. A refusal overrides
     /// it.
     pub fn fit(&self, name: Name, field: Field, fit: Fit) -> Fit {
         match self.of(name, field) {
-            Some(it) if fit.is_writable() => {
-                let item = it.item.to_json();
-                Fit::Refused(format!("{item} of lead {}: {}", it.lead, it.reason))
+            Some(refused) if fit.is_writable() => {
+                let item = refused.item.to_json();
+                Fit::Refused(format!(
+                    "{item} of lead {}: {}",
+                    refused.lead, refused.reason
+                ))
             }
             Some(_) | None => fit,
         }

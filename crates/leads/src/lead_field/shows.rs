@@ -12,7 +12,7 @@
 //! carried out before the first.
 
 use super::item::Given;
-use super::{Field, Item, Kind, Name, RefusedFields, RefusedPart, Settings};
+use super::{Item, Kind, Name, RefusedFields, RefusedPart, Settings};
 use super::{catalogue::Catalogue, item};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenFingerprint;
@@ -134,14 +134,15 @@ impl LeadFieldState {
         match &self.request {
             Some(write) if write.accepted.is_some() => Some(NextAction::Poll),
             Some(_) => Some(NextAction::Write),
-            None => self.has(WriteState::Waits).then_some(NextAction::Write),
+            None if self.has(WriteState::Waits) => Some(NextAction::Write),
+            None => None,
         }
     }
 
     /// Returns the start of the newest call of the values, in epoch seconds. 0 if there are no
     /// values.
     pub fn newest(&self) -> i64 {
-        let started = self.values.values().map(|it| it.of.started.get());
+        let started = self.values.values().map(|value| value.of.started.get());
         started.max().unwrap_or(0)
     }
 
@@ -163,21 +164,29 @@ impl LeadFieldState {
         refused: &RefusedFields,
         now: EventTime,
     ) -> FieldWrite {
-        let pending = |it: &&Shown| matches!(it.state, WriteState::Waits | WriteState::Sent);
-        let (mut left_out, mut parts) = (Vec::new(), Vec::new());
-        for (name, value) in self.values.iter().filter(|(_, it)| pending(it)) {
-            let (name, of) = (*name, value.of);
-            let is_writable = |field: &&Field| {
-                catalogue.fit(field.id).is_writable() && !refused.rests(name, **field, now)
-            };
-            match settings.fields.get(&name).filter(is_writable) {
-                Some(field) => {
-                    let (id, given) = (field.id, given(field.kind, value));
-                    let doubted = refused.is_refused(name, *field);
-                    parts.push((doubted, Part { name, of }, Item { id, given }));
-                }
-                None => left_out.push(Part { name, of }),
+        let mut left_out = Vec::new();
+        let mut parts = Vec::new();
+        for (name, value) in &self.values {
+            if !matches!(value.state, WriteState::Waits | WriteState::Sent) {
+                continue;
             }
+            let part = Part {
+                name: *name,
+                of: value.of,
+            };
+            let writable = settings.fields.get(name).filter(|field| {
+                catalogue.fit(field.id).is_writable() && !refused.rests(*name, **field, now)
+            });
+            let Some(field) = writable else {
+                left_out.push(part);
+                continue;
+            };
+            let item = Item {
+                id: field.id,
+                given: given(field.kind, value),
+            };
+            let doubted = refused.is_refused(*name, *field);
+            parts.push((doubted, part, item));
         }
         parts.sort_by_key(|(doubted, ..)| *doubted);
         let trusted = parts.iter().filter(|(doubted, ..)| !doubted).count();
@@ -268,7 +277,7 @@ impl LeadFieldState {
     /// Returns how many values are given up, and the items that caused it.
     pub fn refused(&mut self, blames: &RefusedPart, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
-        let items = self.request.as_ref().map_or(&[][..], |it| &it.items);
+        let items = self.request.as_ref().map_or(&[][..], |write| &write.items);
         let places = match blames {
             RefusedPart::Items(places) => &places[..],
             RefusedPart::SomeItem | RefusedPart::ItemOrLead => &[],
@@ -320,7 +329,9 @@ impl LeadFieldState {
     fn ended(&mut self, now: EventTime) -> Vec<(Name, Item)> {
         self.due = now.micros();
         self.alone &= self.has(WriteState::Waits);
-        self.request.take().map_or_else(Vec::new, |it| it.items)
+        self.request
+            .take()
+            .map_or_else(Vec::new, |write| write.items)
     }
 }
 

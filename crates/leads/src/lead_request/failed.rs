@@ -64,23 +64,28 @@ pub enum FailedCallDecision {
 impl FailedCall {
     /// Decides the next step. `words` is the CRM's message.
     pub fn decide(&self, words: &str) -> FailedCallDecision {
-        let survivor = self.survivor;
-        if let Some(on) = survivor.and_then(|lead| to_survivor(&self.record, lead, &self.history)) {
-            return FailedCallDecision::ToSurvivor(on);
+        if let Some(survivor) = self.survivor
+            && let Some(reroute) = to_survivor(&self.record, survivor, &self.history)
+        {
+            return FailedCallDecision::ToSurvivor(reroute);
         }
-        let finding = self.finding.filter(|_| self.look_up);
-        let on = finding.and_then(|it| without_employee(&self.record, it, &self.history));
-        match (self.record.lead_id, on) {
-            (Some(lead), _) if finding.is_none() && self.look_up => {
-                FailedCallDecision::LookUp(lead)
-            }
-            (_, Some(on)) if self.drop_employee => FailedCallDecision::WithoutEmployee(on),
-            (_, _) => {
-                let message = finding.and_then(|found| message(&self.record, found, words));
-                let message = message.unwrap_or_else(|| words.to_owned());
-                FailedCallDecision::Letter { message, finding }
-            }
+        let finding = if self.look_up { self.finding } else { None };
+        if let Some(lead) = self.record.lead_id
+            && self.look_up
+            && finding.is_none()
+        {
+            return FailedCallDecision::LookUp(lead);
         }
+        if let Some(found) = finding
+            && self.drop_employee
+            && let Some(reroute) = without_employee(&self.record, found, &self.history)
+        {
+            return FailedCallDecision::WithoutEmployee(reroute);
+        }
+        let message = finding
+            .and_then(|found| message(&self.record, found, words))
+            .unwrap_or_else(|| words.to_owned());
+        FailedCallDecision::Letter { message, finding }
     }
 }
 
@@ -122,8 +127,14 @@ pub fn without_employee(
     if found != Finding::LeadExists || history.dropped {
         return None;
     }
-    let (mut record, mut history) = (call.clone(), history.clone());
-    (record.employee_id, history.dropped) = (None, true);
+    let record = CallRecord {
+        employee_id: None,
+        ..call.clone()
+    };
+    let history = RerouteHistory {
+        dropped: true,
+        ..history.clone()
+    };
     let why = format!(
         "the lead exists: employee {employee} is not known, and left out (--failed-employee drop)"
     );

@@ -121,6 +121,16 @@ pub struct Settled {
     pub words: String,
 }
 
+impl Settled {
+    fn new(outcome: LeadOutcome, at: EventTime, done: bool, words: String) -> Self {
+        Self {
+            changes: LeadChange::request(outcome, at),
+            done,
+            words,
+        }
+    }
+}
+
 /// Kind of an error of any request.
 enum Sort {
     /// No grant, or no such endpoint at this address.
@@ -160,20 +170,24 @@ const fn sort(error: &ApiError) -> Sort {
 /// Returns the message for an unexpected answer, and the errors of a refused write, or null. The
 /// errors can name an item (§7.5).
 fn explained(result: &ApiResult) -> (String, &Value) {
-    let with = |words: String, errors: &Value| match errors {
-        Value::Null => words,
-        errors => format!("{words} {errors}"),
-    };
     match result {
         Ok(ApiReply::Status(WriteStatus::Failed(word, words, errors))) => {
-            (failed(*word, with(words.clone(), errors).trim()), errors)
+            let message = append_errors(words.clone(), errors);
+            (failed(*word, message.trim()), errors)
         }
         Ok(_) => ("an answer to another request".to_owned(), &Value::Null),
         Err(error @ ApiError::Rejected { status, errors, .. }) => match status {
             409 => (error.to_string(), errors),
-            _ => (with(error.to_string(), errors), errors),
+            _ => (append_errors(error.to_string(), errors), errors),
         },
         Err(error) => (error.to_string(), &Value::Null),
+    }
+}
+
+fn append_errors(message: String, errors: &Value) -> String {
+    match errors {
+        Value::Null => message,
+        errors => format!("{message} {errors}"),
     }
 }
 
@@ -212,67 +226,108 @@ pub fn settle(
 ) -> Settled {
     use ApiReply::{Accepted, Data, Page, Status, TokenInfo};
     use WriteStatus::{Failed, Pending, Success};
-    let (why, errors) = explained(result);
-    let settled = |outcome, done, words| Settled {
-        changes: LeadChange::request(outcome, now),
-        done,
-        words,
-    };
-    let well = |outcome| settled(outcome, true, String::new());
-    let ended = |outcome| settled(outcome, true, why.clone());
-    let open = |outcome| settled(outcome, false, why.clone());
-    let again = || open(LeadOutcome::Again(lead_request.clone(), why.clone()));
-    let rest = |kind| ended(LeadOutcome::Rest(kind, lead_request.clone(), why.clone()));
-    let refused = |lead: LeadId, else_blames| {
-        let refusal = Refusal::new(why.clone(), errors, else_blames);
-        ended(LeadOutcome::Refused(lead, refusal))
-    };
-    let unread = |why: String| {
-        let catalogue = Catalogue::unread(why.clone(), now);
-        settled(LeadOutcome::Catalogue(catalogue), true, why)
+    let (message, errors) = explained(result);
+    let answer = Answer {
+        lead_request,
+        at: now,
+        message,
+        errors,
     };
     match (lead_request, result.as_ref().map_err(sort)) {
         (LeadRequest::Backfill(page), _) => {
-            let (page, answer, at) = (*page, Box::new(result.clone()), now);
-            unjudged(result, vec![LeadChange::Backfill { page, answer, at }])
+            let change = LeadChange::Backfill {
+                page: *page,
+                answer: Box::new(result.clone()),
+                at: now,
+            };
+            unjudged(result, vec![change])
         }
         // The command processes the answer itself.
         (LeadRequest::Asked(..), _) => unjudged(result, Vec::new()),
-        (_, Err(Sort::Stopped)) => open(LeadOutcome::Back(lead_request.clone())),
-        (LeadRequest::FieldPoll(poll), answer) => match answer {
-            Ok(Status(Success)) => well(LeadOutcome::Written(poll.lead)),
-            Ok(Status(Failed(..))) => refused(poll.lead, RefusedPart::ItemOrLead),
-            Ok(Status(Pending(_)) | Accepted(_) | Data(_)) => well(LeadOutcome::NotYet(poll.lead)),
+        (_, Err(Sort::Stopped)) => answer.continues(LeadOutcome::Back(lead_request.clone())),
+        (LeadRequest::FieldPoll(poll), reply) => match reply {
+            Ok(Status(Success)) => answer.succeeds(LeadOutcome::Written(poll.lead)),
+            Ok(Status(Failed(..))) => answer.refuses(poll.lead, RefusedPart::ItemOrLead),
+            Ok(Status(Pending(_)) | Accepted(_) | Data(_)) => {
+                answer.succeeds(LeadOutcome::NotYet(poll.lead))
+            }
             // A 5xx or a missing right says nothing about the write, so it is polled again.
             Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble | Sort::Barred) => {
-                open(LeadOutcome::NotYet(poll.lead))
+                answer.continues(LeadOutcome::NotYet(poll.lead))
             }
-            Err(Sort::Missing | Sort::Refused | Sort::Stopped) => again(),
+            Err(Sort::Missing | Sort::Refused | Sort::Stopped) => answer.repeats(),
         },
-        (_, Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble)) => again(),
-        (LeadRequest::LookUp(lead), Ok(Data(envelope))) => well(looked_up(*lead, envelope)),
-        (LeadRequest::LookUp(lead), Err(Sort::Missing)) => {
-            well(LeadOutcome::LookedUp(*lead, Finding::LeadMissing))
+        (_, Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble)) => answer.repeats(),
+        (LeadRequest::LookUp(lead), Ok(Data(envelope))) => {
+            answer.succeeds(looked_up(*lead, envelope))
         }
-        (LeadRequest::LookUp(_), Err(Sort::Barred)) => rest(RequestKind::LookUps),
-        (LeadRequest::LookUp(lead), _) => ended(LeadOutcome::LookedUp(*lead, Finding::Unclear)),
+        (LeadRequest::LookUp(lead), Err(Sort::Missing)) => {
+            answer.succeeds(LeadOutcome::LookedUp(*lead, Finding::LeadMissing))
+        }
+        (LeadRequest::LookUp(_), Err(Sort::Barred)) => answer.pauses(RequestKind::LookUps),
+        (LeadRequest::LookUp(lead), _) => {
+            answer.ends(LeadOutcome::LookedUp(*lead, Finding::Unclear))
+        }
         (LeadRequest::Catalogue, Ok(Data(envelope))) => match catalogue::rows(envelope) {
             Some((fields, whole)) => {
-                well(LeadOutcome::Catalogue(Catalogue::read(fields, whole, now)))
+                let catalogue = Catalogue::read(fields, whole, now);
+                answer.succeeds(LeadOutcome::Catalogue(catalogue))
             }
-            None => unread("no fields in the answer".to_owned()),
+            None => unread_catalogue("no fields in the answer".to_owned(), now),
         },
-        (LeadRequest::Catalogue, _) => unread(why.clone()),
+        (LeadRequest::Catalogue, _) => unread_catalogue(answer.message, now),
         (LeadRequest::FieldWrite(lead), Ok(Accepted(request_id))) => {
             let request_id = request_id.clone();
-            well(LeadOutcome::Accepted(*lead, request_id, token.clone()))
+            answer.succeeds(LeadOutcome::Accepted(*lead, request_id, token.clone()))
         }
-        (LeadRequest::FieldWrite(_), Err(Sort::Barred)) => rest(RequestKind::Fields),
+        (LeadRequest::FieldWrite(_), Err(Sort::Barred)) => answer.pauses(RequestKind::Fields),
         (LeadRequest::FieldWrite(lead), Err(Sort::Refused)) => {
-            refused(*lead, RefusedPart::SomeItem)
+            answer.refuses(*lead, RefusedPart::SomeItem)
         }
-        (LeadRequest::FieldWrite(lead), _) => refused(*lead, RefusedPart::ItemOrLead),
+        (LeadRequest::FieldWrite(lead), _) => answer.refuses(*lead, RefusedPart::ItemOrLead),
     }
+}
+
+/// Answer to a lead request, as a message and the errors of a refused write.
+struct Answer<'a> {
+    lead_request: &'a LeadRequest,
+    at: EventTime,
+    message: String,
+    errors: &'a Value,
+}
+
+impl Answer<'_> {
+    fn succeeds(&self, outcome: LeadOutcome) -> Settled {
+        Settled::new(outcome, self.at, true, String::new())
+    }
+
+    fn ends(&self, outcome: LeadOutcome) -> Settled {
+        Settled::new(outcome, self.at, true, self.message.clone())
+    }
+
+    fn continues(&self, outcome: LeadOutcome) -> Settled {
+        Settled::new(outcome, self.at, false, self.message.clone())
+    }
+
+    fn repeats(&self) -> Settled {
+        let lead_request = self.lead_request.clone();
+        self.continues(LeadOutcome::Again(lead_request, self.message.clone()))
+    }
+
+    fn pauses(&self, kind: RequestKind) -> Settled {
+        let lead_request = self.lead_request.clone();
+        self.ends(LeadOutcome::Rest(kind, lead_request, self.message.clone()))
+    }
+
+    fn refuses(&self, lead: LeadId, else_blames: RefusedPart) -> Settled {
+        let refusal = Refusal::new(self.message.clone(), self.errors, else_blames);
+        self.ends(LeadOutcome::Refused(lead, refusal))
+    }
+}
+
+fn unread_catalogue(reason: String, at: EventTime) -> Settled {
+    let catalogue = Catalogue::unread(reason.clone(), at);
+    Settled::new(LeadOutcome::Catalogue(catalogue), at, true, reason)
 }
 
 /// Settles an answer that another part processes. It only reports whether the request was

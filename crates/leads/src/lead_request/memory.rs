@@ -57,13 +57,14 @@ impl RequestMemory {
             RequestKind::LookUps => &self.lookups,
             RequestKind::Fields => &self.fields,
         };
-        let is_on = |rest: &&Rest| rest.until > now && rest.until <= now.plus(REST + CLOCK_SLACK);
-        rest.as_ref().filter(is_on)
+        rest.as_ref()
+            .filter(|rest| rest.until > now && rest.until <= now.plus(REST + CLOCK_SLACK))
     }
 
     /// Returns the time at which a request of this kind that is due at `due` can be sent.
     pub fn after_rest(&self, kind: RequestKind, due: EventTime, now: EventTime) -> EventTime {
-        self.resting(kind, now).map_or(due, |it| due.max(it.until))
+        self.resting(kind, now)
+            .map_or(due, |rest| due.max(rest.until))
     }
 
     /// Begins a pause of this kind, for [`REST`].
@@ -77,8 +78,8 @@ impl RequestMemory {
 
     /// Queues lookups of this number's leads, unless they were queued within a day.
     pub fn claim(&mut self, number: Phone, leads: Vec<LeadId>, now: EventTime) {
-        let recent = |at: &EventTime| now.since(*at) < DAILY && *at <= now.plus(CLOCK_SLACK);
-        self.claimed.retain(|_, at| recent(at));
+        self.claimed
+            .retain(|_, at| now.since(*at) < DAILY && *at <= now.plus(CLOCK_SLACK));
         let full = self.claimed.len() >= NUMBERS_MAX;
         if leads.len() < 2 || full || self.claimed.contains_key(&number) {
             return;
@@ -93,7 +94,7 @@ impl RequestMemory {
 
     /// Removes a lead that was looked up, or cannot be today.
     pub fn claimant_done(&mut self, lead: LeadId) {
-        self.claimants.retain(|it| *it != lead);
+        self.claimants.retain(|claimant| *claimant != lead);
     }
 
     /// Notes that the CRM refused a field write. Returns why all writes must be paused, if too many
