@@ -43,23 +43,26 @@ pub async fn run(command: &str) -> Result<Secret, String> {
     for &kind in SecretKind::ALL {
         how.env_remove(kind.variable());
     }
-    let ran = shell::run(how, b"", (OUT_MAX + 1, WORDS_MAX), WITHIN).await;
     let seconds = WITHIN.as_secs();
-    let too_slow = |_| format!("--token-command did not end within {seconds} s and was killed");
-    let ran = (ran.map_err(too_slow)?)
+    let ran = shell::run(how, b"", (OUT_MAX + 1, WORDS_MAX), WITHIN)
+        .await
+        .map_err(|_| format!("--token-command did not end within {seconds} s and was killed"))?
         .map_err(|error| format!("--token-command cannot be run: {error}"))?;
     let words = redacted(&ran.stderr, &ran.stdout);
     for line in words.lines().filter(|line| !line.trim().is_empty()) {
         info!(words = line, "--token-command wrote to stderr");
     }
     if !ran.status.success() {
-        let (status, words) = (ran.status, shell::reason(&words));
-        return Err(format!("--token-command failed ({status}){words}"));
+        let status = ran.status;
+        let reason = shell::reason(&words);
+        return Err(format!("--token-command failed ({status}){reason}"));
     }
     let token = ran.stdout.trim_start_matches('\u{feff}').trim();
-    let well = is_token(token) && token.len() as u64 <= OUT_MAX;
-    let token = well.then(|| Secret::from(token));
-    token.ok_or_else(|| NOT_A_TOKEN.to_owned())
+    if is_token(token) && token.len() as u64 <= OUT_MAX {
+        Ok(Secret::from(token))
+    } else {
+        Err(NOT_A_TOKEN.to_owned())
+    }
 }
 
 /// Escapes control characters of stderr, and replaces each word that is or looks like a token or
@@ -67,20 +70,36 @@ pub async fn run(command: &str) -> Result<Secret, String> {
 fn redacted(words: &str, printed: &str) -> String {
     let printed = printed.trim();
     let words = Redactor::new([printed]).redact(words);
-    let hides = |word: &str| {
-        let known = !printed.is_empty()
-            && (word.contains(printed) || printed.contains(word) && word.len() > 7);
-        let looks = (["svc_", "svcrt_", "eyJ", "Bearer"].iter()).any(|it| word.contains(it));
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.=".contains(&b);
-        known || looks || word.len() >= 24 && word.bytes().all(plain)
-    };
-    let line = |line: &str| {
-        let line = safe(line);
-        let words = line.split_whitespace();
-        let words = words.map(|word| if hides(word) { "[redacted]" } else { word });
-        words.collect::<Vec<_>>().join(" ")
-    };
-    words.lines().map(line).collect::<Vec<_>>().join("\n")
+    let lines: Vec<String> = words
+        .lines()
+        .map(|line| redacted_line(line, printed))
+        .collect();
+    lines.join("\n")
+}
+
+fn redacted_line(line: &str, printed: &str) -> String {
+    let line = safe(line);
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    for word in &mut words {
+        if is_suspect(word, printed) {
+            *word = "[redacted]";
+        }
+    }
+    words.join(" ")
+}
+
+/// Returns `true` for a word that is, contains, or looks like a token or secret.
+fn is_suspect(word: &str, printed: &str) -> bool {
+    let is_printed =
+        !printed.is_empty() && (word.contains(printed) || printed.contains(word) && word.len() > 7);
+    let has_mark = ["svc_", "svcrt_", "eyJ", "Bearer"]
+        .iter()
+        .any(|mark| word.contains(mark));
+    let is_opaque = word.len() >= 24
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.=".contains(&byte));
+    is_printed || has_mark || is_opaque
 }
 
 /// Runs the command when it is due, and updates the sender.
@@ -153,7 +172,7 @@ impl Work {
         if let Some(taken) = status.token_taken {
             self.core.on_token_used(token, taken);
         }
-        let current = self.tokens.as_ref().map(|it| print(&it.current));
+        let current = self.tokens.as_ref().map(|tokens| print(&tokens.current));
         if let Some(at) = status.token.expires_at.map(EpochSeconds::new)
             && current.as_ref() == Some(token)
             && self.end.replace(at) != Some(at)
@@ -164,20 +183,24 @@ impl Work {
 
     fn printed(&mut self, printed: Result<Secret, String>) {
         let now = clock::now();
-        let current = self.tokens.as_ref().map(|it| it.current.expose_secret());
-        let is_current = |token: &Secret| current == Some(token.expose_secret());
+        let tokens = self.tokens.as_ref();
+        let current = tokens.map(|tokens| tokens.current.expose_secret());
         let trouble = match printed {
             // the command has no newer token yet
-            Ok(token) if is_current(&token) => {
+            Ok(token) if current == Some(token.expose_secret()) => {
                 self.core.ended(now, RefreshOutcome::NotDone);
                 None
             }
             Ok(token) => {
                 let facts = facts(print(&token), now, LONG);
-                let refused = self.core.is_refused();
-                let before = self.tokens.take().filter(|_| !refused).zip(self.end.take());
+                let previous = match (self.tokens.take(), self.end.take()) {
+                    (Some(tokens), Some(end)) if !self.core.is_refused() => {
+                        Some((tokens.current, end))
+                    }
+                    (_, _) => None,
+                };
                 self.tokens = Some(Tokens {
-                    previous: before.map(|(tokens, end)| (tokens.current, end)),
+                    previous,
                     ..Tokens::one(token)
                 });
                 self.core.ended(now, RefreshOutcome::Rotated(facts));

@@ -114,11 +114,13 @@ impl Connection {
             ("--crm-ca-file", client.ca_file.as_deref()),
             ("--crm-proxy", client.proxy.as_deref()),
         ];
-        let given = flags
-            .iter()
-            .filter_map(|(flag, value)| Some((flag, (*value)?)));
-        let given = given.map(|(flag, value)| format!(" {flag} {}", quoted(value)));
-        "callbridge connect".to_owned() + &given.collect::<String>()
+        let mut command = "callbridge connect".to_owned();
+        for (flag, value) in flags {
+            if let Some(value) = value {
+                command += &format!(" {flag} {}", quoted(value));
+            }
+        }
+        command
     }
 
     /// Returns the connection in the form in which it is stored.
@@ -165,8 +167,10 @@ impl Connection {
 
 /// Quotes a word for a POSIX shell, if necessary.
 fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
+    let is_plain = text
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c));
+    if !text.is_empty() && is_plain {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))

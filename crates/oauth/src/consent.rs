@@ -2,6 +2,7 @@
 
 use callbridge_call::redact::Redactor;
 use callbridge_model::{ExposeSecret, Secret, safe};
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use subtle::ConstantTimeEq as _;
 use url::{Host, Url};
@@ -114,33 +115,41 @@ impl ConsentReply {
 /// Parses the query of a redirect, and compares its state with the one sent (§5.6.3).
 pub fn read(query: &str, state: &Secret) -> ConsentReply {
     let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
-    let all = |name: &str| -> Vec<_> { pairs.iter().filter(|(key, _)| key == name).collect() };
-    let [(_, found)] = all("state")[..] else {
+    let [found] = values_of(&pairs, "state")[..] else {
         return ConsentReply::Wrong("it has no state, or more than one");
     };
     if !bool::from(found.as_bytes().ct_eq(state.expose_secret().as_bytes())) {
         return ConsentReply::Wrong("its state is not the one that was sent");
     }
-    match (&all("code")[..], &all("error")[..]) {
-        ([(_, code)], []) if !code.trim().is_empty() => {
-            ConsentReply::Code(Secret::from(code.trim()))
-        }
-        ([], [(_, error)]) if error == "access_denied" => ConsentReply::Declined,
-        ([], [(_, error)]) => {
-            let more = all("error_description");
-            let more = more.first().map(|(_, text)| format!(": {text}"));
-            let text = format!("{error}{}", more.unwrap_or_default());
-            let text = Redactor::new([state.expose_secret()]).redact(&text);
-            ConsentReply::Failed(safe(&text).chars().take(WORDS_MAX).collect())
+    match (
+        &values_of(&pairs, "code")[..],
+        &values_of(&pairs, "error")[..],
+    ) {
+        ([code], []) if !code.trim().is_empty() => ConsentReply::Code(Secret::from(code.trim())),
+        ([], ["access_denied"]) => ConsentReply::Declined,
+        ([], [error]) => {
+            let message = match values_of(&pairs, "error_description").first() {
+                Some(description) => format!("{error}: {description}"),
+                None => (*error).to_owned(),
+            };
+            let redacted = Redactor::new([state.expose_secret()]).redact(&message);
+            ConsentReply::Failed(safe(&redacted).chars().take(WORDS_MAX).collect())
         }
         _ => ConsentReply::Wrong("it must have either one code or one error"),
     }
 }
 
+fn values_of<'a>(pairs: &'a [(Cow<'_, str>, Cow<'_, str>)], name: &str) -> Vec<&'a str> {
+    pairs
+        .iter()
+        .filter(|(key, _)| key == name)
+        .map(|(_, value)| &**value)
+        .collect()
+}
+
 /// Parses a pasted address, either whole or only its query.
 pub fn pasted(line: &str, redirect: &Redirect, state: &Secret) -> ConsentReply {
-    let quotes = |c: char| c.is_whitespace() || "\"'<>".contains(c);
-    let line = line.trim_matches(quotes);
+    let line = line.trim_matches(|c: char| c.is_whitespace() || "\"'<>".contains(c));
     if line.contains("://") {
         return match Url::parse(line) {
             Ok(url) if redirect.leads_to(&url) => read(url.query().unwrap_or_default(), state),

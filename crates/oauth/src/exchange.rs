@@ -167,18 +167,12 @@ fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redact
 
 /// Reads a pair, either bare as documented (§4.1) or in an envelope.
 fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
-    let inside = object.get("data").and_then(Value::as_object);
-    let bare = Some(object).filter(|it| it.contains_key("access_token"));
-    let object = bare.or(inside)?;
-    let text = |name: &str| object.get(name).and_then(Value::as_str).map(str::trim);
-    let secret = |name: &str| text(name).filter(|it| !it.is_empty()).map(Secret::from);
-    let token = |name: &str| text(name).filter(|it| is_token(it)).map(Secret::from);
-    let number = object.get("expires_in").and_then(Value::as_f64);
-    let seconds = number.or_else(|| text("expires_in")?.parse().ok());
-    let seconds = seconds.filter(|it| it.is_finite() && *it > 0.0);
-    let most = LIFE_MAX.as_secs_f64();
-    let life = seconds.map_or(LIFE, |it| Duration::from_secs_f64(it.clamp(1.0, most)));
-    let scope = match object.get("scope") {
+    let fields = if object.contains_key("access_token") {
+        object
+    } else {
+        object.get("data").and_then(Value::as_object)?
+    };
+    let scope = match fields.get("scope") {
         Some(Value::String(scope)) => Some(scope.clone()),
         Some(Value::Array(all)) => {
             let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
@@ -187,13 +181,39 @@ fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => None,
     };
     Some(Pair {
-        access: token("access_token")?,
-        refresh: token("refresh_token"),
-        life,
+        access: token_under(fields, "access_token")?,
+        refresh: token_under(fields, "refresh_token"),
+        life: life(fields),
         scope: scope.map(|scope| redactor.redact(&scope)),
-        webhook_secret: secret("webhook_secret"),
-        embedded_secret: secret("embedded_secret"),
+        webhook_secret: secret_under(fields, "webhook_secret"),
+        embedded_secret: secret_under(fields, "embedded_secret"),
     })
+}
+
+/// Returns the life of the access token: `expires_in`, or a default.
+fn life(fields: &Map<String, Value>) -> Duration {
+    let number = fields.get("expires_in").and_then(Value::as_f64);
+    let seconds = number.or_else(|| text_under(fields, "expires_in")?.parse().ok());
+    match seconds {
+        Some(seconds) if seconds.is_finite() && seconds > 0.0 => {
+            Duration::from_secs_f64(seconds.clamp(1.0, LIFE_MAX.as_secs_f64()))
+        }
+        Some(_) | None => LIFE,
+    }
+}
+
+fn text_under<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    fields.get(key).and_then(Value::as_str).map(str::trim)
+}
+
+fn secret_under(fields: &Map<String, Value>, key: &str) -> Option<Secret> {
+    let text = text_under(fields, key);
+    text.filter(|text| !text.is_empty()).map(Secret::from)
+}
+
+fn token_under(fields: &Map<String, Value>, key: &str) -> Option<Secret> {
+    let text = text_under(fields, key);
+    text.filter(|text| is_token(text)).map(Secret::from)
 }
 
 /// Returns the text of an error, from the envelope (§7.6) or with the names of RFC 6749.

@@ -151,9 +151,12 @@ impl Work {
             Ok(found) => found,
             Err(error) => return self.unreadable(error.to_string()),
         };
-        let connection = found.as_ref().map(store::parse).transpose();
-        let connection = connection.map_err(|error| error.to_string());
-        match connection.and_then(|connection| self.fits(connection)) {
+        let parsed = found
+            .as_ref()
+            .map(store::parse)
+            .transpose()
+            .map_err(|error| error.to_string());
+        match parsed.and_then(|connection| self.fits(connection)) {
             Ok(Some(connection)) => {
                 self.unread = None;
                 let before = self.connection.as_ref();
@@ -186,29 +189,40 @@ impl Work {
 
     /// Refuses the connection of another CRM, because its token must not be sent to ours.
     fn fits(&self, found: Option<Connection>) -> Result<Option<Connection>, String> {
+        let Some(connection) = &found else {
+            return Ok(None);
+        };
         let ours = self.keeper.setup.address.as_str();
-        let bound = found.as_ref().map(|it| &it.client.crm_url);
-        match bound.filter(|it| it.trim_end_matches('/') != ours && !self.keeper.rebind) {
-            Some(bound) => Err(format!(
+        let bound = &connection.client.crm_url;
+        if bound.trim_end_matches('/') != ours && !self.keeper.rebind {
+            return Err(format!(
                 "the connection belongs to {bound}, but --crm-url is {ours}: run `callbridge \
                  connect` for it, or give --rebind if the CRM has moved"
-            )),
-            None => Ok(found),
+            ));
         }
+        Ok(found)
     }
 
     fn publish(&mut self, now: Now) {
-        let usable = self.core.is_usable(now);
-        let connection = self.connection.as_ref().filter(|_| usable);
-        let tokens = connection.map(|it| it.tokens(now.wall.floor_seconds()));
+        let connection = if self.core.is_usable(now) {
+            self.connection.as_ref()
+        } else {
+            None
+        };
+        let tokens = connection.map(|connection| connection.tokens(now.wall.floor_seconds()));
         let trouble = self.trouble();
         let prints = tokens.as_ref().map(Tokens::prints);
         let shown = Some((prints, trouble.clone()));
         if self.shown == shown {
             return;
         }
-        let is_shown = self.shown.as_ref().is_some_and(|it| it.1 == trouble);
-        if let Some(trouble) = trouble.as_ref().filter(|_| !is_shown) {
+        let is_shown = self
+            .shown
+            .as_ref()
+            .is_some_and(|(_, shown)| *shown == trouble);
+        if let Some(trouble) = &trouble
+            && !is_shown
+        {
             warn!(reason = trouble.reason, fix = %trouble.fix, "cannot get a new token");
         }
         self.shown = shown;
@@ -220,30 +234,26 @@ impl Work {
     }
 
     fn trouble(&self) -> Option<Pause> {
-        let trouble = |reason, fix| Some(Pause::new(reason, fix));
         let Some(connection) = &self.connection else {
             let place = &self.keeper.place;
             let nothing = format!("there is no connection in {place}: run `callbridge connect`");
-            return trouble("token_missing", self.unread.clone().unwrap_or(nothing));
+            let fix = self.unread.clone().unwrap_or(nothing);
+            return Some(Pause::new("token_missing", fix));
         };
         let failed = self.failure.clone();
         if self.core.is_over() {
             let why = connection.over.clone().or(failed).unwrap_or_default();
             let command = connection.command(&self.keeper.place.flag());
-            return trouble(RECONNECT, format!("{why}; run: {command}"));
+            return Some(Pause::new(RECONNECT, format!("{why}; run: {command}")));
         }
         if self.core.is_client_refused() {
             let why = failed.unwrap_or_default();
-            return trouble(
-                CLIENT_REFUSED,
-                format!("{why}; callbridge tries again once an hour"),
-            );
+            let fix = format!("{why}; callbridge tries again once an hour");
+            return Some(Pause::new(CLIENT_REFUSED, fix));
         }
         let why = failed.or(self.unread.clone())?;
-        trouble(
-            "unreachable",
-            format!("{why}; callbridge tries again automatically"),
-        )
+        let fix = format!("{why}; callbridge tries again automatically");
+        Some(Pause::new("unreachable", fix))
     }
 
     /// Performs one refresh, from its note to the stored pair.
@@ -266,9 +276,10 @@ impl Work {
     async fn rotate(&mut self, asked: bool) -> Result<RefreshOutcome, String> {
         let connection = self.connection.clone().ok_or("there is no connection")?;
         let host = self.host(&connection)?;
-        let stored = store::read(&self.keeper.state).await;
-        let stored = stored.map_err(|error| error.to_string())?;
-        let Some(mut stored) = stored.filter(|it| it.is_same_pair(&connection)) else {
+        let stored = store::read(&self.keeper.state)
+            .await
+            .map_err(|error| error.to_string())?;
+        let Some(mut stored) = stored.filter(|stored| stored.is_same_pair(&connection)) else {
             return Err(self.lost_race());
         };
         let sent = clock::now().wall;
@@ -291,7 +302,6 @@ impl Work {
             // as it was: an earlier one may still have happened
             stored.refresh_began_at = before;
         }
-        let not_done = |message: &str| (RefreshOutcome::NotDone, message.to_owned());
         let (ended, message) = match came {
             TokenReply::Pair(pair) => {
                 let next = renewed(&stored, *pair, sent, self.core.is_refused());
@@ -336,11 +346,18 @@ impl Work {
                 RefreshOutcome::NotSent,
                 format!("the token cannot be refreshed: {why}"),
             ),
-            TokenReply::TooMany => not_done("too many refreshes (429)"),
-            TokenReply::WrongAddress(why) => not_done(&format!(
-                "no OAuth endpoint answers at --auth-url ({why}): correct the address"
-            )),
-            TokenReply::Revoked => not_done("an answer to another request"),
+            TokenReply::TooMany => (
+                RefreshOutcome::NotDone,
+                "too many refreshes (429)".to_owned(),
+            ),
+            TokenReply::WrongAddress(why) => (
+                RefreshOutcome::NotDone,
+                format!("no OAuth endpoint answers at --auth-url ({why}): correct the address"),
+            ),
+            TokenReply::Revoked => (
+                RefreshOutcome::NotDone,
+                "an answer to another request".to_owned(),
+            ),
         };
         if let Err(error) = self.note(&stored).await {
             warn!(%error, "cannot store the end of a refresh");

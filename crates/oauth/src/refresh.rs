@@ -289,26 +289,33 @@ impl Refresher {
         if self.unsure && self.not_before > Duration::ZERO {
             return self.not_before;
         }
-        let regular = match self.due.reached(now) {
-            true => now.boot,
-            false => self.due.boot,
+        let mut next = if self.due.reached(now) {
+            now.boot
+        } else {
+            self.due.boot
         };
-        let doubled = BY_401 * (1 << self.futile.saturating_sub(1).min(6));
-        let again = |last| last + doubled.min(BY_401_MAX);
-        let asked = self.refused.then(|| self.by_401.map_or(now.boot, again));
-        let began = self.unsure.then_some(now.boot);
-        let first = asked.into_iter().chain(began).fold(regular, Duration::min);
-        first.max(self.not_before)
+        if self.refused {
+            let doubled = BY_401 * (1 << self.futile.saturating_sub(1).min(6));
+            let wait = doubled.min(BY_401_MAX);
+            next = next.min(self.by_401.map_or(now.boot, |last| last + wait));
+        }
+        if self.unsure {
+            next = next.min(now.boot);
+        }
+        next.max(self.not_before)
     }
 
     /// Records an unsuccessful try. The next few tries follow soon, and later ones rarely.
     fn failed(&mut self, now: Now) {
-        let left = match self.refused {
-            true => Duration::ZERO,
-            false => self.end.boot.saturating_sub(now.boot),
+        let left = if self.refused {
+            Duration::ZERO
+        } else {
+            self.end.boot.saturating_sub(now.boot)
         };
-        let soon = |seconds: &u64| Duration::from_secs(*seconds).max(left / 2);
-        let pause = TRIES.get(self.failures as usize).map_or(RARELY, soon);
+        let pause = match TRIES.get(self.failures as usize) {
+            Some(seconds) => Duration::from_secs(*seconds).max(left / 2),
+            None => RARELY,
+        };
         self.failures = self.failures.saturating_add(1);
         self.misses = 0;
         // so that clients of the same CRM do not all come back at the same time

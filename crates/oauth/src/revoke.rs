@@ -33,7 +33,7 @@ pub fn way(connection: &Connection) -> Result<Client, String> {
     let proxy = client.proxy.as_ref();
     Ok(Client::new(Setup {
         ca_file: client.ca_file.as_ref().map(PathBuf::from),
-        proxy: proxy.and_then(|it| Url::parse(it).ok()),
+        proxy: proxy.and_then(|proxy| Url::parse(proxy).ok()),
         ..Setup::new(address)
     }))
 }
@@ -69,8 +69,8 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
 
 /// Lists these tokens, and the reason why the first of them could not be revoked.
 pub fn words(left: &[Unrevoked]) -> String {
-    let tokens: Vec<&str> = left.iter().map(|it| it.token).collect();
-    let why = match left.first().map(|it| &it.came) {
+    let tokens: Vec<&str> = left.iter().map(|unrevoked| unrevoked.token).collect();
+    let why = match left.first().map(|unrevoked| &unrevoked.came) {
         Some(TokenReply::WrongClient(why)) => format!("client id or secret is refused: {why}"),
         Some(TokenReply::Refused(why) | TokenReply::WrongAddress(why)) => why.clone(),
         Some(TokenReply::Unsure(why) | TokenReply::NotSent(why)) => why.clone(),

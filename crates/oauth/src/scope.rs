@@ -40,11 +40,8 @@ pub fn checked(text: &str) -> Result<String, String> {
         return Err("is empty: give PERMISSION:SCOPE, separated by spaces".to_owned());
     }
     for grant in &grants {
-        let well = |part: &str| {
-            !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-        };
         let parts = grant.split_once(':');
-        if !parts.is_some_and(|(it, scope)| well(it) && well(scope)) {
+        if !parts.is_some_and(|(permission, scope)| is_word(permission) && is_word(scope)) {
             return Err(format!("`{grant}` is not PERMISSION:SCOPE"));
         }
     }
@@ -54,6 +51,13 @@ pub fn checked(text: &str) -> Result<String, String> {
         ));
     }
     Ok(grants.join(" "))
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Comparison of the grants given with those needed and requested.
@@ -68,14 +72,20 @@ pub struct GrantComparison {
 /// Compares the grants given with those requested and needed.
 pub fn compare(asked: &str, granted: &str) -> GrantComparison {
     let granted: BTreeSet<&str> = granted.split_whitespace().collect();
-    let missing = asked.split_whitespace().filter(|it| !granted.contains(it));
-    let message = |grant: &str| match USUAL.iter().find(|(name, _)| name.word() == grant) {
-        Some((_, less)) => format!("{grant} was not granted: {less}"),
-        None => format!("{grant} was not granted"),
-    };
+    let mut lacks = Vec::new();
+    for grant in asked.split_whitespace() {
+        if granted.contains(grant) {
+            continue;
+        }
+        let usual = USUAL.iter().find(|(name, _)| name.word() == grant);
+        lacks.push(match usual {
+            Some((_, less)) => format!("{grant} was not granted: {less}"),
+            None => format!("{grant} was not granted"),
+        });
+    }
     GrantComparison {
         enough: granted.contains(NEEDED.word()),
-        lacks: missing.map(message).collect(),
+        lacks,
     }
 }
 

@@ -89,8 +89,8 @@ impl Scripted {
                 _ => return,
             }
         };
-        let reply = self.script.lock().expect("the script").pop_front();
-        let reply = reply.unwrap_or(Reply::Say(503, String::new()));
+        let scripted = self.script.lock().expect("the script").pop_front();
+        let reply = scripted.unwrap_or(Reply::Say(503, String::new()));
         if let Reply::Wait(reply) = reply {
             self.note(&request);
             let mut going_on = self.going_on.subscribe();
