@@ -89,8 +89,10 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     }
     let id = text(&json["eventId"]).ok_or("it has no eventId")?;
     let company = id_in(&json["companyId"]).ok_or("it has no companyId")?;
-    let kind = text(&json["eventType"]).unwrap_or_default();
-    let kind = KINDS.into_iter().find(|it| *it == kind).unwrap_or(OTHER);
+    let event_type = text(&json["eventType"]).unwrap_or_default();
+    let kind = (KINDS.into_iter())
+        .find(|kind| *kind == event_type)
+        .unwrap_or(OTHER);
     let at = seconds(&json["occurredAt"]);
     Ok(Event {
         id: id.to_owned(),
@@ -110,29 +112,34 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
 /// lose a call, but a missed one only costs a request. Therefore a call with any other provider is
 /// foreign.
 fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, UnusedReason> {
-    let word = |key: &str| match &call[key] {
-        Value::Null => Ok(None),
-        Value::String(word) => Ok(Some(word.as_str())),
-        _ => Err(UnusedReason::Incomplete),
-    };
-    let id = word("callId")?.ok_or(UnusedReason::Incomplete)?;
-    if word("conversationKind")?.is_some_and(|kind| kind != "CALL") {
+    let id = optional_word(&call["callId"])?.ok_or(UnusedReason::Incomplete)?;
+    if optional_word(&call["conversationKind"])?.is_some_and(|kind| kind != "CALL") {
         return Err(UnusedReason::Meeting);
     }
-    if let Some(provider) = word("provider")?.filter(|provider| *provider != PROVIDER) {
+    if let Some(provider) = optional_word(&call["provider"])?
+        && provider != PROVIDER
+    {
         return Err(UnusedReason::Foreign(foreign(provider, call, country)));
     }
     let bare = id.strip_prefix(PREFIX).unwrap_or(id);
-    let hyphenated = bare.len() == uuid::fmt::Hyphenated::LENGTH;
-    let uuid = uuid::Uuid::try_parse(bare).ok().filter(|_| hyphenated);
-    let uuid = uuid.ok_or(UnusedReason::Foreign(None))?;
-    let leads = call["leadIds"].as_array().into_iter().flatten();
-    let leads = leads.take(LEADS_MAX).filter_map(lead_id).collect();
+    if bare.len() != uuid::fmt::Hyphenated::LENGTH {
+        return Err(UnusedReason::Foreign(None));
+    }
+    let uuid = uuid::Uuid::try_parse(bare).map_err(|_| UnusedReason::Foreign(None))?;
+    let lead_ids = call["leadIds"].as_array().into_iter().flatten();
     Ok(WebhookEvent::Completed {
         uuid: CallUuid(uuid),
-        leads,
+        leads: lead_ids.take(LEADS_MAX).filter_map(lead_id).collect(),
         shown: Box::new(shown(call)),
     })
+}
+
+fn optional_word(value: &Value) -> Result<Option<&str>, UnusedReason> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(word) => Ok(Some(word)),
+        _ => Err(UnusedReason::Incomplete),
+    }
 }
 
 /// Reads a call of another provider, if number and start identify it.
@@ -149,22 +156,26 @@ fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<For
 
 /// Returns a trimmed text, or `None` if it is empty or not a text.
 fn text(value: &Value) -> Option<&str> {
-    value.as_str().map(str::trim).filter(|it| !it.is_empty())
+    let text = value.as_str().map(str::trim);
+    text.filter(|text| !text.is_empty())
 }
 
 /// Reads the call's fields in the journal. A block that would be null is left out (§6.5).
 fn shown(call: &Value) -> CallEcho {
-    let word = |key: &str| Some(text(&call[key])?.chars().take(WORD_MAX).collect());
     CallEcho {
-        direction: word("direction"),
+        direction: short_word(&call["direction"]),
         answered: call["answered"].as_bool(),
         started_at: seconds(&call["startedAt"]).map(EpochSeconds::get),
         duration_sec: id_in(&call["durationSec"]),
         talk_time_sec: id_in(&call["talkTimeSec"]),
         has_phone: text(&call["clientPhone"]).is_some(),
-        extension: word("operatorExtension"),
+        extension: short_word(&call["operatorExtension"]),
         employee_id: id_in(&call["employeeId"]),
     }
+}
+
+fn short_word(value: &Value) -> Option<String> {
+    Some(text(value)?.chars().take(WORD_MAX).collect())
 }
 
 #[cfg(test)]

@@ -55,19 +55,22 @@ impl Headers {
         if found == [None; 4] {
             return Err(Refusal::NoHeaders);
         }
-        let read = || {
-            let [id, installation, timestamp, signature] = found;
-            let timestamp = visible(timestamp?, TIMESTAMP_BYTES_MAX)?;
-            let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
-            Some(Self {
-                id: visible(id?, ID_BYTES_MAX)?,
-                installation: visible(installation?, INSTALLATION_BYTES_MAX)?,
-                signed_at: timestamp.parse().ok().filter(|_| digits)?,
-                timestamp,
-                signature: Signature::parse(signature?)?,
-            })
-        };
-        read().ok_or(Refusal::Malformed)
+        Self::parse(found).ok_or(Refusal::Malformed)
+    }
+
+    fn parse(values: [Option<&[u8]>; 4]) -> Option<Self> {
+        let [id, installation, timestamp, signature] = values;
+        let timestamp = visible(timestamp?, TIMESTAMP_BYTES_MAX)?;
+        if !timestamp.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        Some(Self {
+            id: visible(id?, ID_BYTES_MAX)?,
+            installation: visible(installation?, INSTALLATION_BYTES_MAX)?,
+            signed_at: timestamp.parse().ok()?,
+            timestamp,
+            signature: Signature::parse(signature?)?,
+        })
     }
 }
 

@@ -75,17 +75,20 @@ struct Gate {
     budget: ByteBudget,
 }
 
+impl Gate {
+    fn turn_away(&self, status: u16, word: &'static str) -> Response<Body> {
+        self.receiver.turned_away(word, status, "");
+        response(status, word)
+    }
+}
+
 impl AnswerHttp for Gate {
     async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
-        let turn_away = |status: u16, word| {
-            self.receiver.turned_away(word, status, "");
-            response(status, word)
-        };
         if request.uri().path().trim_end_matches('/') != PATH {
-            return turn_away(404, "no_such_path");
+            return self.turn_away(404, "no_such_path");
         }
         if request.method() != Method::POST {
-            let mut response = turn_away(405, "no_such_method");
+            let mut response = self.turn_away(405, "no_such_method");
             let allow = HeaderValue::from_static("POST");
             response.headers_mut().insert(header::ALLOW, allow);
             return response;
@@ -100,14 +103,15 @@ impl AnswerHttp for Gate {
             }
         };
         if length(&request).is_some_and(|(length, most)| length > most) {
-            return turn_away(413, "too_large");
+            return self.turn_away(413, "too_large");
         }
-        let (mut proof, mut share) = (self.receiver.proof(&headers), self.budget.share());
+        let mut proof = self.receiver.proof(&headers);
+        let mut share = self.budget.share();
         let reading = read(request.into_body(), &mut proof, &mut share);
         let body = match timeout(BODY_WITHIN, reading).await {
             Ok(Ok(body)) => body,
-            Ok(Err((status, word))) => return turn_away(status, word),
-            Err(_) => return turn_away(408, "too_slow"),
+            Ok(Err((status, word))) => return self.turn_away(status, word),
+            Err(_) => return self.turn_away(408, "too_slow"),
         };
         let _answering = place.answer();
         let answer = self.receiver.take(&headers, proof, &body).await;
@@ -144,7 +148,9 @@ async fn read(
 ) -> Result<Vec<u8>, BodyFault> {
     let too_large = (413, "too_large");
     let mut pieces = body.into_data_stream();
-    let (mut whole, mut length, mut torn) = (Vec::new(), 0, None);
+    let mut whole = Vec::new();
+    let mut length = 0;
+    let mut torn = None;
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| (408, "cut"))?;
         length += piece.len();

@@ -39,12 +39,14 @@ impl Connection {
     pub fn new(secret: &Secret, bound: Option<&str>) -> Self {
         let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), secret.expose_secret().as_bytes());
         let print = hash.simple().to_string()[16..].to_owned();
-        let bound = bound.and_then(|bound| bound.split_once(' '));
-        let bound = bound.filter(|(known, _)| *known == print);
+        let installation = bound
+            .and_then(|bound| bound.split_once(' '))
+            .filter(|(known, _)| *known == print)
+            .map(|(_, installation)| installation.to_owned());
         Self {
             key: Key::new(secret),
             print,
-            installation: bound.map(|(_, installation)| installation.to_owned()),
+            installation,
         }
     }
 
@@ -76,23 +78,36 @@ impl Keyring {
     /// Starts to verify a delivery whose body arrives in pieces.
     pub fn begin(&self, headers: &Headers) -> Proof {
         let own = self.installations.get(&headers.installation);
-        let connection = self.connection.as_ref().filter(|_| own.is_none());
-        let known = connection.and_then(|it| it.installation.as_ref());
-        let is_bound = known == Some(&headers.installation);
-        let whose_connection = match is_bound {
-            true => Whose::Connection,
-            false => Whose::Unbound,
+        let connection = if own.is_none() {
+            self.connection.as_ref()
+        } else {
+            None
         };
-        let own = own.into_iter().flatten();
-        let own = own.map(|key| (Whose::Installation, key));
-        let connection = connection.map(|it| (whose_connection, &it.key));
-        let application = self.application.iter().map(|key| (Whose::Application, key));
-        let tried = own.chain(connection).chain(application);
-        let tried = tried.map(|(whose, key)| (whose, key.begin(&headers.timestamp)));
-        let tried: Vec<_> = tried.collect();
+        let known = connection.and_then(|connection| connection.installation.as_ref());
+        let is_bound = known == Some(&headers.installation);
+        let mut keys: Vec<(Whose, &Key)> = Vec::new();
+        for key in own.into_iter().flatten() {
+            keys.push((Whose::Installation, key));
+        }
+        if let Some(connection) = connection {
+            let whose = if is_bound {
+                Whose::Connection
+            } else {
+                Whose::Unbound
+            };
+            keys.push((whose, &connection.key));
+        }
+        for key in &self.application {
+            keys.push((Whose::Application, key));
+        }
+        let tried = keys
+            .iter()
+            .map(|(whose, key)| (*whose, key.begin(&headers.timestamp)))
+            .collect();
         let bound_otherwise = known.is_some() && !is_bound;
-        let doubted = |whose| bound_otherwise && whose == Whose::Unbound;
-        let meant = tried.iter().any(|(whose, _)| !doubted(*whose));
+        let meant = keys
+            .iter()
+            .any(|(whose, _)| !(bound_otherwise && *whose == Whose::Unbound));
         Proof {
             tried,
             meant,
@@ -124,9 +139,12 @@ impl Proof {
     /// Returns the owner of the secret that made the signature. Returns `None` if the right secret
     /// can be missing, and `Some(None)` if the signature is forged.
     pub fn whose(self) -> Option<Option<Whose>> {
-        let mut tried = self.tried.into_iter();
-        let whose = tried.find_map(|(of, it)| it.makes(&self.signature).then_some(of));
-        (whose.is_some() || self.meant).then_some(whose)
+        for (whose, signing) in self.tried {
+            if signing.makes(&self.signature) {
+                return Some(Some(whose));
+            }
+        }
+        if self.meant { Some(None) } else { None }
     }
 }
 

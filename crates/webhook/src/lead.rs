@@ -39,9 +39,11 @@ pub fn news(
 }
 
 fn merged(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
-    let ids = ids.as_array().into_iter().flatten().take(ENTRIES_MAX);
-    let ids = ids.filter_map(lead_id);
-    ids.filter(|id| *id != survivor).collect()
+    let entries = ids.as_array().into_iter().flatten().take(ENTRIES_MAX);
+    entries
+        .filter_map(lead_id)
+        .filter(|id| *id != survivor)
+        .collect()
 }
 
 /// Reads the contacts of `propertyChanges` (§6.7). Other properties contain no phones.
@@ -50,7 +52,8 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     let of_contact = changes.filter(|change| change["type"] == "CONTACT");
     let contacts = of_contact.map(|change| {
         let slot = Slot::of_contact(id_in(&change["contactId"]));
-        let (from, to) = (change["from"].as_str(), change["to"].as_str());
+        let from = change["from"].as_str();
+        let to = change["to"].as_str();
         ContactPhones::of_change(slot, from, to, country)
     });
     contacts.collect()
@@ -74,11 +77,14 @@ pub(super) fn id_in(value: &Value) -> Option<i64> {
 pub(super) fn seconds(value: &Value) -> Option<EpochSeconds> {
     const YEAR_5138: i64 = 100_000_000_000;
     let whole = value.as_i64().or_else(|| {
-        let exact = value.as_f64().filter(|it| (0.0..1e11).contains(it))?;
+        let exact = value
+            .as_f64()
+            .filter(|seconds| (0.0..1e11).contains(seconds))?;
         exact.floor().to_string().parse().ok()
     });
-    let whole = whole.filter(|it| (1..YEAR_5138).contains(it));
-    whole.map(EpochSeconds::new)
+    whole
+        .filter(|seconds| (1..YEAR_5138).contains(seconds))
+        .map(EpochSeconds::new)
 }
 
 #[cfg(test)]

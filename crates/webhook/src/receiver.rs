@@ -63,11 +63,15 @@ impl Receiver {
         match judge(headers, body, proof, bench) {
             Err(refusal) => self.refuse(&refusal),
             Ok(Verified::Drop { kind, company, why }) => {
-                let (word, at) = (why.word(), now);
+                let word = why.word();
                 self.tally.count(Some(kind), word, now);
                 if let UnusedReason::Foreign(Some(call)) = why {
                     debug!(event = kind, result = word, "a call of another provider");
-                    let op = Op::Foreign { company, call, at };
+                    let op = Op::Foreign {
+                        company,
+                        call,
+                        at: now,
+                    };
                     // It is only information, so the CRM need not send it again.
                     let kept = timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await;
                     if let Ok(Err(error)) = kept {
@@ -107,7 +111,8 @@ impl Receiver {
 
     /// Counts a refusal, and logs it from time to time.
     pub fn refuse(&self, refusal: &Refusal) -> Answer {
-        let (status, word) = (refusal.status(), refusal.word());
+        let status = refusal.status();
+        let word = refusal.word();
         let message = match refusal {
             Refusal::Unreadable(message) => message,
             _ => "",
@@ -133,19 +138,20 @@ impl Receiver {
 
     /// Stores a delivery. Returns the answer, and whether the delivery is new.
     async fn keep(&self, delivery: &Delivery, now: EventTime) -> (Answer, bool) {
-        let again = |word| (Answer { status: 503, word }, false);
         let op = Op::Delivery(Box::new(delivery.clone()));
         match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
             Ok(Ok(done)) => match done.into_iter().next_back() {
-                Some(Done::Delivered(it)) => (log_and_answer(delivery, &it), is_new(&it)),
+                Some(Done::Delivered(delivered)) => {
+                    (log_and_answer(delivery, &delivered), is_new(&delivered))
+                }
                 // The spool answers a delivery with `Delivered`, so this does not occur.
-                Some(_) | None => again("disk"),
+                Some(_) | None => request_redelivery("disk"),
             },
             Ok(Err(error)) => {
                 if let Some(times) = self.tally.due("disk", now) {
                     warn!(%error, times, "cannot store an event; the CRM sends it again");
                 }
-                again("disk")
+                request_redelivery("disk")
             }
             Err(_) => {
                 if let Some(times) = self.tally.due("slow", now) {
@@ -154,10 +160,14 @@ impl Receiver {
                         "storing an event took longer than a second; the CRM sends it again"
                     );
                 }
-                again("slow")
+                request_redelivery("slow")
             }
         }
     }
+}
+
+const fn request_redelivery(word: &'static str) -> (Answer, bool) {
+    (Answer { status: 503, word }, false)
 }
 
 /// Returns `true` if the delivery was stored for the first time: not a replay, and not of another
@@ -169,7 +179,8 @@ const fn is_new(delivered: &Delivered) -> bool {
 
 /// Logs the result of a delivery, and returns the answer to it.
 pub(crate) fn log_and_answer(delivery: &Delivery, delivered: &Delivered) -> Answer {
-    let (event, installation) = (&delivery.event, &delivery.installation);
+    let event = &delivery.event;
+    let installation = &delivery.installation;
     let (uuid, lead) = match &delivery.news {
         WebhookEvent::Completed { uuid, .. } => (Some(uuid.to_string()), None),
         WebhookEvent::Learn(news) => (None, Some(news.lead.get())),

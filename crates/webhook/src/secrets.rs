@@ -65,25 +65,36 @@ pub async fn of_connection(state: &Handle) -> Option<Secret> {
 impl Texts {
     /// Returns a hash of the secrets, to notice a change.
     fn print(&self) -> uuid::Uuid {
-        let application = self.application.iter().map(|it| ("application", it));
-        let installations = self.installations.iter();
-        let installations = installations.flat_map(|(id, all)| all.iter().map(|it| (&**id, it)));
-        let connection = self.connection.iter().map(|it| ("connection", it));
-        let all = application.chain(installations).chain(connection);
-        let all: Vec<(&str, &str)> = all.map(|(of, it)| (of, it.expose_secret())).collect();
+        let mut all: Vec<(&str, &str)> = Vec::new();
+        for secret in &self.application {
+            all.push(("application", secret.expose_secret()));
+        }
+        for (id, secrets) in &self.installations {
+            for secret in secrets {
+                all.push((id, secret.expose_secret()));
+            }
+        }
+        if let Some(secret) = &self.connection {
+            all.push(("connection", secret.expose_secret()));
+        }
         uuid::Uuid::new_v5(&uuid::Uuid::nil(), format!("{all:?}").as_bytes())
     }
 
     fn keyring(&self, bound: Option<&str>) -> Keyring {
-        let keys = |all: &Vec<Secret>| all.iter().map(Key::new).collect();
-        let own = self.installations.iter();
+        let installations = self.installations.iter();
         let connection = self.connection.as_ref();
         Keyring {
-            installations: own.map(|(id, all)| (id.clone(), keys(all))).collect(),
-            connection: connection.map(|it| Connection::new(it, bound)),
+            installations: installations
+                .map(|(id, secrets)| (id.clone(), keys(secrets)))
+                .collect(),
+            connection: connection.map(|secret| Connection::new(secret, bound)),
             application: keys(&self.application),
         }
     }
+}
+
+fn keys(secrets: &[Secret]) -> Vec<Key> {
+    secrets.iter().map(Key::new).collect()
 }
 
 /// The current secrets, with what is needed to reload them.
@@ -155,7 +166,8 @@ impl Secrets {
     /// reads in a row, because a file can be read while it is written.
     pub async fn keep(self: Arc<Self>, state: Handle) {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
-        let (mut used, mut seen) = (None, None);
+        let mut used = None;
+        let mut seen = None;
         loop {
             ticks.tick().await;
             let places = self.places.clone();
@@ -171,7 +183,6 @@ impl Secrets {
                     report(&faults);
                 }
                 let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
-                let bound = bound.clone();
                 self.set(read.keyring(bound.as_deref()));
                 self.set_faults(faults);
                 used.clone_from(&state);

@@ -4,8 +4,7 @@
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -33,51 +32,53 @@ struct Files {
 
 impl Files {
     fn read(certificate: &Certificate) -> Result<Self, String> {
-        let read = |path: &PathBuf| {
-            let unreadable = |why: &dyn Display| format!("{}: {why}", path.display());
-            let about = std::fs::metadata(path).map_err(|error| unreadable(&error))?;
-            if about.len() > FILE_BYTES_MAX {
-                return Err(unreadable(&"larger than 1 MB"));
-            }
-            std::fs::read(path).map_err(|error| unreadable(&error))
-        };
         Ok(Self {
-            chain: read(&certificate.chain)?,
-            key: read(&certificate.key)?,
+            chain: read_file(&certificate.chain)?,
+            key: read_file(&certificate.key)?,
         })
     }
 
     fn chain(&self, certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, String> {
-        let chain = CertificateDer::pem_slice_iter(&self.chain).collect::<Result<Vec<_>, _>>();
-        let chain = chain.ok().filter(|chain| !chain.is_empty());
-        chain.ok_or_else(|| {
-            let path = certificate.chain.display();
-            format!(
-                "{path} contains no certificate: a PEM file is expected, with the certificate \
-                 first, then its chain"
-            )
-        })
+        match CertificateDer::pem_slice_iter(&self.chain).collect::<Result<Vec<_>, _>>() {
+            Ok(chain) if !chain.is_empty() => Ok(chain),
+            Ok(_) | Err(_) => {
+                let path = certificate.chain.display();
+                Err(format!(
+                    "{path} contains no certificate: a PEM file is expected, with the certificate \
+                     first, then its chain"
+                ))
+            }
+        }
     }
 
     fn server(&self, certificate: &Certificate) -> Result<Arc<ServerConfig>, String> {
         let chain = self.chain(certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key);
         let path = certificate.key.display();
-        let no_key = |_| {
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| {
             format!("{path} contains no private key: a PEM file without a password is expected")
-        };
-        let key = key.map_err(no_key)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let server = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
-        let mut server = server.map_err(|error| {
-            let chain = certificate.chain.display();
-            format!("the certificate {chain} and the key {path} cannot be used together: {error}")
         })?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(|error| {
+                let chain = certificate.chain.display();
+                format!(
+                    "the certificate {chain} and the key {path} cannot be used together: {error}"
+                )
+            })?;
         server.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(server))
     }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let name = path.display();
+    let metadata = std::fs::metadata(path).map_err(|error| format!("{name}: {error}"))?;
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(format!("{name}: larger than 1 MB"));
+    }
+    std::fs::read(path).map_err(|error| format!("{name}: {error}"))
 }
 
 /// Checks that the certificates and the key are usable. Returns the chain, with the server's own
@@ -113,16 +114,19 @@ pub fn keep(
             };
             // If only one of the two files is new yet, they do not match. The next check finds
             // both.
-            let anew = read.and_then(|files| match files == used {
-                true => Ok(None),
-                false => Ok(Some((files.server(&certificate)?, files))),
+            let renewed = read.and_then(|files| {
+                if files == used {
+                    return Ok(None);
+                }
+                Ok(Some((files.server(&certificate)?, files)))
             });
-            match anew {
+            match renewed {
                 Ok(None) => reported = None,
                 Ok(Some((server, files))) => {
                     tracing::info!("the webhook certificate was read again");
                     current.send_replace(server);
-                    (used, reported) = (files, None);
+                    used = files;
+                    reported = None;
                 }
                 Err(error) => {
                     if reported.as_ref() != Some(&error) {

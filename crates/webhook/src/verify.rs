@@ -55,18 +55,24 @@ pub fn judge(
     }
     let signed_at = EventTime::from_seconds(headers.signed_at);
     // The signed time has whole seconds, so fractions do not count.
-    let (now, fresh) = (bench.now.floor_seconds().get(), FRESH.as_secs());
-    if now.abs_diff(signed_at.floor_seconds().get()) > fresh {
+    let now = bench.now.floor_seconds().get();
+    if now.abs_diff(signed_at.floor_seconds().get()) > FRESH.as_secs() {
         return Err(Refusal::Stale);
     }
     let event = event::read(body, bench.country).map_err(Refusal::Unreadable)?;
     if !event.id.eq_ignore_ascii_case(&headers.id) {
         return Err(Refusal::OtherId);
     }
-    let (kind, company) = (event.kind, event.company);
+    let company = event.company;
     let mut news = match event.what {
         Ok(news) => news,
-        Err(why) => return Ok(Verified::Drop { kind, company, why }),
+        Err(why) => {
+            return Ok(Verified::Drop {
+                kind: event.kind,
+                company,
+                why,
+            });
+        }
     };
     if let WebhookEvent::Learn(news) = &mut news {
         // News with a future time would stay the newest forever.
