@@ -134,8 +134,9 @@ fn change_leads(core: &mut Sandbox, order: &Order) {
 /// Moves the clock ahead. It never goes back, because nothing can have happened in the future.
 fn set_clock(core: &mut Sandbox, ahead: u64) -> AdminAnswer {
     let before = core.ahead.as_secs();
-    let back = || format!("`aheadSec`: {before} or more, it cannot go back");
-    let further = ahead.checked_sub(before).ok_or_else(back)?;
+    let Some(further) = ahead.checked_sub(before) else {
+        return Err(format!("`aheadSec`: {before} or more, it cannot go back"));
+    };
     let now = core.now.plus(Duration::from_secs(further));
     core.ahead = Duration::from_secs(ahead);
     core.tick(now);
@@ -146,8 +147,9 @@ fn issue(core: &mut Sandbox, order: Order) -> AdminAnswer {
     let value = order.issue.unwrap_or_else(|| core.mint("svc_pat_"));
     let company = order.company.unwrap_or(core.settings.company.id);
     let now_sec = core.now.floor_seconds().get();
-    let end = |seconds| EpochSeconds::new(now_sec.saturating_add(seconds));
-    let expires_at = order.expires_in_sec.map(end);
+    let expires_at = order
+        .expires_in_sec
+        .map(|seconds| EpochSeconds::new(now_sec.saturating_add(seconds)));
     core.issue(core.now, &value, TokenKind::Pat, company, expires_at);
     Ok(json!({ "token": value }))
 }

@@ -67,7 +67,8 @@ impl Sandbox {
             self.violation(ViolationKind::FreshBudget, "Limits", words);
         }
         if !counted.within {
-            let (number, opened) = (counted.number, counted.opened);
+            let number = counted.number;
+            let opened = counted.opened;
             let words = format!("request {number} of the window that opened at {opened}");
             self.violation(ViolationKind::WindowExceeded, "Limits", words);
             return reduced(429);
@@ -152,7 +153,8 @@ impl Sandbox {
     }
 
     fn admit(&mut self, asked: &Asked<'_>) -> Result<(), Refusal> {
-        let (endpoint, request) = (asked.endpoint, asked.request);
+        let endpoint = asked.endpoint;
+        let request = asked.request;
         let Some(method) = endpoint.method() else {
             return Ok(());
         };

@@ -62,8 +62,9 @@ impl BodyFields {
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<Option<T>, Refusal> {
         let value = self.map.remove(name).unwrap_or_default();
-        let (prefix, taken) = (&self.prefix, read(&value));
+        let taken = read(&value);
         if taken.is_none() && !value.is_null() {
+            let prefix = &self.prefix;
             let words = format!("{prefix}{name}: {expected} expected, not {value}");
             return Err(Refusal::Unparsable(words));
         }
@@ -72,8 +73,14 @@ impl BodyFields {
 
     /// Takes an integer from `-max - 1` to `max`.
     pub(super) fn integer(&mut self, name: &str, max: i64) -> Result<Option<i64>, Refusal> {
-        let within = |n: &i64| *n <= max && *n >= -max - 1;
-        self.take(name, "an integer", |value| value.as_i64().filter(within))
+        self.take(name, "an integer", |value| {
+            let number = value.as_i64()?;
+            if number <= max && number >= -max - 1 {
+                Some(number)
+            } else {
+                None
+            }
+        })
     }
 
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Refusal> {
@@ -153,13 +160,13 @@ impl Query {
         let skip = usize::try_from(self.page - 1).unwrap_or(0);
         let total = rows.len().div_ceil(size) as u64;
         let current = self.page.unsigned_abs();
-        let rows = rows.iter().skip(skip.saturating_mul(size)).take(size);
-        let rows: Value = rows.map(row).collect();
+        let on_page = rows.iter().skip(skip.saturating_mul(size)).take(size);
+        let list: Value = on_page.map(row).collect();
         let (data, paging) = match shapes.page {
-            Paging::Beside => (rows, Some((current, total))),
+            Paging::Beside => (list, Some((current, total))),
             Paging::Inside => {
                 let key = &*shapes.rows_key;
-                let page = json!({ key: rows, "currentPage": current, "totalPages": total });
+                let page = json!({ key: list, "currentPage": current, "totalPages": total });
                 (page, None)
             }
         };
@@ -201,8 +208,9 @@ pub(super) fn read_page(
             if shape != Treatment::Ignored {
                 *bound = fields.integer(&field, i64::MAX)?;
             }
-            let known = |at| shape == Treatment::Kept && (EPOCH_MIN..EPOCH_MAX).contains(&at);
-            if bound.is_some_and(|at| !known(at)) {
+            if let Some(at) = *bound
+                && (shape != Treatment::Kept || !(EPOCH_MIN..EPOCH_MAX).contains(&at))
+            {
                 fields.refuse(&field, RefusalReason::ValidEpochSec);
             }
         }

@@ -52,7 +52,8 @@ pub struct RequestKey(Endpoint, bool, Uuid);
 impl RequestKey {
     /// Returns the key of a request to this endpoint.
     pub fn of(endpoint: Endpoint, request: &Request) -> Self {
-        let (method, path) = (&request.method, &request.path);
+        let method = &request.method;
+        let path = &request.path;
         let place = Uuid::new_v5(&NAMESPACE, format!("{method} {path}").as_bytes());
         let hash = Uuid::new_v5(&place, &request.body);
         Self(endpoint, method == "POST", hash)
@@ -116,8 +117,11 @@ impl ClientRules {
             span.push_back((now, key));
         }
         let most = usize::try_from(rate.requests).unwrap_or(usize::MAX);
-        let several = span.len() > most && span.iter().any(|(_, other)| *other != key);
-        several.then_some(span.len())
+        if span.len() > most && span.iter().any(|(_, other)| *other != key) {
+            Some(span.len())
+        } else {
+            None
+        }
     }
 
     /// Records a refusal. Returns the time since the previous one if that was too soon.
@@ -126,13 +130,18 @@ impl ClientRules {
             self.refused.clear();
         }
         let (first, last) = self.refused.entry(what).or_insert((now, now));
-        let (since_first, since_last) = (now.since(*first), now.since(*last));
+        let since_first = now.since(*first);
+        let since_last = now.since(*last);
         *last = now;
         if since_last >= APART_MIN {
             *first = now;
             return None;
         }
-        (since_first > UNDER_WAY).then_some(since_last)
+        if since_first > UNDER_WAY {
+            Some(since_last)
+        } else {
+            None
+        }
     }
 
     /// Forgets the refusals of a token that is accepted again.
@@ -164,24 +173,32 @@ impl ClientRules {
             let words = "the same body again after 400 or 409".to_owned();
             (ViolationKind::RepeatAfter400, words)
         });
-        let before = self.failed.get(&key);
-        let before = before.filter(|_| posted && endpoint.is_write());
-        let failed = before.and_then(|before| {
-            let since = now.since(before.last);
-            if before.answered && since < SOON {
-                let words = format!("the same write {} ms after its 5xx", since.as_millis());
-                return Some((ViolationKind::SoonAfter5xx, words));
-            }
-            let history = self.history.get(&endpoint).copied().unwrap_or_default();
-            let often = since < SERIES && before.attempts >= ATTEMPTS_MAX && before.alone(history);
-            let attempt = before.attempts + 1;
-            let words = format!(
-                "attempt {attempt} of a write that failed while others passed; \
-                 {ATTEMPTS_MAX} are the most"
-            );
-            often.then_some((ViolationKind::RepeatAfter5xx, words))
-        });
+        let failed = if posted && endpoint.is_write() {
+            self.repeated_write(key, now)
+        } else {
+            None
+        };
         [refused, failed]
+    }
+
+    /// Returns the violation of a write that repeats one that failed with a 5xx.
+    fn repeated_write(&self, key: RequestKey, now: EventTime) -> Option<(ViolationKind, String)> {
+        let before = self.failed.get(&key)?;
+        let since = now.since(before.last);
+        if before.answered && since < SOON {
+            let words = format!("the same write {} ms after its 5xx", since.as_millis());
+            return Some((ViolationKind::SoonAfter5xx, words));
+        }
+        let history = self.history.get(&key.0).copied().unwrap_or_default();
+        if since >= SERIES || before.attempts < ATTEMPTS_MAX || !before.alone(history) {
+            return None;
+        }
+        let attempt = before.attempts + 1;
+        let words = format!(
+            "attempt {attempt} of a write that failed while others passed; \
+             {ATTEMPTS_MAX} are the most"
+        );
+        Some((ViolationKind::RepeatAfter5xx, words))
     }
 
     /// Records how a request was answered. `own` is `true` if no fault made the answer.
@@ -203,8 +220,10 @@ impl ClientRules {
             self.failed.remove(&key);
             return;
         }
-        let before = self.failed.get(&key);
-        let before = before.filter(|before| now.since(before.last) < SERIES);
+        let before = self
+            .failed
+            .get(&key)
+            .filter(|failed| now.since(failed.last) < SERIES);
         let attempts = before.map_or(1, |before| {
             before.attempts + u32::from(before.alone(*history))
         });

@@ -24,10 +24,11 @@ impl Sandbox {
         expires_at: Option<EpochSeconds>,
     ) {
         self.ensure_company(company);
-        let end = |seconds| EpochSeconds::new(now.floor_seconds().get().saturating_add(seconds));
+        let now_sec = now.floor_seconds().get();
         // A PAT with an expiry date lives at most 365 days, and an access token always at most an
         // hour (§3.1, §5.2).
-        let (year, hour) = (end(PAT_SECONDS_MAX), end(ACCESS_SECONDS));
+        let year = EpochSeconds::new(now_sec.saturating_add(PAT_SECONDS_MAX));
+        let hour = EpochSeconds::new(now_sec.saturating_add(ACCESS_SECONDS));
         let expires_at = match kind {
             TokenKind::Pat => expires_at.map(|at| at.min(year)),
             TokenKind::Access => Some(expires_at.unwrap_or(hour).min(hour)),
@@ -41,9 +42,10 @@ impl Sandbox {
             revoked: false,
         };
         // An application has one working PAT, but can have several access tokens (§3.1).
-        let replaced = |other: &Token| kind == TokenKind::Pat && other.kind == kind;
-        for other in self.tokens.values_mut() {
-            other.revoked |= other.company == company && replaced(other);
+        if kind == TokenKind::Pat {
+            for other in self.tokens.values_mut() {
+                other.revoked |= other.company == company && other.kind == TokenKind::Pat;
+            }
         }
         self.tokens.insert(TokenKey::of(value), record);
     }

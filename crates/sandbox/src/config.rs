@@ -46,7 +46,6 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let grants = [CALL_SAVE, CALL_READ].into_iter().filter_map(Grant::parse);
-        let ids = |text| IdSet::parse(text).unwrap_or_default();
         Self {
             rate: Rate::default(),
             persist_after: Duration::from_secs(2),
@@ -60,8 +59,8 @@ impl Default for Settings {
                 application_id: 1,
                 application_name: "callbridge".to_owned(),
                 grants: grants.collect(),
-                leads: ids(DEFAULT_LEADS),
-                employees: ids(DEFAULT_EMPLOYEES),
+                leads: IdSet::parse(DEFAULT_LEADS).unwrap_or_default(),
+                employees: IdSet::parse(DEFAULT_EMPLOYEES).unwrap_or_default(),
                 blocked: false,
                 disconnected: false,
             },

@@ -6,7 +6,7 @@
 
 use crate::{
     Asked, BodyFields, Content, EPOCH_MIN, Grant, Record, Refusal, RefusalReason, Registered, Rows,
-    STATUS_KEPT, Sandbox, Submission, Success, TokenKind, ViolationKind, body::is_phone,
+    STATUS_KEPT, Sandbox, Shapes, Submission, Success, TokenKind, ViolationKind, body::is_phone,
     body::read_page, envelope::json_object, journal::PREFIX, journal::Status,
     oauth::connection::connection_of, shapes::StatusShape, writes::accept,
 };
@@ -44,8 +44,9 @@ fn read_call(core: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>), R
         phone = fields.text(name)?;
     }
     let extension = fields.text(&names.extension)?;
-    let known = |way: &&str| !["INBOUND", "OUTBOUND"].contains(way);
-    if let Some(way) = direction.as_deref().filter(known) {
+    if let Some(way) = direction.as_deref()
+        && !["INBOUND", "OUTBOUND"].contains(&way)
+    {
         let words = format!("direction: no enum constant {way}, one of [INBOUND, OUTBOUND]");
         return Err(Refusal::Unparsable(words));
     }
@@ -82,10 +83,15 @@ fn read_call(core: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>), R
         let words = "Suhbat vaqti umumiy davomiylikdan oshmasligi kerak";
         return Err(Refusal::Plain(400, words));
     }
-    let derived = fields.map.keys().filter(|key| is_derived(key)).cloned();
-    let prefixed = || "uuid with the prefix oapi-".to_owned();
-    let prefixed = uuid.starts_with(PREFIX).then(prefixed);
-    let derived = derived.chain(prefixed).collect();
+    let mut derived: Vec<String> = fields
+        .map
+        .keys()
+        .filter(|key| is_derived(key))
+        .cloned()
+        .collect();
+    if uuid.starts_with(PREFIX) {
+        derived.push("uuid with the prefix oapi-".to_owned());
+    }
     let call = Submission {
         lead_id,
         employee_id,
@@ -115,10 +121,13 @@ pub(super) fn token_info(core: &Sandbox, asked: &Asked<'_>) -> Success {
     let Some((company, grants)) = connection_of(core, token) else {
         return Success::default();
     };
-    let public = token.application;
-    let public = public.and_then(|id| core.oauth.applications.get(&id));
-    let own = (company.application_id, &company.application_name);
-    let (id, name) = public.map_or(own, |public| (public.id, &public.name));
+    let public = token
+        .application
+        .and_then(|id| core.oauth.applications.get(&id));
+    let (id, name) = match public {
+        Some(public) => (public.id, &public.name),
+        None => (company.application_id, &company.application_name),
+    };
     let kind = match token.kind {
         TokenKind::Pat => "PRIVATE",
         TokenKind::Access => "PUBLIC",
@@ -148,7 +157,8 @@ pub(super) fn submit(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, R
 
 /// Records a violation if the call's uuid was submitted before and did not end FAILED (§4.5.4).
 fn judge_repeat(core: &mut Sandbox, company: i64, call: &Submission) {
-    let (uuid, earlier) = (&call.uuid, core.journal.earlier(company, call));
+    let uuid = &call.uuid;
+    let earlier = core.journal.earlier(company, call);
     let Some(earlier) = earlier.filter(|earlier| earlier.status != Status::Failed) else {
         return;
     };
@@ -193,29 +203,42 @@ const REGISTERED: &str = "registeredTimestamp";
 
 /// Returns a page of the company's records. Without `orders`, the oldest record is first.
 pub(super) fn filter(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let (records, shapes) = (core.records(), &core.settings.shapes);
+    let records = core.records();
+    let shapes = &core.settings.shapes;
     let query = read_page(&asked.request.body, shapes.size_max, shapes, &[REGISTERED])?;
-    let registered = |record: &Record| match shapes.registered {
-        Registered::Stored => record.registered_at.floor_seconds().get(),
-        Registered::Started => record.call.started_at,
-    };
     // A day has many records, and the range is usually at their end.
-    let from = query.range(REGISTERED)[0].filter(|_| shapes.registered == Registered::Stored);
-    let earlier = |record: &Record| from.is_some_and(|from| registered(record) < from);
-    let mut rows: Vec<&Record> = (records[records.partition_point(earlier)..].iter())
-        .filter(|record| record.company_id == asked.token.company)
-        .filter(|record| query.holds(REGISTERED, Some(registered(record))))
-        .collect();
-    let by = |record: &Record, key: &str| match key {
-        "startedAt" => record.call.started_at,
-        "durationSec" => record.call.duration_sec,
-        _ => registered(record),
+    let begin = match query.range(REGISTERED)[0] {
+        Some(from) if shapes.registered == Registered::Stored => {
+            records.partition_point(|record| registered_at(record, shapes) < from)
+        }
+        Some(_) | None => 0,
     };
-    query.sort(&mut rows, |one, two, key| by(one, key).cmp(&by(two, key)));
+    let mut rows: Vec<&Record> = (records[begin..].iter())
+        .filter(|record| record.company_id == asked.token.company)
+        .filter(|record| query.holds(REGISTERED, Some(registered_at(record, shapes))))
+        .collect();
+    query.sort(&mut rows, |one, two, key| {
+        sort_value(one, key, shapes).cmp(&sort_value(two, key, shapes))
+    });
     Ok(query.answer(&rows, shapes, |record| match shapes.rows {
         Rows::Strings => json!(record.uuid),
-        Rows::Objects => object(record, registered(record)),
+        Rows::Objects => object(record, registered_at(record, shapes)),
     }))
+}
+
+const fn registered_at(record: &Record, shapes: &Shapes) -> i64 {
+    match shapes.registered {
+        Registered::Stored => record.registered_at.floor_seconds().get(),
+        Registered::Started => record.call.started_at,
+    }
+}
+
+fn sort_value(record: &Record, key: &str, shapes: &Shapes) -> i64 {
+    match key {
+        "startedAt" => record.call.started_at,
+        "durationSec" => record.call.duration_sec,
+        _ => registered_at(record, shapes),
+    }
 }
 
 /// The row of a record in a page.

@@ -64,10 +64,9 @@ impl Request {
 
     /// Creates a GET without a body.
     pub fn get(path: &str) -> Self {
-        let (method, path) = ("GET".to_owned(), path.to_owned());
         Self {
-            method,
-            path,
+            method: "GET".to_owned(),
+            path: path.to_owned(),
             ..Self::default()
         }
     }
@@ -79,10 +78,9 @@ impl Request {
 
     /// Creates a POST with any bytes, without a content type.
     pub fn post_bytes(path: &str, body: impl Into<Vec<u8>>) -> Self {
-        let (method, body) = ("POST".to_owned(), body.into());
         Self {
-            method,
-            body,
+            method: "POST".to_owned(),
+            body: body.into(),
             ..Self::get(path)
         }
     }
@@ -314,8 +312,8 @@ impl Success {
 
 /// Parses a body as JSON, or returns the refusal.
 pub fn json_value(body: &[u8]) -> Result<Value, Refusal> {
-    let wrong = |error| Refusal::Unparsable(format!("JSON parse error: {error}"));
-    serde_json::from_slice(body).map_err(wrong)
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::Unparsable(format!("JSON parse error: {error}")))
 }
 
 /// Parses a body as a JSON object, or returns the refusal.

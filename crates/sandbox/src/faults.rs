@@ -109,10 +109,13 @@ impl Rule {
 /// # Errors
 /// A message for every line that cannot be read.
 pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<String>> {
-    let (mut rules, mut shapes, mut wrong) = (Vec::new(), Shapes::default(), Vec::new());
-    let lines = text.lines();
-    let lines = lines.map(|line| line.split('#').next().unwrap_or_default());
-    for line in lines.flat_map(|line| line.split(';')).map(str::trim) {
+    let mut rules = Vec::new();
+    let mut shapes = Shapes::default();
+    let mut wrong = Vec::new();
+    let uncommented = text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default());
+    for line in uncommented.flat_map(|line| line.split(';')).map(str::trim) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let read = match words.as_slice() {
             [] => Ok(()),
@@ -123,17 +126,23 @@ pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<String>> {
             wrong.push(format!("fault `{line}`: {words}"));
         }
     }
-    wrong.is_empty().then_some((rules, shapes)).ok_or(wrong)
+    if wrong.is_empty() {
+        Ok((rules, shapes))
+    } else {
+        Err(wrong)
+    }
 }
 
 fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let (first, mut rest) = words.split_first().ok_or("nothing in it")?;
-    let unknown = || format!("`{first}` is none of any, {}", Endpoint::words());
     // The action is the end of the rule, and is set last.
     let mut rule = Rule::always(Endpoint::Unknown, Action::Lost);
     rule.endpoint = match *first {
         "any" => None,
-        word => Some(Endpoint::from_word(word).ok_or_else(unknown)?),
+        word => match Endpoint::from_word(word) {
+            Some(endpoint) => Some(endpoint),
+            None => return Err(format!("`{word}` is none of any, {}", Endpoint::words())),
+        },
     };
     while let [key, value, more @ ..] = rest {
         match *key {
@@ -180,9 +189,10 @@ fn status_number(text: &str) -> Result<u16, String> {
 
 fn percent(text: &str) -> Result<u32, String> {
     let value = (text.strip_suffix('%')).and_then(|digits| digits.parse::<f64>().ok());
-    let value = value.filter(|value| (0.0..=100.0).contains(value));
-    let ppm = value.map(|value| (value * 10_000.0).round() as u32);
-    ppm.ok_or_else(|| format!("`{text}` is not a percentage such as 5%"))
+    match value {
+        Some(value) if (0.0..=100.0).contains(&value) => Ok((value * 10_000.0).round() as u32),
+        Some(_) | None => Err(format!("`{text}` is not a percentage such as 5%")),
+    }
 }
 
 /// A random number generator that gives the same numbers for the same seed (splitmix64).
@@ -238,7 +248,8 @@ impl Faults {
             }
             *seen += 1;
             let due = *seen > rule.after && rule.times.is_none_or(|times| *fired < times);
-            let (always, chance) = (rule.chance_ppm >= 1_000_000, u64::from(rule.chance_ppm));
+            let always = rule.chance_ppm >= 1_000_000;
+            let chance = u64::from(rule.chance_ppm);
             if due && struck.is_none() && (always || self.dice.below(1_000_000) < chance) {
                 *fired += 1;
                 struck = Some(rule.action);
@@ -250,31 +261,39 @@ impl Faults {
 
 /// Returns the answer of a fault that keeps the request from the endpoint.
 pub(super) fn instead(action: Action) -> Option<Response> {
-    let empty = |status| Response {
-        body: Vec::new(),
-        ..Refusal::Status(status).respond()
-    };
-    let moved = |status| Response {
-        location: Some("/v1/open-api/moved".to_owned()),
-        ..empty(status)
-    };
     Some(match action {
         Action::Status(429) => reduced(429),
-        Action::Status(status @ 300..=399) | Action::Gateway(status @ 300..=399) => moved(status),
+        Action::Status(status @ 300..=399) | Action::Gateway(status @ 300..=399) => {
+            redirect(status)
+        }
         Action::Status(403) => Refusal::Denied.respond(),
         Action::Status(status) => Refusal::Status(status).respond(),
         Action::Gateway(status) => {
             let page = format!("<html><body><h1>{status}</h1><hr>nginx</body></html>\n");
             Response::new(status, "text/html", page)
         }
-        Action::Redirect => moved(302),
+        Action::Redirect => redirect(302),
         Action::Cut => Response {
             delivery: Delivery::Lost,
-            ..empty(500)
+            ..empty_response(500)
         },
         Action::AcceptFalse => Refusal::Plain(200, "Qabul qilinmadi").respond(),
         _ => return None,
     })
+}
+
+fn redirect(status: u16) -> Response {
+    Response {
+        location: Some("/v1/open-api/moved".to_owned()),
+        ..empty_response(status)
+    }
+}
+
+fn empty_response(status: u16) -> Response {
+    Response {
+        body: Vec::new(),
+        ..Refusal::Status(status).respond()
+    }
 }
 
 /// Applies a fault to the answer of a request that was carried out.

@@ -215,9 +215,11 @@ impl Journal {
     /// Forgets a write [`STATUS_KEPT`] after its status became unreadable. Until then, a late poll
     /// can be distinguished from a poll of an id that never existed.
     pub(super) fn forget(&mut self, now: EventTime) {
-        let old = |write: &Write| now.since(write.accepted_at) > STATUS_KEPT * 2;
         while let Some(id) = self.by_age.front()
-            && self.writes.get(id).is_none_or(old)
+            && self
+                .writes
+                .get(id)
+                .is_none_or(|write| now.since(write.accepted_at) > STATUS_KEPT * 2)
         {
             self.writes.remove(id);
             self.by_age.pop_front();

@@ -180,13 +180,17 @@ impl Options {
         let mut wrong = Vec::new();
         let mut config = Config::default();
         let words = "is not an address and port such as 127.0.0.1:8480";
-        let listen = self.listen.parse().map(Some);
-        let listen = listen.map_err(|_| format!("`{}` {words}", self.listen));
+        let listen = self
+            .listen
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("`{}` {words}", self.listen));
         config.listen = checked(&mut wrong, "listen", listen).unwrap_or(config.listen);
         config.settings = self.settings(&mut wrong);
-        if let Some(addr) = &self.auth_listen {
-            let addr = addr.parse::<SocketAddr>();
-            let addr = addr.map_err(|_| "no address and port such as 127.0.0.1:8481".to_owned());
+        if let Some(text) = &self.auth_listen {
+            let addr = text
+                .parse::<SocketAddr>()
+                .map_err(|_| "no address and port such as 127.0.0.1:8481".to_owned());
             config.auth_listen = checked(&mut wrong, "auth-listen", addr.map(Some));
         }
         config.settings.application = self.application(&mut wrong);
@@ -196,7 +200,10 @@ impl Options {
         if let Some(given) = &self.faults {
             let text = checked(&mut wrong, "faults", faults_text(given));
             match faults::parse(&text) {
-                Ok(read) => (config.rules, config.settings.shapes) = read,
+                Ok((rules, shapes)) => {
+                    config.rules = rules;
+                    config.settings.shapes = shapes;
+                }
                 Err(lines) => wrong.extend(lines.iter().map(|line| format!("--faults: {line}"))),
             }
         }
@@ -219,10 +226,6 @@ impl Options {
     }
 
     fn settings(&self, wrong: &mut Vec<String>) -> Settings {
-        let ids = |text: &str| {
-            let words = "is neither an id nor a range such as 4005-4010";
-            IdSet::parse(text).map_err(|part| format!("`{part}` {words}"))
-        };
         let mut settings = Settings::default();
         match lead_file(&self.leads) {
             Some(list) => {
@@ -283,13 +286,20 @@ impl Options {
         if self.redirect_uri.is_empty() {
             wrong.push("--client-id: needs --redirect-uri URI".to_owned());
         }
-        let uris = self.redirect_uri.iter().map(|uri| redirect_uri(uri));
-        let uris = uris.map(|uri| checked(wrong, "redirect-uri", uri));
-        application.redirect_uris = uris.collect();
+        application.redirect_uris = self
+            .redirect_uri
+            .iter()
+            .map(|uri| checked(wrong, "redirect-uri", redirect_uri(uri)))
+            .collect();
         let allowed = grants(&self.application_grants);
         application.allowed = checked(wrong, "application-grants", allowed);
         Some(application)
     }
+}
+
+fn ids(text: &str) -> Result<IdSet, String> {
+    IdSet::parse(text)
+        .map_err(|part| format!("`{part}` is neither an id nor a range such as 4005-4010"))
 }
 
 /// Reads the lifetime of a new PAT (§5.3.2). `never` gives `None`, which means no expiry date
@@ -339,8 +349,7 @@ fn grants(text: &str) -> Result<Vec<Grant>, String> {
     }
     let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
     let grants = parts.map(|part| {
-        let words = || format!("`{part}` is not a grant such as {CALL_SAVE}");
-        Grant::parse(part).ok_or_else(words)
+        Grant::parse(part).ok_or_else(|| format!("`{part}` is not a grant such as {CALL_SAVE}"))
     });
     grants.collect()
 }
@@ -365,10 +374,13 @@ fn kept_secret(path: &Path, begins: &str, names: [&str; 2]) -> Result<Secret, Er
         Ok(text) if text.trim().is_empty() => Err(io::Error::other("it is empty")),
         Ok(text) => Ok(Secret::from(text.trim())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let (secret, mut options) = (new_secret(begins), OpenOptions::new());
-            let options = options.write(true).create_new(true).mode(0o600);
-            let made = options.open(path);
-            let written = made.and_then(|mut file| writeln!(file, "{}", secret.expose_secret()));
+            let secret = new_secret(begins);
+            let created = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path);
+            let written = created.and_then(|mut file| writeln!(file, "{}", secret.expose_secret()));
             written.map(|()| secret)
         }
         Err(error) => Err(error),

@@ -77,8 +77,11 @@ impl Endpoint {
 
     /// Lists the names of all endpoints that a fault can be ordered for, for a message.
     pub fn words() -> String {
-        let served = Self::VARIANTS.iter().filter(|it| it.method().is_some());
-        served.map(|it| it.word()).collect::<Vec<_>>().join(", ")
+        let words: Vec<&str> = (Self::VARIANTS.iter())
+            .filter(|endpoint| endpoint.method().is_some())
+            .map(|endpoint| endpoint.word())
+            .collect();
+        words.join(", ")
     }
 
     /// Returns `true` for the token and revoke endpoints, which have a separate address and need no

@@ -74,9 +74,11 @@ impl Server {
         self.stop.send_replace(true);
         let mut ended = Ok(());
         for task in self.tasks {
-            let words = |error| format!("the HTTP listener ended: {error}");
-            let failed = |error| Error::new(Code::Unreachable, words(error));
-            ended = ended.and(task.await.map_err(failed));
+            let joined = task.await.map_err(|error| {
+                let words = format!("the HTTP listener ended: {error}");
+                Error::new(Code::Unreachable, words)
+            });
+            ended = ended.and(joined);
         }
         ended
     }
@@ -97,7 +99,8 @@ pub async fn start(config: Config) -> Result<Server, Error> {
 pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, Error> {
     let private_targets = config.settings.private_targets;
     let poster = DeliveryClient::new(config.webhook_ca_file.clone(), private_targets);
-    let (addr, auth) = (config.listen, config.auth_listen);
+    let addr = config.listen;
+    let auth = config.auth_listen;
     let (core, state) = prepare(config, clock())?;
     let (api, addr) = listen(addr).await?;
     let (listeners, auth) = match auth {
@@ -113,11 +116,10 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
     let dispatching = post::dispatch(shared.clone(), Arc::new(poster), stop.subscribe());
     let mut tasks = vec![tokio::spawn(dispatching)];
     for (listener, role) in listeners {
-        let (shared, closing) = (shared.clone(), stop.subscribe());
         let shell = Shell {
-            shared,
+            shared: shared.clone(),
             role,
-            closing,
+            closing: stop.subscribe(),
         };
         tasks.push(tokio::spawn(serve(listener, shell)));
     }
@@ -131,13 +133,18 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
 }
 
 async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
-    let failed = |error: std::io::Error| {
-        let words = format!("cannot listen on {addr}: {error}; choose another with --listen");
-        Error::new(Code::Unreachable, words)
-    };
-    let listener = TcpListener::bind(addr).await.map_err(failed)?;
-    let addr = listener.local_addr().map_err(failed)?;
-    Ok((listener, addr))
+    let listener = TcpListener::bind(addr)
+        .await
+        .map_err(|error| cannot_listen(addr, &error))?;
+    let bound = listener
+        .local_addr()
+        .map_err(|error| cannot_listen(addr, &error))?;
+    Ok((listener, bound))
+}
+
+fn cannot_listen(addr: SocketAddr, error: &std::io::Error) -> Error {
+    let words = format!("cannot listen on {addr}: {error}; choose another with --listen");
+    Error::new(Code::Unreachable, words)
 }
 
 /// Restores the core from its state file, with the flags of this start.
@@ -176,7 +183,8 @@ struct Shell {
 /// Serves a sandbox, or the endpoints of one address (§5.6.9), until the order to stop. Then open
 /// connections have two seconds to end.
 async fn serve(listener: TcpListener, shell: Shell) {
-    let (shared, mut closing) = (shell.shared.clone(), shell.closing.clone());
+    let shared = shell.shared.clone();
+    let mut closing = shell.closing.clone();
     let open = Open {
         name: "--listen",
         listener,
@@ -216,17 +224,22 @@ impl AnswerHttp for Shell {
 
 async fn read_request(request: hyper::Request<Incoming>, role: Role) -> Request {
     let (head, body) = request.into_parts();
-    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let headers = head.headers.iter();
-    let headers = headers.map(|(name, value)| (name.to_string(), text(value)));
-    // A larger body reaches the core as one byte above the limit, and the core answers with 413.
-    let body = body::read(body, BODY_BYTES_MAX).await;
-    let body = body.map_or_else(|_| vec![0; BODY_BYTES_MAX + 1], |bytes| bytes.to_vec());
+    let mut headers = Vec::new();
+    for (name, value) in &head.headers {
+        let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        headers.push((name.to_string(), text));
+    }
+    let body = match body::read(body, BODY_BYTES_MAX).await {
+        Ok(bytes) => bytes.to_vec(),
+        // A larger body reaches the core as one byte above the limit, and the core answers with
+        // 413.
+        Err(_) => vec![0; BODY_BYTES_MAX + 1],
+    };
     Request {
         method: head.method.as_str().to_owned(),
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or_default().to_owned(),
-        headers: headers.collect(),
+        headers,
         body,
         role,
     }
@@ -245,8 +258,11 @@ fn whole(response: &Response) -> HttpResponse<Body> {
 
 fn dripping(response: &Response, time: Duration) -> HttpResponse<Body> {
     let size = response.body.len().div_ceil(SLOW_PIECES).max(1);
-    let pieces = response.body.chunks(size).map(Bytes::copy_from_slice);
-    let pieces: Vec<Bytes> = pieces.collect();
+    let pieces: Vec<Bytes> = response
+        .body
+        .chunks(size)
+        .map(Bytes::copy_from_slice)
+        .collect();
     let pause = time / u32::try_from(pieces.len().max(1)).unwrap_or(1);
     let drip = futures_util::stream::unfold(pieces.into_iter(), move |mut rest| async move {
         let piece = rest.next()?;
@@ -257,8 +273,7 @@ fn dripping(response: &Response, time: Duration) -> HttpResponse<Body> {
 }
 
 fn with_body(response: &Response, content: Body) -> HttpResponse<Body> {
-    let status = StatusCode::from_u16(response.status);
-    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = body::response(status, response.content_type, content);
     let headers = answer.headers_mut();
     // Tokens and pages with personal data must not be cached (RFC 6749 §5.1).

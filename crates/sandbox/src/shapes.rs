@@ -161,8 +161,10 @@ impl Shapes {
             "webhook-extra" => self.webhook_extra = yes(value)?,
             "webhook-shuffled" => self.webhook_shuffled = yes(value)?,
             "webhook-twice" => {
-                let percent = value.strip_suffix('%').and_then(|n| n.parse().ok());
-                let percent = percent.filter(|percent| *percent <= 100);
+                let percent = value
+                    .strip_suffix('%')
+                    .and_then(|digits| digits.parse().ok())
+                    .filter(|percent| *percent <= 100);
                 self.webhook_twice = percent.ok_or("a percentage such as 20% expected")?;
             }
             "webhook-late" => self.webhook_late = parse_duration(value)?,
@@ -183,9 +185,12 @@ fn one_of<T: DeserializeOwned>(word: &str) -> Result<T, String> {
 
 /// Reads a grant as `PERMISSION:SCOPE`, or the word `none`.
 fn grant(word: &str) -> Result<Option<Grant>, String> {
-    let grant = Grant::parse(word);
-    let known = (grant.is_some() || word == "none").then_some(grant);
-    known.ok_or_else(|| format!("`{word}` is neither none nor a grant such as {CALL_READ}"))
+    match Grant::parse(word) {
+        None if word != "none" => Err(format!(
+            "`{word}` is neither none nor a grant such as {CALL_READ}"
+        )),
+        grant => Ok(grant),
+    }
 }
 
 fn yes(word: &str) -> Result<bool, String> {

@@ -50,8 +50,10 @@ impl SharedSandbox {
         let now = core.moment((self.clock)());
         core.tick(now);
         let result = act(core, now);
-        let state = state.as_mut().filter(|_| changes);
-        let kept = state.map_or(Ok(()), |state| state.keep(core));
+        let kept = match state {
+            Some(state) if changes => state.keep(core),
+            Some(_) | None => Ok(()),
+        };
         if let Err(error) = &kept {
             error!(%error, "the sandbox cannot keep its state");
         }
@@ -89,8 +91,10 @@ impl StateFile {
     /// # Errors
     /// The file cannot be opened, is held by another process, or is damaged. It is left as it is.
     pub fn open(path: &Path, settings: Settings) -> Result<(Option<Self>, Sandbox), Error> {
-        let failed = |error| failed(path, &error);
-        let mut held = options().truncate(false).open(path).map_err(failed)?;
+        let mut held = options()
+            .truncate(false)
+            .open(path)
+            .map_err(|error| failed(path, &error))?;
         if flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
             let fix = "end it, or name another with --state";
             let words = format!(
@@ -100,15 +104,17 @@ impl StateFile {
             return Err(Error::new(Code::Locked, words));
         }
         let mut text = Vec::new();
-        held.read_to_end(&mut text).map_err(failed)?;
-        let core = match text.as_slice() {
+        held.read_to_end(&mut text)
+            .map_err(|error| failed(path, &error))?;
+        let restored = match text.as_slice() {
             [] => Ok(Sandbox::new(settings)),
             text => Sandbox::restore(text, settings),
         };
-        let core = core.map_err(|error| {
-            let (path, line) = (path.display(), error.line());
+        let core = restored.map_err(|error| {
+            let name = path.display();
+            let line = error.line();
             let fix = "correct the file, or name another one with --state";
-            let words = format!("state file {path}, line {line}: {error}; {fix}");
+            let words = format!("state file {name}, line {line}: {error}; {fix}");
             Error::new(Code::Configuration, words)
         })?;
         let path = path.to_owned();
@@ -120,19 +126,21 @@ impl StateFile {
     /// # Errors
     /// The file cannot be written. Its previous content is kept.
     pub fn keep(&mut self, core: &Sandbox) -> Result<(), Error> {
-        let replaced = || -> io::Result<File> {
-            let mut next = self.path.clone().into_os_string();
-            next.push(".new");
-            let mut file = options().truncate(true).open(&next)?;
-            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            file.write_all(&serde_json::to_vec(core)?)?;
-            file.sync_data()?;
-            std::fs::rename(&next, &self.path)?;
-            Ok(file)
-        };
-        self.held = replaced().map_err(|error| failed(&self.path, &error))?;
+        self.held = replace(&self.path, core).map_err(|error| failed(&self.path, &error))?;
         Ok(())
     }
+}
+
+/// Writes the state to a new file that is locked, and puts it in the place of the old one.
+fn replace(path: &Path, core: &Sandbox) -> io::Result<File> {
+    let mut next = path.to_owned().into_os_string();
+    next.push(".new");
+    let mut file = options().truncate(true).open(&next)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    file.write_all(&serde_json::to_vec(core)?)?;
+    file.sync_data()?;
+    std::fs::rename(&next, path)?;
+    Ok(file)
 }
 
 fn options() -> OpenOptions {

@@ -107,8 +107,11 @@ impl Token {
 
     /// Returns the `message` of a successful answer (§5.5).
     pub fn message(&self, now: EventTime) -> String {
-        let soon = |at: &EpochSeconds| at.get() - now.floor_seconds().get() <= 7 * DAY_SECONDS;
-        match self.expires_at.filter(soon).and(self.days_left(now)) {
+        let ends_soon = self
+            .expires_at
+            .is_some_and(|at| at.get() - now.floor_seconds().get() <= 7 * DAY_SECONDS);
+        let days_left = if ends_soon { self.days_left(now) } else { None };
+        match days_left {
             None => "Success".to_owned(),
             Some(..=0) => "Token expires today. Please renew it.".to_owned(),
             Some(1) => "Token will expire in 1 day. Please renew it.".to_owned(),

@@ -85,20 +85,21 @@ impl Windows {
         let length = self.rate.window;
         let window = self.by_token.entry(token).or_default();
         if window.counted == 0 || now >= window.opened.plus(length) {
-            (window.opened, window.counted) = (now, 0);
+            window.opened = now;
+            window.counted = 0;
             self.fullest.windows += 1;
         }
         window.counted = window.counted.saturating_add(1);
-        let (span, over) = (&mut window.span, |at: &EventTime| now >= at.plus(length));
-        while span.front().is_some_and(over) {
+        let span = &mut window.span;
+        while span.front().is_some_and(|at| now >= at.plus(length)) {
             span.pop_front();
         }
         if span.len() < SPAN_MAX {
             span.push_back(now);
         }
-        let span = u32::try_from(span.len()).unwrap_or(u32::MAX);
+        let in_span = u32::try_from(span.len()).unwrap_or(u32::MAX);
         self.fullest.in_a_window = self.fullest.in_a_window.max(window.counted);
-        self.fullest.in_any_span = self.fullest.in_any_span.max(span);
+        self.fullest.in_any_span = self.fullest.in_any_span.max(in_span);
         Counted {
             number: window.counted,
             opened: window.opened,
@@ -112,14 +113,20 @@ impl Windows {
 /// # Errors
 /// A message if the text is not a rate.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
-    let wrong = || format!("`{text}` is not a rate such as 60/60s");
-    let (requests, window) = text.split_once('/').ok_or_else(wrong)?;
-    let requests = requests.trim().parse::<u32>().map_err(|_| wrong())?;
+    let (requests, window) = text.split_once('/').ok_or_else(|| not_a_rate(text))?;
+    let requests = requests
+        .trim()
+        .parse::<u32>()
+        .map_err(|_| not_a_rate(text))?;
     let window = parse_duration(window.trim())?;
     if requests == 0 || window.is_zero() {
-        return Err(wrong());
+        return Err(not_a_rate(text));
     }
     Ok(Rate { requests, window })
+}
+
+fn not_a_rate(text: &str) -> String {
+    format!("`{text}` is not a rate such as 60/60s")
 }
 
 /// Reads a duration such as `500ms`, `6s`, `2m`, `24h`, or `365d`.
@@ -127,6 +134,6 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
 /// # Errors
 /// A message if the text is not a duration.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a time span such as 500ms, 6s, 2m, 24h, 365d");
-    dates::span(text).ok_or_else(wrong)
+    dates::span(text)
+        .ok_or_else(|| format!("`{text}` is not a time span such as 500ms, 6s, 2m, 24h, 365d"))
 }

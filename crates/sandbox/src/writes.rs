@@ -82,8 +82,10 @@ impl Sandbox {
     }
 
     fn journal_call(&mut self, write: &Write, call: &Submission) -> Result<(), &'static str> {
-        let company = self.companies.get(&write.company);
-        let company = company.ok_or("unknown company")?;
+        let company = self
+            .companies
+            .get(&write.company)
+            .ok_or("unknown company")?;
         if !self.leads.exists(company, call.lead_id) {
             return Err("unknown leadId");
         }
@@ -92,7 +94,7 @@ impl Sandbox {
         }
         if let Some(record) = self.journal.record_of(write, call) {
             let provider = self.settings.shapes.journal_foreign.as_ref();
-            let foreign = provider.map(|it| Journal::foreign_of(&record, it));
+            let foreign = provider.map(|provider| Journal::foreign_of(&record, provider));
             for record in [Some(record), foreign].into_iter().flatten() {
                 events::journaled(self, &record);
                 self.journal.add(record);

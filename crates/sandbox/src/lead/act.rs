@@ -42,7 +42,10 @@ pub(super) fn merge(core: &mut Sandbox, at: EventTime, company: i64, into: i64, 
     };
     let mut merged = Vec::new();
     for &id in from {
-        let Some(lead) = find_lead(core, company, id).filter(|_| id != into) else {
+        if id == into {
+            continue;
+        }
+        let Some(lead) = find_lead(core, company, id) else {
             continue;
         };
         survivor.contacts.extend(lead.contacts);
@@ -55,82 +58,94 @@ pub(super) fn merge(core: &mut Sandbox, at: EventTime, company: i64, into: i64, 
     }
     let survivor = core.leads.put(company, survivor.stamped(at));
     if !merged.is_empty() {
-        let event = CrmEvent::of_lead("LEAD_MERGED", survivor.snapshot());
-        let event = event.with("mergedLeadIds", json!(merged));
+        let event = CrmEvent::of_lead("LEAD_MERGED", survivor.snapshot())
+            .with("mergedLeadIds", json!(merged));
         events::happened(core, at, company, event);
     }
 }
 
 /// Returns the events of the change of a lead; `before` is `None` for a new one.
 fn between(before: Option<&Lead>, after: &Lead) -> Vec<CrmEvent> {
-    let event = |name| CrmEvent::of_lead(name, after.snapshot());
     let Some(before) = before else {
-        return vec![event("LEAD_CREATED")];
+        return vec![CrmEvent::of_lead("LEAD_CREATED", after.snapshot())];
     };
     let mut events = Vec::new();
     if before.status_id != after.status_id {
-        let name = |id| stage(id).map(|stage| stage.name);
         let block = json!({
-            "fromStatusId": before.status_id, "fromStatusName": name(before.status_id),
-            "toStatusId": after.status_id, "toStatusName": name(after.status_id),
+            "fromStatusId": before.status_id, "fromStatusName": stage_name(before.status_id),
+            "toStatusId": after.status_id, "toStatusName": stage_name(after.status_id),
         });
-        events.push(event("LEAD_STAGE_CHANGED").with("stageChange", block));
+        let event = CrmEvent::of_lead("LEAD_STAGE_CHANGED", after.snapshot());
+        events.push(event.with("stageChange", block));
     }
     if before.responsible_id != after.responsible_id {
-        let (from, to) = (before.responsible_id, after.responsible_id);
+        let from = before.responsible_id;
+        let to = after.responsible_id;
         let block = json!({
             "fromResponsibleId": from, "fromResponsibleName": from.map(employee_name),
             "toResponsibleId": to, "toResponsibleName": to.map(employee_name),
         });
-        events.push(event("LEAD_ASSIGNED").with("assignment", block));
+        let event = CrmEvent::of_lead("LEAD_ASSIGNED", after.snapshot());
+        events.push(event.with("assignment", block));
     }
     let changes = properties(before, after);
     if !changes.is_empty() {
-        let event = event("LEAD_PROPERTIES_UPDATED");
+        let event = CrmEvent::of_lead("LEAD_PROPERTIES_UPDATED", after.snapshot());
         events.push(event.with("propertyChanges", Value::Array(changes)));
     }
     events
+}
+
+fn stage_name(id: Option<i64>) -> Option<&'static str> {
+    stage(id).map(|stage| stage.name)
 }
 
 /// Returns the entries of `propertyChanges`, one for each property that changed (§6.7). An absent
 /// `from` or `to` is left out.
 fn properties(before: &Lead, after: &Lead) -> Vec<Value> {
     let mut entries = Vec::new();
-    let mut entry = |mut entry: Value, from: Option<String>, to: Option<String>| {
-        for (name, text) in [("from", from), ("to", to)] {
-            if let Some(text) = text {
-                entry[name] = json!(text);
-            }
-        }
-        entries.push(entry);
-    };
     if before.name != after.name {
-        let (from, to) = (before.name.clone(), after.name.clone());
-        entry(json!({ "type": "NAME" }), Some(from), Some(to));
+        let from = before.name.clone();
+        let to = after.name.clone();
+        entries.push(entry(json!({ "type": "NAME" }), Some(from), Some(to)));
     }
-    let (from, to) = (balance(before), balance(after));
-    if from != to {
-        entry(json!({ "type": "BALANCE" }), Some(from), Some(to));
+    let balance_before = balance(before);
+    let balance_after = balance(after);
+    if balance_before != balance_after {
+        let kind = json!({ "type": "BALANCE" });
+        entries.push(entry(kind, Some(balance_before), Some(balance_after)));
     }
     let contacts = before.contacts.iter().chain(&after.contacts);
     for id in contacts.map(|contact| contact.id).collect::<BTreeSet<_>>() {
-        let (from, to) = (before.contact(id), after.contact(id));
+        let from = before.contact(id);
+        let to = after.contact(id);
         if from != to {
             // A contact with changes only in its fields has the same text on both sides.
             let kind = json!({ "type": "CONTACT", "contactId": id });
-            entry(kind, from.map(contact), to.map(contact));
+            entries.push(entry(kind, from.map(contact), to.map(contact)));
         }
     }
     let fields = before.fields.keys().chain(after.fields.keys());
     for id in fields.copied().collect::<BTreeSet<_>>() {
-        let (from, to) = (before.fields.get(&id), after.fields.get(&id));
+        let from = before.fields.get(&id);
+        let to = after.fields.get(&id);
         if from != to {
             let kind = json!({ "type": "CUSTOM_FIELD", "fieldId": id });
-            let words = |values: &Vec<Value>| rendered(values);
-            entry(kind, from.map(words), to.map(words));
+            let from = from.map(|values| rendered(values));
+            let to = to.map(|values| rendered(values));
+            entries.push(entry(kind, from, to));
         }
     }
     entries
+}
+
+fn entry(mut kind: Value, from: Option<String>, to: Option<String>) -> Value {
+    for (name, text) in [("from", from), ("to", to)] {
+        if let Some(text) = text {
+            kind[name] = json!(text);
+        }
+    }
+    kind
 }
 
 /// Formats a balance such as `1500.5 USD`, with the amount without trailing zeros (§6.7). Without a

@@ -122,8 +122,9 @@ fn laid_over(core: &Sandbox, company: i64, lead: Lead, order: Order) -> Result<L
     if let Some(name) = &order.name {
         next.name.clone_from(name);
     }
-    let given = order.properties.contains_key("pipeId");
-    if let Some(stage) = stage(next.status_id).filter(|_| !given) {
+    if let Some(stage) = stage(next.status_id)
+        && !order.properties.contains_key("pipeId")
+    {
         next.pipe_id = Some(stage.pipe);
     }
     for (contact, was) in next.contacts.iter_mut().zip(&lead.contacts) {
@@ -159,8 +160,9 @@ fn check(core: &Sandbox, company: i64, lead: &Lead) -> Result<(), String> {
         return Err("`statusId`: no such stage".to_owned());
     }
     let employees = core.companies.get(&company).map(|own| &own.employees);
-    let known = |id| employees.is_some_and(|employees| employees.contains(id));
-    if lead.responsible_id.is_some_and(|id| !known(id)) {
+    if let Some(id) = lead.responsible_id
+        && !employees.is_some_and(|employees| employees.contains(id))
+    {
         return Err("unknown employeeId".to_owned());
     }
     let mut phones = lead.contacts.iter().flat_map(|contact| &contact.phones);

@@ -88,9 +88,11 @@ impl FieldType {
 }
 
 fn is_day(text: &str) -> bool {
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = text.split('-').collect();
-    parts.iter().all(|part| digits(part)) && parts.iter().map(|part| part.len()).eq([4, 2, 2])
+    let has_digits_only = parts
+        .iter()
+        .all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+    has_digits_only && parts.iter().map(|part| part.len()).eq([4, 2, 2])
 }
 
 /// A stage of a pipeline.

@@ -42,22 +42,27 @@ pub(crate) fn filter(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refus
 
 /// Compares two leads by one key. An unknown key leaves the order as it is.
 fn compare(one: &Lead, other: &Lead, key: &str) -> Ordering {
-    let known = |at: Option<i64>| at.unwrap_or(i64::MAX);
     match key {
         "id" => one.id.cmp(&other.id),
         "name" => one.name.cmp(&other.name),
         "balance" => one.balance.total_cmp(&other.balance),
-        REGISTERED | CREATED => known(one.created_timestamp).cmp(&known(other.created_timestamp)),
-        UPDATED => known(one.updated_timestamp).cmp(&known(other.updated_timestamp)),
+        REGISTERED | CREATED => compare_times(one.created_timestamp, other.created_timestamp),
+        UPDATED => compare_times(one.updated_timestamp, other.updated_timestamp),
         _ => Ordering::Equal,
     }
+}
+
+/// Compares two times. An unknown one is the last.
+fn compare_times(one: Option<i64>, other: Option<i64>) -> Ordering {
+    let one = one.unwrap_or(i64::MAX);
+    one.cmp(&other.unwrap_or(i64::MAX))
 }
 
 /// Answers `GET lead/{id}`. A lead of another company, a deleted lead, and a lead that never
 /// existed have the same answer (§7.4).
 pub(crate) fn one(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let lead = act::find_lead(core, asked.token.company, number(asked.id)?);
-    let lead = lead.ok_or(Refusal::Plain(409, "Lid topilmadi"))?;
+    let lead = act::find_lead(core, asked.token.company, number(asked.id)?)
+        .ok_or(Refusal::Plain(409, "Lid topilmadi"))?;
     Ok(Success::of(lead.record()))
 }
 
@@ -94,7 +99,9 @@ fn read_list(
     if items.is_empty() {
         return Err(refused(key, RefusalReason::NotEmpty));
     }
-    let (mut values, mut skipped, mut errors) = (FieldValues::new(), Vec::new(), Vec::new());
+    let mut values = FieldValues::new();
+    let mut skipped = Vec::new();
+    let mut errors = Vec::new();
     for (number, item) in items.into_iter().enumerate() {
         let at = format!("{prefix}[{number}]");
         let Value::Object(map) = item else {
@@ -116,8 +123,11 @@ fn read_list(
             (None, _) => skipped.extend(id),
         }
     }
-    let read = errors.is_empty().then_some((values, skipped));
-    read.ok_or(Refusal::Invalid(errors))
+    if errors.is_empty() {
+        Ok((values, skipped))
+    } else {
+        Err(Refusal::Invalid(errors))
+    }
 }
 
 /// Returns the items of the list, bare or under the key, and the prefix of their names in errors.
@@ -143,24 +153,22 @@ fn given(
     at: &str,
     kind: Option<FieldType>,
 ) -> Result<Option<Vec<Value>>, Refusal> {
-    let wrong = |words: &str| Err(Refusal::Unparsable(format!("{at}.{words}")));
-    match (fields.map.remove("value"), fields.list("valueList")?) {
-        (Some(_), Some(_)) => wrong("value: beside valueList, which of the two is meant?"),
-        (None, Some(list)) if !list.iter().all(Value::is_string) => {
-            wrong("valueList: strings expected")
-        }
+    let words = match (fields.map.remove("value"), fields.list("valueList")?) {
+        (Some(_), Some(_)) => "value: beside valueList, which of the two is meant?",
+        (None, Some(list)) if !list.iter().all(Value::is_string) => "valueList: strings expected",
         (None, Some(_)) if kind.is_some_and(|kind| kind != FieldType::MultiSelect) => {
-            wrong("valueList: the field is not a multi-select")
+            "valueList: the field is not a multi-select"
         }
-        (None, Some(list)) => Ok(Some(list)),
-        (Some(Value::Array(_) | Value::Object(_)), None) => wrong("value: a scalar expected"),
+        (None, Some(list)) => return Ok(Some(list)),
+        (Some(Value::Array(_) | Value::Object(_)), None) => "value: a scalar expected",
         (Some(value), None) if kind.is_some_and(|kind| !kind.takes(&value)) => {
-            wrong("value: not of the field's type")
+            "value: not of the field's type"
         }
-        (Some(Value::Null), None) => Ok(Some(Vec::new())),
-        (Some(scalar), None) => Ok(Some(vec![scalar])),
-        (None, None) => Ok(None),
-    }
+        (Some(Value::Null), None) => return Ok(Some(Vec::new())),
+        (Some(scalar), None) => return Ok(Some(vec![scalar])),
+        (None, None) => return Ok(None),
+    };
+    Err(Refusal::Unparsable(format!("{at}.{words}")))
 }
 
 fn refused(field: &str, reason: RefusalReason) -> Refusal {

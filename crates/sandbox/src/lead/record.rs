@@ -174,39 +174,42 @@ pub(crate) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
 /// # Errors
 /// A message about the first line that cannot be read.
 pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
-    let mut reader = csv::ReaderBuilder::new();
-    let mut reader = reader.flexible(true).from_reader(text.as_bytes());
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(true)
+        .from_reader(text.as_bytes());
     let headers = reader.headers().map_err(|error| error.to_string())?.clone();
-    let column = |name: &str| headers.iter().position(|header| header.trim() == name);
-    let id_at = column("leadId").ok_or("the header names no column leadId")?;
-    let (phone_at, name_at) = (column("phone"), column("name"));
-    let (stage_at, charge_at) = (column("statusId"), column("responsibleId"));
+    let id_at = column(&headers, "leadId").ok_or("the header names no column leadId")?;
+    let phone_at = column(&headers, "phone");
+    let name_at = column(&headers, "name");
+    let stage_at = column(&headers, "statusId");
+    let charge_at = column(&headers, "responsibleId");
     let mut leads: BTreeMap<i64, Lead> = BTreeMap::new();
     for (number, row) in reader.records().enumerate() {
         let row = row.map_err(|error| error.to_string())?;
         let line = number + 2;
-        let cell = |at: Option<usize>| at.and_then(|at| row.get(at)).map_or("", str::trim);
-        let id = cell(Some(id_at));
+        let id = cell(&row, Some(id_at));
         let Some(id) = id.parse::<i64>().ok().filter(|&id| id > 0) else {
             return Err(format!("line {line}: `{id}` is not the id of a lead"));
         };
-        let (phone, name) = (cell(phone_at), cell(name_at));
+        let phone = cell(&row, phone_at);
+        let name = cell(&row, name_at);
         if !phone.is_empty() && !is_phone(phone) {
             let words = "is not a number such as +998901112233";
             return Err(format!("line {line}: `{phone}` {words}"));
         }
-        let status = id_in(cell(stage_at), "statusId", line)?;
+        let status = id_in(cell(&row, stage_at), "statusId", line)?;
         let known = stage(status);
         if status.is_some() && known.is_none() {
             return Err(format!("line {line}: `statusId`: no such stage"));
         }
-        let responsible = id_in(cell(charge_at), "responsibleId", line)?;
+        let responsible = id_in(cell(&row, charge_at), "responsibleId", line)?;
         let lead = leads.entry(id).or_insert_with(|| Lead::fresh(id));
         if !name.is_empty() {
             name.clone_into(&mut lead.name);
         }
         if let Some(known) = known {
-            (lead.status_id, lead.pipe_id) = (status, Some(known.pipe));
+            lead.status_id = status;
+            lead.pipe_id = Some(known.pipe);
         }
         lead.responsible_id = responsible.or(lead.responsible_id);
         if lead.contacts.is_empty() && !(phone.is_empty() && name.is_empty()) {
@@ -221,9 +224,22 @@ pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
     Ok(leads.into_values().collect())
 }
 
+fn column(headers: &csv::StringRecord, name: &str) -> Option<usize> {
+    headers.iter().position(|header| header.trim() == name)
+}
+
+/// Returns the text of a cell. A missing cell is empty.
+fn cell(row: &csv::StringRecord, at: Option<usize>) -> &str {
+    at.and_then(|at| row.get(at)).map_or("", str::trim)
+}
+
 /// Parses the id in a cell. An empty cell gives `None`.
 fn id_in(cell: &str, name: &str, line: usize) -> Result<Option<i64>, String> {
-    let id = cell.parse().ok().filter(|&id: &i64| id > 0);
-    let read = (cell.is_empty() || id.is_some()).then_some(id);
-    read.ok_or_else(|| format!("line {line}: `{name}`: `{cell}` is no id"))
+    if cell.is_empty() {
+        return Ok(None);
+    }
+    match cell.parse::<i64>() {
+        Ok(id) if id > 0 => Ok(Some(id)),
+        Ok(_) | Err(_) => Err(format!("line {line}: `{name}`: `{cell}` is no id")),
+    }
 }

@@ -45,14 +45,13 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
     if act == "oauth/application" {
         return register(core, order);
     }
-    // The application with this `clientId`, or the only one.
-    let mut all = core.oauth.applications.values();
-    let application = match &order.client_id {
+    let known = match &order.client_id {
         Some(client_id) => core.oauth.client(client_id),
-        None => all.next().filter(|_| all.next().is_none()),
+        None => only_application(core),
     };
-    let application = application.cloned();
-    let application = application.ok_or("`clientId`: no such application, or several")?;
+    let application = known
+        .cloned()
+        .ok_or("`clientId`: no such application, or several")?;
     let id = application.id;
     let company = order.company.unwrap_or(core.settings.company.id);
     let there = match act {
@@ -75,16 +74,29 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
         }
         _ => return Ok(Value::Null),
     };
-    let missing = || {
+    if there {
+        Ok(json!({ "done": act }))
+    } else {
         let client_id = application.client_id;
-        format!("{client_id} has no connection to company {company}")
-    };
-    there.then(|| json!({ "done": act })).ok_or_else(missing)
+        Err(format!(
+            "{client_id} has no connection to company {company}"
+        ))
+    }
+}
+
+fn only_application(core: &Sandbox) -> Option<&Application> {
+    let mut all = core.oauth.applications.values();
+    match (all.next(), all.next()) {
+        (Some(only), None) => Some(only),
+        (_, _) => None,
+    }
 }
 
 fn asked(application: Application, order: Order) -> Result<ConsentRequest, String> {
-    let first = || application.redirect_uris.first().cloned();
-    let redirect_uri = needed(order.redirect_uri.or_else(first), "redirectUri")?;
+    let given = order
+        .redirect_uri
+        .or_else(|| application.redirect_uris.first().cloned());
+    let redirect_uri = needed(given, "redirectUri")?;
     let scope = match order.scope {
         Some(scope) => scope_of(&scope, &application).map_err(|problem| problem.to_string())?,
         None => application.allowed.clone(),
@@ -108,8 +120,10 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
         fresh.id = last.map_or(FIRST_APPLICATION, |last| FIRST_APPLICATION.max(*last) + 1);
         fresh
     });
-    let minted = || new.then(|| core.mint("svc_sec_"));
-    let secret = order.client_secret.or_else(minted);
+    let secret = match order.client_secret {
+        None if new => Some(core.mint("svc_sec_")),
+        given => given,
+    };
     if let Some(secret) = &secret {
         application.secret = TokenKey::of(secret);
     }

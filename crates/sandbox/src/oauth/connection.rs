@@ -97,8 +97,11 @@ pub(super) fn approved(
         disconnected: false,
         embedded_given: false,
     });
-    let within = |grant: &&Grant| application.allowed.contains(grant);
-    connection.grants = grants.iter().filter(within).cloned().collect();
+    connection.grants = grants
+        .iter()
+        .filter(|grant| application.allowed.contains(grant))
+        .cloned()
+        .collect();
     let mut secrets = Vec::new();
     if application.embedded && !connection.embedded_given {
         connection.embedded_given = true;
@@ -143,30 +146,32 @@ pub(super) fn pair(
     connection: &CompanyConnection,
     parent: Option<TokenKey>,
 ) -> TokenPair {
-    let minted = (core.mint("svc_at_"), core.mint("svcrt_"));
-    let (now, lives) = (core.now, &core.settings);
-    let refresh = TokenKey::of(&minted.1);
-    let (application, company) = (connection.application, connection.company);
-    let access = Token {
+    let access = core.mint("svc_at_");
+    let refresh = core.mint("svcrt_");
+    let refresh_key = TokenKey::of(&refresh);
+    let application = connection.application;
+    let company = connection.company;
+    let access_end = core.now.plus(core.settings.access_life).floor_seconds();
+    let token = Token {
         kind: TokenKind::Access,
         company,
         application: Some(application),
-        refresh: Some(refresh),
-        expires_at: Some(now.plus(lives.access_life).floor_seconds()),
+        refresh: Some(refresh_key),
+        expires_at: Some(access_end),
         revoked: false,
     };
-    core.tokens.insert(TokenKey::of(&minted.0), access);
-    core.oauth.forget(now);
+    core.tokens.insert(TokenKey::of(&access), token);
+    core.oauth.forget(core.now);
     let record = Refresh {
         application,
         company,
         parent,
-        expires_at: now.plus(lives.refresh_life),
+        expires_at: core.now.plus(core.settings.refresh_life),
         revoked: false,
         used: None,
     };
-    core.oauth.refreshes.insert(refresh, record);
-    minted
+    core.oauth.refreshes.insert(refresh_key, record);
+    (access, refresh)
 }
 
 pub(super) fn live(core: &Sandbox, application: i64, company: i64) -> Option<CompanyConnection> {
@@ -189,7 +194,11 @@ pub(crate) fn connection_of<'a>(
             (own.disconnected, &own.grants)
         }
     };
-    (!ended).then_some((company, grants.as_slice()))
+    if ended {
+        None
+    } else {
+        Some((company, grants.as_slice()))
+    }
 }
 
 /// Returns `true` if the connection of this token has the grant (§5.4).

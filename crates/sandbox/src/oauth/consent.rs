@@ -43,9 +43,13 @@ fn asked(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
     }
     let client_id = form.needed("client_id")?;
     let redirect_uri = form.needed("redirect_uri")?.to_owned();
-    let application = core.oauth.client(client_id).filter(|known| known.published);
-    let unknown = "no published application has this client_id";
-    let application = application.ok_or_else(|| Code::ApplicationNotFound.because(unknown))?;
+    let application = core
+        .oauth
+        .client(client_id)
+        .filter(|known| known.published)
+        .ok_or_else(|| {
+            Code::ApplicationNotFound.because("no published application has this client_id")
+        })?;
     if application.suspended {
         return Err(Code::InvalidGrant.because("the application is suspended"));
     }
@@ -64,22 +68,28 @@ fn asked(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
 }
 
 fn decide(core: &mut Sandbox, asked: ConsentRequest, body: &[u8]) -> Result<Response, Problem> {
-    let wrong = |words: &str| Code::InvalidRequest.because(words);
     if body.len() > BODY_BYTES_MAX {
-        return Err(wrong("the form is too large"));
+        return Err(Code::InvalidRequest.because("the form is too large"));
     }
     let form = Form::read(body)?;
     match form.one("decision")? {
         Some("approve") => {}
         Some("decline") => return Ok(back(&asked, "error", "access_denied")),
-        _ => return Err(wrong("decision is neither approve nor decline")),
+        _ => {
+            let words = "decision is neither approve nor decline";
+            return Err(Code::InvalidRequest.because(words));
+        }
     }
     let company = match form.one("company")? {
         None => core.settings.company.id,
-        Some(id) => id.parse().map_err(|_| wrong("company is not a number"))?,
+        Some(id) => id
+            .parse()
+            .map_err(|_| Code::InvalidRequest.because("company is not a number"))?,
     };
-    let known = core.companies.get(&company);
-    if known.ok_or_else(|| wrong("no such company"))?.blocked {
+    let Some(known) = core.companies.get(&company) else {
+        return Err(Code::InvalidRequest.because("no such company"));
+    };
+    if known.blocked {
         return Err(Code::CompanyBlocked.because("the company is blocked"));
     }
     let mut approved = asked.clone();
@@ -107,16 +117,18 @@ pub(super) fn approve(core: &mut Sandbox, approved: ConsentRequest, company: i64
 /// Parses a scope string (§2.3): grants with single spaces between them, all within the allowed
 /// ones.
 pub(super) fn scope_of(text: &str, application: &Application) -> Result<Vec<Grant>, Problem> {
-    let wrong = |words: String| Code::InvalidScope.because(words);
     if text.is_empty() {
-        return Err(wrong("scope is missing or empty".to_owned()));
+        return Err(Code::InvalidScope.because("scope is missing or empty"));
     }
     let mut scope = Vec::new();
     for word in text.split(' ') {
-        let grant = Grant::parse(word)
-            .ok_or_else(|| wrong("scope is not PERMISSION:SCOPE with single spaces".to_owned()))?;
+        let Some(grant) = Grant::parse(word) else {
+            let words = "scope is not PERMISSION:SCOPE with single spaces";
+            return Err(Code::InvalidScope.because(words));
+        };
         if !application.allowed.contains(&grant) {
-            return Err(wrong(format!("{word} is outside the allowed grants")));
+            let words = format!("{word} is outside the allowed grants");
+            return Err(Code::InvalidScope.because(words));
         }
         if !scope.contains(&grant) {
             scope.push(grant);
@@ -130,9 +142,10 @@ fn ticked(form: &Form, asked: &ConsentRequest) -> Result<Vec<Grant>, Problem> {
         return Ok(asked.scope.clone());
     }
     let picked: Vec<&str> = form.all("grant").collect();
-    let known = |word: &&str| asked.scope.iter().any(|grant| grant.as_str() == *word);
-    if !picked.iter().all(known) {
-        return Err(Code::InvalidScope.because("a grant that was not asked for"));
+    for word in &picked {
+        if !asked.scope.iter().any(|grant| grant.as_str() == *word) {
+            return Err(Code::InvalidScope.because("a grant that was not asked for"));
+        }
     }
     if picked.is_empty() {
         return Err(Code::InvalidScope.because("approved without a single grant; decline instead"));
@@ -180,11 +193,13 @@ fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
     let own = &asked.application;
     let texts = [&own.name, &own.client_id, &asked.redirect_uri];
     let [name, client, to] = texts.map(|text| escaped(text));
-    let (mut choices, mut grants) = (String::new(), String::new());
+    let mut choices = String::new();
+    let mut grants = String::new();
     let open = core.companies.values().filter(|company| !company.blocked);
     for (nth, company) in open.enumerate() {
         let checked = if nth == 0 { " checked" } else { "" };
-        let (id, name) = (company.id, escaped(&company.name));
+        let id = company.id;
+        let name = escaped(&company.name);
         choices += &format!(
             "<label><input type=\"radio\" name=\"company\" value=\"{id}\"{checked}> \
              {name} ({id})</label>\n"
@@ -214,14 +229,17 @@ fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
 
 /// Returns the page of a refused request, with the reason.
 fn no_question(status: u16, title: &str, words: &str) -> Response {
-    let (title, words) = (escaped(title), escaped(words));
+    let title = escaped(title);
+    let words = escaped(words);
     let page = format!("{HEAD}<h1>{title}</h1>\n<p>{words}</p>\n</body></html>\n");
     html(status, page)
 }
 
 /// Escapes text, so it cannot end an element or an attribute.
 fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    let text = text.replace('>', "&gt;");
-    text.replace('"', "&quot;").replace('\'', "&#39;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
 }

@@ -25,8 +25,11 @@ pub(crate) fn answer(core: &mut Sandbox, endpoint: Endpoint, request: &Request) 
             core.violation(ViolationKind::Invalid, "§4.1", words);
             return TOO_LARGE.respond();
         }
-        let (at, answered) = (core.now, fault.is_none_or(Action::leaves_answer_whole));
-        let answer = oauth_answer(core, endpoint, request, Some(Used { at, answered }));
+        let used = Used {
+            at: core.now,
+            answered: fault.is_none_or(Action::leaves_answer_whole),
+        };
+        let answer = oauth_answer(core, endpoint, request, Some(used));
         answer.unwrap_or_else(|problem| oauth_refusal(core, endpoint, &problem))
     })
 }
@@ -61,12 +64,14 @@ fn oauth_answer(
         return Ok(Success::default().respond("Success"));
     }
     // The success body is that of RFC 6749, without an envelope (§4.1.1).
-    let unsupported = |words: &str| Err(Code::UnsupportedGrantType.because(words));
     let tokens = match form.one("grant_type")?.unwrap_or_default() {
         "authorization_code" => exchange_code(core, application, form, used)?,
         "refresh_token" => exchange_refresh(core, application, form, used)?,
-        "" => return unsupported("grant_type is missing"),
-        _ => return unsupported("grant_type is neither authorization_code nor refresh_token"),
+        "" => return Err(Code::UnsupportedGrantType.because("grant_type is missing")),
+        _ => {
+            let words = "grant_type is neither authorization_code nor refresh_token";
+            return Err(Code::UnsupportedGrantType.because(words));
+        }
     };
     Ok(Response::json(200, &tokens))
 }
@@ -121,16 +126,17 @@ fn unblocked(core: &mut Sandbox, application: &Application, form: &Form) -> Resu
 
 /// Returns `true` if the key is a code or token of the application in a blocked company.
 fn is_blocked(core: &Sandbox, application: i64, key: TokenKey) -> bool {
-    let code = core.oauth.codes.get(&key);
-    let code = code.map(|own| (Some(own.application), own.company));
-    let refresh = core.oauth.refreshes.get(&key);
-    let refresh = refresh.map(|own| (Some(own.application), own.company));
-    let access = core.tokens.get(&key);
-    let own = access.map(|own| (own.application, own.company));
-    let own = code.or(refresh).or(own);
-    let own = own.filter(|(of, _)| *of == Some(application));
-    let company = own.and_then(|(_, company)| core.companies.get(&company));
-    company.is_some_and(|company| company.blocked)
+    let (owner, company) = if let Some(code) = core.oauth.codes.get(&key) {
+        (Some(code.application), code.company)
+    } else if let Some(refresh) = core.oauth.refreshes.get(&key) {
+        (Some(refresh.application), refresh.company)
+    } else if let Some(access) = core.tokens.get(&key) {
+        (access.application, access.company)
+    } else {
+        return false;
+    };
+    let company = core.companies.get(&company);
+    owner == Some(application) && company.is_some_and(|company| company.blocked)
 }
 
 fn refused(words: &str) -> Problem {
@@ -145,9 +151,13 @@ fn exchange_code(
 ) -> Result<Value, Problem> {
     let key = TokenKey::of(form.needed("code")?);
     let redirect_uri = form.needed("redirect_uri")?;
-    let code = core.oauth.codes.get(&key);
-    let code = code.filter(|code| code.application == application.id);
-    let code = code.cloned().ok_or_else(|| refused("unknown code"))?;
+    let code = core
+        .oauth
+        .codes
+        .get(&key)
+        .filter(|code| code.application == application.id)
+        .cloned()
+        .ok_or_else(|| refused("unknown code"))?;
     if let Some(used) = code.used {
         judge_reuse(core, ViolationKind::CodeReused, "§5.6.3", used);
         return Err(refused("the code was used"));
@@ -178,9 +188,13 @@ fn exchange_refresh(
     used: Option<Used>,
 ) -> Result<Value, Problem> {
     let key = TokenKey::of(form.needed("refresh_token")?);
-    let own = core.oauth.refreshes.get(&key).cloned();
-    let own = own.filter(|own| own.application == application.id);
-    let own = own.ok_or_else(|| refused("unknown refresh token"))?;
+    let own = core
+        .oauth
+        .refreshes
+        .get(&key)
+        .filter(|own| own.application == application.id)
+        .cloned()
+        .ok_or_else(|| refused("unknown refresh token"))?;
     if let Some(used) = own.used {
         judge_reuse(core, ViolationKind::RefreshReused, "§5.6.6", used);
         return Err(refused("the refresh token was used"));
@@ -194,8 +208,8 @@ fn exchange_refresh(
     if application.suspended {
         return Err(refused("the application is suspended"));
     }
-    let connection = connection::live(core, application.id, own.company);
-    let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
+    let connection = connection::live(core, application.id, own.company)
+        .ok_or_else(|| refused("the company disconnected"))?;
     core.oauth.refreshes.insert(key, Refresh { used, ..own });
     Ok(tokens(core, &connection, Some(key)))
 }

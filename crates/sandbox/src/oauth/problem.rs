@@ -120,8 +120,10 @@ impl Form {
     /// # Errors
     /// More than a hundred fields.
     pub fn read(bytes: &[u8]) -> Result<Self, Problem> {
-        let fields = form_urlencoded::parse(bytes).into_owned();
-        let fields: Vec<_> = fields.take(FIELDS_MAX + 1).collect();
+        let fields: Vec<_> = form_urlencoded::parse(bytes)
+            .into_owned()
+            .take(FIELDS_MAX + 1)
+            .collect();
         if fields.len() > FIELDS_MAX {
             return Err(Code::InvalidRequest.because(format!("more than {FIELDS_MAX} fields")));
         }
@@ -146,8 +148,8 @@ impl Form {
     /// # Errors
     /// The field is missing, is empty, or appears twice.
     pub fn needed<'a>(&'a self, name: &'a str) -> Result<&'a str, Problem> {
-        let missing = || Code::InvalidRequest.because(format!("{name} is missing or empty"));
-        self.one(name)?.ok_or_else(missing)
+        self.one(name)?
+            .ok_or_else(|| Code::InvalidRequest.because(format!("{name} is missing or empty")))
     }
 
     /// Iterates over all values of a name, in the order they were sent.

@@ -83,9 +83,8 @@ pub fn scope(grants: &[Grant]) -> String {
 /// # Errors
 /// A message with the reason.
 pub fn redirect_uri(text: &str) -> Result<String, String> {
-    let wrong = |words: &str| Err(format!("`{text}`: {words}"));
     let Ok(url) = Url::parse(text) else {
-        return wrong("no absolute address");
+        return Err(format!("`{text}`: no absolute address"));
     };
     let loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -94,10 +93,12 @@ pub fn redirect_uri(text: &str) -> Result<String, String> {
         None => false,
     };
     match url.scheme() {
-        _ if url.fragment().is_some() => wrong("a fragment"),
+        _ if url.fragment().is_some() => Err(format!("`{text}`: a fragment")),
         "https" => Ok(text.to_owned()),
         "http" if loopback => Ok(text.to_owned()),
-        _ => wrong("neither https:// nor http:// on loopback"),
+        _ => Err(format!(
+            "`{text}`: neither https:// nor http:// on loopback"
+        )),
     }
 }
 
@@ -198,7 +199,8 @@ impl OAuthState {
                 children.entry(parent).or_default().push(*key);
             }
         }
-        let (mut found, mut open) = (BTreeSet::from([token]), vec![token]);
+        let mut found = BTreeSet::from([token]);
+        let mut open = vec![token];
         while let Some(next) = open.pop() {
             for child in children.get(&next).into_iter().flatten() {
                 if found.insert(*child) {
@@ -211,8 +213,9 @@ impl OAuthState {
 
     /// Forgets codes and refresh tokens after `KEPT_AFTER`, when none of them works any more.
     pub(super) fn forget(&mut self, at: EventTime) {
-        let kept = |since: EventTime| at < since.plus(KEPT_AFTER);
-        self.codes.retain(|_, code| kept(code.issued_at));
-        self.refreshes.retain(|_, own| kept(own.expires_at));
+        self.codes
+            .retain(|_, code| at < code.issued_at.plus(KEPT_AFTER));
+        self.refreshes
+            .retain(|_, refresh| at < refresh.expires_at.plus(KEPT_AFTER));
     }
 }

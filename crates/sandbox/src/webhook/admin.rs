@@ -61,9 +61,9 @@ fn installation<'a>(core: &'a mut Sandbox, order: &Order) -> Result<&'a mut Inst
 }
 
 fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer {
-    let earlier = core.webhooks.configs.get(&application).cloned();
-    let enabled = earlier.as_ref().is_none_or(|own| own.enabled);
-    let earlier = earlier.unwrap_or_default();
+    let known = core.webhooks.configs.get(&application).cloned();
+    let enabled = known.as_ref().is_none_or(|known| known.enabled);
+    let earlier = known.unwrap_or_default();
     let config = Config {
         target_url: order.target_url.unwrap_or(earlier.target_url),
         events: order.events.unwrap_or(earlier.events),

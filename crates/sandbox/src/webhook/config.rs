@@ -50,15 +50,17 @@ pub struct Config {
 impl Config {
     /// Returns `true` if deliveries are on, and the event or its group is subscribed to.
     pub fn subscribes(&self, event: &CrmEvent) -> bool {
-        let wanted = |name: &String| *name == event.name || name == event.group();
-        self.enabled && self.events.iter().any(wanted)
+        self.enabled
+            && self
+                .events
+                .iter()
+                .any(|name| *name == event.name || name == event.group())
     }
 
     /// Lists the errors for which §2.7 refuses the configuration: `targetUrl` or `events`, with a
     /// reason of §7.5 if one exists.
     pub fn faults(&self, private_targets: bool) -> Vec<String> {
         let mut faults = Vec::new();
-        let mut wrong = |field, reason| faults.push(format!("{field}: {reason}"));
         let target = match Url::parse(&self.target_url) {
             _ if self.target_url.trim().is_empty() => Some("NOT_BLANK"),
             _ if self.target_url.encode_utf16().count() > TARGET_LENGTH_MAX => Some("LENGTH"),
@@ -66,17 +68,20 @@ impl Config {
             Ok(url) => check_target(&url, private_targets).err(),
         };
         if let Some(reason) = target {
-            wrong("targetUrl", reason);
+            faults.push(format!("targetUrl: {reason}"));
         }
         if self.events.is_empty() {
-            wrong("events", "NOT_EMPTY");
+            faults.push("events: NOT_EMPTY".to_owned());
         }
-        let known = |name: &String| NAMES.contains(&&**name) || GROUPS.contains(&&**name);
-        if !self.events.iter().all(known) {
-            wrong("events", "UNKNOWN_EVENT");
+        if !self.events.iter().all(|name| is_event(name)) {
+            faults.push("events: UNKNOWN_EVENT".to_owned());
         }
         faults
     }
+}
+
+fn is_event(name: &str) -> bool {
+    NAMES.contains(&name) || GROUPS.contains(&name)
 }
 
 /// The connection of a company with an application (§5.4.2). Deliveries belong to it.
@@ -134,16 +139,19 @@ pub fn is_private(address: IpAddr) -> bool {
         IpAddr::V6(address) => address,
     };
     let [a, b, c, .., high, low] = address.segments();
-    let wrapped = |high, low| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     // ::ffff:a.b.c.d and ::a.b.c.d (with ::1 and ::), then NAT64 and 6to4.
     let inner = address.to_ipv4().or(match (a, b) {
-        (0x64, 0xff9b) => Some(wrapped(high, low)),
-        (0x2002, _) => Some(wrapped(b, c)),
+        (0x64, 0xff9b) => Some(join_segments(high, low)),
+        (0x2002, _) => Some(join_segments(b, c)),
         _ => None,
     });
     let link_or_site_local = a & 0xff80 == 0xfe80;
     let own = address.is_unique_local() || link_or_site_local || address.is_multicast();
     inner.map_or(own, is_private_v4)
+}
+
+fn join_segments(high: u16, low: u16) -> Ipv4Addr {
+    Ipv4Addr::from((u32::from(high) << 16) | u32::from(low))
 }
 
 fn is_private_v4(address: Ipv4Addr) -> bool {

@@ -85,7 +85,8 @@ pub fn delivered(
     outcome: &AttemptOutcome,
     took: Duration,
 ) {
-    let (id, outbox) = (dispatch.id, &mut core.webhooks);
+    let id = dispatch.id;
+    let outbox = &mut core.webhooks;
     let row = outbox.rows.get_mut(&id).filter(|row| row.in_flight);
     let Some(row) = row else { return };
     if *outcome == AttemptOutcome::Private {
@@ -108,7 +109,11 @@ pub fn delivered(
     let mut dice = dice(core.settings.seed, id, 2);
     let twice = u64::from(core.settings.shapes.webhook_twice);
     let made = usize::try_from(row.attempts).unwrap_or(usize::MAX);
-    let wait = BACKOFF.get(made - 1).filter(|_| outcome.is_retried());
+    let wait = if outcome.is_retried() {
+        BACKOFF.get(made - 1)
+    } else {
+        None
+    };
     // If it arrived before, it is done. If it arrives now, a random number decides whether it is
     // sent a second time (§6.1.4).
     if row.arrived || error.is_none() && dice.below(100) >= twice {
@@ -138,7 +143,8 @@ fn claim(core: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
         }
     }
     due.sort_unstable();
-    let (mut claimed, mut ids) = (BTreeMap::<i64, usize>::new(), Vec::new());
+    let mut claimed: BTreeMap<i64, usize> = BTreeMap::new();
+    let mut ids = Vec::new();
     for (_, _, id, company) in due {
         let own = claimed.entry(company).or_default();
         let flying = under_way.get(&company).copied().unwrap_or(0);
@@ -153,11 +159,17 @@ fn claim(core: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
 /// Returns the current address of an installation's deliveries and their signing key (§6.9.4,
 /// §6.4.4). The error is the reason why its rows are dead.
 fn address(core: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
-    let own = core.webhooks.installations.get(&installation);
-    let own = own.filter(|own| !events::is_gone(core, own));
-    let own = own.ok_or("installation revoked")?;
-    let config = core.webhooks.configs.get(&own.application);
-    let config = config.ok_or("configuration missing")?;
+    let own = core
+        .webhooks
+        .installations
+        .get(&installation)
+        .filter(|own| !events::is_gone(core, own))
+        .ok_or("installation revoked")?;
+    let config = core
+        .webhooks
+        .configs
+        .get(&own.application)
+        .ok_or("configuration missing")?;
     if !config.enabled || config.events.is_empty() {
         return Err("configuration disabled");
     }

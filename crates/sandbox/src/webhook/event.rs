@@ -75,7 +75,11 @@ impl CrmEvent {
 
     /// Returns the conversation's id, by which repeats within 24 hours are recognized (§6.8).
     pub fn call_id(&self) -> Option<&str> {
-        (self.name == CALL_COMPLETED).then_some(&*self.subject)
+        if self.name == CALL_COMPLETED {
+            Some(&self.subject)
+        } else {
+            None
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Selects the installations that get an event of the CRM (§6.1).
 
 use crate::{
-    Contact, CrmEvent, Installation, Lead, OPEN_API, Record, Recorded, Sandbox,
+    CrmEvent, Installation, Lead, OPEN_API, Record, Recorded, Sandbox,
     lead::catalogue::employee_name,
 };
 use callbridge_call::EventTime;
@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 /// Returns `true` if the installation was revoked, or its company disconnected the application.
 pub(crate) fn is_gone(core: &Sandbox, own: &Installation) -> bool {
     let company = core.companies.get(&own.company);
-    let left = company.is_none_or(|it| it.application_id == own.application && it.disconnected);
-    own.revoked || left
+    let has_left = company
+        .is_none_or(|company| company.application_id == own.application && company.disconnected);
+    own.revoked || has_left
 }
 
 /// Records an event for the installations that are subscribed now (§6.1).
@@ -59,11 +60,12 @@ pub(crate) fn journaled(core: &mut Sandbox, record: &Record) {
 /// number.
 fn completed(record: &Record, lead: Option<&Lead>) -> Value {
     let call = &record.call;
-    let holds = |contact: &&Contact| {
-        let phone = call.client_phone.as_ref();
-        phone.is_some_and(|phone| contact.phones.contains(phone))
-    };
-    let contact = lead.and_then(|lead| lead.contacts.iter().find(holds));
+    let contact = lead.and_then(|lead| {
+        let phone = call.client_phone.as_ref()?;
+        lead.contacts
+            .iter()
+            .find(|contact| contact.phones.contains(phone))
+    });
     // §6.8: a call with real talk time is answered, too.
     let answered = call.answered || call.talk_time_sec.is_some_and(|talk| talk > 0);
     json!({

@@ -86,17 +86,20 @@ impl Outbox {
     /// Returns the installation of a company and an application that is not revoked.
     pub fn installed(&self, company: i64, application: i64) -> Option<i64> {
         let pair = (company, application);
-        let living = |own: &Installation| !own.revoked && (own.company, own.application) == pair;
         let mut all = self.installations.iter();
-        all.find(|(_, own)| living(own)).map(|(id, _)| *id)
+        let living = all.find(|(_, own)| !own.revoked && (own.company, own.application) == pair);
+        living.map(|(id, _)| *id)
     }
 
     /// Creates the installation of a company's connection, if there was never one.
     pub(crate) fn install(&mut self, company: &Company) {
         let pair = (company.id, company.application_id);
-        let known = |one: &Installation| (one.company, one.application) == pair;
-        if !self.installations.values().any(known) {
-            self.installation(pair.0, pair.1);
+        let is_known = self
+            .installations
+            .values()
+            .any(|known| (known.company, known.application) == pair);
+        if !is_known {
+            self.installation(company.id, company.application_id);
         }
     }
 
@@ -161,9 +164,10 @@ impl Outbox {
         let row = DeliveryRow {
             due: recorded.at.plus(Duration::from_micros(late)),
             recorded,
-            tie: match shapes.webhook_shuffled {
-                true => dice(settings.seed, id, 1).roll(),
-                false => self.counts.deliveries,
+            tie: if shapes.webhook_shuffled {
+                dice(settings.seed, id, 1).roll()
+            } else {
+                self.counts.deliveries
             },
             attempts: 0,
             in_flight: false,

@@ -10,7 +10,6 @@ use crate::{
 use callbridge_call::EventTime;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -43,7 +42,8 @@ pub(crate) async fn dispatch(
         while under_way.try_join_next().is_some() {}
         // Rows that are claimed do not change the saved state.
         for dispatch in shared.act(false, dispatch::deliveries).0 {
-            let (shared, poster) = (shared.clone(), Arc::clone(&poster));
+            let shared = shared.clone();
+            let poster = Arc::clone(&poster);
             under_way.spawn(async move {
                 let begun = tokio::time::Instant::now();
                 // This is the machine's time. The sandbox's clock can be ahead, which would make
@@ -83,8 +83,8 @@ impl DeliveryClient {
             Ok(http) => http,
             Err(words) => return AttemptOutcome::Broken(words.clone()),
         };
-        let request = http.post(dispatch.target.clone());
-        let mut request = request.header(CONTENT_TYPE, "application/json");
+        let mut request =
+            (http.post(dispatch.target.clone())).header(CONTENT_TYPE, "application/json");
         for (name, value) in dispatch.headers(now.floor_seconds()) {
             request = request.header(name, value);
         }
@@ -112,10 +112,11 @@ impl DeliveryClient {
             .dns_resolver(Arc::new(Resolver(self.private_targets)))
             .user_agent(concat!("callbridge-sandbox/", env!("CARGO_PKG_VERSION")));
         if let Some(path) = &self.ca_file {
-            let failed = |why: &dyn Display| format!("--webhook-ca-file {}: {why}", path.display());
-            let pem = std::fs::read(path).map_err(|error| failed(&error))?;
-            let roots = reqwest::Certificate::from_pem_bundle(&pem);
-            builder = builder.tls_certs_only(roots.map_err(|error| failed(&error))?);
+            let flag = format!("--webhook-ca-file {}", path.display());
+            let pem = std::fs::read(path).map_err(|error| format!("{flag}: {error}"))?;
+            let roots = reqwest::Certificate::from_pem_bundle(&pem)
+                .map_err(|error| format!("{flag}: {error}"))?;
+            builder = builder.tls_certs_only(roots);
         }
         let built = builder.build();
         built.map_err(|error| format!("TLS cannot be set up: {error}"))
@@ -153,8 +154,8 @@ impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let private_targets = self.0;
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let found: Vec<SocketAddr> = found.collect();
+            let found: Vec<SocketAddr> =
+                tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             if !private_targets && found.iter().any(|address| is_private(address.ip())) {
                 return Err(PrivateAddress.into());
             }
