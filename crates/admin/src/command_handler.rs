@@ -11,7 +11,7 @@ use callbridge_intake::read_again::FilesAgain;
 use callbridge_mapping::{People, RetryValues, Rules};
 use callbridge_model::{CallUuid, Code, EmployeeId, LeadId, Reason, Status, clock};
 use callbridge_sender::CrmProxy;
-use callbridge_spool::{Error, Handle, Letter, Op, RowId, Step, Store, tables};
+use callbridge_spool::{Error, Handle, Letter, Op, RowId, Step, tables};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::json;
@@ -140,6 +140,10 @@ impl LetterOutcome {
             direction: None,
         }
     }
+
+    fn refusal(letter: &Letter, why: String) -> Self {
+        Self::of(letter, "refused", Some(why))
+    }
 }
 
 /// The future that sends all replies to a request.
@@ -242,20 +246,17 @@ impl CommandHandler {
             ControlRequest::LeadSet { lead, items } => self.lead_set(lead, &items, line).await,
             ControlRequest::LeadCheck { phone } => self.lead_check(&phone, line).await,
             ControlRequest::PageLink { role } => {
-                let refused = |words: &str| Refusal::new(Code::Unreachable.number(), words);
-                let no_page = "the daemon shows no page: start it with --page 127.0.0.1:9470";
-                let door = self.page.as_ref().ok_or_else(|| refused(no_page))?;
-                let link = door(&line.who, role);
-                let why = "the operating system returned no random bytes";
-                let url = link.ok_or_else(|| refused(why))?;
+                let url = self.page_link(&line.who, role)?;
                 line.item(json!({"url": url})).await
             }
             ControlRequest::Audit { calls } => self.fates(calls, line).await,
             // The expected values of each call in the CRM's journal. Null if it is not journaled
             // here.
             ControlRequest::Journaled { calls } => {
-                let read = move |store: &Store| tables::audited::journaled(store, &calls);
-                line.items(self.spool.read(read).await?).await
+                let read = self
+                    .spool
+                    .read(move |store| tables::audited::journaled(store, &calls));
+                line.items(read.await?).await
             }
             ControlRequest::JournalPage(query) => self.journal_page(query, line).await,
             ControlRequest::TakeIn { pbx, call, lost } => {
@@ -274,6 +275,17 @@ impl CommandHandler {
         }
     }
 
+    /// Makes a one-time link to the administrator's page.
+    fn page_link(&self, who: &str, role: PageRole) -> Result<String, Refusal> {
+        let code = Code::Unreachable.number();
+        let Some(door) = &self.page else {
+            let message = "the daemon shows no page: start it with --page 127.0.0.1:9470";
+            return Err(Refusal::new(code, message));
+        };
+        let message = "the operating system returned no random bytes";
+        door(who, role).ok_or_else(|| Refusal::new(code, message))
+    }
+
     fn people(&self) -> Arc<People> {
         Arc::clone(&self.people.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -290,9 +302,11 @@ impl CommandHandler {
             for mut letter in page {
                 if whole && letter.bytes.is_some() {
                     let id = letter.id;
-                    let read = move |store: &Store| tables::letters::letter(store, id);
+                    let read = self
+                        .spool
+                        .read(move |store| tables::letters::letter(store, id));
                     // If it was discarded after the list was read, only the listed values are left.
-                    letter = self.spool.read(read).await?.unwrap_or(letter);
+                    letter = read.await?.unwrap_or(letter);
                 }
                 line.item(letter.to_json()).await?;
             }
@@ -303,9 +317,15 @@ impl CommandHandler {
     async fn watch(&self, line: &mut ReplySender) -> Answered {
         let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
         line.reply(ControlReply::Ready).await?;
-        let page = |store: &Store, seen| tables::letters::letters_since(store, seen, WATCH_PAGE);
-        let item = |letter: Letter| Some(letter.to_json());
-        calls::follow(&self.spool, seen, page, item, TOO_MANY, line).await
+        calls::follow(
+            &self.spool,
+            seen,
+            |store, seen| tables::letters::letters_since(store, seen, WATCH_PAGE),
+            |letter: Letter| Some(letter.to_json()),
+            TOO_MANY,
+            line,
+        )
+        .await
     }
 
     async fn change(
@@ -384,7 +404,6 @@ impl CommandHandler {
         dry_run: bool,
         who: &str,
     ) -> Result<LetterOutcome, Error> {
-        let refused = |why: String| Ok(LetterOutcome::of(letter, "refused", Some(why)));
         if let Some(file) = read_again::record_file(letter) {
             return match self.read_file_again(letter, file, dry_run).await? {
                 Ok(()) => {
@@ -392,24 +411,24 @@ impl CommandHandler {
                     let why = format!("the file is read again: {file}");
                     Ok(LetterOutcome::of(letter, result, Some(why)))
                 }
-                Err(why) => refused(why),
+                Err(why) => Ok(LetterOutcome::refusal(letter, why)),
             };
         }
         if letter.reason == Reason::Unreadable {
             return match self.read_again(letter.id, dry_run, who).await? {
                 Ok(result) => Ok(LetterOutcome::of(letter, result, None)),
-                Err(why) => refused(why),
+                Err(why) => Ok(LetterOutcome::refusal(letter, why)),
             };
         }
         let id = letter.id;
         let read = self.spool.read(move |store| tables::calls::row(store, id));
         let Some(row) = read.await? else {
-            return refused("it is gone".to_owned());
+            return Ok(LetterOutcome::refusal(letter, "it is gone".to_owned()));
         };
         let now = clock::now().wall;
         let step = match plan_retry(&row, wish, &self.rules, &self.people(), now) {
             Ok(step) => step,
-            Err(why) => return refused(why),
+            Err(why) => return Ok(LetterOutcome::refusal(letter, why)),
         };
         let (record, then, why) = match &step {
             Step::Recheck { record, before } => {
@@ -420,18 +439,22 @@ impl CommandHandler {
                 (record, "looked_for", Some(why))
             }
             Step::Retry { record, .. } => (record, "ready", None),
-            other => return refused(format!("{} is not a way to send it", other.name())),
+            other => {
+                let why = format!("{} is not a way to send it", other.name());
+                return Ok(LetterOutcome::refusal(letter, why));
+            }
         };
         let given = wish.said.unwrap_or_default();
-        let said = given.answered.is_some() || given.talk_sec.is_some();
-        let outcome = LetterOutcome {
+        let mut outcome = LetterOutcome {
             lead_id: Some(record.lead_id),
             employee_id: Some(record.employee_id),
-            answered: said.then_some(record.answered),
-            talk_time_sec: said.then_some(record.talk_time_sec),
             direction: given.direction,
             ..LetterOutcome::of(letter, if dry_run { "would_send" } else { then }, why)
         };
+        if given.answered.is_some() || given.talk_sec.is_some() {
+            outcome.answered = Some(record.answered);
+            outcome.talk_time_sec = Some(record.talk_time_sec);
+        }
         if dry_run {
             return Ok(outcome);
         }
@@ -440,7 +463,7 @@ impl CommandHandler {
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(outcome),
             Err(error @ (Error::Refused { .. } | Error::UuidTaken { .. })) => {
-                refused(error.to_string())
+                Ok(LetterOutcome::refusal(letter, error.to_string()))
             }
             Err(error) => Err(error),
         }

@@ -48,13 +48,14 @@ impl KeptCall {
     /// one.
     pub fn judged(&self) -> Judged {
         let judged = judged_as_kept(self.record.clone(), Some(self.state), self.reason);
-        let is_letter = judged.outcome == Outcome::DeadLetter;
+        let (reason, message) = if judged.outcome == Outcome::DeadLetter {
+            (judged.reason, self.message.clone())
+        } else {
+            (None, String::new())
+        };
         Judged {
-            reason: judged.reason.filter(|_| is_letter),
-            message: match is_letter {
-                true => self.message.clone(),
-                false => String::new(),
-            },
+            reason,
+            message,
             remarks: self.call.remarks.clone(),
             judged_at: self.judged_at,
             ..judged

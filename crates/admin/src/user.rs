@@ -27,12 +27,16 @@ fn find_name_in(uid: u32, users: &Path) -> Option<String> {
         return None;
     }
     let text = std::fs::read_to_string(users).ok()?;
-    let mut names = text.lines().filter_map(|line| {
-        let mut fields = line.split(':');
-        let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
-        (id.parse() == Ok(uid) && !name.is_empty()).then_some(name)
-    });
-    names.next().map(str::to_owned)
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        if let [name, _, id, ..] = fields[..]
+            && id.parse() == Ok(uid)
+            && !name.is_empty()
+        {
+            return Some(name.to_owned());
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -45,26 +45,26 @@ impl CommandHandler {
     pub(super) async fn journal_page(&self, query: FilterPage, line: &mut ReplySender) -> Answered {
         let Some(asking) = &self.asking else {
             let pause = (self.status)().await?.pause;
-            let why = match pause.is_some_and(|pause| pause.reason == findings::NO_DAEMON) {
-                true => {
-                    "no daemon runs here, and the journal is read only through the daemon's \
-                     budget: start `callbridge run`, and audit again"
-                }
-                false => {
-                    "this callbridge sends no calls to a CRM: run the audit where they are sent \
-                     (--pbx-id names their PBX)"
-                }
+            let reason = if pause.is_some_and(|pause| pause.reason == findings::NO_DAEMON) {
+                "no daemon runs here, and the journal is read only through the daemon's \
+                 budget: start `callbridge run`, and audit again"
+            } else {
+                "this callbridge sends no calls to a CRM: run the audit where they are sent \
+                 (--pbx-id names their PBX)"
             };
-            let (why, asked) = (why.to_owned(), false);
-            return line
-                .item(JournalAnswer::Barred { reason: why, asked })
-                .await;
+            let barred = JournalAnswer::Barred {
+                reason: reason.to_owned(),
+                asked: false,
+            };
+            return line.item(barred).await;
         };
         let answer = match asking.ask(Request::Filter(query).into()).await {
             ProxyReply::Answer(Ok(ApiReply::Page(page)), _) => {
                 let uuids = page.uuids.clone();
-                let known = move |store: &Store| tables::audited::known_as_journaled(store, &uuids);
-                let ours = self.spool.read(known).await?;
+                let known = self
+                    .spool
+                    .read(move |store| tables::audited::known_as_journaled(store, &uuids));
+                let ours = known.await?;
                 JournalAnswer::Page { page, ours }
             }
             ProxyReply::Answer(Ok(_), _) => JournalAnswer::Failed {
@@ -113,8 +113,10 @@ impl CommandHandler {
 
     /// Sends the call that is journaled under this uuid again. `None` if it is no longer stored.
     async fn send_again(&self, uuid: CallUuid, who: &str) -> Result<Option<&'static str>, Error> {
-        let stored = move |store: &Store| tables::calls::row_of(store, uuid);
-        let Some(row) = self.spool.read(stored).await? else {
+        let read = self
+            .spool
+            .read(move |store| tables::calls::row_of(store, uuid));
+        let Some(row) = read.await? else {
             return Ok(None);
         };
         let at = clock::now().wall;

@@ -54,18 +54,30 @@ impl CommandHandler {
         }
         line.reply(ControlReply::Ready).await?;
         if which.internal {
-            let page = |store: &Store, seen| tables::listed::internal_since(store, seen).map(Some);
-            let item = |call: Listed| filter.takes(&call).then(|| item(call));
-            return self::follow(&self.spool, internal, page, item, TOO_MANY, line).await;
+            return self::follow(
+                &self.spool,
+                internal,
+                |store, seen| tables::listed::internal_since(store, seen).map(Some),
+                |call| filter.takes(&call).then(|| item(call)),
+                TOO_MANY,
+                line,
+            )
+            .await;
         }
         // Each call is sent when it is new and when it ends, but not in between.
         let mut under_way = BTreeSet::new();
-        let page = |store: &Store, seen| tables::listed::moved_since(store, seen, MOVES_PAGE);
-        let item = |call: Listed| {
-            let news = is_news(&call, &mut under_way) && filter.takes(&call);
-            news.then(|| item(call))
-        };
-        self::follow(&self.spool, moves, page, item, TOO_MANY, line).await
+        self::follow(
+            &self.spool,
+            moves,
+            |store, seen| tables::listed::moved_since(store, seen, MOVES_PAGE),
+            |call| {
+                let is_sent = is_news(&call, &mut under_way) && filter.takes(&call);
+                is_sent.then(|| item(call))
+            },
+            TOO_MANY,
+            line,
+        )
+        .await
     }
 
     fn zone(&self, wanted: Option<&str>) -> Zone {
@@ -81,25 +93,23 @@ impl CommandHandler {
 
     fn filter(&self, which: &CallsQuery) -> Result<CallFilter, Refusal> {
         let zone = self.zone(which.zone.as_deref());
-        let date = |flag: &str, text: &Option<String>, read: ReadDate| {
-            let read = text.as_deref().map(|text| read(text, zone.as_time_zone()));
-            let wrong = |why| Refusal::usage(format!("{flag}: {why}"));
-            read.transpose().map_err(wrong)
-        };
-        let from = date("--from", &which.from, dates::date)?;
-        let to = date("--to", &which.to, dates::date_end)?;
-        let today = || day_of(clock::now().wall, &zone);
-        let today = which.today.then(today).flatten();
-        let phone = which.phone.as_deref().map(|text| {
-            let read = TypedNumber::read(text, self.countries());
-            let wrong = || format!("--phone: `{text}` is not a telephone number: {NUMBER}");
-            read.ok_or_else(|| Refusal::usage(wrong()))
-        });
-        let seconds = |at: EventTime| at.floor_seconds().get();
+        let mut from = read_date("--from", which.from.as_deref(), &zone, dates::date)?;
+        let to = read_date("--to", which.to.as_deref(), &zone, dates::date_end)?;
+        if which.today {
+            from = day_of(clock::now().wall, &zone).or(from);
+        }
+        let mut phone = None;
+        if let Some(text) = &which.phone {
+            phone = TypedNumber::read(text, self.countries());
+            if phone.is_none() {
+                let message = format!("--phone: `{text}` is not a telephone number: {NUMBER}");
+                return Err(Refusal::usage(message));
+            }
+        }
         Ok(CallFilter {
-            from: today.or(from).map(seconds),
-            until: to.map(seconds),
-            phone: phone.transpose()?,
+            from: from.map(|at| at.floor_seconds().get()),
+            until: to.map(|at| at.floor_seconds().get()),
+            phone,
             trunk: which.trunk.clone(),
             state: which.state,
             extension: None,
@@ -114,10 +124,13 @@ impl CommandHandler {
     ) -> Answered {
         let mut next = Some(filter.beginning());
         while let Some(after) = next {
-            let of = filter.clone();
-            let page = self.spool.read(move |store| match internal {
-                true => tables::listed::listed_internal(store, &of, after),
-                false => tables::listed::listed(store, &of, after),
+            let filter = filter.clone();
+            let page = self.spool.read(move |store| {
+                if internal {
+                    tables::listed::listed_internal(store, &filter, after)
+                } else {
+                    tables::listed::listed(store, &filter, after)
+                }
             });
             let (calls, then) = page.await?;
             line.items(calls.into_iter().map(item)).await?;
@@ -128,9 +141,6 @@ impl CommandHandler {
 
     /// Sends a call by its id, or the newest of a number with the ids of the others.
     pub(super) async fn call(&self, id: &str, line: &mut ReplySender) -> Answered {
-        let refused = |words| Err(Refusal::new(65, words).into());
-        let asked = id.to_owned();
-        let search = move |store: &Store| tables::calls::search_call(store, &asked);
         let typed = TypedNumber::read(id, self.countries());
         // A few digits can also be the beginning of a uuid.
         if let Some(typed) = typed.as_ref().filter(|typed| typed.is_plain())
@@ -138,12 +148,18 @@ impl CommandHandler {
         {
             return Ok(());
         }
-        match self.spool.read(search).await? {
+        let asked = id.to_owned();
+        let search = self
+            .spool
+            .read(move |store| tables::calls::search_call(store, &asked));
+        match search.await? {
             Search::One(row) => {
                 let id = row.id;
-                let acts = move |store: &Store| tables::letters::actions(store, id);
-                let acts = self.spool.read(acts).await?;
-                line.item(KeptCall::of(*row, None, Some(acts))).await
+                let read = self
+                    .spool
+                    .read(move |store| tables::letters::actions(store, id));
+                let actions = read.await?;
+                line.item(KeptCall::of(*row, None, Some(actions))).await
             }
             Search::None => {
                 if let Some(typed) = typed.filter(|typed| !typed.is_plain())
@@ -151,14 +167,16 @@ impl CommandHandler {
                 {
                     return Ok(());
                 }
-                refused(format!(
+                let message = format!(
                     "no stored call has the id {id}: give its linkedid, its uuid, or the number \
                      of its customer"
-                ))
+                );
+                Err(Refusal::new(65, message).into())
             }
             Search::Several(uuids) => {
-                let uuids: Vec<String> = uuids.iter().map(|uuid| format!("\n  {uuid}")).collect();
-                refused(format!("several uuids begin with {id}:{}", uuids.concat()))
+                let lines: Vec<String> = uuids.iter().map(|uuid| format!("\n  {uuid}")).collect();
+                let message = format!("several uuids begin with {id}:{}", lines.concat());
+                Err(Refusal::new(65, message).into())
             }
         }
     }
@@ -169,16 +187,19 @@ impl CommandHandler {
         typed: &TypedNumber,
         line: &mut ReplySender,
     ) -> Result<bool, Stop> {
-        let (mut found, mut next) = (Vec::<Listed>::new(), Some(Place::END));
-        while let Some(before) = next.filter(|_| found.len() <= OTHERS_MAX) {
-            let of = CallFilter {
+        let mut found: Vec<Listed> = Vec::new();
+        let mut next = Some(Place::END);
+        while let Some(before) = next
+            && found.len() <= OTHERS_MAX
+        {
+            let filter = CallFilter {
                 phone: Some(typed.clone()),
                 ..CallFilter::default()
             };
-            let page = move |store: &Store| {
-                tables::listed::listed_back(store, &of, before, OTHERS_MAX + 1)
-            };
-            let (calls, then) = self.spool.read(page).await?;
+            let page = self.spool.read(move |store| {
+                tables::listed::listed_back(store, &filter, before, OTHERS_MAX + 1)
+            });
+            let (calls, then) = page.await?;
             found.extend(calls);
             next = then;
         }
@@ -245,12 +266,26 @@ where
 /// The forms in which a number can be typed, for errors of `--phone`.
 const NUMBER: &str = "give the whole number, or at least its last four digits";
 
+/// Reads the date of a flag. `None` if the flag was not given.
+fn read_date(
+    flag: &str,
+    text: Option<&str>,
+    zone: &Zone,
+    read: ReadDate,
+) -> Result<Option<EventTime>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    match read(text, zone.as_time_zone()) {
+        Ok(at) => Ok(Some(at)),
+        Err(why) => Err(Refusal::usage(format!("{flag}: {why}"))),
+    }
+}
+
 /// Returns the beginning of the day in that zone.
 fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
-    let now = jiff::Timestamp::from_microsecond(now.micros()).ok()?;
-    let day = now.to_zoned(zone.as_time_zone().clone()).start_of_day();
-    let day = day.ok()?.timestamp();
-    Some(EventTime::from_micros(day.as_microsecond()))
+    let instant = jiff::Timestamp::from_microsecond(now.micros()).ok()?;
+    let local = instant.to_zoned(zone.as_time_zone().clone());
+    let begins = local.start_of_day().ok()?.timestamp();
+    Some(EventTime::from_micros(begins.as_microsecond()))
 }
 
 /// Returns `true` if a moved call must be sent: new ones, and those that have ended.

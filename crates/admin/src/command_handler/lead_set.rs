@@ -157,8 +157,8 @@ impl CommandHandler {
         let read = self.spool.read(|store| tables::shows::catalogue(store));
         if let Some(known) = read.await? {
             let age = clock::now().wall.since(known.at);
-            let fits = |item: &Item| known.fit(item.id).is_writable();
-            let good = known.unread.is_none() && items.iter().all(fits);
+            let good =
+                known.unread.is_none() && items.iter().all(|item| known.fit(item.id).is_writable());
             if age < CATALOGUE_NEW || (age < CATALOGUE_OLD && good) {
                 return Ok(known);
             }
@@ -213,12 +213,15 @@ impl CommandHandler {
 
 /// Returns the fields that would be ignored, and those that could not be checked.
 fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
-    let (mut wrong, mut notes) = (Vec::new(), Vec::new());
+    let mut wrong = Vec::new();
+    let mut notes = Vec::new();
     for item in items {
         let fit = catalogue.fit(item.id);
         let field = catalogue.field(item.id);
-        let name = field.and_then(|field| field.name.as_ref());
-        let name = name.map_or_else(String::new, |name| format!(" ({name})"));
+        let name = match field.and_then(|field| field.name.as_ref()) {
+            Some(name) => format!(" ({name})"),
+            None => String::new(),
+        };
         let words = format!("field {}{name} is {fit}", item.id);
         match fit {
             catalogue::Fit::Led => {}

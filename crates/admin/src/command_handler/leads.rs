@@ -3,10 +3,10 @@
 use super::{Answered, CommandHandler, ReplySender};
 use crate::refusal::Refusal;
 use callbridge_intake::release::release_given;
-use callbridge_leads::directory::{Finding, Holder, LeadProfile, Standing};
+use callbridge_leads::directory::{Finding, LeadProfile, Standing};
 use callbridge_mapping::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
-use callbridge_spool::{Action, LeadByHand, MissedCustomer, Op, Store, tables};
+use callbridge_spool::{Action, LeadByHand, MissedCustomer, Op, tables};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ impl CommandHandler {
         let mut after = None;
         loop {
             let from = after.clone();
-            let read = move |store: &Store| {
-                let known = tables::waiting::waiting_phones(store, from.as_ref(), PHONES_PAGE)?
-                    .into_iter()
-                    .map(|waiting| {
-                        Ok((tables::directory::holders(store, &waiting.phone)?, waiting))
-                    });
-                known.collect::<Result<Vec<_>, _>>()
-            };
-            let page = self.spool.read(read).await?;
+            let read = self.spool.read(move |store| {
+                let mut known = Vec::new();
+                for waiting in tables::waiting::waiting_phones(store, from.as_ref(), PHONES_PAGE)? {
+                    let found = tables::directory::holders(store, &waiting.phone)?;
+                    known.push((found, waiting));
+                }
+                Ok(known)
+            });
+            let page = read.await?;
             let Some((_, last)) = page.last() else {
                 return Ok(());
             };
@@ -45,18 +45,19 @@ impl CommandHandler {
         let mut after = None;
         loop {
             let from = after.clone();
-            let read = move |store: &Store| {
+            let read = self.spool.read(move |store| {
+                let mut known = Vec::new();
                 let page = tables::directory::directory(store, from.as_ref(), PHONES_PAGE)?;
-                let known = page.into_iter().map(|(phone, found)| {
+                for (phone, found) in page {
                     let profile = match found.leads()[..] {
                         [lead] => tables::directory::profile(store, lead)?,
                         _ => LeadProfile::default(),
                     };
-                    Ok((phone, found, profile))
-                });
-                known.collect::<Result<Vec<_>, _>>()
-            };
-            let page = self.spool.read(read).await?;
+                    known.push((phone, found, profile));
+                }
+                Ok(known)
+            });
+            let page = read.await?;
             let Some((last, ..)) = page.last() else {
                 return Ok(());
             };
@@ -66,8 +67,11 @@ impl CommandHandler {
                 if leads.is_empty() {
                     continue;
                 }
-                let has = (found.holders.iter()).filter(|it| it.standing == Standing::Has);
-                let learned = has.map(|holder| holder.since).max();
+                let holders = found.holders.iter();
+                let learned = holders
+                    .filter(|holder| holder.standing == Standing::Has)
+                    .map(|holder| holder.since)
+                    .max();
                 let item = json!({
                     "phone": phone, "leads": leads, "learnedAt": learned, "profile": profile,
                 });
@@ -105,8 +109,8 @@ impl CommandHandler {
                 who: who.to_owned(),
                 action: format!("lead give {lead}"),
             };
-            let (rules, people) = (&self.rules, self.people());
-            left = release_given(&self.spool, &phone, rules, &people, &action).await?;
+            let people = self.people();
+            left = release_given(&self.spool, &phone, &self.rules, &people, &action).await?;
         }
         Ok((given, left))
     }
@@ -117,14 +121,16 @@ impl CommandHandler {
     /// If it is not a number, it has no assigned lead, or the spool fails.
     pub async fn take_lead(&self, phone: &str) -> Result<LeadByHand, Refusal> {
         let phone = self.in_full(phone)?;
-        let of = phone.clone();
-        let had = move |store: &Store| tables::given::given(store, &of);
-        let Some(had) = self.spool.read(had).await? else {
+        let number = phone.clone();
+        let read = self
+            .spool
+            .read(move |store| tables::given::given(store, &number));
+        let Some(given) = read.await? else {
             let message = "has no assigned lead: `callbridge lead given` lists those that have one";
             return Err(Refusal::new(65, format!("{} {message}", phone.as_str())));
         };
         self.spool.write(vec![Op::Take(phone)]).await?;
-        Ok(had)
+        Ok(given)
     }
 
     /// Returns the numbers with a lead that a person has assigned.
@@ -135,9 +141,10 @@ impl CommandHandler {
         let mut all: Vec<LeadByHand> = Vec::new();
         loop {
             let from = all.last().map(|last| last.phone.clone());
-            let read =
-                move |store: &Store| tables::given::given_leads(store, from.as_ref(), PHONES_PAGE);
-            let page = self.spool.read(read).await?;
+            let read = self
+                .spool
+                .read(move |store| tables::given::given_leads(store, from.as_ref(), PHONES_PAGE));
+            let page = read.await?;
             if page.is_empty() {
                 return Ok(all);
             }
@@ -161,17 +168,19 @@ impl CommandHandler {
         let now = clock::now().wall;
         let since =
             within_sec.map(|within| now.minus(Duration::from_secs(within)).floor_seconds().get());
-        let (mut all, mut after) = (Vec::new(), None::<MissedCustomer>);
+        let mut all = Vec::new();
+        let mut after: Option<MissedCustomer> = None;
         loop {
             let from = after.clone();
             let read = self.spool.read(move |store| {
-                let from = from.as_ref();
-                let page = tables::missed::missed_waiting(store, since, from, PHONES_PAGE)?;
-                let given = page.into_iter().map(|customer| {
+                let mut customers = Vec::new();
+                for customer in
+                    tables::missed::missed_waiting(store, since, from.as_ref(), PHONES_PAGE)?
+                {
                     let given = tables::given::given(store, &customer.phone)?;
-                    Ok((customer, given.map(|assigned| assigned.lead_id)))
-                });
-                given.collect::<Result<Vec<_>, _>>()
+                    customers.push((customer, given.map(|assigned| assigned.lead_id)));
+                }
+                Ok(customers)
             });
             let page = read.await?;
             let Some((last, _)) = page.last() else {
@@ -241,14 +250,16 @@ impl CommandHandler {
         };
         let of = number.clone();
         let read = self.spool.read(move |store| {
-            let profile = lead.map(|lead| tables::directory::profile(store, lead));
-            let profile = profile.transpose()?;
+            let profile = match lead {
+                Some(lead) => tables::directory::profile(store, lead)?,
+                None => LeadProfile::default(),
+            };
             Ok((tables::directory::holders(store, &of)?, profile))
         });
         let (found, profile) = read.await?;
         let item = json!({
             "trunk": trunk, "phone": number, "leadId": lead, "result": result, "reason": why,
-            "known": holders(&found), "profile": profile.unwrap_or_default(),
+            "known": holders(&found), "profile": profile,
         });
         line.item(item).await
     }
@@ -262,7 +273,7 @@ fn no_number(trunk: Option<&str>) -> Value {
 
 /// Returns, as JSON, the leads that have or had a number, according to the directory.
 fn holders(found: &Finding) -> Vec<Value> {
-    let one = |holder: &Holder| {
+    let leads = found.holders.iter().map(|holder| {
         let (state, until) = match holder.standing {
             Standing::Has => ("has", None),
             Standing::Deleted(at) => ("deleted", Some(at)),
@@ -272,6 +283,6 @@ fn holders(found: &Finding) -> Vec<Value> {
             "leadId": holder.lead, "now": holder.now, "state": state, "since": holder.since,
             "until": until, "source": holder.source.word(), "message": holder.words(),
         })
-    };
-    found.holders.iter().map(one).collect()
+    });
+    leads.collect()
 }

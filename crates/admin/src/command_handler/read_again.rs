@@ -4,7 +4,7 @@ use super::CommandHandler;
 use callbridge_intake::read_again::{self, RECORD_IN_FILE};
 use callbridge_mapping::journal;
 use callbridge_model::{Outcome, Reason, clock};
-use callbridge_spool::{Error, Finished, Letter, LetterFilter, Op, RowId, Step, Store, tables};
+use callbridge_spool::{Error, Finished, Letter, LetterFilter, Op, RowId, Step, tables};
 use std::sync::Arc;
 
 /// Dead letters of a newer version that are read at a time.
@@ -14,7 +14,10 @@ const PAGE: usize = 100;
 pub(super) fn record_file(letter: &Letter) -> Option<&str> {
     let file = letter.bytes.as_ref()?.file.as_deref()?;
     // The place of one of several records in a file also has the number of the record.
-    (!file.contains(RECORD_IN_FILE)).then_some(file)
+    if file.contains(RECORD_IN_FILE) {
+        return None;
+    }
+    Some(file)
 }
 
 impl CommandHandler {
@@ -26,7 +29,8 @@ impl CommandHandler {
         file: &str,
         dry_run: bool,
     ) -> Result<Result<(), String>, Error> {
-        let source = letter.bytes.as_ref().map(|it| it.source.as_str());
+        let message = letter.bytes.as_ref();
+        let source = message.map(|message| message.source.as_str());
         let Some(again) = source.and_then(|source| self.files_again.get(source)) else {
             let why = "only a daemon that has the file's source can read it again, and none runs: \
                        start `callbridge run` with the source, and try again";
@@ -52,9 +56,10 @@ impl CommandHandler {
         dry_run: bool,
         who: &str,
     ) -> Result<Result<&'static str, String>, Error> {
-        let stored = move |store: &Store| tables::letters::letter(store, id);
-        let letter = self.spool.read(stored).await?;
-        let Some(message) = letter.and_then(|letter| letter.bytes) else {
+        let read = self
+            .spool
+            .read(move |store| tables::letters::letter(store, id));
+        let Some(message) = read.await?.and_then(|letter| letter.bytes) else {
             return Ok(Err("it is gone".to_owned()));
         };
         let reported = match read_again::call(&message) {
@@ -104,7 +109,8 @@ impl CommandHandler {
     }
 
     async fn read_newer(&self) -> Result<u64, Error> {
-        let (mut read, mut after) = (0, None);
+        let mut calls = 0;
+        let mut after = None;
         loop {
             let filter = LetterFilter {
                 reason: Some(Reason::Unreadable),
@@ -113,15 +119,19 @@ impl CommandHandler {
                 ..LetterFilter::default()
             };
             // A list has only the beginning of each message, and its reason.
-            let letters = move |store: &Store| tables::letters::letters(store, &filter);
-            let page = self.spool.read(letters).await?;
+            let read = self
+                .spool
+                .read(move |store| tables::letters::letters(store, &filter));
+            let page = read.await?;
             let Some(last) = page.last() else {
-                return Ok(read);
+                return Ok(calls);
             };
             after = Some(last.id);
-            for letter in page.iter().filter(|it| read_again::is_newer(&it.message)) {
-                let done = self.read_again(letter.id, false, "callbridge").await?;
-                read += u64::from(done.is_ok());
+            for letter in &page {
+                if read_again::is_newer(&letter.message) {
+                    let done = self.read_again(letter.id, false, "callbridge").await?;
+                    calls += u64::from(done.is_ok());
+                }
             }
         }
     }

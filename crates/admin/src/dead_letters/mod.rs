@@ -50,23 +50,23 @@ impl Letters {
     /// # Errors
     /// If an id is not a number.
     pub fn of(which: &Selection) -> Result<Self, Refusal> {
-        let ids = which.ids.iter().map(|id| {
-            let wrong = |_| format!("`{id}` is not the id of a dead letter: {IDS}");
-            id.trim().parse().map(RowId).map_err(wrong)
-        });
-        let ids = ids.collect::<Result<Vec<_>, _>>().map_err(Refusal::usage)?;
-        let state = if !ids.is_empty() {
-            None
-        } else if which.waiting {
-            Some(State::Waiting)
+        let mut ids = Vec::new();
+        for id in &which.ids {
+            let Ok(number) = id.trim().parse() else {
+                let message = format!("`{id}` is not the id of a dead letter: {IDS}");
+                return Err(Refusal::usage(message));
+            };
+            ids.push(RowId(number));
+        }
+        if !ids.is_empty() {
+            return Ok(Self::new(Some(ids), None, which.reason));
+        }
+        let state = if which.waiting {
+            State::Waiting
         } else {
-            Some(State::Dead)
+            State::Dead
         };
-        Ok(Self::new(
-            (!ids.is_empty()).then_some(ids),
-            state,
-            which.reason,
-        ))
+        Ok(Self::new(None, Some(state), which.reason))
     }
 
     /// Makes a filter for these ids, this state, and this reason.
@@ -180,7 +180,8 @@ fn record(
 fn as_kept(row: &Row, asked: RetryValues) -> Result<CallRecord, String> {
     let mut record = row.record.clone();
     if asked.lead.is_some() {
-        (record.lead_id, record.lead_from) = (asked.lead, Some(journal::BY_HAND.to_owned()));
+        record.lead_id = asked.lead;
+        record.lead_from = Some(journal::BY_HAND.to_owned());
     }
     match asked.employee {
         None => {}

@@ -44,9 +44,10 @@ pub fn csv_row(letter: &Value) -> impl Iterator<Item = String> {
 const NARROW: usize = 120;
 
 fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: usize) -> String {
-    let line = match width < NARROW {
-        true => format!("{id:>5} {reason:<21} {since:<11} {phone:<13} {why}"),
-        false => format!("{id:>6}  {reason:<21}  {since:<24}  {phone:<16}  {why}"),
+    let line = if width < NARROW {
+        format!("{id:>5} {reason:<21} {since:<11} {phone:<13} {why}")
+    } else {
+        format!("{id:>6}  {reason:<21}  {since:<24}  {phone:<16}  {why}")
     };
     cut(&line, width)
 }
@@ -54,18 +55,20 @@ fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: u
 /// Returns the header of the list for people. If the times are short, it names their zone.
 pub fn list_head(first: &Value, width: usize, zone: &Zone) -> String {
     let at = EventTime::from_seconds(seconds(first, "since").unwrap_or_default());
-    let since = match width < NARROW {
-        true => format!("since ({})", zone.abbreviation(at)),
-        false => "since".to_owned(),
+    let since = if width < NARROW {
+        format!("since ({})", zone.abbreviation(at))
+    } else {
+        "since".to_owned()
     };
     columns("id", "reason", &since, "phone", "why", width)
 }
 
 /// Returns one dead letter as a line of the list, at most `width` columns wide.
 pub fn list_line(letter: &Value, width: usize, zone: &Zone) -> String {
-    let since = match width < NARROW {
-        true => seconds(letter, "since").map_or_else(String::new, |at| zone.short(at)),
-        false => time(letter, "since", zone),
+    let since = if width < NARROW {
+        seconds(letter, "since").map_or_else(String::new, |at| zone.short(at))
+    } else {
+        time(letter, "since", zone)
     };
     columns(
         &field(letter, "id"),
@@ -123,7 +126,8 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
         "waiting" => ", waiting: it is sent automatically",
         _ => "",
     };
-    let (id, reason) = (field(letter, "id"), field(letter, "reason"));
+    let id = field(letter, "id");
+    let reason = field(letter, "reason");
     let _ = writeln!(text, "dead letter {id}: {reason}{waits}");
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
@@ -158,7 +162,8 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
         line("attempt", message);
     }
     for action in letter["actions"].as_array().into_iter().flatten() {
-        let (at, who) = (time(action, "at", zone), field(action, "who"));
+        let at = time(action, "at", zone);
+        let who = field(action, "who");
         line("action", format!("{at} {who}: {}", field(action, "action")));
     }
     line("fix", field(letter, "fix"));
