@@ -90,8 +90,8 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
         Some(_) => {}
     }
     let second = call.started.floor_seconds().get();
-    let within = |gap: &&SourceGap| second >= gap.from - BEGAN_BEFORE && second <= gap.to;
-    match listening.gaps.iter().find(within) {
+    let mut gaps = listening.gaps.iter();
+    match gaps.find(|gap| second >= gap.from - BEGAN_BEFORE && second <= gap.to) {
         Some(gap) if gap.filled => format!(
             "a gap of {} that was filled from a catch-up file, which did not have this call",
             gap.source
@@ -109,5 +109,9 @@ fn other_clock(call: &FileCall) -> Option<i64> {
     let id = UniqueId::new(&call.linkedid)?;
     let epoch = i64::try_from(id.made()?.0).ok()?;
     let apart = call.started.floor_seconds().get() - epoch;
-    (apart.unsigned_abs() > SAME_CLOCK.as_secs()).then_some(apart)
+    if apart.unsigned_abs() > SAME_CLOCK.as_secs() {
+        Some(apart)
+    } else {
+        None
+    }
 }

@@ -310,7 +310,8 @@ impl JournalSearch {
             SearchStage::Proof { last } => return self.proof(page, last.is_some()),
             SearchStage::Over => return,
         }
-        let (last, number) = (self.pass.reader.read(), self.pass.page());
+        let last = self.pass.reader.read();
+        let number = self.pass.page();
         if self.pass.is_beyond() && page.rows == 0 {
             return self.end_pass();
         }
@@ -421,10 +422,7 @@ impl JournalSearch {
 /// Returns, for people, how many pages are left and, if the budget is known, how long they take.
 /// Pages use half of the budget, and less while calls wait.
 pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
-    let seconds = |budget: BudgetStatus| {
-        u64::from(left) * budget.window_sec / u64::from(budget.limit / 2).max(1)
-    };
-    let time = match budget.map(seconds) {
+    let time = match budget.map(|budget| seconds_for(left, budget)) {
         None => String::new(),
         Some(0..90) => ", about a minute".to_owned(),
         Some(seconds) => format!(", about {} min", seconds.div_ceil(60)),
@@ -432,12 +430,20 @@ pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
     format!("the CRM's journal: {left} of {all} pages left{time}; calls are sent first")
 }
 
+fn seconds_for(pages: u32, budget: BudgetStatus) -> u64 {
+    u64::from(pages) * budget.window_sec / u64::from(budget.limit / 2).max(1)
+}
+
 /// Returns the values that a row shows differently from the sent ones. A value that it does not
 /// show counts as equal.
 fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
     // For a merged lead, the journal shows the surviving lead.
-    let is_ours = |lead: &i64| sent.leads.iter().any(|own| own.get() == *lead);
-    let lead = (shown.leads.first()).filter(|_| !shown.leads.iter().any(is_ours));
+    let mut own = sent.leads.iter();
+    let lead = if own.any(|own| shown.leads.contains(&own.get())) {
+        None
+    } else {
+        shown.leads.first()
+    };
     let values = [
         ("leadId", json!(sent.leads.first()), json!(lead)),
         (
@@ -448,11 +454,13 @@ fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
         ("answered", json!(sent.answered), json!(shown.answered)),
         ("direction", json!(sent.direction), json!(shown.direction)),
     ];
-    let differing = values.into_iter().filter_map(|(field, here, there)| {
-        let differ = !here.is_null() && !there.is_null() && here != there;
-        differ.then_some(Difference { field, here, there })
-    });
-    differing.collect()
+    let mut differing = Vec::new();
+    for (field, here, there) in values {
+        if !here.is_null() && !there.is_null() && here != there {
+            differing.push(Difference { field, here, there });
+        }
+    }
+    differing
 }
 
 /// Returns the time from which pages are read for a call. The clock of its PBX may have been ahead.

@@ -166,7 +166,7 @@ pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
     } else if now.since(unread.written) < WRITTEN_WITHIN {
         report.under_way += unread.records;
     } else {
-        let (reason, file) = (&unread.reason, &unread.file);
+        let UnreadCall { file, reason, .. } = unread;
         let cause = format!(
             "{reason}, and callbridge has no dead letter of it: it was discarded, or callbridge \
              never read {file}"
@@ -191,13 +191,15 @@ fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64>
             State::Discarded => |counts| &mut counts.discarded,
             State::Forwarded => |counts| &mut counts.forwarded,
         }),
-        CallFate::Open => Some(|it| &mut it.under_way),
+        CallFate::Open => Some(|counts| &mut counts.under_way),
         CallFate::RowGone => None,
-        CallFate::Counted | CallFate::Unknown if call.is_open => Some(|it| &mut it.under_way),
+        CallFate::Counted | CallFate::Unknown if call.is_open => {
+            Some(|counts| &mut counts.under_way)
+        }
         // A counted call leaves nothing to compare. The file shows which of the two it was.
         CallFate::Counted | CallFate::Unknown => match call.outcome {
-            Outcome::Internal if call.unmatched.is_empty() => Some(|it| &mut it.internal),
-            Outcome::Skipped => Some(|it| &mut it.skipped),
+            Outcome::Internal if call.unmatched.is_empty() => Some(|counts| &mut counts.internal),
+            Outcome::Skipped => Some(|counts| &mut counts.skipped),
             Outcome::Internal | Outcome::Journal | Outcome::DeadLetter => None,
         },
     }

@@ -81,10 +81,21 @@ pub fn open(path: &Path, since: Option<EventTime>) -> io::Result<Option<RecordLi
 /// Returns the format of a file of `--cdr`: detected from its first bytes if they are CDRs,
 /// otherwise `usual`.
 pub fn format_of(path: &Path, usual: Format) -> Format {
-    let is_file = std::fs::metadata(path).is_ok_and(|it| it.is_file());
-    let beginning = is_file.then(|| beginning(path).ok()).flatten();
-    let like = beginning.and_then(|it| Likeness::of(&it)?.format);
-    like.filter(|it| it.only_cdrs()).unwrap_or(usual)
+    let is_file = std::fs::metadata(path).is_ok_and(|about| about.is_file());
+    if !is_file {
+        return usual;
+    }
+    let Ok(bytes) = beginning(path) else {
+        return usual;
+    };
+    match detected_format(&bytes) {
+        Some(format) if format.only_cdrs() => format,
+        _ => usual,
+    }
+}
+
+fn detected_format(bytes: &[u8]) -> Option<Format> {
+    Likeness::of(bytes)?.format
 }
 
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
@@ -115,9 +126,10 @@ fn after_nuls(mut file: impl Read, most: usize) -> io::Result<Vec<u8>> {
 fn is_one_record(path: &Path) -> io::Result<bool> {
     let bytes = beginning(path).map_err(|error| named(path, &error))?;
     let is_object = bytes.trim_ascii_start().starts_with(b"{");
-    let lines = Likeness::of(&bytes).and_then(|it| it.format);
-    let whole = || Likeness::of(&in_a_line(bytes.clone())).and_then(|it| it.format);
-    Ok(is_object && lines.is_none() && whole() == Some(Format::FreeswitchCdr))
+    if !is_object || detected_format(&bytes).is_some() {
+        return Ok(false);
+    }
+    Ok(detected_format(&in_a_line(bytes)) == Some(Format::FreeswitchCdr))
 }
 
 /// Gathers the plain files of a folder, each with its time. Hidden files and links are omitted.
@@ -127,9 +139,8 @@ fn gather(
     since: Option<EventTime>,
     found: &mut Vec<(i64, PathBuf)>,
 ) -> io::Result<()> {
-    let wrong = |error: io::Error| named(folder, &error);
-    for entry in std::fs::read_dir(folder).map_err(wrong)? {
-        let entry = entry.map_err(wrong)?;
+    for entry in std::fs::read_dir(folder).map_err(|error| named(folder, &error))? {
+        let entry = entry.map_err(|error| named(folder, &error))?;
         let path = entry.path();
         // The file may have been deleted.
         let Ok(about) = entry.metadata() else {
@@ -152,34 +163,38 @@ fn gather(
 }
 
 fn record(path: &Path) -> io::Result<Record> {
-    let read = || {
-        let file = plain_file::open(path, OpenOptions::new().read(true))?;
-        let about = file.metadata()?;
-        let mut bytes = after_nuls(file, MESSAGE_BYTES_MAX + 1)?;
-        let is_cut = bytes.len() > MESSAGE_BYTES_MAX;
-        bytes.truncate(MESSAGE_BYTES_MAX);
-        Ok(Record {
-            bytes,
-            length: about.len(),
-            is_cut,
-            written: EventTime::from_seconds(about.mtime()),
-        })
-    };
-    read().map_err(|error: io::Error| named(path, &error))
+    read_record(path).map_err(|error| named(path, &error))
+}
+
+fn read_record(path: &Path) -> io::Result<Record> {
+    let file = plain_file::open(path, OpenOptions::new().read(true))?;
+    let about = file.metadata()?;
+    let mut bytes = after_nuls(file, MESSAGE_BYTES_MAX + 1)?;
+    let is_cut = bytes.len() > MESSAGE_BYTES_MAX;
+    bytes.truncate(MESSAGE_BYTES_MAX);
+    Ok(Record {
+        bytes,
+        length: about.len(),
+        is_cut,
+        written: EventTime::from_seconds(about.mtime()),
+    })
 }
 
 /// Returns the microsecond at which the channel of a record ended. `None` if the record has no end.
 fn ended(record: &[u8]) -> Option<i64> {
-    let mut places = record.windows(ENDED.len());
-    let from = places.position(|it| it == ENDED)? + ENDED.len();
+    let mut windows = record.windows(ENDED.len());
+    let from = windows.position(|window| window == ENDED)? + ENDED.len();
     let digits = record[from..].split(|byte| !byte.is_ascii_digit()).next()?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Writes a JSON text on one line. Its strings contain no line ends.
 fn in_a_line(mut text: Vec<u8>) -> Vec<u8> {
-    let ends = text.iter_mut().filter(|it| matches!(it, b'\n' | b'\r'));
-    ends.for_each(|byte| *byte = b' ');
+    for byte in &mut text {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
     text.push(b'\n');
     text
 }

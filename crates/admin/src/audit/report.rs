@@ -137,7 +137,8 @@ impl Report {
 impl NamedCall {
     fn to_text(&self, zone: &Zone) -> String {
         let phone = safe(self.phone.as_deref().unwrap_or("no number"));
-        let (at, linkedid) = (zone.second(self.started_at), safe(&self.linkedid));
+        let at = zone.second(self.started_at);
+        let linkedid = safe(&self.linkedid);
         format!("{at}  {phone}  {linkedid}")
     }
 }
@@ -176,16 +177,15 @@ impl JournalReading {
 
 impl Difference {
     fn words(&self) -> String {
-        let words = |value: &Value| {
-            value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned)
-        };
-        format!(
-            "{}: {} here, {} there",
-            self.field,
-            words(&self.here),
-            words(&self.there)
-        )
+        let here = value_text(&self.here);
+        let there = value_text(&self.there);
+        format!("{}: {here} here, {there} there", self.field)
+    }
+}
+
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }

@@ -34,7 +34,8 @@ impl JournalPass {
 
     /// Returns a message why this page cannot be right. `None` if nothing contradicts it.
     pub(super) fn contradiction(&self, page: &Page) -> Option<String> {
-        let (number, rows) = (self.page(), page.rows);
+        let number = self.page();
+        let rows = page.rows;
         if let Some(current) = page.current.filter(|current| *current != number) {
             return Some(format!(
                 "page {number} was requested, but page {current} came"
