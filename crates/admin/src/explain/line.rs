@@ -47,7 +47,7 @@ impl OneLine {
         let employee = self.employee.as_deref().map(safe);
         // A person who dialed has missed nothing.
         let rang = self.direction == Direction::Inbound;
-        let who = match (&employee, self.answered) {
+        let mut who = match (&employee, self.answered) {
             (Some(employee), true) => format!("{employee} talked {} s", self.talk_time_sec),
             (Some(employee), false) if rang => format!("missed by {employee}"),
             (Some(employee), false) => format!("{employee} no answer"),
@@ -55,16 +55,20 @@ impl OneLine {
             (None, false) if rang => "missed".to_owned(),
             (None, false) => "no answer".to_owned(),
         };
-        let who = match self.by_hand {
-            Some(_) => format!("{who}, by hand"),
-            None => who,
-        };
+        if self.by_hand.is_some() {
+            who.push_str(", by hand");
+        }
         if self.direction == Direction::Internal {
             return format!("{direction:<4} {who:<36}");
         }
-        let phone = self.client_phone.as_ref().map(Phone::as_str);
-        let phone = phone.map_or_else(|| "hidden".to_owned(), safe);
-        let lead = (self.lead_id).map_or_else(|| "-".to_owned(), |lead| lead.to_string());
+        let phone = match &self.client_phone {
+            Some(phone) => safe(phone.as_str()),
+            None => "hidden".to_owned(),
+        };
+        let lead = match self.lead_id {
+            Some(lead) => lead.to_string(),
+            None => "-".to_owned(),
+        };
         format!("{direction:<4} {phone:<14} lead {lead:<5} {who:<16}")
     }
 

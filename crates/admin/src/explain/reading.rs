@@ -248,16 +248,20 @@ struct PbxReading {
 
 impl PbxReading {
     fn new(settings: Settings, format: Format) -> Self {
-        let recording = Line {
-            source: 0,
-            connection: 0,
+        let line = if format.is_of_broker() {
+            None
+        } else {
+            Some(Line {
+                source: 0,
+                connection: 0,
+            })
         };
         Self {
             folder: Folder::new(settings.clone()),
             assembler: Assembler::new(settings),
             calls: Vec::new(),
             finished: FinishedCalls::default(),
-            line: (!format.is_of_broker()).then_some(recording),
+            line,
         }
     }
 
@@ -355,12 +359,13 @@ impl Decoding {
         match self.decoder.decode(message) {
             Decoded::Skipped => self.counts.skipped += 1,
             Decoded::Unreadable(reason) => self.note_unreadable(reason.to_string(), message),
-            Decoded::Call(call) => {
-                match &call {
-                    Ok(_) => self.counts.read += 1,
-                    Err(_) => self.counts.unreadable += 1,
-                }
-                self.calls.push(call.map(|it| *it).map_err(|it| *it));
+            Decoded::Call(Ok(call)) => {
+                self.counts.read += 1;
+                self.calls.push(Ok(*call));
+            }
+            Decoded::Call(Err(wrong)) => {
+                self.counts.unreadable += 1;
+                self.calls.push(Err(*wrong));
             }
             Decoded::Event { received, repaired } => {
                 self.counts.read += 1;
@@ -381,8 +386,8 @@ impl Decoding {
                 };
                 let order = received.event.order_after(self.now);
                 self.counts.timeless += u64::from(order.is_some());
-                let arrived = order.or_else(|| time_of(&received.event));
-                let arrived = arrived.unwrap_or(self.now);
+                let time = order.or_else(|| time_of(&received.event));
+                let arrived = time.unwrap_or(self.now);
                 self.now = self.now.max(arrived);
                 pbx.on_event(&received.event, arrived, order);
             }

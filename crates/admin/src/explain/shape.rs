@@ -2,9 +2,9 @@
 //! documentation of the command line.
 
 use super::text::Explained;
-use callbridge_call::timeline::{Channel, Stay, Way};
+use callbridge_call::timeline::{Channel, Way};
 use callbridge_call::{
-    Direction, EpochSeconds, EventTime, FinishedCall, MomentKind, Role, WrongCall,
+    Direction, EpochSeconds, EventTime, FinishedCall, MomentKind, Role, Timeline, WrongCall,
 };
 use callbridge_model::{
     ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason, Zone, safe, safe_json,
@@ -37,15 +37,15 @@ impl Other {
 /// Returns the other calls of a number for people, each as `1795151317.146  2026-11-20 10:08:37
 /// +05`. Empty if there are none.
 pub fn others_to_text(others: &[Other], zone: &Zone) -> String {
-    let lines = others.iter().map(|other| {
+    let mut lines = String::new();
+    for other in others {
         let at = zone.second(other.started_at.get());
-        format!("    {}  {at}\n", safe(&other.linkedid))
-    });
-    let lines: String = lines.collect();
-    match lines.is_empty() {
-        true => lines,
-        false => format!("  other calls of this number, newest first:\n{lines}\n"),
+        lines += &format!("    {}  {at}\n", safe(&other.linkedid));
     }
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("  other calls of this number, newest first:\n{lines}\n")
 }
 
 /// The JSON of a judged call.
@@ -82,6 +82,8 @@ pub struct Shape<'a> {
 impl<'a> Shape<'a> {
     pub fn of(judged: &'a Judged) -> Self {
         let record = &judged.record;
+        let message = judged.message.as_str();
+        let is_letter = judged.outcome == Outcome::DeadLetter;
         Self {
             uuid: record.uuid,
             linkedid: &record.linkedid,
@@ -99,8 +101,11 @@ impl<'a> Shape<'a> {
             reason: judged.reason,
             incomplete: record.incomplete,
             estimate: record.estimate,
-            message: Some(judged.message.as_str())
-                .filter(|it| judged.outcome == Outcome::DeadLetter && !it.is_empty()),
+            message: if is_letter && !message.is_empty() {
+                Some(message)
+            } else {
+                None
+            },
             by_hand: record.by_hand,
             others: &[],
             timeline: None,
@@ -191,11 +196,12 @@ impl<'a> Story<'a> {
     /// Returns the story of a call. `None` if it has no channel events.
     fn of(call: &'a FinishedCall) -> Option<Self> {
         let timeline = call.timeline.as_ref()?;
-        let of = |number: u16| timeline.channels.get(usize::from(number));
-        let name = |number: u16| of(number).map_or("", |channel| channel.name.as_str());
-        let lane = |channel: &'a Channel| lane(channel, &timeline.bridges, &name);
+        let lanes = timeline
+            .channels
+            .iter()
+            .map(|channel| lane(channel, timeline));
         let talk = timeline.talk.iter().map(|talk| TalkShape {
-            with: name(talk.with),
+            with: channel_name(timeline, talk.with),
             from: seconds(talk.from),
             to: seconds(talk.to),
         });
@@ -206,7 +212,7 @@ impl<'a> Story<'a> {
             message: &because.message,
         });
         Some(Self {
-            channels: timeline.channels.iter().map(lane).collect(),
+            channels: lanes.collect(),
             talk: talk.collect(),
             decided: decided.collect(),
             left_out: timeline.left_out,
@@ -214,11 +220,13 @@ impl<'a> Story<'a> {
     }
 }
 
-fn lane<'a>(
-    channel: &'a Channel,
-    bridges: &'a [String],
-    name: &impl Fn(u16) -> &'a str,
-) -> Lane<'a> {
+/// Returns the name of a channel by its number. Empty if the channel is left out.
+fn channel_name(timeline: &Timeline, number: u16) -> &str {
+    let channel = timeline.channels.get(usize::from(number));
+    channel.map_or("", |channel| channel.name.as_str())
+}
+
+fn lane<'a>(channel: &'a Channel, timeline: &'a Timeline) -> Lane<'a> {
     let (party, trunk, extension) = match &channel.party {
         Role::Customer(trunk) => ("customer", trunk.as_deref(), None),
         Role::Trunk(trunk) => ("trunk", Some(trunk.as_str()), None),
@@ -228,7 +236,8 @@ fn lane<'a>(
     let events = channel.moments.iter().map(|moment| {
         let (event, by, words, cause) = match &moment.what {
             MomentKind::Dialed { by, string } => {
-                ("dialed", by.map(name), Some(string.as_str()), None)
+                let by = by.map(|number| channel_name(timeline, number));
+                ("dialed", by, Some(string.as_str()), None)
             }
             MomentKind::Rings => ("rings", None, None, None),
             MomentKind::Up => ("up", None, None, None),
@@ -243,12 +252,14 @@ fn lane<'a>(
             cause,
         }
     });
-    let bridge = |stay: &Stay| bridges.get(usize::from(stay.bridge));
-    let stays = channel.stays.iter().map(|stay| StayShape {
-        bridge: bridge(stay).map_or("", String::as_str),
-        from: seconds(stay.from),
-        to: seconds(stay.to),
-        holding: stay.holding,
+    let stays = channel.stays.iter().map(|stay| {
+        let bridge = timeline.bridges.get(usize::from(stay.bridge));
+        StayShape {
+            bridge: bridge.map_or("", String::as_str),
+            from: seconds(stay.from),
+            to: seconds(stay.to),
+            holding: stay.holding,
+        }
     });
     Lane {
         uniqueid: channel.id.as_str(),
@@ -277,21 +288,18 @@ fn seconds(at: EventTime) -> f64 {
 /// people.
 pub fn wrong_message(wrong: &WrongCall, json: bool) -> String {
     let id = wrong.id.as_deref().unwrap_or_default();
-    let mut line = match json {
-        true => {
-            let line = serde_json::json!({
-                "uuid": null, "linkedid": id, "direction": null, "answered": null, "leadId": null,
-                "trunk": null, "clientPhone": null, "employee": null, "employeesInOrder": [],
-                "startedAt": null, "durationSec": null, "talkTimeSec": null,
-                "outcome": Outcome::DeadLetter, "reason": Reason::Unreadable, "incomplete": false,
-                "estimate": false, "message": wrong.message,
-            });
-            safe_json(&line.to_string())
-        }
-        false => {
-            let id = safe(if id.is_empty() { "a message" } else { id });
-            format!("{id}  dead letter unreadable: {}", safe(&wrong.message))
-        }
+    let mut line = if json {
+        let call = serde_json::json!({
+            "uuid": null, "linkedid": id, "direction": null, "answered": null, "leadId": null,
+            "trunk": null, "clientPhone": null, "employee": null, "employeesInOrder": [],
+            "startedAt": null, "durationSec": null, "talkTimeSec": null,
+            "outcome": Outcome::DeadLetter, "reason": Reason::Unreadable, "incomplete": false,
+            "estimate": false, "message": wrong.message,
+        });
+        safe_json(&call.to_string())
+    } else {
+        let id = safe(if id.is_empty() { "a message" } else { id });
+        format!("{id}  dead letter unreadable: {}", safe(&wrong.message))
     };
     line.push('\n');
     line

@@ -1,6 +1,6 @@
 //! The events of a call, one line per relevant event.
 
-use callbridge_call::timeline::{Channel, TalkSpan, Way};
+use callbridge_call::timeline::{Channel, Way};
 use callbridge_call::{EventTime, MomentKind, Role, Timeline};
 use callbridge_model::{Zone, safe};
 use std::fmt::Write as _;
@@ -56,7 +56,8 @@ impl Times {
             0..60 => format!("{sign}{} s", (after.as_secs_f64() * 10.0).round() / 10.0),
             60..3600 => format!("{sign}{}:{:02}", whole / 60, whole % 60),
             _ => {
-                let (hours, minutes) = (whole / 3600, whole / 60 % 60);
+                let hours = whole / 3600;
+                let minutes = whole / 60 % 60;
                 format!("{sign}{hours}:{minutes:02}:{:02}", whole % 60)
             }
         }
@@ -66,23 +67,28 @@ impl Times {
     pub fn after(&self, at: EventTime) -> String {
         let late = at.micros().saturating_sub(self.from.micros());
         let sign = if late < 0 { '-' } else { '+' };
-        let millis = late.unsigned_abs() / 1000;
-        let (seconds, millis) = (millis / 1000, millis % 1000);
+        let micros = late.unsigned_abs();
+        let seconds = micros / 1_000_000;
+        let millis = micros / 1000 % 1000;
         if seconds < 3600 {
             return format!("{sign}{seconds}.{millis:03}");
         }
-        let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+        let hours = seconds / 3600;
+        let minutes = seconds / 60 % 60;
         format!("{sign}{hours}:{minutes:02}:{:02}.{millis:03}", seconds % 60)
     }
 }
 
 /// Returns the letters of a channel: `A` to `Z`, then `AA`.
 pub fn label(number: usize) -> String {
-    let letter = |n: usize| char::from(b'A' + u8::try_from(n % 26).unwrap_or(0));
     match number {
         0..26 => letter(number).to_string(),
         _ => format!("{}{}", letter(number / 26 - 1), letter(number)),
     }
+}
+
+fn letter(number: usize) -> char {
+    char::from(b'A' + u8::try_from(number % 26).unwrap_or(0))
 }
 
 /// Returns the owner of the channel and its origin: `customer on city, came in`.
@@ -106,7 +112,7 @@ pub fn party(channel: &Channel) -> String {
 /// known.
 pub fn unique_id(channel: &Channel) -> Option<&str> {
     let id = channel.id.as_str();
-    (id != channel.name).then_some(id)
+    if id == channel.name { None } else { Some(id) }
 }
 
 /// One event of the story. At the same time, the smaller `rank` comes first.
@@ -133,7 +139,8 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
     let lines = lines(timeline);
     let widths = lines.iter().map(|line| times.after(line.at).len());
     let late = widths.max().unwrap_or(0).max(10);
-    let (time, after) = ("time", "from start");
+    let time = "time";
+    let after = "from start";
     let head = format!("  {time:<12}  {after:>late$}  talk  event");
     let _ = writeln!(text, "\n{}", paint.dim(&head));
     let mut day = times.day(times.from);
@@ -143,10 +150,11 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
             let _ = writeln!(text, "  {}", paint.dim(&today));
             day = today;
         }
-        let is_talk = |talk: &TalkSpan| (talk.from..=talk.to).contains(&line.at);
-        let talk = match timeline.talk.iter().any(is_talk) {
-            true => paint.on("32", "|   "),
-            false => "    ".to_owned(),
+        let mut talks = timeline.talk.iter();
+        let talk = if talks.any(|talk| (talk.from..=talk.to).contains(&line.at)) {
+            paint.on("32", "|   ")
+        } else {
+            "    ".to_owned()
         };
         let plumbing = timeline.channels[line.channel].party == Role::Plumbing;
         let words = format!("{:<2} {}", label(line.channel), line.message);
@@ -167,32 +175,39 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
 /// Returns every relevant event by time: its time after the start, and its description with the
 /// channel, as in [`block`].
 pub fn events(timeline: &Timeline, times: &Times) -> Vec<(String, String)> {
-    let line = |line: StoryLine| {
+    let mut events = Vec::new();
+    for line in lines(timeline) {
         let channel = short(&timeline.channels[line.channel].name, NAME_MAX);
-        let words = format!("{} {channel}: {}", label(line.channel), line.message);
-        (times.after(line.at), words)
-    };
-    lines(timeline).into_iter().map(line).collect()
+        let message = format!("{} {channel}: {}", label(line.channel), line.message);
+        events.push((times.after(line.at), message));
+    }
+    events
 }
 
 fn channels(timeline: &Timeline, paint: Paint) -> String {
-    let rows = timeline.channels.iter().map(|it| {
-        let name = short(&it.name, NAME_MAX);
-        (name, party(it), unique_id(it).map(safe).unwrap_or_default())
-    });
-    let rows: Vec<(String, String, String)> = rows.collect();
-    let length = |text: &String| text.chars().count();
-    let name = rows.iter().map(|row| length(&row.0)).max().unwrap_or(0);
-    let whose = rows.iter().map(|row| length(&row.1)).max().unwrap_or(0);
+    let mut rows = Vec::new();
+    let mut name = 0;
+    let mut whose = 0;
+    for channel in &timeline.channels {
+        let row = (
+            short(&channel.name, NAME_MAX),
+            party(channel),
+            unique_id(channel).map(safe).unwrap_or_default(),
+        );
+        name = name.max(row.0.chars().count());
+        whose = whose.max(row.1.chars().count());
+        rows.push(row);
+    }
     let mut text = String::new();
     for (i, (channel, party, id)) in rows.iter().enumerate() {
         let label = label(i);
-        let line = format!("  {label:<2}  {channel:<name$}  {party:<whose$}  {id}");
-        let line = match timeline.channels[i].party == Role::Plumbing {
-            true => paint.dim(line.trim_end()),
-            false => line.trim_end().to_owned(),
-        };
-        let _ = writeln!(text, "{line}");
+        let padded = format!("  {label:<2}  {channel:<name$}  {party:<whose$}  {id}");
+        let line = padded.trim_end();
+        if timeline.channels[i].party == Role::Plumbing {
+            let _ = writeln!(text, "{}", paint.dim(line));
+        } else {
+            let _ = writeln!(text, "{line}");
+        }
     }
     text
 }
@@ -238,7 +253,6 @@ fn bridge(number: u16) -> String {
 
 /// Adds a bridge's id at its first event.
 fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
-    let stays = || timeline.channels.iter().flat_map(|it| &it.stays);
     for (number, id) in (0..).zip(&timeline.bridges) {
         let name = bridge(number);
         let mut met = lines.iter_mut().filter(|line| line.rank == 7);
@@ -248,7 +262,8 @@ fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
         if !id.is_empty() {
             let _ = write!(first.message, " ({})", short(id, NAME_MAX));
         }
-        if stays().any(|stay| stay.holding && stay.bridge == number) {
+        let mut stays = timeline.channels.iter().flat_map(|channel| &channel.stays);
+        if stays.any(|stay| stay.holding && stay.bridge == number) {
             first.message.push_str(": the parties cannot talk");
         }
     }
@@ -283,8 +298,10 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
         };
         let new = line(moment.at, rank, i, words);
         // Both sides of a Local channel can report the same end.
-        let again = |line: &StoryLine| line.rank == 4 && line.message == new.message;
-        if !all.iter().any(again) {
+        let is_repeated = all
+            .iter()
+            .any(|earlier| earlier.rank == 4 && earlier.message == new.message);
+        if !is_repeated {
             all.push(new);
         }
     }

@@ -20,6 +20,18 @@ pub struct ValueRow {
 }
 
 impl ValueRow {
+    /// Returns the time of the deciding event.
+    fn stamp(&self, times: &Times, depth: Depth) -> String {
+        match (&self.by, depth) {
+            (None, _) => String::new(),
+            // The time is in AMI's form, so you can find it in a recording.
+            (Some((at, _)), Depth::Values) => at.to_string(),
+            (Some((at, _)), Depth::Story) => {
+                format!("{} {:>8}", times.clock(*at), times.after(*at))
+            }
+        }
+    }
+
     /// Returns the channel's name, or its letter if there is a story.
     fn channel(&self, timeline: Option<&Timeline>) -> String {
         let Some((_, name)) = &self.by else {
@@ -55,37 +67,35 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
         text.push('\n');
     }
     let rows = of.rows();
-    let story = of.call.timeline.as_ref().filter(|_| depth == Depth::Story);
-    let stamp = |row: &ValueRow| match (&row.by, depth) {
-        (None, _) => String::new(),
-        // The time is in AMI's form, so you can find it in a recording.
-        (Some((at, _)), Depth::Values) => at.to_string(),
-        (Some((at, _)), Depth::Story) => format!("{} {:>8}", times.clock(*at), times.after(*at)),
+    let story = match depth {
+        Depth::Story => of.call.timeline.as_ref(),
+        Depth::Values => None,
     };
     // Columns are as wide as needed, but one long value does not move all others.
-    let width = |of: &dyn Fn(&ValueRow) -> usize, most: usize| {
-        let decided = rows.iter().filter(|row| row.by.is_some());
-        decided.map(|row| of(row).min(most)).max().unwrap_or(0)
-    };
-    let value = width(&|row| row.value.chars().count(), 36);
-    let at = width(&|row| stamp(row).chars().count(), 24);
-    let channel = width(&|row| row.channel(story).chars().count(), 34);
+    let mut value = 0;
+    let mut at = 0;
+    let mut channel = 0;
+    for row in rows.iter().filter(|row| row.by.is_some()) {
+        value = value.max(row.value.chars().count().min(36));
+        at = at.max(row.stamp(times, depth).chars().count().min(24));
+        channel = channel.max(row.channel(story).chars().count().min(34));
+    }
     for row in &rows {
         let name = paint.dim(&format!("{:<16}", row.name));
         let shown = format!("{:<value$}", row.value);
         let line = if row.by.is_none() {
             format!("  {name}  {shown}  {}", row.message)
         } else {
-            let when = paint.dim(&format!("{:<at$}", stamp(row)));
+            let when = paint.dim(&format!("{:<at$}", row.stamp(times, depth)));
             let by = row.channel(story);
             format!("  {name}  {shown}  {when}  {by:<channel$}  {}", row.message)
         };
         let _ = writeln!(text, "{}", line.trim_end());
     }
     for prefix in &of.call.unmatched {
-        let (name, prefix) = (paint.dim(&format!("{:<16}", "no trunk")), safe(prefix));
+        let name = paint.dim(&format!("{:<16}", "no trunk"));
         let message = "carried an outside number, and belongs to no --trunk";
-        let _ = writeln!(text, "  {name}  {prefix} {message}");
+        let _ = writeln!(text, "  {name}  {} {message}", safe(prefix));
     }
     for remark in &of.judged.remarks {
         let name = paint.dim(&format!("{:<16}", "remark"));
@@ -219,16 +229,19 @@ impl Explained<'_> {
     }
 
     fn phone(&self) -> ValueRow {
-        let phone = self.judged.record.client_phone.as_ref();
-        let phone = phone.map(|phone| phone.as_str());
-        let mut row = self.own("clientPhone", &or_none(phone));
-        if let Some(raw) = self.call.number.as_ref().filter(|_| phone.is_none()) {
-            let country = self.trunk().and_then(|trunk| trunk.country);
-            row.message = match country {
-                Some(it) => format!("`{}` is not a telephone number in {}", raw.text, it.code()),
+        if let Some(phone) = &self.judged.record.client_phone {
+            return self.own("clientPhone", &safe(phone.as_str()));
+        }
+        let mut row = self.own("clientPhone", "none");
+        if let Some(raw) = &self.call.number {
+            let message = match self.trunk().and_then(|trunk| trunk.country) {
+                Some(country) => {
+                    let code = country.code();
+                    format!("`{}` is not a telephone number in {code}", raw.text)
+                }
                 None => format!("the country of `{}` is not known: give --country", raw.text),
             };
-            row.message = safe(&row.message);
+            row.message = safe(&message);
         }
         row
     }
@@ -237,8 +250,8 @@ impl Explained<'_> {
     fn lead(&self) -> ValueRow {
         let record = &self.judged.record;
         let phone = record.client_phone.as_ref();
-        let lead_of = |trunk| self.people.lead_of(self.call, phone, trunk);
-        let answer = self.trunk().map(lead_of);
+        let trunk = self.trunk();
+        let answer = trunk.map(|trunk| self.people.lead_of(self.call, phone, trunk));
         let (value, message) = match (record.lead_id, answer) {
             (Some(kept), _) => (
                 kept.to_string(),
@@ -248,8 +261,8 @@ impl Explained<'_> {
             (None, Some(LeadAnswer::None(why))) => ("none".to_owned(), why),
             (None, Some(LeadAnswer::One(..)) | None) => ("none".to_owned(), String::new()),
         };
-        let variable = message.strip_prefix("variable ").unwrap_or_default();
-        let variable = variable.split(' ').next().unwrap_or_default();
+        let named = message.strip_prefix("variable ").unwrap_or_default();
+        let variable = named.split(' ').next().unwrap_or_default();
         let mut row = self.because("leadId", &value, variable);
         row.message = safe(&message);
         row

@@ -83,15 +83,19 @@ impl Canvas {
 
     /// Writes a line of text that begins, ends, or is centered at `x`, depending on its class.
     pub(super) fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
-        let (x, y, text) = (tenth(x), tenth(y), escaped(text));
         let _ = writeln!(
             self.out,
-            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>"
+            "<text class=\"{class}\" x=\"{}\" y=\"{}\">{}</text>",
+            tenth(x),
+            tenth(y),
+            escaped(text)
         );
     }
 
     pub(super) fn file(self, width: f64, height: f64, title: &str, style: &str) -> String {
-        let (width, height, title) = (tenth(width), tenth(height), escaped(title));
+        let width = tenth(width);
+        let height = tenth(height);
+        let title = escaped(title);
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{title}</title>\n\

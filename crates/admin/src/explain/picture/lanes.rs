@@ -57,8 +57,8 @@ impl<'a> Lanes<'a> {
     /// Draws the background of every other lane, below everything else.
     pub(super) fn bands(&self, canvas: &mut Canvas) {
         for lane in (0..self.timeline.channels.len()).step_by(2) {
-            let (y, height) = (self.y(lane) - self.height / 2.0, self.height);
-            let (corner, size) = ((MARGIN / 2.0, y), (WIDTH - MARGIN, height));
+            let corner = (MARGIN / 2.0, self.y(lane) - self.height / 2.0);
+            let size = (WIDTH - MARGIN, self.height);
             canvas.rect("band", corner, size, false);
         }
     }
@@ -119,12 +119,13 @@ impl<'a> Lanes<'a> {
 
     fn talk_in(&self, canvas: &mut Canvas, lane: usize, talk: &TalkSpan, times: &Times) {
         let (x, width) = self.span(talk.from, talk.to);
-        let (y, height) = (self.y(lane) - self.height / 2.0 + 1.0, self.height - 2.0);
+        let y = self.y(lane) - self.height / 2.0 + 1.0;
         canvas.open("g", "", &[]);
         let lasted = seconds(talk.to.since(talk.from));
-        let (from, to) = (times.clock(talk.from), times.clock(talk.to));
+        let from = times.clock(talk.from);
+        let to = times.clock(talk.to);
         canvas.title(&format!("talk, {lasted}: {from} to {to}"));
-        canvas.rect("talk", (x, y), (width, height), true);
+        canvas.rect("talk", (x, y), (width, self.height - 2.0), true);
         canvas.close("g");
     }
 
@@ -132,21 +133,17 @@ impl<'a> Lanes<'a> {
     /// from the time it is up.
     fn life(&self, canvas: &mut Canvas, lane: usize, channel: &Channel) {
         let y = self.y(lane);
-        let line = |canvas: &mut Canvas, class: &str, from: EventTime, to: EventTime| {
-            let (x, width) = self.span(from, to);
-            canvas.line(class, (x, y), (x + width, y));
-        };
-        line(canvas, "life", channel.from, channel.to);
+        self.line(canvas, "life", y, (channel.from, channel.to));
         let first_stay = channel.stays.iter().map(|stay| stay.from).min();
         let up = first_moment(channel, &MomentKind::Up).or(first_stay);
         if channel.way == Way::Dialed
             && let Some(rings) = first_moment(channel, &MomentKind::Rings)
             && up.is_none_or(|up| rings < up)
         {
-            line(canvas, "rings", rings, up.unwrap_or(channel.to));
+            self.line(canvas, "rings", y, (rings, up.unwrap_or(channel.to)));
         }
         if let Some(up) = up {
-            line(canvas, "up", up, channel.to);
+            self.line(canvas, "up", y, (up, channel.to));
         }
         if channel.way == Way::CameIn && channel.party != Role::Plumbing {
             let x = self.scale.x(channel.from);
@@ -155,14 +152,20 @@ impl<'a> Lanes<'a> {
         }
     }
 
+    fn line(&self, canvas: &mut Canvas, class: &str, y: f64, (from, to): (EventTime, EventTime)) {
+        let (x, width) = self.span(from, to);
+        canvas.line(class, (x, y), (x + width, y));
+    }
+
     fn stay(&self, canvas: &mut Canvas, lane: usize, stay: &Stay, times: &Times) {
         let (x, width) = self.span(stay.from, stay.to);
         let y = self.y(lane);
-        let id = self.timeline.bridges.get(usize::from(stay.bridge));
-        let id = id.map_or("", String::as_str);
+        let bridge = self.timeline.bridges.get(usize::from(stay.bridge));
+        let id = bridge.map_or("", String::as_str);
         let number = u32::from(stay.bridge) + 1;
         canvas.open("g", "", &[]);
-        let (from, to) = (times.clock(stay.from), times.clock(stay.to));
+        let from = times.clock(stay.from);
+        let to = times.clock(stay.to);
         let lasted = seconds(stay.to.since(stay.from));
         let waits = if stay.holding { "waits in " } else { "" };
         canvas.title(&format!(
@@ -190,7 +193,8 @@ impl<'a> Lanes<'a> {
 
     /// Draws a cross at its hangup, or a question mark at its last event.
     fn end(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
-        let (x, y) = (self.scale.x(channel.to), self.y(lane));
+        let x = self.scale.x(channel.to);
+        let y = self.y(lane);
         if !channel.hung_up() {
             canvas.text("unheard", x + 8.0, y + 4.0, "?");
             return;
@@ -202,8 +206,10 @@ impl<'a> Lanes<'a> {
             | MomentKind::Up
             | MomentKind::DialEnded(_) => None,
         });
-        let words = cause.map(|cause| format!(", {}", cause_and_words(cause)));
-        let words = words.unwrap_or_default();
+        let words = match cause {
+            Some(cause) => format!(", {}", cause_and_words(cause)),
+            None => String::new(),
+        };
         canvas.open("g", "", &[]);
         canvas.title(&format!("hangs up at {}{words}", times.clock(channel.to)));
         canvas.cross(x, y);
@@ -226,16 +232,23 @@ impl<'a> Lanes<'a> {
             };
             let x = self.scale.x(moment.at);
             let to = self.y(lane);
-            let by = by.map(usize::from);
-            let from = by.filter(|&by| by < self.timeline.channels.len());
-            let from = from.map_or(to - self.height / 2.0, |by| self.y(by));
+            let dialer = by.map(usize::from);
+            let from = match dialer {
+                Some(dialer) if dialer < self.timeline.channels.len() => self.y(dialer),
+                _ => to - self.height / 2.0,
+            };
             let down = if to >= from { 1.0 } else { -1.0 };
             canvas.open("g", "", &[]);
-            let who = by.map_or(String::new(), |by| format!(" by {}", label(by)));
-            let (at, lane) = (times.clock(moment.at), label(lane));
-            canvas.title(&format!("{lane} is dialed{who} at {at} as {string}"));
+            let who = match dialer {
+                Some(dialer) => format!(" by {}", label(dialer)),
+                None => String::new(),
+            };
+            let at = times.clock(moment.at);
+            let dialed = label(lane);
+            canvas.title(&format!("{dialed} is dialed{who} at {at} as {string}"));
             canvas.path("dial", &[(x, from), (x, to - 5.0 * down)]);
-            let (tip, wide) = (to - 1.0 * down, to - 8.0 * down);
+            let tip = to - 1.0 * down;
+            let wide = to - 8.0 * down;
             canvas.path("head", &[(x - 4.0, wide), (x + 4.0, wide), (x, tip)]);
             canvas.close("g");
         }

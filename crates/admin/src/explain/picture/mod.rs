@@ -118,46 +118,84 @@ const SIGN: f64 = 22.0;
 
 /// Draws one line that explains the signs in this picture.
 fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
-    let mut x = AXIS_LEFT;
-    let mut sign = |message: &str, draw: &dyn Fn(&mut Canvas, f64)| {
-        draw(canvas, x);
-        canvas.text("party", x + SIGN + 6.0, y + 4.0, message);
-        x += SIGN + 26.0 + 6.4 * message.chars().count() as f64;
+    let mut legend = Legend {
+        canvas,
+        x: AXIS_LEFT,
+        y,
     };
-    let line = |class: &'static str| {
-        move |canvas: &mut Canvas, x: f64| canvas.line(class, (x, y), (x + SIGN, y))
-    };
-    let bar = |class: &'static str| {
-        move |canvas: &mut Canvas, x| canvas.rect(class, (x, y - 7.0), (SIGN, 14.0), true)
-    };
-    let stays = || timeline.channels.iter().flat_map(|channel| &channel.stays);
-    let moments = || (timeline.channels.iter()).flat_map(|channel| &channel.moments);
-    if moments().any(|moment| moment.what == MomentKind::Rings) {
-        sign("rings", &line("rings"));
+    let channels = &timeline.channels;
+    let moments = Vec::from_iter(channels.iter().flat_map(|channel| &channel.moments));
+    let stays = Vec::from_iter(channels.iter().flat_map(|channel| &channel.stays));
+    if moments
+        .iter()
+        .any(|moment| moment.what == MomentKind::Rings)
+    {
+        legend.line("rings", "rings");
     }
-    sign("up", &line("up"));
-    if stays().any(|stay| !stay.holding) {
-        sign("in a bridge", &bar("b0"));
+    legend.line("up", "up");
+    if stays.iter().any(|stay| !stay.holding) {
+        legend.bar("b0", "in a bridge");
     }
-    if stays().any(|stay| stay.holding) {
-        sign("waits: the parties cannot talk", &bar("holding"));
+    if stays.iter().any(|stay| stay.holding) {
+        legend.bar("holding", "waits: the parties cannot talk");
     }
     if !timeline.talk.is_empty() {
-        sign("talk", &bar("talk"));
+        legend.bar("talk", "talk");
     }
-    if moments().any(|moment| matches!(moment.what, MomentKind::Dialed { .. })) {
-        sign("dials", &|canvas, x| {
-            let middle = x + SIGN / 2.0;
-            canvas.path("dial", &[(middle, y - 8.0), (middle, y + 3.0)]);
-            let head = [(middle - 4.0, y), (middle + 4.0, y), (middle, y + 7.0)];
-            canvas.path("head", &head);
-        });
+    if moments
+        .iter()
+        .any(|moment| matches!(moment.what, MomentKind::Dialed { .. }))
+    {
+        legend.arrow("dials");
     }
-    sign("hangs up", &|canvas, x| canvas.cross(x + SIGN / 2.0, y));
+    legend.cross("hangs up");
     if timeline.left_out > 0 {
         let left_out = timeline.left_out;
-        let message = format!("{left_out} more channels and events are not kept");
-        sign(&message, &|_, _| {});
+        legend.text(&format!("{left_out} more channels and events are not kept"));
+    }
+}
+
+/// The signs in one line, each with its text to the right.
+struct Legend<'a> {
+    canvas: &'a mut Canvas,
+    /// The left end of the current sign.
+    x: f64,
+    y: f64,
+}
+
+impl Legend<'_> {
+    fn line(&mut self, class: &str, message: &str) {
+        let end = (self.x + SIGN, self.y);
+        self.canvas.line(class, (self.x, self.y), end);
+        self.text(message);
+    }
+
+    fn bar(&mut self, class: &str, message: &str) {
+        let corner = (self.x, self.y - 7.0);
+        self.canvas.rect(class, corner, (SIGN, 14.0), true);
+        self.text(message);
+    }
+
+    fn arrow(&mut self, message: &str) {
+        let y = self.y;
+        let middle = self.x + SIGN / 2.0;
+        let shaft = [(middle, y - 8.0), (middle, y + 3.0)];
+        self.canvas.path("dial", &shaft);
+        let head = [(middle - 4.0, y), (middle + 4.0, y), (middle, y + 7.0)];
+        self.canvas.path("head", &head);
+        self.text(message);
+    }
+
+    fn cross(&mut self, message: &str) {
+        self.canvas.cross(self.x + SIGN / 2.0, self.y);
+        self.text(message);
+    }
+
+    /// Writes the text of the sign, and moves on to the next one.
+    fn text(&mut self, message: &str) {
+        let left = self.x + SIGN + 6.0;
+        self.canvas.text("party", left, self.y + 4.0, message);
+        self.x += SIGN + 26.0 + 6.4 * message.chars().count() as f64;
     }
 }
 

@@ -49,18 +49,21 @@ impl Scale {
     pub(super) fn new(mut moments: Vec<EventTime>, left: f64, right: f64) -> Self {
         moments.sort_unstable();
         moments.dedup();
-        let first = moments.first().copied();
-        let first = first.unwrap_or(EventTime::from_seconds(0));
-        let last = moments.last().copied().unwrap_or(first);
+        let begins = moments.first().copied();
+        let first = begins.unwrap_or(EventTime::from_seconds(0));
+        let ends = moments.last().copied().unwrap_or(first);
         // Even a call without length needs a place.
-        let last = last.max(first.plus(Duration::from_millis(100)));
+        let last = ends.max(first.plus(Duration::from_millis(100)));
         let total = last.since(first).as_secs_f64();
-        let gaps = moments.windows(2).map(|pair| (pair[0], pair[1]));
-        let long = gaps.filter(|(from, to)| to.since(*from).as_secs_f64() > total * LONG_PART);
         let around = Duration::from_secs_f64(AROUND);
-        let long: Vec<(EventTime, EventTime)> = long
-            .map(|(from, to)| (from.plus(around), to.minus(around)))
-            .collect();
+        let mut long = Vec::new();
+        for pair in moments.windows(2) {
+            if let [from, to] = *pair
+                && to.since(from).as_secs_f64() > total * LONG_PART
+            {
+                long.push((from.plus(around), to.minus(around)));
+            }
+        }
         let spent: f64 = long.iter().map(|(a, b)| b.since(*a).as_secs_f64()).sum();
         let rest = total - spent;
         let crowded = total > SHORT_CALL && !long.is_empty() && rest < total * CROWDED;
@@ -70,8 +73,6 @@ impl Scale {
             return axis;
         }
         let width = right - left;
-        // Longer stretches are wider, but not in proportion.
-        let weight = |from: EventTime, to: EventTime| to.since(from).as_secs_f64().sqrt();
         let weights: f64 = long.iter().map(|&(a, b)| weight(a, b)).sum();
         let mut x = left;
         let mut from = first;
@@ -100,12 +101,12 @@ impl Scale {
 
     /// Returns the place of a time. For times outside the axis, its nearer end.
     pub(super) fn x(&self, at: EventTime) -> f64 {
-        let of = |stretch: &Stretch| {
-            let part = at.since(stretch.from).as_secs_f64() / stretch.seconds();
-            stretch.left + part.clamp(0.0, 1.0) * (stretch.right - stretch.left)
+        let found = self.stretches.iter().find(|stretch| at <= stretch.to);
+        let Some(stretch) = found.or(self.stretches.last()) else {
+            return 0.0;
         };
-        let holds = self.stretches.iter().find(|stretch| at <= stretch.to);
-        holds.or(self.stretches.last()).map_or(0.0, of)
+        let part = at.since(stretch.from).as_secs_f64() / stretch.seconds();
+        stretch.left + part.clamp(0.0, 1.0) * (stretch.right - stretch.left)
     }
 
     /// Returns round times counted from `origin`, each with its place, with room for their labels.
@@ -141,8 +142,16 @@ impl Scale {
     /// Returns the middles of the shortened stretches, each with its real length.
     pub(super) fn cuts(&self) -> impl Iterator<Item = (f64, Duration)> {
         let cut = self.stretches.iter().filter(|stretch| stretch.cut);
-        cut.map(|it| (f64::midpoint(it.left, it.right), it.to.since(it.from)))
+        cut.map(|stretch| {
+            let middle = f64::midpoint(stretch.left, stretch.right);
+            (middle, stretch.to.since(stretch.from))
+        })
     }
+}
+
+/// Returns the share of a shortened stretch. Longer ones are wider, but not in proportion.
+fn weight(from: EventTime, to: EventTime) -> f64 {
+    to.since(from).as_secs_f64().sqrt()
 }
 
 #[cfg(test)]
