@@ -35,14 +35,16 @@ struct JobSheet<'a> {
 
 /// Serves `POST /letters/act`: changes the chosen dead letters, or asks to confirm a discard.
 pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
-    let (form, backend) = (&visit.asked.form, &visit.page.backend);
+    let form = &visit.asked.form;
+    let backend = &visit.page.backend;
     let change = match change(&visit.shell, form) {
         Ok(change) => change,
         Err(wrong) => return again(visit, wrong).await,
     };
-    let ids = match form.all_letters() {
-        true => backend.letter_ids(form.letter_query()).await?,
-        false => form.letters("id"),
+    let ids = if form.all_letters() {
+        backend.letter_ids(form.letter_query()).await?
+    } else {
+        form.letters("id")
     };
     if ids.is_empty() {
         let wrong = visit.shell.t("deadLetters.none_chosen").to_owned();
@@ -106,25 +108,35 @@ fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeCho
             return Ok(Some(EmployeeChoice::None));
         }
     }
-    let id = typed.parse().ok().and_then(EmployeeId::new);
-    let id = id.ok_or_else(|| shell.with("wrong.employee", typed))?;
-    Ok(Some(EmployeeChoice::Is(id)))
+    match typed.parse().ok().and_then(EmployeeId::new) {
+        Some(id) => Ok(Some(EmployeeChoice::Is(id))),
+        None => Err(shell.with("wrong.employee", typed)),
+    }
 }
 
 /// Reads the fields for dead letters `incomplete`: whether the call was answered, its seconds of
 /// talk, and its direction.
 fn said(shell: &PageShell, form: &FormFields) -> Result<Option<SuppliedFacts>, String> {
-    let seconds = |typed: &str| typed.parse().map_err(|_| shell.with("wrong.talk", typed));
+    let talk_sec = match form.get("talk") {
+        Some(typed) => {
+            let seconds = typed.parse();
+            Some(seconds.map_err(|_| shell.with("wrong.talk", typed))?)
+        }
+        None => None,
+    };
     let said = SuppliedFacts {
         answered: form.get("answered").map(|word| word == "yes"),
-        talk_sec: form.get("talk").map(seconds).transpose()?,
+        talk_sec,
         direction: match form.get("direction") {
             Some("INBOUND") => Some(Direction::Inbound),
             Some("OUTBOUND") => Some(Direction::Outbound),
             _ => None,
         },
     };
-    Ok((said != SuppliedFacts::default()).then_some(said))
+    if said == SuppliedFacts::default() {
+        return Ok(None);
+    }
+    Ok(Some(said))
 }
 
 /// Shows the form again, with the input and the error.

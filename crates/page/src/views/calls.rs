@@ -1,7 +1,7 @@
 //! The view Calls, with calls in progress and stored ones, and the page of one call.
 
 use crate::answer::{self, Handled, Problem, download};
-use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, Profiles, RequestView};
+use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use crate::csv::{Columns, CsvText, cell};
 use crate::{markup::masked, page::AuthenticatedRequest, request::link, shell::PageShell};
 use askama::Template;
@@ -55,9 +55,10 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let query = query(&visit);
     let backend = &visit.page.backend;
-    let open = match query == CallQuery::default() {
-        true => backend.under_way().await?,
-        false => Vec::new(),
+    let open = if query == CallQuery::default() {
+        backend.under_way().await?
+    } else {
+        Vec::new()
     };
     let trunks = backend.trunks().await?;
     let (page, wrong) = match backend.calls(query.clone()).await {
@@ -66,28 +67,31 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
         Err(refusal) if refusal.is_usage() => (CallPage::default(), Some(refusal.message)),
         Err(refusal) => return Err(refusal.into()),
     };
-    let to = |path: &str, before: Option<&str>| {
-        let fields = [
-            ("text", query.text.as_deref()),
-            ("day", query.day.as_deref()),
-            ("trunk", query.trunk.as_deref()),
-            ("state", query.state.as_deref()),
-            ("before", before),
-        ];
-        link(path, &fields)
-    };
+    let next = page.next.as_deref();
     let sheet = CallsSheet {
         c: &visit.shell,
         open,
-        next: (page.next.as_deref()).map(|next| to("/calls", Some(next))),
-        newest: to("/calls", None),
-        csv: to("/calls.csv", None),
+        next: next.map(|next| link_to("/calls", &query, Some(next))),
+        newest: link_to("/calls", &query, None),
+        csv: link_to("/calls.csv", &query, None),
         page,
         trunks: trunks.into_iter().map(|trunk| trunk.name).collect(),
         query,
         wrong,
     };
     answer::form(&sheet, sheet.wrong.is_some())
+}
+
+/// Returns the link to the calls of a query from the page's key `before` on.
+fn link_to(path: &str, query: &CallQuery, before: Option<&str>) -> String {
+    let fields = [
+        ("text", query.text.as_deref()),
+        ("day", query.day.as_deref()),
+        ("trunk", query.trunk.as_deref()),
+        ("state", query.state.as_deref()),
+        ("before", before),
+    ];
+    link(path, &fields)
 }
 
 fn query(visit: &AuthenticatedRequest<'_>) -> CallQuery {
@@ -103,24 +107,32 @@ fn query(visit: &AuthenticatedRequest<'_>) -> CallQuery {
 
 /// The columns of the file.
 const COLUMNS: &Columns<Listed> = &[
-    ("startedAt", |it, c| {
-        c.zone.second(it.record.started_at.get())
+    ("startedAt", |call, c| {
+        c.zone.second(call.record.started_at.get())
     }),
-    ("direction", |it, _| it.record.direction.word().to_owned()),
-    ("phone", |it, c| match (it.record.phone(), c.may_act()) {
-        (phone, true) => phone.unwrap_or_default().to_owned(),
-        (phone, false) => masked(phone.unwrap_or_default()),
+    ("direction", |call, _| {
+        call.record.direction.word().to_owned()
     }),
-    ("leadId", |it, _| cell(&it.record.lead_id)),
-    ("employeeId", |it, _| cell(&it.record.employee_id)),
-    ("extension", |it, _| cell(&it.record.employee)),
-    ("trunk", |it, _| cell(&it.record.trunk)),
-    ("answered", |it, _| it.record.answered.to_string()),
-    ("durationSec", |it, _| it.record.duration_sec.to_string()),
-    ("talkTimeSec", |it, _| it.record.talk_time_sec.to_string()),
-    ("state", |it, _| it.state_word().to_owned()),
-    ("reason", |it, _| cell(&it.reason.map(Reason::word))),
-    ("uuid", |it, _| it.uuid()),
+    ("phone", |call, c| {
+        match (call.record.phone(), c.may_act()) {
+            (phone, true) => phone.unwrap_or_default().to_owned(),
+            (phone, false) => masked(phone.unwrap_or_default()),
+        }
+    }),
+    ("leadId", |call, _| cell(&call.record.lead_id)),
+    ("employeeId", |call, _| cell(&call.record.employee_id)),
+    ("extension", |call, _| cell(&call.record.employee)),
+    ("trunk", |call, _| cell(&call.record.trunk)),
+    ("answered", |call, _| call.record.answered.to_string()),
+    ("durationSec", |call, _| {
+        call.record.duration_sec.to_string()
+    }),
+    ("talkTimeSec", |call, _| {
+        call.record.talk_time_sec.to_string()
+    }),
+    ("state", |call, _| call.state_word().to_owned()),
+    ("reason", |call, _| cell(&call.reason.map(Reason::word))),
+    ("uuid", |call, _| call.uuid()),
 ];
 
 /// Serves `GET /calls.csv`: all calls that match a query, newest first.
@@ -129,9 +141,12 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
     let backend = Arc::clone(&visit.page.backend);
     // An error of the query is reported before the file begins.
     let first = backend.calls(query.clone()).await?;
-    let (head, shell) = (CsvText::new(COLUMNS), visit.shell.clone());
+    let head = CsvText::new(COLUMNS);
+    let shell = visit.shell.clone();
     let pieces = stream::try_unfold(Some((head, first)), move |left| {
-        let (backend, query, shell) = (Arc::clone(&backend), query.clone(), shell.clone());
+        let backend = Arc::clone(&backend);
+        let query = query.clone();
+        let shell = shell.clone();
         async move {
             let Some((mut text, page)) = left else {
                 return Ok(None);
@@ -157,7 +172,8 @@ pub(crate) async fn csv(visit: &AuthenticatedRequest<'_>) -> Handled {
 impl CallSheet<'_> {
     /// Returns a sentence with the two parties, the trunk, and the talk time.
     fn summary(&self) -> String {
-        let (c, call) = (self.c, &self.line.record);
+        let c = self.c;
+        let call = &self.line.record;
         let phone = c.plain(call.phone().unwrap_or(c.t("number.hidden")));
         let trunk = c.plain(call.trunk.as_deref().unwrap_or(c.t("none")));
         let called = match call.direction {
@@ -176,9 +192,8 @@ impl CallSheet<'_> {
 
     /// Returns a sentence with the call's state, and the time since which it has it.
     fn outcome(&self) -> String {
-        let (c, call) = (self.c, self.call);
-        let since = c.moment(call.since);
-        let reason = (self.line.reason).map(|it| c.word("reason", it.word()));
+        let c = self.c;
+        let since = c.moment(self.call.since);
         match self.line.state {
             Some(State::Journaled) => c.with("call.told.journaled", since),
             Some(State::Submitted) => c.with("call.told.submitted", since),
@@ -186,6 +201,10 @@ impl CallSheet<'_> {
             Some(State::Discarded) => c.with("call.told.discarded", since),
             Some(State::Forwarded) => c.with("call.told.forwarded", since),
             Some(State::Dead | State::Waiting) => {
+                let reason = self
+                    .line
+                    .reason
+                    .map(|reason| c.word("reason", reason.word()));
                 c.with("call.told.dead_letter", reason.unwrap_or_default())
             }
         }
@@ -204,12 +223,10 @@ impl CallSheet<'_> {
 
 /// Serves `GET /calls/UUID/picture.svg`: the picture of a call.
 pub(crate) async fn picture(visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
-    let call = visit.page.backend.call(uuid.to_owned()).await;
-    let picture = call?.map(|call| call.picture);
-    let Some(picture) = picture.filter(|it| !it.is_empty()) else {
-        return Err(Problem::missing(&visit.shell, "problem.no_call"));
-    };
-    Ok(answer::svg(picture))
+    match visit.page.backend.call(uuid.to_owned()).await? {
+        Some(call) if !call.picture.is_empty() => Ok(answer::svg(call.picture)),
+        _ => Err(Problem::missing(&visit.shell, "problem.no_call")),
+    }
 }
 
 /// Serves `GET /calls/UUID`: one call with everything known about it.
@@ -219,16 +236,14 @@ pub(crate) async fn one(mut visit: AuthenticatedRequest<'_>, uuid: &str) -> Hand
     let Some(call) = call? else {
         return Err(Problem::missing(&visit.shell, "problem.no_call"));
     };
-    let lead = call.line.record.lead_id;
-    let leads = BTreeSet::from_iter(lead);
-    let mut profiles = match leads.is_empty() {
-        true => Profiles::new(),
-        false => visit.page.backend.profiles(leads).await?,
-    };
-    let lead = lead.and_then(|lead| profiles.remove(&lead));
+    let mut profile = None;
+    if let Some(lead) = call.line.record.lead_id {
+        let mut profiles = visit.page.backend.profiles(BTreeSet::from([lead])).await?;
+        profile = profiles.remove(&lead);
+    }
     let sheet = CallSheet {
         c: &visit.shell,
-        lead: &lead.unwrap_or_default(),
+        lead: &profile.unwrap_or_default(),
         line: &call.line,
         call: &call,
     };

@@ -24,14 +24,13 @@ pub(crate) async fn table(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let days = days(&visit);
     let rows = visit.page.backend.employees(days).await?;
-    let sum = |figure: fn(&EmployeeWork) -> u64| rows.values().map(figure).sum();
-    let total = EmployeeWork {
-        answered: sum(|did| did.answered),
-        missed: sum(|did| did.missed),
-        outbound: sum(|did| did.outbound),
-        talk_sec: sum(|did| did.talk_sec),
-        ..EmployeeWork::default()
-    };
+    let mut total = EmployeeWork::default();
+    for did in rows.values() {
+        total.answered += did.answered;
+        total.missed += did.missed;
+        total.outbound += did.outbound;
+        total.talk_sec += did.talk_sec;
+    }
     let most = rows.values().map(|did| did.answered + did.missed).max();
     let sheet = EmployeesSheet {
         c: &visit.shell,
@@ -70,7 +69,7 @@ const COLUMNS: &Columns<(Option<String>, EmployeeWork)> = &[
 ];
 
 fn tenths(seconds: Option<f64>) -> String {
-    cell(&seconds.map(|it| format!("{it:.1}")))
+    cell(&seconds.map(|seconds| format!("{seconds:.1}")))
 }
 
 /// Serves `GET /employees.csv`: the table as a file.

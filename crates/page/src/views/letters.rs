@@ -48,12 +48,13 @@ struct LetterSheet<'a> {
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<String>) -> Handled {
     let _ = visit.refresh_badges().await;
     let form = &visit.asked.form;
-    let (typed, asked) = (form.letter_query(), visit.asked.query.letter_query());
+    let typed = form.letter_query();
+    let asked = visit.asked.query.letter_query();
     let before = visit.asked.query.get("before");
     let query = LetterQuery {
         reason: typed.reason.or(asked.reason),
         cause: typed.cause.or(asked.cause),
-        before: before.and_then(|it| it.parse().ok()).map(RowId),
+        before: before.and_then(|id| id.parse().ok()).map(RowId),
     };
     let backend = &visit.page.backend;
     let page = backend.letters(query.clone()).await?;
@@ -77,25 +78,30 @@ impl LettersSheet<'_> {
     /// Returns the number of dead letters that match the query, on all of its pages.
     fn found(&self) -> u64 {
         if self.query.cause.is_some() {
-            return self.chosen_cause().map_or(0, |it| it.letters);
+            return self.chosen_cause().map_or(0, |group| group.letters);
         }
-        let wanted = |it: &Reason| self.query.reason.is_none() || self.is_reason(it.word());
-        let found = self.page.reasons.iter().filter(|(it, _)| wanted(it));
-        found.map(|(_, count)| count).sum()
+        let mut found = 0;
+        for (reason, count) in &self.page.reasons {
+            if self.query.reason.is_none() || self.is_reason(reason.word()) {
+                found += count;
+            }
+        }
+        found
     }
 
     /// Returns the chosen cause, whose dead letters are shown.
     fn chosen_cause(&self) -> Option<&CauseGroup> {
         let wanted = self.query.cause.as_deref()?;
-        self.causes.iter().find(|it| it.cause.to_string() == wanted)
+        let mut groups = self.causes.iter();
+        groups.find(|group| group.cause.to_string() == wanted)
     }
 
     /// Returns the causes to show. Empty if a cause is chosen, and after the first page.
     fn groups(&self) -> &[CauseGroup] {
-        match self.query.cause.is_some() || self.query.before.is_some() {
-            true => &[],
-            false => &self.causes[..self.causes.len().min(CAUSES_MAX)],
+        if self.query.cause.is_some() || self.query.before.is_some() {
+            return &[];
         }
+        &self.causes[..self.causes.len().min(CAUSES_MAX)]
     }
 
     /// Returns `Lead 9001`, or the reason if the cause has no subject.
@@ -122,12 +128,12 @@ impl LettersSheet<'_> {
     }
 
     fn link_of(&self, group: &CauseGroup) -> String {
-        let of = LetterQuery {
+        let query = LetterQuery {
             reason: Some(group.cause.reason.word().to_owned()),
-            cause: Some(group.cause.to_string()).filter(|it| !it.is_empty()),
+            cause: Some(group.cause.to_string()).filter(|cause| !cause.is_empty()),
             before: None,
         };
-        link_to("/letters", &of, None)
+        link_to("/letters", &query, None)
     }
 
     fn is_chosen(&self, id: &RowId) -> bool {
@@ -148,11 +154,11 @@ impl LettersSheet<'_> {
 }
 
 /// Returns the link to the dead letters of a query with ids below `before`.
-fn link_to(path: &str, of: &LetterQuery, before: Option<RowId>) -> String {
-    let before = before.map(|it| it.to_string());
+fn link_to(path: &str, query: &LetterQuery, before: Option<RowId>) -> String {
+    let before = before.map(|id| id.to_string());
     let fields = [
-        ("reason", of.reason.as_deref()),
-        ("cause", of.cause.as_deref()),
+        ("reason", query.reason.as_deref()),
+        ("cause", query.cause.as_deref()),
         ("before", before.as_deref()),
     ];
     link(path, &fields)
@@ -170,11 +176,12 @@ pub(crate) async fn one(
     };
     let cause = Cause::of(&letter);
     let causes = visit.page.backend.causes().await?;
-    let mut same = causes.into_iter().filter(|it| it.cause.about.is_some());
+    let mut groups = causes.iter();
+    let same = groups.find(|group| group.cause.about.is_some() && group.cause == cause);
     let sheet = LetterSheet {
         c: &visit.shell,
         letter,
-        same: same.find(|it| it.cause == cause).map_or(1, |it| it.letters),
+        same: same.map_or(1, |group| group.letters),
         cause,
         form: &visit.asked.form,
         wrong,
@@ -214,21 +221,22 @@ pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     };
     let mut chosen = form.letters("id");
     chosen.sort_unstable();
-    let export: Export = match asked.is_post() && !form.all_letters() {
-        true if chosen.is_empty() => {
-            let words = visit.shell.t("deadLetters.none_chosen");
-            let status = StatusCode::UNPROCESSABLE_ENTITY;
-            return Err(Problem::new(status, "problem.input", words));
-        }
-        true => (None, chosen),
-        false => (Some(form.letter_query()), Vec::new()),
+    let export: Export = if !asked.is_post() || form.all_letters() {
+        (Some(form.letter_query()), Vec::new())
+    } else if chosen.is_empty() {
+        let words = visit.shell.t("deadLetters.none_chosen");
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Err(Problem::new(status, "problem.input", words));
+    } else {
+        (None, chosen)
     };
     let backend = Arc::clone(&visit.page.backend);
     let pieces = stream::try_unfold((export, backend), |(export, backend)| async {
         // If a page fails, the file must not look complete.
-        let piece = piece(export, &*backend).await;
-        let piece = piece.map_err(|refusal| refusal.message)?;
-        Ok::<_, String>(piece.map(|(lines, left)| (lines, (left, backend))))
+        match piece(export, &*backend).await {
+            Ok(piece) => Ok(piece.map(|(lines, left)| (lines, (left, backend)))),
+            Err(refusal) => Err(refusal.message),
+        }
     });
     let body = body::in_pieces(pieces);
     let name = "callbridge-letters.jsonl";
@@ -249,6 +257,8 @@ async fn piece(
         (None, Some(id)) => (Vec::from_iter(find(backend, id).await?), None),
         (None, None) => return Ok(None),
     };
-    let lines = letters.iter().map(|it| format!("{}\n", it.to_json()));
+    let lines = letters
+        .iter()
+        .map(|letter| format!("{}\n", letter.to_json()));
     Ok(Some((Bytes::from(lines.collect::<String>()), (next, ids))))
 }

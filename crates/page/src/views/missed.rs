@@ -58,27 +58,31 @@ impl MissedSheet<'_> {
     /// Returns a number for a `tel:` link, which can only contain digits and a plus sign.
     fn dial(&self, phone: &str) -> Option<String> {
         let digits = phone.strip_prefix('+').unwrap_or(phone);
-        let number = !digits.is_empty() && digits.len() <= 15;
-        let number = number && digits.bytes().all(|b| b.is_ascii_digit());
-        number.then(|| phone.to_owned())
+        let is_number =
+            (1..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| phone.to_owned())
     }
 }
 
 /// The columns of the file: a customer, and the profile of their lead.
 const COLUMNS: &Columns<(WaitingCustomer, LeadProfile)> = &[
-    ("phone", |(it, _), _| it.customer.phone.as_str().to_owned()),
-    ("leadId", |(it, _), _| cell(&it.customer.lead_id)),
-    ("trunk", |(it, _), _| it.customer.trunk.clone()),
-    ("firstAt", |(it, _), c| {
-        c.zone.second(it.customer.first_at.get())
+    ("phone", |(waiting, _), _| {
+        waiting.customer.phone.as_str().to_owned()
     }),
-    ("lastAt", |(it, _), c| {
-        c.zone.second(it.customer.last_at.get())
+    ("leadId", |(waiting, _), _| cell(&waiting.customer.lead_id)),
+    ("trunk", |(waiting, _), _| waiting.customer.trunk.clone()),
+    ("firstAt", |(waiting, _), c| {
+        c.zone.second(waiting.customer.first_at.get())
     }),
-    ("tries", |(it, _), _| it.customer.tries.to_string()),
-    ("triedBack", |(it, _), _| it.tried.to_string()),
-    ("triedBackAt", |(it, _), c| {
-        cell(&it.tried_at.map(|at| c.zone.second(at)))
+    ("lastAt", |(waiting, _), c| {
+        c.zone.second(waiting.customer.last_at.get())
+    }),
+    ("tries", |(waiting, _), _| {
+        waiting.customer.tries.to_string()
+    }),
+    ("triedBack", |(waiting, _), _| waiting.tried.to_string()),
+    ("triedBackAt", |(waiting, _), c| {
+        cell(&waiting.tried_at.map(|at| c.zone.second(at)))
     }),
     ("leadName", |(_, lead), _| cell(&lead.name)),
     ("responsible", |(_, lead), c| cell(&c.responsible(lead))),

@@ -48,7 +48,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLe
     let profiles = backend.profiles(leads).await?;
     let all = numbers.len() as u64;
     numbers.truncate(SHOWN_MAX);
-    let is_wrong = typed.iter().any(|it| it.wrong.is_some());
+    let is_wrong = typed.iter().any(|lead| lead.wrong.is_some());
     let sheet = NumbersSheet {
         c: &visit.shell,
         numbers,
@@ -63,40 +63,50 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLe
 impl NumbersSheet<'_> {
     /// Returns the fields typed for this number. Empty if nothing was typed.
     fn typed(&self, phone: &str) -> TypedLead {
-        let typed = self.typed.iter().find(|it| it.phone == phone);
+        let typed = self.typed.iter().find(|lead| lead.phone == phone);
         typed.cloned().unwrap_or_default()
     }
 
     /// Returns the errors for numbers that are not in the list: typed ones, or ones that left the
     /// list.
     fn unlisted_faults(&self) -> Vec<(&TypedLead, &String)> {
-        let listed = |phone: &str| self.numbers.iter().any(|it| it.phone.as_str() == phone);
-        let typed = self.typed.iter().filter(|it| !listed(&it.phone));
-        Vec::from_iter(typed.filter_map(|it| Some((it, it.wrong.as_ref()?))))
+        let mut faults = Vec::new();
+        for lead in &self.typed {
+            if let Some(wrong) = &lead.wrong
+                && !self.is_listed(&lead.phone)
+            {
+                faults.push((lead, wrong));
+            }
+        }
+        faults
+    }
+
+    fn is_listed(&self, phone: &str) -> bool {
+        let mut numbers = self.numbers.iter();
+        numbers.any(|number| number.phone.as_str() == phone)
     }
 
     /// Returns the number and lead of the first unlisted error, to correct them in the form.
     fn again(&self) -> (&str, &str) {
-        let first = self.unlisted_faults().first().map(|(it, _)| *it);
-        first.map_or(("", ""), |it| (&it.phone, &it.lead))
+        match self.unlisted_faults()[..] {
+            [(lead, _), ..] => (&lead.phone, &lead.lead),
+            [] => ("", ""),
+        }
     }
 }
 
 /// Returns all typed leads: from the rows of the list, from the form for one number, and from CSV.
 /// Also returns how many rows of CSV lack one of the two values.
 fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
-    let one = |phone: &str, lead: &str| TypedLead {
-        phone: phone.trim().to_owned(),
-        lead: lead.to_owned(),
-        line: None,
-        wrong: None,
-    };
     let [phones, leads] = ROW.map(|row| form.iter().filter(move |(name, _)| *name == row));
-    let rows = phones.zip(leads);
-    let rows = rows.map(|((_, phone), (_, lead))| one(phone, lead));
-    let mut all: Vec<TypedLead> = rows.filter(|it| !it.lead.trim().is_empty()).collect();
+    let mut all = Vec::new();
+    for ((_, phone), (_, lead)) in phones.zip(leads) {
+        if !lead.trim().is_empty() {
+            all.push(TypedLead::new(phone, lead));
+        }
+    }
     if form.get("phone").is_some() || form.get("lead").is_some() {
-        all.push(one(&form.typed("phone"), &form.typed("lead")));
+        all.push(TypedLead::new(&form.typed("phone"), &form.typed("lead")));
     }
     let mut lacking = 0;
     match form.get("csv").map(leads_of) {
@@ -107,7 +117,7 @@ fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
                     .cells
                     .each_ref()
                     .map(|cell| cell.trim_start_matches('\''));
-                let mut typed = one(phone, lead);
+                let mut typed = TypedLead::new(phone, lead);
                 typed.line = Some(row.line);
                 all.push(typed);
             }
@@ -144,6 +154,15 @@ fn digits(text: &str) -> String {
 }
 
 impl TypedLead {
+    fn new(phone: &str, lead: &str) -> Self {
+        Self {
+            phone: phone.trim().to_owned(),
+            lead: lead.to_owned(),
+            line: None,
+            wrong: None,
+        }
+    }
+
     /// Stores the error, with its line in the file.
     fn refuse(&mut self, shell: &PageShell, wrong: String) {
         self.wrong = Some(match self.line {
@@ -162,7 +181,8 @@ fn leads_of(csv: &str) -> Option<(Vec<PairRow>, u64)> {
     let has_header = first.to_ascii_lowercase().contains("phone");
     let mut text = csv.to_owned();
     if !has_header {
-        let separator = [';', '\t'].into_iter().find(|it| first.contains(*it));
+        let mut separators = [';', '\t'].into_iter();
+        let separator = separators.find(|separator| first.contains(*separator));
         text = format!("phone{}lead\n{csv}", separator.unwrap_or(','));
     }
     for lead in ["lead", "leadId"] {
@@ -193,7 +213,7 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     let mut given = 0;
     let mut left = 0;
     let mut last = None;
-    for one in all.iter_mut().filter(|it| it.wrong.is_none()) {
+    for one in all.iter_mut().filter(|typed| typed.wrong.is_none()) {
         match give_one(&visit, one).await {
             Ok((lead, calls)) => {
                 given += 1;
@@ -242,9 +262,10 @@ async fn give_one(
         return Err(visit.shell.t("wrong.no_lead").to_owned());
     };
     let backend = &visit.page.backend;
-    let calls = backend.give_lead(&one.phone, lead, &visit.who).await;
-    let calls = calls.map_err(|refusal| refusal.message)?;
-    Ok((lead, calls))
+    match backend.give_lead(&one.phone, lead, &visit.who).await {
+        Ok(calls) => Ok((lead, calls)),
+        Err(refusal) => Err(refusal.message),
+    }
 }
 
 /// Serves `POST /numbers/take`: removes the assigned lead of a number.
@@ -257,10 +278,10 @@ pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
 
 /// The columns of the file. The last one is empty, to be filled in.
 const COLUMNS: &Columns<WaitingPhone> = &[
-    ("phone", |it, _| it.phone.as_str().to_owned()),
-    ("calls", |it, _| it.calls.to_string()),
-    ("firstAt", |it, c| c.zone.second(it.first.get())),
-    ("lastAt", |it, c| c.zone.second(it.last.get())),
+    ("phone", |number, _| number.phone.as_str().to_owned()),
+    ("calls", |number, _| number.calls.to_string()),
+    ("firstAt", |number, c| c.zone.second(number.first.get())),
+    ("lastAt", |number, c| c.zone.second(number.last.get())),
     ("lead", |_, _| String::new()),
 ];
 

@@ -31,16 +31,18 @@ pub(crate) async fn pbx(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let status = visit.refresh_badges().await?;
     let trunks = visit.page.backend.trunks().await?;
     let now = visit.shell.now;
-    let silent = |it: &&TrunkStatus| it.last_at.is_none_or(|at| now - at > SILENT_SECONDS);
-    let channels = status.unmatched.iter().map(|it| &*it.prefix);
+    let silent = trunks.iter().filter(|trunk| {
+        let last_at = trunk.last_at;
+        last_at.is_none_or(|at| now - at > SILENT_SECONDS)
+    });
+    let channels = status.unmatched.iter().map(|channel| &*channel.prefix);
+    let employees = status.employees.iter();
     let sheet = PbxSheet {
         c: &visit.shell,
         status: &status,
-        silent: trunks.iter().filter(silent).collect(),
+        silent: silent.collect(),
         channels: channels.take(CHANNELS_MAX).collect(),
-        extensions: (status.employees.iter())
-            .flat_map(|it| &it.unlisted)
-            .collect(),
+        extensions: employees.flat_map(|lists| &lists.unlisted).collect(),
         trunks: &trunks,
     };
     answer::html(&sheet)
@@ -48,19 +50,23 @@ pub(crate) async fn pbx(mut visit: AuthenticatedRequest<'_>) -> Handled {
 
 impl PbxSheet<'_> {
     fn is_silent(&self, trunk: &TrunkStatus) -> bool {
-        self.silent.iter().any(|it| it.name == trunk.name)
+        self.silent.iter().any(|silent| silent.name == trunk.name)
     }
 
     /// Returns the employee lists if there were calls at extensions, and none of these is listed.
     fn list_matches_nothing(&self) -> Option<&Employees> {
         let employees = self.status.employees.as_ref()?;
-        (employees.calls > 0 && employees.matched == 0).then_some(employees)
+        if employees.calls > 0 && employees.matched == 0 {
+            Some(employees)
+        } else {
+            None
+        }
     }
 
     /// Returns `true` if there were calls at extensions, and all of these are listed.
     fn every_extension_matches(&self) -> bool {
         let employees = self.status.employees.as_ref();
-        employees.is_some_and(|it| it.calls > 0 && it.matched == it.calls)
+        employees.is_some_and(|lists| lists.calls > 0 && lists.matched == lists.calls)
     }
 
     fn length(&self, from: &i64, to: &i64) -> String {
@@ -89,7 +95,7 @@ pub(crate) async fn check(mut visit: AuthenticatedRequest<'_>) -> Handled {
 impl CheckSheet<'_> {
     fn count(&self, result: &str) -> u64 {
         let found = self.last.findings.iter();
-        found.filter(|it| it.result() == result).count() as u64
+        found.filter(|finding| finding.result() == result).count() as u64
     }
 
     fn result_class(&self, result: &str) -> &'static str {

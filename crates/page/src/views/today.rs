@@ -79,20 +79,22 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
     let places = (status.problems.iter()).map(|problem| (problem, place(status, problem.kind)));
     let since = places.clone().next().and_then(|(_, (_, since))| since);
     let waits = places.map(|(problem, (link, _))| waiting(shell, problem, link));
-    let missed = Some(shell.badges.missed).filter(|it| *it > 0);
-    let missed = missed.map(|count| shell.n("today.missed", count));
+    let missed = match shell.badges.missed {
+        0 => None,
+        count => Some(shell.n("today.missed", count)),
+    };
     let (state, sentence) = match (status.verdict, &missed) {
         (OverallState::Ok, Some(missed)) => ("attention", missed.clone()),
         (OverallState::Ok, None) => ("ok", all_well(shell, &figures.today)),
         (OverallState::Attention, _) => ("attention", worst(shell, status)),
         (OverallState::Down, _) => ("down", worst(shell, status)),
     };
-    let missed = missed.map(|title| customers(shell, title));
+    let callbacks = missed.map(|title| customers(shell, title));
     Lead {
         state,
         sentence,
         since,
-        waits: waits.chain(missed).collect(),
+        waits: waits.chain(callbacks).collect(),
     }
 }
 
@@ -140,28 +142,29 @@ fn waiting(shell: &PageShell, problem: &Problem, link: Option<&'static str>) -> 
 /// `status` contains it.
 fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i64>) {
     use FindingKind as F;
-    let (sources, gaps) = (status.sources.iter(), status.gaps.iter());
+    let sources = status.sources.iter();
     match kind {
         F::DeadLetters => (Some("/letters"), None),
         F::NoLead => (Some("/numbers"), None),
         F::NoEmployee => (Some("/letters?reason=no_employee"), None),
         F::NoSource | F::SourceDown => {
-            let down = sources.filter_map(|it| it.down_since);
+            let down = sources.filter_map(|source| source.down_since);
             (Some("/pbx"), down.min())
         }
         F::SilentBranches | F::HubLostCommits => (Some("/branches"), None),
         F::NotHeard => {
-            let silent = sources.filter(|it| it.state == SourceState::Connected);
-            let since = silent.filter_map(|it| it.connected_since).min();
+            let silent = sources.filter(|source| source.state == SourceState::Connected);
+            let since = silent.filter_map(|source| source.connected_since).min();
             (Some("/pbx"), since)
         }
         F::Gap => {
-            let open = gaps.filter(|gap| !gap.filled);
+            let open = status.gaps.iter().filter(|gap| !gap.filled);
             (Some("/pbx"), open.map(|gap| gap.from).max())
         }
         F::Employees => {
-            let unknown = status.employees.iter().flat_map(|it| &it.unknown);
-            (Some("/pbx"), unknown.map(|it| it.since).min())
+            let lists = status.employees.iter();
+            let unknown = lists.flat_map(|employees| &employees.unknown);
+            (Some("/pbx"), unknown.map(|employee| employee.since).min())
         }
         F::NoTrunk | F::SilentTrunk | F::SilentEmployees | F::NoEmployees => (Some("/pbx"), None),
         F::DeadLetterQueue
@@ -184,16 +187,18 @@ fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i6
 /// Returns the books that count finished calls, in the order of a call's states. A book that is
 /// added to the status appears automatically.
 fn books(status: &Status) -> Vec<Book> {
-    let beside = ["finished", "internal", "skipped", "unreadable"];
-    let all = status.books.named().into_iter();
-    let parts = all.filter(|(name, _)| !beside.contains(name));
-    let parts = parts.map(|part| match part {
-        ("dead", _) => ("letters", status.dead_letter_count()),
-        other => other,
-    });
     let finished = status.books.finished.max(1);
-    let (mut books, mut from) = (Vec::new(), 0);
-    for (name, calls) in parts.filter(|(_, calls)| *calls > 0) {
+    let mut books = Vec::new();
+    let mut from = 0;
+    for book in status.books.named() {
+        let (name, calls) = match book {
+            ("finished" | "internal" | "skipped" | "unreadable", _) => continue,
+            ("dead", _) => ("letters", status.dead_letter_count()),
+            other => other,
+        };
+        if calls == 0 {
+            continue;
+        }
         // Even small values must be visible.
         let share = (calls.saturating_mul(1000) / finished).clamp(6, 1000);
         books.push(Book {
