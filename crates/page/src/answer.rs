@@ -58,8 +58,11 @@ struct ProblemSheet<'a> {
 
 /// Makes a page that shows the problem.
 pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
-    let (c, title, words) = (shell, shell.t(problem.title), &problem.words);
-    let view = ProblemSheet { c, title, words };
+    let view = ProblemSheet {
+        c: shell,
+        title: shell.t(problem.title),
+        words: &problem.words,
+    };
     let mut response = html(&view).unwrap_or_else(|_| Response::new(body::whole("")));
     *response.status_mut() = problem.status;
     response
@@ -90,8 +93,12 @@ pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
 
 /// Renders a view with a form. The status is 422 if the input was invalid, and 200 otherwise.
 pub(crate) fn form(view: &impl Template, is_wrong: bool) -> Handled {
-    let wrong = is_wrong.then_some(StatusCode::UNPROCESSABLE_ENTITY);
-    html_as(wrong.unwrap_or(StatusCode::OK), view)
+    let status = if is_wrong {
+        StatusCode::UNPROCESSABLE_ENTITY
+    } else {
+        StatusCode::OK
+    };
+    html_as(status, view)
 }
 
 /// Makes an answer that the browser saves as a file.

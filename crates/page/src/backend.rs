@@ -246,15 +246,23 @@ pub struct Cause {
 impl Cause {
     /// Returns the cause that the dead letter shares with others.
     pub fn of(letter: &Letter) -> Self {
-        let lead = || Some((About::Lead, letter.lead()?.to_string()));
-        let phone = || Some((About::Phone, letter.phone()?.to_owned()));
         let about = match (letter.reason, letter.finding) {
             (Reason::Failed, Some(Finding::LeadExists)) => {
-                (letter.employee()).map(|it| (About::Employee, it.to_string()))
+                let employee = letter.employee();
+                employee.map(|employee| (About::Employee, employee.to_string()))
             }
-            (Reason::Failed | Reason::Rejected, _) => lead(),
-            (Reason::NoLead | Reason::AmbiguousLead, _) => phone(),
-            (Reason::NoEmployee, _) => letter.extension().map(|it| (About::Extension, it)),
+            (Reason::Failed | Reason::Rejected, _) => {
+                let lead = letter.lead();
+                lead.map(|lead| (About::Lead, lead.to_string()))
+            }
+            (Reason::NoLead | Reason::AmbiguousLead, _) => {
+                let phone = letter.phone();
+                phone.map(|phone| (About::Phone, phone.to_owned()))
+            }
+            (Reason::NoEmployee, _) => {
+                let extension = letter.extension();
+                extension.map(|extension| (About::Extension, extension))
+            }
             (Reason::Conflict | Reason::UuidConflict | Reason::ServerError, _)
             | (Reason::Unconfirmed | Reason::Incomplete | Reason::TalkExceedsDuration, _)
             | (Reason::InvalidEpoch | Reason::Unreadable, _) => None,
@@ -292,13 +300,15 @@ impl CauseGroup {
             let group = groups.entry(Cause::of(letter)).or_insert((0, since));
             *group = (group.0 + 1, group.1.min(since));
         }
-        let group = |(cause, (letters, since))| Self {
-            cause,
-            letters,
-            since,
-        };
-        let mut groups: Vec<Self> = groups.into_iter().map(group).collect();
-        groups.sort_by_key(|it| std::cmp::Reverse(it.letters));
+        let mut groups: Vec<Self> = groups
+            .into_iter()
+            .map(|(cause, (letters, since))| Self {
+                cause,
+                letters,
+                since,
+            })
+            .collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.letters));
         groups
     }
 }
@@ -364,12 +374,16 @@ impl CheckFinding {
         if name.starts_with("--") || name.starts_with("CALLBRIDGE_") {
             return Some("flag");
         }
-        let ends = |rest: &str| rest.is_empty() || rest.starts_with(' ');
-        let begins = |(first, _): &&(&str, &str)| name.strip_prefix(first).is_some_and(ends);
-        let shared = SHARED_TEXTS.iter().find(begins).map(|(_, key)| *key);
-        let key = shared.or_else(|| name.split(' ').next())?;
-        let is_known = Language::English.has(&format!("tried.{key}"));
-        is_known.then_some(key)
+        let mut shared = SHARED_TEXTS.iter();
+        let key = match shared.find(|(words, _)| begins_with_words(name, words)) {
+            Some((_, key)) => *key,
+            None => name.split(' ').next()?,
+        };
+        if Language::English.has(&format!("tried.{key}")) {
+            Some(key)
+        } else {
+            None
+        }
     }
 
     /// Returns `ok`, `doubt` or `failed`.
@@ -380,4 +394,9 @@ impl CheckFinding {
             (false, _) => "failed",
         }
     }
+}
+
+fn begins_with_words(name: &str, words: &str) -> bool {
+    let rest = name.strip_prefix(words);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }

@@ -111,14 +111,15 @@ impl Jobs {
         if left.is_empty() {
             job.state = JobState::Done;
         }
-        let (who, change) = (job.who.clone(), job.change);
+        let who = job.who.clone();
+        let change = job.change;
         let id = {
             let mut all = lock(&self.all);
             let id = all.last_key_value().map_or(1, |(last, _)| last + 1);
             all.insert(id, job);
             // Running jobs are never dropped.
             while all.len() > JOBS_MAX {
-                let mut ended = all.iter().filter(|(_, it)| it.state != JobState::Working);
+                let mut ended = all.iter().filter(|(_, job)| job.state != JobState::Working);
                 let Some(oldest) = ended.next().map(|(id, _)| *id) else {
                     break;
                 };
@@ -126,7 +127,8 @@ impl Jobs {
             }
             id
         };
-        let (all, closing) = (Arc::clone(&self.all), self.closing.clone());
+        let all = Arc::clone(&self.all);
+        let closing = self.closing.clone();
         self.tasks.spawn(async move {
             let mut end = JobState::Done;
             for chunk in left.chunks(CHUNK) {

@@ -40,18 +40,18 @@ impl Chart {
     pub(crate) fn of(bars: &[Bar]) -> Self {
         let most = bars.iter().map(|bar| bar.outcomes.total()).max();
         let top = round_up(most.unwrap_or(0));
-        let column = |(at, bar): (usize, &Bar)| Column {
+        let columns = bars.iter().enumerate().map(|(at, bar)| Column {
             x: at * STEP + 1,
             from: bar.from,
             outcomes: bar.outcomes,
             pieces: pieces(&bar.outcomes, top),
-        };
+        });
         Self {
+            columns: columns.collect(),
             top,
             width: bars.len().max(1) * STEP,
             total: bars.iter().map(|bar| bar.outcomes.total()).sum(),
             forwards: bars.iter().any(|bar| bar.outcomes.forwarded > 0),
-            columns: bars.iter().enumerate().map(column).collect(),
         }
     }
 }
@@ -65,17 +65,22 @@ fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
         ("letters", outcomes.letters),
         ("discarded", outcomes.discarded),
     ];
-    let (mut pieces, mut sum) = (Vec::new(), 0);
-    let level = |calls: u64| HEIGHT - (calls.saturating_mul(HEIGHT) / top).min(HEIGHT);
+    let mut pieces = Vec::new();
+    let mut sum = 0;
     for (class, calls) in parts.into_iter().filter(|(_, calls)| *calls > 0) {
-        let below = level(sum);
+        let below = level(sum, top);
         sum += calls;
         // Even small values must be visible.
-        let y = level(sum).min(below.saturating_sub(HEIGHT / 100));
+        let y = level(sum, top).min(below.saturating_sub(HEIGHT / 100));
         let height = below - y;
         pieces.push(Piece { class, y, height });
     }
     pieces
+}
+
+/// Returns the `y` of this number of calls, counted from the top of the drawing.
+fn level(calls: u64, top: u64) -> u64 {
+    HEIGHT - (calls.saturating_mul(HEIGHT) / top).min(HEIGHT)
 }
 
 /// Returns the next of 4, 8, 10, 20, 40, 80, 100, and so on. Half of each is a whole number.

@@ -36,9 +36,10 @@ impl CsvText {
             }
             let cut: String = cell.chars().take(CELL_CHARS).collect();
             let cell = safe_cell(&cut);
-            match cell.contains([',', '"', '\n', '\r', ';', '\t']) {
-                true => self.0 += &format!("\"{}\"", cell.replace('"', "\"\"")),
-                false => self.0 += &cell,
+            if cell.contains([',', '"', '\n', '\r', ';', '\t']) {
+                self.0 += &format!("\"{}\"", cell.replace('"', "\"\""));
+            } else {
+                self.0 += &cell;
             }
         }
         self.0.push_str("\r\n");

@@ -66,7 +66,9 @@ impl Language {
     }
 
     pub(crate) fn by_code(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.code() == code)
+        Self::ALL
+            .into_iter()
+            .find(|language| language.code() == code)
     }
 
     /// Returns the available language with the browser's highest weight (`Accept-Language`).
@@ -76,8 +78,10 @@ impl Language {
         for wish in accept.split(',').take(20) {
             let mut parts = wish.split(';').map(str::trim);
             let tag = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let weight = parts.find_map(|it| it.strip_prefix("q="));
-            let weight = weight.map_or(1.0, |it| it.parse::<f32>().unwrap_or(0.0));
+            let weight = match parts.find_map(|part| part.strip_prefix("q=")) {
+                Some(weight) => weight.parse::<f32>().unwrap_or(0.0),
+                None => 1.0,
+            };
             let code = tag.split('-').next().unwrap_or_default();
             if let Some(language) = Self::by_code(code)
                 && weight > best.0

@@ -6,7 +6,7 @@ use crate::language::{LANGUAGE_COOKIE, Language};
 use crate::request::{Asked, FormFields, link, local_path};
 use crate::sessions::{LoggedIn, SESSION_SECONDS};
 use crate::shell::{PageShell, Viewer, now_seconds};
-use crate::throttle::{Admitted, WAIT_MAX};
+use crate::throttle::{Admitted, LoginThrottle, WAIT_MAX};
 use crate::{page::Page, passwords::PASSWORD_BYTES_MAX, random};
 use askama::Template;
 use callbridge_admin::PageRole;
@@ -14,7 +14,7 @@ use callbridge_listener::body::Body;
 use callbridge_listener::places::PeerGroup;
 use callbridge_model::clock;
 use hyper::{Response, StatusCode, header, header::HeaderValue};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Memory for hashing is released after this time without use.
@@ -56,7 +56,8 @@ struct CarryOnSheet<'a> {
 
 /// Returns the token and the session of the first cookie that belongs to an open session.
 pub(crate) fn whose<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str, LoggedIn)> {
-    let (now, people) = (now_seconds(), page.settings.people.borrow());
+    let now = now_seconds();
+    let people = page.settings.people.borrow();
     let mut tokens = asked.cookies(&page.cookie);
     tokens.find_map(|token| Some((token, page.sessions.find(now, token, &people)?)))
 }
@@ -75,7 +76,7 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&st
         return Ok(see("/login"));
     }
     if !asked.is_post() {
-        let next = Some(asked.target()).filter(|it| *it != "/");
+        let next = Some(asked.target()).filter(|target| *target != "/");
         return Ok(see(&link("/login", &[("next", next)])));
     }
     // A form of an expired session: its input is carried through the login.
@@ -126,7 +127,8 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         };
     }
     let name = asked.form.get("name").unwrap_or_default().to_owned();
-    let (next, carried) = (asked.form.typed("next"), asked.form.typed(CARRIED));
+    let next = asked.form.typed("next");
+    let carried = asked.form.typed(CARRIED);
     let Some(turn) = LoginTurn::enter(page, asked.from, &name) else {
         tracing::debug!(from = ?asked.from, "refused a login to the page: too many tries");
         let view = LoginSheet {
@@ -155,26 +157,24 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     turn.succeed();
     let line = page.settings.people.borrow().print(&name);
     let token = open_session(page, &name, role, line).await?;
-    let mut response = match carried.is_empty() {
-        true => see(local_path(&next)),
-        false => {
-            let form_token = random::form_token(&token);
-            let mut shell = shell.clone();
-            shell.viewer = Some(Viewer {
-                who: name,
-                role,
-                form_token,
-            });
-            // The fields that were typed before the session ended, with a button that sends them
-            // again.
-            let fields = FormFields::read(carried.as_bytes());
-            answer::html(&CarryOnSheet {
-                c: &shell,
-                path: local_path(&next),
-                typed: for_people(&shell, &fields),
-                fields,
-            })?
-        }
+    let mut response = if carried.is_empty() {
+        see(local_path(&next))
+    } else {
+        let form_token = random::form_token(&token);
+        let mut shell = shell.clone();
+        shell.viewer = Some(Viewer {
+            who: name,
+            role,
+            form_token,
+        });
+        // The fields that were typed before the session ended, with a button that sends them again.
+        let fields = FormFields::read(carried.as_bytes());
+        answer::html(&CarryOnSheet {
+            c: &shell,
+            path: local_path(&next),
+            typed: for_people(&shell, &fields),
+            fields,
+        })?
     };
     hand_over(page, &mut response, &token);
     Ok(response)
@@ -188,8 +188,7 @@ struct LoginTurn<'a> {
 
 impl<'a> LoginTurn<'a> {
     fn enter(page: &'a Page, from: PeerGroup, name: &str) -> Option<Self> {
-        let mut throttle = page.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        let admitted = throttle.enter(clock::now().boot, from, name)?;
+        let admitted = lock_throttle(page).enter(clock::now().boot, from, name)?;
         Some(Self { page, admitted })
     }
 
@@ -208,15 +207,11 @@ impl<'a> LoginTurn<'a> {
     }
 
     fn begins(&self) -> bool {
-        let throttle = &self.page.throttle;
-        let mut throttle = throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        throttle.begins(self.admitted.rank)
+        lock_throttle(self.page).begins(self.admitted.rank)
     }
 
     fn leave(&self, is_right: bool) {
-        let throttle = &self.page.throttle;
-        let mut throttle = throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        throttle.leave(self.admitted.rank, is_right);
+        lock_throttle(self.page).leave(self.admitted.rank, is_right);
         self.page.login_left.notify_waiters();
     }
 
@@ -233,12 +228,17 @@ impl Drop for LoginTurn<'_> {
     }
 }
 
+fn lock_throttle(page: &Page) -> MutexGuard<'_, LoginThrottle> {
+    page.throttle.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
     if password.len() > PASSWORD_BYTES_MAX {
         return None;
     }
     let mut memory = Arc::clone(&page.hashing).lock_owned().await;
-    let (passwords, name) = (page.settings.people.borrow().clone(), name.to_owned());
+    let passwords = page.settings.people.borrow().clone();
+    let name = name.to_owned();
     let hashing = tokio::task::spawn_blocking(move || {
         let role = passwords.role(&name, &password, &mut memory);
         (role, memory.uses)
@@ -258,11 +258,11 @@ async fn open_session(
     role: PageRole,
     line: Option<String>,
 ) -> Result<String, Problem> {
-    let token = page.sessions.open(now_seconds(), who, role, line);
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    let message = "the operating system returned no random bytes";
-    let none = || Problem::new(status, "problem.unavailable", message);
-    let token = token.ok_or_else(none)?;
+    let Some(token) = page.sessions.open(now_seconds(), who, role, line) else {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let message = "the operating system returned no random bytes";
+        return Err(Problem::new(status, "problem.unavailable", message));
+    };
     keep(page).await?;
     tracing::info!(who, role = role.word(), "a user logged in to the page");
     Ok(token.reveal().to_owned())
@@ -293,7 +293,8 @@ fn set_cookie(page: &Page, response: &mut Response<Body>, mut cookie: String) {
 /// Serves `GET /open/TOKEN`, which shows a button and does not use up the token, and `POST`, which
 /// opens a session, once.
 pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &str) -> Handled {
-    let (links, now) = (&page.settings.links, clock::now().boot);
+    let links = &page.settings.links;
+    let now = clock::now().boot;
     if asked.is_post()
         && let Some((who, role)) = links.take(now, token)
     {
@@ -305,9 +306,10 @@ pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &
     let good = !asked.is_post() && links.is_good(now, token);
     let c = shell;
     let view = OpenSheet { c, token, good };
-    match good {
-        true => answer::html(&view),
-        false => answer::html_as(StatusCode::GONE, &view),
+    if good {
+        answer::html(&view)
+    } else {
+        answer::html_as(StatusCode::GONE, &view)
     }
 }
 
@@ -332,8 +334,9 @@ pub(crate) fn language(page: &Page, asked: &Asked, code: &str) -> Response<Body>
     let back = local_path(asked.query.get("back").unwrap_or("/"));
     let mut response = see(back);
     if let Some(language) = Language::by_code(code) {
-        let (name, code) = (LANGUAGE_COOKIE, language.code());
-        let cookie = format!("{name}={code}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000");
+        let code = language.code();
+        let cookie =
+            format!("{LANGUAGE_COOKIE}={code}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000");
         set_cookie(page, &mut response, cookie);
     }
     response

@@ -63,8 +63,9 @@ impl Page {
     pub fn new(settings: Settings, backend: Arc<dyn Backend>, sessions: Sessions) -> Self {
         let changes = backend.changes();
         let (close, closing) = watch::channel(false);
-        let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        let instance: String = settings.instance.chars().map(fit).collect();
+        let instance = settings
+            .instance
+            .replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         Self {
             sessions,
             cookie: format!("callbridge-{instance}"),
@@ -83,20 +84,22 @@ impl Page {
 
     /// Restores the sessions from before the restart.
     pub(crate) async fn take_up_sessions(&self) {
-        let take_up = |kept: Option<String>| {
-            let people = self.settings.people.borrow();
-            let kept = kept.as_deref().unwrap_or("{}");
-            let taken_up = self.sessions.take_up(kept, now_seconds(), &people);
-            taken_up.map_err(|error| error.to_string())
+        let taken_up = match self.backend.kept_sessions().await {
+            Ok(kept) => self.take_up(kept.as_deref().unwrap_or("{}")),
+            Err(refusal) => Err(refusal.message),
         };
-        let kept = self.backend.kept_sessions().await;
-        let kept = kept.map_err(|refusal| refusal.message);
-        if let Err(error) = kept.and_then(take_up) {
+        if let Err(error) = taken_up {
             tracing::warn!(
                 error,
                 "the page's sessions cannot be read: all users must log in again"
             );
         }
+    }
+
+    fn take_up(&self, kept: &str) -> Result<(), String> {
+        let people = self.settings.people.borrow();
+        let taken_up = self.sessions.take_up(kept, now_seconds(), &people);
+        taken_up.map_err(|error| error.to_string())
     }
 }
 

@@ -73,14 +73,17 @@ pub fn hash_password(name: &str, role: PageRole, password: &str) -> Result<Strin
     if password.len() > PASSWORD_BYTES_MAX {
         return Err(UnfitPassword::Long);
     }
-    let hash = Argon2::default().hash_password(password.as_bytes());
-    let hash = hash.map_err(|error| UnfitPassword::Library(error.to_string()))?;
+    let hash = Argon2::default()
+        .hash_password(password.as_bytes())
+        .map_err(|error| UnfitPassword::Library(error.to_string()))?;
     Ok(format!("{name}:{}:{hash}", role.word()))
 }
 
 fn is_name(name: &str) -> bool {
-    let fit = |c: char| c.is_alphanumeric() || "-_.@".contains(c);
-    (1..=NAME_CHARS_MAX).contains(&name.chars().count()) && name.chars().all(fit)
+    (1..=NAME_CHARS_MAX).contains(&name.chars().count())
+        && name
+            .chars()
+            .all(|c| c.is_alphanumeric() || "-_.@".contains(c))
 }
 
 impl Passwords {
@@ -150,8 +153,10 @@ impl Passwords {
         let person = self.0.iter().find(|person| person.name == name);
         // For an unknown name, the password is compared with another user's hash, and refused.
         let against = person.or(self.0.first())?;
-        let right = verify(&against.hash, password, memory);
-        person.filter(|_| right).map(|person| person.role)
+        if !verify(&against.hash, password, memory) {
+            return None;
+        }
+        person.map(|person| person.role)
     }
 
     /// Returns a short hash of a user's line. It changes with the role and the password.
@@ -234,8 +239,8 @@ fn verify(hash: &PasswordHash, password: &str, memory: &mut HashMemory) -> bool 
     let mut computed = vec![0; expected.len()];
     let blocks = memory.blocks(params.block_count());
     let hasher = Argon2::new(Algorithm::Argon2id, version.unwrap_or_default(), params);
-    let (password, into) = (password.as_bytes(), &mut computed[..]);
-    let made = hasher.hash_password_into_with_memory(password, salt, into, blocks);
+    let password = password.as_bytes();
+    let made = hasher.hash_password_into_with_memory(password, salt, &mut computed, blocks);
     made.is_ok() && computed.ct_eq(expected.as_bytes()).into()
 }
 

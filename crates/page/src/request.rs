@@ -31,7 +31,7 @@ impl FormFields {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name)?;
         let value = found.1.trim();
-        (!value.is_empty()).then_some(value)
+        if value.is_empty() { None } else { Some(value) }
     }
 
     /// Returns an owned copy of [`FormFields::get`].
@@ -81,13 +81,17 @@ impl FormFields {
 
 /// Returns `path?a=1&b=2`, without the values that are `None`.
 pub(crate) fn link(path: &str, query: &[(&str, Option<&str>)]) -> String {
-    let given = query.iter();
-    let given = given.filter_map(|(name, value)| Some((name, (*value)?)));
     let mut text = form_urlencoded::Serializer::new(String::new());
-    text.extend_pairs(given);
-    match text.finish() {
-        none if none.is_empty() => path.to_owned(),
-        query => format!("{path}?{query}"),
+    for (name, value) in query {
+        if let Some(value) = value {
+            text.append_pair(name, value);
+        }
+    }
+    let encoded = text.finish();
+    if encoded.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{encoded}")
     }
 }
 
@@ -106,8 +110,10 @@ pub(crate) struct Asked {
 impl Asked {
     /// Returns a header as text. Empty if it is missing or not text.
     pub(crate) fn header(&self, name: header::HeaderName) -> &str {
-        let value = self.headers.get(name).and_then(|it| it.to_str().ok());
-        value.unwrap_or_default()
+        let value = self.headers.get(name);
+        value
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
     }
 
     pub(crate) fn is_post(&self) -> bool {
@@ -117,21 +123,24 @@ impl Asked {
     /// Returns all cookies with this name. A browser can send several, from other paths.
     pub(crate) fn cookies<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
         let all = self.headers.get_all(header::COOKIE).into_iter();
-        let texts = all.filter_map(|it| it.to_str().ok());
+        let texts = all.filter_map(|value| value.to_str().ok());
         let cookies = texts.flat_map(|text| text.split(';')).map(str::trim);
-        cookies.filter_map(move |it| it.strip_prefix(name)?.strip_prefix('='))
+        cookies.filter_map(move |cookie| cookie.strip_prefix(name)?.strip_prefix('='))
     }
 
     /// Returns the path and query as requested.
     pub(crate) fn target(&self) -> &str {
-        self.uri.path_and_query().map_or("/", |it| it.as_str())
+        match self.uri.path_and_query() {
+            Some(target) => target.as_str(),
+            None => "/",
+        }
     }
 
     /// Returns the last address of `X-Forwarded-For`, which the proxy added. The client itself can
     /// write the ones before it.
     pub(crate) fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
-        let last = headers.get_all("x-forwarded-for").into_iter().next_back()?;
-        let last = last.to_str().ok()?.rsplit(',').next()?.trim();
+        let value = headers.get_all("x-forwarded-for").into_iter().next_back()?;
+        let last = value.to_str().ok()?.rsplit(',').next()?.trim();
         let bare = last.trim_start_matches('[').trim_end_matches(']');
         let ip = bare.parse().ok();
         ip.or_else(|| Some(last.parse::<std::net::SocketAddr>().ok()?.ip()))
@@ -141,7 +150,7 @@ impl Asked {
 /// Returns `true` if the request uses one of the page's own hosts.
 pub(crate) fn is_own_host(asked: &Asked, settings: &Settings) -> bool {
     let mut hosts = asked.headers.get_all(header::HOST).into_iter();
-    let host = hosts.next().and_then(|it| it.to_str().ok());
+    let host = hosts.next().and_then(|host| host.to_str().ok());
     let named = host.is_some_and(|host| settings.allows_host(without_port(host)));
     // A request like `GET http://host/ HTTP/1.1` also contains a host.
     let mut target = asked.uri.host().into_iter();
@@ -151,8 +160,9 @@ pub(crate) fn is_own_host(asked: &Asked, settings: &Settings) -> bool {
 /// Checks that a POST was sent by a form of this page. The browser must send `Origin` or
 /// `Sec-Fetch-Site`, and they must match the page. The error is the key of the refusal's text.
 pub(crate) fn check_origin(asked: &Asked, settings: &Settings) -> Result<(), &'static str> {
-    let said = |name: &str| Some(asked.headers.get(name)?.to_str().unwrap_or_default());
-    let own = match (said("origin"), said("sec-fetch-site")) {
+    let origin = sent_header(&asked.headers, "origin");
+    let site = sent_header(&asked.headers, "sec-fetch-site");
+    let own = match (origin, site) {
         (None, None) => return Err("problem.no_origin.words"),
         (_, Some(site)) if site != "same-origin" => false,
         // A browser that hides the origin sends `null`. Then `Sec-Fetch-Site` decides.
@@ -161,7 +171,17 @@ pub(crate) fn check_origin(asked: &Asked, settings: &Settings) -> Result<(), &'s
             is_own(origin, asked.header(header::HOST), settings, site.is_some())
         }
     };
-    own.then_some(()).ok_or("problem.origin.words")
+    if own {
+        Ok(())
+    } else {
+        Err("problem.origin.words")
+    }
+}
+
+/// Returns a header as text, empty if it is not text. `None` if it was not sent.
+fn sent_header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let value = headers.get(name)?;
+    Some(value.to_str().unwrap_or_default())
 }
 
 fn is_own(origin: &str, host: &str, settings: &Settings, same_origin: bool) -> bool {

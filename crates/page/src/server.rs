@@ -87,27 +87,31 @@ impl Page {
         let (head, body) = request.into_parts();
         let mut form = FormFields::default();
         if head.method == Method::POST {
-            let content_type = head.headers.get(header::CONTENT_TYPE);
-            let content_type = content_type.and_then(|it| it.to_str().ok());
+            let value = head.headers.get(header::CONTENT_TYPE);
+            let content_type = value.and_then(|value| value.to_str().ok());
             let kind = content_type.unwrap_or_default().split(';').next();
-            let empty = content_type.is_none();
-            let body = timeout(FORM_WITHIN, body::read(body, FORM_BYTES_MAX));
-            let body = body.await.map_err(|_| StatusCode::REQUEST_TIMEOUT)?;
-            let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
-            if kind != Some("application/x-www-form-urlencoded") && !(empty && body.is_empty()) {
+            let untyped = content_type.is_none();
+            let bytes = timeout(FORM_WITHIN, body::read(body, FORM_BYTES_MAX))
+                .await
+                .map_err(|_| StatusCode::REQUEST_TIMEOUT)?
+                .map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+            if kind != Some("application/x-www-form-urlencoded") && !(untyped && bytes.is_empty()) {
                 return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
             }
-            form = FormFields::read(&body);
+            form = FormFields::read(&bytes);
         }
-        let forwarded = self.settings.believes(peer);
-        let from = forwarded.then(|| Asked::forwarded(&head.headers)).flatten();
+        let client = if self.settings.believes(peer) {
+            Asked::forwarded(&head.headers)
+        } else {
+            None
+        };
         Ok(Asked {
             query: FormFields::read(head.uri.query().unwrap_or_default().as_bytes()),
             method: head.method,
             uri: head.uri,
             headers: head.headers,
             form,
-            from: from.map_or(peer, PeerGroup::from),
+            from: client.map_or(peer, PeerGroup::from),
         })
     }
 
@@ -119,34 +123,37 @@ impl Page {
     }
 
     async fn handled(&self, shell: &PageShell, asked: &Asked) -> Handled {
-        let foreign = |title, words| {
-            let words = shell.with(words, self.settings.hosts().join(", "));
-            Problem::new(StatusCode::FORBIDDEN, title, words)
-        };
         // This check comes first, because the page must only answer to its own hosts.
         if !is_own_host(asked, &self.settings) {
-            return Err(foreign("problem.host", "problem.host.words"));
+            return Err(self.foreign_request_problem(shell, "problem.host", "problem.host.words"));
         }
         let path = asked.uri.path();
         if let Some(asset) = assets::find(path) {
             return Ok(asset);
         }
-        let parts = path.strip_prefix('/').map(|path| path.split('/'));
-        let parts: Vec<&str> = parts.into_iter().flatten().collect();
+        let parts: Vec<&str> = match path.strip_prefix('/') {
+            Some(path) => path.split('/').collect(),
+            None => Vec::new(),
+        };
         let Some(methods) = methods(&parts) else {
             let words = shell.with("problem.no_page.words", path);
             let status = StatusCode::NOT_FOUND;
             return Err(Problem::new(status, "problem.no_page", words));
         };
-        if !methods.split(',').any(|it| it == asked.method.as_str()) {
-            let (status, title) = (StatusCode::METHOD_NOT_ALLOWED, "problem.method");
-            let refused = Problem::new(status, title, shell.with("problem.method.words", methods));
-            let refused = answer::problem(shell, &refused);
-            return Ok(answer::with(refused, "allow", methods));
+        if !methods
+            .split(',')
+            .any(|method| method == asked.method.as_str())
+        {
+            let words = shell.with("problem.method.words", methods);
+            let status = StatusCode::METHOD_NOT_ALLOWED;
+            let problem = Problem::new(status, "problem.method", words);
+            let refusal = answer::problem(shell, &problem);
+            return Ok(answer::with(refusal, "allow", methods));
         }
-        if asked.is_post() {
-            let origin = check_origin(asked, &self.settings);
-            origin.map_err(|words| foreign("problem.origin", words))?;
+        if asked.is_post()
+            && let Err(words) = check_origin(asked, &self.settings)
+        {
+            return Err(self.foreign_request_problem(shell, "problem.origin", words));
         }
         let path = &parts[..];
         match path {
@@ -160,16 +167,19 @@ impl Page {
         };
         let form_token = random::form_token(token);
         if asked.is_post() {
-            let refused = |title| Problem::known(StatusCode::FORBIDDEN, shell, title);
             let sent = asked.form.typed("token");
             if !bool::from(sent.as_bytes().ct_eq(form_token.as_bytes())) {
-                return Err(refused("problem.token"));
+                return Err(Problem::known(
+                    StatusCode::FORBIDDEN,
+                    shell,
+                    "problem.token",
+                ));
             }
             if path == ["logout"] {
                 return login::logout(self, token).await;
             }
             if !one.role.may_act() {
-                return Err(refused("problem.role"));
+                return Err(Problem::known(StatusCode::FORBIDDEN, shell, "problem.role"));
             }
         }
         let session = random::hash(token);
@@ -194,18 +204,31 @@ impl Page {
         views::show(visit, path).await
     }
 
+    /// Makes the problem of a request to another host, or from another site. It lists the page's
+    /// hosts.
+    fn foreign_request_problem(
+        &self,
+        shell: &PageShell,
+        title: &'static str,
+        words: &str,
+    ) -> Problem {
+        let words = shell.with(words, self.settings.hosts().join(", "));
+        Problem::new(StatusCode::FORBIDDEN, title, words)
+    }
+
     fn shell(&self, asked: &Asked) -> PageShell {
         let chosen = asked.cookies(LANGUAGE_COOKIE).find_map(Language::by_code);
-        let wished = || Language::wished(asked.header(header::ACCEPT_LANGUAGE));
+        let language = match chosen {
+            Some(language) => language,
+            None => Language::wished(asked.header(header::ACCEPT_LANGUAGE)),
+        };
+        let target = if asked.is_post() { "/" } else { asked.target() };
         PageShell {
-            language: chosen.unwrap_or_else(wished),
+            language,
             zone: self.settings.zone.clone(),
             now: now_seconds(),
             viewer: None,
-            target: match asked.is_post() {
-                true => "/".to_owned(),
-                false => asked.target().to_owned(),
-            },
+            target: target.to_owned(),
             badges: Badges::default(),
             pbx: self.backend.pbx(),
             lead_url: self.settings.lead_url.clone(),

@@ -39,8 +39,10 @@ impl LoggedIn {
     /// Returns `true` if a link opened the session, or the user's line in the password file is
     /// unchanged.
     fn stands(&self, people: &Passwords) -> bool {
-        let came_by = self.line.as_ref();
-        came_by.is_none_or(|it| people.print(&self.who).as_ref() == Some(it))
+        let Some(line) = &self.line else {
+            return true;
+        };
+        people.print(&self.who).as_ref() == Some(line)
     }
 }
 
@@ -87,10 +89,14 @@ impl Sessions {
         for one in open.values() {
             *counts.entry(&one.who).or_default() += 1;
         }
-        let crowded = match counts.get(who).is_some_and(|it| *it >= SESSIONS_OF_ONE_MAX) {
-            true => Some(who),
-            false if open.len() < SESSIONS_MAX => None,
-            false => (counts.into_iter().max_by_key(|(_, count)| *count)).map(|(who, _)| who),
+        let own_count = counts.get(who).copied().unwrap_or(0);
+        let crowded = if own_count >= SESSIONS_OF_ONE_MAX {
+            Some(who)
+        } else if open.len() < SESSIONS_MAX {
+            None
+        } else {
+            let most = counts.into_iter().max_by_key(|(_, count)| *count);
+            most.map(|(who, _)| who)
         };
         let own = (open.iter()).filter(|(_, one)| crowded == Some(one.who.as_str()));
         let oldest = own.min_by_key(|(_, one)| one.until);
@@ -168,7 +174,7 @@ impl Links {
     pub(crate) fn take(&self, now: Duration, token: &str) -> Option<(String, PageRole)> {
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (until, who, role) = links.remove(&random::hash(token))?;
-        (until > now).then_some((who, role))
+        if until > now { Some((who, role)) } else { None }
     }
 }
 

@@ -125,16 +125,20 @@ impl Settings {
 
 fn host_name(name: &str) -> Result<String, String> {
     let lower = name.trim_end_matches('.').to_ascii_lowercase();
-    let letters = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
     let ip = lower.trim_start_matches('[').trim_end_matches(']');
     let is_v6 = ip.parse::<Ipv6Addr>().is_ok();
     if is_v6 {
         return Ok(format!("[{ip}]"));
     }
-    let good = !lower.is_empty() && lower.len() <= 253 && lower.chars().all(letters);
-    good.then_some(lower).ok_or_else(|| {
-        format!("--page-name {name}: give a host without port or path, such as `calls.example.uz`")
-    })
+    let is_fit = lower
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    if lower.is_empty() || lower.len() > 253 || !is_fit {
+        return Err(format!(
+            "--page-name {name}: give a host without port or path, such as `calls.example.uz`"
+        ));
+    }
+    Ok(lower)
 }
 
 #[cfg(test)]

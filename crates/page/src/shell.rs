@@ -98,9 +98,10 @@ impl PageShell {
     /// without a text is returned as it is.
     pub(crate) fn word(&self, family: &str, word: &str) -> String {
         let key = format!("{family}.{word}");
-        match self.language.has(&key) {
-            true => self.language.text(&key).to_owned(),
-            false => cut(word, VALUE_CHARS),
+        if self.language.has(&key) {
+            self.language.text(&key).to_owned()
+        } else {
+            cut(word, VALUE_CHARS)
         }
     }
 
@@ -136,11 +137,16 @@ impl PageShell {
         let mut rest = text;
         // A single pass, so that `{b}` in a value is not replaced.
         while let Some(at) = rest.find('{') {
-            let mark = rest.as_bytes().get(at + 1);
-            let value = mark.and_then(|it| values.get(usize::from(it.wrapping_sub(b'a'))));
             filled.push_str(&rest[..at]);
-            filled.push_str(&value.map_or_else(|| "{".to_owned(), |it| cut(it, VALUE_CHARS)));
-            rest = &rest[at + value.map_or(1, |_| 3)..];
+            let letter = rest.as_bytes().get(at + 1);
+            let index = letter.map(|letter| usize::from(letter.wrapping_sub(b'a')));
+            if let Some(value) = index.and_then(|index| values.get(index)) {
+                filled.push_str(&cut(value, VALUE_CHARS));
+                rest = &rest[at + 3..];
+            } else {
+                filled.push('{');
+                rest = &rest[at + 1..];
+            }
         }
         filled.push_str(rest);
         filled
@@ -176,14 +182,18 @@ impl PageShell {
     /// Returns the text of this key with these values, if it is translated. In English, the message
     /// that came with the values is more precise, and is used if there is one.
     fn local_text(&self, key: &str, values: &[String], words: &str) -> LocalText {
-        let foreign = self.language != Language::English && self.language.has(key);
-        LocalText {
-            lang: if foreign { self.language.code() } else { "en" },
-            text: match foreign || words.is_empty() {
-                true => self.filled(key, values),
-                false => words.to_owned(),
-            },
-        }
+        let is_translated = self.language != Language::English && self.language.has(key);
+        let lang = if is_translated {
+            self.language.code()
+        } else {
+            "en"
+        };
+        let text = if is_translated || words.is_empty() {
+            self.filled(key, values)
+        } else {
+            words.to_owned()
+        };
+        LocalText { lang, text }
     }
 
     /// Returns a value from outside, for a line.
@@ -220,8 +230,8 @@ impl PageShell {
 
     /// Returns the employee responsible for a lead: the name in the CRM, or else the id.
     pub(crate) fn responsible(&self, profile: &LeadProfile) -> Option<String> {
-        let number = || profile.responsible.map(|id| id.to_string());
-        profile.responsible_name.clone().or_else(number)
+        let name = profile.responsible_name.clone();
+        name.or_else(|| profile.responsible.map(|id| id.to_string()))
     }
 
     /// Returns an id of the CRM, or a dash.
@@ -253,11 +263,11 @@ impl PageShell {
 
     /// Returns a whole telephone number. `None` is shown as hidden.
     pub(crate) fn phone(&self, phone: Option<&str>) -> Markup {
-        let hidden = || {
-            let said = escaped(self.t("number.hidden"));
-            Markup::made(format!("<span class=\"none\">{said}</span>"))
+        let Some(phone) = phone else {
+            let hidden = escaped(self.t("number.hidden"));
+            return Markup::made(format!("<span class=\"none\">{hidden}</span>"));
         };
-        phone.map_or_else(hidden, Markup::number)
+        Markup::number(phone)
     }
 
     /// Returns a telephone number for a list. It is masked if the user's role cannot change
@@ -272,9 +282,11 @@ impl PageShell {
     /// Returns a time in its shortest clear form: `14:05`, `20 Nov 14:05`, `20 Nov 2025 14:05`.
     pub(crate) fn time(&self, at: &i64) -> Markup {
         let iso = escaped(&self.part(*at, "%Y-%m-%dT%H:%M:%S%:z"));
-        let (whole, words) = (escaped(&self.zone.second(*at)), escaped(&self.moment(*at)));
-        let time = format!("<time datetime=\"{iso}\" title=\"{whole}\">{words}</time>");
-        Markup::made(time)
+        let whole = escaped(&self.zone.second(*at));
+        let short = escaped(&self.moment(*at));
+        Markup::made(format!(
+            "<time datetime=\"{iso}\" title=\"{whole}\">{short}</time>"
+        ))
     }
 
     /// Returns a time inside the text of this key: `since 10:22`, `10:22 dan beri`.
@@ -292,9 +304,10 @@ impl PageShell {
     pub(crate) fn moment(&self, at: impl Borrow<i64>) -> String {
         let at = *at.borrow();
         let clock = self.clock(&at);
-        match self.part(at, "%Y-%m-%d") == self.part(self.now, "%Y-%m-%d") {
-            true => clock,
-            false => format!("{} {clock}", self.date(at)),
+        if self.part(at, "%Y-%m-%d") == self.part(self.now, "%Y-%m-%d") {
+            clock
+        } else {
+            format!("{} {clock}", self.date(at))
         }
     }
 
@@ -335,34 +348,41 @@ impl PageShell {
     }
 
     fn part(&self, at: i64, form: &str) -> String {
-        let at = jiff::Timestamp::from_second(at).unwrap_or(jiff::Timestamp::MIN);
-        let at = at.to_zoned(self.zone.as_time_zone().clone());
-        at.strftime(form).to_string()
+        let instant = jiff::Timestamp::from_second(at).unwrap_or(jiff::Timestamp::MIN);
+        let local = instant.to_zoned(self.zone.as_time_zone().clone());
+        local.strftime(form).to_string()
     }
 
     /// Returns a duration in its two largest units: `2 h 05 min`, `3 min 20 s`, `12 s`, `4 d 3 h`.
     pub(crate) fn span(&self, seconds: impl Borrow<u64>) -> String {
         let seconds = *seconds.borrow();
-        let (m, s) = (seconds / 60, seconds % 60);
-        let (h, d) = (m / 60, m / 60 / 24);
-        match (d, h, m) {
-            (0, 0, 0) => self.with("span.s", s),
-            (0, 0, m) if s == 0 => self.with("span.m", m),
-            (0, 0, m) => self.with2("span.ms", m, format!("{s:02}")),
-            (0, h, m) => self.with2("span.hm", h, format!("{:02}", m % 60)),
-            (d, h, _) => self.with2("span.dh", d, h % 24),
+        let minutes = seconds / 60;
+        let hours = minutes / 60;
+        let days = hours / 24;
+        if days > 0 {
+            return self.with2("span.dh", days, hours % 24);
+        }
+        if hours > 0 {
+            return self.with2("span.hm", hours, format!("{:02}", minutes % 60));
+        }
+        match (minutes, seconds % 60) {
+            (0, rest) => self.with("span.s", rest),
+            (_, 0) => self.with("span.m", minutes),
+            (_, rest) => self.with2("span.ms", minutes, format!("{rest:02}")),
         }
     }
 
     /// Returns a measured duration, with tenths below ten seconds. A dash if there is none.
     pub(crate) fn measured(&self, seconds: &Option<f64>) -> Markup {
-        let Some(seconds) = seconds.filter(|it| it.is_finite() && *it >= 0.0) else {
+        let Some(seconds) = seconds.filter(|seconds| seconds.is_finite() && *seconds >= 0.0) else {
             return self.none();
         };
-        let message = match seconds < 10.0 {
-            true => self.with("span.s", self.language.tenths(seconds)),
+        let message = if seconds < 10.0 {
+            self.with("span.s", self.language.tenths(seconds))
+        } else {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // finite, positive
-            false => self.span(seconds.round() as u64),
+            let whole = seconds.round() as u64;
+            self.span(whole)
         };
         Markup::made(escaped(&message))
     }
@@ -377,12 +397,14 @@ impl PageShell {
 
     /// Returns `true` if the user's role can change something.
     pub(crate) fn may_act(&self) -> bool {
-        self.viewer.as_ref().is_some_and(|it| it.role.may_act())
+        let viewer = self.viewer.as_ref();
+        viewer.is_some_and(|viewer| viewer.role.may_act())
     }
 
     /// Returns the hidden field with the token, which every form contains.
     pub(crate) fn csrf(&self) -> Markup {
-        let token = escaped(self.viewer.as_ref().map_or("", |it| &it.form_token));
+        let viewer = self.viewer.as_ref();
+        let token = escaped(viewer.map_or("", |viewer| &viewer.form_token));
         Markup::made(format!(
             "<input type=\"hidden\" name=\"token\" value=\"{token}\">"
         ))
@@ -390,44 +412,55 @@ impl PageShell {
 
     /// Returns the entries of the navigation. Branches are left out if this is not a hub.
     pub(crate) fn nav(&self) -> Vec<NavEntry> {
+        let mut entries = Vec::new();
+        for (path, key) in VIEWS {
+            let here = self.is_below(path);
+            if path == BRANCHES && self.badges.silent.is_none() && !here {
+                continue;
+            }
+            let count = self.badge_count(path);
+            entries.push(NavEntry {
+                path,
+                name: self.t(key).to_owned(),
+                icon: key.strip_prefix("nav.").unwrap_or_default(),
+                here,
+                badge: (count > 0).then(|| self.count(count)),
+            });
+        }
+        entries
+    }
+
+    /// Returns `true` if the requested path is that of this view, or a path below it.
+    fn is_below(&self, view: &str) -> bool {
         let path = self.target.split('?').next().unwrap_or("/");
-        let below = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        let here = |view: &str| match view {
-            "/" => path == "/",
-            view => path.strip_prefix(view).is_some_and(below),
-        };
-        let badge = |view: &str| match view {
+        if view == "/" {
+            return path == "/";
+        }
+        let rest = path.strip_prefix(view);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    fn badge_count(&self, view: &str) -> u64 {
+        match view {
             "/letters" => self.badges.letters,
             "/numbers" => self.badges.waiting,
             "/missed" => self.badges.missed,
             BRANCHES => self.badges.silent.unwrap_or(0),
             _ => 0,
-        };
-        let entry = |(view, key): (&'static str, &'static str)| NavEntry {
-            path: view,
-            name: self.t(key).to_owned(),
-            icon: key.strip_prefix("nav.").unwrap_or_default(),
-            here: here(view),
-            badge: (badge(view) > 0).then(|| self.count(badge(view))),
-        };
-        let mut entries = Vec::new();
-        for view in VIEWS {
-            if view.0 != BRANCHES || self.badges.silent.is_some() || here(BRANCHES) {
-                entries.push(entry(view));
-            }
         }
-        entries
     }
 
     /// Returns the languages: code, name, whether it is the current one, and the link that switches
     /// to it.
     pub(crate) fn languages(&self) -> Vec<(&'static str, &'static str, bool, String)> {
-        let link = |it: Language| {
-            let path = format!("/language/{}", it.code());
-            crate::request::link(&path, &[("back", Some(&self.target))])
-        };
-        let one = |it: Language| (it.code(), it.name(), it == self.language, link(it));
-        Language::ALL.into_iter().map(one).collect()
+        let mut languages = Vec::new();
+        for language in Language::ALL {
+            let path = format!("/language/{}", language.code());
+            let link = crate::request::link(&path, &[("back", Some(&self.target))]);
+            let is_current = language == self.language;
+            languages.push((language.code(), language.name(), is_current, link));
+        }
+        languages
     }
 
     /// Returns the paths of style, script, and icon, which change with their content.
@@ -442,9 +475,12 @@ impl PageShell {
 
     /// Groups calls by their day, in the given order.
     pub(crate) fn by_day<'a>(&self, calls: &'a [Listed]) -> Vec<(String, &'a [Listed])> {
-        let day = |call: &Listed| self.day(&call.record.started_at.get());
-        let days = calls.chunk_by(|a, b| day(a) == day(b));
-        days.map(|calls| (day(&calls[0]), calls)).collect()
+        let days = calls.chunk_by(|call, next| self.day_of(call) == self.day_of(next));
+        days.map(|calls| (self.day_of(&calls[0]), calls)).collect()
+    }
+
+    fn day_of(&self, call: &Listed) -> String {
+        self.day(&call.record.started_at.get())
     }
 
     /// Returns an icon for the call's direction, and whether it was answered.
