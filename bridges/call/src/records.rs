@@ -40,7 +40,7 @@ use crate::assemble::index::FinishedIds;
 use crate::facts::OpenCall;
 use crate::resolve::{EndReason, resolve};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
-use crate::{Cdr, Direction, EventTime, FinishedCall, Reception, Settings, UniqueId};
+use crate::{Cdr, Direction, EventTime, FinishedCall, Reception, Settings};
 use group::{Group, Groups, LIVE};
 use record::Record;
 use std::time::Duration;
@@ -119,35 +119,47 @@ impl Folder {
     /// Returns `true` for a record of a folded call, by its ids or because its channel belonged to
     /// such a call.
     fn is_late(&self, record: &Record) -> bool {
-        let is_near = |text: &String, apart: Duration| {
-            let end = self.done.known.get(text);
-            end.is_some_and(|&end| record.start <= end.plus(apart))
-        };
-        let is_known = |id: &String| {
-            if group::is_made_by_pbx(id) {
-                is_near(id, group::FAR_APART)
-            } else {
-                // Unrelated calls can have the same text.
-                is_near(id, group::FOLLOWING) && is_near(&record.channel, group::FAR_APART)
-            }
-        };
-        is_known(&record.uniqueid)
-            || is_known(&record.linkedid)
-            || record.linkedid.is_empty() && is_near(&record.channel, Duration::from_secs(1))
+        self.is_of_folded_call(record, &record.uniqueid)
+            || self.is_of_folded_call(record, &record.linkedid)
+            || record.linkedid.is_empty()
+                && self.follows(record, &record.channel, Duration::from_secs(1))
+    }
+
+    /// Returns `true` if a call with this id of the record was folded shortly before the record
+    /// began.
+    fn is_of_folded_call(&self, record: &Record, id: &str) -> bool {
+        if group::is_made_by_pbx(id) {
+            return self.follows(record, id, group::FAR_APART);
+        }
+        // Unrelated calls can have the same text.
+        self.follows(record, id, group::FOLLOWING)
+            && self.follows(record, &record.channel, group::FAR_APART)
+    }
+
+    /// Returns `true` if a folded call had this id or channel, and ended at most `apart` before the
+    /// record began.
+    fn follows(&self, record: &Record, text: &str, apart: Duration) -> bool {
+        let end = self.done.known.get(text);
+        end.is_some_and(|&end| record.start <= end.plus(apart))
     }
 
     /// Advances the time to `now`. Call it at [`Folder::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
         self.reception = self.reception.until(now);
-        let now = self.reception.clock(now, self.wait());
-        self.finish_those(|it, group| now >= it.due(group));
+        let clock = self.reception.clock(now, self.wait());
+        self.finish_groups(|folder, group| clock >= folder.due(group));
     }
 
-    fn finish_those(&mut self, is_over: impl Fn(&Self, &Group) -> bool) {
-        let groups = self.groups.by_key.iter();
-        let over = groups.filter(|(_, group)| is_over(self, group));
-        let over: Vec<u64> = over.map(|(&key, _)| key).collect();
-        over.into_iter().for_each(|key| self.finish(key));
+    fn finish_groups(&mut self, is_over: impl Fn(&Self, &Group) -> bool) {
+        let mut over = Vec::new();
+        for (&key, group) in &self.groups.by_key {
+            if is_over(self, group) {
+                over.push(key);
+            }
+        }
+        for key in over {
+            self.finish(key);
+        }
     }
 
     /// Returns the moment at which our own clock folds a group if nothing else is received.
@@ -155,9 +167,9 @@ impl Folder {
         if self.awaits(group) {
             return group.arrived.plus(self.settings.max_call);
         }
-        let told_on = self.stream >= Some(group.end().plus(self.wait()));
+        let later_ones_arrived = self.stream >= Some(group.end().plus(self.wait()));
         let waited = group.arrived.plus(self.wait());
-        if group.is_live() || self.batches && told_on {
+        if group.is_live() || self.batches && later_ones_arrived {
             return waited;
         }
         if self.batches {
@@ -176,14 +188,15 @@ impl Folder {
     /// Returns `true` for a group that waits for more records. A group without a trunk can be the
     /// beginning of a customer's call.
     fn awaits(&self, group: &Group) -> bool {
-        let (events, end) = (self.events, group.end());
-        let unheard = events.is_some_and(|until| until < end.plus(LIVE));
-        unheard || group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
+        let needed = group.end().plus(LIVE);
+        let lacks_events = self.events.is_some_and(|until| until < needed);
+        lacks_events || group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
     }
 
     /// Returns the moment at which the next group is folded if nothing else is received.
     pub fn next_deadline(&self) -> Option<EventTime> {
-        let first = self.groups.by_key.values().map(|it| self.due(it)).min()?;
+        let groups = self.groups.by_key.values();
+        let first = groups.map(|group| self.due(group)).min()?;
         self.reception.at_earliest(first, self.wait())
     }
 
@@ -193,7 +206,7 @@ impl Folder {
     pub fn at_end(&mut self, now: EventTime) {
         let before = now.minus(BATCH.max(self.wait()));
         let long_ago = now.minus(self.settings.max_call);
-        self.finish_those(|_, group| {
+        self.finish_groups(|_, group| {
             let end = group.end();
             let old = !group.is_live() && end <= before && !group.awaits_more();
             old || end <= long_ago
@@ -220,18 +233,30 @@ impl Folder {
         }
         group.complete();
         occupancies::give_back(&mut group.records);
-        let of_legs = of_legs(&group, &self.settings);
-        let calls = of_legs.unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
+        let calls = calls_of_legs(&group, &self.settings)
+            .unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
         self.facts_dropped += u64::from(group.dropped);
-        let journaled = |call: &FinishedCall| call.direction != Direction::Internal;
-        let end = group.end();
-        for record in group.records.iter().filter(|_| calls.iter().any(journaled)) {
-            let names = [&record.channel, &record.dest].into_iter();
-            let ids = [&record.uniqueid, &record.linkedid].into_iter();
-            let texts = ids.chain(names.filter(|name| group::is_unique(name)));
-            texts.for_each(|text| self.done.insert(text, end));
+        let is_internal = calls
+            .iter()
+            .all(|call| call.direction == Direction::Internal);
+        if !is_internal {
+            self.remember(&group);
         }
         self.finished.extend(calls);
+    }
+
+    /// Remembers the ids and channels of a folded group, to find late records by.
+    fn remember(&mut self, group: &Group) {
+        let end = group.end();
+        for record in &group.records {
+            self.done.insert(&record.uniqueid, end);
+            self.done.insert(&record.linkedid, end);
+            for name in [&record.channel, &record.dest] {
+                if group::is_unique(name) {
+                    self.done.insert(name, end);
+                }
+            }
+        }
     }
 
     /// Returns the calls that were finished since this function last ran.
@@ -272,15 +297,15 @@ impl Folder {
 /// Returns the finished calls of records that each describe one channel, resolved as if the
 /// channels' events had been received. They are still estimates, because a record keeps only the
 /// last of several values. Returns `None` if the records describe paths between two parties.
-fn of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>> {
-    let firsts = group.records.iter().filter_map(|it| it.legs.first());
-    let own = |id: &UniqueId| firsts.clone().any(|leg| leg.id == *id);
-    let began = firsts.clone().map(|leg| leg.first).min()?;
+fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>> {
+    let records = group.records.iter();
+    let own_legs = records.filter_map(|record| record.legs.first());
+    let began = own_legs.clone().map(|leg| leg.first).min()?;
     let mut call = OpenCall::new(began, group.arrived, group.is_live());
     for record in &group.records {
-        for (at, leg) in record.legs.iter().enumerate() {
+        for (i, leg) in record.legs.iter().enumerate() {
             // If a channel has its own record, only that is used.
-            if at == 0 || !own(&leg.id) {
+            if i == 0 || !own_legs.clone().any(|own_leg| own_leg.id == leg.id) {
                 *call.legs.met(leg.id.clone(), leg.first, leg.place) = leg.clone();
             }
         }

@@ -23,14 +23,17 @@ pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
     let (records, channels) = plan::channels(group, endpoints);
     let plans = plan::plans(&records, &channels);
     let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
-    let folding = |plan| CallBuilder {
-        group,
-        records: &records,
-        channels: &channels,
-        plan,
-    };
-    let finish = |plan| folding(plan).finish(&known);
-    plans.iter().map(finish).collect()
+    let mut calls = Vec::new();
+    for plan in &plans {
+        let builder = CallBuilder {
+            group,
+            records: &records,
+            channels: &channels,
+            plan,
+        };
+        calls.push(builder.finish(&known));
+    }
+    calls
 }
 
 /// Builder of one call.
@@ -43,50 +46,45 @@ struct CallBuilder<'a, 'g> {
 
 impl CallBuilder<'_, '_> {
     fn finish(&self, known: &[&UniqueId]) -> FinishedCall {
-        let (plan, inbound) = (self.plan, self.plan.direction == Direction::Inbound);
-        let main = longest(&plan.customers, |those| {
-            plan::talk(self.records, self.channels, those)
+        let plan = self.plan;
+        let is_inbound = plan.direction == Direction::Inbound;
+        let main = longest(&plan.customers, |customers| {
+            plan::talk(self.records, self.channels, customers)
         });
         let customer = &self.channels[main];
         let mut why = DecidingEvents::default();
         let started = self.started(&mut why);
-        let how = match inbound {
-            true => "its channel is in the record",
-            false => "a record's destination",
+        let how = if is_inbound {
+            "its channel is in the record"
+        } else {
+            "a record's destination"
         };
         let message = direction_words(plan.direction, customer.party.trunk(), how);
         why.note("direction", started, customer.name, message);
-        let customers = plan.customers.iter().map(|&i| &self.channels[i]);
-        let last = customers.flat_map(Channel::records).max_by_key(|it| it.end);
-        let ended = last.map_or_else(|| self.group.end(), |last| last.end);
-        if let Some(last) = last {
-            let message = "the end of the customer's last record";
-            why.note("durationSec", ended, &last.channel, message);
-        }
-        let ended = ended.max(started);
-        let talk = plan.talk.total.min(ended.since(started));
-        // The talk is not clamped here. The mapping reports talk that is longer than its call.
-        let excess = plan.own.iter().filter(|record| record.talk().is_some());
-        let excess = excess.filter_map(|record| record.excess).max();
-        let talk = excess.map_or(talk, |excess| excess.max(talk));
+        let ended = self.ended(&mut why).max(started);
+        let talk = self.talk(ended.since(started));
         let answered = plan.talk.would_answer(talk);
-        let never = (ended, "no record with another party is answered");
-        let message = [
-            "a record with the customer is ANSWERED",
-            "the billed seconds of these records",
-        ];
-        let name = |i: usize| self.channels[i].name;
-        plan.talk
-            .note(&mut why, name, customer.name, message, never);
+        plan.talk.note(
+            &mut why,
+            |i| self.channels[i].name,
+            customer.name,
+            [
+                "a record with the customer is ANSWERED",
+                "the billed seconds of these records",
+            ],
+            (ended, "no record with another party is answered"),
+        );
         let number = match plan.direction {
             Direction::Inbound => caller(customer),
             Direction::Outbound => customer.dialed().or_else(|| self.dialed_elsewhere()),
             Direction::Internal | Direction::Unknown => None,
         };
-        let at = customer.records().map(|record| record.start).min();
-        let at = at.unwrap_or(self.group.arrived);
-        let message = number.as_ref().map(|(_, message)| *message);
-        let message = message.unwrap_or("no number was reported");
+        let first_start = customer.records().map(|record| record.start).min();
+        let at = first_start.unwrap_or(self.group.arrived);
+        let message = match &number {
+            Some((_, message)) => *message,
+            None => "no number was reported",
+        };
         why.note("clientPhone", at, customer.name, message);
         let employee = self.employee(customer, ended, &mut why);
         let trunk = customer.party.trunk();
@@ -97,8 +95,13 @@ impl CallBuilder<'_, '_> {
         // The dialed number is known only if the dialplan stores it in its own column. The record's
         // destination is only the last step of the dialplan.
         let mut dids = customer.own.iter().map(|record| &record.did);
-        let did = dids.find(|did| is_did(did)).filter(|_| inbound);
-        let ids = plan.own.iter().flat_map(|it| [&it.uniqueid, &it.linkedid]);
+        let did = if is_inbound {
+            dids.find(|did| is_did(did)).cloned()
+        } else {
+            None
+        };
+        let own = plan.own.iter();
+        let ids = own.flat_map(|record| [&record.uniqueid, &record.linkedid]);
         FinishedCall {
             linkedid: plan.linkedid.clone(),
             also_known_as: aliases(ids.filter_map(UniqueId::new), known),
@@ -108,7 +111,7 @@ impl CallBuilder<'_, '_> {
             number: number.map(|(number, _)| number),
             more_numbers: Vec::new(),
             shown_number: None,
-            did: did.cloned(),
+            did,
             employee,
             employees_in_order: plan.talk.in_order(|i| &self.channels[i].party),
             started,
@@ -154,27 +157,56 @@ impl CallBuilder<'_, '_> {
     /// gives the time.
     fn started(&self, why: &mut DecidingEvents) -> EventTime {
         let plan = self.plan;
-        let root = self.channels[plan.customers[0]].own.first();
-        let root = root.filter(|_| plan.direction == Direction::Inbound);
-        let id = root.and_then(|it| it.id());
-        let own = plan.own.iter().filter(|it| id.is_none() || it.id() == id);
-        let first = own.min_by_key(|record| record.start);
+        let root = if plan.direction == Direction::Inbound {
+            self.channels[plan.customers[0]].own.first()
+        } else {
+            None
+        };
+        let root_id = root.and_then(|record| record.id());
+        let of_root = plan
+            .own
+            .iter()
+            .filter(|record| root_id.is_none() || record.id() == root_id);
+        let first = of_root.min_by_key(|record| record.start);
         let Some(first) = first.or(plan.own.first()).or(self.records.first()) else {
             return self.group.end();
         };
-        let own_id = || first.id().filter(|id| *id == plan.linkedid);
-        let born = root.map_or_else(own_id, |root| UniqueId::new(root.uniqueid.as_str()));
-        let born = born.and_then(|id| birth(id.as_str()));
-        let soon = |born: &EventTime| {
-            let late = first.start.since(*born);
-            late > Duration::from_secs(1) && late <= BEGUN_BEFORE
+        let channel_id = match root {
+            Some(root) => UniqueId::new(root.uniqueid.as_str()),
+            None => first.id().filter(|id| *id == plan.linkedid),
         };
-        let (at, words) = match born.filter(soon) {
-            Some(born) => (born, "the creation of the first channel, by its unique id"),
-            None => (first.start, "the start of the first record"),
+        if let Some(born) = channel_id.and_then(|id| birth(id.as_str())) {
+            let late = first.start.since(born);
+            if late > Duration::from_secs(1) && late <= BEGUN_BEFORE {
+                let message = "the creation of the first channel, by its unique id";
+                why.note("startedAt", born, &first.channel, message);
+                return born;
+            }
+        }
+        let message = "the start of the first record";
+        why.note("startedAt", first.start, &first.channel, message);
+        first.start
+    }
+
+    /// Returns the end of the customer's last record.
+    fn ended(&self, why: &mut DecidingEvents) -> EventTime {
+        let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
+        let records = customers.flat_map(Channel::records);
+        let Some(last) = records.max_by_key(|record| record.end) else {
+            return self.group.end();
         };
-        why.note("startedAt", at, &first.channel, words);
-        at
+        let message = "the end of the customer's last record";
+        why.note("durationSec", last.end, &last.channel, message);
+        last.end
+    }
+
+    /// Returns the time that the customer talked in a call that lasted this long. An impossible
+    /// billed time is not clamped, because the mapping reports talk that is longer than its call.
+    fn talk(&self, lasted: Duration) -> Duration {
+        let plan = self.plan;
+        let connecting = plan.own.iter().filter(|record| record.talk().is_some());
+        let excess = connecting.filter_map(|record| record.excess).max();
+        plan.talk.total.min(lasted).max(excess.unwrap_or_default())
     }
 
     /// Returns the number that was dialed first, if the records of the trunk's channel have none.
@@ -193,52 +225,58 @@ impl CallBuilder<'_, '_> {
     ) -> Option<Extension> {
         let plan = self.plan;
         let answered = plan.talk.is_answer();
-        let is_extension = |it: &&Channel<'_>| it.party.extension().is_some();
-        let began = plan.talk.began.iter().rev();
-        let mut began = began.map(|&(at, i)| (&self.channels[i], at));
-        let talked = began.find(|(channel, _)| answered && is_extension(channel));
-        let (found, words) = match (talked, plan.direction) {
-            (Some((channel, _)), _) => (Some(channel), "the last to begin to talk"),
+        let mut talked = None;
+        if answered {
+            let mut began = plan.talk.began.iter().rev();
+            talked = began.find(|(_, i)| self.channels[*i].is_extension());
+        }
+        let (found, message) = match (talked, plan.direction) {
+            (Some(&(_, i)), _) => (Some(&self.channels[i]), "the last to begin to talk"),
             (None, _) if answered => (None, "the customer did not talk with an extension"),
-            (None, Direction::Inbound) => {
-                let mut dialed = Vec::new();
-                for channel in self.channels {
-                    let is_own = channel
-                        .reached
-                        .iter()
-                        .any(|record| plan.own.contains(record));
-                    if is_extension(&channel) && is_own {
-                        dialed.push(channel);
-                    }
-                }
-                match dialed.first() {
-                    None => (None, "no extension took part"),
-                    Some(first)
-                        if dialed.iter().all(|channel| {
-                            channel.party.extension() == first.party.extension()
-                        }) =>
-                    {
-                        (Some(*first), "the one extension dialed")
-                    }
-                    Some(_) => (None, "several extensions were dialed, and none answered"),
-                }
-            }
+            (None, Direction::Inbound) => self.dialed_extension(),
             (None, Direction::Outbound | Direction::Internal | Direction::Unknown) => {
-                let first = plan.own.first().into_iter();
-                let mut of_record = first.flat_map(|record| {
-                    let names = [&record.channel, &record.dest];
-                    names.into_iter().filter_map(|name| self.named(name))
-                });
-                let placed = of_record.find(|channel| channel.party.is_real());
-                match placed.filter(is_extension) {
-                    Some(channel) => (Some(channel), "placed the call"),
-                    None => (None, "no extension placed the call"),
-                }
+                self.placing_extension()
             }
         };
-        let at = talked.map_or(ended, |(_, at)| at);
-        why.note("employee", at, found.unwrap_or(customer).name, words);
+        let at = talked.map_or(ended, |&(at, _)| at);
+        why.note("employee", at, found.unwrap_or(customer).name, message);
         found?.party.extension().cloned()
+    }
+
+    /// Returns the channel of the only extension that an inbound call was dialed to, and the
+    /// reason for the choice.
+    fn dialed_extension(&self) -> (Option<&Channel<'_>>, &'static str) {
+        let mut dialed = Vec::new();
+        for channel in self.channels {
+            let mut reached = channel.reached.iter();
+            if channel.is_extension() && reached.any(|record| self.plan.own.contains(record)) {
+                dialed.push(channel);
+            }
+        }
+        let Some(&first) = dialed.first() else {
+            return (None, "no extension took part");
+        };
+        for channel in dialed {
+            if channel.party.extension() != first.party.extension() {
+                return (None, "several extensions were dialed, and none answered");
+            }
+        }
+        (Some(first), "the one extension dialed")
+    }
+
+    /// Returns the channel of the extension that placed the call, and the reason for the choice.
+    /// It is the first real party in the first record.
+    fn placing_extension(&self) -> (Option<&Channel<'_>>, &'static str) {
+        if let Some(record) = self.plan.own.first() {
+            let names = [&record.channel, &record.dest].into_iter();
+            let mut channels = names.filter_map(|name| self.named(name));
+            if let Some(placed) = channels.find(|channel| channel.party.is_real())
+                && placed.is_extension()
+            {
+                return (Some(placed), "placed the call");
+            }
+        }
+        (None, "no extension placed the call")
     }
 
     fn named(&self, name: &str) -> Option<&Channel<'_>> {
@@ -248,14 +286,22 @@ impl CallBuilder<'_, '_> {
     /// Returns the user fields of the customer's own channel if it has any, because a record with
     /// another customer belongs to both. Otherwise returns those of all records.
     fn userfields(&self) -> Vec<String> {
-        let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
-        let trunk = |name: &str| self.named(name).and_then(|it| it.party.trunk());
-        let root = customers.flat_map(|channel| channel.own.iter());
-        let root = root.filter(|it| !it.was_called() && trunk(&it.dest).is_none());
-        let root = distinct(root.map(|record| record.userfield.as_str()));
-        match root.is_empty() {
-            true => distinct(self.plan.own.iter().map(|record| record.userfield.as_str())),
-            false => root,
+        let mut fields = Vec::new();
+        for &i in &self.plan.customers {
+            for record in &self.channels[i].own {
+                let dest = self.named(&record.dest);
+                let is_to_trunk = dest.is_some_and(|channel| channel.party.trunk().is_some());
+                if !record.was_called() && !is_to_trunk {
+                    fields.push(record.userfield.as_str());
+                }
+            }
+        }
+        let of_customers = distinct(fields.into_iter());
+        if of_customers.is_empty() {
+            let records = self.plan.own.iter();
+            distinct(records.map(|record| record.userfield.as_str()))
+        } else {
+            of_customers
         }
     }
 

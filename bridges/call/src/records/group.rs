@@ -100,12 +100,11 @@ impl Group {
     /// same value. Ignores a record of the extension `h` if there are others, because the hangup
     /// handler ran after the call.
     pub(super) fn complete(&mut self) {
-        let names_channel = |id: &str| is_made_by_pbx(id) || self.has_channel(id);
-        let foreign = self
-            .records
-            .iter()
-            .map(|record| !names_channel(&record.linkedid));
-        let foreign: Vec<bool> = foreign.collect();
+        let mut foreign = Vec::new();
+        for record in &self.records {
+            let id = record.linkedid.as_str();
+            foreign.push(!is_made_by_pbx(id) && !self.has_channel(id));
+        }
         let since_12 = self.records.iter().any(Record::has_pjsip);
         for (record, is_foreign) in self.records.iter_mut().zip(foreign) {
             record.since_12 = since_12;
@@ -124,10 +123,12 @@ impl Group {
 
     /// Returns `true` if a trunk took part.
     pub(super) fn has_trunk(&self, endpoints: &trunk::Endpoints) -> bool {
-        let mut legs = self.records.iter().flat_map(|it| &it.legs);
-        let mut names = self.records.iter().flat_map(|it| [&it.channel, &it.dest]);
-        legs.any(|leg| leg.endpoint(endpoints).is_some())
-            || names.any(|name| endpoints.of(name).is_some())
+        self.records.iter().any(|record| {
+            let mut legs = record.legs.iter();
+            legs.any(|leg| leg.endpoint(endpoints).is_some())
+                || endpoints.of(&record.channel).is_some()
+                || endpoints.of(&record.dest).is_some()
+        })
     }
 
     fn absorb(&mut self, other: Self) {
@@ -142,31 +143,40 @@ impl Group {
 
 /// Returns `true` if the channels of two records were in one room at the same time.
 fn same_room(a: &Record, b: &Record) -> bool {
-    let own = b.rooms();
-    a.rooms().into_iter().any(|(room, from, to)| {
-        let mut own = own.iter();
-        own.any(|it| it.0 == room && it.1 < to && from < it.2)
-    })
+    let rooms_of_b = b.rooms();
+    for (room, from, to) in a.rooms() {
+        for &(other_room, other_from, other_to) in &rooms_of_b {
+            if room == other_room && from < other_to && other_from < to {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Returns `true` if two records share an id that ties them. If two channels with one unique id are
 /// far apart in time, the id was used again.
 fn same_id(a: &Record, b: &Record) -> bool {
-    let far = || a.start > b.end.plus(FAR_APART) || b.start > a.end.plus(FAR_APART);
-    let again = a.uniqueid == b.uniqueid && a.channel != b.channel && far();
+    if a.uniqueid == b.uniqueid && a.channel != b.channel && !are_near(a, b, FAR_APART) {
+        return false;
+    }
     let mut common = a.ids().filter(|id| b.ids().any(|other| *id == other));
-    !again && common.any(|id| is_made_by_pbx(id) || ties(id, a, b))
+    common.any(|id| is_made_by_pbx(id) || ties(id, a, b))
+}
+
+/// Returns `true` if neither record begins more than `apart` after the end of the other.
+fn are_near(a: &Record, b: &Record, apart: Duration) -> bool {
+    a.start <= b.end.plus(apart) && b.start <= a.end.plus(apart)
 }
 
 /// Returns `true` if an id that no PBX made ties two records that share it. A dialplan, an API, or
 /// a database's default can give the same text to strangers, so one of the records must be of the
 /// channel with that unique id.
 fn ties(id: &str, a: &Record, b: &Record) -> bool {
-    let near = a.start <= b.end.plus(FOLLOWING) && b.start <= a.end.plus(FOLLOWING);
     if a.uniqueid == id && b.uniqueid == id {
         return a.channel == b.channel;
     }
-    near && (a.uniqueid == id || b.uniqueid == id)
+    are_near(a, b, FOLLOWING) && (a.uniqueid == id || b.uniqueid == id)
 }
 
 /// Returns `true` for an id as Asterisk or FreeSWITCH makes it: `1795151317.146`, a UUID.
@@ -188,36 +198,48 @@ fn can_be_id(text: &str) -> bool {
 /// a channel must have only one unique id, and if its name has no unique suffix, the records must
 /// overlap.
 fn same_channel(a: &Record, b: &Record) -> bool {
-    // From being parked until being picked up, a channel has no record.
-    let is_parked = |it: &Record| it.app.eq_ignore_ascii_case("ParkedCall");
-    let parked = is_parked(a) || is_parked(b);
-    let near = |name: &str| {
-        let slack = match is_unique(name) {
-            true if parked => FAR_APART,
-            true => TOUCHING,
-            false => Duration::ZERO,
-        };
-        let touch = a.start <= b.end.plus(slack) && b.start <= a.end.plus(slack);
-        touch && (slack > Duration::ZERO || a.start < b.end && b.start < a.end)
-    };
-    let own = !a.uniqueid.is_empty() && !b.uniqueid.is_empty() && a.uniqueid != b.uniqueid;
-    let continued = a.channel == b.channel && !own;
-    let bare = a.uniqueid.is_empty() || b.uniqueid.is_empty();
-    let exactly = bare && (a.end == b.start || b.end == a.start);
-    let apart = a.start <= b.end.plus(FAR_APART) && b.start <= a.end.plus(FAR_APART);
-    let goes_on = apart && is_unique(&a.channel);
-    if continued && (near(&a.channel) || exactly || goes_on) {
-        return true;
+    let lacks_id = a.uniqueid.is_empty() || b.uniqueid.is_empty();
+    if a.channel == b.channel && (lacks_id || a.uniqueid == b.uniqueid) {
+        let is_exact = lacks_id && (a.end == b.start || b.end == a.start);
+        let goes_on = is_unique(&a.channel) && are_near(a, b, FAR_APART);
+        if is_exact || goes_on || can_be_in_both(&a.channel, a, b) {
+            return true;
+        }
     }
-    let halves = |a: &str, b: &str| {
-        let pair = trunk::local_pair(a);
-        a != b && pair.is_some() && pair == trunk::local_pair(b)
-    };
-    let same = |a: &str, b: &str| (a == b && !a.is_empty() || halves(a, b)) && near(a);
-    same(&a.channel, &b.dest)
-        || same(&a.dest, &b.channel)
-        || same(&a.dest, &b.dest)
-        || halves(&a.channel, &b.channel) && near(&a.channel)
+    for (name, other) in [
+        (&a.channel, &b.dest),
+        (&a.dest, &b.channel),
+        (&a.dest, &b.dest),
+    ] {
+        let is_same = name == other && !name.is_empty() || are_halves(name, other);
+        if is_same && can_be_in_both(name, a, b) {
+            return true;
+        }
+    }
+    are_halves(&a.channel, &b.channel) && can_be_in_both(&a.channel, a, b)
+}
+
+/// Returns `true` if the times of the records allow that a channel of this name lived in both.
+fn can_be_in_both(name: &str, a: &Record, b: &Record) -> bool {
+    if !is_unique(name) {
+        return a.start < b.end && b.start < a.end;
+    }
+    // From being parked until being picked up, a channel has no record.
+    if is_parked(a) || is_parked(b) {
+        are_near(a, b, FAR_APART)
+    } else {
+        are_near(a, b, TOUCHING)
+    }
+}
+
+fn is_parked(record: &Record) -> bool {
+    record.app.eq_ignore_ascii_case("ParkedCall")
+}
+
+/// Returns `true` if these are the names of the two halves of one Local channel.
+fn are_halves(name: &str, other: &str) -> bool {
+    let pair = trunk::local_pair(name);
+    name != other && pair.is_some() && pair == trunk::local_pair(other)
 }
 
 /// Returns `true` for a name with a suffix that a PBX uses only once: at least eight hex digits, or
@@ -265,19 +287,26 @@ impl Groups {
     }
 
     fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
-        let near = |same: fn(&Record, &Record) -> bool| {
-            move |key: &u64| {
-                let mut known = self.by_key[key].records.iter();
-                known.any(|known| same(known, record))
-            }
-        };
-        let ids = record.ids().flat_map(|id| self.ids.get(id));
-        let names = record.names().flat_map(|name| self.names.get(name));
-        let rooms = record.rooms();
-        let rooms = rooms.iter().flat_map(|(room, ..)| self.names.get(room));
-        let (ids, names) = (ids.filter(near(same_id)), names.filter(near(same_channel)));
-        let keys = ids.chain(names);
-        keys.chain(rooms.filter(near(same_room))).collect()
+        let mut keys = BTreeSet::new();
+        for id in record.ids() {
+            let found = self.ids.get(id);
+            keys.extend(found.filter(|key| self.has_match(*key, record, same_id)));
+        }
+        for name in record.names() {
+            let found = self.names.get(name);
+            keys.extend(found.filter(|key| self.has_match(*key, record, same_channel)));
+        }
+        for (room, ..) in record.rooms() {
+            let found = self.names.get(room);
+            keys.extend(found.filter(|key| self.has_match(*key, record, same_room)));
+        }
+        keys
+    }
+
+    /// Returns `true` if a record of this group matches the record by the rule `is_match`.
+    fn has_match(&self, key: u64, record: &Record, is_match: fn(&Record, &Record) -> bool) -> bool {
+        let mut known = self.by_key[&key].records.iter();
+        known.any(|known| is_match(known, record))
     }
 
     /// Inserts a group under this number, with all keys that lead to it.

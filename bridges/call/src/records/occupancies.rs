@@ -63,21 +63,26 @@ fn owner(records: &[Record], i: usize) -> Option<String> {
 /// ends for both parties when the transferring party began to talk with the new one.
 fn goes_on(records: &mut [Record], i: usize) {
     let record = &records[i];
-    let earlier = |other: &Record| {
-        other.channel == record.channel && !other.is_transferred() && other.end <= record.end
-    };
-    let before = (0..records.len()).filter(|&other| other != i && earlier(&records[other]));
-    let Some(before) = before.max_by_key(|&other| records[other].end) else {
+    let earlier = (0..records.len()).filter(|&place| {
+        let other = &records[place];
+        place != i
+            && other.channel == record.channel
+            && !other.is_transferred()
+            && other.end <= record.end
+    });
+    let Some(before) = earlier.max_by_key(|&place| records[place].end) else {
         return;
     };
-    let asked = records.iter().filter(|other| {
+    let consultations = records.iter().filter(|other| {
         let pair = local_pair(&other.channel);
         pair.is_some() && pair == local_pair(&record.dest) && other.talk().is_some()
     });
-    let asked = asked.map(|other| other.billed_from).min();
+    let consulted_from = consultations.map(|other| other.billed_from).min();
     let end = records[before].end;
     records[i].billed_from = records[i].billed_from.max(end);
-    if let Some(asked) = asked.filter(|asked| *asked > records[before].billed_from) {
-        records[before].end = end.min(asked);
+    if let Some(consulted_from) = consulted_from
+        && consulted_from > records[before].billed_from
+    {
+        records[before].end = end.min(consulted_from);
     }
 }

@@ -36,24 +36,29 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     if plans.is_empty() {
         plans.push((Direction::Internal, vec![first]));
     }
-    let owns = apart(records.len(), &plans, |those| {
-        of_customers(records, channels, those)
+    let owns = apart(records.len(), &plans, |customers| {
+        of_customers(records, channels, customers)
     });
-    let plans = plans.into_iter().zip(owns).enumerate();
-    let made = plans.filter_map(|(i, ((direction, customers), own))| {
-        Some(Plan {
-            linkedid: match i {
-                0 => oldest(records)?,
-                _ => own_id(&channels[customers[0]])?,
-            },
+    let mut made = Vec::new();
+    for (i, ((direction, customers), own)) in plans.into_iter().zip(owns).enumerate() {
+        let linkedid = if i == 0 {
+            oldest(records)
+        } else {
+            own_id(&channels[customers[0]])
+        };
+        let Some(linkedid) = linkedid else {
+            continue;
+        };
+        made.push(Plan {
+            linkedid,
             direction,
             talk: talk(records, channels, &customers),
             customers,
-            own: own.into_iter().map(|at| records[at]).collect(),
+            own: own.into_iter().map(|place| records[place]).collect(),
             begins_with: Vec::new(),
-        })
-    });
-    made.collect()
+        });
+    }
+    made
 }
 
 /// Returns the line that was dialed on this channel. All records of a group belong to one call.
@@ -100,16 +105,22 @@ fn of_customers(
 ) -> BTreeSet<usize> {
     let root = oldest(records);
     let names: Vec<&str> = customers.iter().map(|&i| channels[i].name).collect();
-    let own = channels[customers[0]].own.first().and_then(|it| it.id());
-    let own = own.filter(|own| Some(own) != root.as_ref());
-    let is_own = |record: &Record| {
-        names.contains(&record.channel.as_str())
-            || own.is_some() && record.id() == own
-            || names.contains(&record.dest.as_str()) && own.is_none()
-    };
-    (0..records.len())
-        .filter(|&at| is_own(records[at]))
-        .collect()
+    let first = channels[customers[0]].own.first();
+    let first_id = first
+        .and_then(|record| record.id())
+        .filter(|id| Some(id) != root.as_ref());
+    let mut own = BTreeSet::new();
+    for (i, record) in records.iter().enumerate() {
+        let has_id_or_dest = if first_id.is_some() {
+            record.id() == first_id
+        } else {
+            names.contains(&record.dest.as_str())
+        };
+        if names.contains(&record.channel.as_str()) || has_id_or_dest {
+            own.insert(i);
+        }
+    }
+    own
 }
 
 /// A channel, identified by its name, because a record has the unique id of only one of its two
@@ -136,11 +147,18 @@ impl<'a> Channel<'a> {
         if self.is_invited {
             return false;
         }
-        let mut dialed = self.reached.iter().filter(|it| !it.is_of_conference());
-        dialed.all(|dialed| {
+        let mut reached = self.reached.iter();
+        reached.all(|dialed| {
+            if dialed.is_of_conference() {
+                return true;
+            }
             let is_same_second = first.start.floor_seconds() == dialed.start.floor_seconds();
             first.start < dialed.start || is_same_second && is_older(first, dialed)
         })
+    }
+
+    pub(super) fn is_extension(&self) -> bool {
+        self.party.extension().is_some()
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
@@ -150,11 +168,12 @@ impl<'a> Channel<'a> {
     /// Returns the number that was dialed on this trunk channel.
     pub(super) fn dialed(&self) -> Option<(RawNumber, &'static str)> {
         let mut reached = self.reached.iter();
-        if let Some(text) = reached.find_map(|it| in_dial_data(&it.data, self.name)) {
+        if let Some(text) = reached.find_map(|record| in_dial_data(&record.data, self.name)) {
             return Some((RawNumber::new(text, true), "the data of Dial"));
         }
-        let mut dst = self.reached.iter().map(|it| it.destination.as_str());
-        let text = dst.find(|text| is_number(text))?;
+        let reached = self.reached.iter();
+        let mut destinations = reached.map(|record| record.destination.as_str());
+        let text = destinations.find(|text| is_number(text))?;
         Some((RawNumber::new(text, false), "the record's destination"))
     }
 }
@@ -162,12 +181,16 @@ impl<'a> Channel<'a> {
 /// Returns `true` if the channel of `first` is older than that of `dialed`, which therefore cannot
 /// have dialed it.
 fn is_older(first: &Record, dialed: &Record) -> bool {
-    let made = |record: &Record| {
-        let id = UniqueId::new(record.uniqueid.as_str())?;
-        UniqueId::epoch_in(id.as_str()).map(|_| (id.age().0, id.age().1))
-    };
-    let ages = made(first).zip(made(dialed));
+    let ages = channel_age(first).zip(channel_age(dialed));
     ages.is_some_and(|(first, dialed)| first < dialed)
+}
+
+/// Returns the epoch and the counter in the unique id of the record's channel.
+fn channel_age(record: &Record) -> Option<(u64, u64)> {
+    let id = UniqueId::new(record.uniqueid.as_str())?;
+    UniqueId::epoch_in(id.as_str())?;
+    let (epoch, counter, _) = id.age();
+    Some((epoch, counter))
 }
 
 /// Returns the records by their start, and the channels in the order in which they appear in them.
@@ -179,12 +202,11 @@ pub(super) fn channels<'a>(
     records.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut channels: Vec<Channel<'a>> = Vec::new();
     for record in &records {
-        for (name, own) in [(&record.channel, true), (&record.dest, false)] {
+        for (name, is_own) in [(&record.channel, true), (&record.dest, false)] {
             if name.is_empty() {
                 continue;
             }
-            let known = channels.iter().position(|channel| channel.name == name);
-            let at = known.unwrap_or_else(|| {
+            let place = place_of(name, &channels).unwrap_or_else(|| {
                 channels.push(Channel {
                     name,
                     party: party(name, endpoints),
@@ -194,15 +216,16 @@ pub(super) fn channels<'a>(
                 });
                 channels.len() - 1
             });
-            match own {
-                true => channels[at].own.push(record),
-                false => channels[at].reached.push(record),
+            if is_own {
+                channels[place].own.push(record);
+            } else {
+                channels[place].reached.push(record);
             }
         }
     }
     let invited: Vec<bool> = channels
         .iter()
-        .map(|it| is_invited(it, &channels))
+        .map(|channel| is_invited(channel, &channels))
         .collect();
     for (channel, is_invited) in channels.iter_mut().zip(invited) {
         channel.is_invited = is_invited;
@@ -210,22 +233,25 @@ pub(super) fn channels<'a>(
     (records, channels)
 }
 
+fn place_of(name: &str, channels: &[Channel<'_>]) -> Option<usize> {
+    channels.iter().position(|channel| channel.name == name)
+}
+
 /// Returns `true` for a trunk's channel that the PBX dialed into a conference. No record has the
 /// dialing. The channel's first record is already of the conference. It shows that the channel
 /// rang before it was answered, and began in the context of the extensions, where no caller begins.
 fn is_invited(channel: &Channel<'_>, channels: &[Channel<'_>]) -> bool {
-    let mut reached = channel.reached.iter();
-    let Some(first) = channel
-        .own
-        .first()
-        .filter(|_| reached.any(|it| it.is_of_conference()))
-    else {
+    let Some(first) = channel.own.first() else {
         return false;
     };
+    let mut reached = channel.reached.iter();
+    if !reached.any(|record| record.is_of_conference()) {
+        return false;
+    }
     let rang = first
         .answer
         .is_some_and(|at| at.since(first.start) >= Duration::from_secs(1));
-    let extensions = channels.iter().filter(|it| it.party.extension().is_some());
+    let extensions = channels.iter().filter(|channel| channel.is_extension());
     let mut records = extensions.flat_map(|extension| extension.own.iter());
     rang && first.is_of_conference()
         && !first.context.is_empty()
@@ -255,10 +281,12 @@ fn order(record: &Record) -> impl Ord {
 /// Returns the party of a channel. An `Agent/1001` of Asterisk before 12 is the telephone of that
 /// agent.
 fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
-    let agent = name.strip_prefix("Agent/").filter(|it| !it.is_empty());
-    match (trunk::party(name, endpoints), agent) {
-        (Party::Plumbing, Some(agent)) => Party::Extension(Extension::new(agent)),
-        (party, _) => party,
+    let party = trunk::party(name, endpoints);
+    match name.strip_prefix("Agent/") {
+        Some(agent) if !agent.is_empty() && matches!(party, Party::Plumbing) => {
+            Party::Extension(Extension::new(agent))
+        }
+        _ => party,
     }
 }
 
@@ -273,12 +301,18 @@ struct ConnectedPair {
 
 /// Returns the talk of the customer's channels, which are given as indices.
 pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[usize]) -> Talk {
-    let lines: Vec<ConnectedPair> = records.iter().filter_map(|it| line(it, channels)).collect();
+    let mut lines: Vec<ConnectedPair> = Vec::new();
+    for record in records {
+        lines.extend(connected_pair(record, channels));
+    }
     let times = lines.iter().flat_map(|line| [line.from, line.to]).collect();
     let pairs = local_pairs(channels.iter().map(|channel| channel.name));
     Talk::between(times, |from, to| {
-        let there = |line: &&ConnectedPair| line.from <= from && line.to >= to;
-        let there: Vec<ConnectedPair> = lines.iter().filter(there).copied().collect();
+        let there: Vec<ConnectedPair> = lines
+            .iter()
+            .filter(|line| line.from <= from && line.to >= to)
+            .copied()
+            .collect();
         connected(channels, customers, &there, &pairs)
     })
 }
@@ -286,21 +320,27 @@ pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[u
 /// Returns the channels that a record connects. The connection begins no earlier than the answer of
 /// its destination, as the record of that channel's beginning shows, and no earlier than the
 /// destination's entry into the conference of the record.
-fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
-    let (from, to) = record.talk()?;
-    let at = |name: &str| channels.iter().position(|channel| channel.name == name);
-    let (a, b) = (at(&record.channel)?, at(&record.dest)?);
-    let own = channels[b].own.iter();
-    let births = own.clone().filter(|own| own.is_birth());
-    let answered = births.filter_map(|own| own.answer).min();
-    let there = own.filter(|own| record.is_of_conference() && own.app == record.app);
-    let entered = there.map(|own| own.start).min();
-    let from = [Some(from), answered, entered]
-        .into_iter()
-        .max()
-        .flatten()?;
-    (from < to).then_some(ConnectedPair {
-        ends: [a, b],
+fn connected_pair(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
+    let (billed_from, to) = record.talk()?;
+    let channel = place_of(&record.channel, channels)?;
+    let dest = place_of(&record.dest, channels)?;
+    let dest_records = channels[dest].own.iter();
+    let births = dest_records.clone().filter(|own| own.is_birth());
+    let mut from = billed_from;
+    if let Some(answered) = births.filter_map(|own| own.answer).min() {
+        from = from.max(answered);
+    }
+    if record.is_of_conference() {
+        let same_app = dest_records.filter(|own| own.app == record.app);
+        if let Some(entered) = same_app.map(|own| own.start).min() {
+            from = from.max(entered);
+        }
+    }
+    if from >= to {
+        return None;
+    }
+    Some(ConnectedPair {
+        ends: [channel, dest],
         from,
         to,
         consultation: record.is_dialed_side(),
@@ -315,13 +355,15 @@ fn connected(
     there: &[ConnectedPair],
     pairs: &[[usize; 2]],
 ) -> Vec<usize> {
-    let consulting = |end: &usize| {
-        let mut asides = there.iter().filter(|line| line.consultation);
-        asides.any(|line| line.ends.contains(end))
-    };
+    let mut consulting = BTreeSet::new();
+    for line in there {
+        if line.consultation {
+            consulting.extend(line.ends);
+        }
+    }
     let mut sets = Sets::new(channels.len());
     for line in there {
-        if line.consultation || !line.ends.iter().any(consulting) {
+        if line.consultation || !line.ends.iter().any(|end| consulting.contains(end)) {
             sets.join(line.ends[0], line.ends[1]);
         }
     }

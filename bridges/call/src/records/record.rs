@@ -129,19 +129,23 @@ impl Record {
         }
         let lasted = cdr.duration_micros.and_then(duration);
         let is_negative = cdr.duration_micros.is_some() && lasted.is_none();
-        let born = birth(&cdr.uniqueid);
-        let start = cdr.started_at.or(born);
         let reported = cdr.ended_at.or(cdr.at).unwrap_or(arrived);
-        let start = start.unwrap_or_else(|| reported.minus(lasted.unwrap_or_default()));
+        let start = cdr
+            .started_at
+            .or(birth(&cdr.uniqueid))
+            .unwrap_or_else(|| reported.minus(lasted.unwrap_or_default()));
         let end = if is_negative {
             // No end is known. Every call lasts at least a second.
             start.plus(Duration::from_secs(1))
         } else {
             end(cdr.ended_at, start, lasted.unwrap_or_default())
         };
-        let billed = cdr.billed_micros.filter(|_| !is_negative);
-        let excess = billed.and_then(|billed| excess(billed, end.since(start)));
-        let clip = |text: &str| units::clip(text, TEXT_BYTES_MAX);
+        let excess = if is_negative {
+            None
+        } else {
+            cdr.billed_micros
+                .and_then(|billed| excess(billed, end.since(start)))
+        };
         Some(Self {
             uniqueid: clip(&cdr.uniqueid),
             linkedid: clip(&cdr.linkedid),
@@ -184,9 +188,10 @@ impl Record {
 
     /// Returns the names that lead to the record. Both halves of a Local channel have one name.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        let names = [&self.channel, &self.dest].into_iter();
-        let names = names.filter(|name| !name.is_empty());
-        names.map(|name| trunk::local_pair(name).unwrap_or(name))
+        [&self.channel, &self.dest]
+            .into_iter()
+            .filter(|name| !name.is_empty())
+            .map(|name| trunk::local_pair(name).unwrap_or(name))
     }
 
     /// Returns the rooms that the channel was in, and when it entered and left each.
@@ -197,8 +202,10 @@ impl Record {
         for (at, passage) in passages {
             if passage.enters {
                 rooms.push((passage.bridge, at, self.end));
-            } else if let Some(last) = rooms.iter_mut().rfind(|it| it.0 == passage.bridge) {
-                last.2 = at;
+            } else if let Some((.., left)) =
+                rooms.iter_mut().rfind(|(room, ..)| *room == passage.bridge)
+            {
+                *left = at;
             }
         }
         rooms
@@ -225,8 +232,11 @@ impl Record {
     /// announcement that answered has no second channel, or its record is not answered.
     pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
         let connects = self.since_12 || self.app.is_empty() || is_one_of(&CONNECTS, &self.app);
-        let talked = self.is_answered_path() && connects;
-        (talked && self.billed_from < self.end).then_some((self.billed_from, self.end))
+        if self.is_answered_path() && connects && self.billed_from < self.end {
+            Some((self.billed_from, self.end))
+        } else {
+            None
+        }
     }
 
     /// Returns `true` if the record does not show whether its two channels heard each other.
@@ -253,8 +263,8 @@ impl Record {
     /// Returns `true` if one of the channels belongs to a driver that Asterisk has had since
     /// version 12.
     pub(super) fn has_pjsip(&self) -> bool {
-        let is_pjsip = |name: &str| trunk::technology(name).eq_ignore_ascii_case("PJSIP");
-        is_pjsip(&self.channel) || is_pjsip(&self.dest)
+        let mut names = [&self.channel, &self.dest].into_iter();
+        names.any(|name| trunk::technology(name).eq_ignore_ascii_case("PJSIP"))
     }
 
     /// Returns the linkedid, or the unique id if there is none.
@@ -265,8 +275,8 @@ impl Record {
 
     /// Returns an id made from channel, start, and destination, for a record without any id.
     pub(super) fn made_id(&self) -> Option<UniqueId> {
-        let (channel, start) = (&self.channel, self.start.floor_seconds());
-        UniqueId::new(format!("{channel}@{start}/{}", self.destination))
+        let start = self.start.floor_seconds();
+        UniqueId::new(format!("{}@{start}/{}", self.channel, self.destination))
     }
 
     /// Returns `true` for the record of the beginning of its channel's life.
@@ -279,18 +289,24 @@ impl Record {
 /// still has the previous one as destination.
 fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
     let transferred = cdr.last_app.eq_ignore_ascii_case(TRANSFERRED);
-    match transferred && cdr.last_data.contains('/') {
-        true => &cdr.last_data,
-        false => &cdr.dest_channel,
+    if transferred && cdr.last_data.contains('/') {
+        &cdr.last_data
+    } else {
+        &cdr.dest_channel
     }
+}
+
+fn clip(text: &str) -> String {
+    units::clip(text, TEXT_BYTES_MAX)
 }
 
 /// Returns a number of microseconds as a duration, or `None` if it is negative, or was before an
 /// unsigned column of 32 bits made it positive.
 fn duration(micros: i64) -> Option<Duration> {
-    let plain = micros / 1_000_000 <= SECONDS_MAX;
-    let micros = u64::try_from(micros).ok().filter(|_| plain)?;
-    Some(Duration::from_micros(micros))
+    if micros / 1_000_000 > SECONDS_MAX {
+        return None;
+    }
+    Some(Duration::from_micros(u64::try_from(micros).ok()?))
 }
 
 /// Returns the billed time if it is impossible: negative, or more than a second longer than the
@@ -300,17 +316,22 @@ fn excess(billed_micros: i64, lasted: Duration) -> Option<Duration> {
         let seconds = billed_micros.div_euclid(1_000_000).rem_euclid(1 << 32);
         return u64::try_from(seconds).ok().map(Duration::from_secs);
     };
-    (billed > lasted + BIRTH_SLACK).then_some(billed)
+    if billed > lasted + BIRTH_SLACK {
+        Some(billed)
+    } else {
+        None
+    }
 }
 
 /// Returns the reported end, unless the duration goes beyond it. The record was then reported
 /// before its end.
 fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> EventTime {
-    let lasted = start.plus(lasted);
-    let reported = reported.unwrap_or(lasted).max(start);
-    match lasted > reported.plus(BIRTH_SLACK) {
-        true => lasted,
-        false => reported,
+    let by_duration = start.plus(lasted);
+    let reported = reported.unwrap_or(by_duration).max(start);
+    if by_duration > reported.plus(BIRTH_SLACK) {
+        by_duration
+    } else {
+        reported
     }
 }
 
@@ -327,7 +348,7 @@ fn whole(name: &str) -> &str {
 /// Returns the second in which the channel with this unique id was created.
 pub(super) fn birth(uniqueid: &str) -> Option<EventTime> {
     // Ids of test setups have counters in place of times.
-    let epoch = UniqueId::epoch_in(uniqueid).filter(|e| *e > 946_684_800)?;
+    let epoch = UniqueId::epoch_in(uniqueid).filter(|epoch| *epoch > 946_684_800)?;
     (epoch < i64::MAX / 1_000_000).then(|| EventTime::from_seconds(epoch))
 }
 
@@ -335,15 +356,18 @@ pub(super) fn birth(uniqueid: &str) -> Option<EventTime> {
 /// seconds, they differ from the billed seconds by up to one. The billed seconds are derived from
 /// the exact time, so they win. Exact times win over them.
 fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
-    let exact = |at: EventTime| at.micros() % 1_000_000 != 0;
     let answer = cdr.answered_at.filter(|at| (start..=end).contains(at));
     let billed = cdr.billed_micros.and_then(duration);
     match (answer, billed) {
-        (Some(answer), _) if exact(answer) || exact(end) => answer,
+        (Some(answer), _) if is_exact(answer) || is_exact(end) => answer,
         (_, Some(billed)) => end.minus(billed).max(start),
         (Some(answer), None) => answer,
         (None, None) => end,
     }
+}
+
+fn is_exact(at: EventTime) -> bool {
+    at.micros() % 1_000_000 != 0
 }
 
 /// Returns the channel of the record, and then those that it describes. Empty for a record of a

@@ -11,14 +11,17 @@ use std::collections::BTreeMap;
 
 /// Returns the timeline of one plan.
 pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<&Record>) -> Timeline {
-    let is = |i: usize| (plan.customers.contains(&i), channels[i].party.is_real());
-    let (number, left_out) = kept(shown(channels, plan), is);
-    let by_name = number.iter().map(|(&i, &it)| (channels[i].name, it));
-    let by_name: BTreeMap<&str, u16> = by_name.collect();
-    let mut talk = plan.talk.drawn(&number);
+    let (numbers, left_out) = kept(shown(channels, plan), |i| {
+        (plan.customers.contains(&i), channels[i].party.is_real())
+    });
+    let mut by_name = BTreeMap::new();
+    for (&i, &number) in &numbers {
+        by_name.insert(channels[i].name, number);
+    }
+    let mut talk = plan.talk.drawn(&numbers);
     talk.truncate(ENTRIES_MAX / 2);
-    let room = ENTRIES_MAX / 2 / number.len().max(1);
-    let drawn = number.keys().filter_map(|&i| {
+    let room = ENTRIES_MAX / 2 / numbers.len().max(1);
+    let drawn = numbers.keys().filter_map(|&i| {
         let role = channels[i].party.role(plan.customers.contains(&i));
         channel(&channels[i], role, &by_name, room)
     });
@@ -33,17 +36,20 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<&Record>) -> Timeline
 /// Returns the customer's channels, those that talked with the customer, and those of the call's
 /// own records.
 fn shown(channels: &[Known<'_>], plan: &Plan<&Record>) -> Vec<usize> {
-    let own = |name: &str| {
-        let mut own = plan.own.iter();
-        own.any(|record| record.channel == name || record.dest == name)
-    };
-    let shown = (0..channels.len()).filter(|i| {
-        let known = &channels[*i];
-        let talks = plan.talk.spans.iter().any(|span| span.2 == *i);
-        let part = plan.customers.contains(i) || talks || own(known.name);
-        part && known.records().next().is_some()
-    });
-    shown.collect()
+    let mut shown = Vec::new();
+    for (i, channel) in channels.iter().enumerate() {
+        let talks = plan.talk.spans.iter().any(|span| span.2 == i);
+        let is_in_own_records = plan
+            .own
+            .iter()
+            .any(|record| record.channel == channel.name || record.dest == channel.name);
+        if (plan.customers.contains(&i) || talks || is_in_own_records)
+            && channel.records().next().is_some()
+        {
+            shown.push(i);
+        }
+    }
+    shown
 }
 
 fn channel(
@@ -81,20 +87,29 @@ fn moments(
     by_name: &BTreeMap<&str, u16>,
     room: usize,
 ) -> Vec<Moment> {
-    let moment = |at: EventTime, what: MomentKind| Moment { at, what };
-    let dialed = known.reached.iter().map(|record| {
-        let by = by_name.get(record.channel.as_str()).copied();
-        let string = String::new();
-        moment(record.start, MomentKind::Dialed { by, string })
-    });
-    let up = known.records().filter(|record| record.answered);
-    let up = up.filter_map(|record| record.answer).min();
-    let mut all: Vec<Moment> = dialed.collect();
-    all.extend(up.map(|at| moment(at, MomentKind::Up)));
-    all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
-    all.dedup();
-    all.truncate(room.saturating_sub(1));
+    let mut moments = Vec::new();
+    for record in &known.reached {
+        let what = MomentKind::Dialed {
+            by: by_name.get(record.channel.as_str()).copied(),
+            string: String::new(),
+        };
+        moments.push(Moment {
+            at: record.start,
+            what,
+        });
+    }
+    let answered = known.records().filter(|record| record.answered);
+    if let Some(at) = answered.filter_map(|record| record.answer).min() {
+        let what = MomentKind::Up;
+        moments.push(Moment { at, what });
+    }
+    moments.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
+    moments.dedup();
+    moments.truncate(room.saturating_sub(1));
     // The end of the channel's last record is its hangup, or the best estimate of it.
-    all.push(moment(to, MomentKind::HungUp { cause: None }));
-    all
+    moments.push(Moment {
+        at: to,
+        what: MomentKind::HungUp { cause: None },
+    });
+    moments
 }
