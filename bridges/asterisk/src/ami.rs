@@ -88,7 +88,8 @@ impl<'a> Iterator for Pairs<'a> {
                 self.rest = &self.rest[found + 1..];
                 continue;
             }
-            let (mut key, tail) = (&self.rest[..found], &self.rest[found + 1..]);
+            let mut key = &self.rest[..found];
+            let tail = &self.rest[found + 1..];
             let (mut value, rest) = match find(tail, b'\n', b'\n') {
                 Some(end) => (&tail[..end], &tail[end + 1..]),
                 None => (tail, &tail[tail.len()..]),
@@ -120,13 +121,18 @@ const fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
 
+/// Marks the first byte of `word` that is equal to `byte`.
+#[inline]
+fn marked(word: u64, byte: u8) -> u64 {
+    zeros(word ^ ONES.wrapping_mul(u64::from(byte)))
+}
+
 /// Returns the index of the first of these two bytes, which can be equal.
 #[inline]
 fn find(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = word(bytes, at) {
-        let of = |byte: u8| zeros(word ^ ONES.wrapping_mul(u64::from(byte)));
-        let hits = of(one) | of(two);
+        let hits = marked(word, one) | marked(word, two);
         if hits != 0 {
             return Some(at + (hits.trailing_zeros() / 8) as usize);
         }

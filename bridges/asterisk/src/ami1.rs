@@ -235,54 +235,77 @@ impl<'a> Read<'a> {
 
     /// Returns the channel of the event, and what happened to it.
     fn means(self, old: Old) -> Option<(ChannelRef<'a>, Kind<'a>)> {
-        let (one, two, word) = (self.one, self.two, self.word);
-        let by = |channel: ChannelRef<'a>| channel.is_named().then(|| Box::new(channel));
-        let with = |other: &ChannelRef<'a>| match other.uniqueid.as_ref() {
-            "" => Kind::Seen,
-            _ => Kind::Joined {
-                with: vec![other.uniqueid.clone()],
-            },
-        };
+        let Self {
+            one,
+            two,
+            word,
+            ends,
+            new,
+            ..
+        } = self;
         Some(match old {
             Old::Dial | Old::AgentCalled if !two.is_named() => (one, Kind::Seen),
-            Old::Dial if self.ends => {
-                let by = by(one);
-                (two, Kind::DialEnd { by, status: word })
+            Old::Dial if ends => {
+                let kind = Kind::DialEnd {
+                    by: boxed_if_named(one),
+                    status: word,
+                };
+                (two, kind)
             }
             Old::Dial | Old::AgentCalled => {
-                let (by, dial_string) = (by(one), word);
-                (two, Kind::DialBegin { by, dial_string })
+                let kind = Kind::DialBegin {
+                    by: boxed_if_named(one),
+                    dial_string: word,
+                };
+                (two, kind)
             }
             // Later releases have the channel's name here, and report the dialing by other events.
             Old::OriginateResponse if word.is_empty() || has_suffix(&word) => return None,
             Old::OriginateResponse => {
-                let (by, dial_string) = (None, word);
-                (one, Kind::DialBegin { by, dial_string })
+                let kind = Kind::DialBegin {
+                    by: None,
+                    dial_string: word,
+                };
+                (one, kind)
             }
-            Old::Link { begins } => match by(two) {
+            Old::Link { begins } => match boxed_if_named(two) {
                 None => (one, Kind::Seen),
-                Some(with) if begins && !self.ends => (one, Kind::Linked { with }),
+                Some(with) if begins && !ends => (one, Kind::Linked { with }),
                 Some(with) => (one, Kind::Unlinked { with }),
             },
             Old::Rename | Old::Masquerade if word.is_empty() => return None,
             Old::Rename | Old::Masquerade => {
-                let (to, holder) = (word, Text::default());
-                (one, Kind::Renamed { to, holder })
+                let kind = Kind::Renamed {
+                    to: word,
+                    holder: Text::default(),
+                };
+                (one, kind)
             }
-            Old::Room { .. } if self.new || word.is_empty() => (one, Kind::Seen),
+            Old::Room { .. } if new || word.is_empty() => (one, Kind::Seen),
             Old::Room { enters } => (one, Kind::passes(enters, word, Text::Borrowed("softmix"))),
-            Old::AgentConnect | Old::Transfer => (one, with(&two)),
+            Old::AgentConnect | Old::Transfer if two.uniqueid.is_empty() => (one, Kind::Seen),
+            Old::AgentConnect | Old::Transfer => {
+                let kind = Kind::Joined {
+                    with: vec![two.uniqueid],
+                };
+                (one, kind)
+            }
         })
     }
 
     /// Adds each variable to the channel whose name is next to it.
     fn give_variables(&mut self) {
         for (owner, text) in std::mem::take(&mut self.variables) {
-            let channel = match owner == self.two.name && !owner.is_empty() {
-                true => &mut self.two,
-                false => &mut self.one,
+            let channel = if owner == self.two.name && !owner.is_empty() {
+                &mut self.two
+            } else {
+                &mut self.one
             };
             add_variable(&mut channel.variables, text);
         }
     }
+}
+
+fn boxed_if_named(channel: ChannelRef<'_>) -> Option<Box<ChannelRef<'_>>> {
+    channel.is_named().then(|| Box::new(channel))
 }

@@ -89,12 +89,14 @@ pub(crate) fn decode<'a>(
 
 /// Returns `true` for an accepted login, the only response that means something for the stream.
 fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
-    let has = |name: &[u8], message: &str| {
-        pairs
-            .iter()
-            .any(|(key, value)| same(key.as_bytes(), name) && value == message)
-    };
-    has(b"Response", "Success") && has(b"Message", "Authentication accepted")
+    has_pair(pairs, b"Response", "Success")
+        && has_pair(pairs, b"Message", "Authentication accepted")
+}
+
+fn has_pair(pairs: &[(&str, Text<'_>)], name: &[u8], wanted: &str) -> bool {
+    pairs
+        .iter()
+        .any(|(key, value)| same(key.as_bytes(), name) && value == wanted)
 }
 
 /// Initial capacity for the keys and values of a frame. A dial event fits.
@@ -130,18 +132,33 @@ enum Head {
     Response,
 }
 
+impl Head {
+    fn of_event(name: &str) -> Self {
+        rule(name.as_bytes()).map_or(Self::Needless, Self::Event)
+    }
+}
+
 impl<'a> Collected<'a> {
     /// Reads a frame. `None` if it is not a JSON object.
     fn read(text: &'a str) -> Option<Self> {
         let mut collected = Self::default();
         let mut json = serde_json::Deserializer::from_str(text);
-        let (to, key, part) = (&mut collected, "", Part::Frame);
-        let whole = json.deserialize_map(ValueSeed(Reading { to, key, part }));
-        let whole = whole.and_then(|()| json.end());
+        let frame = Reading {
+            to: &mut collected,
+            key: "",
+            part: Part::Frame,
+        };
+        let end = json
+            .deserialize_map(ValueSeed(frame))
+            .and_then(|()| json.end());
         if collected.head == Head::Nothing && collected.enveloped {
             collected.head = collected.named();
         }
-        (whole.is_ok() || collected.head == Head::Needless).then_some(collected)
+        if end.is_ok() || collected.head == Head::Needless {
+            Some(collected)
+        } else {
+            None
+        }
     }
 
     /// Returns `true` for a message in the envelope of Wazo's bus.
@@ -152,8 +169,10 @@ impl<'a> Collected<'a> {
 
     /// Returns the head for the envelope's `name`.
     fn named(&self) -> Head {
-        let rule = |name: &Text<'_>| rule(name.as_bytes()).map_or(Head::Needless, Head::Event);
-        self.name.as_ref().map_or(Head::Nothing, rule)
+        match &self.name {
+            Some(name) => Head::of_event(name),
+            None => Head::Nothing,
+        }
     }
 
     fn of_envelope(&mut self, key: &str) -> bool {
@@ -173,7 +192,7 @@ impl<'a> Collected<'a> {
     fn take(&mut self, key: &'a str, value: Text<'a>) {
         if self.head == Head::Nothing {
             if same(key.as_bytes(), b"Event") {
-                self.head = rule(value.as_bytes()).map_or(Head::Needless, Head::Event);
+                self.head = Head::of_event(&value);
                 return;
             }
             if same(key.as_bytes(), b"Response") {
@@ -242,9 +261,10 @@ impl<'de> ReadValue<'de> for Reading<'_, 'de> {
             } else if is_needless(key.as_bytes()) || (to.enveloped && !is_data) {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                let part = match !is_data && key == "data" {
-                    true => Part::Data,
-                    false => Part::Member,
+                let part = if !is_data && key == "data" {
+                    Part::Data
+                } else {
+                    Part::Member
                 };
                 let to = &mut *to;
                 map.next_value_seed(ValueSeed(Reading { to, key, part }))?;

@@ -176,7 +176,6 @@ impl Columns {
 /// that is not quoted, so no value after that field can be trusted. A row with fewer fields was
 /// cut.
 fn check_named(names: &[String], record: &CsvRecord) -> Result<(), Unreadable> {
-    let place = |wanted: &str| names.iter().position(|name| name == wanted);
     if let Some(missing) = missing_column(names) {
         return Err(Unreadable::NoColumn(missing));
     }
@@ -185,33 +184,43 @@ fn check_named(names: &[String], record: &CsvRecord) -> Result<(), Unreadable> {
     if beyond.any(|field| !field.is_empty()) || missing.any(|name| !name.is_empty()) {
         return Err(Unreadable::OtherColumns);
     }
-    let text = |name| place(name).map_or("", |column| record.text(column));
-    if !is_time(text("start")) {
+    if !is_time(named_text(names, record, "start")) {
         return Err(Unreadable::NoStart);
     }
     for name in ["duration", "billsec"] {
-        let count = text(name);
-        if !is_missing(count.as_bytes()) && cdr::seconds(count.as_bytes()).is_none() {
+        let count = named_text(names, record, name);
+        if !is_missing(count.as_bytes()) && !is_count(count) {
             return Err(Unreadable::NoCount(name));
         }
     }
-    if !is_time(text("end")) && is_missing(text("duration").as_bytes()) {
+    let duration = named_text(names, record, "duration");
+    if !is_time(named_text(names, record, "end")) && is_missing(duration.as_bytes()) {
         return Err(Unreadable::NoCount("duration"));
     }
     Ok(())
 }
 
+/// Returns the text in the column with this name. Empty if there is no such column.
+fn named_text<'r>(names: &[String], record: &'r CsvRecord, name: &str) -> &'r str {
+    let column = names.iter().position(|known| known == name);
+    column.map_or("", |column| record.text(column))
+}
+
+fn is_count(text: &str) -> bool {
+    cdr::seconds(text.as_bytes()).is_some()
+}
+
 /// Returns `true` if start, answer, end, duration, and billed seconds begin at this column.
 fn has_times_at(record: &CsvRecord, start: usize) -> bool {
-    let text = |column| record.text(column);
-    let is_count = |column: usize| cdr::seconds(text(column).as_bytes()).is_some();
+    let answer = record.text(start + 1);
+    let end = record.text(start + 2);
     record.len() >= start + COLUMNS_MIN - 9
-        && is_time(text(start))
-        && (is_time(text(start + 1)) || is_no_time(text(start + 1)))
-        && (is_time(text(start + 2)) || is_missing(text(start + 2).as_bytes()))
-        && is_count(start + 3)
-        && is_count(start + 4)
-        && text(start - 4).contains('/')
+        && is_time(record.text(start))
+        && (is_time(answer) || is_no_time(answer))
+        && (is_time(end) || is_missing(end.as_bytes()))
+        && is_count(record.text(start + 3))
+        && is_count(record.text(start + 4))
+        && record.text(start - 4).contains('/')
 }
 
 /// Returns `true` for a text that means no time: `0.000000`, `0000-00-00 00:00:00`, 1970.
@@ -248,25 +257,30 @@ pub(crate) fn names<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
 
 /// Returns `true` if these are names of columns, not the values of a record.
 pub(crate) fn is_header(names: &[String]) -> bool {
-    let is_column = |name: &str| OTHER_NAMES.contains(&name) || cdr::is_field(name);
-    let known = names.iter().filter(|name| is_column(name));
+    let known = names
+        .iter()
+        .filter(|name| OTHER_NAMES.contains(&name.as_str()) || cdr::is_field(name));
     known.count() >= HEADER_NAMES_MIN
 }
 
 /// Returns a column that these names lack, and without which no call can be read.
 pub(crate) fn missing_column(names: &[String]) -> Option<&'static str> {
-    let has = |wanted: &str| names.iter().any(|name| name == wanted);
-    let mut needed = ["channel", "dstchannel", "start", "disposition"].into_iter();
-    if let Some(missing) = needed.find(|needed| !has(needed)) {
-        return Some(missing);
+    for needed in ["channel", "dstchannel", "start", "disposition"] {
+        if !has_name(names, needed) {
+            return Some(needed);
+        }
     }
-    if !has("end") && !has("duration") {
+    if !has_name(names, "end") && !has_name(names, "duration") {
         return Some("duration");
     }
-    if !has("answer") && !has("billsec") {
+    if !has_name(names, "answer") && !has_name(names, "billsec") {
         return Some("billsec");
     }
     None
+}
+
+fn has_name(names: &[String], wanted: &str) -> bool {
+    names.iter().any(|name| name == wanted)
 }
 
 /// Returns the name of a column in the form of `cdr.conf`. A table or a report can have another
@@ -291,8 +305,11 @@ fn plain_name(name: &str) -> String {
 
 /// Returns `true` for an id in Asterisk's form: `1536293101.12458`, `pbx1-1536293101.12458`.
 fn is_uniqueid(text: &str) -> bool {
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let tail = text.rsplit_once('-').map_or(text, |(_, tail)| tail);
     tail.split_once('.')
-        .is_some_and(|(epoch, counter)| digits(epoch) && digits(counter))
+        .is_some_and(|(epoch, counter)| is_digits(epoch) && is_digits(counter))
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

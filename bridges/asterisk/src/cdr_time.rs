@@ -77,25 +77,18 @@ impl CdrClock {
         let lasted = cdr
             .duration_micros
             .filter(|lasted| (0..=longest).contains(lasted));
-        let near = |text: &str, wanted: Option<i64>| match written(text)? {
-            Written::Absolute(at) => Some(at.micros()),
-            Written::Local(at, other) => {
-                let at = nearest(at, other, local.and_then(as_utc).or(Some(start)));
-                self.after(at, start, local, wanted)
-            }
-        };
         let over = lasted.map(|lasted| start.saturating_add(lasted));
-        let written_end = near(&cdr.end, over);
+        let written_end = self.later_time(&cdr.end, start, local, over);
         if let (Some(end), None) = (written_end, cdr.duration_micros)
             && end < start
         {
             cdr.duration_micros = Some(end - start);
         }
         let end = written_end.filter(|end| *end >= start).or(over);
-        let billed = cdr.billed_micros;
-        let answered = end.zip(billed);
-        let answered = answered.map(|(end, billed)| end.saturating_sub(billed));
-        let answer = near(&cdr.answer, answered);
+        let billed_from = end
+            .zip(cdr.billed_micros)
+            .map(|(end, billed)| end.saturating_sub(billed));
+        let answer = self.later_time(&cdr.answer, start, local, billed_from);
         cdr.zoneless = self.zoneless;
         cdr.started_at = Some(EventTime::from_micros(start));
         cdr.ended_at = end.map(EventTime::from_micros);
@@ -104,25 +97,20 @@ impl CdrClock {
 
     fn start(&mut self, local: DateTime, born: Option<i64>, first: bool) -> Option<i64> {
         if let Some(zone) = &self.zone {
-            let both = moments(zone, local)?;
-            let after = |at: &&i64| born.is_none_or(|born| **at >= (born - SLACK_SEC) * 1_000_000);
+            for at in moments(zone, local)? {
+                if born.is_none_or(|born| at >= (born - SLACK_SEC) * 1_000_000) {
+                    return Some(at);
+                }
+            }
             // The record seems to begin before its channel was created, so the PBX writes times of
             // another zone than the configured one.
-            if let Some(at) = both.iter().find(after) {
-                return Some(*at);
-            }
             return Some(as_utc(local)? - offset(local, born?)? * 1_000_000);
         }
-        if let (true, Some(offset)) = (first, born.and_then(|born| offset(local, born))) {
+        if first && let Some(offset) = born.and_then(|born| offset(local, born)) {
             self.learn(offset);
         }
-        let hint = || {
-            let ahead = as_utc(local)?.div_euclid(1_000_000) - born?;
-            let ahead = Some(ahead).filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC)?;
-            Some((ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC)
-        };
-        let wall = self.walls.at_hand();
-        let offset = wall.and_then(|wall| wall.offset_sec).or_else(hint);
+        let learned = self.walls.at_hand().and_then(|wall| wall.offset_sec);
+        let offset = learned.or_else(|| offset_hint(local, born?));
         self.zoneless |= offset.is_none();
         Some(as_utc(local)? - offset.unwrap_or(0) * 1_000_000)
     }
@@ -133,11 +121,32 @@ impl CdrClock {
         let Some(wall) = self.walls.at_hand() else {
             return;
         };
-        let near = |known: i64| [0, 1800, 3600].contains(&(known - offset).abs());
-        if wall.offset_sec.is_none_or(near) || wall.other_sec == Some(offset) {
-            (wall.offset_sec, wall.other_sec) = (Some(offset), None);
+        let is_near = wall
+            .offset_sec
+            .is_none_or(|known| [0, 1800, 3600].contains(&(known - offset).abs()));
+        if is_near || wall.other_sec == Some(offset) {
+            wall.offset_sec = Some(offset);
+            wall.other_sec = None;
         } else {
             wall.other_sec = Some(offset);
+        }
+    }
+
+    /// Reads the end or the answer of a record that began at `start`, in microseconds of UTC.
+    /// `began` is the same in local time.
+    fn later_time(
+        &self,
+        text: &str,
+        start: i64,
+        began: Option<DateTime>,
+        wanted: Option<i64>,
+    ) -> Option<i64> {
+        match written(text)? {
+            Written::Absolute(at) => Some(at.micros()),
+            Written::Local(local, other) => {
+                let local = nearest(local, other, began.and_then(as_utc).or(Some(start)));
+                self.after(local, start, began, wanted)
+            }
         }
     }
 
@@ -158,10 +167,9 @@ impl CdrClock {
         let since = as_utc(local)? - as_utc(began?)?;
         let plain = start + since;
         let off = wanted.map_or(0, |wanted| wanted - plain);
-        let changed = [-3600, -1800, 1800, 3600].into_iter();
-        let changed = changed.map(|sec| sec * 1_000_000);
-        let step = changed.min_by_key(|step| (off - step).abs());
-        let step = step.filter(|step| (off - step).abs() <= 2_000_000);
+        let changes = [-3600, -1800, 1800, 3600].map(|sec| sec * 1_000_000);
+        let nearest = changes.into_iter().min_by_key(|step| (off - step).abs());
+        let step = nearest.filter(|step| (off - step).abs() <= 2_000_000);
         Some(plain + step.unwrap_or(0))
     }
 }
@@ -171,8 +179,21 @@ impl CdrClock {
 fn offset(local: DateTime, born: i64) -> Option<i64> {
     let ahead = as_utc(local)?.div_euclid(1_000_000) - born;
     let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC;
-    let plain = nearest.abs() <= FARTHEST_ZONE_SEC && (ahead - nearest).abs() <= SLACK_SEC;
-    plain.then_some(nearest)
+    if nearest.abs() <= FARTHEST_ZONE_SEC && (ahead - nearest).abs() <= SLACK_SEC {
+        Some(nearest)
+    } else {
+        None
+    }
+}
+
+/// Returns the probable offset from UTC, in seconds, if no record has shown it yet. A channel's
+/// later records are also ahead by its age, of which at most a quarter of an hour is removed.
+fn offset_hint(local: DateTime, born: i64) -> Option<i64> {
+    let ahead = as_utc(local)?.div_euclid(1_000_000) - born;
+    if ahead.abs() > FARTHEST_ZONE_SEC {
+        return None;
+    }
+    Some((ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC)
 }
 
 fn as_utc(local: DateTime) -> Option<i64> {
@@ -183,10 +204,9 @@ fn as_utc(local: DateTime) -> Option<i64> {
 /// exists twice.
 fn moments(zone: &TimeZone, local: DateTime) -> Option<[i64; 2]> {
     let named = zone.to_ambiguous_timestamp(local);
-    let both = [named.earlier().ok()?, named.later().ok()?];
-    let mut both = both.map(|at| at.as_microsecond());
-    both.sort_unstable();
-    Some(both)
+    let earlier = named.earlier().ok()?.as_microsecond();
+    let later = named.later().ok()?.as_microsecond();
+    Some([earlier.min(later), earlier.max(later)])
 }
 
 /// Returns `true` if a text can be a record's time: in 2000 or later, with a zone or without.
@@ -200,12 +220,15 @@ fn nearest(local: DateTime, other: Option<DateTime>, moment: Option<i64>) -> Dat
     let (Some(other), Some(moment)) = (other, moment) else {
         return local;
     };
-    let apart = |at: DateTime| as_utc(at).map_or(i64::MAX, |at| (at - moment).abs());
-    if apart(other) < apart(local) {
+    if distance(other, moment) < distance(local, moment) {
         other
     } else {
         local
     }
+}
+
+fn distance(local: DateTime, moment: i64) -> i64 {
+    as_utc(local).map_or(i64::MAX, |at| (at - moment).abs())
 }
 
 /// Reads a time in any form that a PBX, a database, or Excel writes. `None` for no time, and for
@@ -219,7 +242,7 @@ fn written(text: &str) -> Option<Written> {
         }
         Written::Local(local, _) => text.len() > 10 && local.year() >= 2000,
     };
-    is_plain.then_some(written)
+    if is_plain { Some(written) } else { None }
 }
 
 #[cfg(test)]

@@ -99,8 +99,9 @@ impl<'a> CelRow<'a> {
     /// exists.
     pub(crate) fn into_event(self, clock: &mut CelClock) -> ChannelEvent<'a> {
         let starts = self.event == "CHAN_START";
-        let by_clock = || clock.at(&self.time, &self.channel.uniqueid, starts);
-        let at = self.at.or_else(by_clock);
+        let at = self
+            .at
+            .or_else(|| clock.at(&self.time, &self.channel.uniqueid, starts));
         let kind = match self.event.as_bytes() {
             b"CHAN_START" => Kind::Born {
                 state: ChannelState::Unknown,
@@ -126,10 +127,10 @@ impl<'a> CelRow<'a> {
             }
             // Before Asterisk 12, the channel that picks up takes the unique id of the phone that
             // rang. The bridge can be reported before that.
-            b"PICKUP" if !self.extra.is_given() && self.names_another() => {
-                let (to, holder) = (self.peer, Text::default());
-                Kind::Renamed { to, holder }
-            }
+            b"PICKUP" if !self.extra.is_given() && self.names_another() => Kind::Renamed {
+                to: self.peer,
+                holder: Text::default(),
+            },
             // Before Asterisk 12, in a transfer by REFER while the other telephone rings, `Extra`
             // is the linkedid of the transferred call.
             b"ATTENDEDTRANSFER" if self.peer.is_empty() && self.extra.plain().is_some() => {
@@ -148,15 +149,17 @@ impl<'a> CelRow<'a> {
                     with.push(self.peer);
                 }
                 with.retain(|id| *id != self.channel.uniqueid);
-                match with.is_empty() {
-                    true => Kind::Seen,
-                    false => Kind::Joined { with },
+                if with.is_empty() {
+                    Kind::Seen
+                } else {
+                    Kind::Joined { with }
                 }
             }
             event => before_12(event, &self.peer, &self.app_data).unwrap_or(Kind::Seen),
         };
         let mut channel = self.channel;
-        (channel.application, channel.app_data) = (self.application, self.app_data);
+        channel.application = self.application;
+        channel.app_data = self.app_data;
         ChannelEvent::new(at, Origin::Cel, channel, kind)
     }
 
@@ -188,7 +191,8 @@ pub(crate) fn decode_amqp<'a>(
 }
 
 fn of_members(members: Members<'_>) -> CelRow<'_> {
-    let (mut row, mut repaired) = (CelRow::default(), false);
+    let mut row = CelRow::default();
+    let mut repaired = false;
     for (name, value) in members {
         match (Field::named(&name), value) {
             (None, Json::Object(caller)) if name.eq_ignore_ascii_case("caller_id") => {
@@ -207,15 +211,13 @@ fn of_members(members: Members<'_>) -> CelRow<'_> {
 
 /// Reads a bridge of CEL before Asterisk 12.
 fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
-    let with = || {
-        Box::new(ChannelRef {
-            name: peer.clone(),
-            ..ChannelRef::default()
-        })
-    };
     Some(match event {
-        b"BRIDGE_START" | b"BRIDGE_UPDATE" if !peer.is_empty() => Kind::Linked { with: with() },
-        b"BRIDGE_END" if !peer.is_empty() => Kind::Unlinked { with: with() },
+        b"BRIDGE_START" | b"BRIDGE_UPDATE" if !peer.is_empty() => Kind::Linked {
+            with: channel_named(peer),
+        },
+        b"BRIDGE_END" if !peer.is_empty() => Kind::Unlinked {
+            with: channel_named(peer),
+        },
         b"BRIDGE_START" | b"BRIDGE_END" => {
             let bridge = Cow::Owned(format!("{UNNAMED}{WHO_ANSWERED}"));
             Kind::passes(event == b"BRIDGE_START", bridge, Text::default())
@@ -225,6 +227,13 @@ fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'
             Kind::passes(event == b"CONF_ENTER", room(app_data), technology)
         }
         _ => return None,
+    })
+}
+
+fn channel_named<'a>(name: &Text<'a>) -> Box<ChannelRef<'a>> {
+    Box::new(ChannelRef {
+        name: name.clone(),
+        ..ChannelRef::default()
     })
 }
 
@@ -269,16 +278,21 @@ impl Field {
     /// Returns the field with this name in the mapping, in AMI, or in a table of a database:
     /// `${CHANNEL(channame)}`, `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let name = name.trim().trim_start_matches('\u{feff}').to_lowercase();
-        let name = name.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
-        let inner = name.strip_prefix("${csv_quote(");
-        let name = inner.and_then(|it| it.strip_suffix(")}")).unwrap_or(name);
-        let name = name
+        let lower = name.trim().trim_start_matches('\u{feff}').to_lowercase();
+        let unquoted = lower.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
+        let argument = unquoted
+            .strip_prefix("${csv_quote(")
+            .and_then(|rest| rest.strip_suffix(")}"))
+            .unwrap_or(unquoted);
+        let variable = argument
             .strip_prefix("${")
-            .unwrap_or(name)
+            .unwrap_or(argument)
             .trim_end_matches('}');
-        let inner = name.strip_prefix("channel(");
-        Some(match inner.map_or(name, |it| it.trim_end_matches(')')) {
+        let column = match variable.strip_prefix("channel(") {
+            Some(rest) => rest.trim_end_matches(')'),
+            None => variable,
+        };
+        Some(match column {
             "eventtype" | "event_type" | "event" | "eventname" | "event_name" => Self::Event,
             "eventtime" | "event_time" | "time" => Self::Time,
             "callerid(num)" | "cid_num" | "cidnum" | "calleridnum" | "callerid_num" => Self::Number,
@@ -299,22 +313,23 @@ impl Field {
     /// Returns the field with this key of AMI, which is compared without case.
     #[inline]
     fn of(key: &[u8]) -> Option<Self> {
-        let found = |name: &[u8], field| is(key, name).then_some(field);
-        match key.len() {
-            4 => found(b"Peer", Self::Peer),
-            5 => found(b"Exten", Self::Exten).or_else(|| found(b"Extra", Self::Extra)),
-            7 => found(b"Channel", Self::Channel)
-                .or_else(|| found(b"Context", Self::Context))
-                .or_else(|| found(b"AppData", Self::AppData)),
-            8 => found(b"UniqueID", Self::Uniqueid).or_else(|| found(b"LinkedID", Self::Linkedid)),
-            9 => found(b"Timestamp", Self::Timestamp)
-                .or_else(|| found(b"EventName", Self::Event))
-                .or_else(|| found(b"EventTime", Self::Time))
-                .or_else(|| found(b"Userfield", Self::Userfield)),
-            11 => found(b"CallerIDnum", Self::Number)
-                .or_else(|| found(b"Application", Self::Application)),
-            _ => None,
-        }
+        Some(match key.len() {
+            4 if is(key, b"Peer") => Self::Peer,
+            5 if is(key, b"Exten") => Self::Exten,
+            5 if is(key, b"Extra") => Self::Extra,
+            7 if is(key, b"Channel") => Self::Channel,
+            7 if is(key, b"Context") => Self::Context,
+            7 if is(key, b"AppData") => Self::AppData,
+            8 if is(key, b"UniqueID") => Self::Uniqueid,
+            8 if is(key, b"LinkedID") => Self::Linkedid,
+            9 if is(key, b"Timestamp") => Self::Timestamp,
+            9 if is(key, b"EventName") => Self::Event,
+            9 if is(key, b"EventTime") => Self::Time,
+            9 if is(key, b"Userfield") => Self::Userfield,
+            11 if is(key, b"CallerIDnum") => Self::Number,
+            11 if is(key, b"Application") => Self::Application,
+            _ => return None,
+        })
     }
 }
 
@@ -327,8 +342,8 @@ impl<'a> Extra<'a> {
     /// Returns a text that is not an object, as Asterisk wrote it before 12.
     fn plain(&self) -> Option<&Text<'a>> {
         match self {
-            Self::Text(text) => Some(text).filter(|it| !it.is_empty() && !it.starts_with('{')),
-            Self::Members(_) => None,
+            Self::Text(text) if !text.is_empty() && !text.starts_with('{') => Some(text),
+            Self::Text(_) | Self::Members(_) => None,
         }
     }
 
@@ -373,12 +388,15 @@ impl<'a> ExtraFields<'a> {
     }
 
     fn into_owned<'b>(self) -> ExtraFields<'b> {
-        let own = |text: Text<'_>| Cow::Owned(text.into_owned());
         ExtraFields {
-            bridge: own(self.bridge),
-            technology: own(self.technology),
+            bridge: owned(self.bridge),
+            technology: owned(self.technology),
             cause: self.cause,
-            others: self.others.into_iter().map(own).collect(),
+            others: self.others.into_iter().map(owned).collect(),
         }
     }
+}
+
+fn owned<'b>(text: Text<'_>) -> Text<'b> {
+    Cow::Owned(text.into_owned())
 }

@@ -50,7 +50,8 @@ impl CsvRows {
         if let Err(why) = found {
             return Decoded::Unreadable(why);
         }
-        let (mut row, mut repaired) = (CelRow::default(), false);
+        let mut row = CelRow::default();
+        let mut repaired = false;
         for (index, column) in self.columns.0.iter().enumerate() {
             if let Some(column) = column {
                 row.set(*column, self.field(index), &mut repaired);
@@ -62,11 +63,11 @@ impl CsvRows {
     /// Returns the delimiter and the columns of a header. `None` if this record is not one. Few
     /// rows of calls contain `unique`, so few are searched name by name.
     fn read_header(&mut self, record: &[u8]) -> Option<(u8, Columns)> {
-        let is_unique = |q: usize| {
+        let has_unique = memchr::memchr2_iter(b'q', b'Q', record).any(|q| {
             let word = q.checked_sub(3).and_then(|from| record.get(from..q + 3));
             word.is_some_and(|word| word.eq_ignore_ascii_case(b"unique"))
-        };
-        if !memchr::memchr2_iter(b'q', b'Q', record).any(is_unique) {
+        });
+        if !has_unique {
             return None;
         }
         for delimiter in DELIMITERS {
@@ -209,28 +210,33 @@ impl Columns {
     /// Returns the known layout of this record, by its ids. If ARI or `Originate` chose the ids,
     /// the number of columns decides.
     fn recognized(record: &CsvRecord) -> Option<Self> {
-        let known = || KNOWN.iter().map(|names| Self::listed(names));
-        let by_ids = known().find(|columns| columns.fit(record));
-        by_ids.or_else(|| known().find(|columns| columns.fit_in_number(record)))
+        Self::known()
+            .find(|columns| columns.fit(record))
+            .or_else(|| Self::known().find(|columns| columns.fit_in_number(record)))
+    }
+
+    fn known() -> impl Iterator<Item = Self> {
+        KNOWN.iter().map(|names| Self::listed(names))
     }
 
     /// Returns `true` if the record has an event's name, a channel, and two unique ids in these
     /// columns.
     fn fit(&self, record: &CsvRecord) -> bool {
-        let text = |column| self.text(record, column);
-        is_event(text(Field::Event))
-            && (text(Field::Channel).contains('/') || text(Field::Channel).is_empty())
-            && (IDS.into_iter()).all(|id| UniqueId::epoch_in(text(id)).is_some())
+        let channel = self.text(record, Field::Channel);
+        is_event(self.text(record, Field::Event))
+            && (channel.contains('/') || channel.is_empty())
+            && IDS
+                .into_iter()
+                .all(|id| UniqueId::epoch_in(self.text(record, id)).is_some())
     }
 
     /// Returns `true` if the record has the same number of columns, an event's name, and a channel.
     /// The ids can have any form.
     fn fit_in_number(&self, record: &CsvRecord) -> bool {
-        let text = |column| self.text(record, column);
         record.len() == self.0.len()
-            && is_event(text(Field::Event))
-            && text(Field::Channel).contains('/')
-            && IDS.into_iter().all(|id| !text(id).is_empty())
+            && is_event(self.text(record, Field::Event))
+            && self.text(record, Field::Channel).contains('/')
+            && IDS.into_iter().all(|id| !self.text(record, id).is_empty())
     }
 
     fn text<'r>(&self, record: &'r CsvRecord, column: Field) -> &'r str {
@@ -248,13 +254,16 @@ impl Columns {
 fn once_each(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>> {
     let mut each: Vec<Option<Field>> = Vec::new();
     for column in columns {
-        each.push(column.filter(|_| !each.contains(&column)));
+        let is_repeated = each.contains(&column);
+        each.push(if is_repeated { None } else { column });
     }
     each
 }
 
 /// Returns `true` for a text in the form of an event's name: `CHAN_START`, `OF_A_LATER_RELEASE`.
 fn is_event(text: &str) -> bool {
-    let is_name = |byte: u8| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'0'..=b'9');
-    text.starts_with(|first: char| first.is_ascii_uppercase()) && text.bytes().all(is_name)
+    text.starts_with(|first: char| first.is_ascii_uppercase())
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'A'..=b'Z' | b'_' | b'0'..=b'9'))
 }

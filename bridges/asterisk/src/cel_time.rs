@@ -91,21 +91,22 @@ impl WallClock {
         guess: bool,
     ) -> Option<EventTime> {
         let as_utc = TimeZone::UTC.to_timestamp(local).ok()?;
-        let ahead = born.map(|born| as_utc.as_second() - born);
-        let ahead = ahead.filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC);
-        if let (true, Some(ahead)) = (starts, ahead) {
-            let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC);
-            let nearest = nearest * QUARTER_HOUR_SEC;
+        let ahead = born
+            .map(|born| as_utc.as_second() - born)
+            .filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC);
+        if starts && let Some(ahead) = ahead {
+            let quarters = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC);
+            let nearest = quarters * QUARTER_HOUR_SEC;
             if (ahead - nearest).abs() <= BIRTH_SEC {
                 self.offset_sec = Some(nearest);
             }
         }
         // A channel's later rows are also ahead by its age, of which at most a quarter of an hour
         // is removed.
-        let floor =
-            |ahead: i64| (ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC;
-        let guessed = guess.then_some(0);
-        let mut offset_sec = self.offset_sec.or_else(|| ahead.map(floor)).or(guessed)?;
+        let by_row =
+            ahead.map(|ahead| (ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC);
+        let guessed = if guess { Some(0) } else { None };
+        let mut offset_sec = self.offset_sec.or(by_row).or(guessed)?;
         // The row would be older than its channel, so the clock was set back in autumn while the
         // channel existed.
         let before_birth = ahead.map_or(0, |ahead| offset_sec - ahead);
@@ -123,15 +124,16 @@ fn nearest(local: DateTime, other: Option<DateTime>, born: Option<i64>) -> DateT
     let (Some(other), Some(born)) = (other, born) else {
         return local;
     };
-    let apart = |at: DateTime| {
-        let at = TimeZone::UTC.to_timestamp(at);
-        at.map_or(i64::MAX, |at| (at.as_second() - born).abs())
-    };
-    if apart(other) < apart(local) {
+    if distance(other, born) < distance(local, born) {
         other
     } else {
         local
     }
+}
+
+fn distance(local: DateTime, born: i64) -> i64 {
+    let at = TimeZone::UTC.to_timestamp(local);
+    at.map_or(i64::MAX, |at| (at.as_second() - born).abs())
 }
 
 /// Converts a local time with the zone. In an hour that exists twice, the unique id's epoch
@@ -146,10 +148,12 @@ fn in_zone(
     let ambiguous = zone.to_ambiguous_timestamp(local);
     let at = match ambiguous.offset() {
         AmbiguousOffset::Fold { .. } => {
-            let (earlier, later) = (ambiguous.earlier().ok()?, ambiguous.later().ok()?);
-            let from_birth = |at: &jiff::Timestamp, born: i64| (at.as_second() - born).abs();
+            let earlier = ambiguous.earlier().ok()?;
+            let later = ambiguous.later().ok()?;
             let is_later = match born {
-                Some(born) if starts => from_birth(&later, born) < from_birth(&earlier, born),
+                Some(born) if starts => {
+                    later.as_second().abs_diff(born) < earlier.as_second().abs_diff(born)
+                }
                 Some(born) if earlier.as_second() + SLACK_SEC < born => true,
                 Some(_) | None => latest.is_some_and(|latest| {
                     let horizon = latest - SHUFFLED_SEC;

@@ -16,9 +16,11 @@ pub(crate) struct CsvRecord {
 
 impl Default for CsvRecord {
     fn default() -> Self {
-        let reader = |delimiter| (delimiter, ReaderBuilder::new().delimiter(delimiter).build());
         Self {
-            readers: DELIMITERS.map(reader),
+            readers: DELIMITERS.map(|delimiter| {
+                let reader = ReaderBuilder::new().delimiter(delimiter).build();
+                (delimiter, reader)
+            }),
             bytes: Vec::new(),
             ends: Vec::new(),
         }
@@ -91,7 +93,9 @@ impl CsvRecord {
         self.bytes.resize(record.len() + 1, 0);
         self.ends.clear();
         self.ends.resize(record.len() + 2, 0);
-        let (mut input, mut written, mut fields) = (record, 0, 0);
+        let mut input = record;
+        let mut written = 0;
+        let mut fields = 0;
         loop {
             let (result, read, wrote, ended) =
                 reader.read_record(input, &mut self.bytes[written..], &mut self.ends[fields..]);
@@ -142,8 +146,9 @@ pub fn fields(record: &[u8]) -> Vec<String> {
     // If several delimiters give the same number, the first in the list is used.
     let most = counts.into_iter().rev().max_by_key(|(count, _)| *count);
     fields.read(record, most.map_or(b',', |(_, delimiter)| delimiter));
-    let text = |at| String::from_utf8_lossy(fields.field(at)).into_owned();
-    (0..fields.len()).map(text).collect()
+    (0..fields.len())
+        .map(|i| String::from_utf8_lossy(fields.field(i)).into_owned())
+        .collect()
 }
 
 #[cfg(test)]

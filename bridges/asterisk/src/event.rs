@@ -7,8 +7,7 @@ use crate::key::Key;
 use crate::text::{RawPairs, RawValue, add_variable, epoch, known, number, same, strip};
 use crate::{cdr, key};
 use callbridge_call::{
-    ChannelEvent, ChannelRef, ChannelState, EventTime, Kind, Mark, Origin, PbxEvent, Text,
-    Unreadable,
+    ChannelEvent, ChannelRef, ChannelState, Kind, Mark, Origin, PbxEvent, Text, Unreadable,
 };
 use std::time::Duration;
 
@@ -169,8 +168,11 @@ fn decode_plain<'a>(
     repaired: &mut bool,
 ) -> ChannelEvent<'a> {
     let mut channel = ChannelRef::default();
-    let (mut at, mut state, mut cause) = (None, ChannelState::Unknown, None);
-    let (mut bridge, mut technology) = (Text::default(), Text::default());
+    let mut at = None;
+    let mut state = ChannelState::Unknown;
+    let mut cause = None;
+    let mut bridge = Text::default();
+    let mut technology = Text::default();
     for (name, value) in pairs {
         let key = key::of(name.as_ref());
         let Some(value) = describe(&mut channel, key, value, repaired) else {
@@ -207,8 +209,11 @@ fn decode_dial<'a>(
     pairs: impl RawPairs<'a>,
     repaired: &mut bool,
 ) -> ChannelEvent<'a> {
-    let (mut at, mut by, mut dialed) = (None, ChannelRef::default(), ChannelRef::default());
-    let (mut dial_string, mut status) = (Text::default(), Text::default());
+    let mut at = None;
+    let mut by = ChannelRef::default();
+    let mut dialed = ChannelRef::default();
+    let mut dial_string = Text::default();
+    let mut status = Text::default();
     for (name, value) in pairs {
         let name = name.as_ref();
         if let Some(name) = strip(name, b"Dest") {
@@ -232,9 +237,10 @@ fn decode_dial<'a>(
         return ChannelEvent::new(at, Origin::Channel, by, Kind::Seen);
     }
     let by = by.is_named().then(|| Box::new(by));
-    let kind = match begins {
-        true => Kind::DialBegin { by, dial_string },
-        false => Kind::DialEnd { by, status },
+    let kind = if begins {
+        Kind::DialBegin { by, dial_string }
+    } else {
+        Kind::DialEnd { by, status }
     };
     ChannelEvent::new(at, Origin::Channel, dialed, kind)
 }
@@ -250,14 +256,16 @@ fn decode_joined<'a>(
     // `LocalBridge` before Asterisk 12 numbers its keys.
     let numbered = main == b"LocalOne";
     let mut channel = ChannelRef::default();
-    let (mut at, mut with, mut failed) = (None::<EventTime>, Vec::new(), false);
+    let mut at = None;
+    let mut with: Vec<Text<'a>> = Vec::new();
+    let mut failed = false;
     for (name, value) in pairs {
         let name = name.as_ref();
         if key::of(name) == Key::Timestamp {
             at = epoch(value.as_ref());
         } else if same(name, b"Result") {
             failed = value.as_ref() != b"Success";
-        } else if let Some(rest) = name.strip_suffix(b"1").filter(|_| numbered) {
+        } else if numbered && let Some(rest) = name.strip_suffix(b"1") {
             describe(&mut channel, key::of(rest), value, repaired);
         } else if numbered && same(name, b"Uniqueid2") {
             with.push(known(value, repaired));
@@ -269,10 +277,11 @@ fn decode_joined<'a>(
             describe(&mut channel, key::of(rest), value, repaired);
         }
     }
-    with.retain(|other: &Text<'_>| !other.is_empty() && *other != channel.uniqueid);
-    let kind = match failed || with.is_empty() {
-        true => Kind::Seen,
-        false => Kind::Joined { with },
+    with.retain(|other| !other.is_empty() && *other != channel.uniqueid);
+    let kind = if failed || with.is_empty() {
+        Kind::Seen
+    } else {
+        Kind::Joined { with }
     };
     ChannelEvent::new(at, Origin::Channel, channel, kind)
 }

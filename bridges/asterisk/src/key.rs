@@ -48,7 +48,8 @@ pub(crate) const fn tail(name: &[u8]) -> u64 {
 const fn short(name: &[u8]) -> u64 {
     match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
         (Some(first), Some(last)) => {
-            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            let first = u32::from_le_bytes(*first);
+            let last = u32::from_le_bytes(*last);
             (first as u64 | (last as u64) << 32) | CASE
         }
         _ => 0,
@@ -64,37 +65,36 @@ pub(crate) const fn is(name: &[u8], other: &[u8]) -> bool {
 /// Returns the key with this name, which is compared without case.
 #[inline]
 pub(crate) fn of(name: &[u8]) -> Key {
-    let found = |other: &[u8], key| is(name, other).then_some(key);
-    let key =
-        match name.len() {
-            5 => found(b"Exten", Key::Exten)
-                .or_else(|| found(b"Cause", Key::Cause))
-                .or_else(|| found(b"State", Key::StateDesc)),
-            7 => found(b"Channel", Key::Channel).or_else(|| found(b"Context", Key::Context)),
-            8 => found(b"Uniqueid", Key::Uniqueid)
-                .or_else(|| found(b"Linkedid", Key::Linkedid))
-                .or_else(|| found(b"CallerID", Key::CallerIdNum)),
-            9 => found(b"Timestamp", Key::Timestamp),
-            10 => found(b"DialString", Key::DialString)
-                .or_else(|| found(b"DialStatus", Key::DialStatus)),
-            11 => found(b"CallerIDNum", Key::CallerIdNum),
-            12 => found(b"ChanVariable", Key::ChanVariable)
-                .or_else(|| found(b"ChannelState", Key::State)),
-            14 => found(b"BridgeUniqueid", Key::BridgeUniqueid),
-            16 => found(b"ChannelStateDesc", Key::StateDesc)
-                .or_else(|| found(b"BridgeTechnology", Key::BridgeTechnology))
-                .or_else(|| old_variable(name)),
-            15 | 17.. => old_variable(name),
-            _ => None,
-        };
-    key.unwrap_or(Key::Other)
+    match name.len() {
+        5 if is(name, b"Exten") => Key::Exten,
+        5 if is(name, b"Cause") => Key::Cause,
+        5 if is(name, b"State") => Key::StateDesc,
+        7 if is(name, b"Channel") => Key::Channel,
+        7 if is(name, b"Context") => Key::Context,
+        8 if is(name, b"Uniqueid") => Key::Uniqueid,
+        8 if is(name, b"Linkedid") => Key::Linkedid,
+        8 if is(name, b"CallerID") => Key::CallerIdNum,
+        9 if is(name, b"Timestamp") => Key::Timestamp,
+        10 if is(name, b"DialString") => Key::DialString,
+        10 if is(name, b"DialStatus") => Key::DialStatus,
+        11 if is(name, b"CallerIDNum") => Key::CallerIdNum,
+        12 if is(name, b"ChanVariable") => Key::ChanVariable,
+        12 if is(name, b"ChannelState") => Key::State,
+        14 if is(name, b"BridgeUniqueid") => Key::BridgeUniqueid,
+        16 if is(name, b"ChannelStateDesc") => Key::StateDesc,
+        16 if is(name, b"BridgeTechnology") => Key::BridgeTechnology,
+        15.. if is_old_variable(name) => Key::ChanVariable,
+        _ => Key::Other,
+    }
 }
 
-/// Recognizes a variable's key of Asterisk before 12: `ChanVariable(PJSIP/x): a=b`.
+/// Returns `true` for a variable's key of Asterisk before 12: `ChanVariable(PJSIP/x): a=b`.
 #[inline]
-fn old_variable(name: &[u8]) -> Option<Key> {
-    let (start, rest) = name.split_at_checked(12)?;
-    (rest.first() == Some(&b'(') && is(start, b"ChanVariable")).then_some(Key::ChanVariable)
+fn is_old_variable(name: &[u8]) -> bool {
+    match name.split_at_checked(12) {
+        Some((start, [b'(', ..])) => is(start, b"ChanVariable"),
+        _ => false,
+    }
 }
 
 /// Keys of long or numerous values that no rule reads, with or without a prefix of one word. The
@@ -120,8 +120,10 @@ pub(crate) fn is_needless(name: &[u8]) -> bool {
     // A bare `CallerID` is that of a CDR, which contains the number, or of AMI 1.x, like
     // `CallerID1`.
     if head == self::head(b"CallerID") {
-        let number = |last: &[u8; 3]| last.eq_ignore_ascii_case(b"num");
-        return name.len() > 9 && !name.last_chunk::<3>().is_some_and(number);
+        let is_number = name
+            .last_chunk::<3>()
+            .is_some_and(|last| last.eq_ignore_ascii_case(b"num"));
+        return name.len() > 9 && !is_number;
     }
     name.len() >= 8 && WORDS.contains(&head)
 }

@@ -3,6 +3,7 @@
 
 use crate::text::epoch;
 use callbridge_call::EventTime;
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::fmt::strtime;
 
@@ -50,29 +51,33 @@ pub(crate) fn read(text: &str) -> Option<Written> {
     if !compact && let Some(at) = epoch(text.as_bytes()) {
         return Some(Written::Absolute(at));
     }
-    let absolute = |at: jiff::Timestamp| {
-        let at = EventTime::from_micros(at.as_microsecond());
-        Some(Written::Absolute(at))
-    };
-    if let Ok(at) = text.parse::<jiff::Timestamp>() {
-        return absolute(at);
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return Some(absolute(at));
     }
     // A text with a zone's name or an offset would be read without it.
     if let Ok(local) = text.parse::<DateTime>() {
         return Some(Written::Local(local, None));
     }
-    let zoned = WITH_OFFSET
+    for form in WITH_OFFSET {
+        if let Ok(time) = strtime::parse(form, text)
+            && let Ok(at) = time.to_timestamp()
+        {
+            return Some(absolute(at));
+        }
+    }
+    for form in LOCAL {
+        if let Ok(local) = DateTime::strptime(form, text) {
+            return Some(Written::Local(local, None));
+        }
+    }
+    let mut either = EITHER
         .iter()
-        .find_map(|form| strtime::parse(form, text).ok()?.to_timestamp().ok());
-    if let Some(at) = zoned {
-        return absolute(at);
-    }
-    let local = |form: &str| DateTime::strptime(form, text).ok();
-    if let Some(at) = LOCAL.iter().find_map(|form| local(form)) {
-        return Some(Written::Local(at, None));
-    }
-    let mut either = EITHER.iter().filter_map(|form| local(form));
+        .filter_map(|form| DateTime::strptime(form, text).ok());
     Some(Written::Local(either.next()?, either.next()))
+}
+
+fn absolute(at: Timestamp) -> Written {
+    Written::Absolute(EventTime::from_micros(at.as_microsecond()))
 }
 
 /// Maximum PBXs of one stream. Another one replaces the last one.

@@ -132,8 +132,7 @@ struct Filters {
 impl Login {
     /// Makes a dialogue for one new connection.
     pub fn new(user: &str, secret: SecretString, settings: Settings) -> Result<Self, LoginError> {
-        let bad = |text: &str| text.is_empty() || text.contains(['\r', '\n', '\0']);
-        if bad(user) || bad(secret.expose_secret()) {
+        if is_bad_credential(user) || is_bad_credential(secret.expose_secret()) {
             return Err(LoginError::BadCredentials);
         }
         Ok(Self {
@@ -175,11 +174,11 @@ impl Login {
     }
 
     fn on_banner(&mut self, frame: &[u8]) -> Action {
-        let line = frame.split(|&byte| byte == b'\n').next();
-        let line = line.unwrap_or_default().trim_ascii_end();
+        let first = frame.split(|&byte| byte == b'\n').next();
+        let line = first.unwrap_or_default().trim_ascii_end();
         if !is_banner(line) {
-            let line = peer_text(&line[..line.len().min(80)]);
-            return self.fail(LoginError::PeerIsNotAmi(line));
+            let start = peer_text(&line[..line.len().min(80)]);
+            return self.fail(LoginError::PeerIsNotAmi(start));
         }
         self.banner = peer_text(line);
         self.state = State::Challenged;
@@ -192,9 +191,10 @@ impl Login {
             return Action::Wait;
         }
         let user = self.user.clone();
-        let classes = match self.settings.filter {
-            true => CLASSES_AT_LOGIN,
-            false => CLASSES,
+        let classes = if self.settings.filter {
+            CLASSES_AT_LOGIN
+        } else {
+            CLASSES
         };
         let mut login = vec![
             ("Action", "Login"),
@@ -202,8 +202,13 @@ impl Login {
             ("Events", classes),
         ];
         let secret = self.secret.clone();
+        let challenge = if is_error(&pairs) {
+            None
+        } else {
+            pairs.get("Challenge")
+        };
         let key;
-        match pairs.get("Challenge").filter(|_| !is_error(&pairs)) {
+        match challenge {
             Some(challenge) => {
                 key = md5_key(challenge, &secret);
                 self.redactor.add(&key);
@@ -245,22 +250,24 @@ impl Login {
 
     /// Processes the answers to the filters and to the request for events.
     fn on_filter_reply(&mut self, frame: &[u8]) -> Action {
-        let (first, last) = (self.filters.first, self.filters.last);
         if self.filters.left == 0 {
             return Action::Pass;
         }
         let pairs = Pairs::new(frame);
+        let sent = self.filters.first..=self.filters.last;
         let number = pairs.get("Response").and_then(|_| number_of(&pairs));
-        let Some(number) = number.filter(|number| (first..=last).contains(number)) else {
+        let Some(number) = number.filter(|number| sent.contains(number)) else {
             return Action::Pass;
         };
         self.filters.left -= 1;
-        match is_error(&pairs) {
-            // This answers the request for events. Missing rights are found by events that do not
-            // arrive.
-            _ if number == last => {}
-            true => self.filters.denied += 1,
-            false => self.filters.taken += 1,
+        // The last answer is that to the request for events. Missing rights are found by events
+        // that do not arrive.
+        if number != self.filters.last {
+            if is_error(&pairs) {
+                self.filters.denied += 1;
+            } else {
+                self.filters.taken += 1;
+            }
         }
         if self.filters.taken > 0 && self.filters.denied > 0 {
             return self.fail(LoginError::FilterTorn(self.message(&pairs)));
@@ -320,6 +327,10 @@ impl Login {
     }
 }
 
+fn is_bad_credential(text: &str) -> bool {
+    text.is_empty() || text.contains(['\r', '\n', '\0'])
+}
+
 /// Returns the number in one of our action ids.
 fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
     let number = pairs.get("ActionID")?.strip_prefix(OURS.as_bytes())?;
@@ -355,14 +366,17 @@ const OURS: &str = "callbridge-";
 
 /// Returns `Key`: the hash of challenge and secret, in lower-case hex.
 fn md5_key(challenge: &[u8], secret: &SecretString) -> String {
-    let hash = Md5::new().chain_update(challenge);
-    let hash = hash.chain_update(secret.expose_secret()).finalize();
+    let hash = Md5::new()
+        .chain_update(challenge)
+        .chain_update(secret.expose_secret())
+        .finalize();
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(crate) fn is_error(pairs: &Pairs<'_>) -> bool {
-    let response = pairs.get("Response");
-    response.is_some_and(|it| it.eq_ignore_ascii_case(b"Error"))
+    pairs
+        .get("Response")
+        .is_some_and(|response| response.eq_ignore_ascii_case(b"Error"))
 }
 
 /// Returns regular expressions, one for each decoded event and one for our own. They are valid as

@@ -74,9 +74,11 @@ impl Names {
     /// the PBX.
     fn complete(&mut self, event: &mut ChannelEvent<'_>) {
         if !self.ids.contains_key(&self.key) {
-            let since = event.at.map(EventTime::floor_seconds);
-            let since = since.map(|since| format!("@{since}")).unwrap_or_default();
-            let stand_in = format!("{}{since}", event.channel.name);
+            let name = &event.channel.name;
+            let stand_in = match event.at.map(EventTime::floor_seconds) {
+                Some(since) => format!("{name}@{since}"),
+                None => name.to_string(),
+            };
             self.learn(&stand_in, &stand_in);
         }
         if let Some(ids) = self.ids.get(&self.key) {

@@ -98,7 +98,7 @@ impl SubscriptionProbe {
     pub fn new(banner: &str) -> Self {
         let version = banner.rsplit('/').next();
         Self {
-            old: version.is_none_or(|it| it.starts_with("1.")),
+            old: version.is_none_or(|version| version.starts_with("1.")),
             ..Self::default()
         }
     }
@@ -159,8 +159,8 @@ impl SubscriptionProbe {
         }
         let pairs = Pairs::new(frame);
         let id = pairs.get("ActionID");
-        let is = |own: &Option<String>| own.as_ref().is_some_and(|own| id == Some(own.as_bytes()));
-        let (first, ours) = (is(&self.first), is(&self.own));
+        let first = id.is_some() && id == self.first.as_ref().map(String::as_bytes);
+        let ours = id.is_some() && id == self.own.as_ref().map(String::as_bytes);
         let mut finding = FrameFinding {
             ours,
             ..FrameFinding::default()
@@ -187,7 +187,8 @@ impl SubscriptionProbe {
     /// Processes our own event, and the answer to its action. Returns `false` for any other frame.
     fn take_own_event(&mut self, pairs: &Pairs<'_>) -> bool {
         if is_own_event(pairs) {
-            (self.echo, self.back) = (Echo::Settled, true);
+            self.echo = Echo::Settled;
+            self.back = true;
             return true;
         }
         let Echo::Asked(id) = &self.echo else {
@@ -196,9 +197,10 @@ impl SubscriptionProbe {
         let answered = pairs.get("ActionID") == Some(id.as_bytes());
         if answered && pairs.get("Response").is_some() {
             // A server with another message may answer `Success` to any action.
-            self.echo = match pairs.get("Message") == Some(b"Event Sent") {
-                true => Echo::Missing(0),
-                false => Echo::Settled,
+            self.echo = if pairs.get("Message") == Some(b"Event Sent") {
+                Echo::Missing(0)
+            } else {
+                Echo::Settled
             };
         }
         answered
@@ -208,13 +210,21 @@ impl SubscriptionProbe {
     /// login, including `FullyBooted`.
     fn on_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<MissingRight> {
         if is_error(pairs) {
-            (self.first, self.own, self.channels.listed) = (None, None, false);
+            self.first = None;
+            self.own = None;
+            self.channels.listed = false;
             // The account lacks no right if the release has no such list.
             let message = pairs.get("Message")?;
-            let is_denied = message.eq_ignore_ascii_case(b"Permission denied");
-            return is_denied.then_some(MissingRight::List);
+            if message.eq_ignore_ascii_case(b"Permission denied") {
+                return Some(MissingRight::List);
+            }
+            return None;
         }
-        (first && !self.booted && !self.old).then_some(MissingRight::System)
+        if first && !self.booted && !self.old {
+            Some(MissingRight::System)
+        } else {
+            None
+        }
     }
 
     fn on_channel(&mut self, event: &[u8], pairs: &Pairs<'_>) {
@@ -225,7 +235,8 @@ impl SubscriptionProbe {
                 channels.born = now.difference(&channels.before).count();
             }
             self.first = None;
-            (channels.before, channels.listed) = (now, true);
+            channels.before = now;
+            channels.listed = true;
         } else if self.channels.now.len() < CHANNELS_MAX && !self.proved {
             let id = pairs.get("Uniqueid").map(<[u8]>::to_vec);
             self.channels.now.extend(id);

@@ -62,7 +62,11 @@ pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     let (head, tail) = key.split_at_checked(prefix.len())?;
     // The first letter excludes most keys.
     let may_be = prefix.first().map(|b| b | 0x20) == head.first().map(|b| b | 0x20);
-    (may_be && same(head, prefix)).then_some(tail)
+    if may_be && same(head, prefix) {
+        Some(tail)
+    } else {
+        None
+    }
 }
 
 /// Returns the value, or an empty text if Asterisk writes that it has none.
@@ -84,11 +88,14 @@ pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         let next = chars.as_str().chars().next();
-        let escaped = next.filter(|_| c == '\\').and_then(meaning);
-        if escaped.is_some() {
+        if c == '\\'
+            && let Some(escaped) = next.and_then(meaning)
+        {
+            plain.push(escaped);
             chars.next();
+        } else {
+            plain.push(c);
         }
-        plain.push(escaped.unwrap_or(c));
     }
     Cow::Owned(plain)
 }
@@ -111,7 +118,9 @@ const fn meaning(escaped: char) -> Option<char> {
 
 /// Reads `1795151005.623766`: seconds since the epoch with up to six decimals. More are cut off.
 pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
-    let (mut micros, mut decimals, mut point) = (0_i64, 0_u32, false);
+    let mut micros = 0_i64;
+    let mut decimals = 0_u32;
+    let mut point = false;
     if !text.first()?.is_ascii_digit() {
         return None;
     }
