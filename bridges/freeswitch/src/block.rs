@@ -57,14 +57,17 @@ pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
     {
         return (Cow::Borrowed(text), false);
     }
-    let (mut plain, mut rest) = (Vec::with_capacity(value.len()), value);
+    let mut plain = Vec::with_capacity(value.len());
+    let mut rest = value;
     while let Some(at) = memchr(b'%', rest) {
-        let digit = |place: usize| char::from(*rest.get(at + place)?).to_digit(16);
-        let escaped = digit(1).zip(digit(2));
-        let escaped = escaped.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
         plain.extend_from_slice(&rest[..at]);
-        plain.push(escaped.unwrap_or(b'%'));
-        rest = &rest[at + escaped.map_or(1, |_| 3)..];
+        if let Some(byte) = escaped_byte(&rest[at..]) {
+            plain.push(byte);
+            rest = &rest[at + 3..];
+        } else {
+            plain.push(b'%');
+            rest = &rest[at + 1..];
+        }
     }
     plain.extend_from_slice(rest);
     match String::from_utf8(plain) {
@@ -76,11 +79,22 @@ pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
     }
 }
 
+/// Returns the byte that is meant if `text` begins with an escape: `%2B`.
+fn escaped_byte(text: &[u8]) -> Option<u8> {
+    let [b'%', high, low, ..] = text else {
+        return None;
+    };
+    let high = char::from(*high).to_digit(16)?;
+    let low = char::from(*low).to_digit(16)?;
+    u8::try_from(high * 16 + low).ok()
+}
+
 /// Decodes the percent-encoding of a text.
 pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
-    match value.contains('%') {
-        true => Cow::Owned(decoded(value.as_bytes()).0.into_owned()),
-        false => value,
+    if value.contains('%') {
+        Cow::Owned(decoded(value.as_bytes()).0.into_owned())
+    } else {
+        value
     }
 }
 
@@ -101,7 +115,11 @@ pub(crate) fn of_event<'a>(event: &'a [u8], key: &str) -> Option<&'a [u8]> {
     let at = memmem::find(event, quoted.as_bytes())? + quoted.len();
     let value = event[at..].trim_ascii_start().strip_prefix(b"\"")?;
     let end = memchr::memchr2(b'"', b'\\', value)?;
-    (value[end] == b'"').then_some(&value[..end])
+    if value[end] == b'"' {
+        Some(&value[..end])
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

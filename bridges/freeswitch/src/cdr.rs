@@ -8,6 +8,8 @@
 //! The file of a leg also shows what the leg dialed over a gateway: `bridge` was run with
 //! `sofia/gateway/city/998901110001`, and `originated_legs` has the resulting leg.
 
+mod dialed;
+
 use crate::block::decoded_text;
 use crate::event::{self, micros};
 use crate::fields::{EventFields, Header};
@@ -17,6 +19,7 @@ use callbridge_call::{
     Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, MonitorMode,
     Origin, PbxEvent, ServerEvent, Text, Unreadable,
 };
+use dialed::{Dialed, dialed};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -68,9 +71,14 @@ pub(crate) fn decode(
         &file["callflow"],
         &file["app_log"]["applications"],
     )?;
-    let server = text(&file["switchname"]);
+    let name = text(&file["switchname"]);
+    let server = if name.is_empty() {
+        None
+    } else {
+        Some(Cow::Owned(name))
+    };
     Ok(ServerEvent {
-        server: (!server.is_empty()).then_some(Cow::Owned(server)),
+        server,
         event: PbxEvent::Cdr(Box::new(leg.cdr(wanted))),
     })
 }
@@ -95,9 +103,10 @@ impl<'f> Variables<'f> {
             Value::Array(_) | Value::Object(_) | Value::Null => Cow::Borrowed(""),
             Value::Number(_) | Value::Bool(_) => Cow::Owned(value.to_string()),
         };
-        match self.encoded {
-            true => decoded_text(text),
-            false => text,
+        if self.encoded {
+            decoded_text(text)
+        } else {
+            text
         }
     }
 
@@ -112,13 +121,17 @@ impl<'f> Variables<'f> {
 
     /// Returns the variables that are wanted and not empty.
     fn kept(&self, wanted: Option<&BTreeSet<String>>) -> Vec<(Text<'static>, Text<'static>)> {
-        let all = self.raw.iter();
-        let kept = all.filter(|(name, _)| wanted.is_none_or(|wanted| wanted.contains(*name)));
-        let reported = kept.map(|(name, value)| {
-            let (name, value) = (name.clone(), self.plain(value).into_owned());
-            (Text::from(name), Text::from(value))
-        });
-        reported.filter(|(_, value)| !value.is_empty()).collect()
+        let mut kept = Vec::new();
+        for (name, value) in self.raw {
+            if wanted.is_some_and(|wanted| !wanted.contains(name)) {
+                continue;
+            }
+            let value = self.plain(value).into_owned();
+            if !value.is_empty() {
+                kept.push((Text::from(name.clone()), Text::from(value)));
+            }
+        }
+        kept
     }
 }
 
@@ -158,9 +171,10 @@ struct LegFile<'f> {
 /// Returns the applications that the leg ran, each with its time, name, and data.
 fn applications(log: &Value) -> impl Iterator<Item = (EventTime, &str, &Value)> {
     let reported = log.as_array().into_iter().flatten().take(APPLICATIONS_MAX);
-    reported.filter_map(|it| {
-        let at = micros(it["app_stamp"].as_str()?)?;
-        Some((at, it["app_name"].as_str()?, &it["app_data"]))
+    reported.filter_map(|application| {
+        let at = micros(application["app_stamp"].as_str()?)?;
+        let name = application["app_name"].as_str()?;
+        Some((at, name, &application["app_data"]))
     })
 }
 
@@ -169,23 +183,27 @@ impl<'f> LegFile<'f> {
         let variables = Variables::of(raw);
         let profiles = flow.as_array().map_or(&[][..], Vec::as_slice);
         let first = profiles.last().ok_or(Unreadable::NoLeg)?;
-        let created = variables.time("start_uepoch");
-        let created = created.or_else(|| time(first, "created_time"));
-        let answered = profiles.iter().find_map(|it| time(it, "answered_time"));
-        let ended = variables.time("end_uepoch");
-        let ended = ended.or_else(|| profiles.iter().find_map(|it| time(it, "hangup_time")));
+        let created = variables
+            .time("start_uepoch")
+            .or_else(|| time(first, "created_time"))
+            .ok_or(Unreadable::NoLeg)?;
+        let answered = first_time(profiles, "answered_time");
+        let ended = variables
+            .time("end_uepoch")
+            .or_else(|| first_time(profiles, "hangup_time"));
         if variables.get("uuid").is_empty() {
             return Err(Unreadable::NoLeg);
         }
         let newest = variables.get("bridge_uuid");
         let profiles_read = profiles.iter().take(PROFILES_MAX).enumerate();
-        let connected = profiles_read.filter_map(|(at, profile)| {
-            let named = if at == 0 { newest.as_str() } else { "" };
+        let connected = profiles_read.filter_map(|(i, profile)| {
+            let named = if i == 0 { newest.as_str() } else { "" };
             connected(profile, named)
         });
-        let created = created.ok_or(Unreadable::NoLeg)?;
-        let whisper = ["eavesdrop_whisper_aleg", "eavesdrop_whisper_bleg"];
-        let whisper = whisper.map(|name| variables.get(name));
+        let whisper = [
+            variables.get("eavesdrop_whisper_aleg"),
+            variables.get("eavesdrop_whisper_bleg"),
+        ];
         let mut ran = Vec::new();
         for (at, name, data) in applications(log) {
             let data = text(data);
@@ -206,9 +224,14 @@ impl<'f> LegFile<'f> {
                 ran.push((at, Ran::Monitor(target, mode)));
             }
         }
-        let bridges = applications(log).filter(|(_, name, _)| *name == "bridge");
-        let bridges = bridges.filter_map(|(at, _, data)| Some((at, data.as_str()?)));
-        let bridges: Vec<(EventTime, &str)> = bridges.collect();
+        let mut bridges = Vec::new();
+        for (at, name, data) in applications(log) {
+            if name == "bridge"
+                && let Some(data) = data.as_str()
+            {
+                bridges.push((at, data));
+            }
+        }
         Ok(Self {
             created,
             answered: answered.or_else(|| variables.time("answer_uepoch")),
@@ -249,42 +272,44 @@ impl<'f> LegFile<'f> {
     fn cdr(self, wanted: Option<&BTreeSet<String>>) -> Cdr<'static> {
         let birth = self.birth(wanted);
         let channel = birth.channel.clone();
-        let event = |at: EventTime, kind: Kind<'static>| {
-            let mut own = ChannelRef::by_id(channel.uniqueid.clone());
-            own.name.clone_from(&channel.name);
-            own.linkedid.clone_from(&channel.linkedid);
-            ChannelEvent::new(Some(at), Origin::Channel, own, kind)
-        };
-        let (created, ended) = (self.created, self.ended);
-        let (mut events, state) = (vec![birth], ChannelState::Up);
-        events.extend(self.answered.map(|at| event(at, Kind::State { state })));
-        for it in self.dialed {
-            let met = self.connected.iter().any(|met| met.with.uniqueid == it.id);
-            let [begins, over] = it.events(&channel, ended);
-            events.push(begins);
-            events.extend((!met).then_some(over));
+        let ended = self.ended;
+        let mut events = vec![birth];
+        if let Some(at) = self.answered {
+            let state = ChannelState::Up;
+            events.push(event_of(&channel, at, Kind::State { state }));
         }
-        for it in self.connected {
-            let with = Box::new(it.with);
+        for dialed in self.dialed {
+            let mut connected = self.connected.iter();
+            let is_connected = connected.any(|connected| connected.with.uniqueid == dialed.id);
+            let [begins, over] = dialed.events(&channel, ended);
+            events.push(begins);
+            if !is_connected {
+                events.push(over);
+            }
+        }
+        for connected in self.connected {
+            let with = Box::new(connected.with);
             let over = Kind::Unlinked { with: with.clone() };
-            events.push(event(it.from, Kind::Linked { with }));
-            events.push(event(it.to.unwrap_or(ended), over));
+            let to = connected.to.unwrap_or(ended);
+            events.push(event_of(&channel, connected.from, Kind::Linked { with }));
+            events.push(event_of(&channel, to, over));
         }
         for (came, ran) in self.ran {
-            let left = self.left.iter().copied().filter(|&at| at > came);
-            let left = left.min().unwrap_or(ended);
+            let later = self.left.iter().copied().filter(|&at| at > came);
+            let left = later.min().unwrap_or(ended);
             match ran {
                 Ran::Consultation { dialed_no_one } => {
-                    events.push(event(came, Kind::Consults { begins: true }));
+                    events.push(event_of(&channel, came, Kind::Consults { begins: true }));
                     if dialed_no_one {
                         let back = came.plus(Duration::from_micros(1));
-                        events.push(event(back, Kind::Consults { begins: false }));
+                        let over = Kind::Consults { begins: false };
+                        events.push(event_of(&channel, back, over));
                     }
                 }
                 Ran::Room(room) => {
                     for (at, enters) in [(came, true), (left, false)] {
                         let kind = Kind::passes(enters, room.clone().into(), "softmix".into());
-                        events.push(event(at, kind));
+                        events.push(event_of(&channel, at, kind));
                     }
                 }
                 Ran::Monitor(target, mode) => {
@@ -294,18 +319,18 @@ impl<'f> LegFile<'f> {
                             mode,
                             by_keys: false,
                         };
-                        events.push(event(at, kind));
+                        events.push(event_of(&channel, at, kind));
                     }
                 }
             }
         }
         let cause = self.variables.get("hangup_cause_q850").parse().ok();
-        events.push(event(ended, Kind::Hangup { cause }));
+        events.push(event_of(&channel, ended, Kind::Hangup { cause }));
         Cdr {
             uniqueid: channel.uniqueid.clone(),
             linkedid: channel.linkedid.clone(),
             channel: channel.name.clone(),
-            started_at: Some(created),
+            started_at: Some(self.created),
             answered_at: self.answered,
             ended_at: Some(ended),
             events,
@@ -314,12 +339,28 @@ impl<'f> LegFile<'f> {
     }
 }
 
+/// Returns an event of this channel, with only the values that identify it.
+fn event_of(
+    channel: &ChannelRef<'static>,
+    at: EventTime,
+    kind: Kind<'static>,
+) -> ChannelEvent<'static> {
+    let mut own = ChannelRef::by_id(channel.uniqueid.clone());
+    own.name.clone_from(&channel.name);
+    own.linkedid.clone_from(&channel.linkedid);
+    ChannelEvent::new(Some(at), Origin::Channel, own, kind)
+}
+
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
 fn time(profile: &Value, name: &str) -> Option<EventTime> {
     micros(profile["times"][name].as_str().unwrap_or_default())
+}
+
+fn first_time(profiles: &[Value], name: &str) -> Option<EventTime> {
+    profiles.iter().find_map(|profile| time(profile, name))
 }
 
 /// Returns the time at which the leg left this profile, by transfer or hangup.
@@ -337,14 +378,16 @@ fn connected(profile: &Value, named: &str) -> Option<Connected> {
     for side in ["originatee", "originator"] {
         profiles_in(&caller[side], 0, &mut partners);
     }
-    let mut reported = partners.iter();
-    let one = reported.find(|it| text(&it["uuid"]) == named);
-    let one = one.or(partners.first())?;
-    let (id, name) = (text(&one["uuid"]), text(&one["chan_name"]));
+    let partner = partners
+        .iter()
+        .find(|partner| text(&partner["uuid"]) == named)
+        .or(partners.first())?;
+    let id = text(&partner["uuid"]);
+    let name = text(&partner["chan_name"]);
     // If the other leg has no file, this is all that is known about it.
     let traits = ChannelTraits {
         profile: name.split('/').nth(1).unwrap_or_default().to_owned().into(),
-        dialed: text(&one["destination_number"]).into(),
+        dialed: text(&partner["destination_number"]).into(),
         answered: Some(from),
         ..ChannelTraits::default()
     };
@@ -366,10 +409,15 @@ fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
         _ if depth > 3 || into.len() > PROFILES_MAX => {}
         Value::Object(object) if object.contains_key("uuid") => into.push(value),
         Value::Object(object) => {
-            let values = object.values();
-            values.for_each(|it| profiles_in(it, depth + 1, into));
+            for value in object.values() {
+                profiles_in(value, depth + 1, into);
+            }
         }
-        Value::Array(list) => list.iter().for_each(|it| profiles_in(it, depth + 1, into)),
+        Value::Array(list) => {
+            for value in list {
+                profiles_in(value, depth + 1, into);
+            }
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -384,134 +432,25 @@ const OWN_ROOM: &str = "_uuid_";
 fn room(argument: &str, id: &str) -> String {
     let calls_in = argument.get(..CALLS_IN.len());
     let is_call = calls_in.is_some_and(|begin| begin.eq_ignore_ascii_case(CALLS_IN));
-    let mut name = argument;
+    let mut target = argument;
     if is_call {
         let rest = &argument[CALLS_IN.len()..];
-        name = rest.split_once(':').map_or(rest, |(name, _)| name);
+        target = rest.split_once(':').map_or(rest, |(target, _)| target);
     }
-    let name = name.split_once('+').map_or(name, |(name, _)| name);
-    let name = name.rsplit_once('@').map_or(name, |(name, _)| name).trim();
+    let with_profile = target.split_once('+').map_or(target, |(name, _)| name);
+    let name = with_profile
+        .rsplit_once('@')
+        .map_or(with_profile, |(name, _)| name)
+        .trim();
     if name.eq_ignore_ascii_case(OWN_ROOM) {
         return id.to_owned();
     }
     name.to_owned()
 }
 
-/// Prefix of a dial string for a gateway.
-const GATEWAY: &str = "sofia/gateway/";
-/// Maximum dialed legs of one leg that are read.
-const LEGS_MAX: usize = 64;
-
-/// A leg that was dialed over a gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Dialed {
-    at: EventTime,
-    id: String,
-    gateway: String,
-    number: String,
-}
-
-impl Dialed {
-    /// Returns the events of a leg without a file. It was dialed by this channel, and ended at
-    /// `ended` at the latest.
-    fn events(self, by: &ChannelRef<'static>, ended: EventTime) -> [ChannelEvent<'static>; 2] {
-        let dialed = Kind::DialBegin {
-            by: Some(Box::new(ChannelRef::by_id(by.uniqueid.clone()))),
-            dial_string: Cow::Owned(self.number.clone()),
-        };
-        let channel = ChannelRef {
-            uniqueid: Cow::Owned(self.id),
-            linkedid: by.linkedid.clone(),
-            traits: Some(Box::new(ChannelTraits {
-                gateway: Cow::Owned(self.gateway),
-                dialed: Cow::Owned(self.number),
-                fresh: true,
-                ..ChannelTraits::default()
-            })),
-            ..ChannelRef::default()
-        };
-        let event = |at, kind| ChannelEvent::new(Some(at), Origin::Channel, channel.clone(), kind);
-        [event(self.at, dialed), event(ended, Kind::Seen)]
-    }
-}
-
-/// Returns the legs that these bridges dialed. If a number was dialed over several gateways, the
-/// legs are assigned to them in order. If their numbers differ, there are none.
-fn dialed(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialed> {
-    let targets: Vec<(EventTime, &str, &str)> = bridges
-        .iter()
-        .flat_map(|&(at, data)| targets(data).map(move |(gateway, number)| (at, gateway, number)))
-        .collect();
-    let list = originated.strip_prefix("ARRAY::").unwrap_or(originated);
-    let legs = list.split("|:").take(LEGS_MAX).filter_map(|leg| {
-        let (id, rest) = leg.split_once(';')?;
-        Some((id, rest.rsplit(';').next()?))
-    });
-    let legs: Vec<(&str, &str)> = legs.filter(|(id, _)| !id.is_empty()).collect();
-    let mut found = Vec::new();
-    for (place, &(id, number)) in legs.iter().enumerate() {
-        let same = || targets.iter().filter(|(.., it)| *it == number);
-        let of_number = legs.iter().filter(|(_, it)| *it == number).count();
-        let before = legs[..place].iter().filter(|(_, it)| *it == number);
-        let first = same().next();
-        let one = first.filter(|(_, gateway, _)| same().all(|(_, it, _)| it == gateway));
-        let in_order = (same().count() == of_number).then(|| same().nth(before.count()));
-        if let Some(&(at, gateway, _)) = in_order.flatten().or(one) {
-            found.push(Dialed {
-                at,
-                id: id.to_owned(),
-                gateway: gateway.to_owned(),
-                number: number.to_owned(),
-            });
-        }
-    }
-    found
-}
-
-/// Returns the gateway and the number of each target: `city` and `998901110001` for
-/// `{a=b}sofia/gateway/city/998901110001,[c=d]user/101`.
-fn targets(data: &str) -> impl Iterator<Item = (&str, &str)> {
-    data.split(GATEWAY).skip(1).filter_map(|rest| {
-        let end = rest
-            .find([',', '|', ':', '^', ' ', '['])
-            .unwrap_or(rest.len());
-        let (gateway, number) = rest[..end].split_once('/')?;
-        (!gateway.is_empty() && !number.is_empty()).then_some((gateway, number))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn found(data: &str, originated: &str) -> Vec<(String, String)> {
-        let at = EventTime::from_seconds(1_795_211_901);
-        let found = dialed(&[(at, data)], originated).into_iter();
-        found.map(|it| (it.id, it.gateway)).collect()
-    }
-
-    fn pair(id: &str, gateway: &str) -> (String, String) {
-        (id.to_owned(), gateway.to_owned())
-    }
-
-    #[test]
-    fn legs_over_a_gateway_are_paired_with_it() {
-        let one = found("sofia/gateway/city/9989", "a;Outbound Call;9989");
-        assert_eq!(one, [pair("a", "city")]);
-        let group = "{x=1}user/101,[y=2]sofia/gateway/city/9989,sofia/gateway/gsm/9935";
-        let legs = "ARRAY::a;Aziz;101|:b;Outbound;Call;9989|:c;;9935";
-        assert_eq!(found(group, legs), [pair("b", "city"), pair("c", "gsm")]);
-    }
-
-    #[test]
-    fn legs_over_several_gateways_have_their_own_or_none() {
-        let data = "sofia/gateway/city/9989|sofia/gateway/gsm/9989";
-        let both = found(data, "ARRAY::a;;9989|:b;;9989");
-        assert_eq!(both, [pair("a", "city"), pair("b", "gsm")]);
-        assert_eq!(found(data, "a;;9989"), []);
-        let again = "sofia/gateway/city/9989|sofia/gateway/city/9989";
-        assert_eq!(found(again, "a;;9989"), [pair("a", "city")]);
-    }
 
     #[test]
     fn room_is_named_without_profile_pin_and_flags() {
@@ -533,19 +472,5 @@ mod tests {
         assert_eq!(room("600@pbx.lab@default", "a"), "600@pbx.lab");
         assert_eq!(room("bridge:_uuid_:user/101", "a"), "a");
         assert_eq!(room("", "a"), "");
-    }
-
-    #[test]
-    fn legs_without_a_valid_gateway_or_id_are_not_paired() {
-        for (data, legs) in [
-            ("", ""),
-            ("user/101", "a;;101"),
-            ("sofia/gateway/city", "a;;9989"),
-            ("sofia/gateway//9989", "a;;9989"),
-            ("sofia/gateway/city/9989", ";;9989"),
-            ("sofia/gateway/city/9989", "a"),
-        ] {
-            assert_eq!(found(data, legs), [], "{data} {legs}");
-        }
     }
 }

@@ -108,6 +108,10 @@ fn without_frame(message: &[u8]) -> Result<&[u8], Option<Mark>> {
 /// in the message.
 fn is_needless_execute(message: &[u8]) -> bool {
     let begin = &message[..message.len().min(64)];
-    let is_named = |name: &str| memmem::find(message, name.as_bytes()).is_some();
-    memmem::find(begin, b"CHANNEL_EXECUTE").is_some() && !APPLICATIONS.into_iter().any(is_named)
+    if memmem::find(begin, b"CHANNEL_EXECUTE").is_none() {
+        return false;
+    }
+    APPLICATIONS
+        .into_iter()
+        .all(|name| memmem::find(message, name.as_bytes()).is_none())
 }

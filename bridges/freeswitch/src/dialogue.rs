@@ -309,14 +309,17 @@ impl Dialogue {
                 // `-ERR No such channel!` means that it has hung up meanwhile.
                 let is_reported = body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX;
                 self.ask_channels();
-                match self.list_ends() {
-                    last_of_list if is_reported => FrameMeaning::Message {
+                let last_of_list = self.list_ends();
+                if is_reported {
+                    FrameMeaning::Message {
                         bytes: body,
                         restarted: self.is_restarted(body),
                         last_of_list,
-                    },
-                    true => FrameMeaning::ListEnd,
-                    false => FrameMeaning::Nothing,
+                    }
+                } else if last_of_list {
+                    FrameMeaning::ListEnd
+                } else {
+                    FrameMeaning::Nothing
                 }
             }
         }
@@ -344,9 +347,10 @@ impl Dialogue {
             );
             return FrameMeaning::Missed { message, list_ends };
         }
-        match list_ends {
-            true => FrameMeaning::ListEnd,
-            false => FrameMeaning::Nothing,
+        if list_ends {
+            FrameMeaning::ListEnd
+        } else {
+            FrameMeaning::Nothing
         }
     }
 
@@ -445,9 +449,14 @@ fn listed(body: &[u8]) -> Option<Vec<String>> {
     if list.row_count > 0 && list.rows.is_empty() {
         return None;
     }
-    let ids = list.rows.into_iter().map(|row| row.uuid);
-    let ids = ids.filter(|id| is_askable(id.as_bytes()));
-    Some(ids.take(LISTED_MAX).collect())
+    let ids = list
+        .rows
+        .into_iter()
+        .map(|row| row.uuid)
+        .filter(|id| is_askable(id.as_bytes()))
+        .take(LISTED_MAX)
+        .collect();
+    Some(ids)
 }
 
 #[cfg(test)]

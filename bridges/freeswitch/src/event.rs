@@ -80,9 +80,14 @@ fn beat<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
 /// Returns the process of the switch, as a number from its `Core-UUID` (FNV-1a).
 fn process(fields: &EventFields<'_>) -> Option<u64> {
     let core = fields.get(Header::CoreUuid).as_bytes();
-    (!core.is_empty()).then_some(core.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    }))
+    if core.is_empty() {
+        return None;
+    }
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for &byte in core {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    Some(hash)
 }
 
 /// Returns the event's number among those of its process, with the time that the switch wrote.
@@ -246,11 +251,15 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
         Header::FromUser,
         Header::Caller,
     ];
-    // The switch shows zeros if it has no number.
-    let is_given = |key: &Header| fields.get(*key).bytes().any(|digit| digit != b'0');
-    let caller = callers.into_iter().find(is_given);
     // A dialed channel has the number that is shown to it, so it is not a caller's.
-    let caller = caller.filter(|_| inbound);
+    let caller = if inbound {
+        // The switch shows zeros if it has no number.
+        callers
+            .into_iter()
+            .find(|key| fields.get(*key).bytes().any(|digit| digit != b'0'))
+    } else {
+        None
+    };
     ChannelRef {
         caller_number: caller.map(|key| fields.take(key)).unwrap_or_default(),
         name,
@@ -294,7 +303,8 @@ fn linkedid<'a>(rule: EventRule, fields: &EventFields<'a>) -> Text<'a> {
 /// Returns the channel's name. Each half of a loopback gets a name that identifies its pair.
 fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
     let name = fields.take(Header::ChannelName);
-    let (id, other) = (fields.get(Header::UniqueId), fields.get(Header::OtherHalf));
+    let id = fields.get(Header::UniqueId);
+    let other = fields.get(Header::OtherHalf);
     half(&name, id, other).map_or(name, Cow::Owned)
 }
 
@@ -316,7 +326,10 @@ fn half(name: &str, id: &str, other: &str) -> Option<String> {
     if let Some(target) = target.strip_suffix("-a") {
         return Some(format!("{LOOPBACK}{target};{id};1"));
     }
-    let target = target.strip_suffix("-b").filter(|_| !other.is_empty())?;
+    let target = target.strip_suffix("-b")?;
+    if other.is_empty() {
+        return None;
+    }
     Some(format!("{LOOPBACK}{target};{other};2"))
 }
 
@@ -345,20 +358,31 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
 
 /// Returns the last bridge of the channel: its start, and the other channel.
 fn linked<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTime, Text<'a>)> {
-    let is_reported = matches!(rule, EventRule::Hangup | EventRule::Unbridge);
-    let since = micros(fields.get(Header::Bridged)).filter(|_| is_reported)?;
+    if !matches!(rule, EventRule::Hangup | EventRule::Unbridge) {
+        return None;
+    }
+    let since = micros(fields.get(Header::Bridged))?;
     let with = fields.take(Header::BridgeUuid);
-    (!with.is_empty()).then_some((since, with))
+    if with.is_empty() {
+        None
+    } else {
+        Some((since, with))
+    }
 }
 
 /// Returns `true` if no earlier event of the channel can have been missed. It dialed no one, was in
 /// no bridge, and in no room, because a channel enters a room only after an answer.
 fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
-    let never = |key| micros(fields.get(key)).is_none();
-    let unmet = never(Header::Bridged) && (rule == EventRule::Answer || never(Header::Answered));
+    if rule == EventRule::Create {
+        return true;
+    }
+    let was_bridged = micros(fields.get(Header::Bridged)).is_some();
+    let was_answered = micros(fields.get(Header::Answered)).is_some();
+    if was_bridged || was_answered && rule != EventRule::Answer {
+        return false;
+    }
     // The event of a key press has no variables.
-    let made_none = rule != EventRule::Key && fields.get(Header::Originated).is_empty();
-    rule == EventRule::Create || unmet && made_none
+    rule != EventRule::Key && fields.get(Header::Originated).is_empty()
 }
 
 /// Returns `true` if the channel was connected with only one other channel. Its last bridge began
@@ -366,20 +390,23 @@ fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
 /// without an answer, another channel would be the one dialed last. For any other transfer, the
 /// switch writes a history.
 fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
-    let (answered, bridged) = (fields.get(Header::Answered), fields.get(Header::Bridged));
     // These events have all variables of the channel, and all of its times.
-    let complete = matches!(rule, EventRule::Hangup | EventRule::Dump);
-    let (true, Some(answered), Some(bridged)) = (complete, micros(answered), micros(bridged))
-    else {
+    if !matches!(rule, EventRule::Hangup | EventRule::Dump) {
+        return false;
+    }
+    let Some(answered) = micros(fields.get(Header::Answered)) else {
+        return false;
+    };
+    let Some(bridged) = micros(fields.get(Header::Bridged)) else {
         return false;
     };
     let partner = fields.get(Header::BridgeUuid);
-    let made = fields.get(Header::Originated);
-    let made = made.rsplit("|:").next().unwrap_or_default();
-    let made = made.strip_prefix("ARRAY::").unwrap_or(made);
+    let originated = fields.get(Header::Originated);
+    let last = originated.rsplit("|:").next().unwrap_or_default();
+    let last_dialed = last.strip_prefix("ARRAY::").unwrap_or(last);
     bridged.since(answered) < AT_ONCE
         && !partner.is_empty()
-        && (made.is_empty() || made.starts_with(partner))
+        && (last_dialed.is_empty() || last_dialed.starts_with(partner))
         && fields.get(Header::Transfers).is_empty()
         && HARMLESS.contains(&fields.get(Header::RunsNow))
 }

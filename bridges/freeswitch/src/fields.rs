@@ -199,7 +199,7 @@ impl<'a> EventFields<'a> {
         variable: Option<Text<'a>>,
         value: Text<'a>,
     ) -> bool {
-        let variable = variable.filter(|_| !value.is_empty());
+        let variable = if value.is_empty() { None } else { variable };
         let Some(known) = known else {
             self.variables.extend(variable.map(|name| (name, value)));
             return true;
@@ -239,8 +239,12 @@ impl<'a> EventFields<'a> {
 /// Returns the variable's name, if it is kept.
 fn variable<'k>(name: &'k str, wanted: Wanted<'_>) -> Option<&'k str> {
     let name = name.strip_prefix(VARIABLE)?;
-    let kept = wanted.is_none_or(|wanted| wanted.contains(name));
-    (kept && !name.is_empty() && name.len() <= VARIABLE_NAME_BYTES_MAX).then_some(name)
+    let is_wanted = wanted.is_none_or(|wanted| wanted.contains(name));
+    if is_wanted && !name.is_empty() && name.len() <= VARIABLE_NAME_BYTES_MAX {
+        Some(name)
+    } else {
+        None
+    }
 }
 
 /// Reads a plain event: a block of headers whose values are percent-encoded.
@@ -250,7 +254,8 @@ pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> FieldsRead<'a
         let Ok(key) = std::str::from_utf8(key) else {
             continue;
         };
-        let (known, variable) = (Header::of(key), variable(key, wanted));
+        let known = Header::of(key);
+        let variable = variable(key, wanted);
         if known.is_none() && variable.is_none() {
             continue;
         }
@@ -296,7 +301,8 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(MemberName(key)) = map.next_key()? {
-            let (known, variable) = (Header::of(&key), variable(&key, self.wanted));
+            let known = Header::of(&key);
+            let variable = variable(&key, self.wanted);
             if known.is_none() && variable.is_none() {
                 map.next_value::<IgnoredAny>()?;
                 continue;

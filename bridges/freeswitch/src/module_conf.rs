@@ -24,7 +24,7 @@ const PREFIX: &str = "SWITCH_EVENT_";
 /// Returns the line of `amqp.conf.xml` with which mod_amqp publishes all events that calls depend
 /// on.
 pub fn event_filter() -> String {
-    let named: Vec<String> = needed().map(|it| format!("{PREFIX}{it}")).collect();
+    let named: Vec<String> = needed().map(|name| format!("{PREFIX}{name}")).collect();
     let events = named.join(",");
     format!("<param name=\"event_filter\" value=\"{events}\"/>")
 }
@@ -73,25 +73,20 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     };
     let producers = producers.split("</producers>").next().unwrap_or_default();
     let filters: Vec<&str> = values(producers, "event_filter").collect();
-    let published = |name: &str| {
-        let mut all = filters.iter().flat_map(|it| it.split(','));
-        all.any(|it| {
-            let it = it.trim();
-            let it = it.strip_prefix(PREFIX).unwrap_or(it);
-            it == name || it == "ALL"
-        })
-    };
-    let missing: Vec<&str> = needed().filter(|name| !published(name)).collect();
+    let missing: Vec<&str> = needed()
+        .filter(|name| !filters.iter().any(|filter| lets_pass(filter, name)))
+        .collect();
     let mut found = Vec::new();
     if !missing.is_empty() {
         let message = format!(
             "it leaves out events that calls need: {}",
             missing.join(", ")
         );
-        let (about, fix) = ("event_filter of mod_amqp", reload(&event_filter(), "amqp"));
+        let about = "event_filter of mod_amqp";
+        let fix = reload(&event_filter(), "amqp");
         found.push(SwitchFinding::new(Severity::Fault, about, message, fix));
     }
-    if !values(producers, "delivery-mode").any(|it| it.trim() == "2") {
+    if !values(producers, "delivery-mode").any(|mode| mode.trim() == "2") {
         let about = "delivery-mode of mod_amqp";
         let message = "its messages are not persistent: a restart of the broker loses the messages \
                        in the queue, even if the queue is durable";
@@ -99,6 +94,15 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
         found.push(SwitchFinding::new(Severity::Advice, about, message, fix));
     }
     found
+}
+
+/// Returns `true` if a value of `event_filter` has the event with this name.
+fn lets_pass(filter: &str, name: &str) -> bool {
+    filter.split(',').any(|word| {
+        let word = word.trim();
+        let event = word.strip_prefix(PREFIX).unwrap_or(word);
+        event == name || event == "ALL"
+    })
 }
 
 /// Returns the fix that adds this line to a module's file, and reloads the module.
@@ -137,7 +141,7 @@ fn values<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = &'t str> {
 
 fn attribute<'t>(tag: &'t str, key: &str) -> Option<&'t str> {
     let (_, rest) = tag.split_once(key)?;
-    let quote = rest.chars().next().filter(|it| matches!(it, '"' | '\''))?;
+    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     rest[1..].split_once(quote).map(|(value, _)| value)
 }
 

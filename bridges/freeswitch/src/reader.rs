@@ -72,7 +72,9 @@ impl FrameReader {
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
         self.skip -= self.buffer.take(skip).len() as u64;
         let waiting = self.buffer.waiting().iter();
-        let blank = waiting.take_while(|it| matches!(it, b'\n' | b'\r')).count();
+        let blank = waiting
+            .take_while(|byte| matches!(byte, b'\n' | b'\r'))
+            .count();
         self.buffer.take(blank);
         let Some((head, body)) = lengths(self.buffer.waiting())? else {
             return Ok(None);
@@ -94,27 +96,34 @@ impl FrameReader {
 /// Returns the lengths of the frame that begins here, once its headers are complete: of its headers
 /// with their empty line, and of its body.
 fn lengths(bytes: &[u8]) -> Result<Option<(usize, u64)>, NoFrame> {
-    let no_frame = || {
-        let line = bytes.split(|it| *it == b'\n').next().unwrap_or_default();
-        let line = &line[..line.len().min(80)];
-        NoFrame {
-            line: String::from_utf8_lossy(line).trim_end().to_owned(),
-        }
-    };
     if memchr::memchr(b'\n', bytes).is_some_and(|end| !bytes[..end].contains(&b':')) {
-        return Err(no_frame());
+        return Err(no_frame(bytes));
     }
     let Some((_, head)) = end_of_block(bytes) else {
-        return match bytes.len() > HEAD_BYTES_MAX {
-            true => Err(no_frame()),
-            false => Ok(None),
-        };
+        if bytes.len() > HEAD_BYTES_MAX {
+            return Err(no_frame(bytes));
+        }
+        return Ok(None);
     };
-    let body = header(&bytes[..head], "Content-Length").unwrap_or(b"0");
-    let body = std::str::from_utf8(body)
+    let length = header(&bytes[..head], "Content-Length").unwrap_or(b"0");
+    let body = std::str::from_utf8(length)
         .ok()
-        .and_then(|it| it.parse().ok());
-    Ok(Some((head, body.ok_or_else(no_frame)?)))
+        .and_then(|length| length.parse().ok());
+    match body {
+        Some(body) => Ok(Some((head, body))),
+        None => Err(no_frame(bytes)),
+    }
+}
+
+fn no_frame(bytes: &[u8]) -> NoFrame {
+    let line = bytes
+        .split(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let start = &line[..line.len().min(80)];
+    NoFrame {
+        line: String::from_utf8_lossy(start).trim_end().to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -53,11 +53,14 @@ pub(crate) const APPLICATIONS: [&str; 3] = [ATTENDED, THREE_WAY, EAVESDROP];
 /// Returns the command that subscribes to these events, without its line end. Each event of a
 /// module is named, because only `ALL` would include all of them.
 pub fn subscription() -> String {
-    let events = EVENTS.iter();
-    // This is the answer to `uuid_dump`, which cannot be subscribed to.
-    let events = events.filter(|(_, rule)| *rule != EventRule::Dump);
-    let events: Vec<&str> = events.map(|(name, _)| *name).collect();
-    format!("event json {} CUSTOM {CONFERENCE}", events.join(" "))
+    let mut names = Vec::new();
+    for (name, rule) in EVENTS {
+        // This is the answer to `uuid_dump`, which cannot be subscribed to.
+        if rule != EventRule::Dump {
+            names.push(name);
+        }
+    }
+    format!("event json {} CUSTOM {CONFERENCE}", names.join(" "))
 }
 
 #[cfg(test)]

@@ -65,7 +65,8 @@ impl LiveSessions {
 
     /// Notes that the list is requested now.
     pub(crate) fn ask(&mut self) {
-        (self.asked, self.strikes) = (true, 0);
+        self.asked = true;
+        self.strikes = 0;
         self.born.clear();
         self.gone.clear();
     }
@@ -75,7 +76,8 @@ impl LiveSessions {
         let ids: HashSet<&[u8]> = ids.iter().map(String::as_bytes).collect();
         let mut difference = Difference::default();
         let before = self.live.len();
-        let (born, known) = (&self.born, self.known);
+        let born = &self.born;
+        let known = self.known;
         self.live
             .retain(|id| ids.contains(id.as_slice()) || born.contains(id));
         if known {
@@ -85,13 +87,15 @@ impl LiveSessions {
             let unheard = !self.gone.contains(id) && self.live.insert(id.to_vec());
             difference.births += usize::from(unheard && known);
         }
-        (self.asked, self.known) = (false, true);
+        self.asked = false;
+        self.known = true;
         difference
     }
 
     /// Notes that the switch returned no list.
     pub(crate) fn unlisted(&mut self) {
-        (self.asked, self.known) = (false, false);
+        self.asked = false;
+        self.known = false;
     }
 }
 

@@ -88,8 +88,10 @@ impl Splitter {
 
     /// Decides whether a message begins here. Empty lines and NUL bytes before it are skipped.
     fn classify(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
-        let is_blank = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b' ' | b'\0');
-        let lead = bytes.iter().take_while(is_blank).count();
+        let lead = bytes
+            .iter()
+            .take_while(|byte| matches!(byte, b'\r' | b'\n' | b' ' | b'\0'))
+            .count();
         if lead > 0 {
             return Sighting::Skip(lead);
         }
@@ -122,10 +124,13 @@ impl Splitter {
     /// Finds the end of a frame with its body, or of a plain event without a frame.
     fn block(&mut self, bytes: &[u8], is_event: bool, at_end: bool) -> Sighting {
         let Some((end, body)) = end_of_block(bytes) else {
-            let (from, to, next) = (0, bytes.len(), bytes.len());
-            return match at_end {
-                true => Sighting::Found { from, to, next },
-                false => Sighting::Wait(0),
+            if !at_end {
+                return Sighting::Wait(0);
+            }
+            return Sighting::Found {
+                from: 0,
+                to: bytes.len(),
+                next: bytes.len(),
             };
         };
         let head = &bytes[..end];
@@ -137,8 +142,12 @@ impl Splitter {
         let there = &bytes[body..whole.min(bytes.len())];
         // The body is shorter than its length, because the next frame begins inside it.
         if !is_event && let Some(cut) = next_frame(head, there) {
-            let (from, to) = (body, body + cut);
-            return Sighting::Found { from, to, next: to };
+            let to = body + cut;
+            return Sighting::Found {
+                from: body,
+                to,
+                next: to,
+            };
         }
         if bytes.len() < whole && !at_end {
             self.needs = whole;
@@ -153,7 +162,8 @@ impl Splitter {
 
     /// Begins to skip a message that is too long to be kept.
     fn is_too_long(&mut self, used: usize) -> Sighting {
-        (self.astray, self.too_long) = (Some(used as u64), true);
+        self.astray = Some(used as u64);
+        self.too_long = true;
         Sighting::Skip(used)
     }
 
@@ -218,7 +228,11 @@ fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
         return Some(at);
     };
     let is_whole = inner.saturating_add(length(&body[..end]).unwrap_or(0)) >= body.len();
-    (!is_whole || at < end).then_some(at)
+    if is_whole && at >= end {
+        None
+    } else {
+        Some(at)
+    }
 }
 
 /// Returns `true` if a frame of an event begins here, with its length and its type.
@@ -236,13 +250,22 @@ fn is_frame(bytes: &[u8]) -> bool {
 fn beginning(bytes: &[u8], first: bool) -> Option<usize> {
     let frame = memmem::find_iter(bytes, b"Content-").find(|&at| {
         let replies: [&[u8]; 2] = [b"Content-Type: command/reply", b"Content-Type: auth/"];
-        is_frame(&bytes[at..]) || replies.iter().any(|it| bytes[at..].starts_with(it))
+        is_frame(&bytes[at..]) || replies.iter().any(|reply| bytes[at..].starts_with(reply))
     });
-    let line_of = |begin: &[u8]| {
-        let at = memmem::find(bytes, begin).map(|at| at + 1);
-        at.or_else(|| (first && bytes.starts_with(&begin[1..])).then_some(0))
-    };
-    let event = line_of(b"\nEvent-Name: ");
-    let json = line_of(b"\n{\"");
+    let event = line_start(bytes, b"\nEvent-Name: ", first);
+    let json = line_start(bytes, b"\n{\"", first);
     [frame, event, json].into_iter().flatten().min()
+}
+
+/// Returns the offset of the next line with this beginning. `begin` starts with the line feed
+/// before the line. With `first`, the line can also begin at the first byte.
+fn line_start(bytes: &[u8], begin: &[u8], first: bool) -> Option<usize> {
+    if let Some(line_feed) = memmem::find(bytes, begin) {
+        return Some(line_feed + 1);
+    }
+    if first && bytes.starts_with(&begin[1..]) {
+        Some(0)
+    } else {
+        None
+    }
 }

@@ -152,7 +152,7 @@ impl SwitchFacts {
     fn read_sofia(&mut self, table: &str) {
         let gateways = self.gateways.get_or_insert_default();
         for row in table.lines() {
-            if row.chars().any(|it| it.is_control() && it != '\t') {
+            if row.chars().any(|c| c.is_control() && c != '\t') {
                 self.refused_names += 1;
                 continue;
             }
@@ -190,14 +190,21 @@ impl SwitchFacts {
             #[serde(default)]
             reg_user: String,
         }
-        let list: Option<Registrations> = serde_json::from_slice(list).ok();
-        let users = list.into_iter().flat_map(|it| it.rows);
-        let users = users.map(|it| it.reg_user).filter(|it| !it.is_empty());
-        let (refused, users): (Vec<String>, Vec<String>) = users
-            .take(NAMES_MAX)
-            .partition(|it| it.contains(char::is_control));
-        self.refused_names += refused.len();
-        self.extensions.extend(users);
+        let Ok(list) = serde_json::from_slice::<Registrations>(list) else {
+            return;
+        };
+        let users = list
+            .rows
+            .into_iter()
+            .map(|registration| registration.reg_user)
+            .filter(|user| !user.is_empty());
+        for user in users.take(NAMES_MAX) {
+            if user.contains(char::is_control) {
+                self.refused_names += 1;
+            } else {
+                self.extensions.insert(user);
+            }
+        }
     }
 
     /// Compares the switch with the settings. `trunks` are names with their endpoints. `broker`
@@ -252,7 +259,9 @@ impl SwitchFacts {
         }
         match &self.gateways {
             Some(gateways) => {
-                found.extend(trunks.iter().flat_map(|it| self.of_trunk(it, gateways)));
+                for trunk in trunks {
+                    found.extend(self.of_trunk(trunk, gateways));
+                }
                 found.extend(untaken(trunks, gateways));
             }
             None => {
@@ -271,22 +280,26 @@ impl SwitchFacts {
         gateways: &BTreeMap<String, SwitchGateway>,
     ) -> Vec<SwitchFinding> {
         let (trunk, endpoints) = own;
-        let comes_in = |it: &String| !it.starts_with("gateway/");
-        let one_way = !endpoints.iter().any(comes_in);
+        let one_way = endpoints
+            .iter()
+            .all(|endpoint| endpoint.starts_with("gateway/"));
         let mut found = Vec::new();
         for endpoint in endpoints {
             let about = format!("endpoint {endpoint}");
             let (known, there): (Vec<&String>, _) = match endpoint.split_once('/') {
-                Some(("gateway", name)) => {
-                    let own = || gateways.iter().filter(|(it, _)| glob(name, it));
-                    let silent = own().find(|(_, it)| one_way && !it.registers);
-                    found.extend(silent.map(|(name, it)| one_way_only(trunk, endpoint, name, it)));
-                    let names = own().map(|(name, _)| name);
-                    (names.collect(), listed(gateways.keys()))
+                Some(("gateway", wanted)) => {
+                    let matching = gateways.iter().filter(|(name, _)| glob(wanted, name));
+                    let unregistered = matching.clone().find(|(_, gateway)| !gateway.registers);
+                    if one_way && let Some((name, gateway)) = unregistered {
+                        found.push(one_way_only(trunk, endpoint, name, gateway));
+                    }
+                    let names = matching.map(|(name, _)| name).collect();
+                    (names, listed(gateways.keys()))
                 }
-                Some(("profile", name)) => {
-                    let own = self.profiles.iter().filter(|it| glob(name, it));
-                    (own.collect(), listed(self.profiles.iter()))
+                Some(("profile", wanted)) => {
+                    let profiles = self.profiles.iter();
+                    let names = profiles.filter(|name| glob(wanted, name)).collect();
+                    (names, listed(self.profiles.iter()))
                 }
                 Some(("address", address)) => {
                     found.extend(unknown_address(own, address, gateways));
@@ -351,22 +364,29 @@ fn unknown_address(
         let fix = "give address/IP, such as address/203.0.113.5";
         return Some(SwitchFinding::new(Severity::Fault, about, message, fix));
     }
-    let of_trunk = |name: &String| {
-        let mut named = endpoints.iter();
-        named.any(|it| {
-            it.strip_prefix("gateway/")
-                .is_some_and(|wanted| glob(wanted, name))
-        })
-    };
-    let own = gateways.iter().filter(|(name, _)| of_trunk(name));
-    let own: Vec<&str> = own.map(|(_, it)| it.address.as_str()).collect();
-    // A host name can have any address.
-    let known: Option<Vec<IpAddr>> = own.iter().map(|it| ip_of(it)).collect();
-    let is_meant = |ip: &IpAddr| Some(*ip) == ip_of(address) || glob(wanted, &ip.to_string());
-    known.filter(|all| !all.is_empty() && !all.iter().any(is_meant))?;
+    let mut addresses = Vec::new();
+    for (name, gateway) in gateways {
+        let is_of_trunk = endpoints.iter().any(|endpoint| {
+            let wanted = endpoint.strip_prefix("gateway/");
+            wanted.is_some_and(|wanted| glob(wanted, name))
+        });
+        if is_of_trunk {
+            addresses.push(gateway.address.as_str());
+        }
+    }
+    if addresses.is_empty() {
+        return None;
+    }
+    for known in &addresses {
+        // A host name can have any address.
+        let ip = ip_of(known)?;
+        if ip_of(address) == Some(ip) || glob(wanted, &ip.to_string()) {
+            return None;
+        }
+    }
     let message = format!(
         "the gateways of trunk {trunk} have another address: {}",
-        listed(own.iter())
+        listed(addresses.iter())
     );
     let fix = "calls from any other address do not match this trunk: find out which address is the \
                carrier's";
@@ -376,7 +396,8 @@ fn unknown_address(
 /// Describes a gateway with which the switch does not register. Incoming calls have no gateway
 /// name, so the trunk needs the address as well. A trunk accepts only IP addresses.
 fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
-    let (about, address) = (format!("gateway {name}"), &gateway.address);
+    let about = format!("gateway {name}");
+    let address = &gateway.address;
     let message = "the switch does not register with it, so incoming calls carry no gateway name \
                 and would be internal";
     let fix = if ip_of(address).is_some() {
@@ -404,21 +425,13 @@ fn untaken(
     trunks: &[(String, Vec<String>)],
     gateways: &BTreeMap<String, SwitchGateway>,
 ) -> Option<SwitchFinding> {
-    let endpoints = || trunks.iter().flat_map(|(_, endpoints)| endpoints);
-    let is_taken = |name: &str, gateway: &SwitchGateway| {
-        let own = |endpoint: &String| match endpoint.split_once('/') {
-            Some(("gateway", wanted)) => glob(wanted, name),
-            Some(("profile", wanted)) => glob(wanted, &gateway.profile),
-            Some(("address", wanted)) => {
-                glob(host_and_port(wanted).0, host_and_port(&gateway.address).0)
-            }
-            Some(("context", _)) | None => false,
-            Some(_) => glob(endpoint, &format!("sofia/{}", gateway.profile)),
-        };
-        endpoints().any(own)
-    };
-    let left = gateways.iter().filter(|(name, it)| !is_taken(name, it));
-    let left: Vec<&String> = left.map(|(name, _)| name).collect();
+    let mut left = Vec::new();
+    for (name, gateway) in gateways {
+        let mut endpoints = trunks.iter().flat_map(|(_, endpoints)| endpoints);
+        if !endpoints.any(|endpoint| takes(endpoint, name, gateway)) {
+            left.push(name);
+        }
+    }
     let first = left.first()?;
     let fix = format!("name it with --trunk {first}=gateway/{first},… if customers call over it");
     let message = format!("no trunk takes {}", listed(left.iter()));
@@ -430,12 +443,25 @@ fn untaken(
     ))
 }
 
+/// Returns `true` if calls over this gateway belong to the endpoint of a trunk.
+fn takes(endpoint: &str, name: &str, gateway: &SwitchGateway) -> bool {
+    match endpoint.split_once('/') {
+        Some(("gateway", wanted)) => glob(wanted, name),
+        Some(("profile", wanted)) => glob(wanted, &gateway.profile),
+        Some(("address", wanted)) => {
+            glob(host_and_port(wanted).0, host_and_port(&gateway.address).0)
+        }
+        Some(("context", _)) | None => false,
+        Some(_) => glob(endpoint, &format!("sofia/{}", gateway.profile)),
+    }
+}
+
 /// Lists names as `a, b and 3 more`. Returns `none` if there are none.
 fn listed<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String {
     let more = names.len().saturating_sub(NAMED_MAX);
     let named: Vec<String> = names
         .take(NAMED_MAX)
-        .map(|it| it.as_ref().to_owned())
+        .map(|name| name.as_ref().to_owned())
         .collect();
     match (named.is_empty(), more) {
         (true, _) => "none".to_owned(),
@@ -446,10 +472,10 @@ fn listed<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String {
 
 /// Returns the host with its port in `sip:user@host:port;transport=udp`.
 fn host(uri: &str) -> &str {
-    let uri = uri.split([';', '>', '?']).next().unwrap_or_default();
-    let uri = uri.rsplit_once('@').map_or(uri, |(_, host)| host);
-    let uri = uri.strip_prefix("sips:").unwrap_or(uri);
-    uri.strip_prefix("sip:").unwrap_or(uri)
+    let address = uri.split([';', '>', '?']).next().unwrap_or_default();
+    let host = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    let without_sips = host.strip_prefix("sips:").unwrap_or(host);
+    without_sips.strip_prefix("sip:").unwrap_or(without_sips)
 }
 
 #[cfg(test)]
