@@ -21,13 +21,19 @@ enum Reader {
 impl Decoder {
     /// Makes a decoder for the beginning of a source.
     pub fn new(format: Format, settings: DecoderSettings) -> Self {
-        let freeswitch = |variables| Box::new(callbridge_freeswitch::Decoder::new(variables));
-        Self(match format.of_asterisk() {
-            Some(format) => Reader::Asterisk(Box::new(AsteriskDecoder::new(format, settings))),
-            None if format.carries_whole_calls() => Reader::Calls,
-            None if format.only_cdrs() => Reader::FreeswitchCdr(freeswitch(settings.variables)),
-            None => Reader::Freeswitch(freeswitch(settings.variables)),
-        })
+        if let Some(format) = format.of_asterisk() {
+            let decoder = AsteriskDecoder::new(format, settings);
+            return Self(Reader::Asterisk(Box::new(decoder)));
+        }
+        if format.carries_whole_calls() {
+            return Self(Reader::Calls);
+        }
+        let decoder = Box::new(callbridge_freeswitch::Decoder::new(settings.variables));
+        if format.only_cdrs() {
+            Self(Reader::FreeswitchCdr(decoder))
+        } else {
+            Self(Reader::Freeswitch(decoder))
+        }
     }
 
     /// Decodes one message of a [`Framer`](crate::Framer), a WebSocket frame, or an AMQP delivery.

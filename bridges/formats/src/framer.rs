@@ -235,8 +235,10 @@ impl Splitter {
     /// Counts the empty lines and NUL bytes before a message.
     #[inline]
     fn lead(&mut self, bytes: &[u8]) -> usize {
-        let is_blank = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b'\0');
-        let lead = bytes.iter().take_while(is_blank).count();
+        let lead = bytes
+            .iter()
+            .take_while(|byte| matches!(byte, b'\r' | b'\n' | b'\0'))
+            .count();
         if lead > 0 {
             self.searched = 0;
         }
@@ -304,13 +306,16 @@ const fn is_delimiter(byte: u8) -> bool {
 /// Returns `true` if no quote is open at the end of the line. Then the line is a record, like
 /// nearly every line. Only the quotes are checked.
 fn is_whole(line: &[u8]) -> bool {
-    let (mut quoted, mut from) = (false, 0);
+    let mut quoted = false;
+    let mut from = 0;
     while let Some(at) = memchr(b'"', &line[from..]).map(|at| from + at) {
         from = at + 1;
-        match quoted {
-            true if line.get(from) == Some(&b'"') => from += 1,
-            true => quoted = false,
-            false => quoted = at == 0 || is_delimiter(line[at - 1]),
+        if !quoted {
+            quoted = at == 0 || is_delimiter(line[at - 1]);
+        } else if line.get(from) == Some(&b'"') {
+            from += 1;
+        } else {
+            quoted = false;
         }
     }
     !quoted
@@ -336,8 +341,11 @@ fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<
 /// Finds the end of a record that has a line end in quotes, or seems to have one. `first` is its
 /// first line end.
 fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<MessageEnd> {
-    let torn = |first: usize| Some((before_cr(body, first), first + 1));
-    let (mut at, mut lines, mut quoted, mut field_starts) = (0, 0, false, true);
+    let first_line = first.map(|first| (before_cr(body, first), first + 1));
+    let mut at = 0;
+    let mut lines = 0;
+    let mut quoted = false;
+    let mut field_starts = true;
     while at < body.len() {
         match (body[at], quoted) {
             (b'"', false) if field_starts => quoted = true,
@@ -345,16 +353,14 @@ fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<Mess
                 Some(b'"') => at += 1,
                 Some(b'\r' | b'\n') | None => quoted = false,
                 Some(&next) if is_delimiter(next) => quoted = false,
-                Some(_) => match first.filter(|&first| first < at) {
-                    Some(first) => return torn(first),
-                    None => quoted = false,
-                },
+                Some(_) if first.is_some_and(|first| first < at) => return first_line,
+                Some(_) => quoted = false,
             },
             (b'\n', false) => return Some((before_cr(body, at), at + 1)),
             (b'\n', true) => {
                 lines += 1;
                 if lines >= RECORD_LINES_MAX {
-                    return first.and_then(torn);
+                    return first_line;
                 }
             }
             _ => {}
@@ -362,10 +368,10 @@ fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<Mess
         field_starts = is_delimiter(body[at]) && !quoted;
         at += 1;
     }
-    match (first, quoted) {
-        (Some(first), true) if at_end => torn(first),
-        _ => rest(body, at_end),
+    if quoted && at_end && first_line.is_some() {
+        return first_line;
     }
+    rest(body, at_end)
 }
 
 #[cfg(test)]

@@ -81,10 +81,9 @@ fn ami(bytes: &[u8]) -> String {
             None => format!("AMI {version}"),
         };
     }
-    let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
-    if has(b"Linkedid:") || has(b"LinkedID:") || has(b"Event: BridgeEnter") {
+    if has_any(bytes, &["Linkedid:", "LinkedID:", "Event: BridgeEnter"]) {
         "AMI of Asterisk 12 or later".to_owned()
-    } else if has(b"SrcUniqueID:") || has(b"Event: Link\r") || has(b"Event: Link\n") {
+    } else if has_any(bytes, &["SrcUniqueID:", "Event: Link\r", "Event: Link\n"]) {
         "AMI 1.0 of Asterisk 1.4".to_owned()
     } else {
         "AMI 1.x of Asterisk 1.8 to 11".to_owned()
@@ -95,7 +94,8 @@ fn ami(bytes: &[u8]) -> String {
 /// its own version.
 fn asterisk(version: &str) -> Option<String> {
     let mut numbers = (version.split('.')).map_while(|number| number.parse::<u32>().ok());
-    let (major, minor) = (numbers.next()?, numbers.next().unwrap_or(0));
+    let major = numbers.next()?;
+    let minor = numbers.next().unwrap_or(0);
     Some(match (major, minor) {
         (1, 0) => "1.4".to_owned(),
         (1, 1) => "1.8 or 1.6".to_owned(),
@@ -111,27 +111,35 @@ fn asterisk(version: &str) -> Option<String> {
 /// Recognizes formats that are not supported by typical strings, and events of FreeSWITCH without a
 /// call.
 fn foreign(bytes: &[u8]) -> Option<Likeness> {
-    let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
     let mut format = None;
     let what = if matches!(bytes, [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) {
         "a file in UTF-16, which only explain and audit read: convert it with iconv -f UTF-16 -t \
          UTF-8"
-    } else if has(b"<cdr") && has(b"<variables>") || bytes.starts_with(b"cdr=%3C") {
+    } else if has(bytes, "<cdr") && has(bytes, "<variables>") || bytes.starts_with(b"cdr=%3C") {
         "an XML CDR of FreeSWITCH's mod_xml_cdr, as FusionPBX keeps it in xml_cdr, which \
          callbridge does not read: use mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
-    } else if has(b"xml_cdr_uuid") || is_switch_csv(bytes) {
+    } else if has(bytes, "xml_cdr_uuid") || is_switch_csv(bytes) {
         "CSV CDRs of FreeSWITCH or FusionPBX (cdr_csv), which callbridge does not read: use \
          mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
-    } else if has(b"Event-Name") && has(b"FreeSWITCH-") {
+    } else if has(bytes, "Event-Name") && has(bytes, "FreeSWITCH-") {
         // Most of its events are not about calls.
         format = Some(Format::Freeswitch);
         "events of FreeSWITCH, none of which callbridge reads"
-    } else if has(b"FreeSWITCH") || has(b"variable_uuid") || has(b"Caller-Channel-Name") {
+    } else if has_any(
+        bytes,
+        &["FreeSWITCH", "variable_uuid", "Caller-Channel-Name"],
+    ) {
         "data from FreeSWITCH, without an event that callbridge reads"
-    } else if has(b"\"StasisStart\"") || has(b"\"ChannelCreated\"") || has(b"\"ChannelDestroyed\"")
-    {
+    } else if has_any(
+        bytes,
+        &[
+            "\"StasisStart\"",
+            "\"ChannelCreated\"",
+            "\"ChannelDestroyed\"",
+        ],
+    ) {
         "events of Asterisk's REST interface (ARI), which callbridge does not read"
-    } else if has(b"|ENTERQUEUE|") || has(b"|QUEUESTART|") || has(b"|CONFIGRELOAD|") {
+    } else if has_any(bytes, &["|ENTERQUEUE|", "|QUEUESTART|", "|CONFIGRELOAD|"]) {
         "a queue_log, which callbridge does not read"
     } else {
         return None;
@@ -142,12 +150,12 @@ fn foreign(bytes: &[u8]) -> Option<Likeness> {
 
 /// Returns `true` for CSV with FreeSWITCH's hangup causes in it.
 fn is_switch_csv(bytes: &[u8]) -> bool {
-    const CAUSES: [&[u8]; 5] = [
-        b"NORMAL_CLEARING",
-        b"ORIGINATOR_CANCEL",
-        b"USER_BUSY",
-        b"NO_ANSWER",
-        b"NO_USER_RESPONSE",
+    const CAUSES: [&str; 5] = [
+        "NORMAL_CLEARING",
+        "ORIGINATOR_CANCEL",
+        "USER_BUSY",
+        "NO_ANSWER",
+        "NO_USER_RESPONSE",
     ];
     let is_json = bytes.trim_ascii_start().starts_with(b"{");
     let mut lines = bytes.split(|&byte| byte == b'\n').take(BANNER_LINES);
@@ -156,9 +164,16 @@ fn is_switch_csv(bytes: &[u8]) -> bool {
             let delimiters = line
                 .iter()
                 .filter(|byte| matches!(byte, b',' | b';' | b'|'));
-            let has_cause = |cause: &&[u8]| memchr::memmem::find(line, cause).is_some();
-            delimiters.count() >= 8 && CAUSES.iter().any(has_cause)
+            delimiters.count() >= 8 && has_any(line, &CAUSES)
         })
+}
+
+fn has_any(bytes: &[u8], texts: &[&str]) -> bool {
+    texts.iter().any(|text| has(bytes, text))
+}
+
+fn has(bytes: &[u8], text: &str) -> bool {
+    memchr::memmem::find(bytes, text.as_bytes()).is_some()
 }
 
 /// Result of reading bytes in the configured format.
@@ -226,7 +241,8 @@ struct Reading {
 
 impl Reading {
     fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
-        let (mut decoder, mut reading) = (Decoder::new(format, settings), Self::default());
+        let mut decoder = Decoder::new(format, settings);
+        let mut reading = Self::default();
         for frame in Frames::new(format, bytes) {
             let Frame::Message(message) = frame else {
                 continue;

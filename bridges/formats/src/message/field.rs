@@ -130,10 +130,10 @@ pub(crate) type Wrong = String;
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "it is null".to_owned(),
-        Value::Bool(it) => format!("it is {it}"),
-        Value::Number(it) if it.to_string().len() <= 24 => format!("it is {it}"),
+        Value::Bool(answer) => format!("it is {answer}"),
+        Value::Number(number) if number.to_string().len() <= 24 => format!("it is {number}"),
         Value::Number(_) => "it is a number with many digits".to_owned(),
-        Value::String(it) if it.is_empty() => "it is an empty string".to_owned(),
+        Value::String(text) if text.is_empty() => "it is an empty string".to_owned(),
         Value::String(_) => "it is a string".to_owned(),
         Value::Array(_) => "it is a list".to_owned(),
         Value::Object(_) => "it is an object".to_owned(),
@@ -173,8 +173,10 @@ pub(crate) fn pbx(value: &Value) -> Result<String, Wrong> {
 }
 
 fn such_a_name(text: &str, is_one: bool) -> Result<String, Wrong> {
-    let name = is_one.then(|| text.to_owned());
-    name.ok_or_else(|| "it is not a valid name".to_owned())
+    if !is_one {
+        return Err("it is not a valid name".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 pub(crate) fn id(value: &Value) -> Result<String, Wrong> {
@@ -213,10 +215,10 @@ fn list(
     if all.len() > count_max {
         return Err(format!("it is a list of {} items", all.len()));
     }
-    let read = all.iter().zip(1..).map(|(value, number)| {
-        let place = |wrong| format!("item {number}: {wrong}");
-        one(value).map_err(place)
-    });
+    let read = all
+        .iter()
+        .zip(1..)
+        .map(|(value, number)| one(value).map_err(|wrong| format!("item {number}: {wrong}")));
     read.collect()
 }
 
@@ -229,9 +231,9 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
     if plain.is_empty() || !plain.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("it has characters other than digits".to_owned());
     }
-    let plus = digits.len() > plain.len();
-    let whole = |number: &str| (3..=15).contains(&number.len()) && !number.starts_with('0');
-    if plus && !whole(plain) {
+    let has_plus = digits.len() > plain.len();
+    let is_international = (3..=15).contains(&plain.len()) && !plain.starts_with('0');
+    if has_plus && !is_international {
         return Err(format!("it has {} digits after the plus", plain.len()));
     }
     // Digits of a dial prefix, an exit code, and the number. No numbering plan has more.
@@ -245,8 +247,10 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
 /// its last digits.
 pub(crate) fn did(value: &Value) -> Result<String, Wrong> {
     let text = name(value, PHONE_BYTES_MAX)?;
-    let did = is_did(text).then(|| text.to_owned());
-    did.ok_or_else(|| "it is not a valid number".to_owned())
+    if !is_did(text) {
+        return Err("it is not a valid number".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 pub(crate) fn answer(value: &Value) -> Result<bool, Wrong> {
@@ -255,7 +259,7 @@ pub(crate) fn answer(value: &Value) -> Result<bool, Wrong> {
 
 /// Reads an id of the CRM, a positive whole number.
 pub(crate) fn number(value: &Value) -> Result<i64, Wrong> {
-    let number = value.as_i64().filter(|it| *it > 0);
+    let number = value.as_i64().filter(|number| *number > 0);
     number.ok_or_else(|| shown(value))
 }
 
@@ -263,9 +267,10 @@ pub(crate) fn seconds(value: &Value) -> Result<Duration, Wrong> {
     let Value::Number(number) = value else {
         return Err(shown(value));
     };
-    let seconds = number.as_f64().filter(|it| it.is_finite());
-    let seconds = seconds.filter(|it| (0.0..=DURATION_SEC_MAX).contains(it));
-    let seconds = seconds.ok_or_else(|| shown(value))?;
+    let seconds = number
+        .as_f64()
+        .filter(|seconds| (0.0..=DURATION_SEC_MAX).contains(seconds))
+        .ok_or_else(|| shown(value))?;
     // The rounding error of a float is less than a microsecond here.
     let micros = (seconds * 1e6).round();
     #[allow(
@@ -281,8 +286,10 @@ pub(crate) fn seconds(value: &Value) -> Result<Duration, Wrong> {
 pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
     match value {
         Value::Number(number) => {
-            let seconds = number.as_f64().filter(|it| it.abs() <= EPOCH_SEC_MAX);
-            let seconds = seconds.ok_or_else(|| shown(value))?;
+            let seconds = number
+                .as_f64()
+                .filter(|seconds| seconds.abs() <= EPOCH_SEC_MAX)
+                .ok_or_else(|| shown(value))?;
             #[allow(
                 clippy::cast_possible_truncation,
                 reason = "within what microseconds can hold"
@@ -311,19 +318,21 @@ pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
         return Err(format!("it has {} variables", all.len()));
     }
     let mut found = Vec::with_capacity(all.len());
-    for (at, (name, value)) in all.iter().enumerate() {
-        let place = |wrong: Wrong| format!("variable {}: {wrong}", at + 1);
-        let named = !name.is_empty() && name.len() <= VARIABLE_NAME_BYTES_MAX;
-        if !named || name.chars().any(char::is_control) {
-            return Err(place("its name is not valid".to_owned()));
+    for ((name, value), number) in all.iter().zip(1..) {
+        let is_named = !name.is_empty() && name.len() <= VARIABLE_NAME_BYTES_MAX;
+        if !is_named || name.chars().any(char::is_control) {
+            return Err(format!("variable {number}: its name is not valid"));
         }
-        let values = match value {
+        let read = match value {
             Value::Array(_) => user_fields(value),
-            one => long_text(one).map(|it| vec![it]),
+            single => long_text(single).map(|text| vec![text]),
         };
-        let (name, values) = (name.clone(), values.map_err(place)?);
+        let values = read.map_err(|wrong| format!("variable {number}: {wrong}"))?;
         if !values.is_empty() {
-            found.push(Variable { name, values });
+            found.push(Variable {
+                name: name.clone(),
+                values,
+            });
         }
     }
     Ok(found)
@@ -333,7 +342,7 @@ pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
 pub(crate) fn direction(value: &Value) -> Result<Direction, Wrong> {
     let word = value.as_str().ok_or_else(|| shown(value))?;
     let all = [Direction::Inbound, Direction::Outbound, Direction::Internal];
-    let found = all.into_iter().find(|it| it.word() == word);
+    let found = all.into_iter().find(|direction| direction.word() == word);
     found.ok_or_else(|| "it is an unknown word".to_owned())
 }
 

@@ -29,10 +29,13 @@ pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, Wr
         faults: Vec::new(),
     };
     reading.version();
-    let readable = reading.faults.is_empty();
-    let call = readable.then(|| reading.call()).flatten();
-    let call = call.filter(|_| reading.faults.is_empty());
-    call.ok_or_else(|| reading.refuse())
+    if reading.faults.is_empty()
+        && let Some(call) = reading.call()
+        && reading.faults.is_empty()
+    {
+        return Ok(call);
+    }
+    Err(reading.refuse())
 }
 
 fn unnamed(message: String) -> WrongCall {
@@ -55,14 +58,20 @@ impl MessageReading<'_> {
         if rest > 0 {
             self.faults.push(format!("and {rest} more"));
         }
-        let named = |field, one: fn(&Value) -> Result<String, String>| {
-            self.fields.get(&field).and_then(|it| one(it).ok())
-        };
         WrongCall {
-            pbx: named(MessageField::Pbx, field::pbx),
-            id: named(MessageField::Id, field::id),
+            pbx: self.readable(MessageField::Pbx, field::pbx),
+            id: self.readable(MessageField::Id, field::id),
             message: self.faults.join(". "),
         }
+    }
+
+    /// Returns the text of a field, if it can be read.
+    fn readable(
+        &self,
+        field: MessageField,
+        one: fn(&Value) -> Result<String, String>,
+    ) -> Option<String> {
+        one(self.fields.get(&field)?).ok()
     }
 
     fn wrong(&mut self, field: MessageField, what: &str) {
@@ -79,7 +88,7 @@ impl MessageReading<'_> {
 
     /// Reads an optional field. `null` means that it is missing.
     fn may<T>(&mut self, field: MessageField, one: fn(&Value) -> Result<T, String>) -> Option<T> {
-        let value = self.fields.get(&field).filter(|it| !it.is_null())?;
+        let value = self.fields.get(&field).filter(|value| !value.is_null())?;
         self.right(field, one(value))
     }
 
@@ -116,7 +125,13 @@ impl MessageReading<'_> {
         let incomplete = self.may(MessageField::Incomplete, field::answer);
         let estimate = self.may(MessageField::Estimate, field::answer);
         let (answered, lasted, talk) = lengths?;
-        let (started, linkedid): (EventTime, Linkedid) = (started?, Linkedid::new(id?)?);
+        let started: EventTime = started?;
+        let linkedid = Linkedid::new(id?)?;
+        let did = if direction == Some(Direction::Inbound) {
+            did
+        } else {
+            None
+        };
         let incomplete = incomplete.unwrap_or_default();
         let in_order = in_order.unwrap_or_default().into_iter();
         Some(ReportedCall {
@@ -130,7 +145,7 @@ impl MessageReading<'_> {
                 number,
                 more_numbers: Vec::new(),
                 shown_number: None,
-                did: did.filter(|_| direction == Some(Direction::Inbound)),
+                did,
                 employee: employee.map(Extension::new),
                 employees_in_order: in_order.map(Extension::new).collect(),
                 started,
@@ -156,12 +171,13 @@ impl MessageReading<'_> {
     fn lengths(&mut self) -> Option<(bool, Duration, Duration)> {
         let whole = self.must(MessageField::DurationSec, field::seconds);
         let answered = self.must(MessageField::Answered, field::answer);
-        let reported = self.fields.get(&MessageField::TalkSec);
-        let reported = reported.is_some_and(|it| !it.is_null());
+        let talk_value = self.fields.get(&MessageField::TalkSec);
+        let is_talk_given = talk_value.is_some_and(|value| !value.is_null());
         let talk = self.may(MessageField::TalkSec, field::seconds);
-        let (whole, answered) = (whole?, answered?);
+        let whole = whole?;
+        let answered = answered?;
         let wrong = match (answered, talk) {
-            (_, None) if reported => return None,
+            (_, None) if is_talk_given => return None,
             (true, None) => "it is missing, and answered is true".to_owned(),
             (true, Some(Duration::ZERO)) => "it is 0, and answered is true".to_owned(),
             (false, Some(talk)) if talk > Duration::ZERO => {
@@ -176,7 +192,7 @@ impl MessageReading<'_> {
     /// Reads the customer's number. It can only be missing if the message has a lead. A hidden
     /// number is `null`.
     fn number(&mut self, direction: Option<Direction>, lead: bool) -> Option<RawNumber> {
-        let with_customer = direction.is_some_and(|it| it != Direction::Internal);
+        let with_customer = direction.is_some_and(|direction| direction != Direction::Internal);
         if with_customer && !lead && !self.fields.contains_key(&MessageField::Phone) {
             self.wrong(MessageField::Phone, "it is missing, and no leadId is given");
             return None;

@@ -18,50 +18,62 @@ pub struct ResolvedIds<'a> {
 
 /// Returns the message of a finished call of this PBX, as one line.
 pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String {
+    let mut fields = Map::new();
+    for &field in MessageField::ALL {
+        if let Some(value) = value_of(field, pbx, call, settled) {
+            fields.insert(field.name().to_owned(), value);
+        }
+    }
+    Value::Object(fields).to_string()
+}
+
+/// Returns the value of a field. `None` leaves the field out.
+fn value_of(
+    field: MessageField,
+    pbx: &str,
+    call: &FinishedCall,
+    settled: ResolvedIds<'_>,
+) -> Option<Value> {
     let given = call.given.unwrap_or_default();
-    // `None` leaves the field out.
-    let value_of = |field| {
-        Some(match field {
-            MessageField::Pbx => json!(pbx),
-            MessageField::Id => json!(call.linkedid.as_str()),
-            MessageField::Direction => json!(call.direction.word()),
-            MessageField::Trunk => json!(call.trunk),
-            MessageField::Phone => {
-                let raw = call.number.as_ref().map(|number| number.text.as_str());
-                // A text that is not a number is left out, because a reader would refuse it.
-                let raw = raw.filter(|text| field::phone(&json!(text)).is_ok());
-                json!(settled.phone.or(raw))
-            }
-            MessageField::Did => json!(call.did.as_ref()?),
-            MessageField::StartedAt => json!(epoch(call.started)),
-            MessageField::DurationSec => json!(seconds(call.ended.since(call.started))),
-            MessageField::Answered => json!(call.answered),
-            MessageField::TalkSec if call.answered => json!(seconds(call.talk)),
-            MessageField::TalkSec => json!(0),
-            MessageField::Extension => {
-                let own = call.employee.as_ref().map(|it| json!(it.as_str()));
-                json!(own.filter(|it| field::extension(it).is_ok()))
-            }
-            MessageField::Extensions => {
-                let all = call.employees_in_order.iter();
-                readable(all.map(|it| json!(it.as_str())), field::extensions)
-            }
-            MessageField::LeadId => json!(settled.lead.or(given.lead)),
-            MessageField::EmployeeId => json!(settled.employee.or(given.employee)),
-            MessageField::Variables => variables(call),
-            MessageField::UserFields if call.userfields.is_empty() => return None,
-            MessageField::UserFields => {
-                let all = call.userfields.iter();
-                readable(all.map(|it| json!(it)), field::user_fields)
-            }
-            MessageField::Incomplete => json!(call.incomplete.is_some()),
-            MessageField::Estimate => json!(call.estimate),
-            MessageField::Version => return None,
-        })
-    };
-    let fields = MessageField::ALL.iter();
-    let named = fields.filter_map(|&field| Some((field.name().to_owned(), value_of(field)?)));
-    Value::Object(named.collect()).to_string()
+    Some(match field {
+        MessageField::Pbx => json!(pbx),
+        MessageField::Id => json!(call.linkedid.as_str()),
+        MessageField::Direction => json!(call.direction.word()),
+        MessageField::Trunk => json!(call.trunk),
+        MessageField::Phone => {
+            let raw = call.number.as_ref().map(|number| number.text.as_str());
+            // A text that is not a number is left out, because a reader would refuse it.
+            let readable = raw.filter(|text| field::phone(&json!(text)).is_ok());
+            json!(settled.phone.or(readable))
+        }
+        MessageField::Did => json!(call.did.as_ref()?),
+        MessageField::StartedAt => json!(epoch(call.started)),
+        MessageField::DurationSec => json!(seconds(call.ended.since(call.started))),
+        MessageField::Answered => json!(call.answered),
+        MessageField::TalkSec if call.answered => json!(seconds(call.talk)),
+        MessageField::TalkSec => json!(0),
+        MessageField::Extension => {
+            let employee = call.employee.as_ref();
+            let value = employee.map(|extension| json!(extension.as_str()));
+            json!(value.filter(|value| field::extension(value).is_ok()))
+        }
+        MessageField::Extensions => {
+            let all = call.employees_in_order.iter();
+            let values = all.map(|extension| json!(extension.as_str()));
+            readable(values, field::extensions)
+        }
+        MessageField::LeadId => json!(settled.lead.or(given.lead)),
+        MessageField::EmployeeId => json!(settled.employee.or(given.employee)),
+        MessageField::Variables => variables(call),
+        MessageField::UserFields if call.userfields.is_empty() => return None,
+        MessageField::UserFields => {
+            let values = call.userfields.iter().map(|text| json!(text));
+            readable(values, field::user_fields)
+        }
+        MessageField::Incomplete => json!(call.incomplete.is_some()),
+        MessageField::Estimate => json!(call.estimate),
+        MessageField::Version => return None,
+    })
 }
 
 /// Keeps the values that a reader accepts. Values beyond its limits are left out, so the call is
