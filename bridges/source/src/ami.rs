@@ -102,8 +102,8 @@ impl AmiLine {
             plain_allowed: endpoint.tls || endpoint.is_loopback(),
             filter,
         };
-        let login = Login::new(user, secret, settings);
-        let login = login.map_err(|error| target.error(LineError::Ami(error)))?;
+        let login = Login::new(user, secret, settings)
+            .map_err(|error| target.error(LineError::Ami(error)))?;
         let stream = target.open().await?;
         let mut line = Self {
             tcp: TcpLine { stream, target },

@@ -72,8 +72,11 @@ impl Backoff {
             self.refused = 0;
         }
         let doubled = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
-        let ceiling = self.bounds.first.saturating_mul(doubled);
-        let ceiling = ceiling.min(self.bounds.most);
+        let ceiling = self
+            .bounds
+            .first
+            .saturating_mul(doubled)
+            .min(self.bounds.most);
         self.failures = self.failures.saturating_add(1);
         let floor = self.bounds.first / 10;
         let span = ceiling.saturating_sub(floor).as_micros();

@@ -67,8 +67,9 @@ impl Target {
     pub(crate) async fn open(&self) -> Result<Stream, Error> {
         self.in_time(async {
             let address = (self.endpoint.host.as_str(), self.endpoint.port);
-            let tcp = TcpStream::connect(address).await;
-            let tcp = tcp.map_err(|error| self.failed(&error))?;
+            let tcp = TcpStream::connect(address)
+                .await
+                .map_err(|error| self.failed(&error))?;
             // We write single short actions, and none of them should wait for another.
             let _ = tcp.set_nodelay(true);
             if !self.endpoint.tls {
@@ -81,8 +82,10 @@ impl Target {
             let host = &self.endpoint.host;
             let name = ServerName::try_from(host.clone()).map_err(|why| failed(host, why))?;
             let connector = tokio_rustls::TlsConnector::from(config);
-            let stream = connector.connect(name, tcp).await;
-            let stream = stream.map_err(|error| self.failed(&error))?;
+            let stream = connector
+                .connect(name, tcp)
+                .await
+                .map_err(|error| self.failed(&error))?;
             Ok(Box::new(stream) as Stream)
         })
         .await
@@ -130,14 +133,6 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
         }
         other => return Some(failed(host, other)),
     };
-    let other_name = |names: &str| {
-        format!(
-            "its certificate is for another name ({names}); write that name in the URL, or give \
-             the server a certificate for {host}"
-        )
-    };
-    let expired =
-        |since: &str| format!("its certificate has expired{since}; renew it on the server");
     let is_untrusted = match certificate {
         // A bad signature means that the trusted root has the issuer's name but another key, for
         // example because the CA was made again.
@@ -155,10 +150,10 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
         return Some(Error::fault(Fix::Settings, message));
     }
     let message = match certificate {
-        C::NotValidForName => other_name("not given"),
+        C::NotValidForName => other_name(host, "not given"),
         C::NotValidForNameContext { presented, .. } => match &presented.join(", ")[..] {
-            "" => other_name("it names none"),
-            names => other_name(names),
+            "" => other_name(host, "it names none"),
+            names => other_name(host, names),
         },
         C::Expired => expired(""),
         C::ExpiredContext { time, not_after } => {
@@ -173,6 +168,17 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     Some(at(host, message))
 }
 
+fn other_name(host: &str, names: &str) -> String {
+    format!(
+        "its certificate is for another name ({names}); write that name in the URL, or give \
+         the server a certificate for {host}"
+    )
+}
+
+fn expired(since: &str) -> String {
+    format!("its certificate has expired{since}; renew it on the server")
+}
+
 /// Makes the settings of a TLS client. It reads files, so do not call it on the thread of a live
 /// connection.
 ///
@@ -182,15 +188,16 @@ fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
     let mut roots = RootCertStore::empty();
     match ca_file {
         Some(path) => {
-            let fault = |why: &dyn Display| {
-                Error::fault(Fix::Settings, format!("ca-file={}: {why}", path.display()))
-            };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|why| fault(&why))? {
-                let certificate = certificate.map_err(|why| fault(&why))?;
-                roots.add(certificate).map_err(|why| fault(&why))?;
+            let certificates =
+                CertificateDer::pem_file_iter(path).map_err(|why| ca_file_fault(path, why))?;
+            for certificate in certificates {
+                let certificate = certificate.map_err(|why| ca_file_fault(path, why))?;
+                roots
+                    .add(certificate)
+                    .map_err(|why| ca_file_fault(path, why))?;
             }
             if roots.is_empty() {
-                return Err(fault(&"the file has no PEM certificate"));
+                return Err(ca_file_fault(path, "the file has no PEM certificate"));
             }
         }
         None => {
@@ -198,8 +205,10 @@ fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
             // Without a root that cannot be read, fewer servers are trusted, never more.
             roots.add_parsable_certificates(system.certs);
             if roots.is_empty() {
-                let why = system.errors.first().map(ToString::to_string);
-                let why = why.unwrap_or_else(|| "none found".to_owned());
+                let why = match system.errors.first() {
+                    Some(error) => error.to_string(),
+                    None => "none found".to_owned(),
+                };
                 let message = format!(
                     "this machine has no CA certificates ({why}); install the package \
                      ca-certificates or give ca-file=PATH"
@@ -214,4 +223,8 @@ fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
     let builder = versions.map_err(|why| failed("", why))?;
     let config = builder.with_root_certificates(roots).with_no_client_auth();
     Ok(Arc::new(config))
+}
+
+fn ca_file_fault(path: &Path, why: impl Display) -> Error {
+    Error::fault(Fix::Settings, format!("ca-file={}: {why}", path.display()))
 }

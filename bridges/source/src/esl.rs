@@ -68,8 +68,9 @@ impl SocketLine {
         survey: &'static [&'static str],
     ) -> Result<Self, Error> {
         let target = access.target(endpoint);
-        let dialogue = Dialogue::new(access.secret.read(SECRET)?, core, survey);
-        let dialogue = dialogue.map_err(|refusal| target.error(LineError::Esl(refusal)))?;
+        let secret = access.secret.read(SECRET)?;
+        let dialogue = Dialogue::new(secret, core, survey)
+            .map_err(|refusal| target.error(LineError::Esl(refusal)))?;
         let stream = target.open().await?;
         let mut line = Self {
             tcp: TcpLine { stream, target },

@@ -123,7 +123,8 @@ pub(crate) const KEPT_BYTES: usize = 64 << 10;
 impl Frame {
     /// Returns the file of this record, and its place in a file with many records.
     pub fn file(&self) -> Option<String> {
-        let own = self.details.as_ref().and_then(|it| it.file.as_ref());
+        let details = self.details.as_ref();
+        let own = details.and_then(|details| details.file.as_ref());
         match (own, &self.position) {
             (Some(file), _) => Some(file.to_string()),
             (None, Some(place)) => Some(format!("{}{RECORD_IN_FILE}{}", place.path, place.offset)),

@@ -104,10 +104,10 @@ impl Ring {
     /// Gives the frame of a live connection if there is room. Returns `false` if there is none.
     pub(crate) fn offer(&self, source: SourceId, frame: Frame) -> Result<bool, Gone> {
         let Some(permits) = self.live.try_take(&frame) else {
-            return match self.sender.is_closed() {
-                true => Err(Gone),
-                false => Ok(false),
-            };
+            if self.sender.is_closed() {
+                return Err(Gone);
+            }
+            return Ok(false);
         };
         let entry = (source, Item::Frame(frame), Some(permits));
         match self.sender.try_send(entry) {

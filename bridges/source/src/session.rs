@@ -92,12 +92,12 @@ impl SourceFeed {
         }
         tracing::debug!(source = %self.shown, "source is up");
         self.up = Some(Instant::now());
-        let why = self.reported.take();
+        let reported = self.reported.take();
         self.ring.report(self.id, Item::Up).await?;
         if forgets && self.was_up {
-            let why = why.unwrap_or_else(|| "the connection was lost".to_owned());
-            let why = format!("connected again, events may be missing: {why}");
-            self.gap(why).await?;
+            let why = reported.unwrap_or_else(|| "the connection was lost".to_owned());
+            self.gap(format!("connected again, events may be missing: {why}"))
+                .await?;
         }
         self.was_up = true;
         Ok(())
@@ -113,7 +113,7 @@ impl SourceFeed {
         is_absent: bool,
     ) -> Result<(), Gone> {
         if self.up.take().is_some() {
-            self.counts.count(|it| it.reconnects += 1);
+            self.counts.count(|counts| counts.reconnects += 1);
         }
         if self.reported.as_ref() == Some(&why) {
             tracing::debug!(source = %self.shown, reason = %why, "source is still down");
@@ -182,9 +182,9 @@ impl SourceFeed {
 
     fn given(&mut self, bytes: usize) {
         self.seq += 1;
-        self.counts.count(|it| {
-            it.frames += 1;
-            it.bytes += bytes as u64;
+        self.counts.count(|counts| {
+            counts.frames += 1;
+            counts.bytes += bytes as u64;
         });
     }
 
@@ -206,7 +206,7 @@ impl SourceFeed {
             tracing::error!(source = %self.shown, "the buffer is full: frames are dropped");
         }
         self.dropped += 1;
-        self.counts.count(|it| it.overflow += 1);
+        self.counts.count(|counts| counts.overflow += 1);
         Ok(())
     }
 
@@ -238,7 +238,7 @@ impl SourceFeed {
     /// Reports that a connection has sent a message that is longer than the limit. The message is
     /// discarded, so events may be missing.
     pub(crate) async fn too_long(&mut self, bytes: Option<u64>) -> Result<(), Gone> {
-        self.counts.count(|it| it.too_long += 1);
+        self.counts.count(|counts| counts.too_long += 1);
         let length = bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
         self.gap(format!(
             "a message{length} was discarded: the limit is {MESSAGE_BYTES_MAX} bytes"
@@ -252,9 +252,9 @@ impl SourceFeed {
         if content
             .details
             .as_ref()
-            .is_some_and(|it| it.cut_from.is_some())
+            .is_some_and(|details| details.cut_from.is_some())
         {
-            self.counts.count(|it| it.too_long += 1);
+            self.counts.count(|counts| counts.too_long += 1);
         }
         self.ring.give(self.id, self.frame(content)).await?;
         self.given(length);

@@ -2,7 +2,9 @@
 
 use crate::{Bounds, Error, EventTime, Fix};
 use secrecy::SecretString;
-use std::{fmt::Display, path::PathBuf, time::Duration};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Function that reads the boot clock, which never jumps, for times of arrival and loss.
 pub type Clock = fn() -> EventTime;
@@ -28,21 +30,24 @@ impl Secret {
             )),
             Self::Value(value) => Ok(value.clone()),
             Self::File(path) => {
-                let fault = |why: &dyn Display| {
-                    let message = format!("secret-file={}: {why}", path.display());
-                    Error::fault(Fix::Secret, message)
-                };
-                let text = std::fs::read_to_string(path).map_err(|why| fault(&why))?;
+                let content =
+                    std::fs::read_to_string(path).map_err(|why| secret_file_fault(path, why))?;
                 // Some editors write a byte order mark before it.
-                let text = text.trim_start_matches('\u{feff}');
+                let text = content.trim_start_matches('\u{feff}');
                 let line = text.lines().next().unwrap_or_default().trim();
                 if line.is_empty() {
-                    return Err(fault(&"its first line is empty; write the secret there"));
+                    let why = "its first line is empty; write the secret there";
+                    return Err(secret_file_fault(path, why));
                 }
                 Ok(SecretString::from(line))
             }
         }
     }
+}
+
+fn secret_file_fault(path: &Path, why: impl Display) -> Error {
+    let message = format!("secret-file={}: {why}", path.display());
+    Error::fault(Fix::Secret, message)
 }
 
 /// Times and sizes. The defaults are those of the documentation. Tests shorten them.

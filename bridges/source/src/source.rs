@@ -159,8 +159,8 @@ async fn work(
 ) -> Result<(), crate::Gone> {
     let mut queue = match transport {
         Transport::File { path, format, from } => {
-            let (path, from) = (path.clone(), from.clone());
-            let mut tail = file::Tail::new(path, *format, from, start, again, verdicts);
+            let mut tail =
+                file::Tail::new(path.clone(), *format, from.clone(), start, again, verdicts);
             return tokio::select! {
                 gone = tail.follow(context) => gone,
                 () = stop.requested() => Ok(()),
@@ -169,7 +169,8 @@ async fn work(
         Transport::Amqp(queue) => Some(amqp::Consumer::new(queue, verdicts)),
         Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => None,
     };
-    let (mut unfiltered, mut core) = (false, None);
+    let mut unfiltered = false;
+    let mut core = None;
     let mut backoff = Backoff::new(context.access.settings.backoff);
     loop {
         let error = match (transport, &mut queue) {
@@ -199,8 +200,9 @@ async fn work(
             backoff.reset();
             silent = *time;
         }
-        let (up, why) = (context.line.up_for(), error.to_string());
+        let up = context.line.up_for();
         let wait = wait_after(&mut backoff, &error, transport, up, chance());
+        let why = error.to_string();
         context.line.down(why, error.fix(), silent, false).await?;
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -222,17 +224,18 @@ fn wait_after(
     up: Duration,
     chance: u64,
 ) -> Duration {
-    let endpoint = transport.live_endpoint();
-    let Some(endpoint) = endpoint.filter(|_| error.fix() == Fix::Remote) else {
-        return backoff.wait(up, chance);
+    let endpoint = match transport.live_endpoint() {
+        Some(endpoint) if error.fix() == Fix::Remote => endpoint,
+        _ => return backoff.wait(up, chance),
     };
     let wait = match error {
         Error::Line(_, LineError::Connect(_)) if up.is_zero() => backoff.wait_refused(chance),
         _ => backoff.wait(up, chance),
     };
-    match endpoint.is_loopback() {
-        true => wait.min(LOOPBACK_WAIT_MAX),
-        false => wait,
+    if endpoint.is_loopback() {
+        wait.min(LOOPBACK_WAIT_MAX)
+    } else {
+        wait
     }
 }
 

@@ -86,8 +86,10 @@ impl VerdictReader {
     pub(crate) async fn next(&self) -> PendingVerdicts {
         self.shared.given.notified().await;
         let mut judged = self.shared.judged.lock();
-        let (through, refused) = (judged.through, std::mem::take(&mut judged.refused));
-        PendingVerdicts { through, refused }
+        PendingVerdicts {
+            through: judged.through,
+            refused: std::mem::take(&mut judged.refused),
+        }
     }
 
     /// Waits until consumption is paused (`true`) or not. Safe to cancel.

@@ -161,7 +161,9 @@ impl Cutter {
                 }
                 let kept = u32::try_from(keep).unwrap_or(u32::MAX);
                 begun[3..HEAD].copy_from_slice(&kept.to_be_bytes());
-                (self.keep, self.drop, self.ends) = (keep, length - keep, true);
+                self.keep = keep;
+                self.drop = length - keep;
+                self.ends = true;
             }
             _ => self.keep = length + 1,
         }

@@ -145,10 +145,10 @@ fn connector(
 + Send
 + Sync
 + 'static {
-    let line = Mutex::new(Some(line));
+    let unused = Mutex::new(Some(line));
     async move |_uri, _runtime| {
-        let line = line.lock().take();
-        let line = line.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+        let taken = unused.lock().take();
+        let line = taken.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         Ok(AsyncTcpStream::Plain(Compat::new(line)))
     }
 }

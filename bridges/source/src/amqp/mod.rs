@@ -99,9 +99,10 @@ fn login(source: &QueueSource, access: &Access) -> Login {
 pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), Error> {
     let login = login(source, access);
     let (connection, target) = login.open_node_from(0).await?;
-    let refused = |error: lapin::Error| words::consuming(&target, source, &error);
     let found = match target.in_time(queue(&connection, &target, source)).await {
-        Ok((channel, _)) => may_read(&channel, &source.queue).await.map_err(refused),
+        Ok((channel, _)) => may_read(&channel, &source.queue)
+            .await
+            .map_err(|error| words::consuming(&target, source, &error)),
         Err(error) => Err(error),
     };
     leave(&connection, "done", login.within).await;
@@ -127,11 +128,13 @@ pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error
     let options = BasicConsumeOptions::default();
     let asked = channel.basic_consume(queue.into(), CONSUMER.into(), options, no_number);
     match asked.await {
-        Err(error) if words::reply(&error).is_none_or(|it| it.0 != words::PRECONDITION_FAILED) => {
-            Err(error)
-        }
+        Err(error) if !is_precondition_failed(&error) => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
+}
+
+fn is_precondition_failed(error: &lapin::Error) -> bool {
+    words::reply(error).is_some_and(|(code, _)| code == words::PRECONDITION_FAILED)
 }
 
 struct Session<'a, 'q> {
@@ -173,9 +176,12 @@ impl Session<'_, '_> {
         let consumed = self
             .channel
             .basic_consume(queue, CONSUMER.into(), options, arguments);
-        let refused = |error| words::consuming(&self.target, self.consumer.source, &error);
-        let consumed = async { consumed.await.map_err(refused) };
-        self.target.in_time(consumed).await
+        let answer = async {
+            consumed
+                .await
+                .map_err(|error| words::consuming(&self.target, self.consumer.source, &error))
+        };
+        self.target.in_time(answer).await
     }
 
     async fn cancel(&self) -> Result<(), Error> {
@@ -291,15 +297,16 @@ async fn open(
     source: &QueueSource,
     prefetch: u16,
 ) -> Result<(Connection, Target, Channel), Error> {
-    let lost = |error: lapin::Error| words::lost(&target, &source.broker, &error);
     let opening = async {
         let (channel, consumers) = queue(&connection, &target, source).await?;
         // A quorum queue accepts an exclusive consumer, but other consumers as well.
         if consumers > 0 {
             return Err(words::occupied(&target, source, "the broker lists one"));
         }
-        let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
-        qos.await.map_err(lost)?;
+        channel
+            .basic_qos(prefetch, BasicQosOptions::default())
+            .await
+            .map_err(|error| words::lost(&target, &source.broker, &error))?;
         Ok(channel)
     };
     match target.in_time(opening).await {
@@ -318,30 +325,53 @@ async fn queue(
     target: &Target,
     source: &QueueSource,
 ) -> Result<(Channel, u32), Error> {
-    let lost = |error: lapin::Error| words::lost(target, &source.broker, &error);
-    let refused = |error: lapin::Error| words::finding(target, source, &error);
-    let name = || ShortString::from(source.queue.clone());
-    let mut channel = connection.create_channel().await.map_err(lost)?;
+    let mut channel = new_channel(connection, target, source).await?;
     let mut consumers = 0;
     match find(&channel, &source.queue).await {
         Ok(found) => consumers = found.consumer_count(),
         Err(error) if source.declare && words::is_not_found(&error) => {
             // The refusal has closed the channel.
-            channel = connection.create_channel().await.map_err(lost)?;
-            declare(&channel, &source.queue).await.map_err(refused)?;
+            channel = new_channel(connection, target, source).await?;
+            declare(&channel, &source.queue)
+                .await
+                .map_err(|error| words::finding(target, source, &error))?;
         }
-        Err(error) => return Err(refused(error)),
+        Err(error) => return Err(words::finding(target, source, &error)),
     }
-    if let (true, Some(exchange)) = (source.declare, &source.exchange) {
-        for bind in source.bind.as_deref().unwrap_or_default().split(';') {
-            let (key, headers) = binding(bind);
-            let exchange = ShortString::from(exchange.clone());
-            let options = QueueBindOptions::default();
-            let bound = channel.queue_bind(name(), exchange, key, options, headers);
-            bound.await.map_err(refused)?;
-        }
+    if source.declare {
+        bind(&channel, source)
+            .await
+            .map_err(|error| words::finding(target, source, &error))?;
     }
     Ok((channel, consumers))
+}
+
+async fn new_channel(
+    connection: &Connection,
+    target: &Target,
+    source: &QueueSource,
+) -> Result<Channel, Error> {
+    connection
+        .create_channel()
+        .await
+        .map_err(|error| words::lost(target, &source.broker, &error))
+}
+
+/// Binds the queue to its exchange, if it has one.
+async fn bind(channel: &Channel, source: &QueueSource) -> Result<(), lapin::Error> {
+    let Some(exchange) = &source.exchange else {
+        return Ok(());
+    };
+    for bind in source.bind.as_deref().unwrap_or_default().split(';') {
+        let queue = ShortString::from(source.queue.clone());
+        let exchange = ShortString::from(exchange.clone());
+        let (key, headers) = binding(bind);
+        let options = QueueBindOptions::default();
+        channel
+            .queue_bind(queue, exchange, key, options, headers)
+            .await?;
+    }
+    Ok(())
 }
 
 /// Finds an existing queue. A refusal closes the channel.
@@ -371,11 +401,11 @@ fn binding(bind: &str) -> (ShortString, FieldTable) {
     if !bind.contains('=') {
         return (ShortString::from(bind.to_owned()), headers);
     }
-    let text = |value: &str| AMQPValue::LongString(value.into());
-    headers.insert("x-match".into(), text("all"));
+    headers.insert("x-match".into(), AMQPValue::LongString("all".into()));
     for pair in bind.split(',') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        headers.insert(ShortString::from(name.to_owned()), text(value));
+        let value = AMQPValue::LongString(value.into());
+        headers.insert(ShortString::from(name.to_owned()), value);
     }
     (ShortString::from(String::new()), headers)
 }

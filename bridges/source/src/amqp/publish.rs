@@ -91,15 +91,12 @@ impl ConfirmedLine {
         let (connection, target) = login.open_node_from(turn).await?;
         let blocks = Blocks::of(&connection);
         let opening = async {
-            let channel = connection.create_channel().await?;
-            let confirms = ConfirmSelectOptions::default();
-            channel.confirm_select(confirms).await?;
-            Ok(channel)
+            confirmed_channel(&connection)
+                .await
+                .map_err(|error| target.closed(error.to_string()))
         };
-        let closed = |error: lapin::Error| target.closed(error.to_string());
         // A broker that dies, or that is still starting, never answers.
-        let opening = target.in_time(async { opening.await.map_err(closed) });
-        let channel = opening.await?;
+        let channel = target.in_time(opening).await?;
         Ok(Self {
             connection,
             channel,
@@ -204,6 +201,15 @@ impl ConfirmedLine {
         let closing = self.connection.close(200, "done".into());
         let _ = timeout(Duration::from_secs(1), closing).await;
     }
+}
+
+/// Returns a new channel in confirm mode.
+async fn confirmed_channel(connection: &Connection) -> Result<Channel, lapin::Error> {
+    let channel = connection.create_channel().await?;
+    channel
+        .confirm_select(ConfirmSelectOptions::default())
+        .await?;
+    Ok(channel)
 }
 
 /// Returns the broker's reason for not accepting a message. `None` if it did. A mandatory message

@@ -16,9 +16,10 @@ impl Tags {
     /// Rejections must be sent first, because the acknowledgement covers all deliveries up to its
     /// tag.
     pub(super) fn judged(&mut self, judged: &PendingVerdicts) -> (Vec<u64>, Option<u64>) {
-        let refused = judged.refused.iter();
-        let rejected = refused.filter_map(|seq| self.outstanding.remove(seq));
-        let rejected = rejected.collect();
+        let mut rejected = Vec::new();
+        for seq in &judged.refused {
+            rejected.extend(self.outstanding.remove(seq));
+        }
         let open = self.outstanding.split_off(&(judged.through + 1));
         let committed = std::mem::replace(&mut self.outstanding, open);
         (rejected, committed.into_values().last())

@@ -25,8 +25,10 @@ pub(super) struct Document {
 /// # Errors
 /// The error of the system.
 pub(super) fn read(mut file: impl Read, bytes_max: usize) -> io::Result<Document> {
-    let (mut kept, mut scan) = (Vec::new(), ObjectScan::default());
-    let (mut length, mut trailing) = (0, 0);
+    let mut kept = Vec::new();
+    let mut scan = ObjectScan::default();
+    let mut length = 0;
+    let mut trailing = 0;
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = match file.read(&mut piece) {

@@ -242,7 +242,7 @@ impl RecordFolder {
                 continue;
             }
             let mut folders = self.listed.iter();
-            let folder = folders.find(|(_, it)| it.watch == Some(event.wd()));
+            let folder = folders.find(|(_, listed)| listed.watch == Some(event.wd()));
             if let (Some((folder, _)), Some(name)) = (folder, event.file_name()) {
                 let name = Path::new(folder).join(OsStr::from_bytes(name.to_bytes()));
                 if event.events().contains(ReadFlags::ISDIR) {
@@ -289,12 +289,13 @@ impl RecordFolder {
             listed.watch = inotify::add_watch(events, &path, flags).ok();
         }
         let may_have_changes = std::mem::take(&mut listed.may_have_changes);
-        let (mut dated, mut there) = (Vec::new(), HashSet::new());
+        let mut dated = Vec::new();
+        let mut there = HashSet::new();
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
             let name = Path::new(folder).join(entry.file_name()).into_os_string();
             there.insert(self.key.hash_one(name.as_os_str()));
-            let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_folder && folder.is_empty() && is_dated(&name) {
                 dated.push(name);
             } else if !is_folder && (may_have_changes || self.given_print(&name).is_none()) {
@@ -304,7 +305,8 @@ impl RecordFolder {
         if let Some(listed) = self.listed.get_mut(folder) {
             // Names that are gone are forgotten.
             listed.given.retain(|name, _| there.contains(name));
-            (listed.changed, listed.is_certain) = (changed, same);
+            listed.changed = changed;
+            listed.is_certain = same;
         }
         for name in dated {
             if !self.listed.contains_key(&name) {
@@ -324,7 +326,8 @@ impl RecordFolder {
     /// Remembers the state in which a file was given.
     fn remember(&mut self, name: &OsStr, state: FileState) {
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-        let (hash, print) = (self.key.hash_one(name), self.print(state));
+        let hash = self.key.hash_one(name);
+        let print = self.print(state);
         if let Some(listed) = self.listed.get_mut(folder.as_os_str()) {
             listed.given.insert(hash, print);
         }
@@ -519,11 +522,11 @@ fn changed_inode(about: &Metadata) -> (i64, i64) {
 /// Returns `true` for a name that `rotate` gives, such as `2026-11-22-10-31-26`.
 fn is_dated(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
-    let as_dated = |(at, byte): (usize, &u8)| match at {
-        4 | 7 | 10 | 13 | 16 => *byte == b'-',
-        _ => byte.is_ascii_digit(),
-    };
-    bytes.len() == 19 && bytes.iter().enumerate().all(as_dated)
+    bytes.len() == 19
+        && bytes.iter().enumerate().all(|(i, byte)| match i {
+            4 | 7 | 10 | 13 | 16 => *byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
 }
 
 #[cfg(test)]

@@ -112,14 +112,13 @@ impl Follower {
     /// Opens the next file to read. Returns `false` if there is none.
     fn open(&mut self, sights: &mut Vec<Sight>) -> io::Result<bool> {
         if let Some(position) = self.resume.take() {
-            let later = self.find(&position).and_then(|()| {
-                let gone = self.current.is_none() && position.written != EventTime::default();
-                match gone {
-                    true => self.later_than(position.written, None),
-                    false => Ok(Vec::new()),
+            let later = match self.find_or_list_later(&position) {
+                Ok(later) => later,
+                Err(error) => {
+                    self.resume = Some(position);
+                    return Err(error);
                 }
-            });
-            let later = later.inspect_err(|_| self.resume = Some(position.clone()))?;
+            };
             if self.current.is_none() {
                 let words = format!(
                     "another file is there now, and the file that was read up to byte {} is gone; \
@@ -141,23 +140,37 @@ impl Follower {
                 Opened::at(&self.path, &self.path, self.format, 0)
             }
         };
-        let missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
         // Any file that appears there from now on is new, and is read from its start.
-        self.from_start = opened.as_ref().map_or_else(missing, |_| true);
+        self.from_start = match &opened {
+            Ok(_) => true,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
         match opened {
             Ok(opened) => {
                 self.current = Some(opened);
-                (self.leaving, self.lingered) = (false, 0);
+                self.leaving = false;
+                self.lingered = 0;
                 sights.push(Sight::Open);
                 Ok(true)
             }
-            Err(error) if missing(&error) => {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 let words = "no such file; callbridge waits for it (check the path, and that the \
                              PBX writes this file)";
                 sights.push(Sight::Absent(self.named(words)));
                 Ok(false)
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the file of `position`, under any name. If it is gone, returns the siblings that were
+    /// written later.
+    fn find_or_list_later(&mut self, position: &FilePosition) -> io::Result<Vec<PathBuf>> {
+        self.find(position)?;
+        if self.current.is_none() && position.written != EventTime::default() {
+            self.later_than(position.written, None)
+        } else {
+            Ok(Vec::new())
         }
     }
 
@@ -218,9 +231,10 @@ impl Follower {
             return Ok(());
         }
         sights.extend(current.rest()?.map(|record| Sight::Frames(vec![record])));
-        let (at, inode) = (current.written, current.inode);
+        let last_write = current.written;
+        let inode = current.inode;
         // This list is made again for each file, because files have other names after a rotation.
-        let later = self.later_than(at, Some(inode))?;
+        let later = self.later_than(last_write, Some(inode))?;
         self.current = None;
         self.from_start = true;
         self.go_on_in_first(later, sights);
@@ -308,19 +322,21 @@ impl Follower {
         let mut siblings = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;
-            let other = entry.file_name();
-            let other = other.to_string_lossy();
+            let file_name = entry.file_name();
+            let other = file_name.to_string_lossy();
             let suffix = other.strip_prefix(name.as_ref());
             let number = suffix.and_then(|suffix| suffix.strip_prefix(['.', '-']));
-            let dated = |text: &str| {
-                let known =
-                    |c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | 'T' | ':');
-                text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(known)
-            };
-            if number.is_some_and(dated) {
+            if number.is_some_and(is_number_or_date) {
                 siblings.push(entry.path());
             }
         }
         Ok(siblings)
     }
+}
+
+fn is_number_or_date(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
+        && text
+            .chars()
+            .all(|c| matches!(c, '0'..='9' | '-' | '_' | '.' | 'T' | ':'))
 }

@@ -138,8 +138,11 @@ pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option
     }
     let length = position.head_len as usize;
     let head = read_at(&file, length, position.head_at)?;
-    let same = head.len() == length && hash(&head) == position.head_hash;
-    Ok(same.then_some(metadata))
+    if head.len() == length && hash(&head) == position.head_hash {
+        Ok(Some(metadata))
+    } else {
+        Ok(None)
+    }
 }
 
 impl Opened {
@@ -193,13 +196,17 @@ impl Opened {
         let offset = self.framer.position();
         let before = offset.saturating_sub(self.head_at);
         let length = head_len(before).min(self.head.len());
-        let head_hash = self.head_hash.filter(|_| length == HEAD_BYTES_MAX);
+        let known_hash = if length == HEAD_BYTES_MAX {
+            self.head_hash
+        } else {
+            None
+        };
         FilePosition {
             path: self.path.clone(),
             inode: self.inode,
             head_at: self.head_at.min(offset),
             head_len: u32::try_from(length).unwrap_or(0),
-            head_hash: head_hash.unwrap_or_else(|| hash(&self.head[..length])),
+            head_hash: known_hash.unwrap_or_else(|| hash(&self.head[..length])),
             offset,
             written: self.written,
         }

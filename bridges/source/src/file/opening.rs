@@ -45,11 +45,12 @@ fn open_with(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
 }
 
 fn only_files(metadata: &Metadata) -> io::Result<()> {
-    match metadata.is_file() {
-        true => Ok(()),
-        false => Err(io::Error::other(
+    if metadata.is_file() {
+        Ok(())
+    } else {
+        Err(io::Error::other(
             "this is not a regular file; give the path of a file that the PBX appends to",
-        )),
+        ))
     }
 }
 
@@ -126,8 +127,9 @@ fn records(path: &Path) -> io::Result<Vec<u8>> {
             continue;
         };
         file.take(SAMPLE_BYTES).read_to_end(&mut bytes)?;
-        let line = |byte| if byte == b'\n' { b' ' } else { byte };
-        lines.extend(bytes.into_iter().map(line));
+        for byte in bytes {
+            lines.push(if byte == b'\n' { b' ' } else { byte });
+        }
         lines.push(b'\n');
     }
     Ok(lines)

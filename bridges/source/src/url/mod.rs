@@ -232,20 +232,20 @@ impl SourceUrl {
     /// Returns the name of the source in the spool. It does not depend on keys of the URL that
     /// leave the source the same (`from=`, `secret-file=`, …).
     pub fn key(&self) -> String {
-        let scheme = |tls, plain, secure| if tls { secure } else { plain };
         match &self.transport {
             Transport::Ami { endpoint, user } => {
-                let scheme = scheme(endpoint.tls, "ami", "amis");
+                let scheme = if endpoint.tls { "amis" } else { "ami" };
                 format!("{scheme}://{user}@{endpoint}")
             }
             Transport::Esl { endpoint } => format!("esl://{endpoint}"),
             Transport::WebSocket { endpoint, path } => {
-                format!("{}://{endpoint}{path}", scheme(endpoint.tls, "ws", "wss"))
+                let scheme = if endpoint.tls { "wss" } else { "ws" };
+                format!("{scheme}://{endpoint}{path}")
             }
             Transport::Amqp(QueueSource { broker, queue, .. }) => {
-                let (endpoint, vhost) = (&broker.endpoint, &broker.vhost);
-                let scheme = scheme(endpoint.tls, "amqp", "amqps");
-                format!("{scheme}://{endpoint}/{vhost}?queue={queue}")
+                let endpoint = &broker.endpoint;
+                let scheme = if endpoint.tls { "amqps" } else { "amqp" };
+                format!("{scheme}://{endpoint}/{}?queue={queue}", broker.vhost)
             }
             Transport::File { path, .. } => format!("file://{}", path.display()),
         }
@@ -253,20 +253,15 @@ impl SourceUrl {
 
     /// Returns the address of the source in a normalized form, to compare it with others.
     pub fn address(&self) -> Address {
-        let at = |kind: &str, endpoint: &TcpEndpoint, rest: &[&str]| {
-            let (host, port) = (host(&endpoint.host), endpoint.port.to_string());
-            let parts = [kind, &host, &port].into_iter().chain(rest.iter().copied());
-            parts.map(str::to_owned).collect()
-        };
         Address(match &self.transport {
             Transport::Ami { endpoint, .. } | Transport::Esl { endpoint } => {
-                at("line", endpoint, &[""])
+                address_parts("line", endpoint, &[""])
             }
             Transport::WebSocket { endpoint, path } => {
-                at("line", endpoint, &[path.trim_matches('/')])
+                address_parts("line", endpoint, &[path.trim_matches('/')])
             }
             Transport::Amqp(QueueSource { broker, queue, .. }) => {
-                at("queue", &broker.endpoint, &[&broker.vhost, queue])
+                address_parts("queue", &broker.endpoint, &[&broker.vhost, queue])
             }
             Transport::File { path, .. } => {
                 // `//` and `/./` lead to the same file. `..` may not, after a link.
@@ -347,6 +342,16 @@ impl Address {
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
+}
+
+fn address_parts(kind: &str, endpoint: &TcpEndpoint, rest: &[&str]) -> Vec<String> {
+    let mut parts = vec![
+        kind.to_owned(),
+        host(&endpoint.host),
+        endpoint.port.to_string(),
+    ];
+    parts.extend(rest.iter().map(|part| (*part).to_owned()));
+    parts
 }
 
 /// Returns a host in a normalized form. All names and addresses of the loopback are equal.

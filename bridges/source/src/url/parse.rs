@@ -117,13 +117,16 @@ impl UrlReader {
     fn new(text: &str, example: &'static str) -> Result<Self, Vec<UrlFault>> {
         let shown = masked(text);
         // Only a broker can have several hosts.
-        let (text, other_hosts) = match text.starts_with("amqp") {
-            true => split_hosts(text),
-            false => (text.to_owned(), Vec::new()),
+        let (text, other_hosts) = if text.starts_with("amqp") {
+            split_hosts(text)
+        } else {
+            (text.to_owned(), Vec::new())
         };
         let url = Url::parse(&text).map_err(|why| {
-            let (url, message) = (shown.clone(), format!("not a URL ({why}); give {example}"));
-            vec![UrlFault { url, message }]
+            vec![UrlFault {
+                url: shown.clone(),
+                message: format!("not a URL ({why}); give {example}"),
+            }]
         })?;
         Ok(Self {
             shown,
@@ -159,9 +162,10 @@ impl UrlReader {
 
     /// Returns the URL with its password masked, or all errors found in it.
     fn checked(self) -> Result<String, Vec<UrlFault>> {
-        match self.faults.is_empty() {
-            true => Ok(self.shown),
-            false => Err(self.faults),
+        if self.faults.is_empty() {
+            Ok(self.shown)
+        } else {
+            Err(self.faults)
         }
     }
 
@@ -180,9 +184,10 @@ impl UrlReader {
         let query = self.url.query().unwrap_or_default().to_owned();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (key, value) = (decoded(key), decoded(value));
-            let mut keys = known.split(", ");
-            if !keys.any(|it| it.strip_suffix('=') == Some(&key)) {
+            let key = decoded(key);
+            let value = decoded(value);
+            let mut known_keys = known.split(", ");
+            if !known_keys.any(|known_key| known_key.strip_suffix('=') == Some(&key)) {
                 let scheme = self.url.scheme();
                 self.fault(format!("unknown key {key}=; {scheme}:// takes {known}"));
             } else if value.is_empty() {
@@ -219,15 +224,20 @@ impl UrlReader {
 
     /// Parses `yes` or `no`. Returns `false` if the key is missing.
     fn is_yes(&mut self, key: &str) -> bool {
-        let word = |text: &str| matches!(text, "yes" | "no").then_some(text == "yes");
-        self.value(key, "yes or no", word) == Some(true)
+        let answer = self.value(key, "yes or no", |text| match text {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        });
+        answer == Some(true)
     }
 
     /// Parses the `format=` key. If it is missing, an error is added.
     fn format(&mut self, formats: &[Format]) -> Format {
-        let (before, allowed) = (self.faults.len(), named(formats));
+        let before = self.faults.len();
+        let allowed = named(formats);
         let found = self.value("format", &allowed, |text| {
-            formats.iter().copied().find(|it| it.name() == text)
+            formats.iter().copied().find(|format| format.name() == text)
         });
         if found.is_none() && self.faults.len() == before {
             self.missing("format=", &format!("give {allowed}"));
@@ -265,13 +275,15 @@ impl UrlReader {
 
     fn ami(&mut self, tls: bool, port: u16) -> Transport {
         self.check_no_path();
-        let (endpoint, user) = (self.endpoint(tls, port), self.user());
+        let endpoint = self.endpoint(tls, port);
+        let user = self.user();
         Transport::Ami { endpoint, user }
     }
 
     fn web_socket(&mut self, tls: bool, port: u16) -> Transport {
         self.check_no_user("the gateway needs no user: remove it");
-        let (endpoint, path) = (self.endpoint(tls, port), self.url.path().to_owned());
+        let endpoint = self.endpoint(tls, port);
+        let path = self.url.path().to_owned();
         Transport::WebSocket { endpoint, path }
     }
 
@@ -336,9 +348,10 @@ impl UrlReader {
             endpoint: self.endpoint(tls, port),
             others,
             user: self.user(),
-            vhost: match vhost.is_empty() {
-                true => "/".to_owned(),
-                false => vhost,
+            vhost: if vhost.is_empty() {
+                "/".to_owned()
+            } else {
+                vhost
             },
             heartbeat: heartbeat.unwrap_or(HEARTBEAT),
         }
@@ -360,7 +373,8 @@ impl UrlReader {
         let queue = self.queue_name();
         let format = self.format(&QUEUE_FORMATS);
         let declare = self.is_yes("declare");
-        let (exchange, bind) = (self.take("exchange"), self.take("bind"));
+        let exchange = self.take("exchange");
+        let bind = self.take("bind");
         if exchange.is_some() && !declare {
             let fix = "exchange= binds a queue that callbridge declares, and it declares none \
                        without declare=yes; add it, or remove exchange=";
@@ -392,7 +406,8 @@ impl UrlReader {
         let broker = self.broker();
         let name = self.queue_name();
         let waiting = self.is_yes("waiting");
-        let (secret_file, ca_file) = (self.take_path("secret-file"), self.take_path("ca-file"));
+        let secret_file = self.take_path("secret-file");
+        let ca_file = self.take_path("ca-file");
         Ok(BrokerUrl {
             shown: self.checked()?,
             broker,
@@ -443,10 +458,10 @@ fn other_endpoint(text: &str, tls: bool, port: u16) -> Option<TcpEndpoint> {
 }
 
 fn endpoint_of(url: &Url, tls: bool, port: u16) -> TcpEndpoint {
-    let host = url.host_str().unwrap_or_default();
-    let host = host.strip_prefix('[').unwrap_or(host);
+    let text = url.host_str().unwrap_or_default();
+    let inner = text.strip_prefix('[').unwrap_or(text);
     TcpEndpoint {
-        host: decoded(host.strip_suffix(']').unwrap_or(host)),
+        host: decoded(inner.strip_suffix(']').unwrap_or(inner)),
         port: url.port().unwrap_or(port),
         tls,
     }
@@ -457,8 +472,9 @@ fn moment(text: &str) -> Option<UrlDate> {
         let time = EventTime::from_micros(timestamp.as_microsecond());
         return Some(UrlDate::Absolute(time));
     }
-    let local = text.parse::<jiff::civil::DateTime>().ok();
-    let date = text.parse::<jiff::civil::Date>().ok();
-    let local = local.or(date.map(|date| date.at(0, 0, 0, 0)))?;
-    Some(UrlDate::Local(local))
+    if let Ok(local) = text.parse::<jiff::civil::DateTime>() {
+        return Some(UrlDate::Local(local));
+    }
+    let date = text.parse::<jiff::civil::Date>().ok()?;
+    Some(UrlDate::Local(date.at(0, 0, 0, 0)))
 }

@@ -69,8 +69,11 @@ async fn open(endpoint: &TcpEndpoint, path: &str, access: &Access) -> Result<Web
         .max_message_size(Some(MESSAGE_BYTES_MAX))
         .max_frame_size(Some(MESSAGE_BYTES_MAX));
     let greeting = client_async_with_config(url, stream, Some(config));
-    let refused = |trouble| refused(&target, path, &trouble);
-    let greeted = async { greeting.await.map_err(refused) };
+    let greeted = async {
+        greeting
+            .await
+            .map_err(|trouble| refused(&target, path, &trouble))
+    };
     let (socket, _answer) = target.in_time(greeted).await?;
     Ok(WebSocketLine {
         target,
@@ -87,11 +90,14 @@ impl LiveLine for WebSocketLine {
     }
 
     async fn receive(&mut self) -> Result<(), Error> {
-        let message = self.socket.next().await;
-        let message = message.ok_or_else(|| self.target.closed(NO_REASON))?;
-        let message = message.map_err(|trouble| self.target.closed(trouble.to_string()))?;
-        self.received = Some(message);
-        Ok(())
+        match self.socket.next().await {
+            Some(Ok(message)) => {
+                self.received = Some(message);
+                Ok(())
+            }
+            Some(Err(trouble)) => Err(self.target.closed(trouble.to_string())),
+            None => Err(self.target.closed(NO_REASON)),
+        }
     }
 
     async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
@@ -99,9 +105,11 @@ impl LiveLine for WebSocketLine {
             Some(Message::Binary(bytes)) => feed.offer(bytes)?,
             Some(Message::Text(text)) => feed.offer(text.into())?,
             Some(Message::Close(frame)) => {
-                let why = frame.map(|frame| peer_text(frame.reason.as_bytes()));
-                let why = why.filter(|why| !why.is_empty());
-                return Err(self.target.closed(why.unwrap_or_else(|| NO_REASON.into())));
+                let why = frame
+                    .map(|frame| peer_text(frame.reason.as_bytes()))
+                    .filter(|why| !why.is_empty())
+                    .unwrap_or_else(|| NO_REASON.to_owned());
+                return Err(self.target.closed(why));
             }
             Some(Message::Pong(_)) => drop(self.pings.answered()),
             Some(Message::Ping(_) | Message::Frame(_)) | None => {}

@@ -50,9 +50,10 @@ impl Filter {
         if !self.upgraded {
             self.head.push(*byte);
             self.upgraded = self.head.ends_with(b"\r\n\r\n");
-            match self.upgraded {
-                true => self.head.clear(),
-                false => drop(self.head.drain(..self.head.len().saturating_sub(3))),
+            if self.upgraded {
+                self.head.clear();
+            } else {
+                self.head.drain(..self.head.len().saturating_sub(3));
             }
             return;
         }
