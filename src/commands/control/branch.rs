@@ -32,17 +32,16 @@ fn branch_line(item: &Value, zone: &Zone) -> String {
         return format!("{name:<16}  {state:<8}  PBX {pbxs}; no report yet");
     };
     let report = &item["report"];
-    let (version, backlog) = (
-        safe(report["version"].as_str().unwrap_or("?")),
-        &report["backlog"],
-    );
+    let version = safe(report["version"].as_str().unwrap_or("?"));
+    let backlog = &report["backlog"];
     let mut figures = format!("version {version}, backlog {backlog}");
     if let Some(oldest) = report["oldestCallAt"].as_i64() {
         let now = clock::now().wall.floor_seconds().get();
         let age = u64::try_from(now.saturating_sub(oldest)).unwrap_or(0);
         figures.push_str(&format!(" (oldest {})", seconds_in_words(age)));
     }
-    let (waiting, dead) = (&report["waiting"], &report["dead"]);
+    let waiting = &report["waiting"];
+    let dead = &report["dead"];
     figures.push_str(&format!(", {waiting} waiting, {dead} dead letters"));
     for problem in report["problems"].as_array().into_iter().flatten() {
         let problem = safe(problem.as_str().unwrap_or_default());

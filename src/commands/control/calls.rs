@@ -41,30 +41,49 @@ pub(crate) async fn run(
     at: &Asking,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
+    if !follows {
+        return list(&which, at, Some("no calls")).await;
+    }
     let color = has_color();
     let width = width().unwrap_or(usize::MAX);
-    let show = |item: &Value, zone: &Zone| {
-        let started = item["startedAt"].as_i64().unwrap_or_default();
-        // The escape codes are ours. Text from outside is made safe in its columns.
-        let text = text(&typed(item)?, started, zone, width, color);
-        print(format!("{text}\n"))
-    };
-    let ask = |past, follow| ControlRequest::Calls {
+    let begun = "following calls; press Ctrl-C to stop";
+    let followed = follow(
+        at,
+        begun,
+        |past| request(&which, past, true),
+        async || list(&which, at, None).await,
+        |item, zone| print_call(item, zone, width, color),
+    );
+    tokio::select! {
+        ended = followed => ended,
+        () = shutdown => Ok(()),
+        () = nobody_reads() => Ok(()),
+    }
+}
+
+/// Prints the stored calls. Without calls, prints `none`.
+async fn list(which: &CallsQuery, at: &Asking, none: Option<&str>) -> Result<()> {
+    let color = has_color();
+    let width = width().unwrap_or(usize::MAX);
+    list_items(at, request(which, true, false), none, |item, zone| {
+        print_call(item, zone, width, color)
+    })
+    .await
+}
+
+fn request(which: &CallsQuery, past: bool, follow: bool) -> ControlRequest {
+    ControlRequest::Calls {
         which: which.clone(),
         past,
         follow,
-    };
-    let kept = |none| list_items(at, ask(true, false), none, show);
-    if follows {
-        let begun = "following calls; press Ctrl-C to stop";
-        let alone = async || kept(None).await;
-        return tokio::select! {
-            ended = follow(at, begun, |past| ask(past, true), alone, show) => ended,
-            () = shutdown => Ok(()),
-            () = nobody_reads() => Ok(()),
-        };
     }
-    kept(Some("no calls")).await
+}
+
+fn print_call(item: &Value, zone: &Zone, width: usize, color: bool) -> Result<()> {
+    let started = item["startedAt"].as_i64().unwrap_or_default();
+    // The escape codes are ours. Text from outside is made safe in its columns.
+    let text = text(&typed(item)?, started, zone, width, color);
+    print(format!("{text}\n"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use callbridge_mapping::{Rules, people::files::Watched};
 use callbridge_model::status::{Pause, Role, findings};
 use callbridge_model::{Code, Zone, clock, safe_cell, safe_json, safe_lines};
 use callbridge_ops::{kept::kept, log::say};
-use callbridge_spool::{self as spool, Handle, StatePlace, folder};
+use callbridge_spool::{self as spool, Guard, Handle, StatePlace, folder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, sync::RwLock, time::Duration};
@@ -25,18 +25,15 @@ type Conversation = (Replies, Option<JoinHandle<()>>);
 /// Sends the request to the daemon of this state, or else answers it from the spool.
 async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     let state = &at.state;
-    let asked = async || match reach(at, &ask).await? {
-        None if is_missing(state) => Err(nobody(state)),
-        replies => Ok(replies),
-    };
-    let opened = || {
-        let settings = spool::Settings {
-            create: false,
-            ..spool::Settings::default()
-        };
-        open_here(state, settings, ask.only_reads())
-    };
-    let (handle, guard) = match ask_or_open(asked, opened).await? {
+    let access = ask_or_open(
+        async || match reach(at, &ask).await? {
+            None if is_missing(state) => Err(no_daemon_or_state(state)),
+            replies => Ok(replies),
+        },
+        || open_existing(state, ask.only_reads()),
+    )
+    .await?;
+    let (handle, guard) = match access {
         Access::Daemon(replies) => return Ok((replies, None)),
         Access::Spool(handle, guard) => (handle, guard),
     };
@@ -51,6 +48,15 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     Ok((Replies::here(replies), Some(task)))
 }
 
+/// Opens the state in this process. Fails if there is none.
+fn open_existing(state: &StatePlace, only_reads: bool) -> Result<(Handle, Guard), spool::Error> {
+    let settings = spool::Settings {
+        create: false,
+        ..spool::Settings::default()
+    };
+    open_here(state, settings, only_reads)
+}
+
 /// Returns `true` if the folder has no state. A database is checked when it is opened.
 fn is_missing(state: &StatePlace) -> bool {
     let Some(folder) = state.folder() else {
@@ -60,7 +66,7 @@ fn is_missing(state: &StatePlace) -> bool {
 }
 
 /// Returns the failure if there is neither a daemon nor a state.
-fn nobody(state: &StatePlace) -> Failure {
+fn no_daemon_or_state(state: &StatePlace) -> Failure {
     let message = format!(
         "no daemon runs on {state} and there is no state in it: start `callbridge run --state \
          {state}`, or give the daemon's state with --state"
@@ -77,14 +83,17 @@ async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<Comm
         Err(error) => say(&error.to_string()),
     }
     for news in lists.reload(clock::now().wall) {
-        let (file, names) = (news.file.display(), "`callbridge check` lists them");
         match news.result.map(|change| change.about.bad) {
             Err(error) => say(&error.to_string()),
             Ok(0) => {}
-            Ok(bad) => say(&format!("{file}: rows that cannot be used: {bad}; {names}")),
+            Ok(bad) => say(&format!(
+                "{}: rows that cannot be used: {bad}; `callbridge check` lists them",
+                news.file.display()
+            )),
         }
     }
-    let (books, folder) = (spool.clone(), state.flag());
+    let spool_of_status = spool.clone();
+    let folder = state.flag();
     Ok(CommandHandler {
         asking: None,
         page: None,
@@ -96,7 +105,8 @@ async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<Comm
         rules,
         people: Arc::new(RwLock::new(Arc::new(lists.people().clone()))),
         status: Box::new(move || {
-            let (spool, folder) = (books.clone(), folder.clone());
+            let spool = spool_of_status.clone();
+            let folder = folder.clone();
             Box::pin(async move {
                 let at = clock::now().wall.floor_seconds().get();
                 let read = spool.read(move |store| {
@@ -145,11 +155,11 @@ pub(crate) async fn all_items<T: DeserializeOwned>(
     ask: ControlRequest,
 ) -> Result<Vec<T>> {
     let mut all = Vec::new();
-    let keep = |item: &Value, _: &Zone| {
+    converse(at, ask, |item, _| {
         all.push(typed(item)?);
         Ok(())
-    };
-    converse(at, ask, keep).await?;
+    })
+    .await?;
     Ok(all)
 }
 
@@ -161,15 +171,21 @@ pub(super) async fn list_items(
     none: Option<&str>,
     mut each: impl FnMut(&Value, &Zone) -> Result<()>,
 ) -> Result<()> {
-    let show = |item: &Value, zone: &Zone| match at.json {
-        true => json_line(item),
-        false => each(item, zone),
-    };
-    let found = converse(at, ask, show).await?;
-    match none.filter(|_| found == 0 && !at.json) {
-        Some(words) => line(words),
-        None => Ok(()),
+    let found = converse(at, ask, |item, zone| {
+        if at.json {
+            json_line(item)
+        } else {
+            each(item, zone)
+        }
+    })
+    .await?;
+    if found == 0
+        && !at.json
+        && let Some(message) = none
+    {
+        line(message)?;
     }
+    Ok(())
 }
 
 /// Sends a request, and prints each item as JSON or as the line that `text` returns.
@@ -184,9 +200,10 @@ pub(super) async fn print_items(
 
 /// Prints an item as JSON, or as the line that `text` returns.
 pub(super) fn show(at: &Asking, item: &Value, text: impl FnOnce() -> String) -> Result<()> {
-    match at.json {
-        true => json_line(item),
-        false => line(&text()),
+    if at.json {
+        json_line(item)
+    } else {
+        line(&text())
     }
 }
 
@@ -195,16 +212,16 @@ pub(crate) fn typed<T: DeserializeOwned>(item: &Value) -> Result<T> {
     T::deserialize(item).or_fail_at(Code::Unreachable, "the daemon has another version")
 }
 
-/// Sends a request to the daemon only. Without a daemon, fails with the message of `nobody`.
+/// Sends a request to the daemon only. Without a daemon, fails with the message `no_daemon`.
 pub(super) async fn ask_daemon(
     at: &Asking,
     ask: ControlRequest,
-    nobody: impl FnOnce() -> String,
+    no_daemon: String,
     each: impl FnMut(&Value, &Zone) -> Result<()>,
 ) -> Result<()> {
     match reach(at, &ask).await? {
         Some(replies) => listen((replies, None), at, each).await.map(drop),
-        None => Err(Failure::new(Code::Unreachable, nobody())),
+        None => Err(Failure::new(Code::Unreachable, no_daemon)),
     }
 }
 
@@ -225,20 +242,23 @@ pub(super) async fn follow(
     alone: impl AsyncFn() -> Result<()>,
     mut each: impl FnMut(&Value, &Zone) -> Result<()>,
 ) -> Result<()> {
-    let (mut past, mut reported) = (true, false);
+    let mut past = true;
+    let mut reported = false;
     loop {
         match reach(at, &ask(past)).await? {
             Some(replies) => {
                 follow_daemon(replies, at, begun, &mut each).await?;
-                (past, reported) = (false, false);
+                past = false;
+                reported = false;
             }
-            None if is_missing(&at.state) => return Err(nobody(&at.state)),
+            None if is_missing(&at.state) => return Err(no_daemon_or_state(&at.state)),
             None if reported => {}
             None => {
                 if past {
                     alone().await?;
                 }
-                (past, reported) = (false, true);
+                past = false;
+                reported = true;
                 say(&format!("no daemon runs on {}; waiting for one", at.state));
             }
         }
@@ -273,7 +293,8 @@ async fn listen(
     at: &Asking,
     mut each: impl FnMut(&Value, &Zone) -> Result<()>,
 ) -> Result<u64> {
-    let (mut items, mut zone) = (0, None);
+    let mut items = 0;
+    let mut zone = None;
     let ended = loop {
         let reply = replies.next().await;
         match reply.or_fail_at(Code::Unreachable, "the daemon closed the connection")? {

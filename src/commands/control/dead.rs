@@ -7,24 +7,29 @@ use crate::config::Asking;
 use crate::terminal::width;
 use crate::{Failure, Result, nobody_reads, print};
 use callbridge_admin::{ControlRequest, dead_letters::text};
-use callbridge_model::{Code, Zone, safe};
+use callbridge_model::{Code, safe};
 use serde_json::Value;
 
 /// Runs `dead show`, and `dead export` as JSON lines.
 pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
-    let text = |item: &Value, zone: &Zone| text::show(item, width, zone);
-    print_items(at, ask, None, text).await
+    print_items(at, ask, None, |item, zone| text::show(item, width, zone)).await
 }
 
 /// Runs `dead watch`: shows new dead letters. It holds no lock on the state, so a daemon can start
 /// meanwhile. Dead letters arise only while a daemon runs. `shutdown` ends it.
 pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
-    let each = |item: &Value, zone: &Zone| line(&text::list_line(item, width, zone));
     let begun = "watching for dead letters; press Ctrl-C to stop";
+    let watched = follow(
+        at,
+        begun,
+        |_| ControlRequest::Watch,
+        async || Ok(()),
+        |item, zone| line(&text::list_line(item, width, zone)),
+    );
     tokio::select! {
-        ended = follow(at, begun, |_| ControlRequest::Watch, async || Ok(()), each) => ended,
+        ended = watched => ended,
         () = shutdown => Ok(()),
         () = nobody_reads() => Ok(()),
     }
@@ -34,25 +39,25 @@ pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Re
 pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let mut first = true;
-    let show = |item: &Value, zone: &Zone| {
+    list_items(at, ask, Some("no dead letters"), |item, zone| {
         if std::mem::take(&mut first) {
             line(&text::list_head(item, width, zone))?;
         }
         line(&text::list_line(item, width, zone))
-    };
-    list_items(at, ask, Some("no dead letters"), show).await
+    })
+    .await
 }
 
 /// Runs commands that change dead letters. Prints the result of each, and fails with 65 if one was
 /// refused.
 pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
     let mut refused = 0;
-    let each = |item: &Value, _: &Zone| {
+    let all = converse(at, ask, |item, _| {
         let result = item["result"].as_str().unwrap_or_default();
         refused += u64::from(result == "refused");
-        print_item(at, item, || changed(item, result))
-    };
-    let all = converse(at, ask, each).await?;
+        print_item(at, item, || outcome_line(item, result))
+    })
+    .await?;
     if refused > 0 {
         let message =
             format!("{refused} of {all} dead letters were refused, for the reasons above");
@@ -65,14 +70,17 @@ pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
 }
 
 /// Returns the line for the outcome of one dead letter.
-fn changed(item: &Value, result: &str) -> String {
-    let number = |name: &str| item.get(name).map(Value::to_string).unwrap_or_default();
-    let mut line = format!("{:>6}  {}", number("id"), result.replace('_', " "));
+fn outcome_line(item: &Value, result: &str) -> String {
+    let id = json_text(item, "id");
+    let mut line = format!("{id:>6}  {}", result.replace('_', " "));
     if let Some(lead) = item["leadId"].as_i64() {
         line += &format!(", lead {lead}");
     }
     match item["answered"].as_bool() {
-        Some(true) => line += &format!(", {} s of talk, by hand", number("talkTimeSec")),
+        Some(true) => {
+            let talk_time = json_text(item, "talkTimeSec");
+            line += &format!(", {talk_time} s of talk, by hand");
+        }
         Some(false) => line += ", not answered, by hand",
         None => {}
     }
@@ -85,9 +93,16 @@ fn changed(item: &Value, result: &str) -> String {
     line + &message.map_or_else(String::new, |message| format!(": {}", safe(message)))
 }
 
+/// Returns the value of the field as JSON. Empty if the item has no such field.
+fn json_text(item: &Value, field: &str) -> String {
+    item.get(field).map(Value::to_string).unwrap_or_default()
+}
+
 /// Runs `dead export` as CSV, without formulas in its cells.
 pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<()> {
     print(csv_line(text::CSV_COLUMNS.split(','))?)?;
-    let show = |item: &Value, _: &Zone| print(csv_line(text::csv_row(item))?);
-    list_items(at, ask, None, show).await
+    list_items(at, ask, None, |item, _| {
+        print(csv_line(text::csv_row(item))?)
+    })
+    .await
 }

@@ -12,32 +12,44 @@ use callbridge_model::{Code, LeadId, Zone, safe};
 use callbridge_spool::MissedCustomer;
 use serde_json::Value;
 
+/// The columns of `lead missing --csv`, in their order.
+const MISSING_COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
+
 /// Runs `lead missing`: numbers that called and have no lead.
 ///
 /// # Errors
 /// 69 without a daemon and a state.
 pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<()> {
-    const COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
     if csv {
-        print(csv_line(COLUMNS)?)?;
+        print(csv_line(MISSING_COLUMNS)?)?;
+        return list_items(at, ControlRequest::LeadMissing, None, print_missing_row).await;
     }
-    let show = |item: &Value, zone: &Zone| {
-        let text = |name: &str| item[name].as_str().unwrap_or_default();
-        let (phone, calls, trunk) = (text("phone"), item["calls"].to_string(), text("trunk"));
-        let shown = if csv { Zone::stamp } else { Zone::second };
-        let at = item["lastCallAt"].as_i64();
-        let at = at.map_or_else(String::new, |at| shown(zone, at));
-        if csv {
-            return print(csv_line([phone, &calls, &at, trunk])?);
-        }
-        let what = if calls == "1" { "call, " } else { "calls," };
-        let (phone, trunk) = (safe(phone), safe(trunk));
-        line(&format!(
-            "{phone:<16}  {calls:>4} {what} last {at}  {trunk}"
-        ))
-    };
-    let none = (!csv).then_some("every number that called has a lead");
-    list_items(at, ControlRequest::LeadMissing, none, show).await
+    let none = "every number that called has a lead";
+    print_items(at, ControlRequest::LeadMissing, Some(none), missing_line).await
+}
+
+fn print_missing_row(item: &Value, zone: &Zone) -> Result<()> {
+    let calls = item["calls"].to_string();
+    let last = item["lastCallAt"]
+        .as_i64()
+        .map_or_else(String::new, |at| zone.stamp(at));
+    print(csv_line([
+        text_field(item, "phone"),
+        &calls,
+        &last,
+        text_field(item, "trunk"),
+    ])?)
+}
+
+fn missing_line(item: &Value, zone: &Zone) -> String {
+    let phone = safe(text_field(item, "phone"));
+    let trunk = safe(text_field(item, "trunk"));
+    let calls = item["calls"].to_string();
+    let unit = if calls == "1" { "call, " } else { "calls," };
+    let last = item["lastCallAt"]
+        .as_i64()
+        .map_or_else(String::new, |at| zone.second(at));
+    format!("{phone:<16}  {calls:>4} {unit} last {last}  {trunk}")
 }
 
 /// Runs `lead list`: the numbers of the directory with their leads.
@@ -45,31 +57,52 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<()> {
 /// # Errors
 /// 69 without a daemon and a state.
 pub(crate) async fn list(at: &Asking) -> Result<()> {
-    let text = |item: &Value, zone: &Zone| {
-        let phone = item["phone"].as_str().unwrap_or_default();
-        let leads = item["leads"].as_array().into_iter().flatten();
-        let leads: Vec<String> = leads.map(ToString::to_string).collect();
-        let learned = item["learnedAt"].as_i64();
-        let learned = learned.map_or_else(String::new, |at| zone.second(at));
-        let (phone, leads) = (safe(phone), leads.join(", "));
-        let known = known_by(item).map_or_else(String::new, |words| format!("  {words}"));
-        format!("{phone:<16}  lead {leads:<12}  since {learned}{known}")
-    };
     let none = "the directory has no numbers yet: see --webhook-listen and --lead-directory";
-    print_items(at, ControlRequest::LeadList, Some(none), text).await
+    print_items(at, ControlRequest::LeadList, Some(none), directory_line).await
+}
+
+fn directory_line(item: &Value, zone: &Zone) -> String {
+    let phone = safe(text_field(item, "phone"));
+    let leads: Vec<String> = item["leads"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(ToString::to_string)
+        .collect();
+    let leads = leads.join(", ");
+    let learned = item["learnedAt"]
+        .as_i64()
+        .map_or_else(String::new, |at| zone.second(at));
+    let profile = profile_text(item).map_or_else(String::new, |text| format!("  {text}"));
+    format!("{phone:<16}  lead {leads:<12}  since {learned}{profile}")
 }
 
 /// Returns `Anna Karimova, In work, employee 15 (Olga)`. `None` if nothing is known about the lead.
-fn known_by(item: &Value) -> Option<String> {
+fn profile_text(item: &Value) -> Option<String> {
     let profile = &item["profile"];
-    let text = |name: &str| profile[name].as_str().map(safe);
     let employee = profile["responsible"].as_i64().map(|id| {
-        let name = text("responsibleName").map(|name| format!(" ({name})"));
+        let name = profile["responsibleName"]
+            .as_str()
+            .map(|name| format!(" ({})", safe(name)));
         format!("employee {id}{}", name.unwrap_or_default())
     });
-    let parts = [text("name"), text("stage"), employee];
-    let words: Vec<String> = parts.into_iter().flatten().collect();
-    (!words.is_empty()).then(|| words.join(", "))
+    let parts: Vec<String> = [
+        profile["name"].as_str().map(safe),
+        profile["stage"].as_str().map(safe),
+        employee,
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if parts.is_empty() {
+        return None;
+    }
+    Some(parts.join(", "))
+}
+
+/// Returns the text of this field. Empty if it has none.
+fn text_field<'a>(item: &'a Value, field: &str) -> &'a str {
+    item[field].as_str().unwrap_or_default()
 }
 
 /// Runs `lead give`, `lead take`, and `lead given`.
@@ -77,28 +110,32 @@ fn known_by(item: &Value) -> Option<String> {
 /// # Errors
 /// 65 if the number is incomplete or has no assigned lead, 69 without a daemon and a state.
 pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<()> {
-    let taken = matches!(ask, ControlRequest::LeadTake { .. });
-    let text = |item: &Value, zone: &Zone| {
-        let text = |name: &str| item[name].as_str().unwrap_or_default();
-        let number = |name: &str| item[name].as_i64().unwrap_or_default();
-        let (phone, lead) = (safe(text("phone")), number("leadId"));
-        if let Some(left) = item["left"].as_u64() {
-            let calls = match left {
-                0 => "no call was waiting for it".to_owned(),
-                1 => "1 waiting call is sent".to_owned(),
-                more => format!("{more} waiting calls are sent"),
-            };
-            return format!("{phone} has lead {lead}: {calls}");
-        }
-        if taken {
-            return format!("{phone} no longer has lead {lead}");
-        }
-        let (since, who) = (zone.second(number("at")), safe(text("who")));
-        format!("{phone:<16}  lead {lead:<12}  given {since} by {who}")
+    let is_taken = matches!(ask, ControlRequest::LeadTake { .. });
+    let none = if matches!(ask, ControlRequest::LeadGiven) {
+        Some("no number has an assigned lead: assign one with `callbridge lead give PHONE LEAD`")
+    } else {
+        None
     };
-    let none = "no number has an assigned lead: assign one with `callbridge lead give PHONE LEAD`";
-    let none = matches!(ask, ControlRequest::LeadGiven).then_some(none);
-    print_items(at, ask, none, text).await
+    print_items(at, ask, none, |item, zone| given_line(item, zone, is_taken)).await
+}
+
+fn given_line(item: &Value, zone: &Zone, is_taken: bool) -> String {
+    let phone = safe(text_field(item, "phone"));
+    let lead = item["leadId"].as_i64().unwrap_or_default();
+    if let Some(left) = item["left"].as_u64() {
+        let calls = match left {
+            0 => "no call was waiting for it".to_owned(),
+            1 => "1 waiting call is sent".to_owned(),
+            more => format!("{more} waiting calls are sent"),
+        };
+        return format!("{phone} has lead {lead}: {calls}");
+    }
+    if is_taken {
+        return format!("{phone} no longer has lead {lead}");
+    }
+    let since = zone.second(item["at"].as_i64().unwrap_or_default());
+    let who = safe(text_field(item, "who"));
+    format!("{phone:<16}  lead {lead:<12}  given {since} by {who}")
 }
 
 /// Runs `lead check PHONE` with the daemon's lists, or with those that the flags name.
@@ -106,35 +143,39 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<()> {
 /// # Errors
 /// 69 without a daemon, a state, and trunks.
 pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
-    let text = |item: &Value, zone: &Zone| {
-        let text = |name: &str| item[name].as_str().unwrap_or_default();
-        let lead = match item["leadId"].as_i64() {
-            Some(lead) => format!("lead {lead}"),
-            None => text("result").replace('_', " "),
-        };
-        let trunk = item["trunk"].as_str().unwrap_or("directory");
-        let (phone, why) = (safe(text("phone")), safe(&zone.in_words(text("reason"))));
-        let mut words = format!("{trunk}: {phone} {lead}: {why}");
-        if let Some(known) = known_by(item) {
-            words.push_str(&format!("\n    {known}"));
-        }
-        for known in item["known"].as_array().into_iter().flatten() {
-            let known = known["message"].as_str().unwrap_or_default();
-            // If there is only one lead, the reason already contains this.
-            if !text("reason").contains(known) {
-                words.push_str(&format!("\n    {}", safe(&zone.in_words(known))));
-            }
-        }
-        words
-    };
-    let each = |item: &Value, zone: &Zone| show(at, item, || text(item, zone));
-    let found = converse(at, ask, each).await?;
+    let found = converse(at, ask, |item, zone| {
+        show(at, item, || checked_lines(item, zone))
+    })
+    .await?;
     if found == 0 {
-        let words = "no daemon runs, no trunk is known, and the directory has no lead for this \
-                     number: give the --trunk flags of `run`";
-        return Err(Failure::new(Code::Usage, words));
+        let message = "no daemon runs, no trunk is known, and the directory has no lead for this \
+                       number: give the --trunk flags of `run`";
+        return Err(Failure::new(Code::Usage, message));
     }
     Ok(())
+}
+
+fn checked_lines(item: &Value, zone: &Zone) -> String {
+    let lead = match item["leadId"].as_i64() {
+        Some(lead) => format!("lead {lead}"),
+        None => text_field(item, "result").replace('_', " "),
+    };
+    let trunk = item["trunk"].as_str().unwrap_or("directory");
+    let phone = safe(text_field(item, "phone"));
+    let reason = text_field(item, "reason");
+    let shown_reason = safe(&zone.in_words(reason));
+    let mut text = format!("{trunk}: {phone} {lead}: {shown_reason}");
+    if let Some(profile) = profile_text(item) {
+        text.push_str(&format!("\n    {profile}"));
+    }
+    for known in item["known"].as_array().into_iter().flatten() {
+        let message = text_field(known, "message");
+        // If there is only one lead, the reason already contains this.
+        if !reason.contains(message) {
+            text.push_str(&format!("\n    {}", safe(&zone.in_words(message))));
+        }
+    }
+    text
 }
 
 /// Runs `lead set LEAD ID=VALUE…`. Only a daemon can do it. Waits for the result.
@@ -142,30 +183,35 @@ pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
 /// # Errors
 /// 65 if the CRM refuses a value, 69 without a daemon, 77 for a token or grant.
 pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Result<()> {
-    let each = |item: &Value, _: &Zone| {
+    let no_daemon = format!(
+        "no daemon runs on {0}, and only a daemon can send values: start `callbridge run --state \
+         {0}`, or give the daemon's state with --state",
+        at.state
+    );
+    ask_daemon(at, ask, no_daemon, |item, _| {
         if at.json {
-            return json_line(item);
+            json_line(item)
+        } else {
+            print_set_result(lead, item)
         }
-        let text = |name: &str| item[name].as_str().unwrap_or_default();
-        let (result, request) = (text("result"), text("requestId"));
-        let notes = item["notes"].as_array().filter(|_| result == "accepted");
-        for note in notes.into_iter().flatten().filter_map(Value::as_str) {
+    })
+    .await
+}
+
+fn print_set_result(lead: LeadId, item: &Value) -> Result<()> {
+    let result = text_field(item, "result");
+    let request = text_field(item, "requestId");
+    if result == "accepted" {
+        let notes = item["notes"].as_array().into_iter().flatten();
+        for note in notes.filter_map(Value::as_str) {
             line(&format!("note: {}", safe(note)))?;
         }
-        line(&format!("lead {lead}: {result} (request {request})"))
-    };
-    let nobody = || {
-        format!(
-            "no daemon runs on {0}, and only a daemon can send values: start `callbridge run \
-             --state {0}`, or give the daemon's state with --state",
-            at.state
-        )
-    };
-    ask_daemon(at, ask, nobody, each).await
+    }
+    line(&format!("lead {lead}: {result} (request {request})"))
 }
 
 /// The columns of `missed --csv`, in their order.
-const COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tries"];
+const MISSED_COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tries"];
 
 /// Runs `missed`: lists customers who wait for a callback.
 ///
@@ -173,28 +219,47 @@ const COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tr
 /// 69 without a daemon and a state.
 pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Result<()> {
     if csv {
-        print(csv_line(COLUMNS)?)?;
+        print(csv_line(MISSED_COLUMNS)?)?;
+        return list_items(at, ask, None, print_missed_row).await;
     }
     let mut first = true;
-    let show = |item: &Value, zone: &Zone| {
+    let none = "no customer waits for a callback";
+    list_items(at, ask, Some(none), |item, zone| {
         let missed: MissedCustomer = typed(item)?;
-        let lead = missed.lead_id.map(|id| id.to_string()).unwrap_or_default();
-        let tries = missed.tries.to_string();
-        if csv {
-            let [first, last] = [missed.first_at, missed.last_at].map(|at| zone.stamp(at.get()));
-            let (phone, trunk) = (missed.phone.as_str(), missed.trunk.as_str());
-            return print(csv_line([phone, &lead, trunk, &first, &last, &tries])?);
-        }
         if std::mem::take(&mut first) {
             let head = ["phone", "lead", "tries", "waits since", "last try", "trunk"];
             line(&columns(head))?;
         }
-        let [since, last] = [missed.first_at, missed.last_at].map(|at| zone.second(at.get()));
-        let (phone, trunk) = (safe(missed.phone.as_str()), safe(&missed.trunk));
-        line(&columns([&phone, &lead, &tries, &since, &last, &trunk]))
-    };
-    let none = (!csv).then_some("no customer waits for a callback");
-    list_items(at, ask, none, show).await
+        line(&missed_line(&missed, zone))
+    })
+    .await
+}
+
+fn print_missed_row(item: &Value, zone: &Zone) -> Result<()> {
+    let missed: MissedCustomer = typed(item)?;
+    print(csv_line([
+        missed.phone.as_str(),
+        &lead_text(&missed),
+        missed.trunk.as_str(),
+        &zone.stamp(missed.first_at.get()),
+        &zone.stamp(missed.last_at.get()),
+        &missed.tries.to_string(),
+    ])?)
+}
+
+fn missed_line(missed: &MissedCustomer, zone: &Zone) -> String {
+    columns([
+        &safe(missed.phone.as_str()),
+        &lead_text(missed),
+        &missed.tries.to_string(),
+        &zone.second(missed.first_at.get()),
+        &zone.second(missed.last_at.get()),
+        &safe(&missed.trunk),
+    ])
+}
+
+fn lead_text(missed: &MissedCustomer) -> String {
+    missed.lead_id.map(|id| id.to_string()).unwrap_or_default()
 }
 
 fn columns([phone, lead, tries, since, last, trunk]: [&str; 6]) -> String {

@@ -5,11 +5,10 @@ use crate::config::Asking;
 use crate::terminal::Keyboard;
 use crate::{Failure, OrFail as _, Result, print};
 use callbridge_admin::{ControlRequest, PageRole};
-use callbridge_model::{Code, ExposeSecret as _, Secret, Zone};
+use callbridge_model::{Code, ExposeSecret as _, Secret};
 use callbridge_ops::log::say;
 use callbridge_page::passwords::{UnfitPassword, hash_password};
 use rustix::termios::LocalModes;
-use serde_json::Value;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 
 /// Maximum bytes of a password that are read from a pipe.
@@ -20,22 +19,20 @@ const PIPE_BYTES_MAX: u64 = 16 << 10;
 /// # Errors
 /// 69 without a daemon, or if it has no page.
 pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
-    let nobody = || {
-        format!(
-            "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or \
-             give the daemon's state with --state",
-            at.state
-        )
-    };
-    let each = |item: &Value, _: &Zone| {
+    let no_daemon = format!(
+        "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or give \
+         the daemon's state with --state",
+        at.state
+    );
+    ask_daemon(at, ask, no_daemon, |item, _| {
         let url = item["url"].as_str().unwrap_or_default();
         show(at, item, || format!("open: {url}"))?;
         if !at.json && io::stderr().is_terminal() {
             say("valid for one minute and one session");
         }
         Ok(())
-    };
-    ask_daemon(at, ask, nobody, each).await
+    })
+    .await
 }
 
 /// Runs `page password`: reads a password, and prints its line for the file.
@@ -45,22 +42,24 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
 pub(crate) async fn password(name: &str, role: PageRole) -> Result<()> {
     let is_terminal = io::stdin().is_terminal();
     let read = if is_terminal { typed_twice } else { piped };
-    let password = tokio::task::spawn_blocking(read).await;
-    let password = password.or_fail(Code::Failed)??;
-    let hashed = hash_password(name, role, password.expose_secret());
-    let hashed = hashed.map_err(|unfit| {
-        let code = match unfit {
-            UnfitPassword::Library(_) => Code::Failed,
-            UnfitPassword::Short | UnfitPassword::Long | UnfitPassword::Name => Code::Usage,
-        };
-        Failure::new(code, unfit.to_string())
-    })?;
-    print(format!("{hashed}\n"))
+    let password = tokio::task::spawn_blocking(read)
+        .await
+        .or_fail(Code::Failed)??;
+    match hash_password(name, role, password.expose_secret()) {
+        Ok(hashed) => print(format!("{hashed}\n")),
+        Err(unfit) => {
+            let code = match unfit {
+                UnfitPassword::Library(_) => Code::Failed,
+                UnfitPassword::Short | UnfitPassword::Long | UnfitPassword::Name => Code::Usage,
+            };
+            Err(Failure::new(code, unfit.to_string()))
+        }
+    }
 }
 
 fn piped() -> Result<Secret> {
-    let text = io::read_to_string(io::stdin().lock().take(PIPE_BYTES_MAX));
-    let text = text.or_fail_at(Code::Input, "the password")?;
+    let text = io::read_to_string(io::stdin().lock().take(PIPE_BYTES_MAX))
+        .or_fail_at(Code::Input, "the password")?;
     match text.lines().next() {
         Some(first) if !first.is_empty() => Ok(Secret::from(first.to_owned())),
         Some(_) | None => {
@@ -81,7 +80,8 @@ fn typed_twice() -> Result<Secret> {
 
 /// Reads a line from the terminal without showing it.
 fn typed(prompt: &str) -> Result<Secret> {
-    let (code, what) = (Code::Failed, "the terminal");
+    let code = Code::Failed;
+    let what = "the terminal";
     let hidden = Keyboard::without(LocalModes::ECHO).or_fail_at(code, what)?;
     let mut out = io::stderr();
     // If the prompt cannot be shown, the answer can still be typed.

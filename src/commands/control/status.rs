@@ -6,7 +6,7 @@ use crate::config::{Asking, StatusMode};
 use crate::terminal::{Keyboard, has_color};
 use crate::{Failure, OrFail as _, Result, nobody_reads, print};
 use callbridge_admin::{ControlRequest, state_access};
-use callbridge_model::{Code, Status, Zone, status::OverallState, status::text::TextStyle};
+use callbridge_model::{Code, Status, status::OverallState, status::text::TextStyle};
 use rustix::termios::{LocalModes, tcgetwinsize};
 use serde_json::Value;
 use std::{fmt::Write as _, io, io::IsTerminal as _, time::Duration};
@@ -47,7 +47,7 @@ pub(crate) async fn run(
 async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
     let color = has_color();
     let mut answer = None;
-    let keep = |item: &Value, zone: &Zone| {
+    converse(at, ControlRequest::Status, |item, zone| {
         let mut status: Status = typed(item)?;
         if status.version.is_empty() {
             // An older daemon sends no verdict.
@@ -57,8 +57,8 @@ async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
         let text = status.to_text(&TextStyle { color, zone });
         answer = Some((item.clone(), text, status.verdict));
         Ok(())
-    };
-    converse(at, ControlRequest::Status, keep).await?;
+    })
+    .await?;
     answer.ok_or_else(|| {
         let message = "the daemon sent no status; run the command again";
         Failure::new(Code::Unreachable, message)
@@ -67,9 +67,10 @@ async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
 
 async fn once(at: &Asking) -> Result<OverallState> {
     let (item, text, verdict) = ask(at).await?;
-    match at.json {
-        true => json_line(&item)?,
-        false => print(text)?,
+    if at.json {
+        json_line(&item)?;
+    } else {
+        print(text)?;
     }
     Ok(verdict)
 }
@@ -162,9 +163,10 @@ impl Screen {
 
     /// Draws this text in place of the last one, as far as it fits.
     pub(super) fn draw(&mut self, text: &str) -> Result<()> {
-        let size = tcgetwinsize(io::stdout()).ok();
-        let rows = size.map(|size| usize::from(size.ws_row));
-        let rows = rows.filter(|rows| *rows > 0).unwrap_or(ROWS);
+        let rows = match tcgetwinsize(io::stdout()) {
+            Ok(size) if size.ws_row > 0 => usize::from(size.ws_row),
+            Ok(_) | Err(_) => ROWS,
+        };
         print(drawn(text, rows))
     }
 
