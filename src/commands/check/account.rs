@@ -20,8 +20,8 @@ const WRITE: &str = "set write = reporting,user for it in manager.conf, then `ma
 
 /// Returns all findings about the account.
 pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<CheckFinding> {
-    let conf = local(flag);
-    let conf = conf.as_ref();
+    let local_conf = local(flag);
+    let conf = local_conf.as_ref();
     let url = short(flag);
     let wanted = wanted(config, flag);
     let names: Vec<&str> = wanted.keys().map(String::as_str).collect();
@@ -76,10 +76,11 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
         let message = "not known: the PBX does not report the rights of the account (ListCommands)";
         return well(name, message);
     };
-    let may = |action: &str| actions.contains(&action.to_ascii_lowercase());
     // Both need `write = system`: an account that can filter events can also read the
     // configuration.
-    match (may("CoreShowChannels"), may("GetConfig")) {
+    let lists_channels = actions.contains("coreshowchannels");
+    let reads_configuration = actions.contains("getconfig");
+    match (lists_channels, reads_configuration) {
         (true, true) => {
             let message = "the account can list channels, but has more rights than it needs: it \
                            can read the PBX's configuration with all secrets (GetConfig)";
@@ -103,12 +104,12 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
 
 /// Reports a filter in `manager.conf` that Asterisk 10 to 12 read as text, so it blocks everything.
 fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<CheckFinding> {
-    let literal = ["1.2", "1.3", "2.0", "2.1", "2.2", "2.3", "2.4"];
-    let literal = literal.iter().any(|it| {
-        let rest = account.version.strip_prefix(it);
+    let versions = ["1.2", "1.3", "2.0", "2.1", "2.2", "2.3", "2.4"];
+    let is_literal = versions.iter().any(|version| {
+        let rest = account.version.strip_prefix(version);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     });
-    let is_unheard = literal && account.calls != CallProof::Heard;
+    let is_unheard = is_literal && account.calls != CallProof::Heard;
     let conf = conf.filter(|conf| is_unheard && conf.is_deafened())?;
     let message = format!(
         "this release reads `(A|B)` in the account's eventfilter in {} as text, so it blocks all \
@@ -123,17 +124,13 @@ fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Ch
 
 fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("events of {url}");
-    let deaf = |message: String| fault(Code::NoPermission, &*name, message, READ);
     if account.calls == CallProof::Heard {
-        return match account.booted || account.is_old() {
-            true => well(&*name, "events of calls are received"),
-            false => {
-                let message = "events of calls are received, but FullyBooted (the PBX has started) \
-                               was not: the PBX is still starting, or the account has no right to \
-                               receive it";
-                advice(&*name, message, READ)
-            }
-        };
+        if account.booted || account.is_old() {
+            return well(name, "events of calls are received");
+        }
+        let message = "events of calls are received, but FullyBooted (the PBX has started) was \
+                       not: the PBX is still starting, or the account has no right to receive it";
+        return advice(name, message, READ);
     }
     let may_not = "the account has no right to receive events of calls";
     if let CallProof::Unheard(born) = account.calls {
@@ -141,17 +138,17 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
             1 => "a channel was created during the check, and its events".to_owned(),
             born => format!("{born} channels were created during the check, and their events"),
         };
-        return deaf(format!("{channels} were not received: {may_not}"));
+        let message = format!("{channels} were not received: {may_not}");
+        return fault(Code::NoPermission, name, message, READ);
     }
     if let Some(conf) = conf {
         let path = conf.path.display();
-        return match conf.receives("call") {
-            true => well(
-                name,
-                format!("events of calls are received, according to {path}"),
-            ),
-            false => deaf(format!("{may_not}: {path} gives it no read = call")),
-        };
+        if conf.receives("call") {
+            let message = format!("events of calls are received, according to {path}");
+            return well(name, message);
+        }
+        let message = format!("{may_not}: {path} gives it no read = call");
+        return fault(Code::NoPermission, name, message, READ);
     }
     // Without a call there are no events of calls. An event that the account sends itself can still
     // prove that some events arrive.
@@ -240,18 +237,19 @@ fn variables(
          line would replace the first), then `manager reload`"
     );
     // If another rule can find the lead, nothing is lost.
-    let is_lost = missing.into_values().any(|alone| alone);
-    let fault = is_lost.then_some(Code::Configuration);
-    Some(CheckFinding {
-        fault,
-        ..advice(name, message, fix)
+    let is_lost = missing.into_values().any(|is_only_rule| is_only_rule);
+    Some(if is_lost {
+        fault(Code::Configuration, name, message, fix)
+    } else {
+        advice(name, message, fix)
     })
 }
 
 /// Returns each variable, and whether some trunk has no other lead rule.
 fn wanted(config: &Config, flag: &SourceConfig) -> BTreeMap<String, bool> {
     let mut wanted = BTreeMap::new();
-    for trunk in config.rules.trunks.iter().filter(|it| flag.serves(it)) {
+    let trunks = config.rules.trunks.iter();
+    for trunk in trunks.filter(|trunk| flag.serves(trunk)) {
         for name in trunk.leads.iter().filter_map(LeadRule::variable) {
             *wanted.entry(name.clone()).or_default() |= trunk.leads.len() == 1;
         }

@@ -10,7 +10,6 @@ use callbridge_formats::Format;
 use callbridge_mapping::{People, Trunk};
 use callbridge_model::Code;
 use callbridge_source::Transport;
-use std::collections::BTreeSet;
 
 /// Names shown on one line.
 const NAMES_MAX: usize = 10;
@@ -33,21 +32,29 @@ pub(crate) fn judge(
     people: &People,
 ) -> Vec<CheckFinding> {
     let mut found = Vec::new();
-    let is_silent = |it: &&PbxEndpoints<'_>| it.account.endpoints.is_empty();
-    let (silent, asked): (Vec<_>, Vec<_>) = shown.iter().partition(is_silent);
-    for it in silent {
+    let mut asked = Vec::new();
+    for pbx in shown {
+        if !pbx.account.endpoints.is_empty() {
+            asked.push(pbx);
+            continue;
+        }
         let message = "not known: the account has no right to list endpoints with \
                        PJSIPShowEndpoints, SIPpeers, IAXpeers (write = system) or DeviceStateList \
                        (write = reporting)";
-        found.push(well(format!("endpoints of {}", short(it.flag)), message));
+        found.push(well(format!("endpoints of {}", short(pbx.flag)), message));
     }
-    let asked_otherwise = |it: &SourceConfig| matches!(it.url.transport, Transport::Esl { .. });
-    let unknown = |it: &SourceConfig| !it.catch_up && !asked_otherwise(it);
-    if shown.is_empty() && config.sources.iter().any(unknown) {
-        let is_freeswitch = config
-            .sources
-            .iter()
-            .all(|it| matches!(it.url.format(), Format::Freeswitch | Format::FreeswitchCdr));
+    // An event socket is asked elsewhere.
+    let has_unasked = config
+        .sources
+        .iter()
+        .any(|source| !source.catch_up && !matches!(source.url.transport, Transport::Esl { .. }));
+    if shown.is_empty() && has_unasked {
+        let is_freeswitch = config.sources.iter().all(|source| {
+            matches!(
+                source.url.format(),
+                Format::Freeswitch | Format::FreeswitchCdr
+            )
+        });
         let line = if is_freeswitch {
             "an event socket (esl://)"
         } else {
@@ -57,36 +64,59 @@ pub(crate) fn judge(
         found.push(well("endpoints", message));
     }
     for trunk in config.rules.trunks.iter() {
-        let of_trunk = asked.iter().filter(|it| it.flag.serves(trunk));
-        let of_trunk: Vec<&&PbxEndpoints<'_>> = of_trunk.collect();
+        let of_trunk: Vec<&PbxEndpoints<'_>> = asked
+            .iter()
+            .copied()
+            .filter(|pbx| pbx.flag.serves(trunk))
+            .collect();
         if !of_trunk.is_empty() {
-            found.push(trunk_found(config, trunk, &of_trunk, people));
+            found.push(judge_trunk(config, trunk, &of_trunk, people));
         }
     }
-    found.extend(asked.iter().filter_map(|it| untaken(config, it, people)));
+    for pbx in asked {
+        found.extend(untaken(config, pbx, people));
+    }
     found
 }
 
 /// Returns `true` if the endpoint belongs to the trunk. A trunk can also be a part of an endpoint:
 /// `DAHDI/i1/998712000000`.
 fn is_of(trunk: &Trunk, endpoint: &str) -> bool {
-    let mut parts = trunk.endpoints().filter_map(|it| it.strip_prefix(endpoint));
-    trunk.takes_in(endpoint) || parts.any(|rest| rest.starts_with('/'))
+    trunk.takes_in(endpoint)
+        || trunk
+            .endpoints()
+            .filter_map(|own| own.strip_prefix(endpoint))
+            .any(|rest| rest.starts_with('/'))
 }
 
-fn trunk_found(
+fn judge_trunk(
     config: &Config,
     trunk: &Trunk,
-    shown: &[&&PbxEndpoints<'_>],
+    shown: &[&PbxEndpoints<'_>],
     people: &People,
 ) -> CheckFinding {
     let name = format!("endpoint {}", trunk.endpoint);
-    let endpoints = || shown.iter().flat_map(|it| it.account.endpoints.names());
-    let own = endpoints().filter(|it| is_of(trunk, it));
-    let own: BTreeSet<&str> = own.map(String::as_str).collect();
-    let own: Vec<&str> = own.into_iter().collect();
-    let is_phone = |it: &&str| (shown.iter()).any(|pbx| is_telephone(config, pbx, it, people));
-    let phones: Vec<&str> = own.iter().copied().filter(is_phone).collect();
+    let endpoints: Vec<&str> = shown
+        .iter()
+        .flat_map(|pbx| pbx.account.endpoints.names())
+        .map(String::as_str)
+        .collect();
+    let mut own: Vec<&str> = endpoints
+        .iter()
+        .copied()
+        .filter(|endpoint| is_of(trunk, endpoint))
+        .collect();
+    own.sort_unstable();
+    own.dedup();
+    let phones: Vec<&str> = own
+        .iter()
+        .copied()
+        .filter(|endpoint| {
+            shown
+                .iter()
+                .any(|pbx| is_telephone(config, pbx, endpoint, people))
+        })
+        .collect();
     if !phones.is_empty() && trunk.endpoint.contains('*') {
         let fix = "name only the outside lines, each with its own --trunk: calls between these \
                    telephones would be logged as calls with customers";
@@ -95,7 +125,7 @@ fn trunk_found(
     }
     if let Some(reason) = own
         .iter()
-        .find_map(|it| telephone_reason(config, shown, it, people))
+        .find_map(|endpoint| telephone_reason(config, shown, endpoint, people))
     {
         let message =
             format!("{reason}: calls of this phone would be logged as calls with a customer");
@@ -105,24 +135,35 @@ fn trunk_found(
     if !own.is_empty() {
         return well(name, format!("the PBX has {}", listed(&own)));
     }
-    let of = &trunk.name;
-    let wrong =
-        format!("the PBX has no endpoint of this name: calls over trunk {of} would be internal");
-    let near = shown.iter().filter_map(|it| near(trunk, &it.account));
-    if let Some(near) = near.min_by_key(|it| apart(trunk, it)) {
-        let fix = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
+    let wrong = format!(
+        "the PBX has no endpoint of this name: calls over trunk {} would be internal",
+        trunk.name
+    );
+    let similar = shown
+        .iter()
+        .filter_map(|pbx| similar_endpoint(trunk, &pbx.account))
+        .min_by_key(|endpoint| distance(trunk, endpoint));
+    if let Some(similar) = similar {
+        let fix = format!(
+            "did you mean {similar}? Give --trunk {}={similar},…",
+            trunk.name
+        );
         return fault(Code::Configuration, name, wrong, fix);
     }
+    let is_complete = shown.iter().any(|pbx| lists_all(trunk, &pbx.account));
     // chan_sip names a channel of an unknown peer by the peer's address.
-    if !shown.iter().any(|it| is_whole(trunk, &it.account)) || trunk.endpoint.contains('.') {
+    if !is_complete || trunk.endpoint.contains('.') {
         let message = "not known: the PBX does not list this endpoint, but can still have it";
         return well(name, message);
     }
-    let others = endpoints().filter(|it| !is_number(it)).map(String::as_str);
-    let others: Vec<&str> = others.collect();
-    let has = match others.is_empty() {
-        true => "its endpoints are numbers".to_owned(),
-        false => format!("it has {}", listed(&others)),
+    let others: Vec<&str> = endpoints
+        .into_iter()
+        .filter(|endpoint| !is_number(endpoint))
+        .collect();
+    let has = if others.is_empty() {
+        "its endpoints are numbers".to_owned()
+    } else {
+        format!("it has {}", listed(&others))
     };
     let fix = "give the part of the trunk's channel names before the suffix (run `core show \
                channels` during a call)";
@@ -130,48 +171,66 @@ fn trunk_found(
 }
 
 /// Returns the endpoint that a misspelled trunk probably means.
-fn near<'a>(trunk: &Trunk, account: &'a Account) -> Option<&'a String> {
-    let endpoints = account.endpoints.names().filter(|it| !is_number(it));
-    let near = endpoints.min_by_key(|it| apart(trunk, it))?;
-    (apart(trunk, near) <= LETTERS_APART_MAX).then_some(near)
+fn similar_endpoint<'a>(trunk: &Trunk, account: &'a Account) -> Option<&'a String> {
+    account
+        .endpoints
+        .names()
+        .filter(|endpoint| !is_number(endpoint))
+        .min_by_key(|endpoint| distance(trunk, endpoint))
+        .filter(|endpoint| distance(trunk, endpoint) <= LETTERS_APART_MAX)
 }
 
 /// Returns `true` if the PBX listed all endpoints of the trunk's technology.
-fn is_whole(trunk: &Trunk, account: &Account) -> bool {
+fn lists_all(trunk: &Trunk, account: &Account) -> bool {
     let wanted = technology(&trunk.endpoint);
-    let sip = |it: &&str| ["PJSIP", "SIP", "IAX2"].contains(it);
     let endpoints = &account.endpoints;
-    let devices = endpoints.names().map(|it| technology(it)).filter(sip);
-    let mut shown = endpoints.whole.iter().map(String::as_str).chain(devices);
-    shown.any(|it| it.eq_ignore_ascii_case(wanted))
+    let devices = endpoints
+        .names()
+        .map(|endpoint| technology(endpoint))
+        .filter(|technology| ["PJSIP", "SIP", "IAX2"].contains(technology));
+    endpoints
+        .whole
+        .iter()
+        .map(String::as_str)
+        .chain(devices)
+        .any(|technology| technology.eq_ignore_ascii_case(wanted))
 }
 
 /// Reports endpoints that can be outside lines and that belong to no trunk.
 fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option<CheckFinding> {
-    let trunks = &config.rules.trunks;
-    let of_pbx = || trunks.iter().filter(|trunk| shown.flag.serves(trunk));
-    // An endpoint that was already suggested for a misspelled trunk is not reported again.
-    let meant = |trunk: &Trunk, endpoint: &String| {
-        let mut endpoints = shown.account.endpoints.names();
-        !endpoints.any(|it| is_of(trunk, it)) && near(trunk, &shown.account) == Some(endpoint)
-    };
-    let left = shown.account.endpoints.names().filter(|it| {
-        let taken = of_pbx().any(|trunk| is_of(trunk, it) || meant(trunk, it));
-        !taken && !is_telephone(config, shown, it, people)
-    });
-    let left: Vec<&str> = left.map(String::as_str).collect();
+    let mut left = Vec::new();
+    for endpoint in shown.account.endpoints.names() {
+        let is_taken = config.rules.trunks.iter().any(|trunk| {
+            shown.flag.serves(trunk)
+                && (is_of(trunk, endpoint) || is_suggested(trunk, &shown.account, endpoint))
+        });
+        if !is_taken && !is_telephone(config, shown, endpoint, people) {
+            left.push(endpoint.as_str());
+        }
+    }
+    if left.is_empty() {
+        return None;
+    }
+    let name = format!("endpoints of {}", short(shown.flag));
     let fix = "name outside lines with --trunk, and telephones in --employees";
-    (!left.is_empty()).then(|| {
-        let name = format!("endpoints of {}", short(shown.flag));
-        advice(name, format!("no trunk takes {}", listed(&left)), fix)
-    })
+    Some(advice(
+        name,
+        format!("no trunk takes {}", listed(&left)),
+        fix,
+    ))
+}
+
+/// Returns `true` if another finding already suggests this endpoint for a misspelled trunk.
+fn is_suggested(trunk: &Trunk, account: &Account, endpoint: &String) -> bool {
+    let has_own = account.endpoints.names().any(|own| is_of(trunk, own));
+    !has_own && similar_endpoint(trunk, account) == Some(endpoint)
 }
 
 /// Returns why this endpoint must be a phone. `None` if it can be an outside line. A gateway can
 /// register at the PBX as phones do, so a registration proves nothing.
 fn telephone_reason(
     config: &Config,
-    shown: &[&&PbxEndpoints<'_>],
+    shown: &[&PbxEndpoints<'_>],
     name: &str,
     people: &People,
 ) -> Option<String> {
@@ -200,7 +259,9 @@ fn telephone_reason(
     }
     let device = name.split_once('/').map_or("", |(_, device)| device);
     let is_short = is_number(name) && device.len() <= EXTENSION_DIGITS_MAX;
-    let has_employee = (shown.iter()).any(|pbx| is_telephone(config, pbx, name, people));
+    let has_employee = shown
+        .iter()
+        .any(|pbx| is_telephone(config, pbx, name, people));
     if is_short || has_employee && !is_number(name) {
         return Some(format!("{name} is named like a phone of an employee"));
     }
@@ -209,11 +270,16 @@ fn telephone_reason(
 
 /// Returns `true` if the endpoint is named by a number, or if the lists have an employee at it.
 fn is_telephone(config: &Config, shown: &PbxEndpoints<'_>, name: &str, people: &People) -> bool {
+    if is_number(name) {
+        return true;
+    }
     let device = name.split_once('/').map_or("", |(_, device)| device);
-    let mut trunks = config.rules.trunks.iter();
     let extension = Extension::new(device);
-    let knows = |trunk: &Trunk| people.employee_of(&extension, trunk).is_some();
-    is_number(name) || trunks.any(|trunk| shown.flag.serves(trunk) && knows(trunk))
+    config
+        .rules
+        .trunks
+        .iter()
+        .any(|trunk| shown.flag.serves(trunk) && people.employee_of(&extension, trunk).is_some())
 }
 
 fn is_number(endpoint: &str) -> bool {
@@ -227,9 +293,8 @@ fn technology(endpoint: &str) -> &str {
 }
 
 /// Returns how many letters differ between a trunk's endpoint and this one. Case is ignored.
-fn apart(trunk: &Trunk, endpoint: &str) -> usize {
-    let (one, other) = (trunk.endpoint.to_lowercase(), endpoint.to_lowercase());
-    letters_apart(&one, &other)
+fn distance(trunk: &Trunk, endpoint: &str) -> usize {
+    letters_apart(&trunk.endpoint.to_lowercase(), &endpoint.to_lowercase())
 }
 
 /// Returns how many letters only one of the two has, in any order.

@@ -112,8 +112,8 @@ async fn one(config: &Config, address: &Address, token: &Secret) -> Vec<CheckFin
         }
     };
     let answered = clock::now();
-    let error = serde_json::from_slice::<ErrorAnswer>(&body);
-    let error = error.map_or_else(|_| String::new(), |answer| format!(": {}", answer.error));
+    let error = serde_json::from_slice::<ErrorAnswer>(&body)
+        .map_or_else(|_| String::new(), |answer| format!(": {}", answer.error));
     match (status, serde_json::from_slice::<BranchAnswer>(&body)) {
         (200, Ok(branch)) => {
             let message = format!("accepts calls of branch {}", branch.branch);

@@ -36,9 +36,9 @@ fn tried<E: Display>(
     let Err(error) = tried else {
         return well(name, good);
     };
-    let words = error.to_string();
+    let text = error.to_string();
     let usual = "correct it there; callbridge tries again automatically";
-    let (message, fix) = words.split_once("; ").unwrap_or((&words, usual));
+    let (message, fix) = text.split_once("; ").unwrap_or((&text, usual));
     match code(&error) {
         Some(code) => fault(code, name, message, fix),
         None => advice(name, message, fix),
@@ -62,12 +62,14 @@ pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account
     {
         return (finding, None);
     }
-    // Only a missing file has its own exit code.
-    let code = |error: &callbridge_source::Error| match &flag.url.transport {
-        Transport::File { path, .. } if is_missing(path) => Some(Code::NoInput),
-        _ => Some(by(error.fix())),
-    };
-    (tried(name, opened, "can be read", code), account)
+    let finding = tried(name, opened, "can be read", |error| {
+        match &flag.url.transport {
+            // Only a missing file has its own exit code.
+            Transport::File { path, .. } if is_missing(path) => Some(Code::NoInput),
+            _ => Some(code_of(error.fix())),
+        }
+    });
+    (finding, account)
 }
 
 /// Reports a login from this machine that the account's `permit` lines exclude. Asterisk reports it
@@ -93,20 +95,18 @@ pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     let flag = config.dead_letters.as_ref()?;
     let name = format!("dead letters {}", flag.url.public());
     let probed = queue(flag).probe().await;
-    Some(tried(name, probed, "the queue exists", of_broker))
-}
-
-fn of_broker(error: &callbridge_broker::Error) -> Option<Code> {
-    Some(error.fix().map_or(Code::Unreachable, by))
+    Some(tried(name, probed, "the queue exists", |error| {
+        Some(error.fix().map_or(Code::Unreachable, code_of))
+    }))
 }
 
 /// Returns `true` if the file is missing. A file in a folder without access counts as present.
 fn is_missing(path: &Path) -> bool {
-    let read = path.metadata();
-    read.is_err_and(|it| it.kind() == ErrorKind::NotFound)
+    path.metadata()
+        .is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-fn by(fix: Fix) -> Code {
+fn code_of(fix: Fix) -> Code {
     match fix {
         Fix::Remote => Code::Unreachable,
         Fix::Secret => Code::NoPermission,
@@ -180,53 +180,64 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
 }
 
 fn shown(at: Option<EventTime>) -> String {
-    let at = at.and_then(|at| jiff::Timestamp::from_second(at.floor_seconds().get()).ok());
-    at.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
+    let timestamp = at.and_then(|at| jiff::Timestamp::from_second(at.floor_seconds().get()).ok());
+    timestamp.map_or_else(|| "an unknown time".to_owned(), |time| time.to_string())
 }
 
 /// Returns all findings about the FreeSWITCH behind this source, if there is one.
 pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFinding> {
-    let of_broker = |it: &SourceConfig| {
-        let same = it.pbx == flag.pbx && it.url.format() == Format::Freeswitch;
-        same && matches!(it.url.transport, Transport::Amqp(_))
-    };
     let source = source_of(0, flag, None);
     let found = match source.survey_switch().await {
         Ok(Some(facts)) => {
-            let trunks = config.rules.trunks.iter();
-            let trunks = trunks.filter(|it| it.pbx.is_none() || it.pbx == flag.pbx);
-            let endpoints = trunks.map(|it| {
-                let endpoints = it.endpoints().map(str::to_owned);
-                (it.name.clone(), endpoints.collect())
-            });
-            let broker = config.sources.iter().any(of_broker);
-            Some(facts.judge(&endpoints.collect::<Vec<_>>(), broker))
+            let endpoints: Vec<_> = config
+                .rules
+                .trunks
+                .iter()
+                .filter(|trunk| trunk.pbx.is_none() || trunk.pbx == flag.pbx)
+                .map(|trunk| {
+                    let endpoints = trunk.endpoints().map(str::to_owned);
+                    (trunk.name.clone(), endpoints.collect())
+                })
+                .collect();
+            let has_broker = config
+                .sources
+                .iter()
+                .any(|other| other.pbx == flag.pbx && is_freeswitch_broker(other));
+            Some(facts.judge(&endpoints, has_broker))
         }
-        Ok(None) if of_broker(flag) => {
-            let local = flag.url.endpoint().is_some_and(|it| it.is_loopback());
-            let text = local.then(|| of_module(module_conf::AMQP)).flatten();
-            text.map(|text| module_conf::judge_amqp(&text))
+        Ok(None) if is_freeswitch_broker(flag) => {
+            let endpoint = flag.url.endpoint();
+            if endpoint.is_some_and(|endpoint| endpoint.is_loopback()) {
+                read_module_conf(module_conf::AMQP).map(|text| module_conf::judge_amqp(&text))
+            } else {
+                None
+            }
         }
         Ok(None) if flag.url.format() == Format::FreeswitchCdr => {
-            let text = of_module(module_conf::JSON_CDR);
-            text.map(|text| module_conf::judge_json_cdr(&text))
+            read_module_conf(module_conf::JSON_CDR).map(|text| module_conf::judge_json_cdr(&text))
         }
         // The finding of the source already has the reason.
         Ok(None) | Err(_) => None,
     };
-    let each = found.unwrap_or_default().into_iter().map(|found| {
+    let mut findings = Vec::new();
+    for found in found.unwrap_or_default() {
         let name = format!("{} of {}", found.about, short(flag));
-        match found.weight {
+        findings.push(match found.weight {
             Severity::Well => well(name, found.message),
             Severity::Advice => advice(name, found.message, found.fix),
             Severity::Fault => fault(Code::Configuration, name, found.message, found.fix),
-        }
-    });
-    each.collect()
+        });
+    }
+    findings
+}
+
+/// Returns `true` if a broker passes events of a FreeSWITCH to this source.
+fn is_freeswitch_broker(source: &SourceConfig) -> bool {
+    source.url.format() == Format::Freeswitch && matches!(source.url.transport, Transport::Amqp(_))
 }
 
 /// Reads the configuration file of a FreeSWITCH module on this machine, if possible.
-fn of_module(file: &str) -> Option<String> {
+fn read_module_conf(file: &str) -> Option<String> {
     let mut folders = module_conf::FOLDERS.iter();
     folders.find_map(|folder| std::fs::read_to_string(format!("{folder}/{file}")).ok())
 }

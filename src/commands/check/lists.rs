@@ -3,7 +3,7 @@
 use super::{CheckFinding, advice, fault, well};
 use crate::config::Config;
 use callbridge_mapping::people::files::{Error, News, Watched};
-use callbridge_mapping::{People, Trunk, people::matching};
+use callbridge_mapping::{People, people::matching};
 use callbridge_model::{Code, clock};
 use std::collections::BTreeMap;
 
@@ -24,15 +24,24 @@ pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
 /// Reports trunks of a PBX whose calls will name no employee. A message can name its employee
 /// itself.
 fn without_employees(config: &Config) -> Option<CheckFinding> {
-    let without = |it: &&Trunk| it.journal && it.employees.is_none() && !it.endpoint.is_empty();
-    let trunks = config.rules.trunks.iter().filter(without);
-    let names: Vec<&str> = trunks.map(|trunk| trunk.name.as_str()).collect();
-    let names = names.join(", ");
     // A hub has its own lists.
-    if names.is_empty() || config.forward.is_some() {
+    if config.forward.is_some() {
         return None;
     }
-    let message = format!("--employees is missing: no call over {names} will have an employee");
+    let names: Vec<&str> = config
+        .rules
+        .trunks
+        .iter()
+        .filter(|trunk| trunk.journal && trunk.employees.is_none() && !trunk.endpoint.is_empty())
+        .map(|trunk| trunk.name.as_str())
+        .collect();
+    if names.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "--employees is missing: no call over {} will have an employee",
+        names.join(", ")
+    );
     let fix = "list the extensions with the ids of the employees in the CRM: --employees \
          101:501;102:502, or a FILE";
     Some(advice("employees", message, fix))
@@ -42,22 +51,23 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
 fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
     let mut doubtful = BTreeMap::new();
     for trunk in config.rules.trunks.iter() {
-        let listed = people.employees_at(trunk).into_iter();
-        let entries = listed.flat_map(|it| it.iter());
-        let meant = |extension: &str| Some((extension.to_owned(), matching::meant(extension)?));
-        doubtful.extend(entries.filter_map(|(extension, _)| meant(extension.as_str())));
+        let Some(employees) = people.employees_at(trunk) else {
+            continue;
+        };
+        for (extension, _) in employees.iter() {
+            if let Some(meant) = matching::meant(extension.as_str()) {
+                doubtful.insert(extension.as_str().to_owned(), meant);
+            }
+        }
     }
-    let found = doubtful.into_iter().map(|(extension, meant)| {
+    let mut found = Vec::new();
+    for (extension, meant) in doubtful {
         let message = "has letters among its digits, so it matches no extension";
         let fix = format!("did you mean {meant}? correct --employees");
-        fault(
-            Code::Input,
-            format!("employee at {extension}"),
-            message,
-            fix,
-        )
-    });
-    found.collect()
+        let name = format!("employee at {extension}");
+        found.push(fault(Code::Input, name, message, fix));
+    }
+    found
 }
 
 fn findings(news: &News) -> Vec<CheckFinding> {

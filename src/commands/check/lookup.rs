@@ -29,7 +29,7 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
     let Some(lookup) = &config.lookup else {
         return Vec::new();
     };
-    let secret = match lookup.secret.as_ref().map(|it| it.read()).transpose() {
+    let secret = match lookup.secret.as_ref().map(|place| place.read()).transpose() {
         Ok(secret) => secret,
         Err(error) => {
             let fix = "the first line of the file must be the password that the dialplan sends";
@@ -70,10 +70,10 @@ struct EmployeeExtensions<'a> {
 
 impl<'a> EmployeeExtensions<'a> {
     fn of(config: &Config, people: &'a People) -> Self {
-        let leads = config.state_place().lead_directory();
-        let leads = leads.map_err(|error| error.to_string());
-        let responsible = leads.and_then(|leads| leads.responsible_employees());
-        let mut responsible = responsible.unwrap_or_default();
+        let mut responsible = match config.state_place().lead_directory() {
+            Ok(directory) => directory.responsible_employees().unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
         responsible.sort_by_key(|(id, leads)| (Reverse(*leads), *id));
         Self {
             people,
@@ -86,17 +86,22 @@ impl<'a> EmployeeExtensions<'a> {
     fn without_extension(&self, trunk: &Trunk) -> Option<String> {
         let mut without = self.responsible.clone();
         without.retain(|(id, _)| extension(*id, self.people, trunk).is_none());
-        let named = without.iter().take(NAMED_MAX);
-        let named: Vec<String> = named.map(|(id, leads)| format!("{id} ({leads})")).collect();
-        let (count, all) = (without.len(), self.responsible.len());
+        if without.is_empty() {
+            return None;
+        }
+        let named: Vec<String> = without
+            .iter()
+            .take(NAMED_MAX)
+            .map(|(id, leads)| format!("{id} ({leads})"))
+            .collect();
+        let count = without.len();
         let more = if count > named.len() { ", …" } else { "" };
-        (count > 0).then(|| {
-            format!(
-                "{count} of {all} responsible employees have no extension here; by id, with their \
-                 number of leads: {}{more}",
-                named.join(", ")
-            )
-        })
+        Some(format!(
+            "{count} of {} responsible employees have no extension here; by id, with their number \
+             of leads: {}{more}",
+            self.responsible.len(),
+            named.join(", ")
+        ))
     }
 }
 
@@ -136,27 +141,27 @@ fn ready(
 type Answered = io::Result<(u16, Value, Duration)>;
 
 fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
-    let fault = |message: String, fix: &str| fault(Code::Unreachable, "lookup", message, fix);
-    match answered {
-        Ok((401, ..)) => {
-            let fix = "the running callbridge has another password: check its password file, which \
-                       it reads every second";
-            fault(format!("{at} refuses the password"), fix)
-        }
+    let (message, fix) = match answered {
+        Ok((401, ..)) => (
+            format!("{at} refuses the password"),
+            "the running callbridge has another password: check its password file, which it reads \
+             every second",
+        ),
         // Only other machines are allowed to ask.
         Ok((403, ..)) => {
             let message = "runs, but --lookup-allow refuses requests from this machine's dialplan";
-            well("lookup", format!("{at} {message}"))
+            return well("lookup", format!("{at} {message}"));
         }
-        Ok((status, ..)) => {
-            let fix = "another program answers there: give --lookup another port";
-            fault(format!("{at} answered {status} instead of the caller"), fix)
-        }
-        Err(error) => {
-            let fix = "the running callbridge was started without this --lookup: restart it";
-            fault(format!("{at}: {error}"), fix)
-        }
-    }
+        Ok((status, ..)) => (
+            format!("{at} answered {status} instead of the caller"),
+            "another program answers there: give --lookup another port",
+        ),
+        Err(error) => (
+            format!("{at}: {error}"),
+            "the running callbridge was started without this --lookup: restart it",
+        ),
+    };
+    fault(Code::Unreachable, "lookup", message, fix)
 }
 
 /// Returns the address at which this machine reaches the listener: loopback for an unspecified one.
@@ -186,13 +191,18 @@ async fn ask(at: SocketAddr, trunk: &str, secret: Option<&Secret>) -> Answered {
         line.take(BYTES_MAX).read_to_end(&mut answer).await?;
         io::Result::Ok(answer)
     };
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no answer within a second");
-    let answer = timeout(WITHIN, asking).await.map_err(late)??;
+    let Ok(answered) = timeout(WITHIN, asking).await else {
+        let message = "no answer within a second";
+        return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+    };
     let password = secret.map(ExposeSecret::expose_secret);
-    let text = Redactor::new(password).redact(&String::from_utf8_lossy(&answer));
-    let status = text.split(' ').nth(1).and_then(|it| it.parse().ok());
+    let text = Redactor::new(password).redact(&String::from_utf8_lossy(&answered?));
+    let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
     let body = text.split_once("\r\n\r\n").map(|(_, body)| body);
     let answer = body.and_then(|body| serde_json::from_str(body).ok());
-    let (status, answer) = (status.unwrap_or(0), answer.unwrap_or_default());
-    Ok((status, answer, begun.elapsed()))
+    Ok((
+        status.unwrap_or(0),
+        answer.unwrap_or_default(),
+        begun.elapsed(),
+    ))
 }

@@ -72,8 +72,12 @@ impl ManagerConf {
                 }
             }
         }
-        let known = sections.iter().any(|(section, _)| section == user);
-        (known && its_port == port).then_some(conf)
+        let is_known = sections.iter().any(|(section, _)| section == user);
+        if is_known && its_port == port {
+            Some(conf)
+        } else {
+            None
+        }
     }
 
     /// Adds the networks of one line. `!` before a network reverses its meaning.
@@ -103,8 +107,12 @@ impl ManagerConf {
     /// Returns `true` if the filters, read as basic regular expressions, let nothing through.
     /// Filters of the form `(A|B)` match nothing then.
     pub(crate) fn is_deafened(&self) -> bool {
-        let mut passing = self.filters.iter().filter(|it| !it.starts_with('!'));
-        passing.clone().next().is_some() && passing.all(|it| it.contains(['(', '|']))
+        let passing: Vec<&String> = self
+            .filters
+            .iter()
+            .filter(|filter| !filter.starts_with('!'))
+            .collect();
+        !passing.is_empty() && passing.iter().all(|filter| filter.contains(['(', '|']))
     }
 
     /// Returns `true` if the account receives events of this class.
@@ -159,8 +167,12 @@ fn mask_v4(mask: &str) -> Option<u32> {
 }
 
 fn words(value: &str) -> BTreeSet<String> {
-    let words = value.split(',').map(str::trim).filter(|it| !it.is_empty());
-    words.map(str::to_owned).collect()
+    value
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns the lines of another file of the PBX on this machine, such as `pjsip.conf`. `None` if it
@@ -181,25 +193,28 @@ fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
     let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
     let mut lines_of_all = Vec::new();
     let mut commented = false;
-    for line in text.lines() {
-        let line = line.trim();
-        commented |= line.starts_with(";--") && !line.starts_with(";---");
+    for whole_line in text.lines().map(str::trim) {
+        commented |= whole_line.starts_with(";--") && !whole_line.starts_with(";---");
         if commented {
-            commented = !line.ends_with("--;");
+            commented = !whole_line.ends_with("--;");
             continue;
         }
-        let line = line.split(';').next().unwrap_or_default().trim();
-        let words = ["#include", "#tryinclude"];
-        let Some(name) = words.iter().find_map(|it| line.strip_prefix(it)) else {
-            lines_of_all.extend((!line.is_empty()).then(|| line.to_owned()));
+        let line = whole_line.split(';').next().unwrap_or_default().trim();
+        let included = line
+            .strip_prefix("#include")
+            .or_else(|| line.strip_prefix("#tryinclude"));
+        let Some(name) = included else {
+            if !line.is_empty() {
+                lines_of_all.push(line.to_owned());
+            }
             continue;
         };
         if depth > 0 {
             let name = name.trim().trim_matches(['"', '<', '>']);
             let folder = path.parent().unwrap_or(Path::new("/"));
-            let included = files(&folder.join(name)).into_iter();
-            let included = included.filter_map(|file| lines(&file, depth - 1));
-            lines_of_all.extend(included.flatten());
+            for file in files(&folder.join(name)) {
+                lines_of_all.extend(lines(&file, depth - 1).unwrap_or_default());
+            }
         }
     }
     Some(lines_of_all)
@@ -212,12 +227,16 @@ fn files(pattern: &Path) -> Vec<PathBuf> {
         return vec![pattern.to_path_buf()];
     };
     let folder = pattern.parent().unwrap_or(Path::new("/"));
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
-    let fits = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.starts_with(before) && name.ends_with(after))
-    };
-    let mut files: Vec<PathBuf> = entries.flatten().map(|it| it.path()).filter(fits).collect();
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_match = entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.starts_with(before) && name.ends_with(after));
+        if is_match {
+            files.push(entry.path());
+        }
+    }
     files.sort();
     files
 }

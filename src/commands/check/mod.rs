@@ -39,7 +39,7 @@ use callbridge_mapping::People;
 use callbridge_model::{Code, plain_file, safe, safe_json};
 use endpoints::PbxEndpoints;
 use serde_json::{Map, Value, json};
-use std::{fmt::Display, path::PathBuf};
+use std::fmt::Display;
 
 /// The part of a finding that does not fit into a sentence: a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,8 +113,10 @@ impl CheckFinding {
             (false, false) => "failed",
         };
         let mut text = format!("{mark} {}: {}", safe(&self.name), safe(&self.message));
-        for line in self.extra.as_ref().map_or("", |it| &it.text).lines() {
-            text.push_str(&format!("\n      {}", safe(line)));
+        if let Some(extra) = &self.extra {
+            for line in extra.text.lines() {
+                text.push_str(&format!("\n      {}", safe(line)));
+            }
         }
         if !self.fix.is_empty() {
             text.push_str(&format!("\n      fix: {}", safe(&self.fix)));
@@ -146,10 +148,12 @@ impl Findings {
 
     /// Returns the error with the worst exit code and the number of failed checks.
     fn verdict(&self) -> Result<()> {
+        let Some(code) = worst(&self.all) else {
+            return Ok(());
+        };
         let faults = self.all.iter().filter(|finding| finding.fault.is_some());
-        let (faults, all) = (faults.count(), self.all.len());
-        let message = format!("{faults} of {all} checks failed");
-        worst(&self.all).map_or(Ok(()), |code| Err(Failure::new(code, message)))
+        let message = format!("{} of {} checks failed", faults.count(), self.all.len());
+        Err(Failure::new(code, message))
     }
 }
 
@@ -164,8 +168,11 @@ fn worst(findings: &[CheckFinding]) -> Option<Code> {
 /// # Errors
 /// The exit code of the worst finding.
 pub(crate) async fn run(check: &Check) -> Result<()> {
-    let (json, color, all) = (check.json, has_color(), Vec::new());
-    let mut findings = Findings { json, color, all };
+    let mut findings = Findings {
+        json: check.json,
+        color: has_color(),
+        all: Vec::new(),
+    };
     let config = &check.config;
     let now = callbridge_model::clock::now().wall;
     findings.show([place::clock(now, crate::build_time::built_at())])?;
@@ -193,15 +200,16 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
 
 /// Checks each source, the rights of its account, and the endpoints that the PBX reports.
 async fn sources(config: &Config, people: &People, findings: &mut Findings) -> Result<()> {
-    let (mut shown, mut unasked) = (Vec::new(), false);
+    let mut shown = Vec::new();
+    let mut has_unasked = false;
     for flag in &config.sources {
         let (mut found, account) = inward::source(flag).await;
-        let well = found.fault.is_none();
-        if well {
+        let can_read = found.fault.is_none();
+        if can_read {
             found = inward::file(config, flag).unwrap_or(found);
         }
         findings.show([found])?;
-        if well {
+        if can_read {
             findings.show(inward::switch(config, flag).await)?;
         }
         match account {
@@ -209,11 +217,11 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
                 findings.show(account::judge(config, flag, &account))?;
                 shown.push(PbxEndpoints { flag, account });
             }
-            None if well => findings.show(account::unknown(flag))?,
-            None => unasked = true,
+            None if can_read => findings.show(account::unknown(flag))?,
+            None => has_unasked = true,
         }
     }
-    if unasked && shown.is_empty() {
+    if has_unasked && shown.is_empty() {
         return Ok(());
     }
     findings.show(endpoints::judge(config, &shown, people))
@@ -221,20 +229,18 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
 
 /// Reports secret files that every user of this machine can read.
 fn open_secrets(config: &Config) -> Vec<CheckFinding> {
-    let mut files = config.secret_files();
-    files.retain(|file| plain_file::is_open_to_all(file));
-    let advice = |file: PathBuf| {
-        let message = format!(
-            "{} can be read by every user of this machine",
-            file.display()
-        );
-        advice(
-            "secret",
-            message,
-            format!("chmod o-r {}", quoted_path(&file)),
-        )
-    };
-    files.into_iter().map(advice).collect()
+    let mut findings = Vec::new();
+    for file in config.secret_files() {
+        if plain_file::is_open_to_all(&file) {
+            let message = format!(
+                "{} can be read by every user of this machine",
+                file.display()
+            );
+            let fix = format!("chmod o-r {}", quoted_path(&file));
+            findings.push(advice("secret", message, fix));
+        }
+    }
+    findings
 }
 
 #[cfg(test)]

@@ -17,14 +17,16 @@ pub(crate) async fn check(config: &Config) -> Option<CheckFinding> {
             "the command begins with shell syntax, so its program was not looked up",
         ));
     };
-    let mut lookup = Command::new("/bin/sh");
-    let lookup = lookup.args([
-        "-c",
-        r#"command -v -- "$1" >/dev/null 2>&1"#,
-        "sh",
-        &program,
-    ]);
-    if lookup.status().await.is_ok_and(|status| status.success()) {
+    let looked_up = Command::new("/bin/sh")
+        .args([
+            "-c",
+            r#"command -v -- "$1" >/dev/null 2>&1"#,
+            "sh",
+            &program,
+        ])
+        .status()
+        .await;
+    if looked_up.is_ok_and(|status| status.success()) {
         return Some(well(NAME, format!("{program} exists and can be run")));
     }
     let message = format!("{program} does not exist or cannot be run: no notice would be sent");

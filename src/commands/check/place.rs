@@ -44,18 +44,24 @@ impl State {
 
 /// Reports a clock that shows a time before the build.
 pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
-    let shown = |at: EventTime| {
-        let at = jiff::Timestamp::from_second(at.floor_seconds().get()).ok();
-        at.map_or_else(|| "before any date".to_owned(), |at| at.to_string())
-    };
     if now >= built {
-        return well("clock", shown(now));
+        return well("clock", date_text(now));
     }
-    let (now, built) = (shown(now), shown(built));
-    let what = format!("{now} is before this program was built, {built}");
-    let todo = "set this machine's clock (timedatectl set-ntp true); calls would be journaled at \
-                wrong times";
-    fault(Code::Configuration, "clock", what, todo)
+    let message = format!(
+        "{} is before this program was built, {}",
+        date_text(now),
+        date_text(built)
+    );
+    let fix = "set this machine's clock (timedatectl set-ntp true); calls would be journaled at \
+               wrong times";
+    fault(Code::Configuration, "clock", message, fix)
+}
+
+fn date_text(at: EventTime) -> String {
+    match jiff::Timestamp::from_second(at.floor_seconds().get()) {
+        Ok(time) => time.to_string(),
+        Err(_) => "before any date".to_owned(),
+    }
 }
 
 /// Checks whether the address of `--listen` is free, or used by the daemon.
@@ -231,17 +237,22 @@ impl TrialFolder {
     /// # Errors
     /// Returns [`Error::NotWritable`], as `run` would.
     pub(crate) fn begin(state: &Path) -> Result<Self, Error> {
-        let wrong = |error: io::Error| Error::NotWritable(state.into(), error.to_string());
-        let place = standing(state).map_err(wrong)?;
+        match Self::create(state) {
+            Ok(folder) => Ok(Self { folder }),
+            Err(error) => Err(Error::NotWritable(state.into(), error.to_string())),
+        }
+    }
+
+    fn create(state: &Path) -> io::Result<ScratchFolder> {
+        let place = existing_folder(state)?;
         // A killed check leaves its folder behind. Process ids repeat, so the name is a UUID.
         let name = format!(".callbridge-check-{}", uuid::Uuid::new_v4().simple());
-        let folder = ScratchFolder::make(place.join(name)).map_err(wrong)?;
-        Ok(Self { folder })
+        ScratchFolder::make(place.join(name))
     }
 }
 
 /// Returns the state folder, or its nearest ancestor that exists.
-fn standing(state: &Path) -> io::Result<&Path> {
+fn existing_folder(state: &Path) -> io::Result<&Path> {
     for above in state.ancestors() {
         let is_here = above.as_os_str().is_empty();
         let above = if is_here { Path::new(".") } else { above };

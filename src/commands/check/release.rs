@@ -37,14 +37,16 @@ pub(crate) fn judge(
         return vec![well(name, message)];
     };
     let release = named(account);
-    // Some source or catch-up file of the same PBX contains CEL.
-    let mut same = config.sources.iter().filter(|it| it.pbx == flag.pbx);
-    let cel = same.any(|it| matches!(it.url.format(), Format::CelCsv | Format::CelAmqp));
-    let settings = settings(generation, cel, variables);
-    let mut found = well(name, format!("Asterisk {release}"));
-    found.extra = Some(Box::new(extra(&release, generation, &settings)));
-    let queues = queues(flag, account, generation, conf);
-    std::iter::once(found).chain(queues).collect()
+    // A catch-up file counts too.
+    let has_cel = config.sources.iter().any(|source| {
+        source.pbx == flag.pbx && matches!(source.url.format(), Format::CelCsv | Format::CelAmqp)
+    });
+    let settings = settings(generation, has_cel, variables);
+    let mut version = well(name, format!("Asterisk {release}"));
+    version.extra = Some(Box::new(extra(&release, generation, &settings)));
+    let mut found = vec![version];
+    found.extend(queues(flag, account, generation, conf));
+    found
 }
 
 /// Returns the release as the PBX reports it, or else as derived from its manager's version.
@@ -53,9 +55,13 @@ fn named(account: &Account) -> String {
     if let Some(said) = said.filter(|said| !said.is_empty()) {
         return said.to_owned();
     }
-    let mut numbers = account.version.split('.').map(str::parse::<u32>);
-    let mut next = || numbers.next().and_then(Result::ok).unwrap_or_default();
-    let release = match (next(), next()) {
+    let mut numbers = account
+        .version
+        .split('.')
+        .map(|part| part.parse::<u32>().unwrap_or_default());
+    let major = numbers.next().unwrap_or_default();
+    let minor = numbers.next().unwrap_or_default();
+    let release = match (major, minor) {
         (1, 0) => "1.4".to_owned(),
         (1, 1) => "1.6 or 1.8".to_owned(),
         (1, 2) => "10".to_owned(),
@@ -66,12 +72,7 @@ fn named(account: &Account) -> String {
     format!("{release}, according to its manager {}", account.version)
 }
 
-fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Setting> {
-    let setting = |file, line: &str, reason| Setting {
-        file,
-        line: line.to_owned(),
-        reason,
-    };
+fn settings(generation: Generation, has_cel: bool, variables: &[&str]) -> Vec<Setting> {
     let mut all = vec![
         setting("manager.conf", READ, "all events of AMI"),
         setting("manager.conf", WRITE, "the list of channels"),
@@ -81,7 +82,7 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         let line = format!("channelvars = {}", variables.join(","));
         all.push(setting("manager.conf", &line, "the lead by `var:`"));
     }
-    let reason = if cel {
+    let reason = if has_cel {
         "needed for the talk time from CEL"
     } else {
         "needed for the talk time, if you use CEL as a source or with --catch-up"
@@ -93,6 +94,14 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         all.push(setting("queues.conf", "eventwhencalled = yes", reason));
     }
     all
+}
+
+fn setting(file: &'static str, line: &str, reason: &'static str) -> Setting {
+    Setting {
+        file,
+        line: line.to_owned(),
+        reason,
+    }
 }
 
 fn extra(release: &str, generation: Generation, settings: &[Setting]) -> Extra {
@@ -115,8 +124,10 @@ fn queues(
     generation: Generation,
     conf: Option<&ManagerConf>,
 ) -> Option<CheckFinding> {
-    let has_quiet = |queues: &_| *queues > 0 && generation.has_quiet_queues();
-    let queues = account.queues.filter(has_quiet)?;
+    let queues = account.queues?;
+    if queues == 0 || !generation.has_quiet_queues() {
+        return None;
+    }
     let name = format!("queues of {}", short(flag));
     let it_has = match queues {
         1 => "the PBX has a queue".to_owned(),

@@ -52,12 +52,16 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
 
 /// Judges the journal by what the state has stored about it. A temporary state has nothing.
 async fn kept(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
-    let (at, state) = (clock::now().wall, place.to_string());
-    let at = at.floor_seconds().get();
-    let kept = spool.read(move |store| callbridge_ops::kept::kept(store, at, &state, RELEASE));
-    // A state that cannot be read is reported by its own check.
-    let kept = kept.await.map(|status| of_journal(&status.judged()));
-    kept.unwrap_or_default()
+    let at = clock::now().wall.floor_seconds().get();
+    let state = place.to_string();
+    let kept = spool
+        .read(move |store| callbridge_ops::kept::kept(store, at, &state, RELEASE))
+        .await;
+    match kept {
+        Ok(status) => of_journal(&status.judged()),
+        // A state that cannot be read is reported by its own check.
+        Err(_) => Vec::new(),
+    }
 }
 
 fn of_daemon(status: &Status) -> Vec<CheckFinding> {
@@ -99,8 +103,8 @@ async fn ask(
 ) -> Vec<CheckFinding> {
     let (mut found, token) = token::check(crm, place).await;
     if let Some(token) = token {
-        let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
-        let asked = match TokenProbe::open(setup, rate, spool, &token).await {
+        let probe = TokenProbe::open(crm.setup.clone(), Some(crm.rate), spool, &token).await;
+        let asked = match probe {
             Ok(probe) => all(crm, reads_leads, spool, probe).await,
             Err(why) => Err(why),
         };
@@ -134,8 +138,10 @@ async fn all(
         });
         match probe.ask(&head).await {
             Ok(answer) => {
-                let refused = spool.read(|store| tables::shows::refused_fields(store));
-                let refused = refused.await.map_err(Unasked::Spool)?;
+                let refused = spool
+                    .read(|store| tables::shows::refused_fields(store))
+                    .await
+                    .map_err(Unasked::Spool)?;
                 found.extend(judge_fields(&crm.lead_fields, &answer, &refused));
             }
             // The fields could not be requested, so they are not reported as wrong.
@@ -150,7 +156,8 @@ async fn all(
 
 /// Returns the finding of a request that could not be made.
 fn unasked(why: &Unasked) -> CheckFinding {
-    let (code, what) = (Code::Unreachable, "crm");
+    let code = Code::Unreachable;
+    let what = "crm";
     match why {
         Unasked::Spool(error) => {
             let todo = "repair the state folder first";
@@ -178,45 +185,35 @@ pub(crate) fn judge(
     place: &TokenPlace,
 ) -> Vec<CheckFinding> {
     let address = address.as_str();
-    let refused = |what: &str| {
-        let todo = format!(
-            "issue a new token in the CRM and put it into {place}; or check whether the company is \
-             blocked"
-        );
-        let refused = fault(Code::NoPermission, "token", what, todo);
-        vec![well("crm", address), refused]
-    };
-    let works_not = |said: &str| {
-        let todo = "try again later; if the problem remains, ask the CRM's support";
-        let what = format!("{address} does not work: {}", said.trim());
-        fault(Code::Unreachable, "crm", what, todo)
-    };
-    // A 4xx without the API's envelope (§2.1) does not come from the CRM.
-    let by_proxy = |answer: &str| {
-        let what = format!(
-            "a proxy or firewall in front of {address} answered {}, not the CRM",
-            answer.trim()
-        );
-        let todo = "allow this machine's requests there, or correct --crm-url or --crm-proxy";
-        fault(Code::Unreachable, "crm", what, todo)
-    };
     let error = match answer {
         Ok(ApiReply::TokenInfo(info)) => {
             let mut found = vec![well("crm", address)];
             found.extend(of_token(&info, binding));
             return found;
         }
-        Ok(_) => return vec![works_not("the answer does not describe the token")],
+        Ok(_) => {
+            return vec![not_working(
+                address,
+                "the answer does not describe the token",
+            )];
+        }
         Err(error) => error,
     };
     vec![match error {
         ApiError::TokenRefused { status, message } => {
-            return match message.as_str() {
-                "" if status == 401 => refused("the CRM refuses it (401)"),
-                message => refused(&format!("the CRM refuses it ({status}): {message}")),
+            let what = if message.is_empty() && status == 401 {
+                "the CRM refuses it (401)".to_owned()
+            } else {
+                format!("the CRM refuses it ({status}): {message}")
             };
+            let todo = format!(
+                "issue a new token in the CRM and put it into {place}; or check whether the \
+                 company is blocked"
+            );
+            let refused = fault(Code::NoPermission, "token", what, todo);
+            return vec![well("crm", address), refused];
         }
-        ApiError::TooMany(false) => by_proxy("429"),
+        ApiError::TooMany(false) => answered_by_proxy(address, "429"),
         ApiError::TooMany(true) => {
             let what = "its request limit is used up (429): another program uses the same token";
             let todo = "share the limit with --rate, or give the other program its own application \
@@ -240,27 +237,43 @@ pub(crate) fn judge(
             status: 200..=299,
             message,
             ..
-        } => works_not(&format!("accept: false {message}")),
+        } => not_working(address, &format!("accept: false {message}")),
         ApiError::Server {
             own: false,
             status: status @ 400..=499,
             message,
-        } => by_proxy(&format!("{status} {message}")),
+        } => answered_by_proxy(address, &format!("{status} {message}")),
         ApiError::Server {
             status, message, ..
         }
         | ApiError::Rejected {
             status, message, ..
-        } => works_not(&format!("{status} {message}")),
-        ApiError::Forbidden(message) => works_not(&format!("403 {message}")),
+        } => not_working(address, &format!("{status} {message}")),
+        ApiError::Forbidden(message) => not_working(address, &format!("403 {message}")),
         ApiError::Unreadable(..) => {
             let todo = "check that --crm-url is the address of the API and not of a web page; if \
                         it is right, try again later, then ask the CRM's support";
             let what = format!("{address} does not work: {error}");
             fault(Code::Unreachable, "crm", what, todo)
         }
-        ApiError::TimedOut => works_not(&error.to_string()),
+        ApiError::TimedOut => not_working(address, &error.to_string()),
     }]
+}
+
+fn not_working(address: &str, message: &str) -> CheckFinding {
+    let todo = "try again later; if the problem remains, ask the CRM's support";
+    let what = format!("{address} does not work: {}", message.trim());
+    fault(Code::Unreachable, "crm", what, todo)
+}
+
+/// Returns the finding of a 4xx without the API's envelope (§2.1), which the CRM does not send.
+fn answered_by_proxy(address: &str, answer: &str) -> CheckFinding {
+    let what = format!(
+        "a proxy or firewall in front of {address} answered {}, not the CRM",
+        answer.trim()
+    );
+    let todo = "allow this machine's requests there, or correct --crm-url or --crm-proxy";
+    fault(Code::Unreachable, "crm", what, todo)
 }
 
 fn not_reached(why: String) -> CheckFinding {
@@ -274,19 +287,22 @@ fn not_reached(why: String) -> CheckFinding {
 
 fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     let mut found = Vec::new();
-    let until = info.expires_at.map(|at| at.get());
-    let until = until.and_then(|at| jiff::Timestamp::from_second(at).ok());
-    let until = until.map_or("does not expire".to_owned(), |at| format!("expires {at}"));
+    let expiry = info
+        .expires_at
+        .and_then(|at| jiff::Timestamp::from_second(at.get()).ok())
+        .map_or("does not expire".to_owned(), |at| format!("expires {at}"));
     // An access token is valid for an hour, and is renewed automatically.
-    let lasts = info.kind != "ACCESS" && info.expires_at.is_some();
-    let todo = match info.expires_in_days.filter(|_| lasts) {
-        Some(..=7) => "issue a new one in the CRM soon",
+    let needs_renewal = info.kind != "ACCESS" && info.expires_at.is_some();
+    let todo = match info.expires_in_days {
+        Some(..=7) if needs_renewal => "issue a new one in the CRM soon",
         Some(_) | None => "",
     };
-    found.push(advice("token", format!("{}, {until}", info.kind), todo));
+    found.push(advice("token", format!("{}, {expiry}", info.kind), todo));
     let company = info.company.to_string();
-    let application = info.application.map(|id| id.to_string());
-    let application = application.unwrap_or_default();
+    let application = info
+        .application
+        .map(|id| id.to_string())
+        .unwrap_or_default();
     let name = &info.company_name;
     let what = format!("{name} ({company}), application {application}");
     found.push(match binding.fits_company(&company, &application) {
@@ -332,7 +348,8 @@ fn no_grant_for_leads() -> CheckFinding {
 
 /// Returns the status's findings on the journal. If there are none, the number of calls compared.
 pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
-    let found = status.problems.iter().filter_map(|problem| {
+    let mut found = Vec::new();
+    for problem in &status.problems {
         let fix = match problem.kind {
             FindingKind::FieldNotShown => {
                 "ask the CRM's support for the name of this field, and give it with --field"
@@ -341,18 +358,18 @@ pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
                 "turn off the other telephony's call journal in the CRM, or give the trunk \
                  journal=no"
             }
-            _ => return None,
+            _ => continue,
         };
-        Some(advice("journal", &problem.message, fix))
-    });
-    let found: Vec<CheckFinding> = found.collect();
-    match status.journal_fields.iter().map(|it| it.compared).max() {
-        Some(compared) if found.is_empty() => {
-            let what = format!("it shows the calls as they were sent (calls compared: {compared})");
-            vec![well("journal", what)]
-        }
-        Some(_) | None => found,
+        found.push(advice("journal", &problem.message, fix));
     }
+    let compared = status.journal_fields.iter().map(|field| field.compared);
+    if found.is_empty()
+        && let Some(compared) = compared.max()
+    {
+        let what = format!("it shows the calls as they were sent (calls compared: {compared})");
+        found.push(well("journal", what));
+    }
+    found
 }
 
 /// The fix for a field of `--lead-field`. The CRM ignores wrong fields silently.
@@ -372,17 +389,18 @@ fn judge_fields(fields: &Fields, answer: &ApiResult, refused: &RefusedFields) ->
         (None, Ok(_)) => Catalogue::unread("no fields in the answer".to_owned(), at),
         (None, Err(error)) => Catalogue::unread(error.to_string(), at),
     };
-    let each = fields.iter().map(|(name, field)| {
+    let mut found = Vec::new();
+    for (name, field) in fields {
         let flag = format!("lead-field {name}={field}");
-        match refused.fit(*name, *field, catalogue.fit(field.id)) {
+        found.push(match refused.fit(*name, *field, catalogue.fit(field.id)) {
             FieldFit::Led => well(flag, FieldFit::Led.to_string()),
             fit @ FieldFit::Unsure(_) => advice(flag, fit.to_string(), ""),
             fit @ (FieldFit::Other(_) | FieldFit::Unknown | FieldFit::Refused(_)) => {
                 fault(Code::Configuration, flag, fit.to_string(), FIELD_TODO)
             }
-        }
-    });
-    each.collect()
+        });
+    }
+    found
 }
 
 /// Turns a running daemon's judgment of the fields into findings.
@@ -393,20 +411,12 @@ fn fields_of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
         found.push(advice("lead-field", format!("off: {reason}"), todo));
     }
     for field in &fields.fields {
-        let (flag, message) = (
-            format!("lead-field {}={}", field.name, field.id),
-            &field.message,
-        );
-        if field.ok {
-            found.push(well(flag, message.clone()));
+        let flag = format!("lead-field {}={}", field.name, field.id);
+        found.push(if field.ok {
+            well(flag, &field.message)
         } else {
-            found.push(fault(
-                Code::Configuration,
-                flag,
-                message.clone(),
-                FIELD_TODO,
-            ));
-        }
+            fault(Code::Configuration, flag, &field.message, FIELD_TODO)
+        });
     }
     found
 }

@@ -36,7 +36,8 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
 }
 
 async fn address(webhooks: &Webhooks, daemon: bool) -> CheckFinding {
-    let (name, addr) = ("webhook-listen", webhooks.listen);
+    let name = "webhook-listen";
+    let addr = webhooks.listen;
     if let Some(fault) = unusable_address(name, addr, daemon).await {
         return fault;
     }
@@ -96,23 +97,23 @@ pub(super) fn certificate(
         [] => "without a name".to_owned(),
         names => format!("for {}", names.join(", ")),
     };
+    match refused_at(own, above, now) {
+        Some(CertificateError::NotValidYetContext { not_before, .. }) => {
+            let message = format!("{message}, not valid before {}", date(not_before));
+            return fault(code, name, message, "wait, or correct this machine's clock");
+        }
+        Some(CertificateError::ExpiredContext { not_after, .. }) => {
+            let message = format!("{message}, expired at {}", date(not_after));
+            return fault(code, name, message, "renew it");
+        }
+        _ => {}
+    }
     // A time at which every certificate has expired.
     let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
-    let end = |at: UnixTime| match refused_at(own, above, at) {
-        Some(CertificateError::ExpiredContext { not_after, .. }) => Some(not_after),
-        _ => None,
+    let until = match refused_at(own, above, never) {
+        Some(CertificateError::ExpiredContext { not_after, .. }) => not_after,
+        _ => never,
     };
-    if let Some(CertificateError::NotValidYetContext { not_before, .. }) =
-        refused_at(own, above, now)
-    {
-        let message = format!("{message}, not valid before {}", date(not_before));
-        return fault(code, name, message, "wait, or correct this machine's clock");
-    }
-    if let Some(ended) = end(now) {
-        let message = format!("{message}, expired at {}", date(ended));
-        return fault(code, name, message, "renew it");
-    }
-    let until = end(never).unwrap_or(never);
     if until.as_secs() < now.as_secs() + SOON.as_secs() {
         let message = format!("{message}, expires soon, at {}", date(until));
         return advice(name, message, "renew it; the new one is read automatically");
@@ -133,8 +134,10 @@ fn names(own: &CertificateDer<'_>) -> Vec<String> {
             ..
         }))) => {
             // `DnsName("crm.example.com")` is `crm.example.com`.
-            let bare = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
-            presented.iter().map(bare).collect()
+            presented
+                .iter()
+                .map(|name| name.split('"').nth(1).unwrap_or(name).to_owned())
+                .collect()
         }
         Ok(_) | Err(_) => Vec::new(),
     }
@@ -155,8 +158,10 @@ fn refused_at(
 ) -> Option<CertificateError> {
     let read = ParsedCertificate::try_from(own).ok()?;
     let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
-    let (all, roots) = (algorithms.all, RootCertStore::empty());
-    match verify_server_cert_signed_by_trust_anchor(&read, &roots, above, at, all) {
+    let roots = RootCertStore::empty();
+    let verified =
+        verify_server_cert_signed_by_trust_anchor(&read, &roots, above, at, algorithms.all);
+    match verified {
         Err(Error::InvalidCertificate(error)) => Some(error),
         Ok(()) | Err(_) => None,
     }
@@ -196,12 +201,7 @@ fn secret(name: String, place: &SecretPlace) -> CheckFinding {
             return fault(error.exit_code(), name, error.to_string(), fix);
         }
     };
-    let usual = |secret: &Secret| {
-        let text = secret.expose_secret();
-        let hex = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        text.len() == SECRET_DIGITS && hex
-    };
-    if !secrets.iter().all(usual) {
+    if !secrets.iter().all(is_crm_secret) {
         let message = "a line is not a secret of the CRM, which has 64 lowercase hex digits";
         return advice(
             name,
@@ -214,6 +214,12 @@ fn secret(name: String, place: &SecretPlace) -> CheckFinding {
         several => format!("{several} secrets: current and previous"),
     };
     well(name, message)
+}
+
+fn is_crm_secret(secret: &Secret) -> bool {
+    let text = secret.expose_secret();
+    let is_hex = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    is_hex && text.len() == SECRET_DIGITS
 }
 
 /// Returns all findings about the page. Empty without `--page`.
@@ -230,7 +236,8 @@ pub(crate) async fn page(config: &Config, daemon: bool) -> Vec<CheckFinding> {
 }
 
 async fn page_address(page: &PageConfig, daemon: bool) -> CheckFinding {
-    let (name, addr) = ("page", page.listen);
+    let name = "page";
+    let addr = page.listen;
     // The content of the certificate is checked separately. Only its presence counts here.
     let loopback = addr.ip().to_canonical().is_loopback();
     let asked = Settings::new(addr, None, page.behind_proxy.as_deref(), &page.names);
@@ -258,13 +265,14 @@ async fn page_address(page: &PageConfig, daemon: bool) -> CheckFinding {
 fn passwords(place: &SecretPlace) -> CheckFinding {
     let name = "page-password-file";
     let fix = "`callbridge page password NAME ROLE` prints a line for this file";
-    let fault = |message: String| fault(Code::Configuration, name, message, fix);
-    let read = place.text();
-    match read.map(|text| Passwords::parse(text.expose_secret())) {
-        Err(error) => fault(error.to_string()),
-        Ok(Err(error)) => fault(error.to_string()),
-        Ok(Ok(people)) if people.is_empty() => advice(name, "the file has no person", fix),
-        Ok(Ok(_)) => well(name, "every line is valid"),
+    let code = Code::Configuration;
+    match place.text() {
+        Err(error) => fault(code, name, error, fix),
+        Ok(text) => match Passwords::parse(text.expose_secret()) {
+            Err(error) => fault(code, name, error, fix),
+            Ok(people) if people.is_empty() => advice(name, "the file has no person", fix),
+            Ok(_) => well(name, "every line is valid"),
+        },
     }
 }
 
