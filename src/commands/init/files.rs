@@ -36,23 +36,18 @@ pub(crate) struct Planned {
 /// If a secret cannot be read, or a value has several lines.
 pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Result<Planned> {
     let config = answers.config()?;
-    let name = &answers.init.name;
-    let store = credstore(Path::new(&answers.init.etc));
     let mut flags = answers.init.flags.clone();
     let mut files = Vec::new();
-    let mut add = |path, text, secret| files.push(PlannedFile { path, text, secret });
-    let mut secret = |kind: SecretKind, text: &Secret| {
-        let path = store.join(format!("callbridge.{name}.{}", kind.credential()));
-        let line = format!("{}\n", text.expose_secret());
-        add(path, Secret::from(line), true);
-    };
-    let lines = config.sources.iter();
-    let mut lines = lines.filter_map(|it| Some((it, secret_kind(&it.url.transport)?)));
+    let with_secrets: Vec<_> = config
+        .sources
+        .iter()
+        .filter_map(|source| Some((source, secret_kind(&source.url.transport)?)))
+        .collect();
     // A single secret becomes the credential. With several sources, secrets stay in their files.
-    if let (Some((only, kind)), None) = (lines.next(), lines.next())
+    if let [(only, kind)] = &with_secrets[..]
         && let Some(place) = &only.secret
     {
-        secret(kind, &place.read()?);
+        files.push(credential(answers, *kind, &place.read()?));
         for url in &mut flags.sources.source {
             *url = without_secret_file(url);
         }
@@ -60,16 +55,20 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     let crm = config.crm.as_ref();
     let token = crm.and_then(|crm| crm.token.as_ref());
     if let Some(TokenFrom::Place(place)) = token {
-        secret(SecretKind::Token, &place.read()?);
+        files.push(credential(answers, SecretKind::Token, &place.read()?));
     }
     let forward = config.forward.as_ref();
     if let Some(place) = forward.and_then(|forward| forward.token.as_ref()) {
-        secret(SecretKind::Forward, &place.read()?);
+        files.push(credential(answers, SecretKind::Forward, &place.read()?));
     }
     flags.crm.token_file = None;
     flags.hub.forward_token_file = None;
     if let Some(messenger) = &answers.messenger {
-        add(messenger.path.clone(), messenger.curl.clone(), true);
+        files.push(PlannedFile {
+            path: messenger.path.clone(),
+            text: messenger.curl.clone(),
+            secret: true,
+        });
     }
     let is_unconnected = token.is_none() && forward.is_none();
     let connect = is_unconnected.then(|| {
@@ -82,27 +81,54 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     });
     let is_listed = flags.trunks.employees.is_some();
     let notes = if is_listed { vec![] } else { notes(shown) };
-    let text = flags_file::text(name, &written(&flags), &notes).or_fail(Code::Usage)?;
-    add(path.to_path_buf(), Secret::from(text), false);
+    let text =
+        flags_file::text(&answers.init.name, &written(&flags), &notes).or_fail(Code::Usage)?;
+    files.push(PlannedFile {
+        path: path.to_path_buf(),
+        text: Secret::from(text),
+        secret: false,
+    });
     Ok(Planned { connect, files })
+}
+
+/// Returns the file of a credential that systemd passes to the service.
+fn credential(answers: &Answers, kind: SecretKind, secret: &Secret) -> PlannedFile {
+    let store = credstore(Path::new(&answers.init.etc));
+    let name = &answers.init.name;
+    PlannedFile {
+        path: store.join(format!("callbridge.{name}.{}", kind.credential())),
+        text: Secret::from(format!("{}\n", secret.expose_secret())),
+        secret: true,
+    }
 }
 
 /// Returns the telephones, which help to write the list of employees.
 fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
-    let all = [shown.switch.clone(), propose(&shown.endpoints)].concat();
-    let telephones = all.iter().filter(|it| it.kind == EndpointKind::Telephone);
-    // Other characters would begin a new entry of the list.
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.+*#".contains(&b);
-    let names = telephones.map(|it| extension(&it.endpoint));
-    let names = names.filter(|it| it.bytes().all(is_plain));
-    let entries = names.map(|it| format!("{it}:ID"));
-    let list: Vec<String> = entries.take(TELEPHONES_MAX).collect();
-    if list.is_empty() {
+    let proposals = [shown.switch.clone(), propose(&shown.endpoints)].concat();
+    let entries: Vec<String> = proposals
+        .iter()
+        .filter(|proposed| proposed.kind == EndpointKind::Telephone)
+        .map(|telephone| extension(&telephone.endpoint))
+        .filter(|extension| can_be_listed(extension))
+        .map(|extension| format!("{extension}:ID"))
+        .take(TELEPHONES_MAX)
+        .collect();
+    if entries.is_empty() {
         return Vec::new();
     }
-    let words = "Employees: replace each ID with the employee's id in the CRM, and remove the # \
-                 below:";
-    vec![words.to_owned(), format!("--employees={}", list.join(";"))]
+    let heading = "Employees: replace each ID with the employee's id in the CRM, and remove the # \
+                   below:";
+    vec![
+        heading.to_owned(),
+        format!("--employees={}", entries.join(";")),
+    ]
+}
+
+fn can_be_listed(extension: &str) -> bool {
+    // Other characters would begin a new entry of the list.
+    extension
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"-_.+*#".contains(&b))
 }
 
 /// Returns the URL without `secret-file=`, because the secret becomes a credential.
@@ -110,8 +136,10 @@ fn without_secret_file(url: &str) -> String {
     let Some((address, keys)) = url.split_once('?') else {
         return url.to_owned();
     };
-    let is_kept = |key: &&str| !key.starts_with("secret-file=");
-    let kept: Vec<&str> = keys.split('&').filter(is_kept).collect();
+    let kept: Vec<&str> = keys
+        .split('&')
+        .filter(|key| !key.starts_with("secret-file="))
+        .collect();
     let mark = if kept.is_empty() { "" } else { "?" };
     format!("{address}{mark}{}", kept.join("&"))
 }
@@ -119,8 +147,12 @@ fn without_secret_file(url: &str) -> String {
 impl Planned {
     /// Returns the paths of all files, in one line.
     pub(crate) fn listed(&self) -> String {
-        let names = self.files.iter().map(|it| it.path.display().to_string());
-        names.collect::<Vec<_>>().join(", ")
+        let paths: Vec<String> = self
+            .files
+            .iter()
+            .map(|file| file.path.display().to_string())
+            .collect();
+        paths.join(", ")
     }
 
     /// Shows what will be written and how it differs from existing files, and asks for consent.
@@ -129,28 +161,35 @@ impl Planned {
     /// 73 if files exist with other content and no one has agreed to replace them. 130 if the
     /// person says no.
     pub(crate) async fn agree(&self, answers: &mut Answers) -> Result<()> {
-        let (mut others, mut shown) = (Vec::new(), String::new());
+        let mut others = Vec::new();
+        let mut shown = String::new();
         for file in &self.files {
-            let (path, text) = (file.path.display(), file.text.expose_secret());
-            let old = std::fs::read(&file.path);
-            let is_missing = |it: &io::Error| it.kind() == io::ErrorKind::NotFound;
-            let is_new = old.as_ref().is_err_and(is_missing);
-            // A file that cannot be read still exists.
-            let old = old.unwrap_or_default();
-            if !is_new && old == text.as_bytes() {
+            let path = file.path.display();
+            let text = file.text.expose_secret();
+            let old = match std::fs::read(&file.path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if !file.secret {
+                        shown.push_str(&format!("\n{path}:\n{text}"));
+                    }
+                    continue;
+                }
+                // A file that cannot be read still exists.
+                read => read.unwrap_or_default(),
+            };
+            if old == text.as_bytes() {
                 continue;
             }
-            others.extend((!is_new).then(|| path.to_string()));
-            let before = String::from_utf8_lossy(&old);
-            shown.push_str(&match (is_new, file.secret) {
-                (true, true) => continue,
-                (true, false) => format!("\n{path}:\n{text}"),
-                (false, true) => format!("\n{path} has a different secret\n"),
-                (false, false) => format!("\n{path}:\n{}", difference(&before, text)),
-            });
+            others.push(path.to_string());
+            if file.secret {
+                shown.push_str(&format!("\n{path} has a different secret\n"));
+            } else {
+                let before = String::from_utf8_lossy(&old);
+                shown.push_str(&format!("\n{path}:\n{}", difference(&before, text)));
+            }
         }
         say(&shown)?;
-        let (is_new, others) = (others.is_empty(), others.join(", "));
+        let is_new = others.is_empty();
+        let others = others.join(", ");
         if answers.init.yes || (is_new && !answers.init.asks) {
             return Ok(());
         }
@@ -166,8 +205,11 @@ impl Planned {
         } else {
             format!("Overwrite {others}?")
         };
-        let agreed = answers.agrees(&message, is_new).await?;
-        agreed.then_some(()).ok_or_else(left)
+        if answers.agrees(&message, is_new).await? {
+            Ok(())
+        } else {
+            Err(left())
+        }
     }
 
     /// Writes all files under temporary names first, and then renames all of them.
@@ -177,14 +219,17 @@ impl Planned {
     pub(crate) fn write(&self) -> Result<()> {
         let mut waiting = Vec::new();
         for file in &self.files {
-            let beside = file.write_beside();
-            let beside = beside.map_err(|error| cannot_write(&file.path, &error))?;
+            let beside = file
+                .write_beside()
+                .map_err(|error| cannot_write(&file.path, &error))?;
             waiting.push((beside, &file.path));
         }
         for (beside, path) in waiting {
             let what = format_args!("{}: cannot be written", path.display());
-            let put = beside.persist(path).map_err(|refused| refused.error);
-            put.or_fail_at(Code::CannotWrite, what)?;
+            beside
+                .persist(path)
+                .map_err(|refused| refused.error)
+                .or_fail_at(Code::CannotWrite, what)?;
         }
         Ok(())
     }
@@ -196,9 +241,11 @@ impl Planned {
 /// 73 with the folder.
 pub(crate) fn must_be_writable(etc: &Path) -> Result<()> {
     for folder in [etc.to_path_buf(), credstore(etc)] {
-        let there = folder.ancestors().find(|above| above.exists());
-        let there = there.unwrap_or(Path::new("/"));
-        access(there, Access::WRITE_OK).map_err(|error| cannot_write(&folder, &error.into()))?;
+        let existing = folder
+            .ancestors()
+            .find(|above| above.exists())
+            .unwrap_or(Path::new("/"));
+        access(existing, Access::WRITE_OK).map_err(|error| cannot_write(&folder, &error.into()))?;
     }
     Ok(())
 }
@@ -222,11 +269,13 @@ impl PlannedFile {
         let mut making = DirBuilder::new();
         making.recursive(true).mode(of_folder).create(folder)?;
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let beside = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
-        let mut how = OpenOptions::new();
-        let how = how.create_new(true).write(true).mode(of_file);
-        let mut file = how.open(&beside)?;
-        let beside = TempPath::try_from_path(beside)?;
+        let path = folder.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
+        let mut file = OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(of_file)
+            .open(&path)?;
+        let beside = TempPath::try_from_path(path)?;
         file.write_all(self.text.expose_secret().as_bytes())?;
         // Set explicitly, because of the umask.
         file.set_permissions(Permissions::from_mode(of_file))?;

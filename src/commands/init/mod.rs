@@ -25,7 +25,7 @@ use crate::config::{
 use crate::state_owner::{other_owner, owner_name, sudo_user};
 use crate::terminal::{Keyboard, StdinLines};
 use crate::{Failure, Result, print};
-use callbridge_call::{EventTime, shell::quoted};
+use callbridge_call::shell::quoted;
 use callbridge_mapping::LeadRule;
 use callbridge_model::{Code, ETC, Environment, Secret, SecretPlace, clock, safe_lines};
 use callbridge_setup::question::{SetupQuestion, is_event_socket};
@@ -370,7 +370,7 @@ async fn pbx_id(answers: &mut Answers) -> Result<()> {
 
 /// Sets the PBX's zone and the state, if no flag has them.
 fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
-    let (name, flags) = (&answers.init.name, &mut answers.init.flags);
+    let flags = &mut answers.init.flags;
     if flags.sources.pbx_timezone.is_none() {
         let here = TimeZone::system();
         let country = flags.trunks.country.as_deref();
@@ -380,11 +380,11 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
         flags.sources.pbx_timezone = Some(zone);
     }
     if flags.operation.state.is_none() && answers.init.etc == ETC {
-        flags.operation.state = Some(format!("{STATES}/{name}"));
+        flags.operation.state = Some(format!("{STATES}/{}", answers.init.name));
     }
     if let Some(account) = shown.accounts.first() {
-        let seconds = |at: EventTime| at.floor_seconds().get();
-        let (theirs, ours) = (account.clock.map(seconds), seconds(clock::now().wall));
+        let theirs = account.clock.map(|at| at.floor_seconds().get());
+        let ours = clock::now().wall.floor_seconds().get();
         let _ = print(format!("clock: {}\n", zone::clock(theirs, ours)));
     }
 }
@@ -407,10 +407,12 @@ async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Re
             "\nNext, connect the company by consent:\n  {connect}"
         ))?;
     } else if let (Some(state), Some(uid)) = (&state, owner) {
-        let (name, user, state) = (owner_name(uid), sudo_user(uid), quoted(state));
+        let state = quoted(state);
         say(&format!(
-            "\ncheck did not run: {state} belongs to {name}. After the restart, run:\n  sudo -u \
-             {user} callbridge status --state {state}"
+            "\ncheck did not run: {state} belongs to {}. After the restart, run:\n  sudo -u {} \
+             callbridge status --state {state}",
+            owner_name(uid),
+            sudo_user(uid)
         ))?;
     } else {
         say(&format!("\ncallbridge check {flags_file}"))?;
@@ -468,19 +470,23 @@ async fn check_failure(flags_file: &str) -> Option<Failure> {
 /// Returns the flags of `run` as lines of a file.
 pub(crate) fn written(flags: &Flags) -> Vec<WrittenFlag> {
     let mut all = Vec::new();
-    let groups = serde_json::to_value(flags).unwrap_or_default();
-    let groups = groups.as_object().into_iter().flat_map(Map::values);
+    let json = serde_json::to_value(flags).unwrap_or_default();
+    let groups = json.as_object().into_iter().flat_map(Map::values);
     for (name, value) in groups.filter_map(Value::as_object).flatten() {
-        let mut add = |value: Option<&str>| {
-            let (long, value) = (name.replace('_', "-"), value.map(str::to_owned));
-            all.push(WrittenFlag { long, value });
-        };
+        let long = name.replace('_', "-");
         match value {
-            Value::Bool(true) => add(None),
-            Value::String(text) if !text.is_empty() => add(Some(text)),
+            Value::Bool(true) => all.push(WrittenFlag { long, value: None }),
+            Value::String(text) if !text.is_empty() => all.push(WrittenFlag {
+                long,
+                value: Some(text.clone()),
+            }),
             Value::Array(texts) => {
-                let texts = texts.iter().filter_map(Value::as_str);
-                texts.for_each(|text| add(Some(text)));
+                for text in texts.iter().filter_map(Value::as_str) {
+                    all.push(WrittenFlag {
+                        long: long.clone(),
+                        value: Some(text.to_owned()),
+                    });
+                }
             }
             _ => {}
         }

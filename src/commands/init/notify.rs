@@ -41,19 +41,20 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
         };
         // The error has been reported.
         let Some(curl) = curl else { continue };
-        let (etc, instance) = (Path::new(&answers.init.etc), &answers.init.name);
+        let instance = &answers.init.name;
         let messenger = Messenger {
             curl: Secret::from(curl),
-            path: credstore(etc).join(format!("callbridge.{instance}.notify")),
+            path: credstore(Path::new(&answers.init.etc))
+                .join(format!("callbridge.{instance}.notify")),
             script: scripts.join(name),
         };
-        // systemd passes it to the service's user there.
-        let handed = format!("/run/credentials/callbridge@{instance}.service/notify");
-        let given = match answers.is_of_service() {
-            true => Path::new(&handed),
-            false => &messenger.path,
+        let command = if answers.is_of_service() {
+            // systemd passes it to the service's user there.
+            let file = format!("/run/credentials/callbridge@{instance}.service/notify");
+            messenger.command(Path::new(&file))
+        } else {
+            messenger.command(&messenger.path)
         };
-        let command = messenger.command(given);
         let flags = &mut answers.init.flags.operation;
         flags.notify_command = Some(command);
         flags.notify_missed = Some(WAITS.to_owned());
@@ -67,58 +68,72 @@ fn scripts() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let of_package = program.ancestors().nth(2)?.join("share/callbridge/notify");
     let of_tree = program.ancestors().nth(3)?.join("deploy/notify");
-    [of_package, of_tree].into_iter().find(|it| it.is_dir())
+    [of_package, of_tree]
+        .into_iter()
+        .find(|folder| folder.is_dir())
 }
 
 async fn telegram(answers: &mut Answers) -> Result<Option<String>> {
-    let token = answers.secret("Token of the bot, from @BotFather (not shown): ");
-    let token = token.await?;
-    let chat = answers.line("Number of the chat, as -1001234567890, or @name of a channel: ");
-    let chat = chat.await?;
-    let plain = |text: &str| {
-        let good = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        !text.is_empty() && text.chars().all(good)
-    };
-    let wrong = |message| say(message).map(|()| None);
-    let right = token.split_once(':');
-    if !right.is_some_and(|(id, key)| plain(id) && plain(key)) {
-        return wrong("that is not the token of a bot: a token looks like 123456789:AAF…");
+    let token = answers
+        .secret("Token of the bot, from @BotFather (not shown): ")
+        .await?;
+    let chat = answers
+        .line("Number of the chat, as -1001234567890, or @name of a channel: ")
+        .await?;
+    let is_token = token
+        .split_once(':')
+        .is_some_and(|(id, key)| is_plain(id) && is_plain(key));
+    if !is_token {
+        return refuse("that is not the token of a bot: a token looks like 123456789:AAF…");
     }
-    if !plain(chat.strip_prefix('@').unwrap_or(&chat)) {
-        return wrong("that is not a chat: give its number or its @name");
+    if !is_plain(chat.strip_prefix('@').unwrap_or(&chat)) {
+        return refuse("that is not a chat: give its number or its @name");
     }
     let url = format!("https://api.telegram.org/bot{token}/sendMessage");
-    let chat = setting("data", &format!("chat_id={chat}"));
-    Ok(Some(setting("url", &url) + &chat))
+    let mut curl = setting("url", &url);
+    curl += &setting("data", &format!("chat_id={chat}"));
+    Ok(Some(curl))
+}
+
+fn is_plain(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+}
+
+/// Shows what is wrong with the typed data. The result has no configuration.
+fn refuse(message: &str) -> Result<Option<String>> {
+    say(message)?;
+    Ok(None)
 }
 
 async fn mail(answers: &mut Answers) -> Result<Option<String>> {
-    let url = answers.line("SMTP server, such as smtps://smtp.example.com or smtp://localhost: ");
-    let url = url.await?;
-    let user = answers.line("User at that server; empty if it needs none: ");
-    let user = user.await?;
-    let password = match user.is_empty() {
-        true => String::new(),
-        false => answers.secret("Its password (not shown): ").await?,
+    let url = answers
+        .line("SMTP server, such as smtps://smtp.example.com or smtp://localhost: ")
+        .await?;
+    let user = answers
+        .line("User at that server; empty if it needs none: ")
+        .await?;
+    let password = if user.is_empty() {
+        String::new()
+    } else {
+        answers.secret("Its password (not shown): ").await?
     };
     let from = answers.line("Address of the sender: ").await?;
     let to = answers.line("Address of the recipient: ").await?;
-    let known = url::Url::parse(&url).is_ok_and(|url| {
+    let is_smtp = url::Url::parse(&url).is_ok_and(|url| {
         ["smtp", "smtps"].contains(&url.scheme()) && url.has_host() && url.username().is_empty()
     });
-    let address = |text: &str| {
-        text.contains('@') && !text.contains(|c: char| c.is_whitespace() || "<>,\"".contains(c))
-    };
-    let wrong = |message| say(message).map(|()| None);
-    if !known {
-        return wrong("that is not an SMTP server: give smtps://HOST or smtp://HOST");
+    if !is_smtp {
+        return refuse("that is not an SMTP server: give smtps://HOST or smtp://HOST");
     }
-    if !address(&from) || !address(&to) {
-        return wrong("that is not the address of a mailbox: give NAME@HOST");
+    if !is_mailbox(&from) || !is_mailbox(&to) {
+        return refuse("that is not the address of a mailbox: give NAME@HOST");
     }
     let typed = [&url, &user, &password, &from, &to];
     if typed.iter().any(|text| text.contains(char::is_control)) {
-        return wrong("a control character is not allowed there");
+        return refuse("a control character is not allowed there");
     }
     let mut curl = setting("url", &url);
     if !user.is_empty() {
@@ -130,11 +145,16 @@ async fn mail(answers: &mut Answers) -> Result<Option<String>> {
     Ok(Some(curl + &setting("mail-rcpt", &to)))
 }
 
+fn is_mailbox(text: &str) -> bool {
+    text.contains('@') && !text.contains(|c: char| c.is_whitespace() || "<>,\"".contains(c))
+}
+
 impl Messenger {
     /// Returns the command with this path of its file.
     fn command(&self, file: &Path) -> String {
-        let words = [&*self.script, file].map(|it| quoted(&it.to_string_lossy()));
-        words.join(" ")
+        let script = quoted(&self.script.to_string_lossy());
+        let file = quoted(&file.to_string_lossy());
+        format!("{script} {file}")
     }
 
     /// Sends a test message, if the person agrees.

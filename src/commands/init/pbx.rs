@@ -2,7 +2,7 @@
 
 use super::{Answers, say};
 use crate::commands::check::{CheckFinding, account, inward, manager_conf};
-use crate::config::{Config, SourceConfig};
+use crate::config::Config;
 use crate::daemon::open::source_of;
 use crate::{Failure, Result};
 use callbridge_asterisk::survey::{Account, EndpointList};
@@ -72,13 +72,17 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
 async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::PbxAddress) {
         let address = answers.ask(SetupQuestion::PbxAddress).await?;
-        let user = match is_event_socket(&address) {
-            true => String::new(),
-            false => answers.ask(SetupQuestion::Account).await?,
+        let user = if is_event_socket(&address) {
+            String::new()
+        } else {
+            answers.ask(SetupQuestion::Account).await?
         };
         match source_url(&address, &user) {
             Ok(url) => answers.init.flags.sources.source = vec![url],
-            Err(words) => return say(&words).map(|()| false),
+            Err(message) => {
+                say(&message)?;
+                return Ok(false);
+            }
         }
     }
     if answers.lacks(SetupQuestion::AccountSecret) {
@@ -90,7 +94,8 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
 
 /// Tests each source. Returns what they report, and the errors.
 async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
-    let (mut shown, mut faults) = (ShownPbx::default(), Vec::new());
+    let mut shown = ShownPbx::default();
+    let mut faults = Vec::new();
     for flag in &config.sources {
         let (found, account) = inward::source(flag).await;
         let mut all = vec![found];
@@ -113,12 +118,16 @@ async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
             if finding.fault.is_some() || finding.name.starts_with("source") {
                 say(&finding.to_text(false))?;
             }
-            faults.extend(finding.fault.is_some().then_some(finding));
+            if finding.fault.is_some() {
+                faults.push(finding);
+            }
         }
     }
-    for (file, read) in FILES.iter().filter(|_| shown.local) {
-        if let Some(lines) = manager_conf::lines_of(file) {
-            read(&lines, &mut shown.endpoints);
+    if shown.local {
+        for (file, read) in FILES {
+            if let Some(lines) = manager_conf::lines_of(file) {
+                read(&lines, &mut shown.endpoints);
+            }
         }
     }
     Ok((shown, faults))
@@ -138,9 +147,10 @@ pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointLis
     let Ok(config) = answers.config() else {
         return;
     };
-    let accounts = |flag: &&SourceConfig| matches!(flag.url.transport, Transport::Ami { .. });
-    for flag in config.sources.iter().filter(accounts) {
-        if let (_, Some(account)) = inward::source(flag).await {
+    for flag in &config.sources {
+        if matches!(flag.url.transport, Transport::Ami { .. })
+            && let (_, Some(account)) = inward::source(flag).await
+        {
             merge(shown, &account.endpoints);
         }
     }
@@ -148,20 +158,21 @@ pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointLis
 
 /// Returns the settings that the PBX lacks for the chosen lead rules.
 pub(crate) fn snippet(answers: &Answers, shown: &ShownPbx) -> String {
-    let config = answers.config();
-    let variables = config.map(|config| config.rules.trunks.variables());
-    let variables = variables.unwrap_or_default();
-    let account = shown.accounts.first();
-    account.map_or_else(String::new, |it| {
-        snippet::missing(&shown.user, it, &variables)
-    })
+    let Some(account) = shown.accounts.first() else {
+        return String::new();
+    };
+    let variables = answers
+        .config()
+        .map(|config| config.rules.trunks.variables())
+        .unwrap_or_default();
+    snippet::missing(&shown.user, account, &variables)
 }
 
 /// Turns a finding into a failure with its name, problem, and fix.
 pub(crate) fn failure(fault: &CheckFinding) -> Failure {
-    let words = format!(
+    let message = format!(
         "{}: {}\n  fix: {}\nnothing was written",
         fault.name, fault.message, fault.fix
     );
-    Failure::new(fault.fault.unwrap_or(Code::Failed), words)
+    Failure::new(fault.fault.unwrap_or(Code::Failed), message)
 }

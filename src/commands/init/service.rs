@@ -23,7 +23,8 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
         for finding in &found {
             say(&finding.to_text(false))?;
         }
-        let Some(fault) = found.into_iter().find(|it| it.fault.is_some()) else {
+        let fault = found.into_iter().find(|finding| finding.fault.is_some());
+        let Some(fault) = fault else {
             return Ok(());
         };
         if !asked {
@@ -67,28 +68,33 @@ async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     if matches!(token, None | Some(TokenFrom::Connection)) {
         return Ok(Vec::new());
     }
-    let own = answers.init.flags.operation.state.as_deref();
-    let own = own.map_or_else(|| Path::new(STATES).join(&answers.init.name), PathBuf::from);
+    let state = match &answers.init.flags.operation.state {
+        Some(state) => PathBuf::from(state),
+        None => Path::new(STATES).join(&answers.init.name),
+    };
     // The budget belongs to the daemon, which `check` asks later.
-    if own.join(folder::FILE).exists() {
-        let words = "already exists, so the token is not tested now: `check` tests it later";
-        say(&format!("{} {words}", own.display()))?;
+    if state.join(folder::FILE).exists() {
+        say(&format!(
+            "{} already exists, so the token is not tested now: `check` tests it later",
+            state.display()
+        ))?;
         return Ok(Vec::new());
     }
     say("\nasking the CRM …")?;
     let name = format!("callbridge-init-{}", uuid::Uuid::new_v4().simple());
     let folder = std::env::temp_dir().join(name);
     let what = format_args!("{}: cannot be created", folder.display());
-    let scratch = ScratchFolder::make(folder.clone());
-    let _scratch = scratch.or_fail_at(Code::CannotWrite, what)?;
+    let _scratch = ScratchFolder::make(folder.clone()).or_fail_at(Code::CannotWrite, what)?;
     config.state = Some(folder.into());
     // `check` asks for the fields afterward: together they send at most three requests.
     if let Some(crm) = &mut config.crm {
         crm.lead_fields.clear();
     }
     let (found, state) = place::state(&config).await;
-    let faults = found.into_iter().filter(|it| it.fault.is_some());
-    let mut all: Vec<CheckFinding> = faults.collect();
+    let mut all: Vec<CheckFinding> = found
+        .into_iter()
+        .filter(|finding| finding.fault.is_some())
+        .collect();
     all.extend(service::check(&config, state).await);
     Ok(all)
 }

@@ -24,34 +24,37 @@ pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result
         return Ok(());
     }
     let mut endpoints = shown.endpoints.clone();
-    let proposals = |of: &EndpointList| [shown.switch.clone(), propose(of)].concat();
-    let mut all = proposals(&endpoints);
+    let mut all = proposals(shown, &endpoints);
     show(&all)?;
-    let is_unknown = |it: &ProposedEndpoint| it.kind == EndpointKind::Unknown;
-    let unclear = all.iter().any(is_unknown) || all.is_empty();
-    if unclear && answers.init.asks && !shown.accounts.is_empty() {
+    let has_unknown = all
+        .iter()
+        .any(|proposed| proposed.kind == EndpointKind::Unknown);
+    let is_unclear = has_unknown || all.is_empty();
+    if is_unclear && answers.init.asks && !shown.accounts.is_empty() {
         let message = "Watch the PBX's channels for a few minutes? Place a call over each trunk \
                      meanwhile.";
         if answers.agrees(message, false).await? {
             watch(answers, &mut endpoints).await?;
-            all = proposals(&endpoints);
+            all = proposals(shown, &endpoints);
             show(&all)?;
         }
     }
-    let (mut names, mut chosen) = (Vec::new(), Vec::new());
-    for it in &all {
-        let take = match it.kind {
+    let mut names = Vec::new();
+    let mut chosen = Vec::new();
+    for proposed in &all {
+        let endpoint = &proposed.endpoint;
+        let is_trunk = match proposed.kind {
             EndpointKind::Trunk => true,
             EndpointKind::Telephone => false,
             EndpointKind::Unknown if answers.init.asks => {
-                let question = format!("Is {} an outside line?", it.endpoint);
+                let question = format!("Is {endpoint} an outside line?");
                 answers.agrees(&question, false).await?
             }
             EndpointKind::Unknown => false,
         };
-        if take {
-            let name = trunk_name(&it.endpoint, &names);
-            chosen.push(format!("{name}={}", it.endpoint));
+        if is_trunk {
+            let name = trunk_name(endpoint, &names);
+            chosen.push(format!("{name}={endpoint}"));
             names.push(name);
         }
     }
@@ -66,6 +69,10 @@ pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result
     Ok(())
 }
 
+fn proposals(shown: &pbx::ShownPbx, endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
+    [shown.switch.clone(), propose(endpoints)].concat()
+}
+
 /// Shows each endpoint with its proposed kind and the reason.
 fn show(all: &[ProposedEndpoint]) -> Result<()> {
     if all.is_empty() {
@@ -74,11 +81,14 @@ fn show(all: &[ProposedEndpoint]) -> Result<()> {
              manager.conf, or run init on the PBX's machine, where it reads the PBX's files)",
         );
     }
-    let width = all.iter().map(|it| it.endpoint.chars().count()).max();
-    let width = width.unwrap_or_default();
+    let width = all
+        .iter()
+        .map(|proposed| proposed.endpoint.chars().count())
+        .max()
+        .unwrap_or_default();
     let mut telephones = 0;
-    for it in all {
-        let word = match it.kind {
+    for proposed in all {
+        let word = match proposed.kind {
             EndpointKind::Trunk => "trunk",
             EndpointKind::Unknown => "?",
             EndpointKind::Telephone => {
@@ -89,7 +99,8 @@ fn show(all: &[ProposedEndpoint]) -> Result<()> {
                 "telephone"
             }
         };
-        let (endpoint, reason) = (&it.endpoint, &it.reason);
+        let endpoint = &proposed.endpoint;
+        let reason = &proposed.reason;
         say(&format!("  {word:9}  {endpoint:width$}  {reason}"))?;
     }
     match telephones.checked_sub(TELEPHONES_MAX) {
@@ -106,8 +117,8 @@ async fn watch(answers: &Answers, endpoints: &mut EndpointList) -> Result<()> {
     while Instant::now() < until {
         pbx::refresh_endpoints(answers, endpoints).await;
         let all = propose(endpoints);
-        let clear = all.iter().all(|it| it.kind != EndpointKind::Unknown);
-        if clear && all.iter().any(|it| it.kind == EndpointKind::Trunk) {
+        let kinds: Vec<EndpointKind> = all.iter().map(|proposed| proposed.kind).collect();
+        if kinds.contains(&EndpointKind::Trunk) && !kinds.contains(&EndpointKind::Unknown) {
             break;
         }
         sleep(CHECK_EVERY).await;
@@ -118,16 +129,16 @@ async fn watch(answers: &Answers, endpoints: &mut EndpointList) -> Result<()> {
 /// Asks the person to accept the proposed trunks or to type others.
 async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
     loop {
-        let prompt = match proposed.is_empty() {
-            true => {
-                "Trunks as NAME=ENDPOINT, for example city=PJSIP/city, separated by spaces: ".into()
-            }
-            false => format!("Trunks, separated by spaces [{}]: ", proposed.join(" ")),
+        let prompt = if proposed.is_empty() {
+            "Trunks as NAME=ENDPOINT, for example city=PJSIP/city, separated by spaces: ".to_owned()
+        } else {
+            format!("Trunks, separated by spaces [{}]: ", proposed.join(" "))
         };
         let typed = answers.line(&prompt).await?;
-        let chosen: Vec<String> = match typed.is_empty() {
-            true => proposed.clone(),
-            false => typed.split_whitespace().map(str::to_owned).collect(),
+        let chosen: Vec<String> = if typed.is_empty() {
+            proposed.clone()
+        } else {
+            typed.split_whitespace().map(str::to_owned).collect()
         };
         let is_empty = chosen.is_empty();
         if !is_empty && answers.take(|flags| flags.trunks.trunk = chosen)? {
@@ -138,16 +149,19 @@ async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
 
 /// Returns the failure if no trunk is clear and there is no person to ask.
 fn none(all: &[ProposedEndpoint]) -> Failure {
-    let names: Vec<&str> = all.iter().map(|it| &*it.endpoint).collect();
+    let names: Vec<&str> = all
+        .iter()
+        .map(|proposed| proposed.endpoint.as_str())
+        .collect();
     let has = match names.join(", ").as_str() {
         "" => "the account has no right to list endpoints".to_owned(),
         names => format!("the PBX shows {names}"),
     };
-    let words = format!(
+    let message = format!(
         "no trunk could be recognized: {has}\n  fix: name each outside line with --trunk \
          NAME=ENDPOINT, such as --trunk city=PJSIP/city; or, while init runs, give the account the \
          right to see what each endpoint is (write = reporting,user,system in \
          manager.conf)\nnothing was written"
     );
-    Failure::new(Code::Configuration, words)
+    Failure::new(Code::Configuration, message)
 }
