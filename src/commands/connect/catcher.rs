@@ -40,7 +40,8 @@ impl Catcher {
         let Some(addresses) = redirect.listen() else {
             return Ok(None);
         };
-        let (mut listeners, mut closed) = (Vec::new(), None);
+        let mut listeners = Vec::new();
+        let mut closed = None;
         for address in addresses {
             match TcpListener::bind(address).await {
                 Ok(listener) => listeners.push(listener),
@@ -163,8 +164,11 @@ fn judge(
              address that the terminal shows."
         }
     };
-    let (good, bad) = (StatusCode::OK, StatusCode::BAD_REQUEST);
-    let status = if back.is_final() { good } else { bad };
+    let status = if back.is_final() {
+        StatusCode::OK
+    } else {
+        StatusCode::BAD_REQUEST
+    };
     (status, message, Some(back))
 }
 

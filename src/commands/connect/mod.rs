@@ -116,17 +116,22 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
             None
         }
     };
-    if let Some(before) = before.filter(|it| !it.is_same_pair(&new)) {
+    if let Some(before) = before
+        && !before.is_same_pair(&new)
+    {
         revoke_before(&before).await;
     }
     let given = scope::compare(&new.asked_scope, given.as_deref().unwrap_or(&new.scope));
     for lack in &given.lacks {
         say(lack);
     }
-    let narrower = "the consent lacks a right that callbridge needs. The connection is stored: \
-                    `run` waits, and continues automatically once the company grants the right. Or \
-                    run connect again";
-    given.enough.then_some(()).ok_or_else(|| refused(narrower))
+    if given.enough {
+        return Ok(());
+    }
+    Err(refused(
+        "the consent lacks a right that callbridge needs. The connection is stored: `run` waits, \
+         and continues automatically once the company grants the right. Or run connect again",
+    ))
 }
 
 impl Connect {
@@ -139,7 +144,6 @@ impl Connect {
     }
 
     fn client(&self, secret: Secret) -> Client {
-        let path = |path: &Path| path.display().to_string();
         Client {
             crm_url: self.setup.address.as_str().to_owned(),
             auth_url: self.auth.as_str().to_owned(),
@@ -147,11 +151,15 @@ impl Connect {
             redirect_uri: self.redirect.text.clone(),
             client_id: self.client_id.clone(),
             client_secret: secret,
-            client_secret_file: self.secret.file().map(path),
-            ca_file: self.setup.ca_file.as_deref().map(path),
+            client_secret_file: self.secret.file().map(path_text),
+            ca_file: self.setup.ca_file.as_deref().map(path_text),
             proxy: self.setup.proxy.as_ref().map(Url::to_string),
         }
     }
+}
+
+fn path_text(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// The result of the code exchange.
@@ -168,13 +176,14 @@ impl Given<'_> {
     /// Returns the new connection. It keeps secrets that are shown only once if the exchange has
     /// none (§5.6.8), and a valid previous token, which can still read the requests made with it.
     fn connection(&self, before: Option<&Connection>, shown: ShownOnce) -> Connection {
-        let (client, pair) = (self.client.clone(), self.pair.clone());
+        let client = self.client.clone();
+        let pair = self.pair.clone();
         let issued_at = self.sent.floor_seconds();
-        let is_same = |it: &&Connection| {
-            it.client.client_id == client.client_id && it.client.crm_url == client.crm_url
-        };
-        let same = before.filter(is_same);
-        let previous = same.filter(|it| it.over.is_none() && it.expires_at > issued_at);
+        let same = before.filter(|before| {
+            before.client.client_id == client.client_id && before.client.crm_url == client.crm_url
+        });
+        let previous = same
+            .filter(|connection| connection.over.is_none() && connection.expires_at > issued_at);
         Connection {
             asked_scope: self.connect.scope.clone(),
             // The CRM grants the requested scope if it names no other.
@@ -184,14 +193,16 @@ impl Given<'_> {
             access_token: pair.access,
             refresh_token: self.refresh.clone(),
             previous_token: previous.map(|connection| connection.access_token.clone()),
-            previous_expires_at: previous.map(|it| it.expires_at),
+            previous_expires_at: previous.map(|connection| connection.expires_at),
             webhook_secret: pair.webhook_secret.or(shown.webhook_secret),
             embedded_secret: pair.embedded_secret.or(shown.embedded_secret),
             company_id: self.connect.wanted.company,
             refresh_began_at: None,
             refused_at: None,
             over: None,
-            others: same.map(|it| it.others.clone()).unwrap_or_default(),
+            others: same
+                .map(|connection| connection.others.clone())
+                .unwrap_or_default(),
             client,
         }
     }
@@ -215,7 +226,11 @@ impl Given<'_> {
         let new = self.connection(before.as_ref(), shown);
         let stored = state.change(from, Some(new.stored()));
         state.close().await;
-        Ok(stored?.then_some((new, before)))
+        if stored? {
+            Ok(Some((new, before)))
+        } else {
+            Ok(None)
+        }
     }
 }
 
@@ -242,7 +257,10 @@ impl Held {
         loop {
             let stored = self.connections.read()?;
             let parsed = stored.as_ref().map(store::parse);
-            let under_way = matches!(parsed, Some(Ok(it)) if it.refresh_began_at.is_some());
+            let under_way = matches!(
+                parsed,
+                Some(Ok(connection)) if connection.refresh_began_at.is_some()
+            );
             if !under_way || self.spool.is_some() || Instant::now() >= until {
                 return Ok(stored);
             }
@@ -270,12 +288,18 @@ fn refused(message: impl Into<String>) -> Failure {
 
 /// Shows the address of the consent page and waits for the code.
 async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
-    let id = || uuid::Uuid::new_v4().simple().to_string();
-    let state = Secret::from(format!("{}{}", id(), id()));
-    let bare = state.expose_secret();
-    let (redirect, scope) = (&connect.redirect, &connect.scope);
+    let first = uuid::Uuid::new_v4().simple();
+    let second = uuid::Uuid::new_v4().simple();
+    let state = Secret::from(format!("{first}{second}"));
+    let redirect = &connect.redirect;
     let catcher = Catcher::listen(redirect).await?;
-    let open = address(&connect.consent, &connect.client_id, redirect, scope, bare);
+    let open = address(
+        &connect.consent,
+        &connect.client_id,
+        redirect,
+        &connect.scope,
+        state.expose_secret(),
+    );
     print(format!("open: {open}\n"))?;
     say(match &catcher {
         Some(_) => {
@@ -289,7 +313,8 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     });
     let (backs, mut hears) = mpsc::channel(8);
     let (stop, stopped) = watch::channel(false);
-    let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone(), stopped)));
+    let serving =
+        catcher.map(|catcher| tokio::spawn(catcher.serve(state.clone(), backs.clone(), stopped)));
     // After the last pasted address, nothing more comes from stdin.
     let pasting = async move {
         while let Some(line) = typed.line().await {
@@ -340,7 +365,8 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
 /// Exchanges the code for the first pair. A code is used up by the first exchange that succeeds
 /// (§5.6.3). If no success is known, it is tried a few times.
 async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<Pair> {
-    let (host, ask) = (connect.auth(), TokenRequest::Code(code));
+    let host = connect.auth();
+    let ask = TokenRequest::Code(code);
     let mut jitter = Jitter::new(u64::from(std::process::id()));
     let mut tries = TRIES.iter();
     loop {
@@ -419,26 +445,28 @@ async fn taken_back(
     let previous = &mut stored.previous_token;
     previous.take_if(|token| Some(token.expose_secret()) == theirs);
     let left = revoke::all(&connect.auth(), &stored).await;
-    let by_hand = "disconnect the application in the CRM (Connected apps)";
     let end = match &left[..] {
         [] => "and the new tokens were revoked".to_owned(),
-        left => format!("but the new {}: {by_hand}", revoke::words(left)),
+        left => format!(
+            "but the new {}: disconnect the application in the CRM (Connected apps)",
+            revoke::words(left)
+        ),
     };
-    let words =
-        format!("{why}: not connected, {end}. To connect another company, give another --state");
-    Err(refused(words))
+    Err(refused(format!(
+        "{why}: not connected, {end}. To connect another company, give another --state"
+    )))
 }
 
 /// Revokes the tokens of the previous connection, because nothing uses them any more.
 async fn revoke_before(before: &Connection) {
     let left = match revoke::way(before) {
         Ok(host) => revoke::all(&host, before).await,
-        Err(why) => {
-            let (token, came) = ("refresh token", TokenReply::WrongAddress(why));
-            vec![revoke::Unrevoked { token, came }]
-        }
+        Err(why) => vec![revoke::Unrevoked {
+            token: "refresh token",
+            came: TokenReply::WrongAddress(why),
+        }],
     };
-    let words = match &left[..] {
+    let message = match &left[..] {
         [] => "the tokens of the previous connection are revoked".to_owned(),
         left => format!(
             "of the previous connection, the {}: an access token expires within an hour, a refresh \
@@ -447,7 +475,7 @@ async fn revoke_before(before: &Connection) {
             revoke::words(left)
         ),
     };
-    say(&words);
+    say(&message);
 }
 
 /// Runs `disconnect`: revokes each known token, then removes the connection.
@@ -456,15 +484,11 @@ async fn revoke_before(before: &Connection) {
 /// 66 without a connection, 69 if it cannot be revoked now (it stays then), 77 if the client's
 /// secret is no longer known, 78 for a damaged file.
 pub(crate) async fn disconnect(place: &StatePlace, forget: bool) -> Result<()> {
-    let nothing = || {
-        let message = format!("there is no connection in {place}");
-        Failure::new(Code::NoInput, message)
-    };
     if place.connections().read()?.is_none() {
-        return Err(nothing());
+        return Err(no_connection(place));
     }
     let state = Held::open(place).await?;
-    let disconnected = remove(&state, forget, nothing).await;
+    let disconnected = remove(&state, place, forget).await;
     let books = match &state.spool {
         Some((spool, _)) => spool.read(|store| Ok(store.books())).await.ok(),
         None => {
@@ -477,26 +501,31 @@ pub(crate) async fn disconnect(place: &StatePlace, forget: bool) -> Result<()> {
     print(books.as_ref().map_or_else(String::new, remains))
 }
 
+fn no_connection(place: &StatePlace) -> Failure {
+    let message = format!("there is no connection in {place}");
+    Failure::new(Code::NoInput, message)
+}
+
 /// Revokes each known token, and removes the connection. Returns the message about it.
-async fn remove(state: &Held, forget: bool, nothing: impl Fn() -> Failure) -> Result<String> {
+async fn remove(state: &Held, place: &StatePlace, forget: bool) -> Result<String> {
     loop {
         // Wait for a refresh that is under way, because its new pair must be revoked.
         let from = state.quiet().await?;
-        let stored = store::parse(from.as_ref().ok_or_else(&nothing)?)?;
-        let host = revoke::way(&stored);
-        let host = host.map_err(|words| Failure::new(Code::Configuration, words))?;
+        let stored = store::parse(from.as_ref().ok_or_else(|| no_connection(place))?)?;
+        let host =
+            revoke::way(&stored).map_err(|message| Failure::new(Code::Configuration, message))?;
         let left = revoke::all(&host, &stored).await;
         let end = match left.first() {
             None => "its tokens are revoked".to_owned(),
             Some(_) if forget => format!("but its {}", revoke::words(&left)),
             Some(first) => {
-                let words = format!(
+                let message = format!(
                     "its {}; the connection stays: try again, or disconnect the application in \
                      the CRM (Connected apps), which ends all of its tokens, and run `callbridge \
                      disconnect --forget`",
                     revoke::words(&left)
                 );
-                return Err(Failure::new(code(&first.came), words));
+                return Err(Failure::new(code(&first.came), message));
             }
         };
         shown_once::keep(&state.connections, &stored)?;

@@ -44,8 +44,11 @@ pub(super) async fn prepare(place: &StatePlace, crm: &Address) -> Result<()> {
         spool::refuse_shared(folder)?;
     }
     if let Some((spool, guard)) = open(place).await? {
-        let (address, rebind) = (crm.as_str().to_owned(), false);
-        let bound = spool.write(vec![Op::BindAddress { address, rebind }]).await;
+        let bind = Op::BindAddress {
+            address: crm.as_str().to_owned(),
+            rebind: false,
+        };
+        let bound = spool.write(vec![bind]).await;
         close(spool, guard).await;
         bound?;
     }
@@ -67,7 +70,8 @@ pub(super) async fn whose(
     let Some((spool, guard)) = open(&connect.state).await? else {
         return Ok(through_daemon(&connect.state, new).await);
     };
-    let (setup, until) = (&connect.setup, Instant::now() + DAEMON_WITHIN);
+    let setup = &connect.setup;
+    let until = Instant::now() + DAEMON_WITHIN;
     let found = loop {
         match token_probe::token_info(setup.clone(), None, &spool, &new.access_token).await {
             Ok((Ok(ApiReply::TokenInfo(info)), binding)) => {
@@ -89,9 +93,12 @@ pub(super) async fn whose(
 pub(super) async fn open(place: &StatePlace) -> Result<Option<(Handle, Guard)>> {
     // A daemon that does not answer has the lock, which opening the spool reports.
     let folder = place.socket_folder();
-    let asked = async || Ok::<_, spool::Error>(status(folder).await.ok().flatten());
-    let opened = || open_here(place, spool::Settings::default(), false);
-    match ask_or_open(asked, opened).await {
+    let access = ask_or_open(
+        async || Ok::<_, spool::Error>(status(folder).await.ok().flatten()),
+        || open_here(place, spool::Settings::default(), false),
+    )
+    .await;
+    match access {
         Ok(Access::Daemon(_)) | Err(spool::Error::NotLeader(..)) => Ok(None),
         Err(error) => Err(error.into()),
         Ok(Access::Spool(spool, guard)) => {
@@ -105,8 +112,9 @@ fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwne
     if matches!(answer, Err(ApiError::TokenRefused { .. })) {
         return TokenOwner::Unknown(REFUSED.to_owned());
     }
-    let mut findings = judge(address, answer, binding, &TokenPlace::default()).into_iter();
-    let fault = findings.find(|it| it.fault.is_some());
+    let fault = judge(address, answer, binding, &TokenPlace::default())
+        .into_iter()
+        .find(|finding| finding.fault.is_some());
     TokenOwner::Unknown(fault.map(|fault| fault.message).unwrap_or_default())
 }
 
@@ -117,10 +125,13 @@ async fn bound(
     binding: &Binding,
     (wanted, typed): (&Wanted, &mut StdinLines),
 ) -> Result<TokenOwner> {
-    let (company, whose) = (info.company.to_string(), named(info));
-    let application = info.application.map(|id| id.to_string());
-    let known = application.or_else(|| binding.application.clone());
-    let application = known.unwrap_or_default();
+    let company = info.company.to_string();
+    let whose = named(info);
+    let application = info
+        .application
+        .map(|id| id.to_string())
+        .or_else(|| binding.application.clone())
+        .unwrap_or_default();
     let fit = binding.fits_company(&company, &application);
     let agreed = match fit {
         Fit::Unbound => wanted.binds(typed, info, &whose).await,
@@ -146,10 +157,14 @@ async fn bound(
 }
 
 fn named(info: &TokenInfo) -> String {
-    let (company, id, application) = (&info.company_name, info.company, &info.application_name);
-    let of = info.application.map(|id| format!(" ({id})"));
-    let of = of.unwrap_or_default();
-    format!("company {company} ({id}), application {application}{of}")
+    let mut text = format!(
+        "company {} ({}), application {}",
+        info.company_name, info.company, info.application_name
+    );
+    if let Some(id) = info.application {
+        text.push_str(&format!(" ({id})"));
+    }
+    text
 }
 
 /// Waits until the daemon has used the new token.
@@ -194,11 +209,11 @@ impl Wanted {
     /// # Errors
     /// If it is another company.
     fn fits(&self, info: &TokenInfo, named: &str) -> Result<(), String> {
-        match self.company.filter(|it| *it != info.company) {
-            Some(other) => Err(format!(
-                "the consent is from {named}, but --company is {other}"
+        match self.company {
+            Some(wanted) if wanted != info.company => Err(format!(
+                "the consent is from {named}, but --company is {wanted}"
             )),
-            None => Ok(()),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -230,8 +245,10 @@ impl Wanted {
             "bind this state to {named}? From now on, its calls go only to this company. [y/N]"
         ));
         let until = Instant::now() + self.within;
-        let answer = timeout_at(until, typed.line()).await;
-        let answer = answer.ok().flatten().unwrap_or_default();
+        let answer = match timeout_at(until, typed.line()).await {
+            Ok(Some(line)) => line,
+            Ok(None) | Err(_) => String::new(),
+        };
         match answer.trim().to_lowercase().as_str() {
             "y" | "yes" => Ok(()),
             _ => Err(format!(
