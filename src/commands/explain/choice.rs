@@ -72,8 +72,8 @@ impl Choice {
         let at = match fit {
             IdMatch::Ending | IdMatch::Number => {
                 let started = judged.record.started_at;
-                let newer = |(_, other): &(_, Judged)| other.record.started_at > started;
-                self.kept.partition_point(newer)
+                self.kept
+                    .partition_point(|(_, other)| other.record.started_at > started)
             }
             IdMatch::Any | IdMatch::Beginning | IdMatch::Channel | IdMatch::Own => self.kept.len(),
         };
@@ -84,9 +84,14 @@ impl Choice {
     fn fits_number(&self, judged: &Judged) -> Option<IdMatch> {
         let typed = self.number.as_ref()?;
         let phone = judged.record.client_phone.as_ref()?;
-        let (number, ending) = (IdMatch::Number, IdMatch::Ending);
-        let fit = if typed.is_plain() { number } else { ending };
-        typed.is(phone).then_some(fit)
+        if !typed.is(phone) {
+            return None;
+        }
+        if typed.is_plain() {
+            Some(IdMatch::Number)
+        } else {
+            Some(IdMatch::Ending)
+        }
     }
 
     /// Returns the chosen calls. They are several only if all of them have exactly this id.
@@ -94,20 +99,23 @@ impl Choice {
     /// # Errors
     /// 1 if no call matches, or if several different calls match.
     pub(crate) fn made(mut self, place: &str) -> Result<Chosen> {
-        let failed = |message: String| Err(Failure::new(Code::Failed, message));
         let others = match self.best {
             None => {
-                let id = self.wanted.map(|id| format!("no finished call has {id}"));
-                let message = id.unwrap_or_else(|| "it has no finished call".to_owned());
-                return failed(format!("{place}: {message}"));
+                let message = match self.wanted {
+                    Some(id) => format!("{place}: no finished call has {id}"),
+                    None => format!("{place}: it has no finished call"),
+                };
+                return Err(Failure::new(Code::Failed, message));
             }
             // For a number, the newest call is chosen, and the others are listed.
             Some(IdMatch::Ending | IdMatch::Number) => {
                 let others = self.kept.drain(1..).take(NAMED_MAX);
-                others.map(|(_, it)| Other::of(&it.record)).collect()
+                others
+                    .map(|(_, judged)| Other::of(&judged.record))
+                    .collect()
             }
             Some(IdMatch::Any | IdMatch::Beginning) if self.fitting > 1 => {
-                return failed(self.several(place));
+                return Err(Failure::new(Code::Failed, self.several(place)));
             }
             Some(IdMatch::Any | IdMatch::Beginning | IdMatch::Channel | IdMatch::Own) => Vec::new(),
         };
@@ -135,13 +143,14 @@ fn fit(id: &str, call: &FinishedCall, judged: &Judged) -> Option<IdMatch> {
     let uuid = judged.record.uuid.map(|uuid| uuid.to_string());
     let asked = id.to_ascii_lowercase();
     let is_uuid = uuid.as_deref() == Some(asked.as_str());
-    let begins = uuid.is_some_and(|uuid| uuid.starts_with(&asked) && id.len() >= PREFIX_MIN);
     if call.linkedid.as_str() == id || is_uuid {
         Some(IdMatch::Own)
     } else if call.also_known_as.iter().any(|own| own.as_str() == id) {
         Some(IdMatch::Channel)
+    } else if id.len() >= PREFIX_MIN && uuid.is_some_and(|uuid| uuid.starts_with(&asked)) {
+        Some(IdMatch::Beginning)
     } else {
-        begins.then_some(IdMatch::Beginning)
+        None
     }
 }
 
@@ -149,11 +158,15 @@ fn fit(id: &str, call: &FinishedCall, judged: &Judged) -> Option<IdMatch> {
 fn name(judged: &Judged) -> String {
     let record = &judged.record;
     let direction = format!("{:?}", record.direction).to_lowercase();
-    let mut words = vec![direction, callbridge_admin::explain::text::outcome(judged)];
-    words.extend(record.client_phone.iter().map(|it| it.as_str().to_owned()));
-    let uuid = record.uuid.map(|uuid| format!("  {uuid}"));
-    let (linkedid, uuid) = (safe(&record.linkedid), uuid.unwrap_or_default());
-    format!("{linkedid}  {}{uuid}", words.join(", "))
+    let mut parts = vec![direction, callbridge_admin::explain::text::outcome(judged)];
+    if let Some(phone) = &record.client_phone {
+        parts.push(phone.as_str().to_owned());
+    }
+    let mut name = format!("{}  {}", safe(&record.linkedid), parts.join(", "));
+    if let Some(uuid) = record.uuid {
+        name.push_str(&format!("  {uuid}"));
+    }
+    name
 }
 
 #[cfg(test)]

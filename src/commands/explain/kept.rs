@@ -7,7 +7,6 @@ use callbridge_admin::{ControlRequest, KeptCall, explain::story, explain::text};
 use callbridge_mapping::People;
 use callbridge_model::{Code, Zone, safe};
 use callbridge_spool::Action;
-use serde_json::Value;
 
 /// Asks the daemon or the spool for a stored call, and prints it.
 ///
@@ -20,8 +19,10 @@ pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     }
     let id = explain.call.clone().unwrap_or_default();
     let at = Asking::of(&explain.config, explain.json);
-    let print = |item: &Value, zone: &Zone| print(show(&typed(item)?, explain, zone, paint)?);
-    converse(&at, ControlRequest::Call { id }, print).await?;
+    converse(&at, ControlRequest::Call { id }, |item, zone| {
+        print(show(&typed(item)?, explain, zone, paint)?)
+    })
+    .await?;
     Ok(())
 }
 
@@ -46,8 +47,12 @@ fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) ->
         return Ok(text);
     }
     for Action { at, who, action } in kept.actions.iter().flatten() {
-        let (at, who, action) = (zone.moment(*at), safe(who), safe(action));
-        text.push_str(&format!("  by hand           {at}  {who}: {action}\n"));
+        text.push_str(&format!(
+            "  by hand           {}  {}: {}\n",
+            zone.moment(*at),
+            safe(who),
+            safe(action)
+        ));
     }
     Ok(text)
 }

@@ -39,11 +39,12 @@ const WAITING_MAX: usize = 10_000;
 pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
     let loaded = Watched::load(rules.every_trunk(), clock::now().wall);
     let (lists, news) = loaded.map_err(|faults| {
-        let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        Failure::new(Code::Input, words.join("\n"))
+        let messages: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        Failure::new(Code::Input, messages.join("\n"))
     })?;
     for news in &news {
-        for row in news.about().into_iter().flat_map(|it| &it.named) {
+        let Some(about) = news.about() else { continue };
+        for row in &about.named {
             let _ = writeln!(notes, "callbridge: {}: {row}", news.file.display());
         }
     }
@@ -62,8 +63,8 @@ pub fn run(
     notes: &mut dyn Write,
 ) -> Result<()> {
     let Some((path, format)) = &explain.file else {
-        let words = "FILE is missing: give a recording";
-        return Err(Failure::new(Code::Usage, words));
+        let message = "FILE is missing: give a recording";
+        return Err(Failure::new(Code::Usage, message));
     };
     let file = open(path, *format)?;
     let config = &explain.config;
@@ -96,14 +97,15 @@ pub fn run(
     // Wrong messages that name a call have been reported one by one.
     let partly = reading.counts().is_readable() || printing.names_calls;
     if reading.counts().is_doubtful()
-        && let Some(words) = unreadable(of_file, &beginning, partly)
+        && let Some(mut message) = unreadable(of_file, &beginning, partly)
     {
         // If the file looks like another format, that message is enough.
-        let first = printing.nameless.first();
-        let first = first.filter(|_| !words.contains("--format"));
-        let first = first.map(|wrong| format!("; the first message: {wrong}"));
-        let words = words + &first.unwrap_or_default();
-        return Err(Failure::new(Code::Input, words));
+        if !message.contains("--format")
+            && let Some(wrong) = printing.nameless.first()
+        {
+            message.push_str(&format!("; the first message: {wrong}"));
+        }
+        return Err(Failure::new(Code::Input, message));
     }
     for wrong in std::mem::take(&mut printing.nameless) {
         printing.print(&shape::wrong_message(&wrong, explain.json))?;
@@ -127,17 +129,26 @@ fn number(explain: &Explain) -> Option<TypedNumber> {
 
 /// Opens the recording: a file, stdin, or a folder with one file per record.
 fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>> {
-    let unread = |error: io::Error| Failure::unread(path.display(), &error);
-    let stdin = (path.as_os_str() == "-").then_some(Path::new("/dev/stdin"));
-    let file = File::open(stdin.unwrap_or(path)).map_err(unread)?;
-    if !file.metadata().map_err(unread)?.is_dir() {
+    try_open(path, format).map_err(|error| Failure::unread(path.display(), &error))
+}
+
+fn try_open(path: &Path, format: Format) -> io::Result<Box<dyn io::Read>> {
+    let is_stdin = path.as_os_str() == "-";
+    let source = if is_stdin {
+        Path::new("/dev/stdin")
+    } else {
+        path
+    };
+    let file = File::open(source)?;
+    if !file.metadata()?.is_dir() {
         return Ok(Box::new(file));
     }
-    let is_of_records = format == Format::FreeswitchCdr;
-    let lines = is_of_records.then(|| records::open(path, None)).transpose();
-    let lines = lines.map_err(unread)?.flatten();
-    let lines = lines.ok_or_else(|| unread(io::ErrorKind::IsADirectory.into()))?;
-    Ok(Box::new(lines))
+    if format == Format::FreeswitchCdr
+        && let Some(lines) = records::open(path, None)?
+    {
+        return Ok(Box::new(lines));
+    }
+    Err(io::ErrorKind::IsADirectory.into())
 }
 
 /// Returns the rules with which these flags read a recording.
@@ -238,10 +249,14 @@ impl Printing<'_> {
             match call {
                 Err(wrong) => self.wrong(wrong)?,
                 // The message's own time is not reliable, so it is judged by this machine's clock.
-                Ok(it) if it.call.given.is_some() => self.call(it, clock::now().wall)?,
-                Ok(it) if wrong_start(it.call.started, now).is_none() => self.call(it, now)?,
-                Ok(it) if self.waiting.len() < WAITING_MAX => self.waiting.push(it),
-                Ok(it) => self.call(it, now)?,
+                Ok(reported) if reported.call.given.is_some() => {
+                    self.call(reported, clock::now().wall)?;
+                }
+                Ok(reported) if wrong_start(reported.call.started, now).is_none() => {
+                    self.call(reported, now)?;
+                }
+                Ok(reported) if self.waiting.len() < WAITING_MAX => self.waiting.push(reported),
+                Ok(reported) => self.call(reported, now)?,
             }
         }
         if is_last {
@@ -254,7 +269,7 @@ impl Printing<'_> {
 
     fn call(&mut self, reported: ReportedCall, now: EventTime) -> Result<()> {
         let ReportedCall { pbx, call } = &reported;
-        self.endpoints.of(call);
+        self.endpoints.count(call);
         let judged = judge(call, pbx, &self.explain.config.rules, self.people, now);
         if let Some(choice) = &mut self.choice {
             choice.offer(reported, judged);
@@ -293,10 +308,14 @@ impl Printing<'_> {
                 draw(&of, &self.zone, file)
             }
             (Some(_), several) => {
-                let uuids = several.iter().filter_map(|(_, judged)| judged.record.uuid);
-                let uuids: String = uuids.map(|uuid| format!("\n  {uuid}")).collect();
-                let message = "several calls have this id; draw one of them by its uuid:";
-                let message = format!("--picture: {message}{uuids}");
+                let uuids: String = several
+                    .iter()
+                    .filter_map(|(_, judged)| judged.record.uuid)
+                    .map(|uuid| format!("\n  {uuid}"))
+                    .collect();
+                let message = format!(
+                    "--picture: several calls have this id; draw one of them by its uuid:{uuids}"
+                );
                 Err(Failure::new(Code::Failed, message))
             }
         }
@@ -383,14 +402,14 @@ struct Endpoints(BTreeMap<String, u64>);
 
 impl Endpoints {
     /// Counts the endpoints of a call.
-    fn of(&mut self, call: &FinishedCall) {
+    fn count(&mut self, call: &FinishedCall) {
         let channels = call.timeline.iter().flat_map(|timeline| &timeline.channels);
-        let real = channels.filter(|channel| channel.party != Role::Plumbing);
-        let endpoint = |name: &str| {
-            let technology = name.split('/').next().unwrap_or_default();
-            Some(format!("{technology}/{}", extension(name)?))
-        };
-        for endpoint in real.filter_map(|channel| endpoint(&channel.name)) {
+        for channel in channels.filter(|channel| channel.party != Role::Plumbing) {
+            let Some(extension) = extension(&channel.name) else {
+                continue;
+            };
+            let technology = channel.name.split('/').next().unwrap_or_default();
+            let endpoint = format!("{technology}/{extension}");
             if self.0.len() < KNOWN_MAX || self.0.contains_key(&endpoint) {
                 *self.0.entry(endpoint).or_default() += 1;
             }
@@ -402,8 +421,12 @@ impl Endpoints {
         let mut all: Vec<(&String, &u64)> = self.0.iter().collect();
         all.sort_by_key(|&(endpoint, count)| (std::cmp::Reverse(count), endpoint));
         let more = if all.len() > NAMED_MAX { ", …" } else { "" };
-        let named = all.iter().take(NAMED_MAX).map(|(it, _)| safe(it));
-        named.collect::<Vec<_>>().join(", ") + more
+        let named: Vec<String> = all
+            .iter()
+            .take(NAMED_MAX)
+            .map(|(endpoint, _)| safe(endpoint))
+            .collect();
+        named.join(", ") + more
     }
 }
 
@@ -411,8 +434,12 @@ impl Endpoints {
 pub(crate) fn unreadable_messages(reading: &Reading) -> String {
     let mut text = String::new();
     for message in reading.unreadable() {
-        let (unit, number, reason) = (reading.unit(), message.number, &message.reason);
-        text += &format!("{unit} {number} is unreadable: {reason}\n");
+        text += &format!(
+            "{} {} is unreadable: {}\n",
+            reading.unit(),
+            message.number,
+            message.reason
+        );
     }
     let more = reading.counts().unreadable - reading.unreadable().len() as u64;
     // Unreadable messages of whole calls are shown one by one elsewhere.
