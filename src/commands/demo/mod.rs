@@ -47,8 +47,9 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
     let path = std::env::temp_dir().join(name);
     let what = format_args!("cannot make the folder {}", path.display());
     let scratch = ScratchFolder::make(path.clone()).or_fail_at(Code::CannotWrite, what)?;
-    let listener = TcpListener::bind("127.0.0.1:0").await;
-    let listener = listener.or_fail(Code::Failed)?;
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .or_fail(Code::Failed)?;
     let pbx_addr = listener.local_addr().or_fail(Code::Failed)?;
     let token = Secret::from(format!("svc_pat_{}", uuid::Uuid::new_v4().simple()));
     let crm = start_crm(&token).await?;
@@ -120,16 +121,14 @@ async fn start_crm(token: &Secret) -> Result<sandbox::server::Server> {
 /// Returns the configuration from flags as an administrator would type them. Variables of this
 /// machine do not count.
 fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Config> {
-    let trunk = |name: &str, port: u16| match source.starts_with("esl:") {
-        false => format!("{name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID"),
-        true => {
-            format!("{name}=gateway/{name}|address/127.0.0.1:{port},country=UZ,lead=var:lead_id")
-        }
-    };
+    let is_freeswitch = source.starts_with("esl:");
     let mut flags = Flags::default();
     flags.sources.source = vec![source.to_owned()];
     flags.sources.pbx_id = Some("demo".to_owned());
-    flags.trunks.trunk = vec![trunk("city", 16_000), trunk("gsm", 16_001)];
+    flags.trunks.trunk = vec![
+        trunk("city", 16_000, is_freeswitch),
+        trunk("gsm", 16_001, is_freeswitch),
+    ];
     flags.trunks.employees = Some(EMPLOYEES.to_owned());
     flags.crm.crm_url = Some(crm.to_owned());
     flags.operation.state = Some(scratch.join("state").display().to_string());
@@ -139,6 +138,14 @@ fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Con
     ]);
     let checking = Checking::new(&environment, Faults::default()).for_run();
     Ok(checking.config(flags)?)
+}
+
+fn trunk(name: &str, port: u16, is_freeswitch: bool) -> String {
+    if is_freeswitch {
+        format!("{name}=gateway/{name}|address/127.0.0.1:{port},country=UZ,lead=var:lead_id")
+    } else {
+        format!("{name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID")
+    }
 }
 
 /// Shows what happens until every call has settled.
@@ -152,8 +159,9 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status>
         // The books are read first, so all calls that they count as settled are settled in the rows
         // too.
         let status = daemon.observer.status().await?;
-        let rows = spool.read(|store| tables::calls::oldest(store, SHOWN_MAX));
-        let rows: Vec<Row> = rows.await?;
+        let rows: Vec<Row> = spool
+            .read(|store| tables::calls::oldest(store, SHOWN_MAX))
+            .await?;
         let passed = i64::try_from(begin.elapsed().as_secs()).unwrap_or(i64::MAX);
         view.update(&rows, &status, ends - passed)?;
         let all = status.books.finished >= CALLS && status.books.internal >= 1;
@@ -172,8 +180,9 @@ async fn finish(
     daemon: &mut Daemon,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
-    let (books, journal, violations) = (&status.books, crm.journal(), crm.violations());
-    let count = journal.len() as u64;
+    let books = &status.books;
+    let count = crm.journal().len() as u64;
+    let violations = crm.violations();
     let message = format!("the CRM's journal has {count} calls; callbridge's books have");
     view.say(&message)?;
     view.say(&format!(
@@ -182,15 +191,17 @@ async fn finish(
     ))?;
     let breaches = format!("the CRM counted violations of its rules: {violations:?}");
     let is_late = !books.settled() || books.finished < CALLS;
-    let differ = count != books.journaled;
-    let faults = [
-        (!books.balance(), "the books do not balance"),
-        (is_late, "not every call settled in time"),
-        (differ, "the CRM's journal and the books differ"),
-        (!violations.is_empty(), &breaches),
-    ];
-    let mut found = faults.into_iter().filter(|(is_so, _)| *is_so);
-    let fault = found.next().map(|(_, message)| message);
+    let fault = if !books.balance() {
+        Some("the books do not balance")
+    } else if is_late {
+        Some("not every call settled in time")
+    } else if count != books.journaled {
+        Some("the CRM's journal and the books differ")
+    } else if !violations.is_empty() {
+        Some(breaches.as_str())
+    } else {
+        None
+    };
     if fault.is_none() {
         view.say("every call is accounted for: the books balance")?;
     }
@@ -207,9 +218,10 @@ async fn finish(
         let line = serde_json::to_string(status).or_fail(Code::Failed)?;
         print(format!("{line}\n"))?;
     }
-    fault.map_or(Ok(()), |message| {
-        Err(Failure::new(Code::Failed, message.to_owned()))
-    })
+    match fault {
+        Some(message) => Err(Failure::new(Code::Failed, message.to_owned())),
+        None => Ok(()),
+    }
 }
 
 /// The form in which the demo is shown.
@@ -278,34 +290,35 @@ impl View {
     }
 
     fn draw(&mut self, rows: &[Row], status: &Status, left_sec: i64, width: usize) -> Result<()> {
-        let mut text = String::new();
-        if self.lines_drawn > 0 {
-            let _ = write!(text, "\x1b[{}A", self.lines_drawn);
-        }
-        let mut lines = 0;
-        let mut line = |plain: String, code: &str| {
-            lines += 1;
-            let _ = writeln!(text, "\x1b[2K\x1b[{code}m{}\x1b[0m", cut(&plain, width));
-        };
+        // Each line with the code of its color.
+        let mut lines = Vec::new();
         for row in rows {
             let call = line_of(row);
             let message = format!("  {} {}", call.columns(), call.stand());
-            line(message, call.color());
+            lines.push((message, call.color()));
         }
         let playing = match left_sec {
             ..=0 => "  all calls have been played".to_owned(),
             left => format!("  calls are being played, {left} s to go"),
         };
-        line(playing, "2");
-        let (books, budget) = (&status.books, &status.budget);
+        lines.push((playing, "2"));
+        let books = &status.books;
+        let budget = &status.budget;
         let queued = books.ready + books.sending + books.submitted;
         let message = format!(
             "  books: {} = {queued} queued + {} journaled + {} dead + {} waiting; {} of {} \
              requests",
             books.finished, books.journaled, books.dead, books.waiting, budget.used, budget.limit
         );
-        line(message, "1");
-        self.lines_drawn = lines;
+        lines.push((message, "1"));
+        let mut text = String::new();
+        if self.lines_drawn > 0 {
+            let _ = write!(text, "\x1b[{}A", self.lines_drawn);
+        }
+        for (line, color) in &lines {
+            let _ = writeln!(text, "\x1b[2K\x1b[{color}m{}\x1b[0m", cut(line, width));
+        }
+        self.lines_drawn = lines.len();
         print(text)
     }
 }

@@ -71,14 +71,22 @@ fn shift(frame: &str, by: i64) -> String {
 
 /// Returns the time of a frame in microseconds.
 fn timestamp(pbx: DemoPbx, frame: &str) -> Option<i64> {
-    let value = |key: &str| frame.split_once(key)?.1.split('"').next();
     match pbx {
         DemoPbx::Asterisk => {
-            let (seconds, micros) = value("\"Timestamp\": \"")?.split_once('.')?;
+            let time = quoted_after(frame, "\"Timestamp\": \"")?;
+            let (seconds, micros) = time.split_once('.')?;
             Some(seconds.parse::<i64>().ok()? * 1_000_000 + micros.parse::<i64>().ok()?)
         }
-        DemoPbx::Freeswitch => value("\"Event-Date-Timestamp\":\"")?.parse().ok(),
+        DemoPbx::Freeswitch => quoted_after(frame, "\"Event-Date-Timestamp\":\"")?
+            .parse()
+            .ok(),
     }
+}
+
+/// Returns the text between the key and the next quotation mark.
+fn quoted_after<'a>(frame: &'a str, key: &str) -> Option<&'a str> {
+    let (_, rest) = frame.split_once(key)?;
+    rest.split('"').next()
 }
 
 impl Recording {
@@ -99,24 +107,25 @@ impl Recording {
         let by = begin - first.div_euclid(1_000_000);
         // A heartbeat counts only the channels of its own recording.
         let heartbeat = "\"Event-Name\":\"HEARTBEAT\"";
-        let frames = self.frames(pbx);
-        let frames = frames.filter(|(_, line)| !line.contains(heartbeat));
-        let moved = frames.map(|(at, line)| TimedFrame {
-            after_micros: at - first,
-            text: shift(line, by),
-        });
-        moved.collect()
+        self.frames(pbx)
+            .filter(|(_, line)| !line.contains(heartbeat))
+            .map(|(at, line)| TimedFrame {
+                after_micros: at - first,
+                text: shift(line, by),
+            })
+            .collect()
     }
 }
 
 /// Returns the seconds from the first frame of the longest recording to its last, rounded up.
 pub(crate) fn longest(pbx: DemoPbx) -> i64 {
-    let span = |recording: &Recording| {
+    let mut longest = 0;
+    for recording in RECORDINGS {
         let times: Vec<i64> = recording.frames(pbx).map(|(at, _)| at).collect();
-        let span = times.iter().max().zip(times.first());
-        span.map(|(last, first)| last - first)
-    };
-    let longest = RECORDINGS.iter().filter_map(span).max().unwrap_or(0);
+        if let (Some(first), Some(last)) = (times.first(), times.iter().max()) {
+            longest = longest.max(last - first);
+        }
+    }
     (longest + 999_999).div_euclid(1_000_000)
 }
 
@@ -129,7 +138,9 @@ pub(crate) fn schedule(pbx: DemoPbx, end: i64) -> Vec<TimedFrame> {
     // Starts are a quarter of a second apart, which is easier to read.
     for (late, recording) in (0..).step_by(250_000).zip(RECORDINGS) {
         let mut frames = recording.moved_to(pbx, end - longest);
-        frames.iter_mut().for_each(|it| it.after_micros += late);
+        for frame in &mut frames {
+            frame.after_micros += late;
+        }
         all.extend(frames);
     }
     all.sort_by_key(|frame| frame.after_micros);
