@@ -19,7 +19,7 @@ use callbridge_spool::{AuditedFate, JournaledCall};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::{io::IsTerminal as _, io::Write};
+use std::{fs::File, io::IsTerminal as _, io::Write};
 
 /// Calls per request to the daemon.
 const ASKED_MAX: usize = 200;
@@ -38,27 +38,33 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let audit = &audit;
     let lists = explain::lists(&audit.config.rules, notes)?;
     let mut calls = Vec::new();
-    let (unread, words) = read(audit, lists.people(), |call, _| calls.push(call))?;
+    let (unread, message) = read(audit, lists.people(), |call, _| calls.push(call))?;
     // A closed stderr means that no one wants the notes.
-    let _ = notes.write_all(words.as_bytes());
+    let _ = notes.write_all(message.as_bytes());
     let (fates, listening) = fates(&at, &calls).await?;
     let found = search_journal(audit, &at, &calls, notes).await?;
-    let lost = found.missing.iter();
-    let lost = lost.filter_map(|(at, lost)| Some((calls.get(*at)?.linkedid.as_str(), lost.uuid)));
-    let lost: BTreeMap<&str, CallUuid> = lost.collect();
+    let lost: BTreeMap<&str, CallUuid> = found
+        .missing
+        .iter()
+        .filter_map(|(index, lost)| Some((calls.get(*index)?.linkedid.as_str(), lost.uuid)))
+        .collect();
     let zone = zone_of(&at, None);
     let mut report = account(&calls, &fates, &listening, found, &zone);
     add_all_unread(&at, audit, unread, &mut report).await?;
-    let missing = report.unexplained.iter();
-    let missing: BTreeSet<&str> = missing.map(|it| it.call.linkedid.as_str()).collect();
+    let missing: BTreeSet<&str> = report
+        .unexplained
+        .iter()
+        .map(|unexplained| unexplained.call.linkedid.as_str())
+        .collect();
     let result = ControlRequest::Audited {
         unexplained: missing.len() as u64,
         different: report.different.len() as u64,
     };
     converse(&at, result, |_, _| Ok(())).await?;
-    match at.json {
-        true => json_line(&serde_json::json!(report))?,
-        false => print(report.to_text(&zone))?,
+    if at.json {
+        json_line(&serde_json::json!(report))?;
+    } else {
+        print(report.to_text(&zone))?;
     }
     if audit.take_in {
         let mut wanted = Vec::new();
@@ -94,11 +100,11 @@ async fn pbx_of(at: &Asking) -> Result<String> {
                 none if none.is_empty() => "no PBX".to_owned(),
                 names => names,
             };
-            let words = format!(
+            let message = format!(
                 "--pbx-id: name the PBX that wrote the file ({} knows {known})",
                 at.state
             );
-            Err(Failure::new(Code::Usage, words))
+            Err(Failure::new(Code::Usage, message))
         }
     }
 }
@@ -111,32 +117,27 @@ fn read(
     mut each: impl FnMut(FileCall, (String, FinishedCall)),
 ) -> Result<(Unread, String)> {
     let rules = &audit.config.rules;
-    // The PBX can write there, so a FIFO in place of the file must not block.
-    let opened = || {
-        let file = plain_file::open_named(&audit.file);
-        file.map_err(|error| Failure::unread(audit.file.display(), &error))
-    };
     let is_cdr = audit.format == Format::CdrCsv;
-    let lines = is_cdr.then(|| records::open(&audit.file, audit.from));
-    let lines = lines.transpose();
-    let mut lines = lines
-        .or_fail_at(Code::Input, audit.file.display())?
-        .flatten();
+    let mut lines = if is_cdr {
+        records::open(&audit.file, audit.from).or_fail_at(Code::Input, audit.file.display())?
+    } else {
+        None
+    };
     let (file, format): (Box<dyn std::io::Read + '_>, _) = match &mut lines {
         Some(lines) => (Box::new(lines), Format::FreeswitchCdr),
         None if is_cdr => {
             let format = records::format_of(&audit.file, audit.format);
-            (Box::new(opened()?), format)
+            (Box::new(open_file(audit)?), format)
         }
-        None => (Box::new(opened()?), audit.format),
+        None => (Box::new(open_file(audit)?), audit.format),
     };
     let mut reading = Reading::new(explain::rules(&audit.config, format));
     let of_file = (&*audit.file, format);
     let beginning = explain::read(file, of_file, &mut reading, |reading, calls, is_last| {
         let ended = calls.into_iter().flatten().map(|call| (call, false));
         // Open calls at the end of the file are compared too, because their beginning was read.
-        let open = if is_last { reading.under_way() } else { vec![] };
-        let open = open.into_iter().map(|call| (call, true));
+        let under_way = if is_last { reading.under_way() } else { vec![] };
+        let open = under_way.into_iter().map(|call| (call, true));
         for (ReportedCall { pbx, call }, is_open) in ended.chain(open) {
             let early = audit.from.is_some_and(|from| call.started < from);
             let late = audit.until.is_some_and(|until| call.started >= until);
@@ -144,11 +145,10 @@ fn read(
                 continue;
             }
             let judged = journal::judge(&call, &pbx, rules, people, reading.now());
-            let is_known = |prefix: &str| {
+            let mut file_call = FileCall::new(&call, &judged, |prefix| {
                 rules.trunks.take_in(&pbx, prefix)
                     || people.knows(&device(prefix), &rules.trunks, &pbx)
-            };
-            let mut file_call = FileCall::new(&call, &judged, is_known);
+            });
             file_call.is_open = is_open;
             file_call.has_late_end = format != Format::FreeswitchCdr;
             each(file_call, (pbx, call));
@@ -171,6 +171,12 @@ fn read(
             (Unread::Rows(counts.unreadable), message)
         }
     })
+}
+
+fn open_file(audit: &Audit) -> Result<File> {
+    // The PBX can write there, so a FIFO in place of the file must not block.
+    plain_file::open_named(&audit.file)
+        .map_err(|error| Failure::unread(audit.file.display(), &error))
 }
 
 /// The parts of the audited file that could not be read.
@@ -257,14 +263,14 @@ async fn add_all_unread(
 async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<AuditedFate>, Listening)> {
     let mut fates = Vec::new();
     let mut listening = Listening::default();
-    for some in calls.chunks(ASKED_MAX) {
-        let calls = some.iter().map(|call| call.asked.clone()).collect();
+    for chunk in calls.chunks(ASKED_MAX) {
+        let calls = chunk.iter().map(|call| call.asked.clone()).collect();
         let items: Vec<Value> = all_items(at, ControlRequest::Audit { calls }).await?;
-        let mut items = items.iter();
-        if let Some(first) = items.next() {
-            listening.add(typed(first)?);
-        }
-        for fate in items {
+        let Some((times, answers)) = items.split_first() else {
+            continue;
+        };
+        listening.add(typed(times)?);
+        for fate in answers {
             fates.push(typed(fate)?);
         }
     }
@@ -272,17 +278,18 @@ async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<AuditedFate>, Lis
 }
 
 async fn take_in(at: &Asking, all: Vec<((String, FinishedCall), Option<CallUuid>)>) -> Result<()> {
-    let (mut taken, mut left_out) = (0_u64, 0_u64);
+    let mut taken = 0_u64;
+    let mut left_out = 0_u64;
     for ((pbx, call), lost) in all {
         let call = Box::new(call);
-        let show = |item: &Value, _: &_| {
+        converse(at, ControlRequest::TakeIn { pbx, call, lost }, |item, _| {
             match item["result"].as_str() {
                 Some("taken_in") => taken += 1,
                 _ => left_out += 1,
             }
             if at.json { json_line(item) } else { Ok(()) }
-        };
-        converse(at, ControlRequest::TakeIn { pbx, call, lost }, show).await?;
+        })
+        .await?;
     }
     if at.json {
         return Ok(());
@@ -309,7 +316,9 @@ pub(super) async fn search_journal(
     }
     let journaled = journaled(at, calls).await?;
     let mut search = JournalSearch::new(journaled, clock::now().wall);
-    let (watched, mut pace, mut shown) = (std::io::stderr().is_terminal(), None, false);
+    let is_watched = std::io::stderr().is_terminal();
+    let mut pace = None;
+    let mut shown = false;
     while let Some(query) = search.next() {
         if !search.rest().is_zero() {
             tokio::time::sleep(search.rest()).await;
@@ -322,7 +331,7 @@ pub(super) async fn search_journal(
             Err(failure) => search.unread(failure.to_string()),
         }
         if let Some((left, all)) = search.pages()
-            && watched
+            && is_watched
             && all > PAGES_FEW
         {
             if pace.is_none() {
@@ -343,13 +352,14 @@ pub(super) async fn search_journal(
 /// Returns the calls that are journaled here, with their indexes in the file.
 async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, JournaledCall)>> {
     let mut journaled: Vec<Option<JournaledCall>> = Vec::new();
-    for some in calls.chunks(ASKED_MAX) {
-        let calls = some.iter().map(|call| call.asked.clone()).collect();
+    for chunk in calls.chunks(ASKED_MAX) {
+        let calls = chunk.iter().map(|call| call.asked.clone()).collect();
         journaled.extend(all_items(at, ControlRequest::Journaled { calls }).await?);
     }
-    let placed = journaled.into_iter().enumerate();
-    let journaled = placed.filter_map(|(place, call)| Some((place, call?)));
-    Ok(journaled.collect())
+    let indexed = journaled.into_iter().enumerate();
+    Ok(indexed
+        .filter_map(|(index, call)| Some((index, call?)))
+        .collect())
 }
 
 /// Returns the daemon's budget. Pages use half of it.

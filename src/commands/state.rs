@@ -42,8 +42,8 @@ fn work(command: &StateCommand) -> Result<String> {
     let place = &command.state;
     match &command.action {
         StateAction::Import { file } => {
-            let from = File::open(file);
-            let from = from.map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
+            let from =
+                File::open(file).map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
             let manifest = import(place, (from, file), &mut |copied| shown.show(copied))?;
             Ok(summary("imported", &manifest, &place.to_string())
                 + imported_secrets(manifest.secrets))
@@ -66,14 +66,17 @@ fn export_to(
     with_secrets: bool,
     shown: &mut ShownProgress,
 ) -> Result<Manifest> {
-    let mut how = OpenOptions::new();
-    let to = how.write(true).create_new(true).mode(0o600).open(file);
-    let mut to = to.map_err(|error| ArchiveError::NotWritten(file.to_path_buf(), error))?;
+    let mut archive = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)
+        .map_err(|error| ArchiveError::NotWritten(file.to_path_buf(), error))?;
     let program = (crate::VERSION, clock::now().wall.floor_seconds().get());
     let written = export(
         place,
         with_secrets,
-        (&mut to, file),
+        (&mut archive, file),
         program,
         &mut |copied| {
             shown.show(copied);
