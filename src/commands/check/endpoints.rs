@@ -221,9 +221,9 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
 }
 
 /// Returns `true` if another finding already suggests this endpoint for a misspelled trunk.
-fn is_suggested(trunk: &Trunk, account: &Account, endpoint: &String) -> bool {
+fn is_suggested(trunk: &Trunk, account: &Account, endpoint: &str) -> bool {
     let has_own = account.endpoints.names().any(|own| is_of(trunk, own));
-    !has_own && similar_endpoint(trunk, account) == Some(endpoint)
+    !has_own && similar_endpoint(trunk, account).is_some_and(|similar| similar == endpoint)
 }
 
 /// Returns why this endpoint must be a phone. `None` if it can be an outside line. A gateway can
