@@ -9,7 +9,8 @@ const BUILT: i64 = match option_env!("CALLBRIDGE_BUILT") {
 };
 
 const fn seconds_of(digits: &[u8]) -> i64 {
-    let (mut seconds, mut at) = (0, 0);
+    let mut seconds = 0;
+    let mut at = 0;
     while at < digits.len() {
         seconds = seconds * 10 + (digits[at] - b'0') as i64;
         at += 1;

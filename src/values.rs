@@ -14,11 +14,17 @@ pub(crate) fn given(texts: &[String]) -> impl Iterator<Item = &str> {
 /// Reads a time span: `500ms`, `10s`, `12h`, `1h30m`, `7d`. Above zero, at most 31 days.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(31 * 86_400);
-    let wrong = || format!("`{text}` is not a time span: give it as 500ms, 10s, 12h or 7d");
-    let read = dates::span(text).ok_or_else(wrong)?;
-    let is_possible = !read.is_zero() && read <= LONGEST;
-    let outside = || format!("`{text}` is out of range: give more than 0 and at most 31d");
-    is_possible.then_some(read).ok_or_else(outside)
+    let Some(span) = dates::span(text) else {
+        return Err(format!(
+            "`{text}` is not a time span: give it as 500ms, 10s, 12h or 7d"
+        ));
+    };
+    if span.is_zero() || span > LONGEST {
+        return Err(format!(
+            "`{text}` is out of range: give more than 0 and at most 31d"
+        ));
+    }
+    Ok(span)
 }
 
 /// Reads seconds of talk: `80`, or `1m20s`. 0 means none.
@@ -26,15 +32,15 @@ pub(crate) fn talk(text: &str) -> Result<u32, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
     }
-    let whole = duration(text).ok().filter(|it| it.subsec_nanos() == 0);
-    let seconds = whole.and_then(|it| u32::try_from(it.as_secs()).ok());
+    let whole = duration(text).ok().filter(|span| span.subsec_nanos() == 0);
+    let seconds = whole.and_then(|span| u32::try_from(span.as_secs()).ok());
     seconds.ok_or_else(|| format!("`{text}` is not a talk time: give seconds, or 1m20s"))
 }
 
 /// Reads the name of a zone in the tz database: `Asia/Tashkent`.
 pub(crate) fn zone(text: &str) -> Result<TimeZone, String> {
-    let wrong = |_| format!("`{text}` is not a time zone: give it as Asia/Tashkent or UTC");
-    TimeZone::get(text).map_err(wrong)
+    TimeZone::get(text)
+        .map_err(|_| format!("`{text}` is not a time zone: give it as Asia/Tashkent or UTC"))
 }
 
 /// Reads a path, which must not be empty.
@@ -47,15 +53,19 @@ pub(crate) fn path(text: &str) -> Result<PathBuf, &'static str> {
 
 /// Reads an address to listen at. An error shows `example`.
 pub(crate) fn address(text: &str, example: &str) -> Result<SocketAddr, String> {
-    let wrong = |_| format!("`{text}` is not IP:PORT{example}");
-    text.parse().map_err(wrong)
+    text.parse()
+        .map_err(|_| format!("`{text}` is not IP:PORT{example}"))
 }
 
 /// Reads a log level.
 pub(crate) fn level(text: &str) -> Result<Level, String> {
-    let wrong = || format!("`{text}` is not a log level: give error, warn, info, debug or trace");
-    let is_word = |it: &Level| it.as_str().to_ascii_lowercase() == text;
-    text.parse().ok().filter(is_word).ok_or_else(wrong)
+    let read: Option<Level> = text.parse().ok();
+    match read {
+        Some(level) if level.as_str().to_ascii_lowercase() == text => Ok(level),
+        Some(_) | None => Err(format!(
+            "`{text}` is not a log level: give error, warn, info, debug or trace"
+        )),
+    }
 }
 
 /// Returns the meaning of a text that must be one of these words.
@@ -71,17 +81,23 @@ pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
 pub(crate) fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
     let read = text.parse().ok().filter(|number| bounds.contains(number));
     read.ok_or_else(|| {
-        let (least, most) = (bounds.start(), bounds.end());
+        let least = bounds.start();
+        let most = bounds.end();
         format!("`{text}` is invalid: give a whole number from {least} to {most}")
     })
 }
 
 /// Reads the name of a JSON field.
 pub(crate) fn field_name(text: &str) -> Result<String, String> {
-    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let is_name = (1..=64).contains(&text.len()) && text.chars().all(good);
-    let wrong = || format!("`{text}` is not a field name: use letters, digits, `_`, `-`, `.`");
-    is_name.then(|| text.to_owned()).ok_or_else(wrong)
+    let mut characters = text.chars();
+    let is_plain = characters.all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    if is_plain && (1..=64).contains(&text.len()) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "`{text}` is not a field name: use letters, digits, `_`, `-`, `.`"
+        ))
+    }
 }
 
 #[cfg(test)]

@@ -113,9 +113,8 @@ pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Ver
         }
         let Some((what, fault)) = mend(&mut arguments, &error) else {
             let before = faults.or(()).err().map(|faults| format!("{faults}\n  "));
-            let message = message.trim_start_matches("error: ").trim_end();
-            let message = before.unwrap_or_default() + message;
-            return Err(Failure::new(Code::Usage, message));
+            let last = message.trim_start_matches("error: ").trim_end();
+            return Err(Failure::new(Code::Usage, before.unwrap_or_default() + last));
         };
         faults.add(&what, fault);
     }
@@ -131,12 +130,7 @@ fn no_command() -> Failure {
 /// Removes the argument that clap rejected, so clap can continue with the next one. Returns the
 /// argument and its error. `None` if it cannot be removed.
 fn mend(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, String)> {
-    let context = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
-        _ => None,
-    };
-    let what = context(ContextKind::InvalidArg)?;
+    let what = context(error, ContextKind::InvalidArg)?;
     let flag = what.split([' ', '=']).next().unwrap_or_default().to_owned();
     match error.kind() {
         ErrorKind::UnknownArgument => {
@@ -147,22 +141,26 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, S
             }
             // `--lead var:X` on one line of an @FILE is one argument.
             if let Some((name, value)) = typed.split_once(char::is_whitespace) {
-                let words = format!("is one argument; write {name}={}", value.trim());
-                return Some((typed, words));
+                let message = format!("is one argument; write {name}={}", value.trim());
+                return Some((typed, message));
             }
             let takes_value = typed == flag && flag.starts_with("--");
             if takes_value && arguments.get(at).is_some_and(|next| !begins_flag(next)) {
                 arguments.remove(at);
             }
-            let near = context(ContextKind::SuggestedArg);
-            let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            Some((flag, format!("no such flag{near}")))
+            let message = match context(error, ContextKind::SuggestedArg) {
+                Some(near) => format!("no such flag; did you mean {near}?"),
+                None => "no such flag".to_owned(),
+            };
+            Some((flag, message))
         }
         ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::NoEquals => {
-            let bare = |at: &usize| arguments.get(at + 1).is_none_or(|next| begins_flag(next));
-            let found = (1..arguments.len())
-                .find(|at| arguments[*at] == OsStr::new(&flag) && bare(at))
-                .or_else(|| position(arguments, &flag));
+            let without_value = (1..arguments.len()).find(|at| {
+                let next = arguments.get(at + 1);
+                let is_bare = next.is_none_or(|next| begins_flag(next));
+                arguments[*at] == OsStr::new(&flag) && is_bare
+            });
+            let found = without_value.or_else(|| position(arguments, &flag));
             arguments.remove(found?);
             Some((flag, "its value is missing".to_owned()))
         }
@@ -170,12 +168,20 @@ fn mend(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, S
     }
 }
 
+fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+        _ => None,
+    }
+}
+
 /// Returns the index of the flag, with or without a value after `=` or white space.
 fn position(arguments: &[OsString], flag: &str) -> Option<usize> {
-    let ends = |rest: &str| rest.is_empty() || rest.starts_with(['=', ' ', '\t']);
     (1..arguments.len()).find(|at| {
         let argument = arguments[*at].to_string_lossy();
-        argument.strip_prefix(flag).is_some_and(ends)
+        let rest = argument.strip_prefix(flag);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', ' ', '\t']))
     })
 }
 
@@ -185,9 +191,12 @@ fn begins_flag(argument: &OsStr) -> bool {
 
 /// Returns the path of the first `@FILE` in these arguments.
 pub(super) fn flags_file(arguments: &[OsString]) -> Option<PathBuf> {
-    let texts = arguments.iter().skip(1).filter_map(|it| it.to_str());
-    let mut files = texts.filter_map(|it| it.strip_prefix('@'));
-    files.next().map(PathBuf::from)
+    let mut texts = arguments
+        .iter()
+        .skip(1)
+        .filter_map(|argument| argument.to_str());
+    let file = texts.find_map(|text| text.strip_prefix('@'));
+    file.map(PathBuf::from)
 }
 
 /// Returns the arguments, with each `@FILE` replaced by its lines.
@@ -195,26 +204,25 @@ fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsStrin
     let mut all = Vec::new();
     for (at, argument) in arguments.into_iter().enumerate() {
         let file = argument.to_str().and_then(|text| text.strip_prefix('@'));
-        match file.filter(|_| at > 0) {
-            Some(file) => all.extend(lines(Path::new(file))?),
-            None => all.push(argument),
+        match file {
+            Some(file) if at > 0 => all.extend(lines(Path::new(file))?),
+            Some(_) | None => all.push(argument),
         }
     }
     Ok(all)
 }
 
 fn lines(path: &Path) -> Result<Vec<OsString>> {
-    let unread =
-        |error: std::io::Error| Failure::unread(format_args!("@{}", path.display()), &error);
-    let about = std::fs::metadata(path).map_err(unread)?;
-    if about.len() > FILE_BYTES_MAX {
-        let words = format!("@{}: larger than 1 MB", path.display());
-        return Err(Failure::new(Code::Input, words));
+    let name = format!("@{}", path.display());
+    let metadata = std::fs::metadata(path).map_err(|error| Failure::unread(&name, &error))?;
+    if metadata.len() > FILE_BYTES_MAX {
+        let message = format!("{name}: larger than 1 MB");
+        return Err(Failure::new(Code::Input, message));
     }
-    let text = std::fs::read_to_string(path).map_err(unread)?;
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::unread(&name, &error))?;
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    Ok(lines.map(OsString::from).collect())
+    let arguments = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(arguments.map(OsString::from).collect())
 }
 
 /// The prefix of each variable of this program.
@@ -232,7 +240,8 @@ pub(crate) fn unknown_variables(environment: &Environment) -> Vec<String> {
     let known = known_variables();
     let mut unknown = Vec::new();
     for name in environment.names() {
-        let of_service = name.ends_with("_PORT") || OF_SERVICES.iter().any(|it| name.contains(it));
+        let of_service =
+            name.ends_with("_PORT") || OF_SERVICES.iter().any(|suffix| name.contains(suffix));
         let is_ignored = of_service || OF_BUILD.contains(&name);
         if name.starts_with(BEGINNING) && !is_ignored && !known.contains(name) {
             unknown.push(name.to_owned());

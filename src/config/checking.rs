@@ -88,24 +88,29 @@ impl Checking<'_> {
     }
 
     fn audit(mut self, flags: AuditFlags) -> Result<Command, Faults> {
-        let (is_cdr, is_cel) = (flags.cdr.is_some(), flags.cel.is_some());
+        let is_cdr = flags.cdr.is_some();
+        let is_cel = flags.cel.is_some();
         let message = "no file of the PBX is given: give --cdr FILE or --cel FILE";
         self.faults.add_if(!is_cdr && !is_cel, "audit", message);
         let message = "cannot be used with --cel; keep one";
         self.faults.add_if(is_cdr && is_cel, "--cdr", message);
-        let format = match is_cdr {
-            true => Format::CdrCsv,
-            false => Format::CelCsv,
+        let format = if is_cdr {
+            Format::CdrCsv
+        } else {
+            Format::CelCsv
         };
         let file = flags.cdr.or(flags.cel).map(PathBuf::from);
         // An unreadable zone is reported with the other flags.
-        let zone = flags.flags.sources.pbx_timezone.as_deref();
-        let zone = Zone::of(zone.and_then(|text| values::zone(text).ok()).as_ref());
-        let zone = zone.as_time_zone();
-        let date = |text: &str| dates::date(text, zone);
-        let from = self.faults.read("--from", &flags.from, date);
-        let end = |text: &str| dates::date_end(text, zone);
-        let until = self.faults.read("--to", &flags.to, end);
+        let zone_name = flags.flags.sources.pbx_timezone.as_deref();
+        let given_zone = zone_name.and_then(|name| values::zone(name).ok());
+        let pbx_zone = Zone::of(given_zone.as_ref());
+        let zone = pbx_zone.as_time_zone();
+        let from = self
+            .faults
+            .read("--from", &flags.from, |text| dates::date(text, zone));
+        let until = self
+            .faults
+            .read("--to", &flags.to, |text| dates::date_end(text, zone));
         let config = self.config(flags.flags)?;
         let file = file.ok_or_else(Faults::default)?;
         Ok(Command::Audit(Box::new(Audit {
@@ -123,18 +128,14 @@ impl Checking<'_> {
     fn calls(mut self, flags: CallsFlags) -> Result<Command, Faults> {
         // Only the syntax is checked here, because the zone is known only when the calls are read.
         let utc = TimeZone::UTC;
-        let date = |text: &str| dates::date(text, &utc);
-        self.faults.read("--from", &flags.from, date);
-        let end = |text: &str| dates::date_end(text, &utc);
-        self.faults.read("--to", &flags.to, end);
+        self.faults
+            .read("--from", &flags.from, |text| dates::date(text, &utc));
+        self.faults
+            .read("--to", &flags.to, |text| dates::date_end(text, &utc));
         let dated = flags.from.is_some() || flags.to.is_some();
         let message = "cannot be used with --from or --to; keep one";
         self.faults.add_if(flags.today && dated, "--today", message);
-        let message =
-            "is not a phone number: give the full number, or at least its last four digits";
-        let wrong = |text: &str| format!("`{text}` {message}");
-        let number = |text: &str| TypedNumber::read(text, []).ok_or_else(|| wrong(text));
-        self.faults.read("--phone", &flags.phone, number);
+        self.faults.read("--phone", &flags.phone, typed_number);
         let (state, folder) = self.state_or_folder(flags.state);
         let outside = flags.phone.is_some() || flags.trunk.is_some() || state.is_some();
         let wrong = flags.internal && outside;
@@ -157,41 +158,51 @@ impl Checking<'_> {
             internal: flags.internal,
             zone: zone.map(str::to_owned),
         };
-        let (past, follow, csv) = (true, flags.follow, false);
         let request = ControlRequest::Calls {
             which,
-            past,
-            follow,
+            past: true,
+            follow: flags.follow,
         };
-        Ok(Command::Ask { request, csv, at })
+        Ok(Command::Ask {
+            request,
+            csv: false,
+            at,
+        })
     }
 
     /// Splits the values of `--state`, which are states of calls or a folder. A folder named `dead`
     /// is written `./dead`.
     fn state_or_folder(&mut self, given: Vec<String>) -> (Option<State>, Option<String>) {
-        let (mut state, mut folder) = (None, None);
+        let mut state = None;
+        let mut folder = None;
         for text in given {
             if let Some(known) = State::from_word(&text) {
                 state = Some(known);
             } else if text.contains('/') || Path::new(&text).is_dir() {
                 folder = Some(text);
             } else {
-                let all: Vec<&str> = State::ALL.iter().map(|it| it.word()).collect();
-                let words = format!("`{text}` is neither a folder nor one of {}", all.join(", "));
-                self.faults.add("--state", words);
+                let states: Vec<&str> = State::ALL.iter().map(|state| state.word()).collect();
+                let message = format!(
+                    "`{text}` is neither a folder nor one of {}",
+                    states.join(", ")
+                );
+                self.faults.add("--state", message);
             }
         }
         // If only states are given on the command line, the folder comes from the environment.
-        let of_environment = || self.environment.text("CALLBRIDGE_STATE").map(str::to_owned);
-        (state, folder.or_else(of_environment))
+        let folder = folder.or_else(|| {
+            let variable = self.environment.text("CALLBRIDGE_STATE");
+            variable.map(str::to_owned)
+        });
+        (state, folder)
     }
 
     fn status(mut self, flags: StatusFlags) -> Result<Command, Faults> {
-        let asked = [flags.exit_code, flags.watch, flags.healthy];
+        let given = [flags.exit_code, flags.watch, flags.healthy];
         let message = "use only one of --exit-code, --watch and --healthy";
-        let several = asked.iter().filter(|it| **it).count() > 1;
+        let several = given.iter().filter(|is_given| **is_given).count() > 1;
         self.faults.add_if(several, "status", message);
-        let mode = match asked {
+        let mode = match given {
             [true, ..] => StatusMode::ExitCode,
             [_, true, _] => StatusMode::Watch,
             [_, _, true] => StatusMode::Healthy,
@@ -206,12 +217,13 @@ impl Checking<'_> {
             // The demo prints its own table, and log lines would interrupt it.
             log.level = tracing::Level::ERROR;
         }
-        let message = [
+        let pbxs = [
             ("asterisk", DemoPbx::Asterisk),
             ("freeswitch", DemoPbx::Freeswitch),
         ];
-        let word = |text: &str| values::word(text, &message);
-        let pbx = self.faults.read("--pbx", &flags.pbx, word);
+        let pbx = self
+            .faults
+            .read("--pbx", &flags.pbx, |text| values::word(text, &pbxs));
         self.faults.or(Command::Demo(Demo {
             pbx: pbx.unwrap_or(DemoPbx::Asterisk),
             stay: flags.stay,
@@ -246,10 +258,9 @@ impl Checking<'_> {
 
     /// Returns the state. Without a flag or variable, it can be that of the only service that runs.
     fn state(&mut self, flag: Option<&str>) -> StatePlace {
-        let place = config::state_place(flag, self.environment);
-        let place = self.faults.take("--state", place);
-        let place = place.unwrap_or_else(|| StatePlace::Folder(PathBuf::new()));
-        match place {
+        let read = config::state_place(flag, self.environment);
+        let place = self.faults.take("--state", read);
+        match place.unwrap_or_else(empty_place) {
             StatePlace::Folder(usual)
                 if flag.is_none() && self.environment.text("STATE_DIRECTORY").is_none() =>
             {
@@ -312,9 +323,9 @@ impl Checking<'_> {
                 format,
                 state,
             } => {
-                let message = [("csv", true), ("jsonl", false)];
-                let format = format.ok_or("is missing: give csv or jsonl".to_owned());
-                let read = format.and_then(|text| values::word(&text, &message));
+                let formats = [("csv", true), ("jsonl", false)];
+                let given = format.ok_or("is missing: give csv or jsonl".to_owned());
+                let read = given.and_then(|text| values::word(&text, &formats));
                 csv = self.faults.take("--format", read) == Some(true);
                 let json = !csv;
                 (self.letters(which, true), StateFlags { json, ..state })
@@ -343,13 +354,7 @@ impl Checking<'_> {
     }
 
     fn selection(&mut self, flags: SelectFlags) -> Selection {
-        let reason = |word: &str| {
-            Reason::from_word(word).ok_or_else(|| {
-                let all: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
-                format!("`{word}` is not a reason: give one of {}", all.join(", "))
-            })
-        };
-        let reason = self.faults.read("--reason", &flags.reason, reason);
+        let reason = self.faults.read("--reason", &flags.reason, reason_of);
         Selection {
             ids: flags.ids,
             reason,
@@ -367,18 +372,19 @@ impl Checking<'_> {
         direction: &Option<String>,
     ) -> Option<SuppliedFacts> {
         let is_told = answered.is_some() || talk.is_some() || direction.is_some();
-        let word = |text: &str| values::word(text, &[("yes", true), ("no", false)]);
-        let answered = self.faults.read("--answered", answered, word);
+        let answered = self.faults.read("--answered", answered, |text| {
+            values::word(text, &[("yes", true), ("no", false)])
+        });
         let talk_sec = self.faults.read("--talk", talk, values::talk);
         let differ = answered == Some(false) && talk_sec.is_some_and(|talk| talk > 0);
         let message = "cannot be used with --answered no: remove one of the two";
         self.faults.add_if(differ, "--talk", message);
         let direction = self.faults.read("--direction", direction, |text| {
-            let message = [
+            let directions = [
                 ("inbound", Direction::Inbound),
                 ("outbound", Direction::Outbound),
             ];
-            values::word(text, &message)
+            values::word(text, &directions)
         });
         if is_told {
             Some(SuppliedFacts {
@@ -419,9 +425,11 @@ impl Checking<'_> {
             LeadVerb::Check { phone, json, flags } => {
                 let phone = self.phone(phone);
                 let config = self.config(*flags)?;
-                let (request, csv) = (ControlRequest::LeadCheck { phone }, false);
-                let at = Asking::of(&config, json);
-                Ok(Command::Ask { request, csv, at })
+                Ok(Command::Ask {
+                    request: ControlRequest::LeadCheck { phone },
+                    csv: false,
+                    at: Asking::of(&config, json),
+                })
             }
         }
     }
@@ -476,16 +484,17 @@ impl Checking<'_> {
 
     /// Reads `ID=VALUE…`. Each field can occur once.
     fn items(&mut self, values: &[String]) -> Vec<Item> {
-        let (flag, mut items) = ("ID=VALUE", Vec::<Item>::new());
-        let words = format!("give 1 to {ITEMS_MAX} values, such as 11=VIP or 12=null");
+        const FLAG: &str = "ID=VALUE";
+        let mut items: Vec<Item> = Vec::new();
+        let message = format!("give 1 to {ITEMS_MAX} values, such as 11=VIP or 12=null");
         let is_right = (1..=ITEMS_MAX).contains(&values.len());
-        self.faults.add_if(!is_right, flag, words);
+        self.faults.add_if(!is_right, FLAG, message);
         for text in values {
-            let item = self.faults.take(flag, Item::parse(text));
+            let item = self.faults.take(FLAG, Item::parse(text));
             let Some(item) = item else { continue };
             let again = items.iter().any(|other| other.id == item.id);
-            let words = format!("field {} is given twice", item.id);
-            self.faults.add_if(again, flag, words);
+            let message = format!("field {} is given twice", item.id);
+            self.faults.add_if(again, FLAG, message);
             items.push(item);
         }
         items
@@ -505,10 +514,9 @@ impl Checking<'_> {
                 (flags.state, StateAction::Import { file })
             }
             StateVerb::Move { to, state } => {
-                let to = to.ok_or("is missing: the new place of the state".to_owned());
-                let to = to.and_then(|to| config::state_place(Some(&to), self.environment));
-                let to = self.faults.take("--to", to);
-                let to = to.unwrap_or_else(|| StatePlace::Folder(PathBuf::new()));
+                let given = to.ok_or("is missing: the new place of the state".to_owned());
+                let read = given.and_then(|to| config::state_place(Some(&to), self.environment));
+                let to = self.faults.take("--to", read).unwrap_or_else(empty_place);
                 (state, StateAction::Move { to })
             }
         };
@@ -518,19 +526,43 @@ impl Checking<'_> {
     }
 
     fn state_file(&mut self, file: Option<String>) -> PathBuf {
-        let file = file.filter(|file| !file.is_empty());
-        let file = file.ok_or("is missing: the file of the exported state");
-        PathBuf::from(self.faults.take("FILE", file).unwrap_or_default())
+        let given = file
+            .filter(|file| !file.is_empty())
+            .ok_or("is missing: the file of the exported state");
+        PathBuf::from(self.faults.take("FILE", given).unwrap_or_default())
     }
 
     fn completions(mut self, shell: Option<&str>) -> Result<Command, Faults> {
         const SHELLS: &str = "bash, elvish, fish, powershell or zsh";
-        let known = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a shell"));
-        let read = shell.map_or_else(|| Err("is missing".to_owned()), known);
-        let read = read.map_err(|message| format!("{message}: give {SHELLS}"));
+        let read = match shell {
+            Some(text) => text
+                .parse()
+                .map_err(|_| format!("`{text}` is not a shell: give {SHELLS}")),
+            None => Err(format!("is missing: give {SHELLS}")),
+        };
         let shell = self.faults.take("SHELL", read).unwrap_or(Shell::Bash);
         self.faults.or(Command::Print(manual::completions(shell)))
     }
+}
+
+/// The place of a state whose flag has an error. No command runs with it.
+fn empty_place() -> StatePlace {
+    StatePlace::Folder(PathBuf::new())
+}
+
+fn typed_number(text: &str) -> Result<TypedNumber, String> {
+    let message = "is not a phone number: give the full number, or at least its last four digits";
+    TypedNumber::read(text, []).ok_or_else(|| format!("`{text}` {message}"))
+}
+
+fn reason_of(word: &str) -> Result<Reason, String> {
+    Reason::from_word(word).ok_or_else(|| {
+        let reasons: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
+        format!(
+            "`{word}` is not a reason: give one of {}",
+            reasons.join(", ")
+        )
+    })
 }
 
 /// Returns the SHA-256 of the token in a file.

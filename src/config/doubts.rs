@@ -3,7 +3,7 @@
 use crate::config::Config;
 use callbridge_source::{Transport, url::Broker, url::TcpEndpoint};
 use callbridge_spool::{StatePlace, folder::FILE};
-use std::{ffi::OsStr, io::ErrorKind, path::PathBuf};
+use std::io::ErrorKind;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
@@ -17,11 +17,10 @@ pub(crate) struct Doubt {
 
 impl Doubt {
     fn new(what: impl Into<String>, kind: &'static str, message: impl Into<String>) -> Self {
-        let (what, message) = (what.into(), message.into());
         Self {
-            what,
+            what: what.into(),
             kind,
-            message,
+            message: message.into(),
         }
     }
 }
@@ -35,34 +34,45 @@ const LETTERS_AND_SECRET: &str = "the user's secret and all dead letters";
 pub(crate) fn of(config: &Config) -> Vec<Doubt> {
     let message = "the secret is in quotes, which are used as a part of it: remove them if they do \
                  not belong to it";
-    let places = config.places().into_iter();
-    let quoted = places.filter(|(_, place)| place.is_quoted());
-    let quoted = quoted.map(|(of, _)| Doubt::new(format!("secret of {of}"), MISTAKE, message));
-    let all = quoted.chain(wide(config));
-    all.chain(clear(config)).chain(new_state(config)).collect()
+    let mut doubts = Vec::new();
+    for (owner, place) in config.places() {
+        if place.is_quoted() {
+            doubts.push(Doubt::new(format!("secret of {owner}"), MISTAKE, message));
+        }
+    }
+    doubts.extend(wide(config));
+    doubts.extend(clear(config));
+    doubts.extend(new_state(config));
+    doubts
 }
 
 /// Reports a folder without a state. If its path is mistyped, a state beside it can be the right
 /// one.
 fn new_state(config: &Config) -> Option<Doubt> {
     let dir = config.state.as_ref().and_then(StatePlace::folder)?;
-    let found = dir.join(FILE).symlink_metadata();
-    found.err().filter(|it| it.kind() == ErrorKind::NotFound)?;
-    let entries = dir.parent().and_then(|it| it.read_dir().ok());
-    let beside = entries.into_iter().flatten().flatten().map(|it| it.path());
-    // A hidden folder can be the scratch folder of a running `check`.
-    let hides = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
-    let is_hidden = |it: &PathBuf| it.file_name().is_some_and(hides);
-    let others = beside.filter(|it| !is_hidden(it) && it.join(FILE).is_file());
-    let mut others: Vec<String> = others.map(|it| it.display().to_string()).collect();
+    let error = dir.join(FILE).symlink_metadata().err()?;
+    if error.kind() != ErrorKind::NotFound {
+        return None;
+    }
+    let entries = dir.parent().and_then(|parent| parent.read_dir().ok());
+    let mut others = Vec::new();
+    for entry in entries.into_iter().flatten().flatten() {
+        // A hidden folder can be the scratch folder of a running `check`.
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let folder = entry.path();
+        if !is_hidden && folder.join(FILE).is_file() {
+            others.push(folder.display().to_string());
+        }
+    }
     others.sort_unstable();
-    let others = match others.join(", ").as_str() {
-        "" => String::new(),
-        others => format!("; the same folder contains {others}"),
+    let hint = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; the same folder contains {}", others.join(", "))
     };
     let message = format!(
         "{} contains no state, so calls that were sent before are not known: correct --state if \
-         you meant another place{others}",
+         you meant another place{hint}",
         dir.display()
     );
     Some(Doubt::new("--state", "a new state begins", message))
@@ -82,9 +92,10 @@ fn clear(config: &Config) -> impl Iterator<Item = Doubt> {
         };
         is_clear.then(|| crossing(&source.url.public(), crosses, scheme))
     });
-    let letters = config.dead_letters.iter().zip([LETTERS_AND_SECRET]);
-    let published = letters.filter(|(target, _)| is_clear(&target.url.broker));
-    sources.chain(published.map(|(it, crosses)| crossing(&it.url.public(), crosses, "amqps")))
+    let target = config.dead_letters.as_ref();
+    let published = target.filter(|target| is_clear(&target.url.broker));
+    sources
+        .chain(published.map(|target| crossing(&target.url.public(), LETTERS_AND_SECRET, "amqps")))
 }
 
 /// Returns `true` if data to any node of the broker is sent unencrypted.

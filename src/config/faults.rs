@@ -39,8 +39,15 @@ impl Faults {
         what: &str,
         value: Result<T, Vec<impl fmt::Display>>,
     ) -> Option<T> {
-        let mut add_all = |all: Vec<_>| all.iter().for_each(|words| self.add(what, words));
-        value.map_err(&mut add_all).ok()
+        match value {
+            Ok(value) => Some(value),
+            Err(messages) => {
+                for message in messages {
+                    self.add(what, message);
+                }
+                None
+            }
+        }
     }
 
     /// Parses the value of a flag, or adds its error.
@@ -55,9 +62,10 @@ impl Faults {
 
     /// Returns `value`, unless there are errors.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
-        match self.is_empty() {
-            true => Ok(value),
-            false => Err(self),
+        if self.is_empty() {
+            Ok(value)
+        } else {
+            Err(self)
         }
     }
 

@@ -40,8 +40,9 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
     }
     text.extend(b".SH COMMANDS\n");
     for verb in &verbs {
-        let about = verb.get_about().map(ToString::to_string);
-        let (name, about) = (roff(verb.get_name()), roff(&about.unwrap_or_default()));
+        let name = roff(verb.get_name());
+        let description = verb.get_about().map(ToString::to_string);
+        let about = roff(&description.unwrap_or_default());
         text.extend(format!(".TP\n\\fBcallbridge {name}\\fR\n{about}.\n").bytes());
     }
     let run = verbs.iter().find(|verb| verb.get_name() == "run");
@@ -49,8 +50,9 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
     for verb in verbs {
         verb_sections(verb, "", &of_run, &mut text)?;
     }
-    let files = FILES.replace("{db}", spool::folder::FILE);
-    let files = files.replace("{lock}", spool::folder::LOCK);
+    let files = FILES
+        .replace("{db}", spool::folder::FILE)
+        .replace("{lock}", spool::folder::LOCK);
     for (heading, words, terms) in [
         ("EXIT STATUS", EXIT_STATUS, exit_codes()),
         ("ENVIRONMENT", ENVIRONMENT, variables()),
@@ -161,9 +163,12 @@ const fn meaning(code: Code) -> &'static str {
 }
 
 fn exit_codes() -> String {
-    let code = |code: &Code| format!("{}\n  {}\n", code.number(), meaning(*code));
-    let codes: String = Code::ALL.iter().map(code).collect();
-    format!("0\n  Success; for run, also: stopped by SIGTERM or SIGINT.\n{codes}")
+    let codes = Code::ALL
+        .iter()
+        .map(|code| format!("{}\n  {}\n", code.number(), meaning(*code)));
+    let mut text = "0\n  Success; for run, also: stopped by SIGTERM or SIGINT.\n".to_owned();
+    text.extend(codes);
+    text
 }
 
 const fn secret_of(kind: SecretKind) -> &'static str {
@@ -187,7 +192,8 @@ const ENVIRONMENT: &str = "A variable that begins with CALLBRIDGE_ and that no c
 
 fn variables() -> String {
     let secrets = SecretKind::ALL.iter().map(|kind| {
-        let (variable, secret) = (kind.variable(), secret_of(*kind));
+        let variable = kind.variable();
+        let secret = secret_of(*kind);
         let credential = kind.credential();
         format!(
             "{variable}\n  {secret}. Files and the systemd credential {credential} are better: a \

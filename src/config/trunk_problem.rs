@@ -1,7 +1,7 @@
 //! Finds trunks whose calls cannot be logged with the current flags and lists. `check` reports such
 //! a trunk, and `run` warns about it in the log.
 
-use crate::config::{Config, SourceConfig};
+use crate::config::Config;
 use callbridge_call::Extension;
 use callbridge_mapping::{LeadRule, People, Trunk};
 
@@ -22,7 +22,8 @@ impl TrunkProblem {
 
 /// Returns the first problem of the trunk. `people` are the employees of the lists.
 pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<TrunkProblem> {
-    if let Some(endpoint) = trunk.endpoints().find(|it| has_employee(trunk, it, people)) {
+    let mut endpoints = trunk.endpoints();
+    if let Some(endpoint) = endpoints.find(|endpoint| has_employee(trunk, endpoint, people)) {
         let message = format!(
             "{endpoint} is an employee's phone in --employees: its calls would be logged as a \
              customer's"
@@ -30,13 +31,13 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
         let fix = "give --trunk the line to the carrier, or correct --employees";
         return Some(TrunkProblem::new(message, fix));
     }
-    let carries_variables =
-        |source: &SourceConfig| source.serves(trunk) && source.url.format().has_variables();
+    let mut sources = config.sources.iter().filter(|source| source.serves(trunk));
+    let has_variables = sources.any(|source| source.url.format().has_variables());
     let variable = trunk.leads.iter().find_map(LeadRule::variable);
     if let Some(variable) = variable
         && trunk.leads.len() == 1
         && config.collect.is_none()
-        && !config.sources.iter().any(carries_variables)
+        && !has_variables
     {
         let message = format!("lead=var:{variable}, but no source reports channel variables");
         let fix = "give lead=csv:FILE or lead=userfield:REGEX, or a source that reports variables \

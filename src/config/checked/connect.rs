@@ -56,58 +56,61 @@ pub(crate) fn check(
     environment: &Environment,
     mut faults: Faults,
 ) -> Result<Connect, Faults> {
-    let all = &mut faults;
-    let crm = given("--crm-url", &flags.crm_url, all);
-    let crm = crm.and_then(|text| address(text, "--crm-url", all));
-    let auth = given("--auth-url", &flags.auth_url, all);
-    let auth = auth.and_then(|text| address(text, "--auth-url", all));
-    let consent = given("--consent-url", &flags.consent_url, all);
-    let consent = consent.and_then(|text| all.take("--consent-url", page(text)));
-    let redirect = given("--redirect-uri", &flags.redirect_uri, all);
-    let redirect = redirect.and_then(|text| all.take("--redirect-uri", Redirect::parse(text)));
-    let client_id = given("--client-id", &flags.client_id, all);
-    let file = &flags.client_secret_file;
-    let file = all.read("--client-secret-file", file, values::path);
-    let secret = SecretPlace::find(SecretKind::Client, file.as_deref(), environment);
-    let secret = all.take("--client-secret-file", secret);
-    let scope = flags.scope.as_deref();
-    let scope = scope.map_or_else(|| Ok(scope::usual()), scope::checked);
-    let scope = all.take("--scope", scope);
-    let within = all.read("--within", &flags.within, values::duration);
-    let state = all.take("--state", state_place(flags.state.as_deref(), environment));
-    let ca_file = all.read("--crm-ca-file", &flags.crm_ca_file, values::path);
-    let proxy = all.read("--crm-proxy", &flags.crm_proxy, proxy);
-    let in_clear = proxy.is_some() && crm.iter().chain(&auth).any(Address::is_plain);
-    let message = "would receive secrets unencrypted: remove it, because it cannot be used with an \
-                 http:// address";
-    all.add_if(in_clear, "--crm-proxy", message);
-    let wanted = Wanted {
-        company: all.read("--company", &flags.company, company),
-        yes: flags.yes,
-        within: within.unwrap_or(WITHIN),
-    };
-    // For each missing value, an error has been added.
-    let connect = || {
-        Some(Connect {
-            setup: Setup {
-                ca_file,
-                proxy,
-                ..Setup::new(crm?)
-            },
-            auth: auth?,
-            consent: consent?,
-            redirect: redirect?,
-            client_id: client_id?.to_owned(),
-            secret: secret?,
-            scope: scope?,
-            state: state?,
-            wanted,
-        })
-    };
-    match connect() {
+    match read(flags, environment, &mut faults) {
         Some(connect) => faults.or(connect),
         None => Err(faults),
     }
+}
+
+/// Reads all values. For each missing value, it adds an error.
+fn read(flags: &ConnectFlags, environment: &Environment, faults: &mut Faults) -> Option<Connect> {
+    let crm_url = given("--crm-url", &flags.crm_url, faults);
+    let crm = crm_url.and_then(|text| address(text, "--crm-url", faults));
+    let auth_url = given("--auth-url", &flags.auth_url, faults);
+    let auth = auth_url.and_then(|text| address(text, "--auth-url", faults));
+    let consent_url = given("--consent-url", &flags.consent_url, faults);
+    let consent = consent_url.and_then(|text| faults.take("--consent-url", page(text)));
+    let redirect_uri = given("--redirect-uri", &flags.redirect_uri, faults);
+    let redirect =
+        redirect_uri.and_then(|text| faults.take("--redirect-uri", Redirect::parse(text)));
+    let client_id = given("--client-id", &flags.client_id, faults);
+    let secret_flag = &flags.client_secret_file;
+    let secret_file = faults.read("--client-secret-file", secret_flag, values::path);
+    let secret_place = SecretPlace::find(SecretKind::Client, secret_file.as_deref(), environment);
+    let secret = faults.take("--client-secret-file", secret_place);
+    let grants = match flags.scope.as_deref() {
+        Some(text) => scope::checked(text),
+        None => Ok(scope::usual()),
+    };
+    let scope = faults.take("--scope", grants);
+    let within = faults.read("--within", &flags.within, values::duration);
+    let state = faults.take("--state", state_place(flags.state.as_deref(), environment));
+    let ca_file = faults.read("--crm-ca-file", &flags.crm_ca_file, values::path);
+    let proxy = faults.read("--crm-proxy", &flags.crm_proxy, proxy);
+    let in_clear = proxy.is_some() && crm.iter().chain(&auth).any(Address::is_plain);
+    let message = "would receive secrets unencrypted: remove it, because it cannot be used with an \
+                 http:// address";
+    faults.add_if(in_clear, "--crm-proxy", message);
+    let wanted = Wanted {
+        company: faults.read("--company", &flags.company, company),
+        yes: flags.yes,
+        within: within.unwrap_or(WITHIN),
+    };
+    Some(Connect {
+        setup: Setup {
+            ca_file,
+            proxy,
+            ..Setup::new(crm?)
+        },
+        auth: auth?,
+        consent: consent?,
+        redirect: redirect?,
+        client_id: client_id?.to_owned(),
+        secret: secret?,
+        scope: scope?,
+        state: state?,
+        wanted,
+    })
 }
 
 fn given<'a>(flag: &str, text: &'a Option<String>, faults: &mut Faults) -> Option<&'a str> {

@@ -5,7 +5,7 @@ use super::{Checking, Crm};
 use crate::config::Faults;
 use crate::config::flags::CrmFlags;
 use crate::values;
-use callbridge_crm::{Address, AddressError, FieldNames, Setup};
+use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_leads::lead_field;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_sender::rate::Rate;
@@ -26,8 +26,8 @@ pub(super) fn check(
     let message = "is missing: give the CRM's address, or --dry-run";
     faults.add_if(needed && url.is_none(), "--crm-url", message);
     let own = url.and_then(|text| address(text, "--crm-url", faults));
-    let auth = flags.auth_url.as_deref();
-    let auth = auth.and_then(|text| address(text, "--auth-url", faults));
+    let auth_url = flags.auth_url.as_deref();
+    let auth = auth_url.and_then(|text| address(text, "--auth-url", faults));
     let rate = rate(flags.rate.as_deref(), own.as_ref(), faults).unwrap_or_default();
     let fields = fields(&flags.field, faults);
     let proxy = faults.read("--crm-proxy", &flags.crm_proxy, proxy);
@@ -44,9 +44,10 @@ pub(super) fn check(
         .and_then(|text| faults.take_all("--lead-field", lead_field::parse(text)));
     let field_list_wrapper = given(&flags.field_list_wrapper)
         .and_then(|text| faults.take("--field-list-wrapper", values::field_name(text)));
-    let message = [("keep", false), ("drop", true)];
-    let drops = given(&flags.failed_employee)
-        .and_then(|text| faults.take("--failed-employee", values::word(text, &message)));
+    let drops = given(&flags.failed_employee).and_then(|text| {
+        let word = values::word(text, &[("keep", false), ("drop", true)]);
+        faults.take("--failed-employee", word)
+    });
     Some(Crm {
         setup: Setup {
             ca_file,
@@ -65,8 +66,13 @@ pub(super) fn check(
 
 /// Reads an address of the CRM. The error names the flag.
 pub(super) fn address(text: &str, flag: &str, faults: &mut Faults) -> Option<Address> {
-    let say = |error: AddressError| faults.say(error.to_string().replacen("--crm-url", flag, 1));
-    Address::parse(text).map_err(say).ok()
+    match Address::parse(text) {
+        Ok(address) => Some(address),
+        Err(error) => {
+            faults.say(error.to_string().replacen("--crm-url", flag, 1));
+            None
+        }
+    }
 }
 
 /// Returns the text, unless it is empty, as a variable can be.
@@ -79,7 +85,8 @@ fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> O
     let read = text.parse::<Rate>();
     let rate = read.map_err(|error| faults.say(error.to_string())).ok()?;
     let loopback = address.is_some_and(Address::is_loopback);
-    let (most, service) = (rate.most_in_service_window(), Rate::SERVICE);
+    let most = rate.most_in_service_window();
+    let service = Rate::SERVICE;
     let message = format!(
         "up to {most} requests in 60 s, but the CRM allows {service} per token; only a CRM on this \
          machine can take more"
@@ -117,9 +124,12 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
         ("phone", names.phone.as_ref()),
         ("extension", names.extension.as_ref()),
     ];
-    for [one, other] in [[0, 1], [0, 2], [1, 2]] {
-        let ((one, name), (other, same)) = (named[one], named[other]);
-        if let Some(name) = name.filter(|_| name == same) {
+    for [first, second] in [[0, 1], [0, 2], [1, 2]] {
+        let (one, name) = named[first];
+        let (other, other_name) = named[second];
+        if let Some(name) = name
+            && Some(name) == other_name
+        {
             let message = format!("{one} and {other} are both called `{name}`");
             faults.add("--field", message);
         }
@@ -133,8 +143,13 @@ pub(super) fn proxy(text: &str) -> Result<Url, String> {
         return Err("remove user and password: every user of this machine could read them".into());
     }
     let is_proxy = ["http", "https"].contains(&url.scheme()) && url.host().is_some();
-    let wrong = || format!("`{text}` is not a proxy: give it as http://HOST:PORT");
-    is_proxy.then_some(url).ok_or_else(wrong)
+    if is_proxy {
+        Ok(url)
+    } else {
+        Err(format!(
+            "`{text}` is not a proxy: give it as http://HOST:PORT"
+        ))
+    }
 }
 
 /// The source of the token.
@@ -183,8 +198,8 @@ pub(super) fn token(
         (Err(_), Some(command)) => Some(TokenFrom::Command(command.to_owned())),
         (Err(_), None) if connected != Some(false) => Some(TokenFrom::Connection),
         (Err(message), None) => {
-            let message = message.replacen("no secret", "no token", 1);
-            let message = format!("{message}; or --token-command, or run `callbridge connect`");
+            let no_token = message.replacen("no secret", "no token", 1);
+            let message = format!("{no_token}; or --token-command, or run `callbridge connect`");
             faults.add_if(needed, "--token-file", message);
             None
         }

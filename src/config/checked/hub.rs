@@ -78,9 +78,9 @@ pub(super) fn forward(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<F
         return None;
     }
     let hubs = addresses(flags.forward.as_deref().unwrap_or_default(), faults);
-    let (kind, environment) = (SecretKind::Forward, checking.environment);
-    let token = SecretPlace::find(kind, token_file.as_deref(), environment);
-    let token = checking.needed("--forward-token-file", token);
+    let environment = checking.environment;
+    let token_place = SecretPlace::find(SecretKind::Forward, token_file.as_deref(), environment);
+    let token = checking.needed("--forward-token-file", token_place);
     let hubs = hubs?;
     Some(ForwardConfig {
         hubs,

@@ -24,8 +24,8 @@ pub struct LookupConfig {
 /// extensions of customers.
 pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<LookupConfig> {
     let faults = &mut checking.faults;
-    let file = &flags.lookup_secret_file;
-    let file = faults.read("--lookup-secret-file", file, values::path);
+    let secret_flag = &flags.lookup_secret_file;
+    let secret_file = faults.read("--lookup-secret-file", secret_flag, values::path);
     let allow = faults.read("--lookup-allow", &flags.lookup_allow, networks);
     if flags.lookup.is_none() {
         let given = [
@@ -34,10 +34,11 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
         ];
         alone("--lookup", &given, faults);
     }
-    let address = |text: &str| values::address(text, ", such as 127.0.0.1:4573");
-    let listen = faults.read("--lookup", &flags.lookup, address)?;
+    let listen = faults.read("--lookup", &flags.lookup, |text| {
+        values::address(text, ", such as 127.0.0.1:4573")
+    })?;
     let environment = checking.environment;
-    let secret = SecretPlace::find(SecretKind::Lookup, file.as_deref(), environment).ok();
+    let secret = SecretPlace::find(SecretKind::Lookup, secret_file.as_deref(), environment).ok();
     let is_open = !listen.ip().to_canonical().is_loopback();
     for (is_missing, flag) in [
         (flags.lookup_allow.is_none(), "--lookup-allow CIDR"),

@@ -179,46 +179,66 @@ pub struct BrokerTarget {
 impl Config {
     /// Returns the places of all secrets, each with the part that uses it, for messages.
     pub fn places(&self) -> Vec<(String, &SecretPlace)> {
-        let sources = self.sources.iter();
-        let sources = sources.filter_map(|it| Some((it.url.public(), it.secret.as_ref()?)));
-        let mut all: Vec<(String, &SecretPlace)> = sources.collect();
-        if let Some(TokenFrom::Place(place)) = self.crm.as_ref().and_then(|it| it.token.as_ref()) {
-            all.push(("the CRM (token)".to_owned(), place));
+        let mut places: Vec<(String, &SecretPlace)> = Vec::new();
+        for source in &self.sources {
+            if let Some(secret) = &source.secret {
+                places.push((source.url.public(), secret));
+            }
         }
-        let branch = self.forward.iter().flat_map(|forward| &forward.token);
-        all.extend(branch.map(|place| ("the hub (token)".to_owned(), place)));
-        let own = self.webhooks.iter().flat_map(|it| &it.application);
-        let others = self
-            .webhooks
-            .iter()
-            .flat_map(|it| it.installations.values());
-        all.extend(own.chain(others).map(|it| ("webhooks".to_owned(), it)));
-        let passwords = self.page.iter().flat_map(|it| &it.passwords);
-        all.extend(passwords.map(|it| ("the page".to_owned(), it)));
-        let lookup = self.lookup.iter().flat_map(|it| &it.secret);
-        all.extend(lookup.map(|secret| ("the lookup".to_owned(), secret)));
-        all.extend(
-            self.dead_letters
-                .iter()
-                .map(|queue| (queue.url.public(), &queue.secret)),
-        );
-        all
+        let token = self.crm.as_ref().and_then(|crm| crm.token.as_ref());
+        if let Some(TokenFrom::Place(place)) = token {
+            places.push(("the CRM (token)".to_owned(), place));
+        }
+        let branch_token = self
+            .forward
+            .as_ref()
+            .and_then(|forward| forward.token.as_ref());
+        if let Some(place) = branch_token {
+            places.push(("the hub (token)".to_owned(), place));
+        }
+        if let Some(webhooks) = &self.webhooks {
+            let installations = webhooks.installations.values();
+            for place in webhooks.application.iter().chain(installations) {
+                places.push(("webhooks".to_owned(), place));
+            }
+        }
+        if let Some(place) = self.page.as_ref().and_then(|page| page.passwords.as_ref()) {
+            places.push(("the page".to_owned(), place));
+        }
+        if let Some(place) = self
+            .lookup
+            .as_ref()
+            .and_then(|lookup| lookup.secret.as_ref())
+        {
+            places.push(("the lookup".to_owned(), place));
+        }
+        if let Some(queue) = &self.dead_letters {
+            places.push((queue.url.public(), &queue.secret));
+        }
+        places
     }
 
     /// Returns every file with a secret that the flags name.
     pub fn secret_files(&self) -> Vec<PathBuf> {
-        let places = self.places().into_iter();
-        let named = places.filter_map(|(_, place)| place.file());
-        let mut all: Vec<PathBuf> = named.map(Path::to_path_buf).collect();
-        let tls = self.webhooks.as_ref().and_then(|it| it.tls.as_ref());
-        let page = self.page.as_ref().and_then(|it| it.tls.as_ref());
-        let collect = self.collect.as_ref();
-        let collect = collect.and_then(|collect| collect.tls.as_ref());
-        let keys = tls.into_iter().chain(page).chain(collect);
-        all.extend(keys.map(|files| files.key.clone()));
-        all.sort();
-        all.dedup();
-        all
+        let mut files: Vec<PathBuf> = Vec::new();
+        for (_, place) in self.places() {
+            files.extend(place.file().map(Path::to_path_buf));
+        }
+        let webhooks = self
+            .webhooks
+            .as_ref()
+            .and_then(|webhooks| webhooks.tls.as_ref());
+        let page = self.page.as_ref().and_then(|page| page.tls.as_ref());
+        let collect = self
+            .collect
+            .as_ref()
+            .and_then(|collect| collect.tls.as_ref());
+        for certificate in [webhooks, page, collect].into_iter().flatten() {
+            files.push(certificate.key.clone());
+        }
+        files.sort();
+        files.dedup();
+        files
     }
 }
 
@@ -230,10 +250,10 @@ pub(super) fn certificate(
     holds: &str,
     faults: &mut Faults,
 ) -> Option<Certificate> {
-    let (cert_flag, key_flag) = (format!("--{of}-cert"), format!("--{of}-key"));
-    let path = |text: &str| values::path(text).map_err(|message| format!("{message}{holds}"));
-    let chain_file = faults.read(&cert_flag, chain, path);
-    let key_file = faults.read(&key_flag, key, path);
+    let cert_flag = format!("--{of}-cert");
+    let key_flag = format!("--{of}-key");
+    let chain_file = faults.read(&cert_flag, chain, |text| file_path(text, holds));
+    let key_file = faults.read(&key_flag, key, |text| file_path(text, holds));
     match (chain, key) {
         (Some(_), None) => faults.add(&cert_flag, format!("needs {key_flag}, its private key")),
         (None, Some(_)) => faults.add(&key_flag, format!("needs {cert_flag}, its certificate")),
@@ -241,6 +261,11 @@ pub(super) fn certificate(
     }
     let (chain, key) = chain_file.zip(key_file)?;
     Some(Certificate { chain, key })
+}
+
+/// Reads a path. `holds` completes the error about an empty one with what the file contains.
+pub(super) fn file_path(text: &str, holds: &str) -> Result<PathBuf, String> {
+    values::path(text).map_err(|message| format!("{message}{holds}"))
 }
 
 /// Adds an error for each given flag that has no effect without `needed`, which is not given.

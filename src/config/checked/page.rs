@@ -1,6 +1,6 @@
 //! The flags of the page: where it listens, its names in browsers, and who can log in.
 
-use super::{Checking, alone, certificate};
+use super::{Checking, alone, certificate, file_path};
 use crate::values;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_webhook::tls::Certificate;
@@ -62,10 +62,11 @@ pub struct PageConfig {
 
 /// Checks the flags of the page. `None` without `--page`, or if they are wrong.
 pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<PageConfig> {
-    const HOLDS: &str = "; it holds lines NAME:ROLE:HASH";
     let faults = &mut checking.faults;
-    let path = |text: &str| values::path(text).map_err(|words| format!("{words}{HOLDS}"));
-    let file = faults.read("--page-password-file", &flags.page_password_file, path);
+    let password_flag = &flags.page_password_file;
+    let password_file = faults.read("--page-password-file", password_flag, |text| {
+        file_path(text, "; it holds lines NAME:ROLE:HASH")
+    });
     let files = (&flags.page_cert, &flags.page_key);
     let tls = certificate("page", files, "; it holds PEM", faults);
     let names: Vec<String> = values::given(&flags.page_name).map(str::to_owned).collect();
@@ -80,11 +81,13 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
         ];
         alone("--page", &given, faults);
     }
-    let (kind, environment) = (SecretKind::PagePassword, checking.environment);
-    let passwords = SecretPlace::find(kind, file.as_deref(), environment);
-    let address = |text: &str| values::address(text, ", such as 127.0.0.1:9470");
+    let kind = SecretKind::PagePassword;
+    let passwords = SecretPlace::find(kind, password_file.as_deref(), checking.environment);
+    let listen = faults.read("--page", &flags.page, |text| {
+        values::address(text, ", such as 127.0.0.1:9470")
+    })?;
     Some(PageConfig {
-        listen: faults.read("--page", &flags.page, address)?,
+        listen,
         tls,
         names,
         lead_url: faults.read("--lead-url", &flags.lead_url, lead_url),
@@ -98,19 +101,23 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
 fn lead_url(text: &str) -> Result<String, String> {
     let url = url::Url::parse(&text.replace("{id}", "1"));
     let of_web = url.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let is_right = of_web && text.matches("{id}").count() == 1;
+    if of_web && text.matches("{id}").count() == 1 {
+        return Ok(text.to_owned());
+    }
     let message = "is not an address with one {id}, such as 'https://crm.example.com/lead/{id}'";
-    let right = is_right.then(|| text.to_owned());
-    right.ok_or_else(|| format!("`{text}` {message}"))
+    Err(format!("`{text}` {message}"))
 }
 
 fn proxies(text: &str) -> Result<Vec<IpAddr>, String> {
-    let addresses = text.split(',').map(str::trim).filter(|it| !it.is_empty());
-    let read = addresses.map(|text| {
-        let read = text.parse::<IpAddr>();
-        read.map_err(|_| format!("`{text}` is not the address of a proxy, such as 10.0.0.5"))
+    let given = text
+        .split(',')
+        .map(str::trim)
+        .filter(|address| !address.is_empty());
+    let addresses = given.map(|address| {
+        let read = address.parse::<IpAddr>();
+        read.map_err(|_| format!("`{address}` is not the address of a proxy, such as 10.0.0.5"))
     });
-    read.collect()
+    addresses.collect()
 }
 
 #[cfg(test)]

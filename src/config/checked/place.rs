@@ -16,25 +16,29 @@ pub(crate) const STATES: &str = "/var/lib/callbridge";
 /// Returns the state folder that a command uses. If no daemon runs on the usual one, this is the
 /// folder of the only service on this machine that runs.
 pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
-    let listens = |dir: &Path| {
-        let socket = dir.join(socket::NAME);
-        let found = socket.symlink_metadata();
-        if !found.is_ok_and(|metadata| metadata.file_type().is_socket()) {
-            return false;
-        }
-        // Do not connect to another user's socket. The command refuses that folder afterward.
-        other_owner(dir).is_some() || UnixStream::connect(socket).is_ok()
-    };
-    if listens(&usual) {
+    if has_daemon(&usual) {
         return usual;
     }
-    let folders = services.read_dir().into_iter().flatten().flatten();
-    let folders = folders.filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
-    let mut running = folders.map(|it| it.path()).filter(|it| listens(it));
+    let entries = services.read_dir().into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let mut running = folders
+        .map(|entry| entry.path())
+        .filter(|folder| has_daemon(folder));
     match (running.next(), running.next()) {
         (Some(only), None) => only,
         (Some(_) | None, _) => usual,
     }
+}
+
+/// Returns `true` if a daemon listens on the control socket of this state folder.
+fn has_daemon(folder: &Path) -> bool {
+    let socket = folder.join(socket::NAME);
+    let found = socket.symlink_metadata();
+    if !found.is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        return false;
+    }
+    // Do not connect to another user's socket. The command refuses that folder afterward.
+    other_owner(folder).is_some() || UnixStream::connect(socket).is_ok()
 }
 
 /// Returns the state of `--state`: a folder or a database. Without the flag, it is the folder
@@ -84,9 +88,10 @@ fn state_folder(environment: &Environment) -> Result<PathBuf, String> {
     if let Some(first) = all.and_then(|all| all.split(':').next()) {
         return Ok(PathBuf::from(first));
     }
-    let home = environment.path("HOME");
-    let home = home.ok_or("is missing, and $HOME is not set: give a folder or a database")?;
-    Ok(home.join(".local/state/callbridge"))
+    match environment.path("HOME") {
+        Some(home) => Ok(home.join(".local/state/callbridge")),
+        None => Err("is missing, and $HOME is not set: give a folder or a database".to_owned()),
+    }
 }
 
 #[cfg(test)]

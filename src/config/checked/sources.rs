@@ -16,8 +16,7 @@ pub(super) fn check(
     collects: bool,
     checking: &mut Checking<'_>,
 ) -> Vec<SourceConfig> {
-    let unfit = |id: &&str| !trunk::is_name(id);
-    if let Some(id) = flags.pbx_id.as_deref().filter(unfit) {
+    if let Some(id) = flags.pbx_id.as_deref().filter(|id| !trunk::is_name(id)) {
         checking.faults.add("--pbx-id", format!("`{id}`: {NAMES}"));
     }
     let mut sources = Vec::new();
@@ -25,31 +24,34 @@ pub(super) fn check(
         let url = checking.faults.take_all("--source", SourceUrl::parse(text));
         let Some(url) = url else { continue };
         let flag = format!("--source {url}");
-        if let Some(pbx) = url.pbx.as_deref().filter(unfit) {
+        if let Some(pbx) = url.pbx.as_deref().filter(|pbx| !trunk::is_name(pbx)) {
             checking.faults.add(&flag, format!("pbx={pbx}: {NAMES}"));
         }
-        let kind = secret_kind(&url.transport);
-        let find = |kind| SecretPlace::find(kind, url.secret_file.as_deref(), checking.environment);
-        let secret = kind.map(find);
+        let secret = secret_kind(&url.transport).and_then(|kind| {
+            let file = url.secret_file.as_deref();
+            let place = SecretPlace::find(kind, file, checking.environment);
+            checking.needed(&flag, place)
+        });
         sources.push(SourceConfig {
             pbx: url.pbx.clone().or_else(|| flags.pbx_id.clone()),
-            secret: secret.and_then(|it| checking.needed(&flag, it)),
+            secret,
             catch_up: false,
             url,
         });
     }
-    let (needs, faults) = (checking.needs, &mut checking.faults);
+    let needs = checking.needs;
+    let faults = &mut checking.faults;
     if needs {
         require_pbx_id(&sources, faults);
     }
     two_unnamed(&sources, faults);
     let of_messages = sources.iter().any(SourceConfig::carries_whole_calls);
-    let words = "cannot be used with format=call, because each message names its PBX: remove it \
-                 (other sources take pbx=)";
-    faults.add_if(flags.pbx_id.is_some() && of_messages, "--pbx-id", words);
-    let words = "is missing: give the PBX, such as ami://USER@HOST or file:///PATH";
+    let message = "cannot be used with format=call, because each message names its PBX: remove it \
+                   (other sources take pbx=)";
+    faults.add_if(flags.pbx_id.is_some() && of_messages, "--pbx-id", message);
+    let message = "is missing: give the PBX, such as ami://USER@HOST or file:///PATH";
     let is_missing = needs && !collects && flags.source.is_empty();
-    faults.add_if(is_missing, "--source", words);
+    faults.add_if(is_missing, "--source", message);
     let files = catch_up(flags, &sources, faults);
     sources.extend(files);
     sources
@@ -72,20 +74,12 @@ fn require_pbx_id(sources: &[SourceConfig], faults: &mut Faults) {
 /// Refuses two managers, or two gateways, without `pbx=`. If they belong to two PBXs, their calls
 /// can have the same unique ids, and the second call would be taken for the first.
 fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
-    let unnamed = || sources.iter().filter(|source| source.url.pbx.is_none());
-    let place = |source: &SourceConfig| match &source.url.transport {
-        Transport::Ami { endpoint, .. } => Some((true, endpoint.to_string())),
-        Transport::WebSocket { endpoint, .. } => Some((false, endpoint.to_string())),
-        // A FreeSWITCH gives each channel a globally unique id.
-        Transport::Esl { .. } | Transport::Amqp(_) | Transport::File { .. } => None,
-    };
-    for (at, source) in unnamed().enumerate() {
-        let Some((manager, own)) = place(source) else {
-            continue;
-        };
-        let other = unnamed().take(at).find(|other| {
-            place(other).is_some_and(|(kind, theirs)| kind == manager && theirs != own)
-        });
+    let mut unnamed: Vec<&SourceConfig> = Vec::new();
+    for source in sources.iter().filter(|source| source.url.pbx.is_none()) {
+        let transport = &source.url.transport;
+        let other = unnamed
+            .iter()
+            .find(|other| can_share_ids(&other.url.transport, transport));
         if let Some(other) = other {
             let message = format!(
                 "has no pbx=, and neither has {}. Calls of two PBXs can have the same ids: give \
@@ -94,6 +88,28 @@ fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
             );
             faults.add(&format!("--source {}", source.url), message);
         }
+        unnamed.push(source);
+    }
+}
+
+/// Returns `true` for two managers, or two gateways, at different endpoints. A FreeSWITCH gives each
+/// channel a globally unique id.
+fn can_share_ids(one: &Transport, other: &Transport) -> bool {
+    use Transport::{Ami, WebSocket};
+    match (one, other) {
+        (
+            Ami { endpoint: one, .. },
+            Ami {
+                endpoint: other, ..
+            },
+        )
+        | (
+            WebSocket { endpoint: one, .. },
+            WebSocket {
+                endpoint: other, ..
+            },
+        ) => one.to_string() != other.to_string(),
+        _ => false,
     }
 }
 
@@ -148,16 +164,18 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     let Transport::File { path, format, .. } = &url.transport else {
         return Some("is not a file: give file:///PATH?format=cel-csv".to_owned());
     };
-    let same = |source: &SourceConfig| match &source.url.transport {
+    let is_source = sources.iter().any(|source| match &source.url.transport {
         Transport::File { path: other, .. } => path == other,
         _ => false,
-    };
-    if sources.iter().any(same) {
+    });
+    if is_source {
         return Some("is also a --source: give the file in only one of the two flags".to_owned());
     }
-    let tells_calls = [Format::CelCsv, Format::CdrCsv, Format::FreeswitchCdr].contains(format);
-    let message = "is not a CEL or CDR file: give format=cel-csv, cdr-csv or freeswitch-cdr";
-    (!tells_calls).then(|| message.to_owned())
+    let has_calls = [Format::CelCsv, Format::CdrCsv, Format::FreeswitchCdr].contains(format);
+    if has_calls {
+        return None;
+    }
+    Some("is not a CEL or CDR file: give format=cel-csv, cdr-csv or freeswitch-cdr".to_owned())
 }
 
 /// Returns the PBX of a file without `pbx=`.
@@ -172,11 +190,14 @@ fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
     if let Some(pbx) = pbx.filter(|pbx| !trunk::is_name(pbx)) {
         return Err(format!("pbx={pbx}: {}", NAMES));
     }
-    let of_pbx = |source: &SourceConfig| source.pbx.as_deref() == pbx;
-    if sources.is_empty() || sources.iter().any(of_pbx) {
+    let has_source = sources.iter().any(|source| source.pbx.as_deref() == pbx);
+    if sources.is_empty() || has_source {
         return Ok(());
     }
-    let known: Vec<&str> = sources.iter().filter_map(|it| it.pbx.as_deref()).collect();
+    let known: Vec<&str> = sources
+        .iter()
+        .filter_map(|source| source.pbx.as_deref())
+        .collect();
     Err(format!(
         "no --source has its PBX: name the PBX with pbx=NAME, one of: {}",
         known.join(", ")

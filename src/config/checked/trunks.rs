@@ -13,12 +13,16 @@ use callbridge_source::url::Format;
 /// defaults, and the defaults for calls whose message names no trunk.
 pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Checking<'_>) -> Rules {
     // The recording of `explain` can contain messages, whatever the given sources are.
-    let of_messages = sources.iter().filter(|it| it.carries_whole_calls()).count();
+    let of_messages = sources
+        .iter()
+        .filter(|source| source.carries_whole_calls())
+        .count();
     let collects = flags.hub.collects();
     let no_messages = checking.needs && of_messages == 0 && !collects;
     let has_messages = of_messages > 0 || collects;
     let all_messages = has_messages && of_messages == sources.len();
-    let (of_trunks, faults) = (&flags.trunks, &mut checking.faults);
+    let of_trunks = &flags.trunks;
+    let faults = &mut checking.faults;
     let defaults = defaults(of_trunks, faults);
     let mut trunks = Vec::new();
     for text in values::given(&of_trunks.trunk) {
@@ -38,15 +42,15 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
     let lacks = checking.needs && of_trunks.trunk.is_empty() && !all_messages;
     let message = "is missing: without a trunk, every call looks internal";
     faults.add_if(lacks, "--trunk", message);
-    let trunks = faults.take_all("--trunk", Trunks::new(trunks));
-    let trunks = trunks.unwrap_or_default();
+    let checked = faults.take_all("--trunk", Trunks::new(trunks));
+    let trunks = checked.unwrap_or_default();
     if !collects {
         known_pbxs(&trunks, sources, flags.sources.pbx_id.as_deref(), faults);
     }
     Rules {
         country: country(of_trunks, &trunks),
         trunks,
-        without_trunk: (!no_messages).then_some(defaults),
+        without_trunk: if no_messages { None } else { Some(defaults) },
         require_employee: of_trunks.require_employee,
         forwards: flags.hub.forwards(),
         ..Rules::default()
@@ -56,28 +60,36 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
 /// Returns the country of the CRM's numbers without a country code: `--country`, or else the
 /// country that all trunks share.
 fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
-    let of_all = flags.country.as_deref().and_then(Country::parse);
-    let mut each = trunks.iter().filter_map(|trunk| trunk.country);
-    of_all.or_else(|| {
-        let first = each.next()?;
-        each.all(|other| other == first).then_some(first)
-    })
+    if let Some(country) = flags.country.as_deref().and_then(Country::parse) {
+        return Some(country);
+    }
+    let mut countries = trunks.iter().filter_map(|trunk| trunk.country);
+    let first = countries.next()?;
+    if countries.all(|other| other == first) {
+        Some(first)
+    } else {
+        None
+    }
 }
 
 fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Trunk {
-    let text = |flag: &Option<String>| flag.clone().filter(|text| !text.is_empty());
     Trunk {
-        country: faults.read("--country", &text(&flags.country), trunk::country),
-        strip: faults.read("--strip", &text(&flags.strip), trunk::strip),
+        country: faults.read("--country", &given(&flags.country), trunk::country),
+        strip: faults.read("--strip", &given(&flags.strip), trunk::strip),
         leads: faults
-            .read("--lead", &text(&flags.lead), lead_rules)
+            .read("--lead", &given(&flags.lead), lead_rules)
             .unwrap_or_default(),
-        employees: faults.read("--employees", &text(&flags.employees), employee_rule),
+        employees: faults.read("--employees", &given(&flags.employees), employee_rule),
         unanswered: faults
             .read("--unanswered", &flags.unanswered, trunk::yes_or_no)
             .unwrap_or(true),
         ..Trunk::default()
     }
+}
+
+/// Returns the text, unless it is empty, as a variable can be.
+fn given(text: &Option<String>) -> Option<String> {
+    text.clone().filter(|text| !text.is_empty())
 }
 
 /// Checks that each trunk's `pbx=` is the PBX of some source.
@@ -88,10 +100,10 @@ fn known_pbxs(
     faults: &mut Faults,
 ) {
     // A gateway's stream can contain PBXs that no flag names (`server_name`), and so can messages.
-    let gateway = |source: &SourceConfig| {
-        source.url.format() == Format::AmiJson || source.carries_whole_calls()
-    };
-    if sources.is_empty() || sources.iter().any(gateway) {
+    let names_others = sources
+        .iter()
+        .any(|source| source.url.format() == Format::AmiJson || source.carries_whole_calls());
+    if sources.is_empty() || names_others {
         return;
     }
     let of_sources = sources.iter().filter_map(|source| source.pbx.as_deref());
@@ -100,9 +112,9 @@ fn known_pbxs(
         let Some(pbx) = trunk.pbx.as_deref() else {
             continue;
         };
-        let words = format!("no source has pbx={pbx}: add it to a --source, or as --pbx-id");
+        let message = format!("no source has pbx={pbx}: add it to a --source, or as --pbx-id");
         let flag = format!("--trunk {}", trunk.name);
-        faults.add_if(!known.contains(&pbx), &flag, words);
+        faults.add_if(!known.contains(&pbx), &flag, message);
     }
 }
 

@@ -64,23 +64,23 @@ impl<'a> Checking<'a> {
 
     /// Checks the flags. Returns the configuration, or all errors at once.
     pub(crate) fn config(mut self, flags: Flags) -> Result<Config, Faults> {
-        let (it, operation) = (&mut self, &flags.operation);
+        let operation = &flags.operation;
         let collects = flags.hub.collects();
-        let sources = sources::check(&flags.sources, collects, it);
+        let sources = sources::check(&flags.sources, collects, &mut self);
         let zone_flag = &flags.sources.pbx_timezone;
-        let pbx_timezone = it.faults.read("--pbx-timezone", zone_flag, values::zone);
+        let pbx_timezone = self.faults.read("--pbx-timezone", zone_flag, values::zone);
         let zone = pbx_timezone.clone().unwrap_or(TimeZone::UTC);
-        let columns = &flags.sources.columns;
-        let columns = it.faults.read("--columns", columns, sources::columns);
-        let date = |text: &str| callbridge_model::dates::date(text, &zone);
+        let column_flag = &flags.sources.columns;
+        let columns = self.faults.read("--columns", column_flag, sources::columns);
         let begins = &flags.calls.not_before;
-        let not_before = it.faults.read("--not-before", begins, date);
-        let rules = trunks::rules(&flags, &sources, it);
+        let not_before = self.faults.read("--not-before", begins, |text| {
+            callbridge_model::dates::date(text, &zone)
+        });
         let rules = Rules {
             not_before,
-            ..rules
+            ..trunks::rules(&flags, &sources, &mut self)
         };
-        let place = state_place(operation.state.as_deref(), it.environment);
+        let place = state_place(operation.state.as_deref(), self.environment);
         // Root does not look for a connection in another user's folder. The command is refused
         // later.
         let is_others = place
@@ -88,30 +88,31 @@ impl<'a> Checking<'a> {
             .is_ok_and(|place| other_owner(place.socket_folder()).is_some());
         // A recording is judged without a token, even if the state has a connection.
         let connected = match &place {
-            Ok(place) if it.needs && !is_others => callbridge_oauth::store::exists(place),
+            Ok(place) if self.needs && !is_others => callbridge_oauth::store::exists(place),
             Ok(_) | Err(_) => Some(false),
         };
         let forwards = flags.hub.forwards();
         let needs_no_crm = operation.dry_run || is_others || forwards;
-        let crm = crm::check(&flags.crm, (needs_no_crm, connected), it);
-        let webhooks = webhooks::check(&flags.webhooks, it);
-        let collect = hub::collect(&flags.hub, it);
-        let forward = hub::forward(&flags.hub, it);
+        let crm = crm::check(&flags.crm, (needs_no_crm, connected), &mut self);
+        let webhooks = webhooks::check(&flags.webhooks, &mut self);
+        let collect = hub::collect(&flags.hub, &mut self);
+        let forward = hub::forward(&flags.hub, &mut self);
         if forwards {
-            refuse_in_collector(&flags, &mut it.faults);
+            refuse_in_collector(&flags, &mut self.faults);
         }
-        let page = page::check(&flags.page, it);
-        let lookup = lookup::check(&flags.lookup, it);
-        let calls = calls(&flags.calls, &mut it.faults);
-        let state = it.needed("--state", place);
-        let instance = instance(operation, state.as_ref(), &mut it.faults);
+        let page = page::check(&flags.page, &mut self);
+        let lookup = lookup::check(&flags.lookup, &mut self);
+        let calls = calls(&flags.calls, &mut self.faults);
+        let state = self.needed("--state", place);
+        let instance = instance(operation, state.as_ref(), &mut self.faults);
         let of_database = state.as_ref().and_then(StatePlace::database);
-        if it.needs && of_database.is_some() {
-            refuse_sources_without_history(&sources, &mut it.faults);
+        if self.needs && of_database.is_some() {
+            refuse_sources_without_history(&sources, &mut self.faults);
         }
-        let address = |text: &str| values::address(text, "");
-        let listen = it.faults.read("--listen", &operation.listen, address);
-        refuse_unknown_variables(it.environment, &mut it.faults);
+        let listen = self.faults.read("--listen", &operation.listen, |text| {
+            values::address(text, "")
+        });
+        refuse_unknown_variables(self.environment, &mut self.faults);
         // These are read here, so their errors come in this order.
         let letters = operation.dead_letter_queue.as_deref().map(BrokerUrl::queue);
         let config = Config {
@@ -129,9 +130,9 @@ impl<'a> Checking<'a> {
             state,
             instance,
             listen,
-            dead_letters: it.broker("--dead-letter-queue", SecretKind::DeadLetter, letters),
-            notify: notify(operation, &mut it.faults),
-            log: logging(&flags.log, &mut it.faults),
+            dead_letters: self.broker("--dead-letter-queue", SecretKind::DeadLetter, letters),
+            notify: notify(operation, &mut self.faults),
+            log: logging(&flags.log, &mut self.faults),
             sources,
             crm,
             rebind: operation.rebind,
@@ -166,16 +167,16 @@ fn refuse_unknown_variables(environment: &Environment, faults: &mut Faults) {
         return;
     }
     let known: Vec<String> = arguments::known_variables().into_iter().collect();
-    let words = format!("no such variable. The known ones are {}", known.join(", "));
-    faults.add(&unknown.join(", "), words);
+    let message = format!("no such variable. The known ones are {}", known.join(", "));
+    faults.add(&unknown.join(", "), message);
 }
 
 /// Reads `--notify-command` and `--notify-missed`. An empty command, as from a variable, counts as
 /// none.
 fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops::notify::Settings> {
     let missed = faults.read("--notify-missed", &flags.notify_missed, values::duration);
-    let command = flags.notify_command.clone();
-    let command = command.filter(|text| !text.trim().is_empty());
+    let given = flags.notify_command.clone();
+    let command = given.filter(|text| !text.trim().is_empty());
     let message = "has no effect without --notify-command";
     let is_alone = missed.is_some() && command.is_none();
     faults.add_if(is_alone, "--notify-missed", message);
@@ -189,12 +190,12 @@ fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops:
 fn calls(flags: &CallFlags, faults: &mut Faults) -> callbridge_call::Settings {
     const CDR_WAIT: Duration = Duration::from_secs(10);
     let usual = callbridge_call::Settings::new(Default::default());
-    let mut time = |flag, text| faults.read(flag, text, values::duration);
-    let settle = time("--settle", &flags.settle);
-    let cdr_wait = time("--cdr-wait", &flags.cdr_wait);
-    let max_call = time("--max-call", &flags.max_call);
-    let number = |text: &str| values::number(text, 1..=1_000_000);
-    let most = faults.read("--max-open-calls", &flags.max_open_calls, number);
+    let settle = faults.read("--settle", &flags.settle, values::duration);
+    let cdr_wait = faults.read("--cdr-wait", &flags.cdr_wait, values::duration);
+    let max_call = faults.read("--max-call", &flags.max_call, values::duration);
+    let most = faults.read("--max-open-calls", &flags.max_open_calls, |text| {
+        values::number(text, 1..=1_000_000)
+    });
     callbridge_call::Settings {
         settle: settle.unwrap_or(usual.settle),
         cdr_wait: cdr_wait.or(Some(CDR_WAIT)),
@@ -251,8 +252,9 @@ const INSTANCE_BYTES_MAX: usize = 40;
 /// Reads the flags about logs.
 pub(crate) fn logging(flags: &LogFlags, faults: &mut Faults) -> Logging {
     let level = faults.read("--log", &flags.log, values::level);
-    let json = |text: &str| values::word(text, &[("text", false), ("json", true)]);
-    let json = faults.read("--log-format", &flags.log_format, json);
+    let json = faults.read("--log-format", &flags.log_format, |text| {
+        values::word(text, &[("text", false), ("json", true)])
+    });
     Logging {
         level: level.unwrap_or(Level::INFO),
         json: json.unwrap_or(false),

@@ -13,8 +13,8 @@ pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option
     let files = (&flags.webhook_cert, &flags.webhook_key);
     let tls = certificate("webhook", files, "", faults);
     let installations = installations(&flags.installation_secret, faults);
-    let file = &flags.webhook_secret_file;
-    let file = faults.read("--webhook-secret-file", file, values::path);
+    let secret_flag = &flags.webhook_secret_file;
+    let secret_file = faults.read("--webhook-secret-file", secret_flag, values::path);
     if flags.webhook_listen.is_none() {
         let given = [
             ("--webhook-cert", flags.webhook_cert.is_some()),
@@ -27,11 +27,13 @@ pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option
         ];
         alone("--webhook-listen", &given, faults);
     }
-    let (kind, environment) = (SecretKind::Webhook, checking.environment);
-    let application = SecretPlace::find(kind, file.as_deref(), environment);
-    let address = |text: &str| values::address(text, ", such as 127.0.0.1:8481");
+    let environment = checking.environment;
+    let application = SecretPlace::find(SecretKind::Webhook, secret_file.as_deref(), environment);
+    let listen = faults.read("--webhook-listen", &flags.webhook_listen, |text| {
+        values::address(text, ", such as 127.0.0.1:8481")
+    })?;
     Some(Webhooks {
-        listen: faults.read("--webhook-listen", &flags.webhook_listen, address)?,
+        listen,
         tls,
         application: application.ok(),
         installations,

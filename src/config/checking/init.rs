@@ -37,8 +37,8 @@ pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<C
 
 /// Returns the questions that no flag, variable, or credential answers.
 pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQuestion> {
-    let source = flags.sources.source.first();
-    let source = source.map(|url| SourceUrl::parse(url));
+    let source_flag = flags.sources.source.first();
+    let source = source_flag.map(|url| SourceUrl::parse(url));
     // A given source has an account, needs none, or is reported as an error itself.
     let no_source = source.is_none();
     let secret = match &source {
@@ -47,27 +47,24 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
         None => Some(SecretKind::Ami),
     };
     let file = source.and_then(|url| url.ok()?.secret_file);
-    let finds = |kind, file| SecretPlace::find(kind, file, environment).is_ok();
-    let no_secret = secret.is_some_and(|kind| !finds(kind, file.as_deref()));
+    let no_secret = secret.is_some_and(|kind| !has_secret(kind, file.as_deref(), environment));
     // A token is given, or the given state has a connection by consent.
     let file = flags.crm.token_file.as_deref().map(Path::new);
-    let given = finds(SecretKind::Token, file) || flags.crm.token_command.is_some();
-    let state = flags.operation.state.as_deref();
-    let state = state.and_then(|text| state_place(Some(text), environment).ok());
+    let has_token = has_secret(SecretKind::Token, file, environment);
+    let given = has_token || flags.crm.token_command.is_some();
+    let state_flag = flags.operation.state.as_deref();
+    let state = state_flag.and_then(|text| state_place(Some(text), environment).ok());
     // Root does not open another user's state.
     let connected = state.is_some_and(|state| {
         let is_ours = other_owner(state.socket_folder()).is_none();
         is_ours && callbridge_oauth::store::exists(&state) == Some(true)
     });
-    let every_trunk = |key: &str| {
-        let trunks = &flags.trunks.trunk;
-        !trunks.is_empty() && trunks.iter().all(|trunk| trunk.contains(key))
-    };
-    let no_lead = flags.trunks.lead.is_none() && !every_trunk(",lead=");
-    let no_country = flags.trunks.country.is_none() && !every_trunk(",country=");
+    let trunks = &flags.trunks.trunk;
+    let no_lead = flags.trunks.lead.is_none() && !is_in_all(trunks, ",lead=");
+    let no_country = flags.trunks.country.is_none() && !is_in_all(trunks, ",country=");
     let forwards = flags.hub.forwards();
     let file = flags.hub.forward_token_file.as_deref().map(Path::new);
-    let no_hub_token = forwards && !finds(SecretKind::Forward, file);
+    let no_hub_token = forwards && !has_secret(SecretKind::Forward, file, environment);
     let questions = [
         (no_source, SetupQuestion::PbxAddress),
         (no_source, SetupQuestion::Account),
@@ -83,6 +80,15 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
     ];
     let missing = questions.into_iter().filter(|(is_missing, _)| *is_missing);
     missing.map(|(_, question)| question).collect()
+}
+
+fn has_secret(kind: SecretKind, file: Option<&Path>, environment: &Environment) -> bool {
+    SecretPlace::find(kind, file, environment).is_ok()
+}
+
+/// Returns `true` if there are trunks, and each of them has the key.
+fn is_in_all(trunks: &[String], key: &str) -> bool {
+    !trunks.is_empty() && trunks.iter().all(|trunk| trunk.contains(key))
 }
 
 /// Returns the kind of secret for a direct connection to a PBX. `None` if the source is none.
