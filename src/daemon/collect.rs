@@ -82,8 +82,8 @@ pub(crate) async fn start(
     let Some(settings) = &config.collect else {
         return Ok(None);
     };
-    let tls = settings.tls.clone().map(tls::keep).transpose();
-    let tls = tls.or_fail_at(Code::Configuration, "--tls-cert")?;
+    let kept_tls = settings.tls.clone().map(tls::keep).transpose();
+    let tls = kept_tls.or_fail_at(Code::Configuration, "--tls-cert")?;
     let begin = Op::BeginHub {
         incarnation: new_incarnation(),
         at: clock::now().wall,

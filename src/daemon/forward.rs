@@ -55,12 +55,14 @@ pub(crate) fn start(
     let Some(token) = settings.token.clone() else {
         return;
     };
-    let hubs = settings.hubs.iter();
-    let hubs = hubs.map(|address| HubClient::new(address.clone(), settings.ca_file.clone()));
+    let mut hubs = Vec::new();
+    for address in &settings.hubs {
+        hubs.push(HubClient::new(address.clone(), settings.ca_file.clone()));
+    }
     let reporter = Arc::clone(observer);
     let forwarder = Forwarder {
         spool: observer.spool.clone(),
-        hubs: hubs.collect(),
+        hubs,
         token,
         report: Box::new(move || {
             let observer = Arc::clone(&reporter);
@@ -84,10 +86,10 @@ async fn report(observer: &Observer) -> Option<BranchReport> {
             return None;
         }
     };
-    let oldest = observer
+    let read = observer
         .spool
         .read(|store| tables::forward::oldest_ready(store));
-    let oldest = oldest.await.ok().flatten();
+    let oldest = read.await.ok().flatten();
     Some(BranchReport {
         oldest_call_at: oldest.map(|at| at.get()),
         ..report_of(&status)

@@ -48,11 +48,10 @@ impl Lists {
     pub(crate) fn load(rules: &Rules, directory: Arc<dyn Directory>) -> Self {
         let mut watched = Watched::of(rules.every_trunk()).with_directory(directory);
         let news = watched.reload(clock::now().wall);
-        let (shown, met) = (watch::Sender::default(), watch::Sender::default());
         let lists = Self {
             watched,
-            shown,
-            met,
+            shown: watch::Sender::default(),
+            met: watch::Sender::default(),
         };
         lists.publish(&news);
         lists
@@ -75,12 +74,13 @@ impl Lists {
             }
         };
         let mut seen = matching::compare(rules, self.people(), &met);
-        unknown.retain(|it| self.names(rules, it.employee_id));
+        unknown.retain(|employee| self.names(rules, employee.employee_id));
         seen.unknown = unknown;
         let before = self.met.borrow().clone().unwrap_or_default();
-        for it in &seen.doubtful {
-            if !before.doubtful.contains(it) {
-                let (extension, meant) = (it.extension.as_str(), it.meant.as_str());
+        for doubtful in &seen.doubtful {
+            if !before.doubtful.contains(doubtful) {
+                let extension = doubtful.extension.as_str();
+                let meant = doubtful.meant.as_str();
                 tracing::warn!(
                     extension,
                     meant,
@@ -88,10 +88,11 @@ impl Lists {
                 );
             }
         }
-        for it in &seen.unknown {
-            let mut known = before.unknown.iter();
-            if !known.any(|old| old.employee_id == it.employee_id) {
-                let (employee, extension) = (it.employee_id, it.extension.as_deref());
+        for unknown in &seen.unknown {
+            let employee = unknown.employee_id;
+            let mut reported = before.unknown.iter();
+            if !reported.any(|reported| reported.employee_id == employee) {
+                let extension = unknown.extension.as_deref();
                 tracing::warn!(employee, extension, "the CRM does not know an employee");
             }
         }
@@ -121,13 +122,12 @@ impl Lists {
 
 /// Puts the result of reading a list at this second into its state for `status`.
 fn show(news: &News, at: i64, shown: &mut ListFile) {
-    let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
     shown.file = news.file.display().to_string();
     news.kind.word().clone_into(&mut shown.kind);
     let about = news.about();
     shown.bad = about.map_or(0, |about| count(about.bad));
-    let named = about.map_or(&[][..], |about| &about.named[..]);
-    let named = named.iter().take(NAMED_MAX);
+    let rows = about.map_or(&[][..], |about| &about.named[..]);
+    let named = rows.iter().take(NAMED_MAX);
     shown.faults = named.map(ToString::to_string).collect();
     match &news.result {
         Ok(change) => {
@@ -138,6 +138,10 @@ fn show(news: &News, at: i64, shown: &mut ListFile) {
         Err(files::Error::Useless(..)) => shown.reason = Some("no row can be used".to_owned()),
         Err(error) => shown.reason = Some(error.to_string()),
     }
+}
+
+fn count(rows: usize) -> u64 {
+    u64::try_from(rows).unwrap_or(u64::MAX)
 }
 
 fn log(news: &News) {
@@ -162,7 +166,9 @@ fn log(news: &News) {
     if news.result.is_err() {
         return;
     }
-    let (rows, bad, remarks) = (about.rows, about.bad, about.remarks());
+    let rows = about.rows;
+    let bad = about.bad;
+    let remarks = about.remarks();
     match (news.kind, about.is_empty()) {
         (_, true) => tracing::warn!(%file, "the list has no row"),
         (ListKind::Leads, false) => {
@@ -196,8 +202,8 @@ pub(crate) async fn keep(
             let news = lists.watched.reload(clock::now().wall);
             (lists, news)
         });
-        let news;
-        (lists, news) = reading.await?;
+        let (read, news) = reading.await?;
+        lists = read;
         lists.publish(&news);
         if news.iter().any(|news| news.result.is_ok()) {
             let newest = Arc::new(lists.people().clone());
@@ -207,7 +213,8 @@ pub(crate) async fn keep(
             let Ok(change) = &news.result else { continue };
             match news.kind {
                 ListKind::Leads if !all_anew => {
-                    let (now, phones) = (clock::now().wall, Some(&change.phones[..]));
+                    let now = clock::now().wall;
+                    let phones = Some(&change.phones[..]);
                     let left = release(&spool, phones, &rules, lists.people(), now).await;
                     // If the disk is full, all waiting calls are checked again later.
                     all_anew = !passed(left)?;
@@ -307,7 +314,8 @@ pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
 async fn round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let ended = expire(spool, now).await?;
     let done = spool.write(vec![Op::Purge(now)]).await?;
-    let is_more = |done: &Done| matches!(done, Done::PurgeCounts(purged) if purged.more);
-    let more = done.iter().any(is_more);
+    let more = done
+        .iter()
+        .any(|done| matches!(done, Done::PurgeCounts(purged) if purged.more));
     Ok(ended + u64::from(more))
 }

@@ -37,8 +37,8 @@ pub(crate) async fn start(
     let (listener, address) = super::listen_at("--lookup", asked.listen).await?;
     let trunks = config.rules.trunks.clone();
     let look_up = look_up(trunks, Arc::clone(people), Arc::clone(leads));
-    let desk = Desk::open(look_up, ANSWER_WITHIN).await;
-    let desk = desk.map_err(|error| Failure::of(Code::Configuration, error))?;
+    let opened = Desk::open(look_up, ANSWER_WITHIN).await;
+    let desk = opened.map_err(|error| Failure::of(Code::Configuration, error))?;
     let tally = Arc::new(Tally::new(durations.lookup.clone()));
     tracing::info!(%address, "answering lookups of callers");
     let gate = Gate {
@@ -64,16 +64,20 @@ fn access(
     secret_files: &SecretFiles,
     tasks: &mut Tasks,
 ) -> Result<Access, Failure> {
-    let (networks, mut secrets) = (asked.allow.clone(), None);
+    let networks = asked.allow.clone();
+    let mut secrets = None;
     if let Some(place) = &asked.secret {
         let read = place.read_lines();
-        let read = read.or_fail_at(Code::Configuration, SECRET_FILE)?;
-        let (current, known) = watch::channel(read);
+        let lines = read.or_fail_at(Code::Configuration, SECRET_FILE)?;
+        let (current, known) = watch::channel(lines);
         secrets = Some(known);
         let read_from = place.clone();
-        let parse = move |text: Result<&Secret, String>| secrets_of(&read_from, text);
-        let files = secret_files.clone();
-        let follow = files.follow(place.clone(), SECRET_FILE, parse, current);
+        let follow = secret_files.clone().follow(
+            place.clone(),
+            SECRET_FILE,
+            move |text| secrets_of(&read_from, text),
+            current,
+        );
         tasks.start_until_stop(follow);
     }
     Ok(Access { networks, secrets })

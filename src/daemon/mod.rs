@@ -115,18 +115,20 @@ impl Daemon {
         let (stop, stopped) = watch::channel(false);
         let views = ShellViews::new(opened.intake.statuses());
         announce(&views.statuses.borrow());
-        let (sources, seen_up) = (views.statuses.subscribe(), views.seen_up.subscribe());
+        let sources = views.statuses.subscribe();
+        let seen_up = views.seen_up.subscribe();
         let mut intake = Tasks::new(&stopped);
         let mut tasks = Tasks::new(&stopped);
         let mut keeper = Tasks::new(&stopped);
         let others = readers::start(config, &sources.borrow(), &mut tasks);
-        let (rules, leads) = (&config.rules, &opened.directory);
+        let rules = &config.rules;
+        let leads = &opened.directory;
         let lists = Lists::load(rules, leads.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
         let urls = config.sources.iter().map(|flag| flag.url.public());
-        let files_again = urls.zip(opened.sources.iter().map(Source::files_again));
-        let files_again = files_again.collect();
+        let again = opened.sources.iter().map(Source::files_again);
+        let files_again = urls.zip(again).collect();
         let counts = opened.sources.iter().map(Source::counts).collect();
         let verdicts = start_sources(opened.sources, ring, &mut intake);
         let shell = Shell {
@@ -141,7 +143,7 @@ impl Daemon {
             stopped,
             mask_phones: !config.log.phones,
             pulse: Heartbeat::new("the intake"),
-            files: Files::of(config.sources.iter().map(|it| &it.url)),
+            files: Files::of(config.sources.iter().map(|flag| &flag.url)),
         };
         let vital = shell.pulse.vital();
         intake.start_fallible(shell.run());
@@ -155,7 +157,8 @@ impl Daemon {
             &mut tasks,
         );
         let lookups = started.await?;
-        let (shown, met) = (lists.shown.subscribe(), lists.met.subscribe());
+        let shown = lists.shown.subscribe();
+        let met = lists.met.subscribe();
         let kept = lists::keep(lists, people.clone(), rules.clone(), spool.clone());
         tasks.start_until_stop(kept);
         let learned =
@@ -163,8 +166,8 @@ impl Daemon {
         tasks.start_until_stop(learned);
         tasks.start_until_stop(lists::keep_up(spool.clone()));
         tasks.start_until_stop(watch_spool(spool.clone()));
-        let started = outward::start_sender(config, &spool, &durations, &mut tasks, &mut keeper);
-        let mut outward = started;
+        let mut outward =
+            outward::start_sender(config, &spool, &durations, &mut tasks, &mut keeper);
         if config.state_place().database().is_some() {
             let files = InputFiles::of(config);
             let sender = outward.sender.clone();
@@ -227,19 +230,21 @@ impl Daemon {
         (people, files_again): AskedParts,
         assembling: callbridge_intake::Settings,
     ) -> Result<Self, Failure> {
-        let (tasks, observer) = (&mut self.tasks, &self.observer);
+        let tasks = &mut self.tasks;
+        let observer = &self.observer;
         let shown = match &config.page {
             Some(page) => Some(page::open(page, config, &observer.secret_files, tasks).await?),
             None => None,
         };
-        let (asked, crm) = (Arc::clone(observer), config.crm.as_ref());
+        let asked = Arc::clone(observer);
+        let crm = config.crm.as_ref();
         let handler = Arc::new(CommandHandler {
             spool: observer.spool.clone(),
             rules: config.rules.clone(),
             people,
             asking: crm.map(|_| observer.outward.asking.clone()),
             zone: open::zone_name(config),
-            field_list_wrapper: crm.and_then(|it| it.field_list_wrapper.clone()),
+            field_list_wrapper: crm.and_then(|crm| crm.field_list_wrapper.clone()),
             status: Box::new(move || {
                 let observer = Arc::clone(&asked);
                 Box::pin(async move { observer.status().await })
@@ -368,12 +373,12 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
     let folder = config.state.as_ref().and_then(StatePlace::folder);
     let state =
         outward::directory_of("STATE_DIRECTORY").filter(|dir| folder == Some(dir.as_path()));
-    let token = match config.crm.as_ref().and_then(|crm| crm.token.as_ref()) {
+    let token_file = match config.crm.as_ref().and_then(|crm| crm.token.as_ref()) {
         Some(TokenFrom::Place(place)) => place.file().map(Path::to_path_buf),
         _ => None,
     };
     let credentials = outward::directory_of("CREDENTIALS_DIRECTORY");
-    let token = token.filter(|file| credentials.is_some_and(|dir| file.starts_with(dir)));
+    let token = token_file.filter(|file| credentials.is_some_and(|dir| file.starts_with(dir)));
     for (flag, path) in [("--state", state), ("--token-file", token)] {
         let path = path.map(|path| findings::quoted(&path.display().to_string()));
         flags.extend(path.map(|path| format!("{flag}={path}")));
@@ -421,9 +426,9 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
 
 /// Listens at the address of this flag. Returns the address with the port that the system chose.
 async fn listen_at(flag: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
-    let listener = TcpListener::bind(address).await;
+    let bound = TcpListener::bind(address).await;
     let what = format_args!("{flag} {address}: cannot listen");
-    let listener = listener.or_fail_at(Code::Usage, what)?;
+    let listener = bound.or_fail_at(Code::Usage, what)?;
     let address = listener.local_addr().unwrap_or(address);
     Ok((listener, address))
 }

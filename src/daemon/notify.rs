@@ -8,7 +8,7 @@ use callbridge_ops::notify::history::Problems;
 use callbridge_ops::notify::pending::PendingNotifications;
 use callbridge_ops::notify::waiting::WaitingCustomers;
 use callbridge_ops::notify::{self, Settings, WITHIN};
-use callbridge_spool::{Handle, Store, tables::missed::missed_waiting};
+use callbridge_spool::{Error, Handle, MissedCustomer, tables::missed::missed_waiting};
 use std::{sync::Arc, time::Duration};
 
 /// Keys under which the spool keeps what was reported and has not ended.
@@ -37,7 +37,6 @@ pub(crate) async fn keep(
     let mut kept = [(PROBLEMS_KEY, notifications), (WAITING_KEY, waited)];
     let mut pending = PendingNotifications::default();
     let mut looked: Option<Duration> = None;
-    let waiting_now = |store: &Store| missed_waiting(store, None, None, WAITING_MAX);
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -54,7 +53,7 @@ pub(crate) async fn keep(
         let mut notifications = problems.update(&status.problems, status.at, boot);
         if let Some(limit) = settings.missed
             && looked.is_none_or(|looked| boot.saturating_sub(looked) >= WAITING_EVERY)
-            && let Ok(all) = spool.read(waiting_now).await
+            && let Ok(all) = waiting_customers(&spool).await
         {
             looked = Some(boot);
             let command = status.command("missed");
@@ -83,6 +82,11 @@ pub(crate) async fn keep(
             }
         }
     }
+}
+
+async fn waiting_customers(spool: &Handle) -> Result<Vec<MissedCustomer>, Error> {
+    let read = spool.read(|store| missed_waiting(store, None, None, WAITING_MAX));
+    read.await
 }
 
 /// Runs the command for the messages that are due, and keeps them if it fails.

@@ -72,7 +72,8 @@ impl Observer {
     /// If the spool cannot be read.
     pub(crate) async fn status(&self) -> Result<Status, Error> {
         let now = clock::now().wall;
-        let (at, state) = (now.floor_seconds().get(), self.state.clone());
+        let at = now.floor_seconds().get();
+        let state = self.state.clone();
         let read = self.spool.read(move |store| {
             let kept = callbridge_ops::kept::kept(store, at, &state, crate::RELEASE)?;
             let fields = tables::shows::lead_fields(store, now)?;
@@ -104,7 +105,7 @@ impl Observer {
             sources: readers::with_readers(self.sources.borrow().clone(), &self.others),
             lead_fields: fields.map(|fields| lead_fields(&fields, &sender.token)),
             token: Token {
-                print: sender.token_print.map(|it| it.to_string()),
+                print: sender.token_print.map(|print| print.to_string()),
                 ..sender.token
             },
             pause: pause.or(sender.pause).or(forward_pause),
@@ -158,23 +159,37 @@ impl Observer {
             let sender = self.outward.sender.borrow();
             (sender.pause.is_some(), sender.token.grants.clone())
         };
+        if paused {
+            return false;
+        }
         // A record without grants does not show which ones the token has.
-        let may = |grant: Grant| grants.is_empty() || grant.is_among(&grants);
-        let (read, save) = (may(Grant::LeadRead), may(Grant::LeadSave));
+        let can_read = grants.is_empty() || Grant::LeadRead.is_among(&grants);
+        let can_save = grants.is_empty() || Grant::LeadSave.is_among(&grants);
         let now = clock::now().wall;
-        let waiting = move |store: &spool::Store| lead_requests_waiting(store, now);
-        let is_due = |(look_ups, fields)| (read && look_ups > 0) || (save && fields > 0);
-        !paused && self.spool.read(waiting).await.is_ok_and(is_due)
+        let waiting = self
+            .spool
+            .read(move |store| lead_requests_waiting(store, now));
+        match waiting.await {
+            Ok((lookups, fields)) => (can_read && lookups > 0) || (can_save && fields > 0),
+            Err(_) => false,
+        }
     }
 
     /// Returns the messages received so far by sources that are no files. `None` until each was up.
     pub(crate) fn received_on_lines(&self, is_file: &[bool]) -> Option<u64> {
-        let (sources, seen_up) = (self.sources.borrow(), self.seen_up.borrow());
-        let lines = sources.iter().zip(seen_up.iter()).zip(is_file);
-        let lines = lines.filter(|(_, file)| !**file);
-        lines
-            .map(|((source, up), _)| up.then(|| source.read + source.skipped + source.unreadable))
-            .sum()
+        let sources = self.sources.borrow();
+        let seen_up = self.seen_up.borrow();
+        let mut received = 0;
+        for ((source, was_up), is_file) in sources.iter().zip(seen_up.iter()).zip(is_file) {
+            if *is_file {
+                continue;
+            }
+            if !was_up {
+                return None;
+            }
+            received += source.read + source.skipped + source.unreadable;
+        }
+        Some(received)
     }
 
     /// Returns `true` if every file is read to its end. Other sources have no end and do not count.
@@ -187,15 +202,19 @@ impl Observer {
 
 impl Watch for Observer {
     async fn observe(&self) -> Result<Observed, String> {
-        let message = |error: Error| {
-            tracing::warn!(%error, "the books cannot be read for a scrape");
-            format!("the books cannot be read: {error}")
-        };
-        let status = self.status().await.map_err(message)?;
-        let counters = self.spool.read(|store| Ok(store.counters()));
-        let counters = counters.await.map_err(message)?;
-        let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.map_err(message)?;
-        let different = self.spool.meta(DIFFERENT_KEY).await.map_err(message)?;
+        let status = self.status().await.map_err(failed_scrape)?;
+        let read = self.spool.read(|store| Ok(store.counters()));
+        let counters = read.await.map_err(failed_scrape)?;
+        let unexplained = self
+            .spool
+            .meta(UNEXPLAINED_KEY)
+            .await
+            .map_err(failed_scrape)?;
+        let different = self
+            .spool
+            .meta(DIFFERENT_KEY)
+            .await
+            .map_err(failed_scrape)?;
         let mut requests = self.outward.sender.borrow().requests.clone();
         requests.extend(self.outward.token_requests.borrow().clone());
         Ok(Observed {
@@ -203,7 +222,10 @@ impl Watch for Observer {
             counters,
             requests,
             log_lines_lost: callbridge_ops::log::lost_lines(),
-            webhooks: self.webhooks.as_ref().map(|it| it.tally.events()),
+            webhooks: self
+                .webhooks
+                .as_ref()
+                .map(|webhooks| webhooks.tally.events()),
             branch_refusals: self.hub.as_ref().map(|hub| hub.tally.refusals()),
             lookups: self.lookups.as_ref().map(|tally| tally.counts()),
             durations: self.durations.clone(),
@@ -218,9 +240,15 @@ impl Watch for Observer {
         let sources = self.sources.borrow();
         let seen_up = self.seen_up.borrow();
         let waiting = sources.iter().zip(seen_up.iter()).filter(|(_, up)| !**up);
-        let words = waiting.map(|(source, _)| format!("{} has not been up yet", source.name()));
-        words.collect()
+        let reasons = waiting.map(|(source, _)| format!("{} has not been up yet", source.name()));
+        reasons.collect()
     }
+}
+
+/// Logs why a scrape has no values, and returns the reason.
+fn failed_scrape(error: Error) -> String {
+    tracing::warn!(%error, "the books cannot be read for a scrape");
+    format!("the books cannot be read: {error}")
 }
 
 /// Returns the collector's part of `status`.
@@ -260,11 +288,11 @@ pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFiel
         None if unchecked => ("unchecked", None),
         None => ("ok", None),
     };
-    let until = fields.rests.as_ref().filter(|_| !barred);
+    let rest = if barred { None } else { fields.rests.as_ref() };
     LeadFields {
         state: state.to_owned(),
         reason,
-        until: until.map(|rest| rest.until.floor_seconds().get()),
+        until: rest.map(|rest| rest.until.floor_seconds().get()),
         waiting: fields.waiting,
         fields: listed.collect(),
     }

@@ -60,16 +60,25 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
             .dead_letters
             .as_ref()
             .is_some_and(|queue| queue.url.waiting),
-        lead_directory: config.lead_directory.then_some(ReadLeads {
-            country: config.rules.country,
-            every: match config.webhooks {
-                Some(_) => LEADS_EVERY_BESIDE_WEBHOOKS,
-                None => LEADS_EVERY,
-            },
-        }),
+        lead_directory: read_leads(config),
         on_commit: Some(Arc::new(move |took| commit.observe(took.as_secs_f64()))),
         ..spool::Settings::default()
     }
+}
+
+/// Returns how the CRM's leads are read. `None` without `--lead-directory`.
+fn read_leads(config: &Config) -> Option<ReadLeads> {
+    if !config.lead_directory {
+        return None;
+    }
+    let every = match config.webhooks {
+        Some(_) => LEADS_EVERY_BESIDE_WEBHOOKS,
+        None => LEADS_EVERY,
+    };
+    Some(ReadLeads {
+        country: config.rules.country,
+        every,
+    })
 }
 
 /// Opens the state. In a database, another process can lead at that time.
@@ -116,22 +125,20 @@ pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failu
     let place = config.state_place();
     let memory = place.finished_calls()?;
     let directory = Arc::new(place.lead_directory()?);
-    let crm = config.crm.as_ref().map(|crm| &crm.setup.address);
-    let crm = crm.map(|address| address.as_str().to_owned());
-    if let Some(address) = crm {
+    if let Some(crm) = &config.crm {
         let bind = Op::BindAddress {
-            address,
+            address: crm.setup.address.as_str().to_owned(),
             rebind: config.rebind,
         };
         spool.write(vec![bind]).await?;
     }
     remember_zone(config, &spool).await?;
     remember_pbx_id(config, &spool).await?;
-    let settings = config.sources.iter().map(|flag| {
+    let mut settings: Vec<SourceSettings> = Vec::new();
+    for flag in &config.sources {
         let pbx = flag.pbx.clone().unwrap_or_default();
-        SourceSettings::new(&flag.url, pbx, flag.catch_up)
-    });
-    let mut settings: Vec<SourceSettings> = settings.collect();
+        settings.push(SourceSettings::new(&flag.url, pbx, flag.catch_up));
+    }
     label_all(&mut settings);
     let assembling = assembling(config, &settings);
     let intake = restored(assembling.clone(), settings, &spool).await?;
@@ -139,7 +146,11 @@ pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failu
     for (at, flag) in config.sources.iter().enumerate() {
         // If the file is seen for the first time, read it from its start, but not if no source was
         // listening then.
-        let begin = (flag.catch_up && intake.was_listening(at)).then_some(From::Start);
+        let begin = if flag.catch_up && intake.was_listening(at) {
+            Some(From::Start)
+        } else {
+            None
+        };
         sources.push(source(at, flag, begin, &spool).await?);
     }
     let now = clock::now().wall.floor_seconds().get();
@@ -199,8 +210,8 @@ pub(crate) fn zone_name(config: &Config) -> Option<String> {
 
 /// Stores the zone of the flags if it differs from the stored one.
 async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Error> {
-    let (stored, given) = (spool.meta(ZONE_KEY).await?, zone_name(config));
-    match given {
+    let stored = spool.meta(ZONE_KEY).await?;
+    match zone_name(config) {
         given if given == stored => Ok(()),
         Some(value) => spool.keep_meta(ZONE_KEY, value).await,
         None => {
@@ -260,8 +271,8 @@ async fn restored(
 ) -> Result<Intake, Failure> {
     let memory = remembered(&sources, spool).await?;
     let mut intake = Intake::new(settings, sources, memory).or_fail(Code::Usage)?;
-    let open = spool.read(|store| tables::resume::all_open_calls(store));
-    let open = open.await?;
+    let read = spool.read(|store| tables::resume::all_open_calls(store));
+    let open = read.await?;
     let count = open.len();
     let mut aside = Vec::new();
     for (pbx, key, bytes) in open {
@@ -310,8 +321,8 @@ async fn remembered(
     sources: &[SourceSettings],
     spool: &Handle,
 ) -> Result<Remembered, spool::Error> {
-    let (gaps, unmatched) = (spool.meta(gap_log::KEY), spool.meta(unmatched::KEY));
-    let (gaps, unmatched) = (gaps.await?, unmatched.await?);
+    let gaps = spool.meta(gap_log::KEY).await?;
+    let unmatched = spool.meta(unmatched::KEY).await?;
     let mut memory = Remembered {
         gaps: GapLog::stored(gaps.as_deref()).unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; starting a new list");
@@ -326,29 +337,37 @@ async fn remembered(
         }),
         ..Remembered::default()
     };
-    let moment = async |key: String| -> Result<Option<EventTime>, spool::Error> {
-        let text = spool.meta(key.as_str()).await?;
-        let read = text.map(|text| text.parse().map(EventTime::from_micros));
-        if matches!(read, Some(Err(_))) {
+    for source in sources {
+        let pbx = &source.pbx;
+        let shown = &source.shown;
+        if let Some(server) = spool.meta(callbridge_intake::server_key(pbx)).await? {
+            memory.servers.insert(pbx.clone(), server);
+        }
+        if let Some(since) = stored_time(spool, Intake::since_key(pbx)).await? {
+            memory.since.insert(pbx.clone(), since);
+        }
+        if let Some(received) = stored_time(spool, Intake::last_received_key(shown)).await? {
+            memory.last_received.insert(shown.clone(), received);
+        }
+    }
+    Ok(memory)
+}
+
+async fn stored_time(spool: &Handle, key: String) -> Result<Option<EventTime>, spool::Error> {
+    let Some(text) = spool.meta(key.as_str()).await? else {
+        return Ok(None);
+    };
+    match text.parse() {
+        Ok(micros) => Ok(Some(EventTime::from_micros(micros))),
+        Err(_) => {
             tracing::error!(
                 key,
                 "a stored time cannot be read: the time since the last stop is not reported as a \
                  gap, and earlier calls are not filled in"
             );
+            Ok(None)
         }
-        Ok(read.and_then(Result::ok))
-    };
-    for source in sources {
-        let (pbx, shown) = (&source.pbx, &source.shown);
-        let server = spool.meta(callbridge_intake::server_key(pbx)).await?;
-        memory.servers.extend(server.map(|it| (pbx.clone(), it)));
-        let since = moment(Intake::since_key(pbx)).await?;
-        memory.since.extend(since.map(|at| (pbx.clone(), at)));
-        let of_source = |at| (shown.clone(), at);
-        let received = moment(Intake::last_received_key(shown)).await?;
-        memory.last_received.extend(received.map(of_source));
     }
-    Ok(memory)
 }
 
 async fn source(
@@ -358,8 +377,8 @@ async fn source(
     spool: &Handle,
 ) -> Result<Source, spool::Error> {
     let shown = flag.url.to_string();
-    let position = spool.read(move |store| tables::resume::position(store, &shown));
-    let position = position.await?.and_then(|json| match serde_json::from_value(json) {
+    let read = spool.read(move |store| tables::resume::position(store, &shown));
+    let position = read.await?.and_then(|json| match serde_json::from_value(json) {
         Ok(position) => Some(position),
         Err(error) => {
             tracing::error!(
@@ -379,7 +398,7 @@ async fn source(
 
 /// Returns a secret for sources and the broker: its text, or the file to read each time.
 pub(crate) fn source_secret(place: Option<&SecretPlace>) -> Secret {
-    match place.map(|it| (it.fixed(), it.file())) {
+    match place.map(|place| (place.fixed(), place.file())) {
         Some((Some(secret), _)) => Secret::Value(secret),
         Some((None, Some(path))) => Secret::File(path.to_owned()),
         Some((None, None)) | None => Secret::None,

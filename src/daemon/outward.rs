@@ -100,7 +100,8 @@ pub(crate) fn keep_token(
 ) -> (TokenSource, watch::Receiver<Requests>) {
     let (requests, counted) = watch::channel(Requests::new());
     let (updates, received) = watch::channel(TokenUpdate::default());
-    let (sender, stop) = (sender.clone(), tasks.stop());
+    let sender = sender.clone();
+    let stop = tasks.stop();
     let source = match &crm.token {
         None => TokenSource::Missing,
         Some(TokenFrom::Place(place)) => token_source(place),
@@ -148,16 +149,11 @@ pub(crate) fn token_place(
         };
     };
     let copied = variable("CREDENTIALS_DIRECTORY").is_some_and(|folder| path.starts_with(folder));
-    let of_copy = || {
-        let folder = variable("STATE_DIRECTORY")?;
-        Some(folder.file_name()?.to_str()?.to_owned())
+    let service = if copied {
+        variable("STATE_DIRECTORY").and_then(|folder| service_of_state(&folder))
+    } else {
+        service_of_credential(path)
     };
-    let stored = || {
-        let name = path.file_name()?.to_str()?;
-        let name = name.strip_prefix("callbridge.")?.strip_suffix(".token")?;
-        Some(name.to_owned())
-    };
-    let service = if copied { of_copy() } else { stored() };
     let file = match &service {
         Some(service) if copied => {
             credstore(Path::new(ETC)).join(format!("callbridge.{service}.token"))
@@ -174,6 +170,18 @@ pub(crate) fn token_place(
     };
     let name = file.display().to_string();
     TokenPlace { name, then }
+}
+
+/// Returns the instance of a service from the state folder that systemd made for it.
+fn service_of_state(folder: &Path) -> Option<String> {
+    Some(folder.file_name()?.to_str()?.to_owned())
+}
+
+/// Returns the instance of a service from the file of its credential, `callbridge.NAME.token`.
+fn service_of_credential(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?;
+    let instance = name.strip_prefix("callbridge.")?.strip_suffix(".token")?;
+    Some(instance.to_owned())
 }
 
 /// Returns the source of a token that needs no keeper.

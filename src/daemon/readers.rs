@@ -141,7 +141,7 @@ impl WatchedSource {
         };
         self.others.send_modify(|all| {
             let here = all.entry(self.at).or_default();
-            if let Some(found) = here.iter().position(|it| *it == other) {
+            if let Some(found) = here.iter().position(|reader| *reader == other) {
                 here.remove(found);
             }
         });

@@ -4,9 +4,9 @@ use super::observer::Observer;
 use super::standby::{self, Standby};
 use super::{Daemon, open};
 use crate::Failure;
+use crate::config::Config;
 use crate::config::doubts::{self, Doubt};
 use crate::config::trunk_problem::{self, TrunkProblem};
-use crate::config::{Config, SourceConfig};
 use callbridge_admin::state_access;
 use callbridge_mapping::people::files::Watched;
 use callbridge_model::plain_file::is_open_to_all;
@@ -112,10 +112,12 @@ async fn wait_to_lead(config: &Config, url: &PostgresUrl, spool: &Handle) -> Res
 
 /// Logs the first line: the version, the state, and the sources.
 fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
-    let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
+    let mut pbxes: Vec<&str> = sources.iter().map(|source| source.pbx.as_str()).collect();
     pbxes.dedup();
-    let named = sources.iter().map(|it| format!("{} {}", it.name(), it.url));
-    let named: Vec<String> = named.collect();
+    let mut named = Vec::new();
+    for source in sources {
+        named.push(format!("{} {}", source.name(), source.url));
+    }
     tracing::info!(
         version = crate::VERSION,
         commit = crate::COMMIT,
@@ -167,17 +169,21 @@ fn warn_of_open_secrets(config: &Config) {
 /// Resolves when every file is read, every other source was up and then quiet for 5 s, and the
 /// books are settled. A dry run settles nothing, so its books do not count.
 async fn settled(observer: Arc<Observer>, config: &Config) {
-    let of_file = |it: &SourceConfig| matches!(it.url.transport, Transport::File { .. });
-    let is_file: Vec<bool> = config.sources.iter().map(of_file).collect();
+    let sources = config.sources.iter();
+    let is_file: Vec<bool> = sources
+        .map(|source| matches!(source.url.transport, Transport::File { .. }))
+        .collect();
     let dry_run = config.dry_run;
     let mut ticks = tokio::time::interval(IDLE_EVERY);
-    let (mut received, mut received_at) = (0, Instant::now());
+    let mut received = 0;
+    let mut received_at = Instant::now();
     let mut settled_at = None;
     loop {
         ticks.tick().await;
         let now = observer.received_on_lines(&is_file);
         if now != Some(received) {
-            (received, received_at) = (now.unwrap_or(received), Instant::now());
+            received = now.unwrap_or(received);
+            received_at = Instant::now();
         }
         let quiet = is_file.iter().all(|is_file| *is_file)
             || (now.is_some() && received_at.elapsed() >= LINE_QUIET);

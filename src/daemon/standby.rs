@@ -120,8 +120,8 @@ async fn listen(
         listeners.push(("--lookup", lookup.listen, None));
     }
     for (flag, address, certificate) in listeners {
-        let tls = certificate.map(tls::keep).transpose();
-        let tls = tls.or_fail_at(Code::Configuration, format_args!("{flag}: certificate"))?;
+        let kept_tls = certificate.map(tls::keep).transpose();
+        let tls = kept_tls.or_fail_at(Code::Configuration, format_args!("{flag}: certificate"))?;
         let (current, keeping) = tls.unzip();
         if let Some(keeping) = keeping {
             tasks.start_until_stop(keeping.map(Ok));

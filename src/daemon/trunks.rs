@@ -29,14 +29,14 @@ fn key(trunk: &Trunk) -> String {
 fn known(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<String, i64> {
     // If the stored text cannot be read, it starts empty. A silent trunk is then reported a day
     // later.
-    let stored: Option<BTreeMap<String, i64>> =
-        stored.and_then(|text| serde_json::from_str(text).ok());
-    let stored = stored.unwrap_or_default();
-    let since = |trunk: &Trunk| {
+    let read = stored.and_then(|text| serde_json::from_str(text).ok());
+    let stored: BTreeMap<String, i64> = read.unwrap_or_default();
+    let mut known = BTreeMap::new();
+    for trunk in trunks.iter() {
         let since = stored.get(&key(trunk)).copied().unwrap_or(now);
-        (key(trunk), since.min(now))
-    };
-    trunks.iter().map(since).collect()
+        known.insert(key(trunk), since.min(now));
+    }
+    known
 }
 
 impl KnownTrunks {
@@ -63,19 +63,23 @@ impl KnownTrunks {
         took: &[TrunkCalls],
         missed: &[(String, u64)],
     ) -> (Vec<TrunkStatus>, u64) {
-        let blank = |trunk: &Trunk| TrunkStatus {
-            name: trunk.name.clone(),
-            pbx: trunk.pbx.clone(),
-            since: self.since.get(&key(trunk)).copied(),
-            has_employees: trunk.employees.is_some(),
-            journal: trunk.journal,
-            ..TrunkStatus::default()
-        };
-        let mut shown: Vec<TrunkStatus> = self.trunks.iter().map(blank).collect();
+        let mut shown: Vec<TrunkStatus> = Vec::new();
+        for trunk in self.trunks.iter() {
+            shown.push(TrunkStatus {
+                name: trunk.name.clone(),
+                pbx: trunk.pbx.clone(),
+                since: self.since.get(&key(trunk)).copied(),
+                has_employees: trunk.employees.is_some(),
+                journal: trunk.journal,
+                ..TrunkStatus::default()
+            });
+        }
         for calls in took {
             let trunk = self.trunks.find(&calls.pbx, &calls.trunk);
-            let at =
-                trunk.and_then(|trunk| self.trunks.iter().position(|it| key(it) == key(trunk)));
+            let at = trunk.and_then(|trunk| {
+                let mut trunks = self.trunks.iter();
+                trunks.position(|other| key(other) == key(trunk))
+            });
             if let Some(shown) = at.and_then(|at| shown.get_mut(at)) {
                 shown.day_calls += calls.calls;
                 shown.day_extensions += calls.with_extension;
@@ -85,11 +89,11 @@ impl KnownTrunks {
             }
         }
         for (trunk, waiting) in missed {
-            if let Some(shown) = shown.iter_mut().find(|it| it.name == *trunk) {
+            if let Some(shown) = shown.iter_mut().find(|shown| shown.name == *trunk) {
                 shown.missed_customers += waiting;
             }
         }
-        (shown, took.iter().map(|it| it.calls).sum())
+        (shown, took.iter().map(|trunk| trunk.calls).sum())
     }
 }
 

@@ -69,8 +69,8 @@ pub(crate) async fn start(
     let Some(settings) = &config.webhooks else {
         return Ok(None);
     };
-    let tls = settings.tls.clone().map(tls::keep).transpose();
-    let tls = tls.or_fail_at(Code::Configuration, "--webhook-cert")?;
+    let kept_tls = settings.tls.clone().map(tls::keep).transpose();
+    let tls = kept_tls.or_fail_at(Code::Configuration, "--webhook-cert")?;
     let asked = super::listen_at("--webhook-listen", settings.listen);
     let (listener, address) = asked.await?;
     let bound = spool.meta(BOUND).await?;

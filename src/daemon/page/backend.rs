@@ -80,16 +80,18 @@ impl DaemonBackend {
         mut before: Place,
         (most, pages): (usize, usize),
     ) -> Result<(Vec<Listed>, Option<Place>), Refusal> {
-        let (mut all, mut next) = (Vec::new(), None);
+        let mut all = Vec::new();
+        let mut next = None;
         for _ in 0..pages {
-            let (of, room) = (filter.clone(), most - all.len());
-            let page = self.read(move |db| tables::listed::listed_back(db, &of, before, room));
-            let (found, behind) = page.await?;
+            let of = filter.clone();
+            let room = most - all.len();
+            let read = self.read(move |db| tables::listed::listed_back(db, &of, before, room));
+            let (found, behind) = read.await?;
             all.extend(found);
             next = behind;
-            match next.filter(|_| all.len() < most) {
-                Some(place) => before = place,
-                None => break,
+            match next {
+                Some(place) if all.len() < most => before = place,
+                Some(_) | None => break,
             }
         }
         Ok((all, next))
@@ -106,14 +108,14 @@ impl DaemonBackend {
     ) -> Result<Option<RowId>, Refusal> {
         for _ in 0..pages_max {
             let of = filter.clone();
-            let page = self.read(move |store| tables::letters::letters(store, &of));
-            let page = page.await?;
+            let read = self.read(move |store| tables::letters::letters(store, &of));
+            let page = read.await?;
+            let is_full = page.len() == filter.limit;
             let last = page.last().map(|letter| letter.id);
-            let last = last.filter(|_| page.len() == filter.limit);
             let wants_more = take(page);
             match last {
-                Some(last) => filter.before = Some(last),
-                None => return Ok(None),
+                Some(last) if is_full => filter.before = Some(last),
+                Some(_) | None => return Ok(None),
             }
             if !wants_more {
                 break;
@@ -133,14 +135,14 @@ impl DaemonBackend {
             if self.changes.receiver_count() <= 1 {
                 continue;
             }
-            let moves = self.handler.spool.read(|store| {
+            let read = self.handler.spool.read(|store| {
                 let open = tables::resume::open_call_count(store)?;
                 Ok((store.moves_so_far(), store.letters_so_far(), open))
             });
-            let Ok(moves) = moves.await else { continue };
+            let Ok(moves) = read.await else { continue };
             let used = self.observer.outward.sender.borrow().requests.clone();
-            let states = self.observer.sources.borrow().clone();
-            let states: Vec<_> = states.into_iter().map(|it| it.state).collect();
+            let sources = self.observer.sources.borrow().clone();
+            let states: Vec<_> = sources.iter().map(|source| source.state).collect();
             let now = Some((moves, used, states));
             if now != last {
                 last = now;
@@ -151,17 +153,24 @@ impl DaemonBackend {
 }
 
 fn letter_filter(query: &LetterQuery, limit: usize) -> Result<LetterFilter, Refusal> {
-    let reason = query.reason.as_deref().map(|word| {
-        let wrong = || Refusal::usage(format!("`{word}` is not a reason of a dead letter"));
-        Reason::from_word(word).ok_or_else(wrong)
-    });
-    Ok(LetterFilter {
-        reason: reason.transpose()?,
+    let mut filter = LetterFilter {
         before: Some(query.before.unwrap_or(RowId(i64::MAX))),
         limit,
         state: Some(State::Dead),
         ..LetterFilter::default()
-    })
+    };
+    if let Some(word) = &query.reason {
+        let Some(reason) = Reason::from_word(word) else {
+            let message = format!("`{word}` is not a reason of a dead letter");
+            return Err(Refusal::usage(message));
+        };
+        filter.reason = Some(reason);
+    }
+    Ok(filter)
+}
+
+fn is_unanswered_callback(call: &Listed) -> bool {
+    call.record.direction == Direction::Outbound && !call.record.answered
 }
 
 #[async_trait]
@@ -197,7 +206,7 @@ impl Backend for DaemonBackend {
         // The next page begins after the last dead letter that is shown.
         if letters.len() > LETTERS_PAGE {
             letters.truncate(LETTERS_PAGE);
-            next = letters.last().map(|it| it.id);
+            next = letters.last().map(|letter| letter.id);
         }
         let reasons = self.handler.spool.read(tables::letters::dead_by_reason);
         Ok(LetterPage {
@@ -243,16 +252,17 @@ impl Backend for DaemonBackend {
         let mut all: Vec<WaitingPhone> = Vec::new();
         loop {
             let after = all.last().map(|last| last.phone.clone());
-            let waiting = tables::waiting::waiting_phones;
-            let page = self.read(move |store| waiting(store, after.as_ref(), PHONES_PAGE));
-            let page = page.await?;
+            let read = self.read(move |store| {
+                tables::waiting::waiting_phones(store, after.as_ref(), PHONES_PAGE)
+            });
+            let page = read.await?;
             let end = page.len() < PHONES_PAGE;
             all.extend(page);
             if end {
                 break;
             }
         }
-        all.sort_by_key(|it| (std::cmp::Reverse(it.calls), it.first));
+        all.sort_by_key(|phone| (std::cmp::Reverse(phone.calls), phone.first));
         all.truncate(PHONES_MAX);
         Ok(all)
     }
@@ -272,11 +282,14 @@ impl Backend for DaemonBackend {
     async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles> {
         let leads: Vec<LeadId> = leads.into_iter().collect();
         let mut all = Profiles::new();
-        for some in leads.chunks(PROFILES_AT_ONCE) {
-            let some = some.to_vec();
+        for chunk in leads.chunks(PROFILES_AT_ONCE) {
+            let chunk = chunk.to_vec();
             let read = self.handler.spool.read(move |store| {
-                let profile = |lead| Ok((lead, tables::directory::profile(store, lead)?));
-                Result::<Profiles, _>::from_iter(some.into_iter().map(profile))
+                let mut profiles = Profiles::new();
+                for lead in chunk {
+                    profiles.insert(lead, tables::directory::profile(store, lead)?);
+                }
+                Ok(profiles)
             });
             all.extend(read.await?);
         }
@@ -294,13 +307,14 @@ impl Backend for DaemonBackend {
             // Each customer is a separate read, so writes can run between them.
             let of_customer = self.listed(&filter, Place::END, (CALLS_MAX, 1));
             let (calls, _) = of_customer.await?;
-            let out =
-                |it: &&Listed| it.record.direction == Direction::Outbound && !it.record.answered;
-            let tried: Vec<&Listed> = calls.iter().filter(out).collect();
+            let tries: Vec<&Listed> = calls
+                .iter()
+                .filter(|call| is_unanswered_callback(call))
+                .collect();
             all.push(WaitingCustomer {
                 customer,
-                tried: tried.len() as u64,
-                tried_at: tried.first().map(|it| it.record.started_at.get()),
+                tried: tries.len() as u64,
+                tried_at: tries.first().map(|call| call.record.started_at.get()),
             });
         }
         Ok(all)
@@ -320,9 +334,9 @@ impl Backend for DaemonBackend {
 
     async fn trunks(&self) -> Answer<Vec<TrunkStatus>> {
         let today = self.day_begun(clock::now().wall, 0);
-        let took = self.read(move |store| tables::trunk_calls::trunk_calls(store, today));
-        let took = took.await?;
-        let (shown, _) = self.observer.trunks.shown(&took, &[]);
+        let read = self.read(move |store| tables::trunk_calls::trunk_calls(store, today));
+        let calls = read.await?;
+        let (shown, _) = self.observer.trunks.shown(&calls, &[]);
         Ok(shown)
     }
 
@@ -344,8 +358,8 @@ impl Backend for DaemonBackend {
 
     fn pbx(&self) -> String {
         let sources = self.observer.sources.borrow();
-        let named = sources.iter().map(|it| &*it.pbx);
-        let named: BTreeSet<&str> = named.filter(|it| !it.is_empty()).collect();
+        let pbxs = sources.iter().map(|source| source.pbx.as_str());
+        let named: BTreeSet<&str> = pbxs.filter(|pbx| !pbx.is_empty()).collect();
         Vec::from_iter(named).join(", ")
     }
 }

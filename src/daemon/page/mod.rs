@@ -30,8 +30,8 @@ pub(crate) async fn open(
     secret_files: &SecretFiles,
     tasks: &mut Tasks,
 ) -> Result<(TcpListener, PageDoor, Settings)> {
-    let tls = page.tls.clone().map(tls::keep).transpose();
-    let tls = tls.or_fail_at(Code::Configuration, "--page-cert")?;
+    let kept_tls = page.tls.clone().map(tls::keep).transpose();
+    let tls = kept_tls.or_fail_at(Code::Configuration, "--page-cert")?;
     let (current, kept) = tls.unzip();
     if let Some(kept) = kept {
         tasks.start_until_stop(kept.map(Ok));
@@ -43,8 +43,7 @@ pub(crate) async fn open(
     settings.instance = instance(config);
     settings.zone = Zone::of(config.pbx_timezone.as_ref());
     if let Some(place) = &page.passwords {
-        let passwords = passwords(place);
-        let passwords = passwords.or_fail_at(Code::Configuration, PASSWORD_FILE)?;
+        let passwords = passwords(place).or_fail_at(Code::Configuration, PASSWORD_FILE)?;
         secret_files.set(PASSWORD_FILE, empty_fault(&passwords));
         let (people, known) = watch::channel(passwords);
         settings.people = known;
@@ -65,8 +64,12 @@ pub(crate) async fn open(
 /// Returns the origin at which a browser reaches the page: its address, or its name if other
 /// machines reach it.
 fn origin(page: &PageConfig, addr: SocketAddr, scheme: &str) -> String {
-    let named = page.names.first().filter(|_| !addr.ip().is_loopback());
-    match (named, page.behind_proxy.is_some()) {
+    let name = if addr.ip().is_loopback() {
+        None
+    } else {
+        page.names.first()
+    };
+    match (name, page.behind_proxy.is_some()) {
         (Some(name), true) => format!("{scheme}://{name}"),
         (Some(name), false) => format!("{scheme}://{name}:{}", addr.port()),
         (None, _) if addr.ip().is_unspecified() => {
@@ -119,12 +122,14 @@ fn empty_fault(people: &Passwords) -> Option<String> {
 fn instance(config: &Config) -> String {
     let place = config.state_place();
     let state = place.socket_folder();
-    let name = state.file_name().unwrap_or_default().to_string_lossy();
-    let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let name: String = name.chars().filter(|c| fit(*c)).take(40).collect();
+    let folder = state.file_name().unwrap_or_default().to_string_lossy();
+    let fit = folder
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
+    let name: String = fit.take(40).collect();
     // Folders with the same name are distinguished by a hash of the whole path.
     let path = state.display().to_string();
-    let print = ring::digest::digest(&ring::digest::SHA256, path.as_bytes());
-    let print = print.as_ref().first_chunk().copied().unwrap_or_default();
+    let hash = ring::digest::digest(&ring::digest::SHA256, path.as_bytes());
+    let print = hash.as_ref().first_chunk().copied().unwrap_or_default();
     format!("{name}-{:08x}", u32::from_be_bytes(print))
 }

@@ -9,7 +9,7 @@ use callbridge_call::{EventTime, FinishedCall};
 use callbridge_crm::request::submission;
 use callbridge_intake::under_way::under_way;
 use callbridge_mapping::{People, journal};
-use callbridge_model::{TypedNumber, clock};
+use callbridge_model::{TypedNumber, clock, dates};
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, tables};
 
@@ -26,9 +26,11 @@ const OPEN_MAX: usize = 200;
 
 impl DaemonBackend {
     pub(super) async fn call_page(&self, query: CallQuery) -> Result<CallPage, Refusal> {
-        let wrong = |key: &str| Refusal::usage(format!("`{key}` is not a position in this list"));
-        let place = |key: &str| Place::read(key).ok_or_else(|| wrong(key));
-        let before = (query.before.as_deref()).map_or(Ok(Place::END), place)?;
+        let before = match query.before.as_deref() {
+            Some(key) => Place::read(key)
+                .ok_or_else(|| Refusal::usage(format!("`{key}` is not a position in this list")))?,
+            None => Place::END,
+        };
         let (found, filter) = self.wanted(&query).await?;
         if let Some(call) = found {
             return Ok(CallPage {
@@ -46,7 +48,8 @@ impl DaemonBackend {
         if query.before.is_none() {
             let walks = (COUNT_MAX, COUNT_WALKS);
             let (counted, next) = self.listed(&filter, Place::END, walks).await?;
-            (page.count, page.more) = (Some(counted.len() as u64), next.is_some());
+            page.count = Some(counted.len() as u64);
+            page.more = next.is_some();
         }
         Ok(page)
     }
@@ -58,14 +61,15 @@ impl DaemonBackend {
             ..CallFilter::default()
         };
         if let Some(word) = &query.state {
-            let wrong = || Refusal::usage(format!("`{word}` is not a state of a call"));
-            filter.state = Some(State::from_word(word).ok_or_else(wrong)?);
+            let Some(state) = State::from_word(word) else {
+                return Err(Refusal::usage(format!("`{word}` is not a state of a call")));
+            };
+            filter.state = Some(state);
         }
         if let Some(day) = &query.day {
             let zone = self.zone.as_time_zone();
-            let wrong = |why: String| Refusal::usage(format!("{day}: {why}"));
-            let from = callbridge_model::dates::date(day, zone).map_err(wrong)?;
-            let to = callbridge_model::dates::date_end(day, zone).map_err(wrong)?;
+            let from = dates::date(day, zone).map_err(|error| wrong_day(day, &error))?;
+            let to = dates::date_end(day, zone).map_err(|error| wrong_day(day, &error))?;
             filter.from = Some(from.floor_seconds().get());
             filter.until = Some(to.floor_seconds().get());
         }
@@ -100,8 +104,10 @@ impl DaemonBackend {
     }
 
     fn view(&self, row: Row, letter: Option<Letter>) -> CallView {
-        let (attempts, since) = (row.attempts.clone(), row.since.floor_seconds().get());
-        let (line, request) = (listed(&row), self.request(&row));
+        let attempts = row.attempts.clone();
+        let since = row.since.floor_seconds().get();
+        let line = listed(&row);
+        let request = self.request(&row);
         let kept = KeptCall::of(row, None, None);
         let judged = kept.judged();
         let of = Explained {
@@ -136,24 +142,26 @@ impl DaemonBackend {
     /// before its first byte leaves. If it was not sent after all, it has neither an id nor an
     /// attempt.
     fn request(&self, row: &Row) -> RequestView {
-        let left =
+        let has_left =
             row.request_id.is_some() || !row.attempts.is_empty() || row.state == State::Sending;
-        let second = |at: EventTime| at.floor_seconds().get();
+        let sent_at = if has_left { row.first_sent } else { None };
+        let accepted_at = row.request_id.as_ref().and(row.submitted_at);
         RequestView {
             body: submission(&row.record, &self.fields),
-            sent_at: row.first_sent.filter(|_| left).map(second),
+            sent_at: sent_at.map(|at| at.floor_seconds().get()),
             id: row.request_id.clone(),
-            accepted_at: (row.request_id.as_ref()).and(row.submitted_at).map(second),
+            accepted_at: accepted_at.map(|at| at.floor_seconds().get()),
         }
     }
 
     pub(super) async fn open_calls(&self) -> Result<Vec<OpenCallView>, Refusal> {
-        let open = self.read(|store| tables::resume::all_open_calls(store));
-        let open = open.await?;
+        let read = self.read(|store| tables::resume::all_open_calls(store));
+        let open = read.await?;
         let now = clock::now().wall;
-        let calls = under_way(&self.intake, &open, now).into_iter();
-        let calls = calls.map(|(pbx, call)| self.open_call(pbx, &call, now));
-        let mut calls: Vec<OpenCallView> = calls.collect();
+        let mut calls: Vec<OpenCallView> = Vec::new();
+        for (pbx, call) in under_way(&self.intake, &open, now) {
+            calls.push(self.open_call(pbx, &call, now));
+        }
         calls.sort_by_key(|call| call.since);
         calls.truncate(OPEN_MAX);
         Ok(calls)
@@ -163,8 +171,8 @@ impl DaemonBackend {
         let rules = &self.handler.rules;
         let judged = journal::judge(call, &pbx, rules, &People::default(), now);
         let record = judged.record;
-        let raw = call.number.as_ref().map(|it| it.text.clone());
-        let phone = record.client_phone.map(|it| it.as_str().to_owned());
+        let raw = call.number.as_ref().map(|number| number.text.clone());
+        let phone = record.client_phone.map(|phone| phone.as_str().to_owned());
         let mut extensions = record.employees_in_order;
         if extensions.is_empty() {
             extensions.extend(record.employee);
@@ -188,6 +196,10 @@ fn answered_at(call: &FinishedCall) -> Option<EventTime> {
     events
         .find(|event| event.value == "answered")
         .map(|event| event.at)
+}
+
+fn wrong_day(day: &str, error: &str) -> Refusal {
+    Refusal::usage(format!("{day}: {error}"))
 }
 
 fn listed(row: &Row) -> Listed {

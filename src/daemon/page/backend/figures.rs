@@ -34,6 +34,13 @@ fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
     all
 }
 
+/// Returns the seconds that this part of the delays, sorted, does not exceed.
+fn quantile(delays: &[Duration], part: f64) -> Option<f64> {
+    let last = delays.len().checked_sub(1)?;
+    let place = (last as f64 * part).ceil() as usize;
+    delays.get(place).map(Duration::as_secs_f64)
+}
+
 /// The beginnings of the bars, and the end of the last bar, in epoch seconds.
 struct Bounds {
     hours: Vec<i64>,
@@ -47,19 +54,23 @@ impl Bounds {
         let to_hour = ZonedRound::new()
             .smallest(Unit::Hour)
             .mode(RoundMode::Floor);
-        let (hour, today) = (now.round(to_hour).ok()?, now.start_of_day().ok()?);
-        let back = |n: usize| i64::try_from(n).ok();
-        let hours = (0..HOURS).rev().map(|n| {
-            let at = hour.checked_sub(back(n)?.hours()).ok()?;
-            Some(at.timestamp().as_second())
-        });
-        let days = (0..DAYS).rev().map(|n| {
-            let at = today.checked_sub(back(n)?.days()).ok()?;
-            Some(at.start_of_day().ok()?.timestamp().as_second())
-        });
+        let hour = now.round(to_hour).ok()?;
+        let today = now.start_of_day().ok()?;
+        let mut hours = Vec::new();
+        for before in (0..HOURS).rev() {
+            let span = i64::try_from(before).ok()?.hours();
+            let at = hour.checked_sub(span).ok()?;
+            hours.push(at.timestamp().as_second());
+        }
+        let mut days = Vec::new();
+        for before in (0..DAYS).rev() {
+            let span = i64::try_from(before).ok()?.days();
+            let at = today.checked_sub(span).ok()?;
+            days.push(at.start_of_day().ok()?.timestamp().as_second());
+        }
         Some(Self {
-            hours: hours.collect::<Option<_>>()?,
-            days: days.collect::<Option<_>>()?,
+            hours,
+            days,
             // If the clock was set back, calls can be ahead of it.
             end: now.timestamp().as_second() + 3600,
         })
@@ -77,21 +88,17 @@ impl DaemonBackend {
         let (past, today) = bounds.days.split_at(DAYS - 1);
         let mut days = self.past_days(past, today[0], boot).await?;
         days.extend(self.bars(today, bounds.end).await?);
-        let (begun, end) = (today[0], bounds.end);
-        let delays = self.read(move |db| tables::figures::confirmation_delays(db, begun, end));
-        let mut delays = delays.await?;
+        let begun = today[0];
+        let end = bounds.end;
+        let read = self.read(move |db| tables::figures::confirmation_delays(db, begun, end));
+        let mut delays = read.await?;
         delays.sort_unstable();
-        let at = |part: f64| {
-            let last = delays.len().checked_sub(1)?;
-            let place = (last as f64 * part).ceil() as usize;
-            delays.get(place).map(Duration::as_secs_f64)
-        };
         Ok(Figures {
             today: days.last().map(|bar| bar.outcomes).unwrap_or_default(),
             hours,
             days,
-            confirmed_median_sec: at(0.5),
-            confirmed_p95_sec: at(0.95),
+            confirmed_median_sec: quantile(&delays, 0.5),
+            confirmed_p95_sec: quantile(&delays, 0.95),
         })
     }
 
@@ -102,8 +109,8 @@ impl DaemonBackend {
 
     /// Returns the epoch second at which the day began in the PBX's zone, `before` days ago.
     pub(super) fn day_begun(&self, now: EventTime, before: i64) -> i64 {
-        let begun = |at: Zoned| at.checked_sub(before.days()).ok()?.start_of_day().ok();
-        let day = self.zoned(now).and_then(begun);
+        let zoned = self.zoned(now);
+        let day = zoned.and_then(|at| at.checked_sub(before.days()).ok()?.start_of_day().ok());
         day.map_or(0, |day| day.timestamp().as_second())
     }
 
@@ -112,12 +119,13 @@ impl DaemonBackend {
         let ends = from.iter().skip(1).copied().chain([end]);
         let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
         let read = self.handler.spool.read(move |store| {
-            let bar = |(from, until): (i64, i64)| {
+            let mut bars = Vec::new();
+            for (from, until) in spans {
                 let counted = tables::figures::outcomes(store, from, until)?;
                 let outcomes = outcomes(&counted);
-                Ok(Bar { from, outcomes })
-            };
-            spans.into_iter().map(bar).collect()
+                bars.push(Bar { from, outcomes });
+            }
+            Ok(bars)
         });
         Ok(read.await?)
     }

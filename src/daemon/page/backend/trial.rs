@@ -16,37 +16,45 @@ fn unavailable(message: impl Into<String>) -> Refusal {
 }
 
 pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
-    let gone = |error| format!("check cannot be run: this program's file is not found: {error}");
-    let program = std::env::current_exe().map_err(|error| unavailable(gone(error)))?;
-    let mut how = Command::new(program);
-    how.arg("check")
+    let program = std::env::current_exe().map_err(|error| {
+        unavailable(format!(
+            "check cannot be run: this program's file is not found: {error}"
+        ))
+    })?;
+    let mut command = Command::new(program);
+    command
+        .arg("check")
         .arg("--json")
         .args(tried(std::env::args_os().skip(1)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    let ended = tokio::time::timeout(WITHIN, how.output()).await;
-    let ended = ended.map_err(|_| {
-        let words = "check took longer than 90 s: run it in a terminal to see where it waits";
-        unavailable(words)
-    })?;
-    let ended = ended.map_err(|error| unavailable(format!("check cannot be run: {error}")))?;
-    let said = String::from_utf8_lossy(&ended.stdout);
-    let found = (said.lines()).filter_map(|line| serde_json::from_str(line).ok());
-    let found: Vec<CheckFinding> = found.collect();
-    if found.is_empty() {
-        let words = String::from_utf8_lossy(&ended.stderr);
-        let words = words.trim().chars().take(2_000).collect::<String>();
-        return Err(unavailable(format!("check printed no result: {words}")));
+    let output = match tokio::time::timeout(WITHIN, command.output()).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(unavailable(format!("check cannot be run: {error}"))),
+        Err(_) => {
+            let message = "check took longer than 90 s: run it in a terminal to see where it waits";
+            return Err(unavailable(message));
+        }
+    };
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let findings: Vec<CheckFinding> = stdout
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    if findings.is_empty() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let message: String = stderr.trim().chars().take(2_000).collect();
+        return Err(unavailable(format!("check printed no result: {message}")));
     }
-    Ok(found)
+    Ok(findings)
 }
 
 /// Returns the arguments after `run`, without the flags that are not passed to `check`.
 fn tried(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
-    let behind = arguments.skip_while(|it| it != "run").skip(1);
-    behind.filter(|it| !NOT_TRIED.iter().any(|flag| it == flag))
+    let behind = arguments.skip_while(|argument| argument != "run").skip(1);
+    behind.filter(|argument| !NOT_TRIED.iter().any(|flag| argument == flag))
 }
 
 #[cfg(test)]
