@@ -53,8 +53,8 @@ pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<Strin
         .iter()
         .filter(|flag| !known.clone().any(|long| long == flag.long));
     for (at, (words, longs)) in GROUPS.iter().enumerate() {
-        let longs = longs.split(' ');
-        let group = longs.flat_map(|long| flags.iter().filter(move |it| it.long == long));
+        let names = longs.split(' ');
+        let group = names.flat_map(|long| flags.iter().filter(move |flag| flag.long == long));
         write_group(&mut text, words, group);
         if at == 1 {
             for note in notes {

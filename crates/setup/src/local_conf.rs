@@ -18,17 +18,18 @@ impl Section {
     fn get(&self, key: &str) -> Option<&str> {
         let mut same = self.keys.iter().rev().filter(|(name, _)| name == key);
         let last = same.next().map(|(_, value)| &**value);
-        last.filter(|it| !it.is_empty())
+        last.filter(|value| !value.is_empty())
     }
 
     fn has(&self, key: &str, value: &str) -> bool {
-        (self.get(key)).is_some_and(|it| it.eq_ignore_ascii_case(value))
+        let last = self.get(key);
+        last.is_some_and(|last| last.eq_ignore_ascii_case(value))
     }
 
     /// Returns `true` if it has each of these pairs, such as `type=endpoint&context=from-trunk`.
     /// Parts that are not pairs are ignored.
     fn has_all(&self, pairs: &str) -> bool {
-        let mut pairs = pairs.split('&').filter_map(|it| it.split_once('='));
+        let mut pairs = pairs.split('&').filter_map(|pair| pair.split_once('='));
         pairs.all(|(key, value)| self.has(key.trim(), value.trim()))
     }
 }
@@ -45,18 +46,22 @@ pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
             let marks = rest.trim().trim_matches(['(', ')']);
             current = all.len();
             if let Some(filter) = marks.strip_prefix('+') {
-                let has = |section: &Section| section.has_all(filter);
-                let added_to = all.iter().position(|(of, it)| of == name && has(it));
+                let added_to = all
+                    .iter()
+                    .position(|(other, section)| other == name && section.has_all(filter));
                 // If there is no such section, Asterisk refuses the file.
                 current = added_to.unwrap_or(current);
                 continue;
             }
             let mut section = Section::default();
-            for mark in marks.split(',').map(str::trim).filter(|it| !it.is_empty()) {
+            for mark in marks.split(',').map(str::trim) {
+                if mark.is_empty() {
+                    continue;
+                }
                 section.is_template |= mark == "!";
-                let of = all.iter().rev().find(|(name, _)| name == mark);
-                let keys = of.into_iter().flat_map(|(_, it)| it.keys.clone());
-                section.keys.extend(keys);
+                if let Some((_, template)) = all.iter().rev().find(|(name, _)| name == mark) {
+                    section.keys.extend(template.keys.clone());
+                }
             }
             all.push((name.to_owned(), section));
         } else if let (Some((key, value)), Some((_, section))) =
@@ -73,43 +78,48 @@ pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
 /// Collects the endpoints of `pjsip.conf` with the facts that the file holds about each.
 pub fn pjsip(lines: &[String], found: &mut EndpointList) {
     let all = sections(lines);
-    let of = |kind: &'static str| (all.iter()).filter(move |(_, it)| it.has("type", kind));
-    let host = |registration: &Section| registration.get("server_uri").and_then(host_of);
-    let aors: BTreeMap<&str, &Section> = of("aor").map(|(name, it)| (&**name, it)).collect();
-    let registered = of("registration").filter_map(|(_, it)| host(it));
-    let hosts: BTreeSet<String> = registered.collect();
-    for (name, endpoint) in of("endpoint") {
+    let mut aors: BTreeMap<&str, &Section> = BTreeMap::new();
+    for (name, aor) in sections_of_type(&all, "aor") {
+        aors.insert(name, aor);
+    }
+    let mut hosts: BTreeSet<String> = BTreeSet::new();
+    for (_, registration) in sections_of_type(&all, "registration") {
+        hosts.extend(registration_host(registration));
+    }
+    for (name, endpoint) in sections_of_type(&all, "endpoint") {
         let full = format!("PJSIP/{name}");
-        let mut add = |fact| found.add(&full, Some(fact));
         let login = match (endpoint.get("auth"), endpoint.get("outbound_auth")) {
             (Some(_), _) => EndpointFact::LogsInHere,
             (None, Some(_)) => EndpointFact::LogsInThere,
             (None, None) => EndpointFact::NoLogin,
         };
-        add(login);
+        found.add(&full, Some(login));
         if let Some(mailbox) = endpoint.get("mailboxes") {
-            add(EndpointFact::Mailbox(mailbox.to_owned()));
+            found.add(&full, Some(EndpointFact::Mailbox(mailbox.to_owned())));
         }
         let named = endpoint.get("aors").unwrap_or_default().split(',');
         for aor in named.filter_map(|name| aors.get(name.trim())) {
             let contact = aor.get("contact");
             if let Some(extension) = contact.and_then(extension_of) {
-                add(EndpointFact::CalledAs(extension));
+                found.add(&full, Some(EndpointFact::CalledAs(extension)));
             }
-            add(match contact.and_then(host_of) {
+            let address = match contact.and_then(host_of) {
                 Some(host) if hosts.contains(&host) => EndpointFact::Registers(host),
                 Some(host) => EndpointFact::Fixed(host),
                 None => EndpointFact::Dynamic,
-            });
+            };
+            found.add(&full, Some(address));
         }
     }
-    for (_, registration) in of("registration") {
-        if let (Some(endpoint), Some(host)) = (registration.get("endpoint"), host(registration)) {
+    for (_, registration) in sections_of_type(&all, "registration") {
+        if let Some(endpoint) = registration.get("endpoint")
+            && let Some(host) = registration_host(registration)
+        {
             let fact = EndpointFact::Registers(host);
             found.add(&format!("PJSIP/{endpoint}"), Some(fact));
         }
     }
-    for (_, identify) in of("identify") {
+    for (_, identify) in sections_of_type(&all, "identify") {
         if let (Some(endpoint), Some(by)) = (identify.get("endpoint"), identify.get("match")) {
             let fact = EndpointFact::Identified(by.to_owned());
             found.add(&format!("PJSIP/{endpoint}"), Some(fact));
@@ -117,15 +127,29 @@ pub fn pjsip(lines: &[String], found: &mut EndpointList) {
     }
 }
 
+fn sections_of_type<'a>(
+    sections: &'a [(String, Section)],
+    kind: &'static str,
+) -> impl Iterator<Item = &'a (String, Section)> {
+    let all = sections.iter();
+    all.filter(move |(_, section)| section.has("type", kind))
+}
+
+fn registration_host(registration: &Section) -> Option<String> {
+    registration.get("server_uri").and_then(host_of)
+}
+
 /// Collects the peers of `sip.conf` (chan_sip) with their facts.
 pub fn sip(lines: &[String], found: &mut EndpointList) {
     let all = sections(lines);
     let general = all.iter().filter(|(name, _)| name == "general");
-    let keys = general.flat_map(|(_, section)| &section.keys);
-    // register => user:secret@host:port/extension; only the host is read.
-    let registers = keys.filter(|(key, _)| key == "register");
-    let host = |value: &str| host_of(value.rsplit('@').next().unwrap_or_default());
-    let hosts: BTreeSet<String> = registers.filter_map(|(_, value)| host(value)).collect();
+    let mut hosts: BTreeSet<String> = BTreeSet::new();
+    for (key, value) in general.flat_map(|(_, section)| &section.keys) {
+        // register => user:secret@host:port/extension; only the host is read.
+        if key == "register" {
+            hosts.extend(host_of(value.rsplit('@').next().unwrap_or_default()));
+        }
+    }
     for (name, peer) in all.iter().filter(|(name, _)| name != "general") {
         if !["peer", "friend"].iter().any(|kind| peer.has("type", kind)) {
             continue;
@@ -152,15 +176,17 @@ pub fn hints(lines: &[String], found: &mut EndpointList) {
             continue;
         };
         let mut parts = value.trim_start_matches('>').splitn(3, ',').map(str::trim);
-        let (exten, priority) = (parts.next(), parts.next());
+        let exten = parts.next().unwrap_or_default();
+        let priority = parts.next();
         if key.trim() != "exten" || priority != Some("hint") {
             continue;
         }
-        let (exten, devices) = (exten.unwrap_or_default(), parts.next().unwrap_or_default());
-        let devices = devices.split(',').next().unwrap_or_default();
-        let named = |it: &&str| it.contains('/') && !it.contains('$');
-        for device in devices.split('&').filter(named) {
-            found.add(device.trim(), Some(EndpointFact::Hint(exten.to_owned())));
+        let rest = parts.next().unwrap_or_default();
+        let devices = rest.split(',').next().unwrap_or_default();
+        for device in devices.split('&') {
+            if device.contains('/') && !device.contains('$') {
+                found.add(device.trim(), Some(EndpointFact::Hint(exten.to_owned())));
+            }
         }
     }
 }

@@ -25,7 +25,8 @@ const NO_CALLS: &str = "Local Queue Custom MWI Park Meetme confbridge Calendar";
 pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
     let calls = endpoints.facts.iter().filter(|(name, _)| {
         let technology = name.split('/').next().unwrap_or_default();
-        !(NO_CALLS.split(' ')).any(|it| it.eq_ignore_ascii_case(technology))
+        let mut without_calls = NO_CALLS.split(' ');
+        !without_calls.any(|other| other.eq_ignore_ascii_case(technology))
     });
     let proposed = calls.map(|(name, facts)| {
         let (kind, reason) = classify(facts);
@@ -36,7 +37,7 @@ pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
         }
     });
     let mut all: Vec<ProposedEndpoint> = proposed.collect();
-    all.sort_by_key(|it| it.kind);
+    all.sort_by_key(|endpoint| endpoint.kind);
     all
 }
 
@@ -44,10 +45,12 @@ pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
 pub fn trunk_name(endpoint: &str, taken: &[String]) -> String {
     let first = endpoint.split('|').next().unwrap_or_default();
     let device = first.split_once('/').map_or(first, |(_, device)| device);
-    let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let letters = device.chars().map(|c| if good(c) { c } else { '-' });
-    let name: String = letters.take(56).collect();
-    let name = match name.trim_matches('-') {
+    let mut spelled = String::new();
+    for c in device.chars().take(56) {
+        let is_plain = c.is_ascii_alphanumeric() || "-_.".contains(c);
+        spelled.push(if is_plain { c } else { '-' });
+    }
+    let name = match spelled.trim_matches('-') {
         "" => "trunk".to_owned(),
         name => name.to_owned(),
     };
@@ -57,7 +60,9 @@ pub fn trunk_name(endpoint: &str, taken: &[String]) -> String {
 
 /// Returns the extension of a telephone, such as `101` of `PJSIP/101`.
 pub fn extension(endpoint: &str) -> &str {
-    let device = endpoint.split_once('/').map_or(endpoint, |(_, it)| it);
+    let device = endpoint
+        .split_once('/')
+        .map_or(endpoint, |(_, device)| device);
     device.split('/').next().unwrap_or_default()
 }
 
@@ -110,9 +115,8 @@ pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
 /// Lists trunks first, then telephones. A gateway whose name cannot be written in `--trunk` is left
 /// out.
 pub fn propose_switch(facts: &SwitchFacts) -> Vec<ProposedEndpoint> {
-    let stands = |name: &str| !name.contains(['|', ',', '=']) && !name.contains(char::is_control);
-    let gateways = facts.gateways.iter().flatten();
-    let gateways = gateways.filter(|(name, _)| stands(name)).map(gateway);
+    let known = facts.gateways.iter().flatten();
+    let gateways = known.filter(|(name, _)| is_writable(name)).map(gateway);
     let telephones = facts.extensions.iter().map(|extension| ProposedEndpoint {
         endpoint: format!("user/{extension}"),
         kind: EndpointKind::Telephone,
@@ -121,13 +125,17 @@ pub fn propose_switch(facts: &SwitchFacts) -> Vec<ProposedEndpoint> {
     gateways.chain(telephones).collect()
 }
 
+fn is_writable(name: &str) -> bool {
+    !name.contains(['|', ',', '=']) && !name.contains(char::is_control)
+}
+
 /// Proposes a gateway. Calls from it have its name only if the switch logs in there. Otherwise the
 /// address identifies them.
-fn gateway((name, it): (&String, &SwitchGateway)) -> ProposedEndpoint {
-    let SwitchGateway { address, .. } = it;
+fn gateway((name, gateway): (&String, &SwitchGateway)) -> ProposedEndpoint {
+    let address = &gateway.address;
     let is_ip = address.parse::<IpAddr>().is_ok() || address.parse::<SocketAddr>().is_ok();
     let mut endpoint = format!("gateway/{name}");
-    let reason = match (it.registers, is_ip) {
+    let reason = match (gateway.registers, is_ip) {
         (true, _) => format!("the switch logs in to it at {address}"),
         (false, true) => {
             endpoint += &format!("|address/{address}");

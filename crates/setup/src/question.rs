@@ -126,24 +126,26 @@ pub fn source_url(address: &str, account: &str) -> Result<String, String> {
         Some(address) if socket.is_some() => (address, "?clear=yes"),
         Some(_) | None => (address, ""),
     };
-    let plain = |text: &str, more: &str| {
-        let good = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
-        !text.is_empty() && text.chars().all(good)
-    };
-    if !plain(address, ".-_:[]") {
+    if !is_plain(address, ".-_:[]") {
         let message = "is not an address: give HOST or HOST:PORT, such as 192.168.1.10:5038";
         return Err(format!("`{address}` {message}"));
     }
     if socket.is_some() {
         return Ok(format!("esl://{address}{clear}"));
     }
-    if !plain(account, ".-_") {
+    if !is_plain(account, ".-_") {
         return Err(format!(
             "`{account}` is not an account name: use letters, digits, `-`, `_` and `.`, as in the \
              section's name in manager.conf"
         ));
     }
     Ok(format!("ami://{account}@{address}"))
+}
+
+/// Returns `true` for a text of letters, digits, and the characters of `more`.
+fn is_plain(text: &str, more: &str) -> bool {
+    let mut characters = text.chars();
+    !text.is_empty() && characters.all(|c| c.is_ascii_alphanumeric() || more.contains(c))
 }
 
 #[cfg(test)]

@@ -25,20 +25,27 @@ pub fn whole(user: &str, from: &str, variables: &BTreeSet<String>) -> String {
 /// Returns the lines that our account lacks, or an empty text if nothing is missing. `variables`
 /// are those that lead rules read.
 pub fn missing(user: &str, account: &Account, variables: &BTreeSet<String>) -> String {
-    let shown = account.variables.as_ref();
-    let lacks = |name: &&String| shown.is_some_and(|shown| !shown.contains(*name));
-    let lacking: BTreeSet<String> = variables.iter().filter(lacks).cloned().collect();
+    let lacking = match &account.variables {
+        Some(shown) => variables.difference(shown).cloned().collect(),
+        None => BTreeSet::new(),
+    };
     let mut text = general(account.timed == Some(false), &lacking);
-    let actions = account.actions.as_ref();
-    let may = |it: &str| actions.is_none_or(|all| all.contains(&it.to_ascii_lowercase()));
     let deaf = matches!(account.calls, CallProof::Unheard(_))
         || account.echoed == Some(false)
         || (!account.booted && !account.is_old());
-    let asks = may("CoreShowChannels") && may("DeviceStateList") && may("UserEvent");
+    let asks = can_send(account, "CoreShowChannels")
+        && can_send(account, "DeviceStateList")
+        && can_send(account, "UserEvent");
     if deaf || !(asks || account.is_old()) {
         let _ = write!(text, "[{user}](+)\n{READ}\n{WRITE}\n");
     }
     text
+}
+
+/// Returns `true` if the account can send the action, or if its actions are not known.
+fn can_send(account: &Account, action: &str) -> bool {
+    let actions = account.actions.as_ref();
+    actions.is_none_or(|actions| actions.contains(&action.to_ascii_lowercase()))
 }
 
 fn general(timed: bool, variables: &BTreeSet<String>) -> String {
@@ -50,9 +57,10 @@ fn general(timed: bool, variables: &BTreeSet<String>) -> String {
         let names = variables.iter().cloned().collect::<Vec<_>>().join(",");
         text += &format!("channelvars = {names}   ; in addition to those that are there\n");
     }
-    match text.is_empty() {
-        true => text,
-        false => format!("[general](+)\n{text}"),
+    if text.is_empty() {
+        text
+    } else {
+        format!("[general](+)\n{text}")
     }
 }
 

@@ -19,8 +19,10 @@ const ZONES: [(&str, &str); 8] = [
 /// `local` means that the PBX runs on this machine.
 pub fn propose(here: Option<&str>, local: bool, country: Option<&str>) -> (String, String) {
     let named = here.filter(|zone| !["UTC", "Etc/UTC", "Etc/Unknown"].contains(zone));
-    let is_own = |code: &str| country.is_some_and(|it| it.eq_ignore_ascii_case(code));
-    let of_country = ZONES.iter().find(|(code, _)| is_own(code));
+    let of_country = country.and_then(|country| {
+        let mut zones = ZONES.iter();
+        zones.find(|(code, _)| country.eq_ignore_ascii_case(code))
+    });
     match (named, of_country) {
         (Some(zone), _) if local => (
             zone.to_owned(),
