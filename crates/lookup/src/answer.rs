@@ -42,7 +42,8 @@ impl Question {
     /// Parses a query, and the format of the answer. A missing parameter is empty. If one occurs
     /// twice, the first counts.
     pub fn read(query: &str) -> (Self, Format) {
-        let (mut question, mut format) = (Self::default(), None);
+        let mut question = Self::default();
+        let mut format = None;
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let field = match &*name {
                 "phone" => &mut question.phone,
@@ -71,11 +72,18 @@ impl Question {
     fn trunk<'a>(&self, trunks: &'a Trunks) -> Option<&'a Trunk> {
         let mut all = trunks.iter();
         if self.trunk.is_empty() {
-            return all.next().filter(|_| all.next().is_none());
+            let first = all.next()?;
+            return if all.next().is_none() {
+                Some(first)
+            } else {
+                None
+            };
         }
-        let of_pbx = |own: &str| self.pbx.is_empty() || own == self.pbx;
-        let mut named = all.filter(|trunk| trunk.name == self.trunk);
-        named.find(|trunk| trunk.pbx.as_deref().is_none_or(of_pbx))
+        all.find(|trunk| trunk.name == self.trunk && self.is_for_pbx(trunk.pbx.as_deref()))
+    }
+
+    fn is_for_pbx(&self, pbx: Option<&str>) -> bool {
+        self.pbx.is_empty() || pbx.is_none_or(|pbx| pbx == self.pbx)
     }
 }
 
@@ -176,10 +184,6 @@ impl Answer {
             LeadAnswer::None(_) => return Self::no(UnknownReason::NoLead),
         };
         let (lead, profile) = profile(lead);
-        let shown = |text: Option<String>| {
-            let text = harmless::name(&text?);
-            (!text.is_empty()).then_some(text)
-        };
         let employee = profile.responsible;
         let extension = employee.and_then(|id| extension(id, people, trunk));
         Self {
@@ -228,12 +232,18 @@ impl Answer {
             ("stage", text(&self.stage)),
             ("reason", text(&self.reason.map(<&str>::from))),
         ];
-        let encoded = |value| utf8_percent_encode(value, ENCODED);
-        let pairs = fields
-            .iter()
-            .map(|(name, value)| format!("{name}={}", encoded(value)));
-        pairs.collect::<Vec<_>>().join("&")
+        let mut pairs = Vec::new();
+        for (name, value) in fields {
+            pairs.push(format!("{name}={}", utf8_percent_encode(&value, ENCODED)));
+        }
+        pairs.join("&")
     }
+}
+
+/// Returns the text as a display can show it. `None` if nothing of it is left.
+fn shown(text: Option<String>) -> Option<String> {
+    let name = harmless::name(&text?);
+    if name.is_empty() { None } else { Some(name) }
 }
 
 fn text(value: &Option<impl ToString>) -> String {

@@ -29,9 +29,13 @@ pub fn name(text: &str) -> String {
 /// extension with another character is refused, because without the character it would be another
 /// extension.
 pub fn extension(text: &str) -> Option<&str> {
-    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    let is_one = (1..=EXTENSION_BYTES_MAX).contains(&text.len()) && text.bytes().all(good);
-    is_one.then_some(text)
+    let mut bytes = text.bytes();
+    let is_plain = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if is_plain && (1..=EXTENSION_BYTES_MAX).contains(&text.len()) {
+        Some(text)
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -79,12 +79,12 @@ impl Gate {
     ) -> Option<(StatusCode, UnknownReason)> {
         let networks = &self.access.networks;
         let origin = place.origin;
-        if !networks.is_empty() && !networks.iter().any(|it| it.holds(origin)) {
+        if !networks.is_empty() && !networks.iter().any(|network| network.holds(origin)) {
             return Some((StatusCode::FORBIDDEN, UnknownReason::Refused));
         }
         if let Some(secrets) = &self.access.secrets {
-            let given = request.headers().get(header::AUTHORIZATION);
-            let given = given.and_then(secret_in);
+            let authorization = request.headers().get(header::AUTHORIZATION);
+            let given = authorization.and_then(secret_in);
             if !given.is_some_and(|given| is_among(&given, &secrets.borrow())) {
                 return Some((StatusCode::UNAUTHORIZED, UnknownReason::Refused));
             }
@@ -93,7 +93,10 @@ impl Gate {
             return Some((StatusCode::NOT_FOUND, UnknownReason::BadRequest));
         }
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        (!reads).then_some((StatusCode::METHOD_NOT_ALLOWED, UnknownReason::BadRequest))
+        if !reads {
+            return Some((StatusCode::METHOD_NOT_ALLOWED, UnknownReason::BadRequest));
+        }
+        None
     }
 }
 

@@ -16,34 +16,50 @@ impl Network {
     /// # Errors
     /// A message with the correct form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a network such as 192.168.1.0/24");
-        let parts = text.split_once('/');
-        let (address, bits) = parts.map_or((text, None), |(address, bits)| (address, Some(bits)));
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let (prefix, length) = match text.split_once('/') {
+            Some((prefix, length)) => (prefix, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = prefix.parse().map_err(|_| not_a_network(text))?;
         let most = if address.is_ipv4() { 32 } else { 64 };
-        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
+        let bits = match length {
+            Some(length) => length.parse().map_err(|_| not_a_network(text))?,
+            None => most,
+        };
         match bits {
             // The owner of an address can freely choose its second half.
             65..=128 if address.is_ipv6() => {
                 Err(format!("`{text}`: an IPv6 network has 64 bits at most"))
             }
-            _ if bits > most => Err(wrong()),
+            _ if bits > most => Err(not_a_network(text)),
             _ => Ok(Self { address, bits }),
         }
     }
 
     /// Returns `true` if this peer is in the network.
     pub fn holds(&self, peer: PeerGroup) -> bool {
-        let bits = |group: PeerGroup| match group {
-            PeerGroup::V4(address) => (32, u64::from(address.to_bits())),
-            PeerGroup::V6(parts) => {
-                let joined = |all, part: &u16| (all << 16) | u64::from(*part);
-                (64, parts.iter().fold(0, joined))
-            }
-        };
-        let ((width, own), (others, other)) = (bits(PeerGroup::from(self.address)), bits(peer));
+        let (width, own) = bits_of(PeerGroup::from(self.address));
+        let (peer_width, other) = bits_of(peer);
         let rest = width - u32::from(self.bits).min(width);
-        width == others && own.checked_shr(rest) == other.checked_shr(rest)
+        width == peer_width && own.checked_shr(rest) == other.checked_shr(rest)
+    }
+}
+
+fn not_a_network(text: &str) -> String {
+    format!("`{text}` is not a network such as 192.168.1.0/24")
+}
+
+/// Returns how many bits a peer has, and the bits.
+fn bits_of(peer: PeerGroup) -> (u32, u64) {
+    match peer {
+        PeerGroup::V4(address) => (32, u64::from(address.to_bits())),
+        PeerGroup::V6(parts) => {
+            let mut bits = 0;
+            for part in parts {
+                bits = (bits << 16) | u64::from(part);
+            }
+            (64, bits)
+        }
     }
 }
 

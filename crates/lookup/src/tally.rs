@@ -38,8 +38,10 @@ impl Tally {
 
     /// Returns the count of each outcome by its label.
     pub fn counts(&self) -> Vec<(&'static str, u64)> {
-        let counts = self.counts.iter();
-        let counts = counts.map(|(label, count)| (*label, count.load(Ordering::Relaxed)));
-        counts.collect()
+        let mut counts = Vec::new();
+        for (label, count) in &self.counts {
+            counts.push((*label, count.load(Ordering::Relaxed)));
+        }
+        counts
     }
 }
