@@ -60,9 +60,10 @@ impl<W: Watch> AnswerHttp for Pages<W> {
             "/healthz" => Vec::new(),
             _ => return text(StatusCode::NOT_FOUND, String::new()),
         };
-        match missing.is_empty() {
-            true => text(StatusCode::OK, "ok\n".to_owned()),
-            false => text(StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n"),
+        if missing.is_empty() {
+            text(StatusCode::OK, "ok\n".to_owned())
+        } else {
+            text(StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n")
         }
     }
 }
@@ -73,8 +74,9 @@ impl<W: Watch> Pages<W> {
             Ok(seen) => seen,
             Err(why) => return text(StatusCode::SERVICE_UNAVAILABLE, why + "\n"),
         };
-        let accept = request.headers().get(header::ACCEPT);
-        let format = Format::of(accept.and_then(|it| it.to_str().ok()).unwrap_or_default());
+        let header = request.headers().get(header::ACCEPT);
+        let accept = header.and_then(|value| value.to_str().ok());
+        let format = Format::of(accept.unwrap_or_default());
         let page = metrics::render(&seen, format);
         body::response(StatusCode::OK, format.content_type(), body::whole(page))
     }

@@ -32,13 +32,13 @@ pub(crate) fn hub(all: &mut Registry, status: &Status, refusals: Option<&Refusal
     let help = "1 while nothing is sent to the CRM because this state lost commits";
     let is_silent = i64::from(hub.silent_until.is_some());
     gauge(all, "hub_silent", help, is_silent);
-    let refusals = refusals.into_iter().flatten();
-    let refusals = refusals.map(|((branch, reason), count)| {
+    let mut refused = Vec::new();
+    for ((branch, reason), count) in refusals.into_iter().flatten() {
         let labels = labels([("branch", branch.as_str()), ("reason", reason)]);
-        (labels, *count)
-    });
+        refused.push((labels, *count));
+    }
     let help = "Requests and lines of a branch that were refused, by reason";
-    counters(all, "branch_refused", help, refusals);
+    counters(all, "branch_refused", help, refused);
 }
 
 pub(crate) fn leadership(all: &mut Registry, status: &Status) {

@@ -53,12 +53,14 @@ fn by_word(counts: BTreeMap<Reason, u64>) -> BTreeMap<String, u64> {
 /// # Errors
 /// If the spool cannot be read.
 pub fn unknown_employees(store: &Store) -> Result<Vec<UnknownEmployee>, Error> {
-    let all = tables::unknown_employees::unknown_employees(store)?.into_iter();
-    let all = all.map(|(employee_id, stranger)| UnknownEmployee {
-        employee_id,
-        extension: stranger.extension,
-        calls: stranger.calls,
-        since: stranger.since,
-    });
-    Ok(all.collect())
+    let mut unknown = Vec::new();
+    for (employee_id, stranger) in tables::unknown_employees::unknown_employees(store)? {
+        unknown.push(UnknownEmployee {
+            employee_id,
+            extension: stranger.extension,
+            calls: stranger.calls,
+            since: stranger.since,
+        });
+    }
+    Ok(unknown)
 }

@@ -19,6 +19,7 @@ mod loss_metrics_tests;
 mod metric_families;
 pub mod metrics;
 pub mod notify;
+mod source_metrics;
 pub mod systemd;
 
 /// The version and commit of this build.

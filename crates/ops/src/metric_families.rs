@@ -13,6 +13,10 @@ pub(crate) fn labels<const N: usize>(pairs: [(&'static str, &str); N]) -> Labels
     pairs.map(|(name, value)| (name, value.to_owned()))
 }
 
+pub(crate) fn label(name: &'static str, value: &str) -> Labels<1> {
+    labels([(name, value)])
+}
+
 /// Registers a gauge for each set of labels. If a set occurs twice, the last value counts.
 pub(crate) fn gauges<const N: usize>(
     all: &mut Registry,

@@ -3,11 +3,10 @@
 
 use crate::Release;
 use crate::hub_metrics;
-use crate::metric_families::{Labels, counters, gauge, gauges, labels, signed, text_of};
+use crate::metric_families::{Labels, counters, gauge, gauges, label, labels, signed, text_of};
+use crate::source_metrics;
 use callbridge_model::Reason;
-use callbridge_model::status::{
-    DEGRADED_PARTS, LOSS_COUNTERS, PAUSES, Requests, SourceGap, SourceState, SourceStatus, Status,
-};
+use callbridge_model::status::{DEGRADED_PARTS, LOSS_COUNTERS, PAUSES, Requests, Status};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -79,9 +78,10 @@ pub enum Format {
 impl Format {
     /// Returns the format that this `Accept` header asks for.
     pub fn of(accept: &str) -> Self {
-        match accept.contains("application/openmetrics-text") {
-            true => Self::Open,
-            false => Self::Classic,
+        if accept.contains("application/openmetrics-text") {
+            Self::Open
+        } else {
+            Self::Classic
         }
     }
 
@@ -92,10 +92,6 @@ impl Format {
             Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
-}
-
-fn label(name: &'static str, value: &str) -> Labels<1> {
-    labels([(name, value)])
 }
 
 fn counter(all: &mut Registry, name: &str, help: &str, count: u64) {
@@ -109,9 +105,9 @@ pub fn render(seen: &Observed, format: Format) -> String {
     let mut all = Registry::with_prefix("callbridge");
     calls(&mut all, seen);
     budget(&mut all, seen);
-    sources(&mut all, seen);
+    source_metrics::sources(&mut all, &seen.status);
     losses(&mut all, seen);
-    unmatched(&mut all, seen);
+    source_metrics::unmatched(&mut all, &seen.status);
     trunks(&mut all, seen);
     token(&mut all, seen);
     hub_metrics::hub(&mut all, &seen.status, seen.branch_refusals.as_ref());
@@ -133,10 +129,13 @@ pub fn render(seen: &Observed, format: Format) -> String {
 }
 
 fn calls(all: &mut Registry, seen: &Observed) {
-    let books = seen.status.books;
-    let rows = (books.named().into_iter()).map(|(book, it)| (label("book", book), signed(it)));
-    gauges(all, "calls", "Calls by state", rows);
-    let (mut dead, mut waiting) = (Vec::new(), Vec::new());
+    let mut books = Vec::new();
+    for (book, count) in seen.status.books.named() {
+        books.push((label("book", book), signed(count)));
+    }
+    gauges(all, "calls", "Calls by state", books);
+    let mut dead = Vec::new();
+    let mut waiting = Vec::new();
     for &reason in Reason::ALL {
         let count = seen.status.dead_letters.get(reason.word()).copied();
         dead.push((label("reason", reason.word()), signed(count.unwrap_or(0))));
@@ -179,8 +178,10 @@ fn budget(all: &mut Registry, seen: &Observed) {
     counters(all, "requests", "Requests to the CRM", requests);
     let budget = &seen.status.budget;
     let free = budget.limit.saturating_sub(budget.used);
-    let slots = [("used", budget.used), ("free", free)];
-    let slots = slots.map(|(state, slots)| (label("state", state), i64::from(slots)));
+    let slots = [
+        (label("state", "used"), i64::from(budget.used)),
+        (label("state", "free"), i64::from(free)),
+    ];
     let help = "Requests of the current window of the rate limit";
     gauges(all, "budget_slots", help, slots);
     let help = "Time until the backlog is confirmed";
@@ -191,10 +192,14 @@ fn budget(all: &mut Registry, seen: &Observed) {
     all.register("request_duration_seconds", help, request);
     // Causes that do not apply are shown as 0, because a series that comes and goes is hard to
     // watch.
-    let pause = seen.status.pause.as_ref().map(|it| (&*it.reason, 1));
-    let paused = PAUSES.iter().map(|reason| (*reason, 0)).chain(pause);
-    let paused = paused.map(|(reason, now)| (label("reason", reason), now));
-    gauges(all, "paused", "1 while nothing is sent, by reason", paused);
+    let mut pauses = Vec::new();
+    for reason in PAUSES {
+        pauses.push((label("reason", reason), 0));
+    }
+    if let Some(pause) = &seen.status.pause {
+        pauses.push((label("reason", &pause.reason), 1));
+    }
+    gauges(all, "paused", "1 while nothing is sent, by reason", pauses);
     let failing = DEGRADED_PARTS.iter().map(|part| {
         let fails = seen
             .status
@@ -207,55 +212,6 @@ fn budget(all: &mut Registry, seen: &Observed) {
     gauges(all, "degraded", help, failing);
 }
 
-fn source_label(source: &SourceStatus) -> Labels<1> {
-    label("source", source.name())
-}
-
-fn sources(all: &mut Registry, seen: &Observed) {
-    let sources = &seen.status.sources;
-    let up = |it: &SourceStatus| (source_label(it), i64::from(it.state != SourceState::Down));
-    let help = "1 while the source is connected or read";
-    gauges(all, "source_up", help, sources.iter().map(up));
-    let receives = |it: &SourceStatus| {
-        let silent = matches!(it.state, SourceState::Down | SourceState::Connected);
-        (source_label(it), i64::from(!silent))
-    };
-    let help = "1 once the connected source has received an event, or while a file is read";
-    gauges(all, "source_receiving", help, sources.iter().map(receives));
-    let events = |it: &SourceStatus| {
-        let results = [
-            ("read", it.read),
-            ("skipped", it.skipped),
-            ("repaired", it.repaired),
-            ("unreadable", it.unreadable),
-            ("too_long", it.too_long),
-            ("dropped", it.dropped),
-        ];
-        let source = it.name();
-        results.map(|(word, count)| (labels([("source", source), ("result", word)]), count))
-    };
-    let help = "Messages of a source, by result";
-    counters(all, "source_events", help, sources.iter().flat_map(events));
-    let last = (sources.iter()).filter_map(|it| Some((source_label(it), it.last_event_at?)));
-    let help = "Arrival time of the source's last event";
-    gauges(all, "source_last_event_timestamp_seconds", help, last);
-    let differences = sources.iter().filter_map(|source| {
-        let seconds = source.clock_ahead_ms? / 1_000;
-        Some((source_label(source), seconds))
-    });
-    let help = "Seconds by which the clock of the source's PBX is ahead of this machine's clock";
-    gauges(all, "source_clock_ahead_seconds", help, differences);
-    let mut gaps: Vec<_> = seen.status.gaps.iter().collect();
-    gaps.sort_by_key(|gap| gap.to);
-    let name = |gap: &SourceGap| label("source", seen.status.name_of(&gap.source));
-    let newest = gaps.into_iter().map(|gap| (name(gap), gap.to));
-    let help = "End of the newest gap of a source, kept over restarts";
-    gauges(all, "last_gap_timestamp_seconds", help, newest);
-    let gaps = sources.iter().map(|it| (source_label(it), it.gaps));
-    let help = "Times at which events of a source may have been missed";
-    counters(all, "gaps", help, gaps);
-}
-
 /// Registers the durable counters that can mean a lost call, even if they are 0.
 fn losses(all: &mut Registry, seen: &Observed) {
     let counts = LOSS_COUNTERS.iter().map(|(name, _)| {
@@ -266,34 +222,23 @@ fn losses(all: &mut Registry, seen: &Observed) {
     counters(all, "losses", help, counts);
 }
 
-/// Registers the calls on channels that no trunk matches. The source is the first of their PBX.
-fn unmatched(all: &mut Registry, seen: &Observed) {
-    let channels = seen.status.unmatched.iter().map(|it| {
-        let of_pbx = |source: &&SourceStatus| {
-            let server = it.pbx.strip_prefix(source.pbx.as_str());
-            !source.catch_up && server.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let source = seen.status.sources.iter().find(of_pbx);
-        let source = source.map_or(it.pbx.as_str(), SourceStatus::name);
-        let labels = labels([("source", source), ("prefix", &it.prefix)]);
-        (labels, it.calls)
-    });
-    let help = "Calls with an outside number over channels of no trunk, by the common part of the \
-                channels' names";
-    counters(all, "unmatched_channels", help, channels);
-}
-
 /// Registers the comparison of the CRM's journal with the values that were sent. There is no series
 /// before a call was compared.
 fn journal(all: &mut Registry, seen: &Observed) {
-    let fields = seen.status.journal_fields.iter().flat_map(|it| {
-        let right = it.compared.saturating_sub(it.missing + it.different);
-        let field = it.field.word();
-        let row = |verdict, count| (labels([("field", field), ("verdict", verdict)]), count);
-        let (missing, different) = (it.missing, it.different);
-        let wrong = [row("missing", missing), row("different", different)];
-        std::iter::once(row("right", right)).chain(wrong)
-    });
+    let mut fields = Vec::new();
+    for field in &seen.status.journal_fields {
+        let right = field
+            .compared
+            .saturating_sub(field.missing + field.different);
+        for (verdict, count) in [
+            ("right", right),
+            ("missing", field.missing),
+            ("different", field.different),
+        ] {
+            let labels = labels([("field", field.field.word()), ("verdict", verdict)]);
+            fields.push((labels, count));
+        }
+    }
     let help = "Values of calls compared with the CRM's journal, by result";
     counters(all, "journal_fields", help, fields);
 }
@@ -302,9 +247,11 @@ fn lookups(all: &mut Registry, seen: &Observed) {
     let Some(answers) = &seen.lookups else {
         return;
     };
-    let answers = (answers.iter()).map(|(answer, it)| (label("answer", answer), *it));
+    let counts = answers
+        .iter()
+        .map(|(answer, count)| (label("answer", answer), *count));
     let help = "Lookups of dialplans, by answer";
-    counters(all, "lookups", help, answers);
+    counters(all, "lookups", help, counts);
     let duration = seen.durations.lookup.clone();
     let help = "Time from a dialplan's complete request to its answer";
     all.register("lookup_duration_seconds", help, duration);
@@ -320,17 +267,13 @@ fn leads(all: &mut Registry, seen: &Observed) {
     gauge(all, "directory_leads", help, signed(directory.leads));
     let help = "Events of leads that changed something";
     counter(all, "directory_updates", help, directory.learned);
-    let count = |(result, counter): (&str, &str)| {
-        let count = seen.counters.get(counter).copied().unwrap_or(0);
-        (label("result", result), count)
-    };
     let moved = [
         ("survivor", "calls_to_survivor"),
         ("without_employee", "employees_dropped"),
     ];
     let help = "Calls that continued automatically: with the surviving lead of a merge, or without \
                 an employee";
-    counters(all, "calls_rerouted", help, moved.map(count));
+    counters(all, "calls_rerouted", help, kept_counts(seen, &moved));
     let Some(fields) = &seen.status.lead_fields else {
         return;
     };
@@ -340,9 +283,19 @@ fn leads(all: &mut Registry, seen: &Observed) {
         ("left_out", "lead_fields_left_out"),
     ];
     let help = "Values of lead fields by result";
-    counters(all, "lead_fields", help, values.map(count));
+    counters(all, "lead_fields", help, kept_counts(seen, &values));
     let help = "Leads that wait to show their newest call";
     gauge(all, "lead_fields_pending", help, signed(fields.waiting));
+}
+
+/// Returns the kept counters of these results. A result is given with the name of its counter.
+fn kept_counts(seen: &Observed, results: &[(&str, &str)]) -> Vec<(Labels<1>, u64)> {
+    let mut counts = Vec::new();
+    for (result, counter) in results {
+        let count = seen.counters.get(*counter).copied().unwrap_or(0);
+        counts.push((label("result", result), count));
+    }
+    counts
 }
 
 fn webhooks(all: &mut Registry, seen: &Observed) {
@@ -354,7 +307,7 @@ fn webhooks(all: &mut Registry, seen: &Observed) {
     let help = "Events from the CRM, by result";
     counters(all, "webhooks", help, events);
     let webhooks = seen.status.webhooks.as_ref();
-    if let Some(at) = webhooks.and_then(|it| it.last_event_at) {
+    if let Some(at) = webhooks.and_then(|webhooks| webhooks.last_event_at) {
         let help = "Arrival of the last event with a valid signature";
         gauge(all, "webhook_last_event_timestamp_seconds", help, at);
     }
@@ -380,7 +333,9 @@ fn token(all: &mut Registry, seen: &Observed) {
 /// flags has a series, even if it is 0.
 fn trunks(all: &mut Registry, seen: &Observed) {
     let trunks = &seen.status.trunks;
-    let calls = (trunks.iter()).map(|it| (label("trunk", &it.name), it.calls));
+    let calls = trunks
+        .iter()
+        .map(|trunk| (label("trunk", &trunk.name), trunk.calls));
     counters(all, "trunk_calls", "Calls of a trunk", calls);
     let mut missed = BTreeMap::new();
     for trunk in trunks {
@@ -416,9 +371,8 @@ fn classic(open: &str) -> String {
         .collect();
     let mut text = String::with_capacity(open.len());
     for line in open.lines().filter(|line| *line != "# EOF") {
-        let mark_of = |mark| Some((mark, line.strip_prefix(mark)?.split_once(' ')?));
-        match mark_of("# HELP ").or_else(|| mark_of("# TYPE ")) {
-            Some((mark, (name, words))) if counters.contains(&name) => {
+        match metadata(line) {
+            Some((mark, name, words)) if counters.contains(&name) => {
                 let _ = writeln!(text, "{mark}{name}_total {words}");
             }
             _ => {
@@ -427,6 +381,17 @@ fn classic(open: &str) -> String {
         }
     }
     text
+}
+
+/// Splits a line about a metric into its mark, the name, and the rest.
+fn metadata(line: &str) -> Option<(&'static str, &str, &str)> {
+    for mark in ["# HELP ", "# TYPE "] {
+        if let Some(rest) = line.strip_prefix(mark) {
+            let (name, words) = rest.split_once(' ')?;
+            return Some((mark, name, words));
+        }
+    }
+    None
 }
 
 #[cfg(test)]

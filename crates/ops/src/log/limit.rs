@@ -64,7 +64,8 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
         });
         // Lines left out of a past second are reported before new lines.
         if count.until <= now && count.left_out.is_none() {
-            (count.until, count.said) = (now + SPAN, 0);
+            count.until = now + SPAN;
+            count.said = 0;
         }
         if count.said < LINES_MAX {
             count.said += 1;
@@ -84,14 +85,14 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
 
     /// Takes the counts of past seconds, each once.
     fn due(&mut self, now: Instant) -> Vec<LeftOut> {
-        let over = self.kinds.values_mut().filter(|it| it.until <= now);
-        over.filter_map(|it| it.left_out.take()).collect()
+        let over = self.kinds.values_mut().filter(|count| count.until <= now);
+        over.filter_map(|count| count.left_out.take()).collect()
     }
 
     /// Returns the end of the next second that has lines to report. `None` if there is none.
     fn next(&self) -> Option<Instant> {
-        let left_out = self.kinds.values().filter(|it| it.left_out.is_some());
-        left_out.map(|it| it.until).min()
+        let kinds = self.kinds.values().filter(|count| count.left_out.is_some());
+        kinds.map(|count| count.until).min()
     }
 }
 
@@ -116,26 +117,29 @@ impl LogLimit {
         // All seconds are past by then.
         let ahead = Instant::now() + SPAN;
         let due = self.0.lock().due(ahead);
-        due.iter().for_each(|it| (self.0.say)(it));
+        self.0.say_all(&due);
     }
 
     fn takes(&self, event: &Event<'_>) -> bool {
-        let (about, now) = (event.metadata(), Instant::now());
+        let metadata = event.metadata();
+        let now = Instant::now();
         let mut counts = self.0.lock();
-        let words = || (*about.level(), words(event));
-        let taken = counts.takes(about.callsite(), now, words);
+        let taken = counts.takes(metadata.callsite(), now, || {
+            (*metadata.level(), words(event))
+        });
         if !taken && !counts.is_reporting {
             let shared = Arc::clone(&self.0);
             let thread = std::thread::Builder::new().name("log-limit".to_owned());
             counts.is_reporting = thread.spawn(move || shared.report()).is_ok();
         }
         // Without the thread, they are reported with the next line of any kind.
-        let due = match counts.is_reporting {
-            true => Vec::new(),
-            false => counts.due(now),
+        let due = if counts.is_reporting {
+            Vec::new()
+        } else {
+            counts.due(now)
         };
         drop(counts);
-        due.iter().for_each(|it| (self.0.say)(it));
+        self.0.say_all(&due);
         taken
     }
 }
@@ -143,6 +147,12 @@ impl LogLimit {
 impl LimiterState {
     fn lock(&self) -> MutexGuard<'_, RepeatCounts<Identifier>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say_all(&self, due: &[LeftOut]) {
+        for left_out in due {
+            (self.say)(left_out);
+        }
     }
 
     /// Reports left-out lines when they are due, until no more are left out.
@@ -155,7 +165,7 @@ impl LimiterState {
                 counts.is_reporting = next.is_some() || !due.is_empty();
                 (due, next)
             };
-            due.iter().for_each(|it| (self.say)(it));
+            self.say_all(&due);
             match next {
                 Some(at) => std::thread::sleep(at.saturating_duration_since(Instant::now())),
                 None if due.is_empty() => return,

@@ -21,9 +21,10 @@ impl<'w> FormatFields<'w> for TextFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
         let mut said = LineFields::default();
         fields.record(&mut said);
-        let (dim, plain) = match writer.has_ansi_escapes() {
-            true => ("\x1b[2m", "\x1b[0m"),
-            false => ("", ""),
+        let (dim, plain) = if writer.has_ansi_escapes() {
+            ("\x1b[2m", "\x1b[0m")
+        } else {
+            ("", "")
         };
         for (at, (name, value)) in said.0.iter().enumerate() {
             let space = if at == 0 { "" } else { " " };

@@ -63,29 +63,28 @@ static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 /// Sets the log up for the whole process. A second call changes nothing.
 pub fn set_up(logging: Logging, environment: &Environment) {
     let json = logging.json;
-    let Ok(log) = LogWriter::start(Stderr, move |count| lines::lost(json, count)) else {
+    let Ok(started) = LogWriter::start(Stderr, move |count| lines::lost(json, count)) else {
         say("cannot start a thread for the log: nothing is logged");
         return;
     };
-    let log = LOG.get_or_init(|| log);
-    let limit = LIMIT.get_or_init(|| {
-        let log = log.clone();
-        let say = move |it: &LeftOut| log.say(lines::left_out(json, it).as_bytes());
-        LogLimit::new(Arc::new(say))
+    let log = LOG.get_or_init(|| started);
+    let shared_limit = LIMIT.get_or_init(|| {
+        let writer = log.clone();
+        LogLimit::new(Arc::new(move |left_out: &LeftOut| {
+            writer.say(lines::left_out(json, left_out).as_bytes());
+        }))
     });
-    let limit = limit.clone();
+    let limit = shared_limit.clone();
     std::panic::set_hook(Box::new(log_panic));
-    let written = fmt::layer()
+    let layer = fmt::layer()
         .with_writer(log.clone())
         .log_internal_errors(false);
     let ansi = color(environment, std::io::stderr().is_terminal());
-    let written = match json {
-        true => written.event_format(JsonLine).boxed(),
-        false => (written
-            .with_target(false)
-            .with_ansi(ansi)
-            .fmt_fields(TextFields))
-        .boxed(),
+    let written = if json {
+        layer.event_format(JsonLine).boxed()
+    } else {
+        let text = layer.with_target(false).with_ansi(ansi);
+        text.fmt_fields(TextFields).boxed()
     };
     let all = tracing_subscriber::registry().with(written);
     // Fails if a log is already set up, by a test or a second call.

@@ -93,7 +93,9 @@ impl LogWriter {
         queue.lines.push_back(LogLine { bytes, lost_before });
         shared.filled.notify_one();
         while queue.done < mine && !queue.stalled {
-            let held_up = queue.writing.map_or(Duration::ZERO, |it| it.elapsed());
+            let held_up = queue
+                .writing
+                .map_or(Duration::ZERO, |since| since.elapsed());
             match HELD_UP_MAX.checked_sub(held_up) {
                 None => queue.stalled = true,
                 Some(left) => queue = shared.wait(queue, left),
@@ -104,9 +106,12 @@ impl LogWriter {
     /// Waits until all lines so far are written, while a reader reads them.
     pub fn flush(&self, patience: Duration) {
         let shared = &self.0;
-        let (mut queue, begun) = (shared.lock(), Instant::now());
+        let mut queue = shared.lock();
+        let begun = Instant::now();
         while queue.done < queue.taken {
-            let stuck = queue.writing.map_or(Duration::ZERO, |it| it.elapsed());
+            let stuck = queue
+                .writing
+                .map_or(Duration::ZERO, |since| since.elapsed());
             let spent = stuck.max(begun.elapsed() / 2);
             match patience.checked_sub(spent) {
                 None => return,

@@ -72,37 +72,41 @@ impl Problems {
     /// Restores the problems that an earlier run has reported as begun but not as ended, from the
     /// text of [`Problems::stored`]. Unreadable text restores none, so they are reported again.
     pub fn restored(text: Option<&str>, boot: Duration) -> Self {
-        let stored = text.and_then(|text| serde_json::from_str(text).ok());
-        let stored: BTreeMap<String, ReportedProblem> = stored.unwrap_or_default();
-        let history = |(word, report): (String, ReportedProblem)| {
-            let kind = word.parse::<FindingKind>().ok()?;
-            let history = ProblemHistory {
-                report,
-                first: boot,
-                last: boot,
-                notified: true,
-            };
-            Some((kind, history))
-        };
-        let histories = stored.into_iter().filter_map(history).collect();
-        let runs = BTreeMap::new();
-        Self { histories, runs }
+        let read = text.and_then(|text| serde_json::from_str(text).ok());
+        let stored: BTreeMap<String, ReportedProblem> = read.unwrap_or_default();
+        let mut problems = Self::default();
+        for (word, report) in stored {
+            if let Ok(kind) = word.parse::<FindingKind>() {
+                let history = ProblemHistory {
+                    report,
+                    first: boot,
+                    last: boot,
+                    notified: true,
+                };
+                problems.histories.insert(kind, history);
+            }
+        }
+        problems
     }
 
     /// Returns the problems that were reported and have not ended, as JSON for the next start.
     pub fn stored(&self) -> String {
-        let notified = self.histories.iter().filter(|(_, it)| it.notified);
-        let notified = notified.map(|(kind, history)| (kind.word(), &history.report));
+        let mut notified = BTreeMap::new();
+        for (kind, history) in &self.histories {
+            if history.notified {
+                notified.insert(kind.word(), &history.report);
+            }
+        }
         // Strings and numbers always serialize.
-        serde_json::to_string(&notified.collect::<BTreeMap<_, _>>()).unwrap_or_default()
+        serde_json::to_string(&notified).unwrap_or_default()
     }
 
     /// Processes the findings of this second, and returns the messages that are due. `boot` never
     /// steps.
     pub fn update(&mut self, problems: &[Problem], at: i64, boot: Duration) -> Vec<Notification> {
         let mut seen: BTreeMap<FindingKind, Vec<&Problem>> = BTreeMap::new();
-        for it in problems {
-            seen.entry(it.kind).or_default().push(it);
+        for problem in problems {
+            seen.entry(problem.kind).or_default().push(problem);
         }
         for (kind, all) in &seen {
             let history = self.histories.entry(*kind).or_insert(ProblemHistory {
@@ -125,8 +129,8 @@ impl Problems {
         let mut notifications = Vec::new();
         let runs = &mut self.runs;
         self.histories.retain(|kind, history| {
-            let rested = |ran: &Duration| boot.saturating_sub(*ran) >= REST;
-            let rested = runs.get(kind).is_none_or(rested);
+            let last_run = runs.get(kind);
+            let rested = last_run.is_none_or(|ran| boot.saturating_sub(*ran) >= REST);
             let there = seen.contains_key(kind);
             let gone = boot.saturating_sub(history.last) >= QUIET;
             let state = match (there, history.notified) {

@@ -44,33 +44,43 @@ pub struct Settings {
 /// # Errors
 /// Why the message may not have been delivered.
 pub async fn run(command: &str, all: &[Notification], within: Duration) -> Result<(), String> {
-    let not_run = |error: std::io::Error| format!("it cannot be run: {error}");
-    let too_slow = |_| {
-        let seconds = within.as_secs();
-        format!(
-            "it did not end within {seconds} s, and was killed with all processes that it had \
-             started"
-        )
-    };
-    let mut how = shell::command(command);
+    let mut process = shell::command(command);
     for (name, _) in std::env::vars_os() {
-        let ours = |name: &str| OURS.iter().any(|ours| name.starts_with(ours));
-        if name.to_str().is_none_or(ours) {
-            how.env_remove(name);
+        let is_kept = name.to_str().is_some_and(|name| !is_ours(name));
+        if !is_kept {
+            process.env_remove(name);
         }
     }
     let mut lines = Vec::new();
-    for it in all {
-        serde_json::to_writer(&mut lines, it).map_err(|error| not_run(error.into()))?;
+    for notification in all {
+        let written = serde_json::to_writer(&mut lines, notification);
+        written.map_err(|error| not_run(&error.into()))?;
         lines.push(b'\n');
     }
-    let ran = shell::run(how, &lines, (0, WORDS_MAX), within).await;
-    let ran = ran.map_err(too_slow)?.map_err(not_run)?;
-    let (status, why) = (ran.status, shell::reason(&ran.stderr));
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!("it failed ({status}){why}")),
+    let output = match shell::run(process, &lines, (0, WORDS_MAX), within).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(not_run(&error)),
+        Err(_) => {
+            let seconds = within.as_secs();
+            return Err(format!(
+                "it did not end within {seconds} s, and was killed with all processes that it had \
+                 started"
+            ));
+        }
+    };
+    if output.status.success() {
+        return Ok(());
     }
+    let reason = shell::reason(&output.stderr);
+    Err(format!("it failed ({}){reason}", output.status))
+}
+
+fn is_ours(variable: &str) -> bool {
+    OURS.iter().any(|prefix| variable.starts_with(prefix))
+}
+
+fn not_run(error: &std::io::Error) -> String {
+    format!("it cannot be run: {error}")
 }
 
 #[cfg(test)]

@@ -27,9 +27,11 @@ impl WaitingCustomers {
     /// Restores the customers that an earlier run has reported, from the text of
     /// [`WaitingCustomers::stored`]. Empty if the text cannot be read.
     pub fn restored(text: Option<&str>) -> Self {
-        let notified = text.and_then(|text| serde_json::from_str(text).ok());
-        let (notified, ran) = (notified.unwrap_or_default(), None);
-        Self { notified, ran }
+        let read = text.and_then(|text| serde_json::from_str(text).ok());
+        Self {
+            notified: read.unwrap_or_default(),
+            ran: None,
+        }
     }
 
     /// Returns the reported customers who still wait, as JSON for the next start.
@@ -47,21 +49,30 @@ impl WaitingCustomers {
         (at, boot): (i64, Duration),
         command: &str,
     ) -> Option<Notification> {
-        let rested = |ran: Duration| boot.saturating_sub(ran) >= REST;
-        if !self.ran.is_none_or(rested) {
+        if let Some(ran) = self.ran
+            && boot.saturating_sub(ran) < REST
+        {
             return None;
         }
         let before = at.saturating_sub_unsigned(limit.as_secs());
-        let late = || waiting.iter().filter(|it| it.first_at.get() <= before);
         let first = self.notified.values().min().copied();
-        let still: BTreeMap<&str, i64> = late()
-            .map(|it| (it.phone.as_str(), it.first_at.get()))
+        let late: Vec<&MissedCustomer> = waiting
+            .iter()
+            .filter(|customer| customer.first_at.get() <= before)
             .collect();
+        let mut still: BTreeMap<&str, i64> = BTreeMap::new();
+        for customer in &late {
+            still.insert(customer.phone.as_str(), customer.first_at.get());
+        }
         // A customer who was talked to and missed again starts a new wait.
         self.notified
             .retain(|phone, since| still.get(&**phone).is_some_and(|now| now <= since));
-        let new = late().filter(|it| !self.notified.contains_key(it.phone.as_str()));
-        let new: Vec<&MissedCustomer> = new.collect();
+        let mut new = Vec::new();
+        for customer in late {
+            if !self.notified.contains_key(customer.phone.as_str()) {
+                new.push(customer);
+            }
+        }
         let longer = span(limit.as_secs());
         let (state, since, message) = match (new.first(), first) {
             (Some(oldest), _) => (Turn::Begins, oldest.first_at.get(), list(&new, &longer, at)),
@@ -71,8 +82,10 @@ impl WaitingCustomers {
             }
             (None, _) => return None,
         };
-        let notified = |it: &&MissedCustomer| (it.phone.as_str().to_owned(), it.first_at.get());
-        self.notified.extend(new.iter().map(notified));
+        for customer in &new {
+            let phone = customer.phone.as_str().to_owned();
+            self.notified.insert(phone, customer.first_at.get());
+        }
         self.ran = Some(boot);
         Some(Notification {
             kind: KIND,
@@ -87,12 +100,16 @@ impl WaitingCustomers {
 /// Returns the message: `2 customers have waited for a callback longer than 30 min: +99890…
 /// (47 min, 2 tries), …`.
 fn list(new: &[&MissedCustomer], longer: &str, at: i64) -> String {
-    let named = new.iter().take(NAMED_MAX).map(|it| {
-        let waited = span(at.saturating_sub(it.first_at.get()).unsigned_abs());
-        let tries = if it.tries == 1 { "try" } else { "tries" };
-        format!("{} ({waited}, {} {tries})", it.phone.as_str(), it.tries)
-    });
-    let mut named: Vec<String> = named.collect();
+    let mut named = Vec::new();
+    for customer in new.iter().take(NAMED_MAX) {
+        let waited = span(at.saturating_sub(customer.first_at.get()).unsigned_abs());
+        let tries = customer.tries;
+        let word = if tries == 1 { "try" } else { "tries" };
+        named.push(format!(
+            "{} ({waited}, {tries} {word})",
+            customer.phone.as_str()
+        ));
+    }
     if new.len() > NAMED_MAX {
         named.push(format!("and {} more", new.len() - NAMED_MAX));
     }
