@@ -9,6 +9,12 @@ use url::{Host, Url};
 #[error("--crm-url{0}")]
 pub struct AddressError(String);
 
+impl AddressError {
+    fn invalid(text: &str, why: &str) -> Self {
+        Self(format!(" {text}: {why}"))
+    }
+}
+
 /// The base address of the CRM: https, or http on loopback. Without user, query or fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -19,9 +25,9 @@ pub struct Address {
 impl Address {
     /// Reads the value of `--crm-url`.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
-        let wrong = |why: &str| AddressError(format!(" {text}: {why}"));
         let form = "give it as https://HOST or https://HOST/PATH";
-        let base = Url::parse(text.trim()).map_err(|error| wrong(&format!("{error}; {form}")))?;
+        let base = Url::parse(text.trim())
+            .map_err(|error| AddressError::invalid(text, &format!("{error}; {form}")))?;
         let bare = base.username().is_empty()
             && base.password().is_none()
             && base.query().is_none()
@@ -37,11 +43,12 @@ impl Address {
             None => false,
         };
         match base.scheme() {
-            "http" if !loopback => Err(wrong(
+            "http" if !loopback => Err(AddressError::invalid(
+                text,
                 "http is allowed to a loopback address only; use https",
             )),
             "https" | "http" => Ok(Self { base, loopback }),
-            _ => Err(wrong("the scheme must be https")),
+            _ => Err(AddressError::invalid(text, "the scheme must be https")),
         }
     }
 

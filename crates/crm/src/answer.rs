@@ -217,9 +217,10 @@ pub fn read_redacted(
 pub fn names_max(errors: &Value) -> bool {
     let all = errors.as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter().any(|error| {
-        let text = |name: &str| error.get(name).and_then(Value::as_str);
-        let field = text("field").is_none_or(|field| field.ends_with("size"));
-        field && text("reason").is_some_and(|reason| reason.eq_ignore_ascii_case("MAX"))
+        let field = error.get("field").and_then(Value::as_str);
+        let reason = error.get("reason").and_then(Value::as_str);
+        field.is_none_or(|field| field.ends_with("size"))
+            && reason.is_some_and(|reason| reason.eq_ignore_ascii_case("MAX"))
     })
 }
 

@@ -45,9 +45,10 @@ impl Unanswered {
             ApiError::NotConnected(why) | ApiError::TlsRefused(why) | ApiError::Lost(why) => why,
             other => other.to_string(),
         };
-        match sent {
-            true => Self::Perhaps(why),
-            false => Self::NotSent(why),
+        if sent {
+            Self::Perhaps(why)
+        } else {
+            Self::NotSent(why)
         }
     }
 }
@@ -135,14 +136,16 @@ impl Client {
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(ACCEPT_ENCODING, "identity")
             .body(form);
-        let failed = |error| Unanswered::of(error, &self.setup);
-        let mut response = builder.send().await.map_err(failed)?;
+        let mut response = builder
+            .send()
+            .await
+            .map_err(|error| Unanswered::of(error, &self.setup))?;
         let status = response.status().as_u16();
         let success = (200..300).contains(&status);
         match body(&mut response, FORM_BODY_MAX).await {
             Ok(Ok(body)) => Ok((status, body)),
             Ok(Err(why)) if success => Err(Unanswered::Perhaps(format!("status {status}, {why}"))),
-            Err(error) if success => Err(failed(error)),
+            Err(error) if success => Err(Unanswered::of(error, &self.setup)),
             // The status is valid without its body.
             Ok(Err(_)) | Err(_) => Ok((status, Vec::new())),
         }

@@ -71,14 +71,14 @@ impl Envelope {
 
     /// Returns `message` of the envelope, for people. Empty if there is none.
     pub(super) fn message(&self) -> String {
-        self.0.get("message").map(words).unwrap_or_default()
+        text_at(&self.0, "message")
     }
 
     /// Returns all information of an error: the text for people, the parser's or validator's text
     /// in `data` (§7.1), and `error.messageCode` (§7.5) with its arguments.
     pub(super) fn explained(&self) -> String {
-        let text = |name: &str| self.0.get(name).map(words).unwrap_or_default();
-        let (message, data) = (text("message"), text("data"));
+        let message = self.message();
+        let data = text_at(&self.0, "data");
         let mut said = match (message.as_str(), data.as_str()) {
             (_, "") => message,
             ("", _) => data,
@@ -86,14 +86,11 @@ impl Envelope {
             (one, other) => format!("{one}: {other}"),
         };
         let error = self.0.get("error").and_then(Value::as_object);
-        let part = |name: &str| error.and_then(|it| it.get(name)).map(words);
-        if let Some(code) = part("messageCode").filter(|it| !it.is_empty()) {
-            let args = part("args").filter(|it| !["", "[]", "{}"].contains(&it.as_str()));
-            let args = args.map_or_else(String::new, |args| format!(" {args}"));
-            let more = format!("messageCode {code}{args}");
-            said = match said.is_empty() {
-                true => more,
-                false => format!("{said} ({more})"),
+        if let Some(code) = error.and_then(message_code) {
+            said = if said.is_empty() {
+                code
+            } else {
+                format!("{said} ({code})")
             };
         }
         said.chars().take(WORDS_MAX).collect()
@@ -109,25 +106,28 @@ impl Envelope {
 
     /// Reads `errors[]` of a FAILED status, from the envelope or inside `data`.
     pub(super) fn errors_of_status(&self) -> Value {
-        let inside = |value: &Value| listed(value.get("errors")?);
-        let data = self.0.get("data").unwrap_or(&Value::Null);
-        let deeper = || alone(data).as_object()?.values().find_map(inside);
-        let here = self.0.get("errors").and_then(listed);
-        let found = here.or_else(|| inside(alone(data))).or_else(deeper);
-        found.unwrap_or_default()
+        let data = alone(self.0.get("data").unwrap_or(&Value::Null));
+        self.0
+            .get("errors")
+            .and_then(listed)
+            .or_else(|| listed_errors(data))
+            .or_else(|| data.as_object()?.values().find_map(listed_errors))
+            .unwrap_or_default()
     }
 
     /// Returns `requestId` of the envelope, or inside `data`.
     pub(super) fn request_id(&self) -> Option<String> {
         let inside = self.data().and_then(|data| data.get("requestId"));
-        let id = self.0.get("requestId").filter(|id| !id.is_null());
-        let id = match id.or(inside)? {
+        let outside = self.0.get("requestId").filter(|id| !id.is_null());
+        let id = match outside.or(inside)? {
             Value::String(id) => id.trim().to_owned(),
             Value::Number(id) => id.to_string(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
         };
-        let good = (1..=REQUEST_ID_MAX).contains(&id.len()) && !id.contains(is_hostile);
-        good.then_some(id)
+        if id.is_empty() || id.len() > REQUEST_ID_MAX || id.contains(is_hostile) {
+            return None;
+        }
+        Some(id)
     }
 
     /// Returns the status of an asynchronous write. It is `data` as a word, or a word under a known
@@ -141,27 +141,31 @@ impl Envelope {
         };
         let (word, said) = found.or_else(|| status_of(&self.0))?;
         let word = word.trim().to_uppercase();
-        let fits = (1..=64).contains(&word.chars().count());
-        fits.then_some((word, said))
+        if !(1..=64).contains(&word.chars().count()) {
+            return None;
+        }
+        Some((word, said))
     }
 
     /// Reads the record of `token/info` (§2.2). It must contain the company's id.
     pub(super) fn token_info(&self) -> Option<TokenInfo> {
         let data = self.data()?;
-        let part = |name: &str| data.get(name).and_then(Value::as_object);
-        let company = part("company")?;
-        let application = |name: &str| part("application")?.get(name);
-        let text = |value: Option<&Value>| value.map(words).unwrap_or_default();
-        let number = |name: &str| data.get(name).and_then(integer);
+        let company = data.get("company")?.as_object()?;
+        let application = data.get("application").and_then(Value::as_object);
         let permissions = data.get("permissions").and_then(Value::as_array);
         Some(TokenInfo {
             company: company.get("id").and_then(integer)?,
-            company_name: text(company.get("name")),
-            application: application("id").and_then(integer),
-            application_name: text(application("name")),
-            kind: text(data.get("kind")),
-            expires_at: number("expiresAt").map(EpochSeconds::new),
-            expires_in_days: number("expiresInDays"),
+            company_name: text_at(company, "name"),
+            application: application.and_then(|application| integer(application.get("id")?)),
+            application_name: application
+                .map(|application| text_at(application, "name"))
+                .unwrap_or_default(),
+            kind: text_at(data, "kind"),
+            expires_at: data
+                .get("expiresAt")
+                .and_then(integer)
+                .map(EpochSeconds::new),
+            expires_in_days: data.get("expiresInDays").and_then(integer),
             grants: permissions.map(|all| all.iter().filter_map(grant).collect()),
         })
     }
@@ -170,17 +174,14 @@ impl Envelope {
     /// `currentPage` and `totalPages` are next to it, above it, or missing.
     pub(super) fn page(&self) -> Option<Page> {
         let data = self.0.get("data")?;
-        let inside = data.as_object().into_iter();
-        let inside = inside
-            .flat_map(|map| std::iter::once(map).chain(map.values().filter_map(Value::as_object)));
-        let mut places: Vec<&Map<String, Value>> = inside.collect();
+        let mut places: Vec<&Map<String, Value>> = Vec::new();
+        if let Some(map) = data.as_object() {
+            places.push(map);
+            places.extend(map.values().filter_map(Value::as_object));
+        }
         let best = places.iter().filter_map(|map| best_rows(map));
         let rows = data.as_array().or_else(|| best.max_by_key(worth))?;
         places.push(&self.0);
-        let count = |name: &str| {
-            let mut values = places.iter().filter_map(|place| place.get(name));
-            u32::try_from(values.find_map(integer)?).ok()
-        };
         let mut shown = Vec::new();
         for row in rows {
             collect_calls(row, ROW_DEPTH, &mut shown);
@@ -189,8 +190,8 @@ impl Envelope {
             rows: u32::try_from(rows.len()).unwrap_or(u32::MAX),
             uuids: shown.iter().map(|call| call.uuid).collect(),
             shown,
-            current: count("currentPage"),
-            total: count("totalPages"),
+            current: first_count(&places, "currentPage"),
+            total: first_count(&places, "totalPages"),
         })
     }
 
@@ -209,6 +210,28 @@ impl Envelope {
     fn data(&self) -> Option<&Map<String, Value>> {
         self.0.get("data").and_then(Value::as_object)
     }
+}
+
+/// Formats `error.messageCode` with its arguments (§7.5). `None` if there is no code.
+fn message_code(error: &Map<String, Value>) -> Option<String> {
+    let code = words(error.get("messageCode")?);
+    if code.is_empty() {
+        return None;
+    }
+    match text_at(error, "args").as_str() {
+        "" | "[]" | "{}" => Some(format!("messageCode {code}")),
+        args => Some(format!("messageCode {code} {args}")),
+    }
+}
+
+/// Finds the first place with an integer under this key. `None` if it does not fit.
+fn first_count(places: &[&Map<String, Value>], key: &str) -> Option<u32> {
+    let mut values = places.iter().filter_map(|place| place.get(key));
+    u32::try_from(values.find_map(integer)?).ok()
+}
+
+fn listed_errors(value: &Value) -> Option<Value> {
+    listed(value.get("errors")?)
 }
 
 /// Returns a nonempty list. `None` for any other value.
@@ -235,8 +258,10 @@ fn keyed(value: &Value, depth: u32) -> Option<(String, String)> {
     let mut inside = map.values().filter_map(|value| keyed(value, depth - 1));
     let (word, said) = inside.next()?;
     // If two statuses differ, it is not known which one is meant.
-    let alike = inside.all(|(other, _)| other.eq_ignore_ascii_case(&word));
-    alike.then_some((word, said))
+    if !inside.all(|(other, _)| other.eq_ignore_ascii_case(&word)) {
+        return None;
+    }
+    Some((word, said))
 }
 
 fn status_of(map: &Map<String, Value>) -> Option<(String, String)> {
@@ -270,23 +295,32 @@ fn named(data: &Value) -> Option<(String, String)> {
     let map = data.as_object()?;
     let deeper = map.values().filter_map(Value::as_object);
     let mut finals = std::iter::once(map).chain(deeper).flat_map(|map| {
-        map.iter().filter_map(move |(key, value)| {
-            let word = value.as_str()?.trim().to_uppercase();
-            let is_final = word == SUCCESS || word.parse::<FailureWord>().is_ok();
-            (is_final && !SAID_KEYS.contains(&key.as_str())).then_some((word, map))
-        })
+        map.iter()
+            .filter_map(move |(key, value)| Some((final_word(key, value)?, map)))
     });
     let (word, map) = finals.next()?;
-    let alike = finals.all(|(other, _)| other == word);
-    alike.then(|| (word, said(map)))
+    if !finals.all(|(other, _)| other == word) {
+        return None;
+    }
+    Some((word, said(map)))
+}
+
+fn final_word(key: &str, value: &Value) -> Option<String> {
+    let word = value.as_str()?.trim().to_uppercase();
+    let is_final = word == SUCCESS || word.parse::<FailureWord>().is_ok();
+    if !is_final || SAID_KEYS.contains(&key) {
+        return None;
+    }
+    Some(word)
 }
 
 /// Formats a permission with its scope, from an object or a text.
 fn grant(value: &Value) -> Option<String> {
     match value {
         Value::Object(map) => {
-            let part = |name: &str| map.get(name).and_then(Value::as_str);
-            Some(format!("{}:{}", part("permission")?, part("scope")?))
+            let permission = map.get("permission")?.as_str()?;
+            let scope = map.get("scope")?.as_str()?;
+            Some(format!("{permission}:{scope}"))
         }
         Value::String(text) => text.contains(':').then(|| text.clone()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
@@ -301,33 +335,40 @@ fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
 
 /// Rates an array as rows: how many of them name a call, then their number.
 fn worth(rows: &&Vec<Value>) -> (usize, usize) {
-    let names_a_call = |row: &&Value| {
-        let mut found = Vec::new();
-        collect_calls(row, ROW_DEPTH, &mut found);
-        !found.is_empty()
-    };
-    (rows.iter().filter(names_a_call).count(), rows.len())
+    let calls = rows.iter().filter(|row| names_a_call(row)).count();
+    (calls, rows.len())
+}
+
+fn names_a_call(row: &Value) -> bool {
+    let mut found = Vec::new();
+    collect_calls(row, ROW_DEPTH, &mut found);
+    !found.is_empty()
 }
 
 /// Collects everything in a row that can be the uuid of one of our calls, under any key, with the
 /// fields next to it. Our uuids are made only from the call, so a match is never by chance.
 fn collect_calls(row: &Value, depth: u32, found: &mut Vec<ShownCall>) {
-    let mut add = |uuid: CallUuid, beside: &Map<String, Value>| {
-        if !found.iter().any(|call| call.uuid == uuid) {
-            found.push(ShownCall::read(uuid, beside));
-        }
-    };
     match row {
-        Value::String(text) => uuid_in(text)
-            .into_iter()
-            .for_each(|uuid| add(uuid, &Map::new())),
+        Value::String(text) => {
+            if let Some(uuid) = uuid_in(text) {
+                add_call(uuid, &Map::new(), found);
+            }
+        }
         Value::Object(map) if depth > 0 => {
-            let own = map.values().filter_map(Value::as_str).filter_map(uuid_in);
-            own.for_each(|uuid| add(uuid, map));
-            let deeper = map.values().filter(|value| value.is_object());
-            deeper.for_each(|value| collect_calls(value, depth - 1, found));
+            for uuid in map.values().filter_map(Value::as_str).filter_map(uuid_in) {
+                add_call(uuid, map, found);
+            }
+            for value in map.values().filter(|value| value.is_object()) {
+                collect_calls(value, depth - 1, found);
+            }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {}
+    }
+}
+
+fn add_call(uuid: CallUuid, fields: &Map<String, Value>, found: &mut Vec<ShownCall>) {
+    if !found.iter().any(|call| call.uuid == uuid) {
+        found.push(ShownCall::read(uuid, fields));
     }
 }
 
@@ -352,7 +393,16 @@ fn integer(value: &Value) -> Option<i64> {
 fn whole(number: f64) -> Option<i64> {
     // Above this, a float no longer distinguishes consecutive integers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
-    (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64)
+    if number.fract() == 0.0 && number.abs() < EXACT {
+        Some(number as i64)
+    } else {
+        None
+    }
+}
+
+/// Returns the text for people under a key. Empty if there is none.
+fn text_at(map: &Map<String, Value>, key: &str) -> String {
+    map.get(key).map(words).unwrap_or_default()
 }
 
 /// Formats a text for people: a string as it is, anything else as JSON, cut to a readable length.
@@ -404,10 +454,12 @@ impl ShownCall {
     pub(super) fn read(uuid: CallUuid, row: &Map<String, Value>) -> Self {
         let one = row.get("leadId").and_then(integer);
         let many = row.get("leadIds").and_then(Value::as_array);
-        let many = many.into_iter().flatten().filter_map(integer);
+        let leads = one
+            .into_iter()
+            .chain(many.into_iter().flatten().filter_map(integer));
         Self {
             uuid,
-            leads: one.into_iter().chain(many).collect(),
+            leads: leads.collect(),
             duration_sec: row.get("durationSec").and_then(integer),
             answered: row.get("answered").and_then(Value::as_bool),
             direction: row.get("direction").and_then(direction),
@@ -448,7 +500,7 @@ impl TokenInfo {
     /// Returns `true` if the token has this grant, or its grants are missing.
     pub fn may(&self, grant: Grant) -> bool {
         let grants = self.grants.as_ref();
-        grants.is_none_or(|message| grant.is_among(message))
+        grants.is_none_or(|grants| grant.is_among(grants))
     }
 }
 

@@ -55,11 +55,14 @@ pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
 /// Reads the readable keys of a whole object. `None` if it is not an object or not whole.
 fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     serde_json::from_str::<IgnoredAny>(text).ok()?;
-    let read = |key: &&'static str| {
+    let mut found = Map::new();
+    for key in keys {
         let read = serde_json::Deserializer::from_str(text).deserialize_map(One(key));
-        Some(((*key).to_owned(), read.ok()??))
-    };
-    Some(keys.iter().filter_map(read).collect())
+        if let Ok(Some(value)) = read {
+            found.insert((*key).to_owned(), value);
+        }
+    }
+    Some(found)
 }
 
 /// Reads the value of one key and skips the others unread.

@@ -138,7 +138,8 @@ impl Request {
 
     /// Returns the URL below the base address, with all parts escaped.
     pub fn url(&self, base: &Address) -> Url {
-        let (v1, api) = ("v1", "open-api");
+        let v1 = "v1";
+        let api = "open-api";
         match self {
             Self::Submit(_) => base.join(&[v1, api, "call-history"]),
             Self::Poll { request_id } => base.join(&[v1, api, "request", request_id]),
