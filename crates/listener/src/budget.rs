@@ -37,8 +37,12 @@ impl ByteShare {
     /// too few bytes left.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        let (left, less) = (&self.budget.0, |left: usize| left.checked_sub(more));
-        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let taken = self
+            .budget
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(more)
+            });
         if taken.is_ok() {
             self.bytes += more;
         }

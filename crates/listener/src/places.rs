@@ -126,10 +126,12 @@ impl Places {
     pub fn may_cut(&self, id: u64, origin: PeerGroup, handle: AbortHandle) {
         let mut taken = self.taken.lock();
         let taken = &mut *taken;
-        let waits = taken.waiting.get_mut(&origin);
-        let waits = waits.and_then(|all| all.get_mut(&id));
+        let waiting = taken
+            .waiting
+            .get_mut(&origin)
+            .and_then(|places| places.get_mut(&id));
         // The connection can have ended already.
-        if let Some(place) = waits.or_else(|| taken.answering.get_mut(&id)) {
+        if let Some(place) = waiting.or_else(|| taken.answering.get_mut(&id)) {
             *place = Some(handle);
         }
     }

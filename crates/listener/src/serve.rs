@@ -100,7 +100,8 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
     let limits = open.limits;
     let (close, closing) = watch::channel(false);
     let mut stop = pin!(stop);
-    let (places, mut incoming) = (Places::default(), Acceptor::new(open.name));
+    let places = Places::default();
+    let mut incoming = Acceptor::new(open.name);
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -118,7 +119,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
         let origin = PeerGroup::from(from.ip());
         let place = places.enter(origin);
         let id = place.id;
-        let tls = open.tls.as_ref().map(|it| Arc::clone(&it.borrow()));
+        let tls = open.tls.as_ref().map(|tls| Arc::clone(&tls.borrow()));
         let line = Line {
             answer: Arc::clone(&answer),
             no_tls: Arc::clone(&no_tls),
@@ -175,9 +176,11 @@ impl Line {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (limits, mut stop) = (self.limits, self.stop);
+        let limits = self.limits;
+        let mut stop = self.stop;
         let head_by = self.begun + limits.head_within;
-        let (answer, place) = (self.answer, Arc::new(self.place));
+        let answer = self.answer;
+        let place = Arc::new(self.place);
         let service = service_fn(move |request| {
             let answer = answer(Arc::clone(&place), request);
             async move { Ok::<_, Infallible>(answer.await) }
