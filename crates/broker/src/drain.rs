@@ -273,7 +273,10 @@ impl<O: Outbox> Drain<O> {
                 Err(error) => {
                     let error = error.redacted(&self.outbox.destination().login);
                     self.report_failed_batch(&error).await;
-                    let up = self.line.take().map_or(Duration::ZERO, |it| it.up_for());
+                    let up = self
+                        .line
+                        .take()
+                        .map_or(Duration::ZERO, |line| line.up_for());
                     let again = Instant::now() + backoff.wait(up, chance());
                     tokio::select! {
                         () = self.beating_until(again) => {}

@@ -75,23 +75,25 @@ impl Queue {
     async fn probe_queue(&self) -> Result<(), Error> {
         let line = ConfirmedLine::open(&self.to.login, 0).await?;
         let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
-        let Broker { user, vhost, .. } = &self.to.login.broker;
-        let no_right = |error: lapin::Error| {
-            let user_word = quoted(user);
-            let error = self.to.login.redact(&error.to_string());
-            Error::NoRight(format!(
-                "{error}; let {user} write to amq.default: rabbitmqctl list_user_permissions \
-                 {user_word} shows its rights, set_permissions -p {} {user_word} CONFIGURE WRITE \
-                 READ replaces them",
-                quoted(vhost)
-            ))
-        };
         let asked = line.last(async |line| {
             let found = line.finds(&self.to.queue).await;
             found.map_err(|error| self.returned(error.to_string()))?;
-            line.may_write(&nowhere).await.map_err(no_right)
+            let written = line.may_write(&nowhere).await;
+            written.map_err(|error| self.no_right(&error))
         });
         asked.await.map_err(Error::unanswered)?
+    }
+
+    fn no_right(&self, error: &lapin::Error) -> Error {
+        let Broker { user, vhost, .. } = &self.to.login.broker;
+        let user_word = quoted(user);
+        let error = self.to.login.redact(&error.to_string());
+        Error::NoRight(format!(
+            "{error}; let {user} write to amq.default: rabbitmqctl list_user_permissions \
+             {user_word} shows its rights, set_permissions -p {} {user_word} CONFIGURE WRITE \
+             READ replaces them",
+            quoted(vhost)
+        ))
     }
 
     /// Publishes the spool's notices until `shutdown`, then the remaining ones for a few seconds at
@@ -152,12 +154,15 @@ impl Outbox for Queue {
     }
 
     fn confirmed(&self, notices: Vec<Notice>, _all: bool) -> Vec<Op> {
-        let sent = |it: Notice| Op::NoticeSent(it.notice);
-        notices.into_iter().map(sent).collect()
+        notices
+            .into_iter()
+            .map(|notice| Op::NoticeSent(notice.notice))
+            .collect()
     }
 
     fn returned(&self, message: String) -> Error {
-        let (queue, Broker { user, vhost, .. }) = (&self.to.queue, &self.to.login.broker);
+        let queue = &self.to.queue;
+        let Broker { user, vhost, .. } = &self.to.login.broker;
         let declare = declare_command(vhost, queue);
         Error::NotTaken {
             what: format!("queue {queue} did not take a dead letter"),
@@ -171,18 +176,26 @@ impl Outbox for Queue {
 }
 
 fn properties(notice: &Notice) -> BasicProperties {
+    let state = if notice.state.is_empty() {
+        None
+    } else {
+        Some(notice.state.clone())
+    };
     let mut headers = FieldTable::default();
-    let mut put = |name: &str, value: Option<String>| {
+    for (name, value) in [
+        ("state", state),
+        (
+            "reason",
+            notice.reason.map(|reason| reason.word().to_owned()),
+        ),
+        ("uuid", notice.uuid.map(|uuid| uuid.to_string())),
+        ("linkedid", notice.linkedid.clone()),
+        ("trunk", notice.trunk.clone()),
+    ] {
         if let Some(value) = value {
             headers.insert(name.into(), AMQPValue::LongString(value.into()));
         }
-    };
-    let state = Some(notice.state.clone()).filter(|it| !it.is_empty());
-    put("state", state);
-    put("reason", notice.reason.map(|it| it.word().to_owned()));
-    put("uuid", notice.uuid.map(|uuid| uuid.to_string()));
-    put("linkedid", notice.linkedid.clone());
-    put("trunk", notice.trunk.clone());
+    }
     let properties = BasicProperties::default()
         .with_message_id(notice.message_id.as_str().into())
         .with_content_type("application/json".into())
