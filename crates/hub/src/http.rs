@@ -121,8 +121,11 @@ impl AnswerHttp for Gate {
     async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let now = clock::now();
         let token = bearer(request.headers());
-        let branch =
-            token.and_then(|token| (self.receiver.branches).find(&token, now.wall.floor_seconds()));
+        let branch = token.and_then(|token| {
+            self.receiver
+                .branches
+                .find(&token, now.wall.floor_seconds())
+        });
         let name = branch.as_ref().map_or("", |branch| &branch.name).to_owned();
         match self.admitted(place, request, branch).await {
             Ok(response) => response,
@@ -184,8 +187,10 @@ impl Gate {
             return Err(too_large(bytes_max));
         }
         let path = request.uri().path().to_owned();
-        let content_type = request.headers().get(CONTENT_TYPE);
-        let content_type = content_type.and_then(|text| text.to_str().ok().map(str::to_owned));
+        let content_type = request
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|text| text.to_str().ok().map(str::to_owned));
         let mut share = self.budget.share();
         let body = self
             .read_body(&origin, request.into_body(), bytes_max, &mut share)

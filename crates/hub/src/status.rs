@@ -5,8 +5,10 @@ use callbridge_spool::Branch;
 
 /// Returns the branch at this time in epoch seconds.
 pub fn branch_status(branch: Branch, now: i64) -> BranchStatus {
-    let report = branch.report.as_deref();
-    let report: Option<BranchReport> = report.and_then(|text| serde_json::from_str(text).ok());
+    let report: Option<BranchReport> = branch
+        .report
+        .as_deref()
+        .and_then(|text| serde_json::from_str(text).ok());
     let reported_at = branch.reported.map(|at| at.get());
     BranchStatus {
         state: BranchState::of(reported_at.zip(report.as_ref()), now),

@@ -128,17 +128,18 @@ impl HubClient {
         if error.is_timeout() {
             return format!("{place} does not answer");
         }
-        let why = https::tls_problem(&error, &SERVER);
-        let why = why.unwrap_or_else(|| https::innermost(&error));
+        let why = https::tls_problem(&error, &SERVER).unwrap_or_else(|| https::innermost(&error));
         format!("{place}: {why}")
     }
 }
 
 async fn read(mut response: Response) -> Result<Reply, reqwest::Error> {
     let status = response.status().as_u16();
-    let seconds = response.headers().get(RETRY_AFTER);
-    let seconds = seconds.and_then(|text| text.to_str().ok()?.parse().ok());
-    let retry_after = seconds.map(Duration::from_secs);
+    let retry_after = response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|seconds| seconds.to_str().ok()?.parse().ok())
+        .map(Duration::from_secs);
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await? {
         if body.len() + piece.len() > ANSWER_BYTES_MAX {
