@@ -142,12 +142,14 @@ impl Budget {
 
     /// Returns the slot of a request that leaves now, in its stored form.
     pub(super) fn launched(&self, request: &InFlight) -> Op {
-        let (sent, ended) = (request.sent.boot, None);
         self.row(
             request.plan.slot,
             &request.token,
             request.sent.wall,
-            Use { sent, ended },
+            Use {
+                sent: request.sent.boot,
+                ended: None,
+            },
         )
     }
 

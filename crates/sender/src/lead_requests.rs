@@ -80,8 +80,10 @@ impl LeadRequests {
         write: Option<FieldWrite>,
         ops: &mut Vec<Op>,
     ) -> Option<Request> {
-        let body = write.as_ref().filter(|write| !write.items.is_empty());
-        let body = body.map(|write| write.body.clone());
+        let body = write
+            .as_ref()
+            .filter(|write| !write.items.is_empty())
+            .map(|write| write.body.clone());
         let changes = lead_request::launched(now.wall, lead_request, write);
         ops.extend(changes.into_iter().map(Op::Lead));
         let request = match lead_request {

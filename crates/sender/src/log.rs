@@ -90,8 +90,12 @@ impl SenderView {
 fn log_degraded(before: &[DegradedPart], now: &[DegradedPart]) {
     for failing in now {
         if !has_part(before, failing) {
-            let (part, reason, fallback) = (&failing.part, &failing.reason, &failing.fallback);
-            warn!(%part, %reason, %fallback, "endpoint failing");
+            warn!(
+                part = %failing.part,
+                reason = %failing.reason,
+                fallback = %failing.fallback,
+                "endpoint failing"
+            );
         }
     }
     for failing in before {
@@ -142,8 +146,12 @@ impl Call {
 
 /// Logs an answer.
 pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
-    let (uuid, linkedid, trunk) = (&call.uuid, &call.linkedid, &call.trunk);
-    let (endpoint, verdict, error) = (answered.endpoint, answered.verdict, &answered.message);
+    let uuid = &call.uuid;
+    let linkedid = &call.linkedid;
+    let trunk = &call.trunk;
+    let endpoint = answered.endpoint;
+    let verdict = answered.verdict;
+    let error = &answered.message;
     let id = answered.row.map(|row| row.0);
     let request_id = answered.request_id.as_ref().map(tracing::field::display);
     let ms = took.as_millis();
@@ -170,7 +178,9 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
 
 /// Logs the step of a call that a page showed, or that was looked for in vain, if it is settled.
 pub(super) fn log_step(call: &Unconfirmed, step: &Step) {
-    let (uuid, linkedid, id) = (call.uuid.to_string(), &call.linkedid, call.row.0);
+    let uuid = call.uuid.to_string();
+    let linkedid = &call.linkedid;
+    let id = call.row.0;
     let trunk = call.trunk.as_deref().unwrap_or_default();
     match step {
         Step::Journaled(_) => info!(call = %uuid, %linkedid, %trunk, id, "journaled"),

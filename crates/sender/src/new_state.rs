@@ -16,8 +16,9 @@ pub const CHECK_REQUESTS_MAX: u32 = 3;
 /// # Errors
 /// Those of the spool.
 pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
-    let known = spool.read(|store| Known::read(store, clock::boot_id()));
-    let known = known.await?;
+    let known = spool
+        .read(|store| Known::read(store, clock::boot_id()))
+        .await?;
     if known.restored || known.memory.is_some() || !known.slots.is_empty() {
         return Ok(());
     }

@@ -133,9 +133,10 @@ impl Sender {
 
     async fn open(self, status: watch::Sender<SenderStatus>) -> Result<Loop, Error> {
         let boot_id = clock::boot_id();
-        let read =
-            |store: &Store| Ok((Known::read(store, boot_id)?, tables::calls::sending(store)?));
-        let (known, sending) = self.spool.read(read).await?;
+        let (known, sending) = self
+            .spool
+            .read(|store| Ok((Known::read(store, boot_id)?, tables::calls::sending(store)?)))
+            .await?;
         let now = clock::now();
         let (core, mut ops) = Core::start(self.settings.clone(), known, now);
         doubted(&core.doubts);
@@ -218,7 +219,8 @@ impl Loop {
 
     /// Commits the slot and the step before the request is sent.
     async fn send(&mut self, plan: Plan) -> Result<(), Error> {
-        let (slot, work) = (plan.slot, plan.task.work.clone());
+        let slot = plan.slot;
+        let work = plan.task.work.clone();
         let inputs = self
             .read(clock::now(), move |store, ask| work.inputs(store, ask))
             .await?;
@@ -373,8 +375,10 @@ impl Loop {
                     warn!(error = %why, "no token");
                 }
                 self.no_token = why.map(|why| why.to_string());
-                let before = token.as_ref().and_then(|tokens| tokens.previous.as_ref());
-                let before = before.map(|(secret, until)| (print(secret), *until));
+                let before = token
+                    .as_ref()
+                    .and_then(|tokens| tokens.previous.as_ref())
+                    .map(|(secret, until)| (print(secret), *until));
                 let current = token.as_ref().map(|tokens| print(&tokens.current));
                 let ops = self.core.token(clock::now(), current);
                 self.unwritten.push_back(ops);
@@ -412,7 +416,11 @@ impl Loop {
             self.answer_waiting(None);
         }
         let renewed = self.watch.kept().is_some();
-        let place = (!renewed).then_some(&self.core.settings.token_place);
+        let place = if renewed {
+            None
+        } else {
+            Some(&self.core.settings.token_place)
+        };
         let still_asking = self.core.is_asking();
         self.shown.publish(now, status, still_asking, place);
     }

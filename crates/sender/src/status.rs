@@ -54,8 +54,9 @@ pub(super) struct Slots {
 impl SenderStatus {
     /// Returns the budget at this time since boot.
     pub fn budget(&self, now: Duration) -> BudgetStatus {
-        let (limit, window, frees) = (self.slots.limit, self.slots.window, &self.slots.frees);
-        let mut taken = frees.clone();
+        let limit = self.slots.limit;
+        let window = self.slots.window;
+        let mut taken = self.slots.frees.clone();
         taken.retain(|free| free.is_none_or(|at| at > now));
         let used = u32::try_from(taken.len()).unwrap_or(u32::MAX);
         let mut next = now;

@@ -4,8 +4,8 @@
 use crate::token_update::{TokenPrints, TokenUpdate, Tokens};
 use callbridge_model::{FileVersion, Secret, is_token};
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
 use tokio::sync::watch;
 
 /// Maximum bytes of a token file.
@@ -52,27 +52,33 @@ impl TokenSource {
             Self::Kept(updates) => Ok(updates.borrow().tokens.clone()),
             Self::Missing => Ok(None),
             Self::File(path) => {
-                let unreadable = |error: std::io::Error| match error.kind() {
+                let bytes = read_start(path).map_err(|error| match error.kind() {
                     ErrorKind::NotFound => TokenError::Missing(path.clone()),
                     _ => TokenError::Unreadable(path.clone(), error.to_string()),
-                };
-                let file = File::open(path).map_err(unreadable)?;
-                let mut bytes = Vec::new();
-                (file.take(FILE_MAX + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
-                let not_a_token = || TokenError::NotAToken(path.clone());
-                let text = String::from_utf8(bytes).map_err(|_| not_a_token())?;
+                })?;
+                let text =
+                    String::from_utf8(bytes).map_err(|_| TokenError::NotAToken(path.clone()))?;
                 // Editors put a byte order mark before the text.
                 let token = text.trim_start_matches('\u{feff}').trim();
                 if token.is_empty() {
                     return Err(TokenError::Empty(path.clone()));
                 }
                 if token.len() as u64 > FILE_MAX || !is_token(token) {
-                    return Err(not_a_token());
+                    return Err(TokenError::NotAToken(path.clone()));
                 }
                 Ok(Some(Tokens::one(Secret::from(token))))
             }
         }
     }
+}
+
+/// Reads a file up to one byte beyond [`FILE_MAX`].
+fn read_start(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(FILE_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[derive(Debug)]
@@ -147,7 +153,8 @@ impl Watch {
         match self.source.read() {
             Ok(token) => {
                 self.seen = version;
-                (self.doubted, self.reported) = (false, false);
+                self.doubted = false;
+                self.reported = false;
                 let prints = token.as_ref().map(Tokens::prints);
                 if prints == self.current && prints.is_some() {
                     return TokenCheck::Same;

@@ -9,7 +9,7 @@ use crate::rate::Rate;
 use crate::token_update::print;
 use callbridge_crm::{ApiResult, Client, Setup};
 use callbridge_model::{Secret, clock};
-use callbridge_spool::{Binding, Error, Handle, Op, Store, WorkQueue};
+use callbridge_spool::{Binding, Error, Handle, Op, WorkQueue};
 use std::time::Duration;
 
 /// Time that a second question waits for its turn.
@@ -71,8 +71,9 @@ impl<'a> TokenProbe<'a> {
         spool: &'a Handle,
         token: &'a Secret,
     ) -> Result<Self, Unasked> {
-        let read = |store: &Store| Known::read(store, clock::boot_id());
-        let known = spool.read(read).await?;
+        let known = spool
+            .read(|store| Known::read(store, clock::boot_id()))
+            .await?;
         if known.restored {
             return Err(Unasked::Restored);
         }

@@ -204,7 +204,11 @@ impl KnownTokens {
     /// refused before.
     pub(super) fn refused_until(&self) -> Option<Duration> {
         let (refused, at) = self.refused.as_ref()?;
-        self.is_current(&refused.token).then_some(*at + PROBE)
+        if self.is_current(&refused.token) {
+            Some(*at + PROBE)
+        } else {
+            None
+        }
     }
 
     /// Sets the current token. Returns whether it differs from the last one, also across a restart.
@@ -258,9 +262,11 @@ impl KnownTokens {
     pub(super) fn read(&mut self, now: Now, info: TokenInfo, ops: &mut Vec<Op>) -> Standing {
         let company = info.company.to_string();
         // A record without an application counts as that of the bound one.
-        let application = info.application.map(|id| id.to_string());
-        let application = application.or_else(|| self.binding.application.clone());
-        let application = application.unwrap_or_default();
+        let application = info
+            .application
+            .map(|id| id.to_string())
+            .or_else(|| self.binding.application.clone())
+            .unwrap_or_default();
         let fit = self.binding.fits_company(&company, &application);
         let named = self.company.filter(|named| *named != info.company);
         let whose = format!("it belongs to {} ({company})", info.company_name);

@@ -41,7 +41,8 @@ impl Rate {
     /// Returns the maximum number of requests within one window of the CRM. Several windows of this
     /// rate can begin within it.
     pub fn most_in_service_window(self) -> u128 {
-        let (service, own) = (Self::SERVICE.window.as_millis(), self.window.as_millis());
+        let service = Self::SERVICE.window.as_millis();
+        let own = self.window.as_millis();
         service.div_ceil(own.max(1)) * u128::from(self.limit)
     }
 
@@ -66,23 +67,28 @@ impl FromStr for Rate {
     type Err = RateError;
 
     fn from_str(text: &str) -> Result<Self, RateError> {
-        let read = || {
-            let (limit, window) = text.trim().split_once('/')?;
-            let limit = limit.trim().parse().ok()?;
-            let units = [('s', 1), ('m', 60), ('h', 3600)];
-            let (number, seconds) = (units.iter())
-                .find_map(|(unit, seconds)| Some((window.trim().strip_suffix(*unit)?, *seconds)))?;
-            let number: u64 = match number {
-                "" => 1,
-                number => number.parse().ok()?,
-            };
-            let window = Duration::from_secs(number.checked_mul(seconds)?);
-            let bounds = Duration::from_secs(1)..=Duration::from_secs(3600);
-            ((1..=10_000).contains(&limit) && bounds.contains(&window))
-                .then_some(Self { limit, window })
-        };
-        read().ok_or_else(|| RateError(text.to_owned()))
+        parse(text).ok_or_else(|| RateError(text.to_owned()))
     }
+}
+
+fn parse(text: &str) -> Option<Rate> {
+    let (limit, window) = text.trim().split_once('/')?;
+    let limit = limit.trim().parse().ok()?;
+    let window = window.trim();
+    let units = [('s', 1), ('m', 60), ('h', 3600)];
+    let (number, seconds) = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((window.strip_suffix(*unit)?, *seconds)))?;
+    let number: u64 = match number {
+        "" => 1,
+        number => number.parse().ok()?,
+    };
+    let window = Duration::from_secs(number.checked_mul(seconds)?);
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(3600);
+    if !(1..=10_000).contains(&limit) || !bounds.contains(&window) {
+        return None;
+    }
+    Some(Rate { limit, window })
 }
 
 impl fmt::Display for Rate {

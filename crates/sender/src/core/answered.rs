@@ -107,7 +107,8 @@ impl Ended<'_> {
     fn answer(mut self, answer: ApiResult) -> Answered {
         let endpoint = self.in_flight.endpoint;
         let verdict = judge(endpoint, answer, self.core.has_accepted());
-        let (kind, word) = (verdict.kind(), verdict.word());
+        let kind = verdict.kind();
+        let word = verdict.word();
         let message = verdict.message().to_owned();
         let request_id = match &verdict {
             Verdict::Accepted(request_id) => Some(request_id.clone()),
@@ -139,7 +140,8 @@ impl Ended<'_> {
     /// Handles the answer to a lead request. An invalid token and a 429 concern everything.
     /// Everything else only concerns the lead request.
     fn answer_lead_request(mut self, lead_request: LeadRequest, answer: ApiResult) -> Answered {
-        let (now, endpoint) = (self.now, self.in_flight.endpoint);
+        let now = self.now;
+        let endpoint = self.in_flight.endpoint;
         let token = self.in_flight.token.clone();
         match &answer {
             Err(error @ ApiError::TokenRefused { .. }) => {
@@ -205,7 +207,8 @@ impl Ended<'_> {
 
     fn apply(&mut self, effect: Effect) {
         let now = self.now;
-        let (slot, endpoint) = (self.in_flight.plan.slot, self.in_flight.endpoint);
+        let slot = self.in_flight.plan.slot;
+        let endpoint = self.in_flight.endpoint;
         match effect {
             Effect::EndpointWorks => self.core.breakers.succeeded(slot, endpoint),
             Effect::EndpointFails(why) => {
@@ -243,7 +246,8 @@ impl Ended<'_> {
     /// Begins a pause, unless the refusal is about an old token. It says nothing about the current
     /// one.
     fn pause(&mut self, pause: Pause) {
-        let (now, token) = (self.now, &self.in_flight.token);
+        let now = self.now;
+        let token = &self.in_flight.token;
         let is_refused = matches!(pause, Pause::TokenRefused(_));
         if !self.core.tokens.is_current(token) {
             if is_refused {

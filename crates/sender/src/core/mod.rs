@@ -249,9 +249,10 @@ impl Core {
             head.lead_requests.next,
         ] {
             // The wall clock can be set meanwhile, so check again within a minute.
-            let wait = at.map(|at| at.since(now.wall));
-            let wait = wait.map(|wait| wait.clamp(Duration::from_millis(1), PLAN_AHEAD_MAX));
-            moments.push(wait.map(|wait| now.boot + wait));
+            moments.push(at.map(|at| {
+                let wait = at.since(now.wall);
+                now.boot + wait.clamp(Duration::from_millis(1), PLAN_AHEAD_MAX)
+            }));
         }
         if let Some((_, age)) = &view.unconfirmed.poll
             && *age < WRITTEN_WITHIN
@@ -449,7 +450,9 @@ impl Core {
     /// Returns `true` if nothing is sent, because our times would be wrong, in the journal and for
     /// the token.
     fn clock_is_wrong(&self, now: Now) -> bool {
-        (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
+        self.settings
+            .clock_right_from
+            .is_some_and(|right_from| now.wall < right_from)
     }
 
     /// Returns `true` for a call whose requestId could be read, and whose 24 hours are over.
