@@ -20,15 +20,18 @@ impl Progress {
             // The journal holds the call, whatever it waited for here.
             Step::Journaled(OutcomeSource::Webhook) => {
                 self.settled_externally = true;
-                self.is_no_letter();
+                self.clear_dead_letter_fields();
             }
             // The call is sent with the backlog, with the values that were journaled. Results of
             // its earlier requests no longer count.
             Step::SendAgain { why } => {
                 self.attempted(at, why);
-                self.begins_anew();
-                (self.live, self.settled_externally) = (false, false);
-                (self.request_id, self.token, self.first_sent) = (None, None, None);
+                self.forget_errors();
+                self.live = false;
+                self.settled_externally = false;
+                self.request_id = None;
+                self.token = None;
+                self.first_sent = None;
                 self.sent_again = true;
             }
             Step::Accepted { request_id, token } => {
@@ -36,8 +39,11 @@ impl Progress {
                 self.token = Some(token.clone());
                 self.submitted_at = Some(at);
                 self.next_poll = Some(at.plus(FIRST_POLL));
-                (self.polls, self.absent, self.failures) = (0, 0, 0);
-                (self.absent_at, self.if_absent) = (None, None);
+                self.polls = 0;
+                self.absent = 0;
+                self.failures = 0;
+                self.absent_at = None;
+                self.if_absent = None;
                 self.retried = false;
             }
             Step::Returned {
@@ -54,7 +60,10 @@ impl Progress {
                 match *absent {
                     None => self.polls += 1,
                     Some(times) if times == self.absent => {}
-                    Some(times) => (self.absent, self.absent_at) = (times, Some(at)),
+                    Some(times) => {
+                        self.absent = times;
+                        self.absent_at = Some(at);
+                    }
                 }
             }
             Step::Unresolved {
@@ -63,14 +72,16 @@ impl Progress {
                 why,
             } => {
                 self.attempted(at, why);
-                self.is_unresolved(*next_check, *if_absent, why);
+                self.mark_unresolved(*next_check, *if_absent, why);
             }
             Step::Resubmit { why } => {
                 self.attempted(at, why);
                 if self.if_absent != Some(IfAbsent::Interrupted) {
                     self.resubmits += 1;
                 }
-                (self.next_poll, self.if_absent, self.not_before) = (None, None, 0);
+                self.next_poll = None;
+                self.if_absent = None;
+                self.not_before = 0;
                 self.message.clear();
             }
             Step::Died {
@@ -79,22 +90,22 @@ impl Progress {
                 errors,
             } => {
                 self.attempted(at, message);
-                self.waits_for(*reason, message);
+                self.set_reason(*reason, message);
                 self.errors = (!errors.is_null()).then(|| errors.to_string());
                 self.retried = false;
             }
-            Step::Rejudged { reason, message } => self.waits_for(*reason, message),
+            Step::Rejudged { reason, message } => self.set_reason(*reason, message),
             Step::Retry { by_itself, .. } => {
-                self.goes_out_again();
+                self.queue_again();
                 self.retried = !by_itself;
             }
             Step::Reopened { why } => {
                 self.attempted(at, why);
-                self.goes_out_again();
+                self.queue_again();
             }
             Step::Recheck { before, .. } => {
-                self.goes_out_again();
-                self.is_unresolved(at, IfAbsent::Changed, before);
+                self.queue_again();
+                self.mark_unresolved(at, IfAbsent::Changed, before);
                 self.retried = true;
             }
             // With another lead, or without the employee, results of its earlier requests do not
@@ -105,13 +116,15 @@ impl Progress {
                 ..
             } => {
                 self.attempted(at, why);
-                self.begins_anew();
+                self.forget_errors();
                 self.live &= self.state != State::Dead;
-                (self.reroute_history, self.first_sent) = (Some(reroute_history.clone()), None);
+                self.reroute_history = Some(reroute_history.clone());
+                self.first_sent = None;
             }
         }
         if self.state != to {
-            (self.state, self.since) = (to, at);
+            self.state = to;
+            self.since = at;
         }
     }
 
@@ -131,44 +144,55 @@ impl Progress {
         self.reason == Some(Reason::Unconfirmed) && self.request_id.is_some() && before == (0, 0, 0)
     }
 
-    fn waits_for(&mut self, reason: Reason, message: &str) {
+    fn set_reason(&mut self, reason: Reason, message: &str) {
         self.reason = Some(reason);
         message.clone_into(&mut self.message);
     }
 
-    fn is_no_letter(&mut self) {
-        (self.reason, self.errors) = (None, None);
+    fn clear_dead_letter_fields(&mut self) {
+        self.reason = None;
+        self.errors = None;
         self.message.clear();
     }
 
     /// Forgets the errors of its earlier requests.
-    fn begins_anew(&mut self) {
-        self.is_no_letter();
-        (self.not_before, self.resubmits, self.failures) = (0, 0, 0);
-        (self.next_poll, self.if_absent) = (None, None);
-        (self.reroute_history, self.finding) = (None, None);
+    fn forget_errors(&mut self) {
+        self.clear_dead_letter_fields();
+        self.not_before = 0;
+        self.resubmits = 0;
+        self.failures = 0;
+        self.next_poll = None;
+        self.if_absent = None;
+        self.reroute_history = None;
+        self.finding = None;
     }
 
     /// Sends a dead letter or waiting call with the backlog. If its outcome is unknown, it can
     /// already be in the journal, so `first_sent` stays.
-    fn goes_out_again(&mut self) {
+    fn queue_again(&mut self) {
         let perhaps_written =
             matches!(self.reason, Some(Reason::ServerError | Reason::Unconfirmed));
-        self.first_sent = self.first_sent.filter(|_| perhaps_written);
-        self.begins_anew();
+        if !perhaps_written {
+            self.first_sent = None;
+        }
+        self.forget_errors();
         self.live = false;
     }
 
     /// Makes the call unresolved: its requestId cannot be polled. If it is not known when it was
     /// accepted, the time at which it was first sent counts, or else the start of the call.
-    fn is_unresolved(&mut self, next: EventTime, if_absent: IfAbsent, why: &str) {
+    fn mark_unresolved(&mut self, next: EventTime, if_absent: IfAbsent, why: &str) {
         if self.state != State::Submitted {
             let started = EventTime::from_seconds(self.started.get());
             self.submitted_at = self.first_sent.or(Some(started));
         }
-        (self.request_id, self.token) = (None, Some(TokenFingerprint::none()));
-        (self.polls, self.absent, self.absent_at) = (0, 0, None);
-        (self.next_poll, self.if_absent) = (Some(next), Some(if_absent));
+        self.request_id = None;
+        self.token = Some(TokenFingerprint::none());
+        self.polls = 0;
+        self.absent = 0;
+        self.absent_at = None;
+        self.next_poll = Some(next);
+        self.if_absent = Some(if_absent);
         why.clone_into(&mut self.message);
     }
 }

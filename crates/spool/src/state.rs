@@ -324,8 +324,10 @@ pub fn step_when_shown(
     match state {
         State::Submitted if if_absent == Some(IfAbsent::Changed) => Some(Step::too_late(message)),
         State::Ready | State::Sending | State::Submitted => Some(journaled),
-        State::Dead => doubtful.then_some(journaled),
-        State::Journaled | State::Waiting | State::Discarded | State::Forwarded => None,
+        State::Dead if doubtful => Some(journaled),
+        State::Dead | State::Journaled | State::Waiting | State::Discarded | State::Forwarded => {
+            None
+        }
     }
 }
 
@@ -352,37 +354,37 @@ fn not_sent(reason: Reason) -> State {
 /// [`Refused`]. The call stays as it is.
 pub fn next(state: State, step: &Step) -> Result<State, Refused> {
     use State::{Dead, Discarded, Forwarded, Journaled, Ready, Sending, Submitted, Waiting};
-    let to = match step {
-        Step::Send => (state == Ready).then_some(Sending),
-        Step::Accepted { .. } => (state == Sending).then_some(Submitted),
-        Step::Returned { .. } => (state == Sending).then_some(Ready),
-        Step::Journaled(by) => {
-            let exists = match by {
-                OutcomeSource::Confirmation => state == Submitted,
-                OutcomeSource::Webhook => matches!(state, Ready | Sending | Submitted | Dead),
-            };
-            exists.then_some(Journaled)
-        }
-        Step::NotYet { .. } => (state == Submitted).then_some(Submitted),
-        Step::Unresolved { .. } => matches!(state, Sending | Submitted).then_some(Submitted),
-        Step::Resubmit { .. } => (state == Submitted).then_some(Ready),
-        Step::Died { reason, .. } => {
-            matches!(state, Ready | Sending | Submitted).then(|| not_sent(*reason))
-        }
-        Step::Retry { by_itself, .. } => {
-            (state == Waiting || state == Dead && !by_itself).then_some(Ready)
-        }
-        Step::Recheck { .. } => (state == Dead).then_some(Submitted),
-        Step::Rejudged { reason, .. } => state.is_letter().then(|| not_sent(*reason)),
-        Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
-        Step::Expire => (state == Waiting).then_some(Dead),
-        Step::Discard => state.is_letter().then_some(Discarded),
-        Step::Forwarded => (state == Ready).then_some(Forwarded),
-        Step::Reopened { .. } => (state == Dead).then_some(Ready),
-        Step::SendAgain { .. } => (state == Journaled).then_some(Ready),
+    let (exists, to) = match step {
+        Step::Send => (state == Ready, Sending),
+        Step::Accepted { .. } => (state == Sending, Submitted),
+        Step::Returned { .. } => (state == Sending, Ready),
+        Step::Journaled(OutcomeSource::Confirmation) => (state == Submitted, Journaled),
+        Step::Journaled(OutcomeSource::Webhook) => (
+            matches!(state, Ready | Sending | Submitted | Dead),
+            Journaled,
+        ),
+        Step::NotYet { .. } => (state == Submitted, Submitted),
+        Step::Unresolved { .. } => (matches!(state, Sending | Submitted), Submitted),
+        Step::Resubmit { .. } => (state == Submitted, Ready),
+        Step::Died { reason, .. } => (
+            matches!(state, Ready | Sending | Submitted),
+            not_sent(*reason),
+        ),
+        Step::Retry { by_itself, .. } => (state == Waiting || state == Dead && !by_itself, Ready),
+        Step::Recheck { .. } => (state == Dead, Submitted),
+        Step::Rejudged { reason, .. } => (state.is_letter(), not_sent(*reason)),
+        Step::Moved { .. } => (matches!(state, Ready | Submitted | Dead), Ready),
+        Step::Expire => (state == Waiting, Dead),
+        Step::Discard => (state.is_letter(), Discarded),
+        Step::Forwarded => (state == Ready, Forwarded),
+        Step::Reopened { .. } => (state == Dead, Ready),
+        Step::SendAgain { .. } => (state == Journaled, Ready),
     };
-    to.ok_or(Refused {
-        state,
-        step: step.name(),
-    })
+    if !exists {
+        return Err(Refused {
+            state,
+            step: step.name(),
+        });
+    }
+    Ok(to)
 }
