@@ -62,10 +62,12 @@ const EMPTY: i64 = 0;
 fn rows_of(entry: &Entry) -> Rows {
     let mut rows = Rows::new();
     for (slot, fact) in &entry.slots {
-        let digits = fact.phones.iter().map(Phone::digits);
-        let none = fact.phones.is_empty().then_some(EMPTY);
+        let mut phones: Vec<i64> = fact.phones.iter().map(Phone::digits).collect();
+        if phones.is_empty() {
+            phones.push(EMPTY);
+        }
         let mut name = fact.name.clone();
-        for digits in digits.chain(none) {
+        for digits in phones {
             let row = rows.entry((digits, slot.0)).or_default();
             row.held = Some(fact.at.get());
             row.source = Some(fact.source as i64);
@@ -111,19 +113,13 @@ struct LeadColumns {
 
 impl LeadColumns {
     fn profile(self) -> ProfileFacts {
-        let responsible = |columns| {
-            let Known {
-                at,
-                rank,
-                fact: name,
-            } = known(columns);
-            let fact = self.responsible.map(|id| Responsible { id, name });
-            Known { at, rank, fact }
-        };
+        let employee = self.responsible;
         ProfileFacts {
             name: self.name_at.map(known),
             stage: self.stage_at.map(known),
-            responsible: self.responsible_at.map(responsible),
+            responsible: self
+                .responsible_at
+                .map(|columns| known_responsible(columns, employee)),
         }
     }
 }
@@ -140,8 +136,23 @@ struct LeadPhoneColumns {
 }
 
 fn known((at, rank, text): NameColumns) -> Known<Name> {
-    let (rank, fact) = (rank.unwrap_or(0), text.as_deref().and_then(Name::stored));
-    Known { at, rank, fact }
+    Known {
+        at,
+        rank: rank.unwrap_or(0),
+        fact: text.as_deref().and_then(Name::stored),
+    }
+}
+
+fn known_responsible(columns: NameColumns, employee: Option<EmployeeId>) -> Known<Responsible> {
+    let name = known(columns);
+    Known {
+        at: name.at,
+        rank: name.rank,
+        fact: employee.map(|id| Responsible {
+            id,
+            name: name.fact,
+        }),
+    }
 }
 
 /// Stores news of a lead, and returns whether anything was new. Calls that can leave because of it
@@ -172,8 +183,10 @@ pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error>
 /// was not merged, or whose survivor was deleted.
 pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
-    let gone = end.lead == lead || db.life(end.lead)?.is_deleted();
-    Ok((!gone).then_some(end.lead))
+    if end.lead == lead || db.life(end.lead)?.is_deleted() {
+        return Ok(None);
+    }
+    Ok(Some(end.lead))
 }
 
 /// Looks up the leads that have a number, and those that had it.
@@ -205,19 +218,24 @@ pub fn directory(
     let text = "SELECT DISTINCT phone FROM directory_phones
          WHERE phone > ?1 AND held IS NOT NULL ORDER BY phone LIMIT ?2";
     let phones = db.query_known(text, (after, count(limit)), Phone::from_digits)?;
-    let holders = |phone: Phone| Ok((phone.clone(), holders(db, &phone)?));
-    phones.into_iter().map(holders).collect()
+    let mut found = Vec::with_capacity(phones.len());
+    for phone in phones {
+        let finding = holders(db, &phone)?;
+        found.push((phone, finding));
+    }
+    Ok(found)
 }
 
 pub fn directory_size(db: &Db) -> Result<DirectorySize, Error> {
-    let size = |name: &str| {
-        let text = "SELECT count FROM directory_size WHERE name = ?1";
-        Ok(db.query_first(text, [name])?.unwrap_or(0))
-    };
     Ok(DirectorySize {
-        phones: size("phones")?,
-        leads: size("leads")?,
+        phones: stored_size(db, "phones")?,
+        leads: stored_size(db, "leads")?,
     })
+}
+
+fn stored_size(db: &Db, name: &str) -> Result<u64, Error> {
+    let text = "SELECT count FROM directory_size WHERE name = ?1";
+    Ok(db.query_first(text, [name])?.unwrap_or(0))
 }
 
 fn grew(db: &Db, name: &str, by: i64) -> Result<(), Error> {
@@ -235,25 +253,16 @@ fn is_held(db: &Db, digits: i64) -> Result<bool, Error> {
 }
 
 fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
-    let other = |key: &&(i64, i64)| old.get(*key) != new.get(*key);
     let changed: BTreeSet<(i64, i64)> = old
         .keys()
         .chain(new.keys())
-        .filter(other)
+        .filter(|key| old.get(*key) != new.get(*key))
         .copied()
         .collect();
-    let held = |rows: &Rows| -> BTreeSet<i64> {
-        let held = rows.iter().filter(|(_, row)| row.held.is_some());
-        let phones = held.map(|((digits, _), _)| *digits);
-        phones.filter(|digits| *digits != EMPTY).collect()
-    };
     // Other holders of a number only matter if this lead starts or stops holding it.
-    let (before, after) = (held(old), held(new));
-    let unheld = |phones: &mut dyn Iterator<Item = &i64>| -> Result<i64, Error> {
-        let unheld = phones.map(|digits| Ok(i64::from(!is_held(db, *digits)?)));
-        unheld.sum()
-    };
-    let came = unheld(&mut after.difference(&before))?;
+    let before = held_phones(old);
+    let after = held_phones(new);
+    let came = count_unheld(db, after.difference(&before))?;
     for (digits, slot) in &changed {
         match new.get(&(*digits, *slot)) {
             Some(row) => db.run(
@@ -267,8 +276,8 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
                     row.held,
                     row.source,
                     row.gone,
-                    row.name.as_ref().map(|it| it.at.get()),
-                    row.name.as_ref().map(|it| it.rank),
+                    row.name.as_ref().map(|name| name.at.get()),
+                    row.name.as_ref().map(|name| name.rank),
                     text(row.name.as_ref()),
                 ),
             )?,
@@ -278,8 +287,26 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
             )?,
         };
     }
-    let went = unheld(&mut before.difference(&after))?;
+    let went = count_unheld(db, before.difference(&after))?;
     grew(db, "phones", came - went)
+}
+
+fn held_phones(rows: &Rows) -> BTreeSet<i64> {
+    rows.iter()
+        .filter(|((digits, _), row)| *digits != EMPTY && row.held.is_some())
+        .map(|((digits, _), _)| *digits)
+        .collect()
+}
+
+/// Counts the phones that no lead holds.
+fn count_unheld<'a>(db: &Db, phones: impl Iterator<Item = &'a i64>) -> Result<i64, Error> {
+    let mut unheld = 0;
+    for digits in phones {
+        if !is_held(db, *digits)? {
+            unheld += 1;
+        }
+    }
+    Ok(unheld)
 }
 
 fn text(name: Option<&Known<Name>>) -> Option<&str> {
@@ -287,11 +314,11 @@ fn text(name: Option<&Known<Name>>) -> Option<&str> {
 }
 
 fn put_lead(db: &Db, lead: i64, entry: &Entry) -> Result<(), Error> {
-    let seconds = |at: Option<EpochSeconds>| at.map(EpochSeconds::get);
-    let (life, profile) = (&entry.life, &entry.profile);
-    let (name, stage) = (profile.name.as_ref(), profile.stage.as_ref());
-    let charge = profile.responsible.as_ref();
-    let who = charge.and_then(|it| it.fact.as_ref());
+    let life = &entry.life;
+    let name = entry.profile.name.as_ref();
+    let stage = entry.profile.stage.as_ref();
+    let responsible = entry.profile.responsible.as_ref();
+    let employee = responsible.and_then(|responsible| responsible.fact.as_ref());
     let insert = "INSERT INTO directory_leads (lead, living, whole, deleted, merged, merged_into,
              name_at, name_rank, name, stage_at, stage_rank, stage, responsible_at,
              responsible_rank, responsible_name, responsible)
@@ -311,18 +338,24 @@ fn put_lead(db: &Db, lead: i64, entry: &Entry) -> Result<(), Error> {
         seconds(life.deleted),
         seconds(life.merged.map(|(at, _)| at)),
         life.merged.map(|(_, into)| into.get()),
-        name.map(|it| it.at.get()),
-        name.map(|it| it.rank),
+        name.map(|name| name.at.get()),
+        name.map(|name| name.rank),
         text(name),
-        stage.map(|it| it.at.get()),
-        stage.map(|it| it.rank),
+        stage.map(|stage| stage.at.get()),
+        stage.map(|stage| stage.rank),
         text(stage),
-        charge.map(|it| it.at.get()),
-        charge.map(|it| it.rank),
-        who.and_then(|it| it.name.as_ref()).map(Name::as_str),
-        who.map(|it| it.id.get()),
+        responsible.map(|responsible| responsible.at.get()),
+        responsible.map(|responsible| responsible.rank),
+        employee
+            .and_then(|employee| employee.name.as_ref())
+            .map(Name::as_str),
+        employee.map(|employee| employee.id.get()),
     ];
     db.run(insert, values)
+}
+
+fn seconds(at: Option<EpochSeconds>) -> Option<i64> {
+    at.map(EpochSeconds::get)
 }
 
 fn lives(life: &Life) -> i64 {
@@ -372,13 +405,13 @@ impl Ledger for Db {
 
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Error> {
         let values = (phone.digits(), count(LEAD_PHONES_MAX));
-        self.query_known(LEAD_PHONES, values, |it: LeadPhoneColumns| {
+        self.query_known(LEAD_PHONES, values, |row: LeadPhoneColumns| {
             Some(LeadPhone {
-                lead: LeadId::new(it.lead)?,
-                slot: Slot(it.slot),
-                held: it.held.zip(it.told.and_then(ChangeKind::from_repr)),
-                gone: it.gone,
-                life: it.life,
+                lead: LeadId::new(row.lead)?,
+                slot: Slot(row.slot),
+                held: row.held.zip(row.told.and_then(ChangeKind::from_repr)),
+                gone: row.gone,
+                life: row.life,
             })
         })
     }
