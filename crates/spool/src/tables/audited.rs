@@ -181,11 +181,14 @@ fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Er
 /// Returns what the CRM's journal should show of each of these calls, in their order. `None` for a
 /// call that is not journaled here.
 pub fn journaled(db: &Db, calls: &[AuditedCall]) -> Result<Vec<Option<JournaledCall>>, Error> {
-    let journaled = |call| match found(db, call)? {
-        (CallFate::Stands(State::Journaled), Some(uuid)) => journaled_call(db, uuid, call),
-        (_, _) => Ok(None),
-    };
-    calls.iter().map(journaled).collect()
+    let mut journaled = Vec::with_capacity(calls.len());
+    for call in calls {
+        journaled.push(match found(db, call)? {
+            (CallFate::Stands(State::Journaled), Some(uuid)) => journaled_call(db, uuid, call)?,
+            (_, _) => None,
+        });
+    }
+    Ok(journaled)
 }
 
 fn journaled_call(

@@ -26,7 +26,8 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     if !reads && learned == 0 {
         return Ok(None);
     }
-    let backfill = reads.then_some(backfill(store)?.unwrap_or_default());
+    let stored = backfill(store)?.unwrap_or_default();
+    let backfill = if reads { Some(stored) } else { None };
     let known = backfill.as_ref();
     Ok(Some(Directory {
         phones: size.phones,
@@ -34,7 +35,7 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
         learned,
         read_to: known.and_then(Backfill::read_to).map(EpochSeconds::get),
         reason: known.and_then(|backfill| backfill.left.clone()),
-        backfill: backfill.map(|it| it.state().to_owned()),
+        backfill: backfill.map(|backfill| backfill.state().to_owned()),
     }))
 }
 
@@ -65,7 +66,7 @@ pub(super) fn add_page(
 /// Handles a new right of the token. If leads were not read because it was missing, they are read
 /// at once.
 pub(crate) fn backfill_granted(db: &Db) -> Result<(), Error> {
-    let Some(mut backfill) = backfill(db)?.filter(|it| it.no_grant) else {
+    let Some(mut backfill) = backfill(db)?.filter(|backfill| backfill.no_grant) else {
         return Ok(());
     };
     backfill.granted();

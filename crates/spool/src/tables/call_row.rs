@@ -22,12 +22,16 @@ pub(super) struct DuplicateCandidate {
 
 impl DuplicateCandidate {
     pub(super) fn is(&self, new: &Finished) -> bool {
-        let same = |a: &Option<String>, b: Option<&str>| Some(a.as_deref()? == b?);
-        let phone = same(&self.phone, new.phone());
-        let raw = same(&self.raw, new.raw_number());
+        let phone = compare_numbers(self.phone.as_deref(), new.phone());
+        let raw = compare_numbers(self.raw.as_deref(), new.raw_number());
         let number = phone == raw && raw.is_none() || [phone, raw].contains(&Some(true));
         number && new.same_start(self.started)
     }
+}
+
+/// Compares two numbers. `None` if one of them is unknown.
+fn compare_numbers(known: Option<&str>, new: Option<&str>) -> Option<bool> {
+    Some(known? == new?)
 }
 
 /// Returns the call's own id, and those of its channels. The uuid is made of the own id.
@@ -101,6 +105,12 @@ fn with_row<T>(
         None => (new.uuid(), None, new.state(), new.judged.reason),
     };
     let letter = state.is_letter();
+    let reason = if letter { reason } else { None };
+    let message = match conflict {
+        Some(message) => message,
+        None if letter => &new.judged.message,
+        None => "",
+    };
     let record = &new.judged.record;
     write(values![
         id.0,
@@ -126,10 +136,8 @@ fn with_row<T>(
         new.record_json,
         new.call_json,
         letter,
-        reason.filter(|_| letter).map(Reason::word),
-        conflict
-            .or(letter.then_some(&*new.judged.message))
-            .unwrap_or(""),
+        reason.map(Reason::word),
+        message,
     ])
 }
 

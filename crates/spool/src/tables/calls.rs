@@ -92,11 +92,14 @@ fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
         .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
         .collect();
     let digits = digits.filter(|digits| (DIGITS_MIN..=32).contains(&digits.len()))?;
-    let filled = |rest: u8| {
-        let digit = |i: usize| digits.get(i).copied().unwrap_or(rest);
-        std::array::from_fn(|i| digit(2 * i) << 4 | digit(2 * i + 1))
-    };
-    Some((filled(0), filled(15)))
+    Some((uuid_bytes(&digits, 0), uuid_bytes(&digits, 15)))
+}
+
+/// Packs at most 32 hexadecimal digits into the bytes of a uuid. Missing digits are `rest`.
+fn uuid_bytes(digits: &[u8], rest: u8) -> [u8; 16] {
+    let mut all = [rest; 32];
+    all[..digits.len()].copy_from_slice(digits);
+    std::array::from_fn(|i| all[2 * i] << 4 | all[2 * i + 1])
 }
 
 /// Returns the stored call of this uuid, or of this linkedid or unique id on any PBX.

@@ -43,7 +43,7 @@ impl DeliveredCall {
 
 /// Reads the stored pace. `None` if it cannot be read.
 pub(crate) fn read_webhook_pace(text: &str) -> Option<WebhookPace> {
-    let numbers: Option<Vec<u64>> = text.split(' ').map(|it| it.parse().ok()).collect();
+    let numbers: Option<Vec<u64>> = text.split(' ').map(|number| number.parse().ok()).collect();
     let [at, after, usual] = numbers?[..] else {
         return None;
     };
@@ -92,9 +92,11 @@ fn completed(
     };
     let row = found.id;
     let as_sent = found.sent && !found.changed && !found.again;
-    echoes::shown(store, row, as_sent.then_some(shown), at)?;
+    let shown = if as_sent { Some(shown) } else { None };
+    echoes::shown(store, row, shown, at)?;
     // An event can date from the time before the journal lost the call. Pages are more certain.
-    let Some(step) = found.step().filter(|_| !found.again) else {
+    let step = if found.again { None } else { found.step() };
+    let Some(step) = step else {
         return Ok(Delivered::Settled(row));
     };
     let done = step::step(store, row, &step, at)?;
@@ -103,8 +105,10 @@ fn completed(
     }
     let after = if found.state == State::Submitted {
         found.accepted.map(|accepted| at.since(accepted))
+    } else if found.state == State::Sending {
+        Some(Duration::ZERO)
     } else {
-        (found.state == State::Sending).then_some(Duration::ZERO)
+        None
     };
     remember_webhook_pace(store, at, after)?;
     let other_lead = match found.lead {
@@ -135,9 +139,14 @@ pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Re
         let Some(found) = found(store, call.uuid)? else {
             continue;
         };
-        let own = |lead: LeadId| call.leads.contains(&lead.get());
-        let same = !found.changed || found.lead.is_some_and(own);
-        if let Some(step) = found.step().filter(|_| found.sent && same) {
+        let is_same_lead = !found.changed
+            || found
+                .lead
+                .is_some_and(|lead| call.leads.contains(&lead.get()));
+        if found.sent
+            && is_same_lead
+            && let Some(step) = found.step()
+        {
             step::step(store, found.id, &step, at)?;
         }
     }
@@ -174,8 +183,8 @@ pub fn webhook_pace(db: &Db) -> Result<Option<WebhookPace>, Error> {
 /// Deletes the oldest deliveries after their time and beyond their limit. Returns whether there is
 /// more to delete. Deliveries from the future (the clock was set back) count as old.
 pub(crate) fn purge_deliveries(db: &Db, now: EventTime) -> Result<bool, Error> {
-    let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
-    let (before, ahead) = (before.micros(), ahead.micros());
+    let before = now.minus(DELIVERIES_KEPT).micros();
+    let ahead = now.plus(DELIVERIES_KEPT).micros();
     let text = "DELETE FROM webhook_deliveries
          WHERE id IN (SELECT id FROM webhook_deliveries ORDER BY id LIMIT ?1)
          AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM webhook_deliveries) - ?4)";

@@ -48,11 +48,13 @@ pub(crate) fn foreign(
     if meta::binding(store)?.fits_their_company(company) != Fit::Same {
         return Ok(());
     }
-    let (phone, started) = (call.phone.as_str(), call.started.get());
+    let phone = call.phone.as_str();
+    let started = call.started.get();
     let apart = APART_SECONDS.cast_signed();
     let text = "SELECT 1 FROM calls WHERE phone_ending = ?4 AND phone = ?1
            AND started BETWEEN ?2 AND ?3 LIMIT 1";
-    let (from, to) = (started.saturating_sub(apart), started.saturating_add(apart));
+    let from = started.saturating_sub(apart);
+    let to = started.saturating_add(apart);
     let ours = store.exists(text, (phone, from, to, last_four(phone)))?;
     let mut log = log(store)?;
     log.foreign(call.clone(), ours, at);

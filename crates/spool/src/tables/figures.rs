@@ -27,8 +27,10 @@ pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duratio
          ORDER BY started DESC LIMIT ?3";
     let micros: Vec<i64> = db.query_all(text, (from, until, DELAYS_MAX))?;
     // A call's end is known in whole seconds. It can be confirmed within the last one.
-    let micros = micros.into_iter().map(|it| u64::try_from(it).unwrap_or(0));
-    Ok(micros.map(Duration::from_micros).collect())
+    let delays = micros
+        .into_iter()
+        .map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
+    Ok(delays.collect())
 }
 
 /// Returns the calls that began from this second until before that one, by their start. Includes
@@ -38,9 +40,10 @@ pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall
     let text = "SELECT started, record, call, id FROM calls WHERE started >= ?1 AND started < ?2
            AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')
          ORDER BY started, id";
-    let calls = db.query_all(text, [from, until])?.into_iter();
-    let calls = calls.map(|(at, Json(record), Json(facts))| customer_call(at, record, &facts));
-    let mut calls: Vec<CustomerCall> = calls.collect();
+    let mut calls = Vec::new();
+    for (started, Json(record), Json(facts)) in db.query_all(text, [from, until])? {
+        calls.push(customer_call(started, record, &facts));
+    }
     let text =
         "SELECT started, phone, rang FROM left_out_calls WHERE started >= ?1 AND started < ?2
          ORDER BY started";
@@ -59,8 +62,13 @@ pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall
 
 fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCall {
     let inbound = record.direction == Direction::Inbound;
-    let waited = Some(facts.waited().as_secs());
-    let extensions = rang(facts.timeline.as_ref());
+    let mut wait_sec = 0;
+    let mut extensions = Vec::new();
+    if inbound && record.answered {
+        wait_sec = facts.waited().as_secs();
+    } else if inbound {
+        extensions = rang(facts.timeline.as_ref());
+    }
     CustomerCall {
         started,
         inbound,
@@ -69,12 +77,8 @@ fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCal
         extension: record.employee,
         employee_id: record.employee_id.map(EmployeeId::get),
         talk_sec: u64::from(record.talk_time_sec),
-        wait_sec: waited.filter(|_| inbound && record.answered).unwrap_or(0),
-        rang: extensions
-            .into_iter()
-            .filter(|_| inbound && !record.answered)
-            .map(str::to_owned)
-            .collect(),
+        wait_sec,
+        rang: extensions.into_iter().map(str::to_owned).collect(),
     }
 }
 
@@ -90,7 +94,10 @@ impl Facts {
     /// Returns the time from the caller's first event to the first word. If only the talk time is
     /// known, this is the rest of the call.
     fn waited(&self) -> Duration {
-        let talk = self.timeline.as_ref().and_then(|it| it.talk.first());
+        let talk = self
+            .timeline
+            .as_ref()
+            .and_then(|timeline| timeline.talk.first());
         match talk {
             Some(talk) => talk.from.since(self.started),
             None => self.ended.since(self.started).saturating_sub(self.talk),

@@ -158,7 +158,7 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     }
     let state = new.state();
     let letter = state.is_letter();
-    let before = outbox::before_it_leaves(store, row)?.filter(|_| !letter);
+    let before = outbox::before_it_leaves(store, row)?;
     let rule = "(id) DO UPDATE SET state = excluded.state, since = excluded.since,
              trunk = excluded.trunk, direction = excluded.direction, answered = excluded.answered,
              started = excluded.started, ended = excluded.ended, phone = excluded.phone,
@@ -175,7 +175,9 @@ fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     if letter && new.judged.reason != Some(Reason::Incomplete) {
         step::letter_appeared(store, row)?;
     }
-    if let Some(before) = before {
+    if let Some(before) = before
+        && !letter
+    {
         outbox::queue_leave(store, &before, Left::Released, new.judged.judged_at)?;
     }
     // Until now, the call counted only if someone talked.

@@ -18,8 +18,13 @@ pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
          VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (phone) DO UPDATE SET lead = excluded.lead, at = excluded.at,
              who = excluded.who";
-    let (phone, lead, at) = (given.phone.as_str(), given.lead_id.get(), given.at.get());
-    db.run(text, (phone, lead, at, &given.who))
+    let values = (
+        given.phone.as_str(),
+        given.lead_id.get(),
+        given.at.get(),
+        &given.who,
+    );
+    db.run(text, values)
 }
 
 pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {

@@ -39,12 +39,13 @@ pub(crate) fn request(
     request: &BranchRequest,
     intake: &mut Intake,
 ) -> Result<Done, Error> {
-    let answered = match intake.take_answered(&request.branch) {
+    let asked = match intake.take_answered(&request.branch) {
         Some(asked) => asked,
         None => branches::ask_answered_seq(store, &request.branch)?,
     };
-    let answered = answered.first(store)?;
-    let answered = answered.ok_or_else(|| Error::NoBranch(request.branch.clone()))?;
+    let answered = asked
+        .first(store)?
+        .ok_or_else(|| Error::NoBranch(request.branch.clone()))?;
     let mut lost_commits = match &request.seen {
         Some(seen) => has_lost_commits(store, seen, answered)?,
         None => false,

@@ -155,7 +155,8 @@ impl Intake {
     }
 
     fn take_row(&mut self, store: &mut Store, new: &Finished) -> Result<RowId, Error> {
-        let (id, state) = (store.new_id(), new.state());
+        let id = store.new_id();
+        let state = new.state();
         call_row::add_row(id, new, &mut self.rows.calls);
         call_row::count_in_books(store, id, state, new.judged.reason)?;
         if state.is_letter() {

@@ -51,8 +51,11 @@ struct MissedCalls {
 impl Customers {
     /// Asks for the customers of these calls.
     pub(super) fn ask(db: &Db, calls: &[&Finished]) -> Result<Self, Error> {
-        let phones = calls.iter().filter_map(|new| contact(new));
-        let mut phones: Vec<String> = phones.map(|(phone, _)| phone.to_owned()).collect();
+        let mut phones: Vec<String> = calls
+            .iter()
+            .filter_map(|new| contact(new))
+            .map(|(phone, _)| phone.to_owned())
+            .collect();
         phones.sort_unstable();
         phones.dedup();
         let mut asked = None;

@@ -31,9 +31,13 @@ pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
 
 /// Returns the requested fields as text. The catalog is read again when they change.
 fn wanted_fields(store: &Store) -> String {
-    let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
-    let fields = fields.map(|(name, field)| format!("{name}={}", field.id));
-    fields.collect::<Vec<_>>().join(",")
+    let mut wanted = Vec::new();
+    if let Some(shows) = &store.settings.shows {
+        for (name, field) in &shows.fields {
+            wanted.push(format!("{name}={}", field.id));
+        }
+    }
+    wanted.join(",")
 }
 
 /// Handles numbers that several leads claim while calls wait for one lead to remain. If no webhooks
@@ -44,9 +48,11 @@ pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     }
     let text = "SELECT DISTINCT phone FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone IS NOT NULL LIMIT ?1";
-    let known = |phone: String| Phone::from_e164(&phone);
+    let phones = store.query_known(text, [CLAIMED_MAX], |phone: String| {
+        Phone::from_e164(&phone)
+    })?;
     let mut claims = Vec::new();
-    for phone in store.query_known(text, [CLAIMED_MAX], known)? {
+    for phone in phones {
         let leads = directory::holders(store, &phone)?.leads();
         claims.push((phone, leads));
     }
@@ -156,7 +162,7 @@ pub(crate) fn apply(
     match outcome {
         LeadOutcome::Sent(lead_request) => match lead_request {
             LeadRequest::LookUp(lead) => look_ups::look_up_at(store, *lead, at.plus(LOST))?,
-            LeadRequest::Catalogue => change_memory(store, |it| it.catalogue_sent(at))?,
+            LeadRequest::Catalogue => change_memory(store, |memory| memory.catalogue_sent(at))?,
             // A kill can lose the answer, so it is asked again, but not at once.
             LeadRequest::FieldPoll(poll) => {
                 change_shows(store, poll.lead, |shows| shows.asked(at))?;
@@ -173,10 +179,14 @@ pub(crate) fn apply(
         }
         LeadOutcome::MergedInto(lead, survivor) => {
             change_memory(store, |memory| memory.claimant_done(*lead))?;
-            let (at_sec, phone) = (at.floor_seconds(), FirstPhone::Unchanged);
             let news = LeadNews {
                 merged: vec![*lead],
-                ..LeadNews::new(*survivor, at_sec, ChangeKind::Merged, phone)
+                ..LeadNews::new(
+                    *survivor,
+                    at.floor_seconds(),
+                    ChangeKind::Merged,
+                    FirstPhone::Unchanged,
+                )
             };
             look_ups::learn(store, &news)?;
             return look_ups::looked_up(store, *lead, Finding::LeadExists, at);
@@ -186,7 +196,7 @@ pub(crate) fn apply(
             change_shows(store, *lead, |shows| {
                 shows.accepted(request_id.clone(), token.clone(), at);
             })?;
-            change_memory(store, |it| it.refused = 0)?;
+            change_memory(store, |memory| memory.refused = 0)?;
         }
         LeadOutcome::NotYet(lead) => change_shows(store, *lead, |shows| shows.not_yet(at))?,
         LeadOutcome::Written(lead) => {
@@ -201,7 +211,8 @@ pub(crate) fn apply(
         LeadOutcome::Back(lead_request) => lead_request_back(store, lead_request, at)?,
         LeadOutcome::Granted => {
             change_memory(store, |memory| {
-                (memory.lookups, memory.fields) = (None, None)
+                memory.lookups = None;
+                memory.fields = None;
             })?;
             backfill::backfill_granted(store)?;
         }
@@ -234,11 +245,10 @@ fn fields_refused(
     refusal: &Refusal,
     at: EventTime,
 ) -> Result<(), Error> {
-    let polled = |shows: &mut LeadFieldState| {
+    let (polled, (given_up, items)) = change_shows(store, lead, |shows| {
         let polled = shows.asks() == Some(NextAction::Poll);
         (polled, shows.refused(&refusal.blames, at))
-    };
-    let (polled, (given_up, items)) = change_shows(store, lead, polled)?;
+    })?;
     store.tally.count(GIVEN_UP, given_up);
     shows::refused(store, lead, items, refusal, at)?;
     // FAILED comes after an acceptance, and an answer that names an item has read the others. So
@@ -275,7 +285,7 @@ fn lead_request_again(
                 let unread = Catalogue::unread(reason.to_owned(), at);
                 return catalogue_read(store, &unread, at);
             }
-            return change_memory(store, |it| it.catalogue_back(at));
+            return change_memory(store, |memory| memory.catalogue_back(at));
         }
         LeadRequest::FieldWrite(lead) => *lead,
         LeadRequest::FieldPoll(poll) => poll.lead,
@@ -289,7 +299,7 @@ fn lead_request_again(
 fn lead_request_back(db: &Db, lead_request: &LeadRequest, at: EventTime) -> Result<(), Error> {
     match lead_request {
         LeadRequest::LookUp(lead) => look_ups::look_up_at(db, *lead, at.plus(SOON)),
-        LeadRequest::Catalogue => change_memory(db, |it| it.catalogue_back(at)),
+        LeadRequest::Catalogue => change_memory(db, |memory| memory.catalogue_back(at)),
         LeadRequest::FieldWrite(lead) => change_shows(db, *lead, |shows| shows.back(at)),
         LeadRequest::FieldPoll(poll) => change_shows(db, poll.lead, |shows| shows.not_yet(at)),
         LeadRequest::Backfill(_) | LeadRequest::Asked(..) => Ok(()),
@@ -301,11 +311,11 @@ fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Re
     let fields = wanted_fields(store);
     change_memory(store, |memory| memory.catalogue_read(catalogue, fields, at))?;
     meta::remember(store, shows::CATALOGUE, catalogue)?;
-    let now = shows::doubtful(store)?.into_iter();
-    store
-        .tally
-        .warnings
-        .extend(now.filter(|it| !before.contains(it)));
+    for warning in shows::doubtful(store)? {
+        if !before.contains(&warning) {
+            store.tally.warnings.push(warning);
+        }
+    }
     Ok(())
 }
 

@@ -62,7 +62,10 @@ impl CallFilter {
         self.from.is_none_or(|from| started >= from)
             && self.until.is_none_or(|until| started < until)
             && (self.state.is_none() || self.state == call.state)
-            && (self.phone.as_ref()).is_none_or(|typed| phone.is_some_and(|it| typed.is(it)))
+            && self
+                .phone
+                .as_ref()
+                .is_none_or(|typed| phone.is_some_and(|phone| typed.is(phone)))
             && self.takes_trunk(&call.record)
             && self.takes_extension(&call.record)
     }
@@ -72,8 +75,14 @@ impl CallFilter {
     }
 
     fn takes_extension(&self, record: &CallRecord) -> bool {
-        let mut met = record.employees_in_order.iter().chain(&record.employee);
-        (self.extension.as_ref()).is_none_or(|wanted| met.any(|it| it == wanted))
+        let Some(wanted) = &self.extension else {
+            return true;
+        };
+        record
+            .employees_in_order
+            .iter()
+            .chain(&record.employee)
+            .any(|extension| extension == wanted)
     }
 
     /// Returns the place before the first call.
@@ -105,8 +114,10 @@ impl Place {
     /// Parses a displayed place. `None` if it is not a place.
     pub fn read(text: &str) -> Option<Self> {
         let (started, id) = text.split_once('.')?;
-        let (started, id) = (started.parse().ok()?, id.parse().ok()?);
-        Some(Self { started, id })
+        Some(Self {
+            started: started.parse().ok()?,
+            id: id.parse().ok()?,
+        })
     }
 }
 
@@ -129,13 +140,23 @@ struct ListedColumns {
 }
 
 impl ListedColumns {
+    /// Returns `true` if the columns match. Their values are not read from the record.
+    fn matches(&self, filter: &CallFilter) -> bool {
+        let phone = self.phone.as_deref();
+        filter
+            .phone
+            .as_ref()
+            .is_none_or(|typed| phone.is_some_and(|phone| typed.ends(phone)))
+            && (filter.state.is_none() || filter.state == self.state)
+            && (filter.trunk.is_none() || filter.trunk == self.trunk)
+    }
+
     fn read(&self, db: &Db) -> Result<Listed, Error> {
+        let is_letter = self.state.is_some_and(State::is_letter);
         Ok(Listed {
             id: self.id,
             state: self.state,
-            reason: self
-                .reason
-                .filter(|_| self.state.is_some_and(State::is_letter)),
+            reason: if is_letter { self.reason } else { None },
             record: db.read_json(self.id, &self.record)?,
         })
     }
@@ -205,12 +226,7 @@ fn page(
     let next = next_page(&rows);
     let mut calls = Vec::new();
     for raw in rows {
-        // Values of columns are not read from the record.
-        let ends = |typed: &TypedNumber| raw.phone.as_deref().is_some_and(|it| typed.ends(it));
-        if !filter.phone.as_ref().is_none_or(ends)
-            || filter.state.is_some() && filter.state != raw.state
-            || filter.trunk.is_some() && filter.trunk != raw.trunk
-        {
+        if !raw.matches(filter) {
             continue;
         }
         let call = raw.read(db)?;
@@ -226,10 +242,10 @@ fn page(
 
 /// Returns the place after the last row that was read. `None` if that was the last row.
 fn next_page(walked: &[ListedColumns]) -> Option<Place> {
-    walked
-        .last()
-        .filter(|_| walked.len() == WALKED)
-        .map(|last| last.place)
+    if walked.len() != WALKED {
+        return None;
+    }
+    walked.last().map(|last| last.place)
 }
 
 /// Returns the start of the newest stored call of those that began by now. `None` if there is none.

@@ -32,7 +32,8 @@ fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<Failed
         return Ok(None);
     }
     let (record, history) = record_and_history(store, row)?;
-    let (mut survivor, mut finding) = (None, None);
+    let mut survivor = None;
+    let mut finding = None;
     if let Some(lead) = record.lead_id {
         survivor = directory::survivor(store, lead)?;
         finding = fresh_finding(store, lead, at)?;
@@ -49,14 +50,11 @@ fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<Failed
 
 /// Handles a call that FAILED. The facts that are known now decide its next step.
 pub(crate) fn call_failed(store: &mut Store, failure: &CallFailure) -> Result<Done, Error> {
-    let (row, at, message) = (failure.row, failure.at, failure.message.as_str());
-    let died = |message: &str| Step::Died {
-        reason: Reason::Failed,
-        message: message.to_owned(),
-        errors: failure.errors.clone(),
-    };
+    let row = failure.row;
+    let at = failure.at;
+    let message = failure.message.as_str();
     let Some(call) = failed_call(store, row, at)? else {
-        return step::step(store, row, &died(message), at);
+        return step::step(store, row, &died_step(failure, message), at);
     };
     let step = match call.decide(message) {
         FailedCallDecision::ToSurvivor(on) => {
@@ -75,14 +73,22 @@ pub(crate) fn call_failed(store: &mut Store, failure: &CallFailure) -> Result<Do
                 let text = "UPDATE calls SET finding = ?2 WHERE id = ?1";
                 store.run(text, (row.0, found.word()))?;
             }
-            died(&message)
+            died_step(failure, &message)
         }
         FailedCallDecision::LookUp(lead) => {
             want_look_up(store, lead, at)?;
-            died(message)
+            died_step(failure, message)
         }
     };
     step::step(store, row, &step, at)
+}
+
+fn died_step(failure: &CallFailure, message: &str) -> Step {
+    Step::Died {
+        reason: Reason::Failed,
+        message: message.to_owned(),
+        errors: failure.errors.clone(),
+    }
 }
 
 fn record_and_history(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {
@@ -104,10 +110,12 @@ pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
 
 /// Stores news of a lead, and applies it to failed calls. Returns whether anything was new.
 pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
-    let new = directory::take_in(store, news)?;
+    if !directory::take_in(store, news)? {
+        return Ok(false);
+    }
     // Dead letters `failed` of these leads are sent to the lead that they were merged into.
     let at = EventTime::from_seconds(news.at.get());
-    for lead in news.merged.iter().filter(|_| new) {
+    for lead in &news.merged {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
             if let Some(on) = onward(store, row)? {
                 store.tally.count(TO_SURVIVOR, 1);
@@ -116,7 +124,7 @@ pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
             }
         }
     }
-    Ok(new)
+    Ok(true)
 }
 
 fn failed_letters(
@@ -193,11 +201,16 @@ pub(crate) fn looked_up(
     let asked = store.query_first(text, values)?;
     // The directory still has a lead that the CRM no longer has: mark it as deleted.
     if found == Finding::LeadMissing && store.life(lead)?.living.is_some() {
-        let (deleted, at) = (ChangeKind::Deleted, at.floor_seconds());
-        let news = LeadNews::new(lead, at, deleted, FirstPhone::Unchanged);
+        let news = LeadNews::new(
+            lead,
+            at.floor_seconds(),
+            ChangeKind::Deleted,
+            FirstPhone::Unchanged,
+        );
         directory::take_in(store, &news)?;
     }
-    let (mut updated, mut left) = (0, 0);
+    let mut updated = 0;
+    let mut left = 0;
     // Earlier dead letters were left for a person to decide.
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
         let (record, history) = record_and_history(store, row)?;
@@ -225,11 +238,12 @@ fn explain(
     let Some(mut progress) = calls::progress(db, row)? else {
         return Ok(false);
     };
-    let Some(words) = failed::message(record, found, &progress.message) else {
+    let Some(message) = failed::message(record, found, &progress.message) else {
         return Ok(false);
     };
-    progress.attempted(at, &words);
-    (progress.message, progress.finding) = (words, Some(found.word().to_owned()));
+    progress.attempted(at, &message);
+    progress.message = message;
+    progress.finding = Some(found.word().to_owned());
     step::set_progress(db, row, &progress)?;
     Ok(true)
 }

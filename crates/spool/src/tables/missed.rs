@@ -55,7 +55,10 @@ pub(super) fn contact(new: &Finished) -> Option<(&str, Contact)> {
         }
         Direction::Inbound if is_known && is_kept => {
             let oldest = new.judged.judged_at.minus(WAITS_MAX).floor_seconds().get();
-            (new.started() >= oldest).then_some((phone, Contact::Missed))
+            if new.started() < oldest {
+                return None;
+            }
+            Some((phone, Contact::Missed))
         }
         Direction::Internal | Direction::Inbound | Direction::Outbound | Direction::Unknown => None,
     }
@@ -223,12 +226,17 @@ pub fn missed_waiting(
     after: Option<&MissedCustomer>,
     limit: usize,
 ) -> Result<Vec<MissedCustomer>, Error> {
-    let (at, phone) = after.map_or((i64::MIN, ""), |it| (it.first_at.get(), it.phone.as_str()));
+    let (at, phone) = match after {
+        Some(customer) => (customer.first_at.get(), customer.phone.as_str()),
+        None => (i64::MIN, ""),
+    };
     let text = "SELECT phone, pbx, trunk, lead, first_at, last_at, tries FROM missed_customers
          WHERE (first_at, phone) > (?1, ?2) AND last_at >= ?3
          ORDER BY first_at, phone LIMIT ?4";
     let values = (at, phone, since.unwrap_or(i64::MIN), count(limit));
-    let known =
+    db.query_known(
+        text,
+        values,
         |(phone, pbx, trunk, lead, first_at, last_at, tries): (String, _, _, _, _, _, _)| {
             Some(MissedCustomer {
                 phone: Phone::from_e164(&phone)?,
@@ -239,8 +247,8 @@ pub fn missed_waiting(
                 last_at,
                 tries,
             })
-        };
-    db.query_known(text, values, known)
+        },
+    )
 }
 
 /// Counts the customers who wait for a callback, by the trunk of their last call.

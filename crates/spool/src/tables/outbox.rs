@@ -39,9 +39,10 @@ pub(super) fn queue_notice_of(store: &mut Store, mut letter: Letter) -> Result<b
 /// Reads a dead letter or waiting call before a step that can settle it. `None` if no notice of it
 /// was queued.
 pub(crate) fn before_it_leaves(store: &Store, id: RowId) -> Result<Option<Letter>, Error> {
-    match store.settings.notices && is_reported(store, id)? {
-        true => letters::letter(store, id),
-        false => Ok(None),
+    if store.settings.notices && is_reported(store, id)? {
+        letters::letter(store, id)
+    } else {
+        Ok(None)
     }
 }
 
@@ -102,18 +103,19 @@ fn add_notice(
         body["state"] = left.word().into();
         body["since"] = at.floor_seconds().get().into();
     }
-    let text = |name: &str| body[name].as_str();
-    let uuid = text("uuid").and_then(|text| uuid::Uuid::parse_str(text).ok());
+    let uuid = body["uuid"]
+        .as_str()
+        .and_then(|uuid| uuid::Uuid::parse_str(uuid).ok());
     let insert = "INSERT INTO notices (message_id, body, reason, uuid, linkedid, trunk, state, at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let values = (
         message_id,
         body.to_string(),
-        text("reason").unwrap_or_default(),
+        body["reason"].as_str().unwrap_or_default(),
         uuid.map(uuid::Uuid::into_bytes),
-        text("linkedid"),
+        body["linkedid"].as_str(),
         body["call"]["trunk"].as_str(),
-        text("state"),
+        body["state"].as_str(),
         at.micros(),
     );
     db.run(insert, values)

@@ -67,8 +67,10 @@ fn purge_seen_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> 
     let text = "SELECT pbx, id FROM seen_calls WHERE (pbx, id) > (?1, ?2)
          ORDER BY pbx, id LIMIT 1 OFFSET ?3";
     let end: Option<(String, String)> = store.query_first(text, (&pbx, &id, SEEN_CALLS_MAX - 1))?;
-    let to = end.as_ref();
-    let to = to.map_or((BEHIND_ALL, ""), |(pbx, id)| (pbx.as_str(), id.as_str()));
+    let to = match &end {
+        Some((pbx, id)) => (pbx.as_str(), id.as_str()),
+        None => (BEHIND_ALL, ""),
+    };
     audited::summarize_counted(store, (&pbx, &id), to, before)?;
     let text = "DELETE FROM seen_calls
          WHERE (pbx, id) > (?1, ?2) AND (pbx, id) <= (?3, ?4) AND at < ?5";

@@ -15,7 +15,8 @@ const MARK_OWN: &str = "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, star
 /// customer of a conference is also an alias of the first one's call. Returns the start of the call
 /// that was known under the own id before, in seconds.
 pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
-    let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
+    let pbx = &new.judged.record.pbx;
+    let linkedid = &new.judged.record.linkedid;
     let at = new.judged.judged_at.micros();
     let own = db.execute(MARK_OWN, (pbx, linkedid, new.uuid(), new.started(), at))?;
     if own == 0 {
@@ -37,7 +38,8 @@ pub(super) struct SeenRows {
 impl SeenRows {
     pub(super) fn add(&mut self, new: &Finished) {
         let record = &new.judged.record;
-        let (uuid, started) = (new.uuid(), new.started());
+        let uuid = new.uuid();
+        let started = new.started();
         let at = new.judged.judged_at.micros();
         self.own
             .push((&record.pbx, &record.linkedid, uuid, started, at));
@@ -76,7 +78,8 @@ impl SeenRows {
 
 /// Marks a call that is known by its own id as seen under its other ids.
 pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
-    let (record, at) = (&new.judged.record, new.judged.judged_at.micros());
+    let record = &new.judged.record;
+    let at = new.judged.judged_at.micros();
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
     for alias in aliases.filter(|alias| *alias != record.linkedid) {
         let text = "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, started, at)

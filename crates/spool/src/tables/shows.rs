@@ -152,7 +152,8 @@ pub fn field_write(
     lead: LeadId,
     now: EventTime,
 ) -> Result<Option<FieldWrite>, Error> {
-    let (shows, catalogue) = (shows(store, lead)?, catalogue(store)?);
+    let shows = shows(store, lead)?;
+    let catalogue = catalogue(store)?;
     let (Some(settings), Some(shows), Some(catalogue)) = (&store.settings.shows, shows, catalogue)
     else {
         return Ok(None);
@@ -196,22 +197,24 @@ pub(crate) fn refused(
 /// Notes that the CRM accepted these items.
 pub(crate) fn taken(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> {
     let mut all = refused_fields(store)?;
-    match all.taken(items) {
-        true => meta::remember(store, REFUSED, &all),
-        false => Ok(()),
+    if all.taken(items) {
+        meta::remember(store, REFUSED, &all)?;
     }
+    Ok(())
 }
 
 /// Checks each field of `--lead-field`. `None` before the catalog was read.
 fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
-    let (catalogue, refused) = (catalogue(store)?, refused_fields(store)?);
-    let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
-    let fits = fields.map(|(name, field)| {
-        let fit = catalogue.as_ref().map(|catalogue| catalogue.fit(field.id));
-        let fit = fit.map(|fit| refused.fit(*name, *field, fit));
-        (*name, *field, fit)
-    });
-    Ok(fits.collect())
+    let catalogue = catalogue(store)?;
+    let refused = refused_fields(store)?;
+    let mut fits = Vec::new();
+    for (name, field) in store.settings.shows.iter().flat_map(|shows| &shows.fields) {
+        let fit = catalogue
+            .as_ref()
+            .map(|catalogue| refused.fit(*name, *field, catalogue.fit(field.id)));
+        fits.push((*name, *field, fit));
+    }
+    Ok(fits)
 }
 
 /// Returns the CRM's fields from the last read.
@@ -281,9 +284,11 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
             gone.extend(old);
         }
     }
-    let (highest, floor) = (gone.into_iter().max(), floor(store)?);
-    match highest.filter(|_| highest > floor) {
-        Some(highest) => meta::set_meta(store, FLOOR, &highest.to_string()),
-        None => Ok(()),
+    let floor = floor(store)?;
+    match gone.into_iter().max() {
+        Some(highest) if floor.is_none_or(|floor| highest > floor) => {
+            meta::set_meta(store, FLOOR, &highest.to_string())
+        }
+        Some(_) | None => Ok(()),
     }
 }

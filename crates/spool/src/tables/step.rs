@@ -82,8 +82,11 @@ pub(crate) fn step(
 }
 
 pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(), Error> {
-    let history = progress.reroute_history.as_ref();
-    let history = history.map(|history| json("the leads a call had", history));
+    let history = progress
+        .reroute_history
+        .as_ref()
+        .map(|history| json("the leads a call had", history))
+        .transpose()?;
     let text = "UPDATE calls SET state = ?2, since = ?3, live = ?4, not_before = ?5,
                 settled_externally = ?6,
                 request_id = ?7, token = ?8, submitted_at = ?9, first_sent = ?10, next_poll = ?11,
@@ -109,7 +112,7 @@ pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(
         progress.resubmits,
         progress.failures,
         progress.if_absent.map(IfAbsent::word),
-        history.transpose()?,
+        history,
         progress.sent_again,
         progress.reason.map(Reason::word),
         progress.message,

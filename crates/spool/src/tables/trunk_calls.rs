@@ -19,7 +19,9 @@ const PURGED_MAX: u32 = 500;
 /// Counts a call that was not known before.
 pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     let record = &new.judged.record;
-    let (pbx, trunk, at) = (&record.pbx, new.trunk(), record.started_at.get());
+    let pbx = &record.pbx;
+    let trunk = new.trunk();
+    let at = record.started_at.get();
     let text = "INSERT INTO trunks (pbx, trunk, calls, last_at) VALUES (?1, ?2, 1, ?3)
          ON CONFLICT (pbx, trunk) DO UPDATE SET calls = trunks.calls + 1,
              last_at = CASE WHEN ?3 > trunks.last_at THEN ?3 ELSE trunks.last_at END";
@@ -31,7 +33,8 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
              extensions = trunk_quarters.extensions + ?4,
              employees = trunk_quarters.employees + ?5";
     let quarter = at - at.rem_euclid(QUARTER);
-    let (extensions, employees) = (has_extension(new), record.employee_id.is_some());
+    let extensions = has_extension(new);
+    let employees = record.employee_id.is_some();
     db.run(text, (pbx, trunk, quarter, extensions, employees))
 }
 
@@ -57,7 +60,8 @@ struct QuarterSum {
 impl TrunkSums {
     pub(super) fn add(&mut self, new: &Finished) {
         let record = &new.judged.record;
-        let (pbx, trunk) = (record.pbx.clone(), new.trunk().to_owned());
+        let pbx = record.pbx.clone();
+        let trunk = new.trunk().to_owned();
         let at = record.started_at.get();
         let quarter = at - at.rem_euclid(QUARTER);
         let of_trunk = self.trunks.entry((pbx.clone(), trunk.clone()));

@@ -46,19 +46,23 @@ pub(crate) fn note_unknown_employee(
     found: Finding,
     at: EventTime,
 ) -> Result<(), Error> {
-    let Some(employee) = call.employee_id.filter(|_| found == Finding::LeadExists) else {
+    if found != Finding::LeadExists {
+        return Ok(());
+    }
+    let Some(employee) = call.employee_id else {
         return Ok(());
     };
     let mut all = unknown_employees(db)?;
     if all.len() >= KEPT && !all.contains_key(&employee.get()) {
         return Ok(());
     }
-    let unknown = all.entry(employee.get());
-    let unknown = unknown.or_insert_with(|| UnknownEmployee {
-        extension: call.employee.clone(),
-        calls: 0,
-        since: at.floor_seconds().get(),
-    });
+    let unknown = all
+        .entry(employee.get())
+        .or_insert_with(|| UnknownEmployee {
+            extension: call.employee.clone(),
+            calls: 0,
+            since: at.floor_seconds().get(),
+        });
     unknown.calls += 1;
     meta::remember(db, KEY, &all)
 }
@@ -73,9 +77,10 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     if known.is_none_or(|known| all.remove(&known).is_none()) {
         return Ok(());
     }
-    match all.is_empty() {
-        true => meta::drop_meta(db, KEY),
-        false => meta::remember(db, KEY, &all),
+    if all.is_empty() {
+        meta::drop_meta(db, KEY)
+    } else {
+        meta::remember(db, KEY, &all)
     }
 }
 
@@ -83,15 +88,18 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
 pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     let text = "SELECT pbx, trunk, extension, started
          FROM calls ORDER BY id DESC LIMIT ?1";
-    db.query_known(text, [CALLS], |(pbx, trunk, extension, started)| {
-        let (trunk, extension): (Option<_>, Option<Extension>) = (trunk, extension);
-        Some(UsedExtension {
-            pbx,
-            trunk: trunk?,
-            extension: extension?,
-            started,
-        })
-    })
+    db.query_known(
+        text,
+        [CALLS],
+        |(pbx, trunk, extension, started): (_, Option<_>, Option<Extension>, _)| {
+            Some(UsedExtension {
+                pbx,
+                trunk: trunk?,
+                extension: extension?,
+                started,
+            })
+        },
+    )
 }
 
 #[cfg(test)]

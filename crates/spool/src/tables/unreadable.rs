@@ -100,8 +100,11 @@ pub(crate) fn step_unreadable(
         Step::Discard => (Left::Discarded, State::Discarded),
         Step::Retry { .. } => (Left::Retried, State::Ready),
         _ if store.exists("SELECT 1 FROM unreadable WHERE id = ?1", [row.0])? => {
-            let (state, step) = (State::Dead, step.name());
-            return Err(Error::Refused(row, Refused { state, step }));
+            let refused = Refused {
+                state: State::Dead,
+                step: step.name(),
+            };
+            return Err(Error::Refused(row, refused));
         }
         _ => return Err(Error::NoRow(row)),
     };

@@ -56,8 +56,10 @@ pub fn ambiguous_after(
     let text = "SELECT phone, id FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND (phone, id) > (?1, ?2)
          ORDER BY phone, id LIMIT ?3";
-    let known = |(phone, id): (String, RowId)| Some((Phone::from_e164(&phone)?, id));
-    db.query_known(text, (phone, id, count(limit)), known)
+    let values = (phone, id, count(limit));
+    db.query_known(text, values, |(phone, id): (String, RowId)| {
+        Some((Phone::from_e164(&phone)?, id))
+    })
 }
 
 /// Returns all waiting calls by the time they have waited, a page at a time, after `last`.
