@@ -85,13 +85,15 @@ pub const fn fix_after_lookup(found: Finding) -> &'static str {
 impl Letter {
     /// Returns advice for this dead letter, with its id, and with the values that the CRM refused.
     pub fn fix(&self) -> String {
-        let message = self.finding.map_or(fix(self.reason), fix_after_lookup);
-        let message = message.replace(" ID", &format!(" {}", self.id));
+        let message = self
+            .finding
+            .map_or(fix(self.reason), fix_after_lookup)
+            .replace(" ID", &format!(" {}", self.id));
         let refused = matches!(self.reason, Reason::Failed | Reason::Rejected);
-        match self.call.as_ref().filter(|_| refused).and_then(sent_with) {
-            Some(sent) => format!("{message} It was sent with {sent}."),
-            None => message,
+        if refused && let Some(sent) = self.call.as_ref().and_then(sent_with) {
+            return format!("{message} It was sent with {sent}.");
         }
+        message
     }
 }
 

@@ -115,8 +115,9 @@ impl Temporary {
         // id.
         let path = dir.join(format!(".{name}.{}", uuid::Uuid::new_v4()));
         let mut how = OpenOptions::new();
-        let how = how.create_new(true).write(true).mode(MODE);
-        let file = plain_file::open(&path, how).map_err(|error| not_writable(&path, &error))?;
+        how.create_new(true).write(true).mode(MODE);
+        let file =
+            plain_file::open(&path, &mut how).map_err(|error| not_writable(&path, &error))?;
         Ok((Self(path), file))
     }
 }
@@ -197,17 +198,26 @@ pub(crate) fn export_folder(
         secrets,
         files: vec![file.clone()],
     };
-    let not_written = |error| ArchiveError::NotWritten(path.to_path_buf(), error);
-    let json = serde_json::to_vec_pretty(&manifest).map_err(|error| not_written(error.into()))?;
-    let mut archive = Builder::new(&mut *to);
-    let header = header(MANIFEST, json.len() as u64, now).map_err(not_written)?;
-    archive.append(&header, &*json).map_err(not_written)?;
-    let header = self::header(FILE, file.bytes, now).map_err(not_written)?;
     let snapshot = open(&snapshot.0)?;
-    archive.append(&header, snapshot).map_err(not_written)?;
-    archive.into_inner().map_err(not_written)?;
-    to.sync_all().map_err(not_written)?;
+    write_archive(to, &manifest, &file, snapshot)
+        .map_err(|error| ArchiveError::NotWritten(path.to_path_buf(), error))?;
     Ok(manifest)
+}
+
+fn write_archive(
+    to: &mut File,
+    manifest: &Manifest,
+    file: &ManifestFile,
+    snapshot: File,
+) -> io::Result<()> {
+    let json = serde_json::to_vec_pretty(manifest)?;
+    let mut archive = Builder::new(&mut *to);
+    let manifest_header = header(MANIFEST, json.len() as u64, manifest.exported_at)?;
+    archive.append(&manifest_header, &*json)?;
+    let file_header = header(FILE, file.bytes, manifest.exported_at)?;
+    archive.append(&file_header, snapshot)?;
+    archive.into_inner()?;
+    to.sync_all()
 }
 
 /// Makes the header of a file that only its owner can read.
@@ -288,7 +298,7 @@ pub(crate) fn import_folder(
     make_folder(dir)?;
     let lock = Lock::take(dir)?;
     let listed = dir.read_dir().map_err(|error| not_writable(dir, &error))?;
-    let mut others = listed.flatten().map(|it| it.file_name());
+    let mut others = listed.flatten().map(|entry| entry.file_name());
     if let Some(other) = others.find(|name| name != LOCK) {
         let name = other.to_string_lossy().into_owned();
         return Err(ArchiveError::NotEmpty(dir.to_path_buf(), name));
@@ -446,9 +456,9 @@ type SchemaEntry = (String, String, String, String);
 /// Checks the database `file`, which came in the archive `path`, without changing it or running
 /// anything in it.
 fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
-    let unread = |error| unread_database(path, &error);
-    let db = open_unchanged(file).map_err(unread)?;
-    let version = match inspect(&db, MIGRATIONS).map_err(unread)? {
+    let db = open_unchanged(file).map_err(|error| unread_database(path, &error))?;
+    let found = inspect(&db, MIGRATIONS).map_err(|error| unread_database(path, &error))?;
+    let version = match found {
         Found::Current => MIGRATIONS.len(),
         Found::Migrated(version) => usize::try_from(version).unwrap_or(0),
         Found::Newer(version) => return Err(newer(path, version)),
@@ -459,8 +469,8 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
             ));
         }
     };
-    let found = entries(&db).map_err(unread)?;
-    let made = made(version).map_err(unread)?;
+    let found = entries(&db).map_err(|error| unread_database(path, &error))?;
+    let made = made(version).map_err(|error| unread_database(path, &error))?;
     if let Some((kind, name, ..)) = found.difference(&made).next() {
         let message = format!("{FILE} in it has a {kind} `{name}` that callbridge does not create");
         return Err(no_archive(path, message));
@@ -471,8 +481,10 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
     }
     // This evaluates expressions of the schema, which was compared with ours above.
     let check = "PRAGMA integrity_check(1)";
-    let said: rusqlite::Result<String> = db.query_row(check, [], |row| row.get(0));
-    match said.map_err(unread)?.as_str() {
+    let said: String = db
+        .query_row(check, [], |row| row.get(0))
+        .map_err(|error| unread_database(path, &error))?;
+    match said.as_str() {
         "ok" => Ok(()),
         problem => Err(no_archive(
             path,
@@ -513,8 +525,8 @@ fn entries(db: &Connection) -> rusqlite::Result<BTreeSet<SchemaEntry>> {
         db.prepare("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master")?;
     let rows = asked.query_map([], |row| {
         let sql: String = row.get(3)?;
-        let sql: Vec<&str> = sql.split_whitespace().collect();
-        Ok((row.get(0)?, row.get(1)?, row.get(2)?, sql.join(" ")))
+        let words: Vec<&str> = sql.split_whitespace().collect();
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, words.join(" ")))
     })?;
     rows.collect()
 }

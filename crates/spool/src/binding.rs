@@ -29,11 +29,11 @@ impl Binding {
 
     /// Compares a token's company and application with the bound ones.
     pub fn fits_company(&self, company: &str, application: &str) -> Fit {
-        let bound = (self.company.as_deref(), self.application.as_deref());
-        fit(
-            Some(bound).filter(|it| *it != (None, None)),
-            (Some(company), Some(application)),
-        )
+        let bound = match (self.company.as_deref(), self.application.as_deref()) {
+            (None, None) => None,
+            bound => Some(bound),
+        };
+        fit(bound, (Some(company), Some(application)))
     }
 
     /// Compares the company of an event (§6.5) with the bound one. Events name no application.

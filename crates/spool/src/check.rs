@@ -51,9 +51,9 @@ pub(super) fn check_beside(
     file: &Path,
     report: impl Fn(Integrity) + Send + 'static,
 ) -> Result<Check, Error> {
-    let wrong = |error: rusqlite::Error| Error::sqlite(file, &error);
     check_siblings(file)?;
-    let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(wrong)?;
+    let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .map_err(|error| Error::sqlite(file, &error))?;
     let interrupt = db.get_interrupt_handle();
     let path = file.to_path_buf();
     report(Integrity::Checking);

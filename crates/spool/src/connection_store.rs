@@ -100,14 +100,14 @@ fn usable(db: Db) -> Result<Db, Error> {
 /// Opens a session. [`Error::Missing`] if there is no state with the current schema.
 fn open_file(dir: &Path) -> Result<Db, Error> {
     let file = dir.join(FILE);
-    let found = plain_file::check(&file).map_err(|error| not_writable(&file, &error))?;
-    if found.is_none() {
+    let plain = plain_file::check(&file).map_err(|error| not_writable(&file, &error))?;
+    if plain.is_none() {
         return Err(Error::Missing(dir.to_path_buf()));
     }
     check_siblings(&file)?;
     let connection = connect(&file)?;
-    let found = schema::inspect(&connection, MIGRATIONS);
-    let found = found.map_err(|error| Error::sqlite(&file, &error))?;
+    let found =
+        schema::inspect(&connection, MIGRATIONS).map_err(|error| Error::sqlite(&file, &error))?;
     refuse_other_schema(dir, &file, found)?;
     connection
         .execute_batch("PRAGMA synchronous = FULL")

@@ -33,11 +33,16 @@ pub(crate) fn compare(
 ) -> Vec<(SentField, String, Echo)> {
     // A journal that loses the talk time looks the same for a call without any.
     let talks = sent.talk_time_sec > 0 || shown.talk_time_sec.is_some_and(|shown| shown > 0);
-    let talk = talks.then_some(i64::from(sent.talk_time_sec));
-    let talk = echo(talk, shown.talk_time_sec);
+    let sent_talk = if talks {
+        Some(i64::from(sent.talk_time_sec))
+    } else {
+        None
+    };
+    let talk = echo(sent_talk, shown.talk_time_sec);
     // Which number is shown depends on the contact.
-    let phone = sent.client_phone.as_ref().map(|_| true);
-    let phone = echo(phone, shown.has_phone.then_some(true));
+    let sent_phone = sent.client_phone.as_ref().map(|_| true);
+    let shown_phone = if shown.has_phone { Some(true) } else { None };
+    let phone = echo(sent_phone, shown_phone);
     let extension = echo(sent.employee.as_ref(), shown.extension.as_ref());
     let employee = echo(sent.employee_id.map(EmployeeId::get), shown.employee_id);
     let direction = match sent.direction {
@@ -79,10 +84,10 @@ pub(crate) fn count(
     names: &FieldNames,
     compared: Vec<(SentField, String, Echo)>,
 ) {
-    fields.retain(|it| match it.field {
-        SentField::Talk => it.name == names.talk,
-        SentField::Phone => Some(&it.name) == names.phone.as_ref(),
-        SentField::Extension => Some(&it.name) == names.extension.as_ref(),
+    fields.retain(|counted| match counted.field {
+        SentField::Talk => counted.name == names.talk,
+        SentField::Phone => Some(&counted.name) == names.phone.as_ref(),
+        SentField::Extension => Some(&counted.name) == names.extension.as_ref(),
         SentField::Employee
         | SentField::Direction
         | SentField::Answered
@@ -90,7 +95,7 @@ pub(crate) fn count(
         | SentField::Duration => true,
     });
     for (field, name, echo) in compared {
-        let known = fields.binary_search_by_key(&field, |it| it.field);
+        let known = fields.binary_search_by_key(&field, |counted| counted.field);
         let place = known.unwrap_or_else(|place| {
             let new = JournalField {
                 field,

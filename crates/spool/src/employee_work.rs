@@ -89,15 +89,22 @@ impl WorkSums {
                 if let Some(phone) = &call.phone {
                     self.waiting.entry(phone.clone()).or_insert(call.started);
                 }
-                let nowhere = call.rang.is_empty().then_some(None);
-                let rang = call.rang.iter().cloned().map(Some).chain(nowhere);
-                for extension in rang.filter(|_| counts) {
-                    self.work.entry(extension).or_default().missed += 1;
+                if !counts {
+                    return;
+                }
+                if call.rang.is_empty() {
+                    self.work.entry(None).or_default().missed += 1;
+                }
+                for extension in &call.rang {
+                    let work = self.work.entry(Some(extension.clone())).or_default();
+                    work.missed += 1;
                 }
             }
             (inbound, answered) => {
-                let waited = call.phone.as_ref().filter(|_| answered);
-                let waited = waited.and_then(|phone| self.waiting.remove(phone));
+                let mut waited = None;
+                if answered && let Some(phone) = &call.phone {
+                    waited = self.waiting.remove(phone);
+                }
                 if !counts {
                     return;
                 }

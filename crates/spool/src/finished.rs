@@ -47,7 +47,8 @@ impl Finished {
 
     /// Makes the JSON, but only if it will be stored.
     pub(crate) fn make_json(&mut self) -> Result<(), Error> {
-        let (record, outcome) = (&self.judged.record, self.judged.outcome);
+        let record = &self.judged.record;
+        let outcome = self.judged.outcome;
         // Without a uuid no row can be made, not even a dead letter.
         let stored = record.uuid.is_some();
         if outcome.is_kept() && !stored {
@@ -114,7 +115,7 @@ impl Finished {
 /// Returns the extensions that were called, each listed once.
 pub(crate) fn rang(timeline: Option<&Timeline>) -> Vec<&str> {
     let mut rang: Vec<&str> = Vec::new();
-    for channel in timeline.iter().flat_map(|it| &it.channels) {
+    for channel in timeline.iter().flat_map(|timeline| &timeline.channels) {
         if let (Role::Extension(extension), Way::Dialed) = (&channel.party, channel.way)
             && !rang.contains(&extension.as_str())
         {

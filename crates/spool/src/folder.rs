@@ -9,7 +9,7 @@ use crate::tables::meta::{self, CLEAN, UNCHECKED};
 use crate::tables::slots::slots;
 use crate::{Error, Lock, Settings, StateDir, Store};
 use callbridge_model::plain_file;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -66,8 +66,9 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         start(store, Some(state_dir)).map_err(|error| not_writable(&file, &error))?;
     if !clean || !untouched || farewell.as_deref() == Some(UNCHECKED) {
         let health = handle.health.clone();
-        let report = move |found| health.send_modify(|it| it.integrity = found);
-        guard.check = Some(check_beside(&file, report)?);
+        guard.check = Some(check_beside(&file, move |found| {
+            health.send_modify(|health| health.integrity = found);
+        })?);
     }
     Ok((handle, guard))
 }
@@ -78,30 +79,36 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
 /// # Errors
 /// [`Error::Shared`].
 pub fn refuse_shared(dir: &Path) -> Result<(), Error> {
-    let is_empty = || dir.read_dir().is_ok_and(|mut all| all.next().is_none());
     match dir.metadata() {
-        Ok(found) if plain_file::is_shared(&found) && !is_empty() => {
+        Ok(found) if plain_file::is_shared(&found) && !is_empty(dir) => {
             Err(Error::shared(dir, found.mode()))
         }
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
+fn is_empty(dir: &Path) -> bool {
+    dir.read_dir().is_ok_and(|mut all| all.next().is_none())
+}
+
 /// Creates the file for this user only before SQLite opens it. `-wal` and `-shm` take its mode.
 /// Returns the open file and how it was found: `None` if it was missing or empty.
 pub(super) fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
-    let wrong = |error: io::Error| not_writable(file, &error);
-    let mut how = OpenOptions::new();
-    let how = how.create(true).append(true).mode(0o600);
-    let made = plain_file::open(file, how).map_err(wrong)?;
-    let meta = made.metadata().map_err(wrong)?;
-    if meta.permissions().mode() & 0o077 != 0 {
-        let private = made.set_permissions(Permissions::from_mode(0o600));
-        private.map_err(wrong)?;
-    }
+    let (made, meta) = open_private(file).map_err(|error| not_writable(file, &error))?;
     if meta.len() > 0 {
         return Ok((made, Some(Seen::of(&meta))));
     }
     sync_folder(file)?;
     Ok((made, None))
+}
+
+fn open_private(file: &Path) -> io::Result<(File, Metadata)> {
+    let mut how = OpenOptions::new();
+    how.create(true).append(true).mode(0o600);
+    let made = plain_file::open(file, &mut how)?;
+    let meta = made.metadata()?;
+    if meta.permissions().mode() & 0o077 != 0 {
+        made.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok((made, meta))
 }

@@ -56,7 +56,7 @@ impl ForeignLog {
     /// Adds a call that another provider has journaled. `ours`: it matches one of our calls.
     pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
         let mut known = self.waiting.iter().chain(&self.doubles);
-        if !known.any(|it| it.call == call) {
+        if !known.any(|timed| timed.call == call) {
             let log = if ours {
                 &mut self.doubles
             } else {
@@ -70,7 +70,9 @@ impl ForeignLog {
     /// Notes that one of our calls is journaled. Returns whether a call of another provider waited
     /// for it.
     pub(crate) fn ours(&mut self, phone: &Phone, started: EpochSeconds, at: EventTime) -> bool {
-        let found = self.waiting.extract_if(.., |it| it.call.is(phone, started));
+        let found = self
+            .waiting
+            .extract_if(.., |timed| timed.call.is(phone, started));
         let before = self.doubles.len();
         self.doubles.extend(found);
         let more = self.doubles.len() > before;
@@ -83,7 +85,7 @@ impl ForeignLog {
             (&mut self.waiting, WAITS, WAITING_MAX),
             (&mut self.doubles, KEPT, DOUBLES_MAX),
         ] {
-            all.retain(|it| is_within(it, now, span));
+            all.retain(|timed| is_within(timed, now, span));
             let too_many = all.len().saturating_sub(most);
             all.drain(..too_many);
         }
@@ -92,27 +94,34 @@ impl ForeignLog {
     /// Returns the providers that journaled our calls in the last 24 hours.
     pub(crate) fn providers(&self, now: EventTime) -> Vec<ForeignCalls> {
         let mut providers = BTreeMap::<&str, Vec<i64>>::new();
-        for timed in self.doubles.iter().filter(|it| is_within(it, now, KEPT)) {
-            let starts = providers.entry(&timed.call.provider).or_default();
-            starts.push(timed.call.started.get());
+        for timed in &self.doubles {
+            if is_within(timed, now, KEPT) {
+                let starts = providers.entry(&timed.call.provider).or_default();
+                starts.push(timed.call.started.get());
+            }
         }
-        let all = providers.into_iter();
-        all.map(|(provider, mut starts)| {
+        let mut all = Vec::new();
+        for (provider, mut starts) in providers {
             starts.sort_unstable();
-            let within = |from: &i64| {
-                let hour = *from..*from + HOUR;
-                starts.iter().filter(|it| hour.contains(it)).count()
-            };
-            let most = starts.iter().map(within).max();
-            ForeignCalls {
+            all.push(ForeignCalls {
                 provider: provider.to_owned(),
                 calls: starts.len() as u64,
-                most_in_an_hour: most.unwrap_or(0) as u64,
+                most_in_an_hour: most_in_an_hour(&starts),
                 last_at: starts.last().copied().unwrap_or(0),
-            }
-        })
-        .collect()
+            });
+        }
+        all
     }
+}
+
+fn most_in_an_hour(starts: &[i64]) -> u64 {
+    let mut most = 0;
+    for from in starts {
+        let hour = *from..*from + HOUR;
+        let calls = starts.iter().filter(|start| hour.contains(start)).count();
+        most = most.max(calls);
+    }
+    most as u64
 }
 
 /// Returns `true` if a call is at most this old. If the clock was set back, nothing gets older.

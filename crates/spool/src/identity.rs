@@ -38,7 +38,8 @@ impl Seen {
             Ok(Ok(birth)) => format!("{}:{}", meta.ino(), birth.as_nanos()),
             Ok(Err(_)) | Err(_) => format!("{}:dev{}", meta.ino(), meta.dev()),
         };
-        let (ctime, nanos) = (meta.ctime(), meta.ctime_nsec());
+        let ctime = meta.ctime();
+        let nanos = meta.ctime_nsec();
         Self {
             stamp: format!("{identity}:{}:{ctime}.{nanos:09}", meta.len()),
             natural: (meta.mtime(), meta.mtime_nsec()) == (ctime, nanos),

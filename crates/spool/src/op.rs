@@ -187,8 +187,10 @@ pub enum Op {
 
 impl Op {
     pub fn meta(key: impl Into<String>, value: impl Into<String>) -> Self {
-        let (key, value) = (key.into(), value.into());
-        Self::Meta { key, value }
+        Self::Meta {
+            key: key.into(),
+            value: value.into(),
+        }
     }
 
     pub const fn step(row: RowId, step: Step, at: EventTime) -> Self {

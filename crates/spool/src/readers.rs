@@ -281,11 +281,12 @@ impl Directory for LeadDirectory {
 fn open_read_only(file: &Path) -> Result<Db, Error> {
     state_dir::check_siblings(file)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let wrong = |error: rusqlite::Error| Error::sqlite(file, &error);
-    let db = Connection::open_with_flags(file, flags).map_err(wrong)?;
+    let db =
+        Connection::open_with_flags(file, flags).map_err(|error| Error::sqlite(file, &error))?;
     // A plan that depends on bound values is made again for each of them.
     let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
-    db.set_db_config(stable, true).map_err(wrong)?;
+    db.set_db_config(stable, true)
+        .map_err(|error| Error::sqlite(file, &error))?;
     Ok(Db::sqlite(db, file))
 }
 

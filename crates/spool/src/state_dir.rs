@@ -89,10 +89,14 @@ impl Lock {
     /// Takes the lock and writes our process id into it.
     pub(super) fn take(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(LOCK);
-        let wrong = |error: io::Error| not_writable(&path, &error);
         let mut how = OpenOptions::new();
-        let how = how.create(true).truncate(false).read(true).write(true);
-        let mut held = plain_file::open(&path, how.mode(0o600)).map_err(wrong)?;
+        how.create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600);
+        let mut held =
+            plain_file::open(&path, &mut how).map_err(|error| not_writable(&path, &error))?;
         let locked = flock(&held, FlockOperation::NonBlockingLockExclusive);
         // The holder's process id, and after a clean end the file's stamp.
         let mut text = String::new();
@@ -101,12 +105,12 @@ impl Lock {
         let pid = lines.next().and_then(|pid| pid.trim().parse().ok());
         locked.map_err(|error| match error {
             rustix::io::Errno::WOULDBLOCK => Error::Locked(dir.into(), pid),
-            error => wrong(error.into()),
+            error => not_writable(&path, &error.into()),
         })?;
         held.set_len(0)
             .and_then(|()| held.rewind())
             .and_then(|()| writeln!(held, "{}", std::process::id()))
-            .map_err(wrong)?;
+            .map_err(|error| not_writable(&path, &error))?;
         Ok(Self {
             held,
             file: dir.join(FILE),
@@ -150,7 +154,8 @@ pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
 }
 
 pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
-    let (path, why) = (path.to_path_buf(), error.to_string());
+    let path = path.to_path_buf();
+    let why = error.to_string();
     match error.kind() {
         // `plain_file` reports it in this way.
         ErrorKind::InvalidInput => Error::NotPlain(path, why),
@@ -161,14 +166,13 @@ pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
 /// Makes the folder private if it is created here or is empty. A folder that holds other files
 /// keeps its mode: it can be shared on purpose, and our files are private anyway.
 pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
-    let wrong = |error: io::Error| not_writable(dir, &error);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(wrong)?;
-    if dir.read_dir().map_err(wrong)?.next().is_none() {
-        std::fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(wrong)?;
+    make_private_folder(dir).map_err(|error| not_writable(dir, &error))
+}
+
+fn make_private_folder(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    if dir.read_dir()?.next().is_none() {
+        std::fs::set_permissions(dir, Permissions::from_mode(0o700))?;
     }
     Ok(())
 }

@@ -254,9 +254,14 @@ impl Store {
 
     /// Returns the counters of [`Op::Count`](crate::Op::Count), and `repeats`.
     pub fn counters(&self) -> BTreeMap<String, u64> {
-        let named = self.tally.named.iter();
-        let named = named.map(|(name, count)| (name.clone(), u64::try_from(*count).unwrap_or(0)));
-        named.filter(|(_, count)| *count > 0).collect()
+        let mut counters = BTreeMap::new();
+        for (name, count) in &self.tally.named {
+            let count = u64::try_from(*count).unwrap_or(0);
+            if count > 0 {
+                counters.insert(name.clone(), count);
+            }
+        }
+        counters
     }
 
     /// Returns the numbers of waiting and ambiguous calls about which something was learned since
@@ -367,7 +372,9 @@ impl Appeared {
         let Some(skip) = seen.checked_sub(self.before) else {
             return Ok(None);
         };
-        let (mut through, mut known, mut found) = (seen, BTreeSet::new(), Vec::new());
+        let mut through = seen;
+        let mut known = BTreeSet::new();
+        let mut found = Vec::new();
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         for id in self.last.iter().skip(skip).take(limit) {
             through += 1;

@@ -153,29 +153,37 @@ impl Tally {
 
     /// Logs the counts of a committed transaction since the copy `before` that a person should see.
     pub(crate) fn log(&mut self, before: &Self) {
-        let grown = |name: &str| {
-            let of = |tally: &Self| tally.named.get(name).copied().unwrap_or(0);
-            Some(of(self) - of(before)).filter(|by| *by > 0)
-        };
-        if let Some(calls) = grown(TO_SURVIVOR) {
+        if let Some(calls) = self.growth(before, TO_SURVIVOR) {
             info!(
                 calls,
                 "sent calls with the lead that their lead was merged into"
             );
         }
-        if let Some(calls) = grown(DROPPED) {
+        if let Some(calls) = self.growth(before, DROPPED) {
             warn!(
                 calls,
                 "sent calls without an employee whom the CRM does not know"
             );
         }
-        if let Some(values) = grown(GIVEN_UP) {
+        if let Some(values) = self.growth(before, GIVEN_UP) {
             warn!(
                 values,
                 "gave up values of lead fields, because the CRM did not accept them"
             );
         }
-        self.warnings.drain(..).for_each(|it| it.log());
+        for warning in self.warnings.drain(..) {
+            warning.log();
+        }
+    }
+
+    /// Returns how much a counter has grown since the copy `before`. `None` if it has not grown.
+    fn growth(&self, before: &Self, name: &str) -> Option<i64> {
+        let grown = self.named_count(name) - before.named_count(name);
+        if grown > 0 { Some(grown) } else { None }
+    }
+
+    fn named_count(&self, name: &str) -> i64 {
+        self.named.get(name).copied().unwrap_or(0)
     }
 }
 

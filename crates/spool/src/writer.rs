@@ -502,16 +502,16 @@ impl Writer {
 
     /// Takes what is queued, commits the writes, and runs the read that ended the group.
     pub(super) fn group(&mut self, first: Numbered, channels: &mut Channels) {
-        let (mut works, mut answers, mut read) = (Vec::new(), Vec::new(), None);
-        let (mut ops, mut next) = (0, Some(first));
+        let mut works = Vec::new();
+        let mut answers = Vec::new();
+        let mut read = None;
+        let mut ops = 0;
+        let mut next = Some(first);
         let present = channels.present.load(Ordering::Acquire);
-        while let Some(Numbered {
-            leadership,
-            request,
-        }) = next
-        {
-            match request {
-                WriterRequest::Write(..) | WriterRequest::Read(_) if leadership != present => {
+        while let Some(numbered) = next {
+            let is_current = numbered.leadership == present;
+            match numbered.request {
+                request @ (WriterRequest::Write(..) | WriterRequest::Read(_)) if !is_current => {
                     request.refuse(Error::NotLeader(self.store.path.clone(), None));
                 }
                 WriterRequest::Write(work, answer) => {
@@ -545,14 +545,14 @@ impl Writer {
         channels: &Channels,
     ) {
         let began = Instant::now();
-        let (empty, requests) = (works.iter().all(Vec::is_empty), works.len());
+        let empty = works.iter().all(Vec::is_empty);
         let in_place = match &self.state_dir {
             Some(state_dir) => state_dir.check_in_place(),
             None => Ok(()),
         };
         let results = match in_place {
-            Err(gone) => vec![Err(gone); requests],
-            Ok(()) if empty => vec![self.probe(channels); requests],
+            Err(gone) => vec![Err(gone); works.len()],
+            Ok(()) if empty => vec![self.probe(channels); works.len()],
             Ok(()) => self.store.write_group(works),
         };
         let stored = !empty && results.iter().any(Result::is_ok);
@@ -579,9 +579,9 @@ impl Writer {
     }
 
     fn report(&mut self, stored: bool, results: &[Answer], channels: &Channels) {
-        let errors = || results.iter().filter_map(|result| result.as_ref().err());
-        let trouble = errors().find(|error| error.is_retryable()).cloned();
-        let damage = errors().find(|error| matches!(error, Error::Damaged { .. }));
+        let mut errors = results.iter().filter_map(|result| result.as_ref().err());
+        let trouble = errors.clone().find(|error| error.is_retryable());
+        let damage = errors.find(|error| matches!(error, Error::Damaged { .. }));
         if trouble.is_some() {
             self.refused_at = Some(Instant::now());
         }
@@ -590,7 +590,7 @@ impl Writer {
             .is_none_or(|at| at.elapsed() >= BELIEVED_AFTER);
         channels.health.send_modify(|health| {
             if trouble.is_some() || stored || (passed && results.iter().any(Result::is_ok)) {
-                health.trouble = trouble;
+                health.trouble = trouble.cloned();
             }
             if let Some(damage) = damage {
                 health.integrity = Integrity::Damaged(damage.clone());

@@ -74,10 +74,10 @@ pub(super) fn rows<T: DeserializeOwned>(
     values: &impl Values,
     limit: usize,
 ) -> Result<Vec<T>, Error> {
-    let statement = bound(db, text, values);
-    let mut statement = statement.map_err(|error| Error::sqlite(path, &error))?;
+    let mut statement = bound(db, text, values).map_err(|error| Error::sqlite(path, &error))?;
     let mut rows = statement.raw_query();
-    let (mut read, names) = (Vec::new(), OnceCell::new());
+    let mut read = Vec::new();
+    let names = OnceCell::new();
     while read.len() < limit {
         let row = rows.next().map_err(|error| Error::sqlite(path, &error))?;
         let Some(row) = row else {

@@ -75,11 +75,14 @@ impl PostgresUrl {
         if config.get_dbname().is_none_or(str::is_empty) {
             return Err("the database is missing: postgres://USER@HOST/DATABASE".to_owned());
         }
-        let (mut secret, mut ca_file, mut schema) = (None, None, SCHEMA.to_owned());
+        let mut secret = None;
+        let mut ca_file = None;
+        let mut schema = SCHEMA.to_owned();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = percent_decode_str(value).decode_utf8();
-            let value = value.map_err(|_| format!("{key}= is not UTF-8"))?;
+            let value = percent_decode_str(value)
+                .decode_utf8()
+                .map_err(|_| format!("{key}= is not UTF-8"))?;
             if value.is_empty() {
                 return Err(format!("{key}= has no value"));
             }
