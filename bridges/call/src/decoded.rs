@@ -22,20 +22,24 @@ impl ServerEvent<'_> {
     // built for size.
     #[inline]
     pub fn has_good_ids(&self) -> bool {
-        let is_good = |id: &str| {
-            let plain = id.bytes().all(|byte| byte.is_ascii_graphic());
-            id.len() <= ID_BYTES_MAX && (plain || !id.chars().any(char::is_control))
-        };
         let has_good_ids = match &self.event {
-            PbxEvent::Channel(event) => event.ids().all(is_good),
+            PbxEvent::Channel(event) => event.ids().all(is_good_id),
             PbxEvent::Cdr(cdr) => {
                 let mut events = cdr.events.iter().flat_map(ChannelEvent::ids);
-                is_good(&cdr.uniqueid) && is_good(&cdr.linkedid) && events.all(is_good)
+                is_good_id(&cdr.uniqueid) && is_good_id(&cdr.linkedid) && events.all(is_good_id)
             }
             PbxEvent::Mark(_) => true,
         };
-        has_good_ids && self.server.as_deref().is_none_or(is_good)
+        has_good_ids && self.server.as_deref().is_none_or(is_good_id)
     }
+}
+
+/// Returns `true` for an id, or the name of a server, without control characters and not longer
+/// than any PBX makes them.
+#[inline]
+fn is_good_id(id: &str) -> bool {
+    let plain = id.bytes().all(|byte| byte.is_ascii_graphic());
+    id.len() <= ID_BYTES_MAX && (plain || !id.chars().any(char::is_control))
 }
 
 /// A finished call that one message reports as a whole.

@@ -139,7 +139,8 @@ impl<'a> ChannelEvent<'a> {
     #[inline]
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         let channels = std::iter::once(&self.channel).chain(self.kind.other());
-        let ids = channels.flat_map(|it| [it.uniqueid.as_ref(), it.linkedid.as_ref()]);
+        let ids =
+            channels.flat_map(|channel| [channel.uniqueid.as_ref(), channel.linkedid.as_ref()]);
         let joined = match &self.kind {
             Kind::Joined { with } => with.as_slice(),
             _ => &[],
@@ -149,9 +150,11 @@ impl<'a> ChannelEvent<'a> {
             _ => "",
         };
         // A text with a slash is a channel's name.
-        let joined = joined.iter().map(AsRef::as_ref);
-        let joined = joined.filter(|id: &&str| !id.contains('/'));
-        ids.chain(joined).chain(std::iter::once(target))
+        let joined_ids = joined
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(|id: &&str| !id.contains('/'));
+        ids.chain(joined_ids).chain(std::iter::once(target))
     }
 
     /// Removes the variables whose names are not wanted.
@@ -414,9 +417,10 @@ pub enum Kind<'a> {
 impl<'a> Kind<'a> {
     /// Returns the event of a channel that enters this bridge (`enters`), or leaves it.
     pub fn passes(enters: bool, bridge: Text<'a>, technology: Text<'a>) -> Self {
-        match enters {
-            true => Self::BridgeEnter { bridge, technology },
-            false => Self::BridgeLeave { bridge, technology },
+        if enters {
+            Self::BridgeEnter { bridge, technology }
+        } else {
+            Self::BridgeLeave { bridge, technology }
         }
     }
 

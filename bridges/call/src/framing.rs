@@ -87,11 +87,13 @@ impl ReadBuffer {
     /// were received.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         if self.start == self.end {
-            (self.start, self.end) = (0, 0);
+            self.start = 0;
+            self.end = 0;
         }
         if self.bytes.len() - self.end < bytes && self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
+            self.end -= self.start;
+            self.start = 0;
         }
         if self.bytes.len() - self.end < bytes {
             self.bytes.resize(self.end + bytes, 0);

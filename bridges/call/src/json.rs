@@ -45,10 +45,16 @@ impl<'a> Json<'a> {
     pub fn into_texts(self, mut take: impl FnMut(Text<'a>)) {
         match self {
             Self::Text(text) => take(text),
-            Self::Array(values) => values.into_iter().for_each(|it| take(it.into_text())),
-            Self::Object(members) => members.into_iter().for_each(|(name, value)| {
-                take(Cow::Owned(format!("{name}={}", value.into_text())));
-            }),
+            Self::Array(values) => {
+                for value in values {
+                    take(value.into_text());
+                }
+            }
+            Self::Object(members) => {
+                for (name, value) in members {
+                    take(Cow::Owned(format!("{name}={}", value.into_text())));
+                }
+            }
         }
     }
 }

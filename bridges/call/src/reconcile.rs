@@ -129,9 +129,12 @@ impl Reconciler {
     /// Processes a finished call of the primary. A complete call is returned at once, and an
     /// incomplete one is held.
     pub fn on_primary(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
-        let earlier = self.of(By::Primary);
-        let earlier = earlier.filter(|(_, held)| held.call.linkedid == call.linkedid);
-        for key in earlier.map(|(key, _)| key).collect::<Vec<_>>() {
+        let earlier: Vec<u64> = self
+            .of(By::Primary)
+            .filter(|(_, held)| held.call.linkedid == call.linkedid)
+            .map(|(key, _)| key)
+            .collect();
+        for key in earlier {
             self.drop(key);
         }
         if call.incomplete.is_none() {
@@ -174,16 +177,19 @@ impl Reconciler {
         is_open: &dyn Fn(&UniqueId) -> bool,
     ) -> Vec<Decision> {
         let over_limit = self.held.len() > HELD_MAX;
-        let (mut decisions, mut done) = (Vec::new(), BTreeSet::new());
+        let mut decisions = Vec::new();
+        let mut done = BTreeSet::new();
         for (key, held) in self.of(By::Second) {
-            let same =
-                |call: &FinishedCall| call.ids().any(|id| held.call.ids().any(|it| it == id));
-            let of_primary = self.of(By::Primary).filter(|(_, it)| same(&it.call));
-            let (keys, halves): (Vec<u64>, Vec<_>) =
-                of_primary.map(|(key, held)| (key, &held.call)).unzip();
+            let (keys, halves): (Vec<u64>, Vec<&FinishedCall>) = self
+                .of(By::Primary)
+                .filter(|(_, primary)| share_id(&primary.call, &held.call))
+                .map(|(key, primary)| (key, &primary.call))
+                .unzip();
             let chance_over = over_limit || now >= held.since.plus(self.patience.primary);
             let (decision, is_done) = second(&held.call, halves, chance_over, unheard, known);
-            done.extend(is_done.then_some(key));
+            if is_done {
+                done.insert(key);
+            }
             if matches!(decision, Some(Decision::Finish(_))) {
                 done.extend(keys);
             }
@@ -204,11 +210,11 @@ impl Reconciler {
 
     /// Returns the moment at which the next held call can be decided by time only.
     pub fn next_deadline(&self) -> Option<EventTime> {
-        let at = |held: &HeldCall| match held.by {
+        let deadlines = self.held.values().map(|held| match held.by {
             By::Primary => held.since.plus(self.patience.second),
             By::Second => held.since.plus(self.patience.primary),
-        };
-        self.held.values().map(at).min()
+        });
+        deadlines.min()
     }
 
     /// Returns the calls that were added or removed since the last call of this function.
@@ -229,6 +235,11 @@ impl Reconciler {
     }
 }
 
+/// Returns `true` if the two calls have an id in common.
+fn share_id(a: &FinishedCall, b: &FinishedCall) -> bool {
+    a.ids().any(|id| b.ids().any(|other| other == id))
+}
+
 /// Decides about a call of the second account. `halves` are the primary's held calls with the same
 /// ids. `chance_over` is `true` if the primary has had its time to report the call. Returns the
 /// decision, and `true` if it is the last one about this call.
@@ -240,7 +251,9 @@ fn second(
     known: &mut dyn FnMut(&UniqueId) -> Knowledge,
 ) -> (Option<Decision>, bool) {
     let whole = call.incomplete.is_none();
-    let (mut open, mut finished, mut correctable) = (false, false, false);
+    let mut open = false;
+    let mut finished = false;
+    let mut correctable = false;
     let mut letters: BTreeMap<UniqueId, Box<FinishedCall>> = BTreeMap::new();
     for id in call.ids() {
         match known(id) {
@@ -252,8 +265,9 @@ fn second(
             Knowledge::Finished { incomplete, call } => {
                 finished |= !incomplete;
                 correctable |= incomplete;
-                let call = call.filter(|_| incomplete);
-                letters.extend(call.map(|call| (call.linkedid.clone(), call)));
+                if incomplete && let Some(call) = call {
+                    letters.insert(call.linkedid.clone(), call);
+                }
             }
         }
     }
@@ -283,7 +297,11 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     for half in halves {
         call.live |= half.live;
         for variable in &half.variables {
-            if !call.variables.iter().any(|it| it.name == variable.name) {
+            let is_known = call
+                .variables
+                .iter()
+                .any(|known| known.name == variable.name);
+            if !is_known {
                 call.variables.push(variable.clone());
             }
         }
@@ -299,16 +317,21 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
         {
             call.number = Some(number.clone());
         }
-        let shown = call.shown_number.take();
-        let shown = shown.or_else(|| half.shown_number.clone());
-        call.shown_number = shown.filter(|_| call.number.is_none());
+        call.shown_number = if call.number.is_none() {
+            call.shown_number
+                .take()
+                .or_else(|| half.shown_number.clone())
+        } else {
+            None
+        };
         call.did = call.did.take().or_else(|| half.did.clone());
         if call.estimate && !half.estimate {
             complete_estimate(&mut call, half);
         }
-        let why = half.incomplete.iter();
-        call.remarks
-            .extend(why.map(|it| format!("filled from the catch-up file: {it}")));
+        if let Some(reason) = &half.incomplete {
+            call.remarks
+                .push(format!("filled from the catch-up file: {reason}"));
+        }
     }
     if call.estimate {
         let oldest = oldest_id(second, halves);

@@ -184,9 +184,11 @@ fn escaped_length(c: char, text: &str) -> Option<usize> {
 /// Returns the length of this prefix if the text begins with it in either case.
 fn prefix_length(text: &str, prefix: &str) -> Option<usize> {
     let beginning = text.get(..prefix.len())?;
-    beginning
-        .eq_ignore_ascii_case(prefix)
-        .then_some(prefix.len())
+    if beginning.eq_ignore_ascii_case(prefix) {
+        Some(prefix.len())
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl Settings {
 
     /// Returns `true` if calls over at least one trunk wait for a CDR.
     pub(crate) fn awaits_cdr(&self) -> bool {
-        self.cdr_wait.is_some() && self.endpoints.iter().any(|it| it.awaits_cdr)
+        self.cdr_wait.is_some() && self.endpoints.iter().any(|endpoint| endpoint.awaits_cdr)
     }
 
     /// Makes the settings of [`Settings::default`], with these trunks.

@@ -4,8 +4,10 @@ use std::path::Path;
 
 /// Returns the text as one word of a POSIX shell, in single quotes where it needs them.
 pub fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@,+%".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
+    let is_plain = text
+        .chars()
+        .all(|c| c.is_alphanumeric() || "-_./:=@,+%".contains(c));
+    if is_plain && !text.is_empty() {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))

@@ -49,14 +49,18 @@ impl Changes {
     /// Returns the changes since the last call. `held` returns the snapshot of an entry, or `None`
     /// if it no longer exists.
     pub(crate) fn take(&mut self, mut held: impl FnMut(u64) -> Option<Vec<u8>>) -> Vec<OpenChange> {
-        let changed = std::mem::take(&mut self.changed).into_iter();
-        let changes = changed.filter_map(|key| {
+        let mut changes = Vec::new();
+        for key in std::mem::take(&mut self.changed) {
             let was_published = self.published.remove(&key);
             let snapshot = held(key);
-            self.published.extend(snapshot.is_some().then_some(key));
-            (was_published || snapshot.is_some()).then_some(OpenChange { key, snapshot })
-        });
-        changes.collect()
+            if snapshot.is_some() {
+                self.published.insert(key);
+            }
+            if was_published || snapshot.is_some() {
+                changes.push(OpenChange { key, snapshot });
+            }
+        }
+        changes
     }
 
     /// Reads the snapshot that was published under this key before a restart.

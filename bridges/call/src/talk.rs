@@ -56,7 +56,8 @@ impl Talk {
         // Each channel's last span.
         let mut latest: BTreeMap<usize, usize> = BTreeMap::new();
         for span in times.windows(2) {
-            let (from, to) = (span[0], span[1]);
+            let from = span[0];
+            let to = span[1];
             let with = connected(from, to);
             if let Some(&first) = with.first() {
                 talk.total += to.since(from);
@@ -64,9 +65,11 @@ impl Talk {
                 talk.last = Some(to);
             }
             for &channel in &with {
-                let before = latest.get(&channel).copied();
-                let before = before.and_then(|i| talk.spans.get_mut(i));
-                if let Some(span) = before.filter(|span| span.1 == from) {
+                let last = latest
+                    .get(&channel)
+                    .and_then(|&i| talk.spans.get_mut(i))
+                    .filter(|span| span.1 == from);
+                if let Some(span) = last {
                     span.1 = to;
                 } else {
                     latest.insert(channel, talk.spans.len());
@@ -81,31 +84,36 @@ impl Talk {
         // customer enters an instant before the transferer leaves. The transferer is not the last
         // to talk.
         let spans = &talk.spans;
-        let stays = |&(at, channel): &(EventTime, usize)| {
-            let span = spans.iter().find(|it| it.0 == at && it.2 == channel);
-            span.is_some_and(|span| span.1.since(at) >= ANSWERED_FROM)
-        };
-        talk.began.sort_by_cached_key(|it| (it.0, stays(it)));
+        talk.began.sort_by_cached_key(|&(at, channel)| {
+            let span = spans
+                .iter()
+                .find(|(from, _, with)| *from == at && *with == channel);
+            let stays = span.is_some_and(|(from, to, _)| to.since(*from) >= ANSWERED_FROM);
+            (at, stays)
+        });
         talk
     }
 
     /// Returns the extensions in the order in which they became connected with the customer. An
     /// extension that is already the last one is not added again.
     pub(crate) fn in_order<'p>(&self, party: impl Fn(usize) -> &'p Party<'p>) -> Vec<Extension> {
-        let began = self.began.iter();
-        let order = began.filter_map(|&(_, channel)| party(channel).extension().cloned());
-        let mut order: Vec<Extension> = order.collect();
+        let mut order: Vec<Extension> = self
+            .began
+            .iter()
+            .filter_map(|&(_, channel)| party(channel).extension().cloned())
+            .collect();
         order.dedup();
         order
     }
 
     /// Returns the talk with the channels that have a number in the timeline.
     pub(crate) fn drawn(&self, number: &BTreeMap<usize, u16>) -> Vec<TalkSpan> {
-        let talk = self.spans.iter().filter_map(|&(from, to, channel)| {
-            let with = *number.get(&channel)?;
-            Some(TalkSpan { from, to, with })
-        });
-        let mut talk: Vec<TalkSpan> = talk.collect();
+        let mut talk = Vec::new();
+        for &(from, to, channel) in &self.spans {
+            if let Some(&with) = number.get(&channel) {
+                talk.push(TalkSpan { from, to, with });
+            }
+        }
         talk.sort_unstable();
         talk
     }

@@ -65,14 +65,21 @@ impl TrunkEndpoint {
         let name = unmarked(name);
         let end = if self.pattern.contains('*') {
             let mut ends = (0..=name.len()).filter(|&end| name.is_char_boundary(end));
-            ends.rfind(|&end| goes_on(name, end) && glob(&self.pattern, &name[..end]))
+            ends.rfind(|&end| goes_on(name, end) && glob(&self.pattern, &name[..end]))?
+        } else if name.starts_with(&self.pattern) && goes_on(name, self.pattern.len()) {
+            self.pattern.len()
         } else {
-            let end = self.pattern.len();
-            (name.starts_with(&self.pattern) && goes_on(name, end)).then_some(end)
+            return None;
         };
         let tech = technology(name);
-        let is_plumbing = || PLUMBING.split(' ').any(|it| it.eq_ignore_ascii_case(tech));
-        end.filter(|_| !is_plumbing() && !is_pseudo(name))
+        let is_plumbing = PLUMBING
+            .split(' ')
+            .any(|known| known.eq_ignore_ascii_case(tech));
+        if is_plumbing || is_pseudo(name) {
+            None
+        } else {
+            Some(end)
+        }
     }
 }
 
@@ -110,9 +117,12 @@ impl Endpoints {
     /// Returns the trunk of the channel with the name `name`. If several endpoints match, the
     /// longest wins. Of endpoints with the same length, the one that matches more of the name wins.
     pub fn of(&self, name: &str) -> Option<&TrunkEndpoint> {
-        let fits = self.0.iter().filter_map(|it| Some((it.end_in(name)?, it)));
-        let best = fits.max_by_key(|(end, it)| (it.pattern.chars().count(), *end));
-        best.map(|(_, it)| it)
+        let fits = self
+            .0
+            .iter()
+            .filter_map(|endpoint| Some((endpoint.end_in(name)?, endpoint)));
+        let best = fits.max_by_key(|(end, endpoint)| (endpoint.pattern.chars().count(), *end));
+        best.map(|(_, endpoint)| endpoint)
     }
 
     /// Returns the trunks, in the order given.
@@ -160,7 +170,7 @@ impl<'a> Party<'a> {
         match self {
             _ if is_customer => Role::Customer(self.trunk().map(str::to_owned)),
             Self::Trunk(endpoint) => Role::Trunk(endpoint.trunk.clone()),
-            Self::Extension(it) => Role::Extension(clip(it.as_str(), TEXT_BYTES_MAX)),
+            Self::Extension(extension) => Role::Extension(clip(extension.as_str(), TEXT_BYTES_MAX)),
             Self::Outsider => Role::Trunk("?".to_owned()),
             Self::Plumbing => Role::Plumbing,
         }
@@ -221,7 +231,7 @@ fn is_pseudo(name: &str) -> bool {
 
 /// Returns `true` if the name is one of these, ignoring ASCII case.
 pub(crate) fn is_one_of(names: &[&str], name: &str) -> bool {
-    names.iter().any(|it| it.eq_ignore_ascii_case(name))
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Returns the technology: the text before the first slash.
@@ -238,6 +248,11 @@ pub(crate) fn is_sip(name: &str) -> bool {
 /// Returns `true` for a line of DAHDI. `DAHDI/1-1` and `DAHDI/1-2` are channels of one telephone.
 pub(crate) fn is_line(name: &str) -> bool {
     is_one_of(&["DAHDI", "Zap"], technology(name))
+}
+
+/// Returns `true` if both channels are subchannels of one DAHDI line.
+pub(crate) fn is_same_line(a: &str, b: &str) -> bool {
+    is_line(a) && is_line(b) && extension(a) == extension(b)
 }
 
 /// Returns the name that both halves of a Local channel share, without `;1` or `;2`.
@@ -282,8 +297,10 @@ fn is_suffix(tech: &str, text: &str) -> bool {
 
 /// Returns `true` if `text` matches `pattern`, in which `*` matches any text.
 pub fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-    let (mut p, mut t) = (0, 0);
+    let pattern = pattern.as_bytes();
+    let text = text.as_bytes();
+    let mut p = 0;
+    let mut t = 0;
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {

@@ -232,8 +232,11 @@ impl fmt::Display for Extension {
 /// UUIDs, tables, and metrics.
 pub fn is_name(text: &str) -> bool {
     const CHARACTERS_MAX: usize = 64;
-    let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !text.is_empty() && text.chars().count() <= CHARACTERS_MAX && text.chars().all(good)
+    !text.is_empty()
+        && text.chars().count() <= CHARACTERS_MAX
+        && text
+            .chars()
+            .all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 #[cfg(test)]
