@@ -4,6 +4,7 @@
 mod fact;
 mod history;
 mod leg;
+mod legs;
 mod open;
 mod texts;
 mod times;

@@ -111,9 +111,10 @@ impl FactKind {
     /// Returns the fact that a channel enters a bridge (`enters`) or leaves it. In a `holding`
     /// bridge, the channels do not hear each other.
     pub(crate) fn passes(bridge: String, enters: bool, holding: bool) -> Self {
-        match enters {
-            true => Self::Enter { bridge, holding },
-            false => Self::Leave { bridge, holding },
+        if enters {
+            Self::Enter { bridge, holding }
+        } else {
+            Self::Leave { bridge, holding }
         }
     }
 

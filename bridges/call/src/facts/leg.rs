@@ -99,8 +99,13 @@ impl Leg {
 
     /// Returns all text histories of the channel, the names first.
     pub(crate) fn texts(&self) -> [&TextHistory; 5] {
-        let (names, linkedids, callers) = (&self.names, &self.linkedids, &self.callers);
-        [names, linkedids, callers, &self.extens, &self.userfields]
+        [
+            &self.names,
+            &self.linkedids,
+            &self.callers,
+            &self.extens,
+            &self.userfields,
+        ]
     }
 
     /// Returns the histories of [`Leg::texts`] in the same order, mutably.
@@ -198,7 +203,7 @@ impl Leg {
     /// Returns `true` if an event of the channel's birth was received.
     pub(crate) fn is_born(&self) -> bool {
         any(&self.facts, |what| matches!(what, FactKind::Born(_)))
-            || self.traits.as_ref().is_some_and(|it| it.fresh)
+            || self.traits.as_ref().is_some_and(|traits| traits.fresh)
     }
 
     /// Returns the channel whose mode a key press at this moment changes.
@@ -224,7 +229,10 @@ impl Leg {
     /// none. A channel that FreeSWITCH dialed can name its caller later.
     pub(crate) fn first_linkedid(&self) -> Option<&str> {
         let own = self.id.as_str();
-        let is_dialed = self.traits.as_ref().is_some_and(|it| !it.line.inbound);
+        let is_dialed = self
+            .traits
+            .as_ref()
+            .is_some_and(|traits| !traits.line.inbound);
         let others = self.linkedids.iter().filter(|other| other.text != own);
         let caller = others.min_by_key(|other| other.at);
         let first = match caller {
@@ -264,15 +272,16 @@ impl Leg {
 
     /// Returns `true` if the channel has been in this bridge.
     pub(crate) fn was_in(&self, name: &str) -> bool {
-        let enters =
-            |what: &FactKind| matches!(what, FactKind::Enter { bridge, .. } if bridge == name);
-        any(&self.facts, enters)
+        any(
+            &self.facts,
+            |what| matches!(what, FactKind::Enter { bridge, .. } if bridge == name),
+        )
     }
 
     /// Returns `true` if the channel was born after this moment, by its id or its reported time of
     /// creation. Its birth then cannot have been missed before the moment.
     pub(crate) fn born_after(&self, moment: EventTime) -> bool {
-        if let Some(created) = self.traits.as_ref().and_then(|it| it.created) {
+        if let Some(created) = self.traits.as_ref().and_then(|traits| traits.created) {
             return created.since(moment) > Duration::from_secs(1);
         }
         let moment = moment.floor_seconds().get().saturating_add(1);
@@ -326,13 +335,17 @@ impl Leg {
 
     /// Returns the trunk that the channel belongs to.
     pub(crate) fn endpoint<'e>(&self, endpoints: &'e Endpoints) -> Option<&'e TrunkEndpoint> {
-        endpoints.of_line(self.name(), self.traits.as_ref().map(|it| &it.line))
+        endpoints.of_line(self.name(), self.line())
+    }
+
+    /// Returns the line traits that the PBX reports in addition to the channel's name.
+    fn line(&self) -> Option<&LineTraits> {
+        self.traits.as_ref().map(|traits| &traits.line)
     }
 
     /// Returns the part that the channel has in a call.
     pub(crate) fn party<'e>(&self, endpoints: &'e Endpoints) -> Party<'e> {
-        let line = self.traits.as_ref().map(|it| &it.line);
-        trunk::party_of_line(self.name(), line, endpoints)
+        trunk::party_of_line(self.name(), self.line(), endpoints)
     }
 
     /// Stores the description of the channel in a message, except its linkedid. Returns `true` if
@@ -348,25 +361,27 @@ impl Leg {
             changed |= self.variable(at, name, value);
         }
         if let Some(reported) = &channel.traits {
-            let traits = &mut self.traits;
-            let new = || LegTraits {
-                at,
-                ..LegTraits::default()
-            };
-            let known = traits.get_or_insert_with(|| Box::new(new()));
+            let known = self.traits.get_or_insert_with(|| {
+                Box::new(LegTraits {
+                    at,
+                    ..LegTraits::default()
+                })
+            });
             changed |= known.note(at, reported, &channel.context);
             self.first = self.first.min(known.created.unwrap_or(self.first));
         }
-        let (name, data) = (&channel.application, &channel.app_data);
-        changed | self.applications.run(at, name, data)
+        changed
+            | self
+                .applications
+                .run(at, &channel.application, &channel.app_data)
     }
 
     fn variable(&mut self, at: EventTime, name: &str, value: &str) -> bool {
         if value.is_empty() || name.is_empty() || value.len() > TEXT_BYTES_MAX {
             return false;
         }
-        let mut known = self.variables.iter_mut();
-        if let Some(known) = known.find(|it| it.name == name && it.value == value) {
+        let mut variables = self.variables.iter_mut();
+        if let Some(known) = variables.find(|known| known.name == name && known.value == value) {
             known.first = known.first.min(at);
             // The value was reported again after another one, so it is the last value again.
             let later = at > known.last;
@@ -398,8 +413,8 @@ impl Leg {
             described |= self.applications.run(at, name, data);
         }
         if matches!(event.kind, Kind::Born { .. }) && is_did(&event.channel.exten) {
-            let exten = || event.channel.exten.as_ref().into();
-            self.did.get_or_insert_with(exten);
+            self.did
+                .get_or_insert_with(|| event.channel.exten.as_ref().into());
         }
         let Some(what) = fact_of(&event.kind) else {
             return if described {
@@ -429,7 +444,10 @@ impl Leg {
 /// Returns `true` for an id that was made from the channel's name, because a truncated frame had no
 /// unique id: `PJSIP/city-00000073@1795164017`.
 pub(crate) fn is_stand_in(id: &str, name: &str) -> bool {
-    let rest = id.strip_prefix(name).filter(|_| !name.is_empty());
+    if name.is_empty() {
+        return false;
+    }
+    let rest = id.strip_prefix(name);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
 }
 
@@ -547,8 +565,11 @@ impl Applications {
         }
         let room = self.dials.len() < TEXTS_MAX;
         if room {
-            let (data, first, last) = (data.into(), at, at);
-            self.dials.push(SeenDial { data, first, last });
+            self.dials.push(SeenDial {
+                data: data.into(),
+                first: at,
+                last: at,
+            });
         }
         room
     }

@@ -1,14 +1,14 @@
 //! An open call: channels that belong together, as far as is known so far.
 
 use super::fact::{TEXT_BYTES_MAX, is_room};
+use super::legs::Legs;
 use super::times::{CallProcess, Gaps, Times};
 use super::{Effect, Leg, Texts, is_stand_in};
 use crate::trunk::unmarked;
 use crate::{
     ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, Settings, UniqueId, clip, local_pair,
 };
-use serde::{Deserialize, Serialize, Serializer};
-use smallvec::SmallVec;
+use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -141,8 +141,10 @@ impl OpenCall {
             self.conference = true;
             self.rooms.insert(clip(bridge, TEXT_BYTES_MAX).into());
         }
-        if let Kind::Joined { with } = &event.kind {
-            let others = with.iter().filter(|_| room).filter_map(UniqueId::new);
+        if let Kind::Joined { with } = &event.kind
+            && room
+        {
+            let others = with.iter().filter_map(UniqueId::new);
             self.joined.extend(others.map(|other| (id.clone(), other)));
             self.size.facts += self.joined.len() - joined;
         }
@@ -205,8 +207,10 @@ impl OpenCall {
         outcome: &mut CallEffect,
     ) {
         // An id that is not tied to this call belongs to one that is finished.
-        let tied = self.ties.ids.contains(channel.uniqueid.as_ref());
-        let Some(id) = UniqueId::new(channel.uniqueid.as_ref()).filter(|_| tied) else {
+        if !self.ties.ids.contains(channel.uniqueid.as_ref()) {
+            return;
+        }
+        let Some(id) = UniqueId::new(channel.uniqueid.as_ref()) else {
             return;
         };
         let known = self.legs.contains_key(&id);
@@ -233,12 +237,12 @@ impl OpenCall {
     /// Returns `true` if no channel of the call was seen to do anything: remains that came after
     /// the end of a call.
     pub(crate) fn is_ghost(&self) -> bool {
-        // If everything before a hangup may have been missed, the hangup is sufficient for a call.
-        let missed = |leg: &Leg| {
-            let before = self.gaps.late.is_some_and(|late| !leg.born_after(late));
-            before && leg.is_over() && leg.is_telephone()
-        };
-        !self.legs.values().any(|leg| leg.is_real() || missed(leg))
+        !self.legs.values().any(|leg| {
+            // If everything before a hangup may have been missed, the hangup is sufficient for a
+            // call.
+            let is_late = self.gaps.late.is_some_and(|late| !leg.born_after(late));
+            leg.is_real() || (is_late && leg.is_over() && leg.is_telephone())
+        })
     }
 
     /// Returns `true` if only ends were reported, one of them of an outside channel, so the
@@ -246,9 +250,10 @@ impl OpenCall {
     /// it was, and only for the call's own first channel, because a call that belongs to another
     /// can still get events.
     pub(crate) fn is_headless(&self, endpoints: &Endpoints) -> bool {
-        let outside =
-            |leg: &Leg| leg.traits.is_some() && leg.is_over() && leg.endpoint(endpoints).is_some();
-        self.unheard_root().is_none() && self.legs.values().any(outside)
+        self.unheard_root().is_none()
+            && self.legs.values().any(|leg| {
+                leg.traits.is_some() && leg.is_over() && leg.endpoint(endpoints).is_some()
+            })
     }
 
     /// Returns `true` if this channel was seen to do something and has not hung up. The call is
@@ -266,22 +271,38 @@ impl OpenCall {
     /// Returns `true` if each channel that is still up was dialed by, or talked with, only channels
     /// that have hung up. The call is then over, and a hangup event is missing. For AMI 1.x.
     pub(crate) fn is_deserted(&self) -> bool {
-        let pairs = self.legs.values().flat_map(|leg| {
+        if self.linkedids().next().is_some() || self.is_ghost() {
+            return false;
+        }
+        let mut pairs: Vec<(&UniqueId, &UniqueId)> = Vec::new();
+        for leg in self.legs.values() {
             let partners = leg.facts.iter().filter_map(|fact| fact.what.partner());
-            partners.map(|partner| (&leg.id, partner))
-        });
-        let pairs: Vec<_> = pairs.collect();
-        let is_left = |leg: &Leg| {
-            let partners = pairs.iter().filter_map(|&(a, b)| match *a == leg.id {
-                true => Some(b),
-                false => (*b == leg.id).then_some(a),
-            });
-            let partners = partners.filter_map(|id| self.legs.get(id));
-            partners.clone().next().is_some() && !partners.into_iter().any(Leg::is_up)
-        };
-        let old = self.linkedids().next().is_none();
+            pairs.extend(partners.map(|partner| (&leg.id, partner)));
+        }
         let mut up = self.legs.values().filter(|leg| leg.is_up());
-        old && !self.is_ghost() && up.all(is_left)
+        up.all(|leg| self.has_lost_partners(&leg.id, &pairs))
+    }
+
+    /// Returns `true` if the channel had partners in these pairs, and all of them have hung up.
+    fn has_lost_partners(&self, id: &UniqueId, pairs: &[(&UniqueId, &UniqueId)]) -> bool {
+        let mut had_partners = false;
+        for &(a, b) in pairs {
+            let partner = if a == id {
+                b
+            } else if b == id {
+                a
+            } else {
+                continue;
+            };
+            let Some(partner) = self.legs.get(partner) else {
+                continue;
+            };
+            if partner.is_up() {
+                return false;
+            }
+            had_partners = true;
+        }
+        had_partners
     }
 
     /// Returns `true` if `LINKEDID_END` was the last event, the first channel has hung up, and all
@@ -298,11 +319,13 @@ impl OpenCall {
     /// Returns `true` if all outside channels have hung up, and all channels that are still up have
     /// left all bridges. A hangup was then probably missed.
     pub(crate) fn is_stranded(&self, endpoints: &Endpoints) -> bool {
-        let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
         let mut legs = self.legs.values();
-        legs.all(|leg| leg.is_over() || (leg.is_away() && !outside(leg)))
+        legs.all(|leg| leg.is_over() || (leg.is_away() && leg.endpoint(endpoints).is_none()))
             && self.legs.values().any(Leg::is_up)
-            && self.legs.values().any(outside)
+            && self
+                .legs
+                .values()
+                .any(|leg| leg.endpoint(endpoints).is_some())
     }
 
     /// Returns `true` if all channels have hung up. If a linkedid's own channel has had no event,
@@ -315,42 +338,45 @@ impl OpenCall {
     /// Returns `true` if the call's events arrive in reverse order and its beginning is still to
     /// arrive. A call that was listed as going on has no such beginning.
     pub(crate) fn awaits_beginning(&self) -> bool {
-        let listed = |leg: &Leg| leg.traits.as_ref().is_some_and(|it| it.listed);
+        let mut traits = self.legs.values().filter_map(|leg| leg.traits.as_ref());
         self.times.backwards
             && !self.is_ghost()
             && !self.is_begun()
-            && !self.legs.values().any(listed)
+            && !traits.any(|traits| traits.listed)
     }
 
     /// Returns `true` if the birth of each channel that a linkedid names was received.
     fn is_begun(&self) -> bool {
-        let born = |id: &str| {
+        self.linkedids().all(|id| {
             let mut legs = self.legs.values();
             legs.any(|leg| leg.id.as_str() == id && leg.is_born())
-        };
-        self.linkedids().all(born)
+        })
     }
 
     /// Returns the linkedids of the channels, without those of calls that were given out.
     fn linkedids(&self) -> impl Iterator<Item = &str> {
-        let legs = self.legs.values();
-        let legs = legs.filter(|leg| !self.parts.reported.contains(&leg.id));
-        let linkedids = legs.flat_map(|leg| leg.linkedids.iter());
-        linkedids.map(|linkedid| linkedid.text.as_str())
+        self.legs
+            .values()
+            .filter(|leg| !self.parts.reported.contains(&leg.id))
+            .flat_map(|leg| leg.linkedids.iter())
+            .map(|linkedid| linkedid.text.as_str())
     }
 
     /// Returns a linkedid whose own channel has had no event.
     pub(crate) fn unheard_root(&self) -> Option<&str> {
-        let is_known = |linkedid: &str| self.legs.keys().any(|id| id.as_str() == linkedid);
-        self.linkedids().find(|linkedid| !is_known(linkedid))
+        self.linkedids()
+            .find(|linkedid| !self.legs.keys().any(|id| id.as_str() == *linkedid))
     }
 
     /// Returns `true` if a user field of these channels can hold a lead: a lead is a number. The
     /// record of a consultation can come first, with `lead=` and nothing after it.
     pub(crate) fn has_userfield_of(&self, is_own: impl Fn(&Leg) -> bool) -> bool {
-        let own = self.legs.values().filter(|leg| is_own(leg));
-        let of_legs = own.flat_map(|leg| leg.userfields.iter());
-        let of_legs = of_legs.map(|field| field.text.as_str());
+        let of_legs = self
+            .legs
+            .values()
+            .filter(|leg| is_own(leg))
+            .flat_map(|leg| leg.userfields.iter())
+            .map(|field| field.text.as_str());
         let mut texts = self.userfields.iter().map(String::as_str).chain(of_legs);
         texts.any(|text| text.bytes().any(|byte| byte.is_ascii_digit()))
     }
@@ -380,11 +406,13 @@ impl OpenCall {
     /// Returns `true` if both halves of this Local channel were in the call and hung up long before
     /// `at`. The name is then free again.
     pub(crate) fn has_ended_local(&self, pair: &str, at: EventTime) -> bool {
-        let mut halves = self.halves(pair).map(Leg::ended);
-        let long_ago = |half: Option<Option<EventTime>>| {
-            half.flatten().is_some_and(|end| at.since(end) >= RESTART)
+        let mut halves = self.halves(pair);
+        let (Some(first), Some(second)) = (halves.next(), halves.next()) else {
+            return false;
         };
-        long_ago(halves.next()) && long_ago(halves.next())
+        [first, second]
+            .into_iter()
+            .all(|half| half.ended().is_some_and(|ended| at.since(ended) >= RESTART))
     }
 
     /// Returns `true` if the PBX reports traits of each channel in addition to its name. Such a PBX
@@ -469,88 +497,6 @@ mod stored {
         let mut seen = [false; KINDS];
         facts.for_each(|fact| seen[kind(&fact.what)] = true);
         assert_eq!(seen, [true; KINDS]);
-    }
-}
-
-/// The channels in the order of their unique ids. Each is boxed, because a call has only two or
-/// three, and a larger inline buffer would waste memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(from = "BTreeMap<UniqueId, Box<Leg>>")]
-pub(crate) struct Legs(SmallVec<[(UniqueId, Box<Leg>); 2]>);
-
-impl Legs {
-    fn find(&self, id: &UniqueId) -> Result<usize, usize> {
-        self.0.binary_search_by(|(known, _)| known.cmp(id))
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn get(&self, id: &UniqueId) -> Option<&Leg> {
-        self.find(id).ok().map(|place| self.0[place].1.as_ref())
-    }
-
-    pub(crate) fn get_mut(&mut self, id: &UniqueId) -> Option<&mut Leg> {
-        self.find(id).ok().map(|place| self.0[place].1.as_mut())
-    }
-
-    pub(crate) fn contains_key(&self, id: &UniqueId) -> bool {
-        self.find(id).is_ok()
-    }
-
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &UniqueId> {
-        self.0.iter().map(|(id, _)| id)
-    }
-
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Leg> {
-        self.0.iter().map(|(_, leg)| leg.as_ref())
-    }
-
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Leg> {
-        self.0.iter_mut().map(|(_, leg)| leg.as_mut())
-    }
-
-    /// Returns the channel. If it was not known yet, adds it as first seen at `at`, in the event at
-    /// this place of the stream.
-    pub(crate) fn met(&mut self, id: UniqueId, at: EventTime, place: u64) -> &mut Leg {
-        let index = self.find(&id).unwrap_or_else(|index| {
-            let leg = Box::new(Leg::new(id.clone(), at, place));
-            self.0.insert(index, (id, leg));
-            index
-        });
-        &mut self.0[index].1
-    }
-
-    pub(crate) fn remove(&mut self, id: &UniqueId) -> Option<Leg> {
-        let place = self.find(id).ok()?;
-        Some(*self.0.remove(place).1)
-    }
-
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&UniqueId, &Leg) -> bool) {
-        self.0.retain(|(id, leg)| keep(id, leg));
-    }
-
-    /// Merges the channels of another call. A channel is in one call only. If it is in both, the
-    /// one that is known here is kept.
-    pub(crate) fn absorb(&mut self, other: Self) {
-        for (id, leg) in other.0 {
-            if let Err(place) = self.find(&id) {
-                self.0.insert(place, (id, leg));
-            }
-        }
-    }
-}
-
-impl From<BTreeMap<UniqueId, Box<Leg>>> for Legs {
-    fn from(legs: BTreeMap<UniqueId, Box<Leg>>) -> Self {
-        Self(legs.into_iter().collect())
-    }
-}
-
-impl Serialize for Legs {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(id, leg)| (id, leg)))
     }
 }
 

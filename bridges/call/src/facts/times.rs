@@ -216,13 +216,14 @@ impl CallProcess {
     pub(crate) fn on_event(&mut self, process: Option<u64>, stamp: Option<EventStamp>) {
         self.process = self.process.or(process);
         let firsts = self.first_number.into_iter();
-        self.first_number = firsts.chain(stamp.map(|it| it.number)).min();
+        self.first_number = firsts.chain(stamp.map(|stamp| stamp.number)).min();
         self.last_stamp = self.last_stamp.max(stamp);
     }
 
     /// Returns `true` if the clock was set back while the call was open.
     pub(crate) fn is_set_back(&self) -> bool {
-        let last = self.last_stamp.map(|it| it.number);
-        self.set_back.is_some_and(|it| last > Some(it.from))
+        let last = self.last_stamp.map(|stamp| stamp.number);
+        self.set_back
+            .is_some_and(|set_back| last > Some(set_back.from))
     }
 }
