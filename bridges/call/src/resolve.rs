@@ -104,25 +104,30 @@ pub(crate) fn resolve(
         };
         let narrowed = several.then(|| call.of_part(&ids(part.own())));
         let call = narrowed.as_ref().unwrap_or(call);
-        let incomplete = ended.incomplete(call, settings);
-        let mut incomplete = incomplete.or_else(|| doubt::doubt(call, settings.caught_up));
+        let mut incomplete = ended
+            .incomplete(call, settings)
+            .or_else(|| doubt::doubt(call, settings.caught_up));
         if incomplete.is_none() && !call.unread.is_empty() {
             incomplete = Some(UNREAD.to_owned());
         }
         // A channel that stayed in a room can begin another call under an earlier linkedid.
-        let is_reported = |leg: &&View<'_>| call.parts.reported.contains(&leg.leg.id);
         let known_root = !channels.links && call.parts.given.contains(&plan::oldest(&part));
-        let was_reported = known_root || part.own().iter().any(is_reported);
-        let known_ids = call.parts.reported.union(&call.parts.given);
-        let known_ids: BTreeSet<UniqueId> = known_ids.cloned().collect();
+        let was_reported = known_root || part.own().iter().any(|leg| is_reported(leg, &call.parts));
+        let known_ids: BTreeSet<UniqueId> = call
+            .parts
+            .reported
+            .union(&call.parts.given)
+            .cloned()
+            .collect();
         // The channel of the part's linkedid can be an outside channel that is still up or has not
         // been seen yet. The id will then belong to that channel's call.
         let borrowed = call.parts.past && !plan::is_rooted(&part);
         let given = if was_reported {
             Some(&known_ids)
+        } else if borrowed || (channels.links && call.parts.relieved) {
+            Some(&call.parts.given)
         } else {
-            let given = borrowed || (channels.links && call.parts.relieved);
-            given.then_some(&call.parts.given)
+            None
         };
         let plans = plan::plans(&part, given);
         let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
@@ -131,9 +136,9 @@ pub(crate) fn resolve(
             if was_reported && plan.direction == Direction::Internal {
                 continue;
             }
-            let legs = part.legs.as_slice();
-            let unobservable = || unobservable::unobservable(call, legs, plan, cel_bridges, old);
-            let incomplete = incomplete.clone().or_else(unobservable);
+            let incomplete = incomplete
+                .clone()
+                .or_else(|| unobservable::unobservable(call, &part.legs, plan, cel_bridges, old));
             finished.push(finish::finish(call, &part, plan, &known, incomplete));
         }
     }
@@ -155,21 +160,27 @@ fn ids(legs: &[&View<'_>]) -> BTreeSet<UniqueId> {
 /// Returns the part without the channels of calls that were given out before, which become its
 /// guests. Returns `None` if nothing is left of it, or if it is not to be given out now.
 fn unreported_part<'v, 'a>(mut part: Part<'v, 'a>, parts: &Parts) -> Option<Part<'v, 'a>> {
-    let is_reported = |leg: &&View<'_>| parts.reported.contains(&leg.leg.id);
     let is_wanted = parts.only.is_empty()
         || part
             .own()
             .iter()
             .any(|leg| parts.only.contains(&leg.leg.id));
-    if !is_wanted || part.own().iter().all(is_reported) {
+    if !is_wanted || part.own().iter().all(|leg| is_reported(leg, parts)) {
         return None;
     }
     let guests = part.legs.split_off(part.own);
-    let is_past = |leg: &&View<'_>| is_reported(leg) && leg.leg.is_over();
-    let (past, own): (Vec<_>, Vec<_>) = part.legs.into_iter().partition(is_past);
+    let (past, own): (Vec<_>, Vec<_>) = part
+        .legs
+        .into_iter()
+        .partition(|leg| is_reported(leg, parts) && leg.leg.is_over());
     part.own = own.len();
     part.legs = own.into_iter().chain(past).chain(guests).collect();
     Some(part)
+}
+
+/// Returns `true` if the channel's call was given out before.
+fn is_reported(leg: &View<'_>, parts: &Parts) -> bool {
+    parts.reported.contains(&leg.leg.id)
 }
 
 /// The channels of an open call as the resolver reads them.
@@ -218,20 +229,24 @@ impl Channels {
     }
 
     fn rooms<'l>(&self, call: &'l OpenCall) -> Option<&'l Texts> {
-        (!self.links).then_some(&call.rooms)
+        if self.links { None } else { Some(&call.rooms) }
     }
 
     /// Returns the channels, the oldest first.
     fn views<'l>(&'l self, call: &'l OpenCall, settings: &'l Settings) -> Vec<View<'l>> {
         let legs = self.legs(call);
         let timed = call.times.untimed == 0;
-        let has_number = |leg: &&Leg| leg.extens.first().or(leg.callers.first()).is_some();
-        let numbers = legs.iter().any(has_number);
-        let views = legs.iter();
-        let views = views.map(|leg| View::of(leg, &settings.endpoints, timed, numbers));
-        let views: Vec<View<'_>> = views.collect();
+        let numbers = legs
+            .iter()
+            .any(|leg| leg.extens.first().or(leg.callers.first()).is_some());
+        let views: Vec<View<'_>> = legs
+            .iter()
+            .map(|leg| View::of(leg, &settings.endpoints, timed, numbers))
+            .collect();
         let ages: Vec<_> = views.iter().map(|view| view.leg.age()).collect();
-        let order = by_age(&ages).into_iter();
-        order.map(|i| views[i].clone()).collect()
+        by_age(&ages)
+            .into_iter()
+            .map(|i| views[i].clone())
+            .collect()
     }
 }

@@ -15,28 +15,37 @@ use crate::{ChannelState, EventTime, Origin, UniqueId, local_pair};
 /// Returns the reason why events of the call may be missing, or `None` if none are.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     let long = call.gaps.blinds.iter().find(|blind| !blind.is_short());
-    if let Some(blind) = long.filter(|_| caught_up) {
+    if caught_up && let Some(blind) = long {
         return Some(gap_text(call.times.opened, blind));
     }
-    let mut legs = call.legs.values();
-    // A party that joins a conference can have come by a separate call.
-    let sure = |bridge: &str| long.is_none() || is_first(call, bridge);
-    let waited = call.legs.values().any(rang_on);
-    let begun = |leg: &Leg, seen| is_begun(split(leg, seen).0);
-    let unbridged = |leg: &Leg| waited && leg.blinds.iter().all(|&seen| begun(leg, seen));
-    let well_told = |leg: &Leg| match leg.traits {
-        Some(_) => went_on(call, leg),
-        None => is_well_reported(leg, &sure, &unbridged),
-    };
     if let Some(blind) = long.or(call.gaps.blinds.first())
-        && (call.conference || !legs.all(well_told))
+        && (call.conference || !is_each_well_reported(call, long.is_some()))
     {
         return Some(gap_text(call.times.opened, blind));
     }
     let late = call.gaps.late?;
-    let begun = |leg: &Leg| leg.is_born() || leg.born_after(late);
-    (!call.legs.values().all(begun))
-        .then(|| "it began while callbridge was not connected to the PBX".to_owned())
+    if call
+        .legs
+        .values()
+        .all(|leg| leg.is_born() || leg.born_after(late))
+    {
+        return None;
+    }
+    Some("it began while callbridge was not connected to the PBX".to_owned())
+}
+
+/// Returns `true` if no events of any channel can be missing. `is_long`: a gap of the call was
+/// long.
+fn is_each_well_reported(call: &OpenCall, is_long: bool) -> bool {
+    let waited = call.legs.values().any(rang_on);
+    call.legs.values().all(|leg| {
+        if leg.traits.is_some() {
+            return went_on(call, leg);
+        }
+        let unbridged = waited && leg.blinds.iter().all(|&seen| is_begun(split(leg, seen).0));
+        // A party that joins a conference can have come by a separate call.
+        is_well_reported(leg, unbridged, |bridge| !is_long || is_first(call, bridge))
+    })
 }
 
 /// Describes a gap in seconds since the call's beginning. The time zone of the PBX is not known
@@ -84,28 +93,35 @@ fn rang_on(leg: &Leg) -> bool {
 /// Returns `true` if two telephones that were up before a gap, and in no bridge, met in this one
 /// after it. It is then the first bridge of both.
 fn is_first(call: &OpenCall, bridge: &str) -> bool {
-    let rang = |leg: &&Leg| {
+    let mut count = 0;
+    for leg in call.legs.values() {
         let (before, after) = split(leg, leg.blinds.last().copied().unwrap_or(0));
-        let passages = |facts| [Origin::Channel, Origin::Cel].map(|it| passages(facts, it).next());
-        let entered = passages(after).into_iter().flatten().next();
-        local_pair(leg.name()).is_none()
+        if local_pair(leg.name()).is_none()
             && is_begun(before)
-            && passages(before).iter().all(Option::is_none)
-            && entered.is_some_and(|it| it.enters && it.bridge == bridge)
-    };
-    call.legs.values().filter(rang).count() > 1
+            && first_passage(before).is_none()
+            && first_passage(after)
+                .is_some_and(|passage| passage.enters && passage.bridge == bridge)
+        {
+            count += 1;
+        }
+    }
+    count > 1
+}
+
+/// Returns the first entry or exit that the PBX's events report, or else the first that CEL does.
+fn first_passage(facts: &[Fact]) -> Option<Passage<'_>> {
+    passages(facts, Origin::Channel)
+        .next()
+        .or_else(|| passages(facts, Origin::Cel).next())
 }
 
 /// Returns `true` if, at each gap, one of these applies: the channel was over, it was in a bridge
 /// that it left after the gap, or it had called in or been dialed before the gap, and after it
-/// entered a bridge that is its first for `sure`.
-fn is_well_reported(
-    leg: &Leg,
-    sure: &impl Fn(&str) -> bool,
-    unbridged: &impl Fn(&Leg) -> bool,
-) -> bool {
+/// entered a bridge that is its first for `sure`. It is also `true` for a channel that hung up and
+/// of which no bridge is reported, if it can have been in none (`unbridged`).
+fn is_well_reported(leg: &Leg, unbridged: bool, sure: impl Fn(&str) -> bool) -> bool {
     let bridged = any(&leg.facts, |what| what.passage().is_some());
-    if !bridged && unbridged(leg) && has_hangup(&leg.facts) {
+    if !bridged && unbridged && has_hangup(&leg.facts) {
         return true;
     }
     leg.blinds.iter().all(|&seen| {
@@ -113,20 +129,26 @@ fn is_well_reported(
         if any(before, FactKind::is_end) {
             return true;
         }
-        let origins = [Origin::Channel, Origin::Cel].into_iter();
-        let origins = origins.filter(|&origin| passages(&leg.facts, origin).next().is_some());
-        let mut goes_on = origins.map(|origin| {
+        let mut has_bridges = false;
+        for origin in [Origin::Channel, Origin::Cel] {
+            if passages(&leg.facts, origin).next().is_none() {
+                continue;
+            }
+            has_bridges = true;
             let last = passages(before, origin).last();
-            match (last, passages(after, origin).next()) {
+            let goes_on = match (last, passages(after, origin).next()) {
                 (Some(last), Some(next)) => {
                     last.enters && !next.enters && last.bridge == next.bridge
                 }
                 (None, Some(next)) => next.enters && is_begun(before) && sure(next.bridge),
                 (_, None) => false,
+            };
+            if !goes_on {
+                return false;
             }
-        });
+        }
         // A channel without reported bridges may have been in one.
-        goes_on.next().unwrap_or(false) && goes_on.all(|it| it) && has_hangup(after)
+        has_bridges && has_hangup(after)
     })
 }
 
@@ -134,8 +156,11 @@ fn is_well_reported(
 /// when, and that link was reported before the gap. It is also `true` if no one had answered by the
 /// channel's end, or there was no other link.
 fn went_on(call: &OpenCall, leg: &Leg) -> bool {
-    let over = |seen| any(split(leg, seen).0, FactKind::is_end);
-    if leg.blinds.iter().all(|&seen| over(seen)) {
+    if leg
+        .blinds
+        .iter()
+        .all(|&seen| any(split(leg, seen).0, FactKind::is_end))
+    {
         return true;
     }
     let Some(traits) = &leg.traits else {
@@ -152,18 +177,21 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
         let anybody_else = call.legs.len() > 1;
         return traits.fresh && traits.answered.is_none() && anybody_else;
     };
-    let reports = |by: &Leg, other: &UniqueId| {
-        let first = by.blinds.first().copied();
-        let (before, _) = split(by, first.unwrap_or(by.facts.len()));
-        before.iter().any(|fact| {
-            let near = fact.at.apart(*since) < AT_ONCE;
-            near && fact.what.link() == Some((other, true))
-        })
-    };
     call.legs.values().any(|by| {
-        let of_both =
-            by.id == leg.id && reports(by, with) || by.id == *with && reports(by, &leg.id);
+        let of_both = by.id == leg.id && reports_link(by, with, *since)
+            || by.id == *with && reports_link(by, &leg.id, *since);
         of_both && by.blinds.len() == leg.blinds.len()
+    })
+}
+
+/// Returns `true` if the channel reported before its first gap that it was linked with this other
+/// one at about this time.
+fn reports_link(leg: &Leg, other: &UniqueId, since: EventTime) -> bool {
+    let first = leg.blinds.first().copied();
+    let (before, _) = split(leg, first.unwrap_or(leg.facts.len()));
+    before.iter().any(|fact| {
+        let near = fact.at.apart(since) < AT_ONCE;
+        near && fact.what.link() == Some((other, true))
     })
 }
 

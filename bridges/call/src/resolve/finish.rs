@@ -5,7 +5,7 @@ use super::split::Part;
 use super::view::View;
 use super::{number, timeline};
 use crate::call::{aliases, direction_words, distinct};
-use crate::facts::{FactKind, OpenCall, SeenVariable, Stamped};
+use crate::facts::{FactKind, Leg, OpenCall, SeenVariable, Stamped};
 use crate::talk::longest;
 use crate::unmatched::{Carried, Unmatched};
 use crate::{
@@ -33,11 +33,15 @@ pub(super) fn finish(
     } else {
         plan.direction
     };
-    let words = direction_words(direction, customer.party.trunk(), how);
-    why.note("direction", at, customer.name, words);
-    let begin = plan.begins_with.iter().chain(&plan.customers);
-    let first = begin.map(|&i| legs[i]).min_by_key(|leg| leg.leg.first);
-    let first = first.unwrap_or(customer);
+    let message = direction_words(direction, customer.party.trunk(), how);
+    why.note("direction", at, customer.name, message);
+    let first = plan
+        .begins_with
+        .iter()
+        .chain(&plan.customers)
+        .map(|&i| legs[i])
+        .min_by_key(|leg| leg.leg.first)
+        .unwrap_or(customer);
     let started = first.leg.first;
     why.note(
         "startedAt",
@@ -48,29 +52,29 @@ pub(super) fn finish(
     let customers = plan.customers.iter().map(|&i| legs[i]);
     let last = customers.max_by_key(|leg| leg.left).unwrap_or(customer);
     let ended = last.left.max(started);
-    let words = if last.left < last.end {
+    let message = if last.left < last.end {
         "the customer hung up, and the channel ended later"
     } else {
         "the last hang-up of the customer"
     };
-    why.note("durationSec", last.left, last.name, words);
+    why.note("durationSec", last.left, last.name, message);
     let talk = plan.talk.total.min(ended.since(started));
     let answered = plan.talk.would_answer(talk);
-    let words = match plan.talk.is_answer() {
-        true => [
+    let messages = if plan.talk.is_answer() {
+        [
             "in a bridge with the customer",
             "the last bridge with another party ended",
-        ],
-        false => [
+        ]
+    } else {
+        [
             "in a bridge with the customer for less than half a second",
             "no answer, so no talk",
-        ],
+        ]
     };
     let never = (customer.end, "never in a bridge with another party");
-    let name = |i: usize| legs[i].name;
-    plan.talk.note(&mut why, name, customer.name, words, never);
+    plan.talk
+        .note(&mut why, |i| legs[i].name, customer.name, messages, never);
     let variables = variables(legs, plan, &mut why);
-    let outbound = plan.direction == Direction::Outbound;
     let mut numbers = match plan.direction {
         Direction::Inbound => number::callers(customer, first_dialed(part.own(), plan)),
         Direction::Outbound => number::all_dialed(part.own(), main),
@@ -78,36 +82,42 @@ pub(super) fn finish(
     }
     .into_iter();
     let number = numbers.next();
-    let shown = number::shown(customer).filter(|_| outbound && number.is_none());
-    let (at, words) = match number.as_ref().or(shown.as_ref()) {
+    let shown = if plan.direction == Direction::Outbound && number.is_none() {
+        number::shown(customer)
+    } else {
+        None
+    };
+    let (at, message) = match number.as_ref().or(shown.as_ref()) {
         Some(number) => (number.at, number.message),
         None => (customer.leg.first, "no number was reported"),
     };
-    why.note("clientPhone", at, customer.name, words);
-    let did = customer.leg.did.as_ref();
-    let did = did.filter(|_| plan.direction == Direction::Inbound);
+    why.note("clientPhone", at, customer.name, message);
+    let did = if plan.direction == Direction::Inbound {
+        customer.leg.did.as_ref()
+    } else {
+        None
+    };
     let employee = employee(legs, plan, customer, &mut why);
     let trunk = customer.party.trunk();
     if let Some(trunk) = trunk {
-        let words = format!("the channel belongs to {trunk}");
-        why.note("trunk", customer.leg.first, customer.name, words);
+        let message = format!("the channel belongs to {trunk}");
+        why.note("trunk", customer.leg.first, customer.name, message);
     }
-    let own = plan.own.iter().chain(&plan.customers);
-    let ids = own.flat_map(|&i| legs[i].ids());
-    let ids = ids.filter(|id| !part.foreign.contains(id));
-    let of_legs = plan.own.iter().flat_map(|&i| legs[i].leg.userfields.iter());
-    let mut of_legs: Vec<&Stamped> = of_legs.collect();
-    of_legs.sort_by_key(|stamped| stamped.at);
-    let of_legs = of_legs.into_iter().map(|stamped| stamped.text.as_str());
+    let ids = plan
+        .own
+        .iter()
+        .chain(&plan.customers)
+        .flat_map(|&i| legs[i].ids())
+        .filter(|id| !part.foreign.contains(id));
     FinishedCall {
         linkedid: plan.linkedid.clone(),
         also_known_as: aliases(ids, known),
         direction,
         answered,
         trunk: trunk.map(str::to_owned),
-        number: number.map(|it| it.raw),
-        more_numbers: numbers.map(|it| it.raw).collect(),
-        shown_number: shown.map(|it| it.raw),
+        number: number.map(|number| number.raw),
+        more_numbers: numbers.map(|number| number.raw).collect(),
+        shown_number: shown.map(|number| number.raw),
         did: did.map(ToString::to_string),
         employee,
         employees_in_order: plan.talk.in_order(|i| &legs[i].party),
@@ -115,7 +125,7 @@ pub(super) fn finish(
         ended,
         talk: if answered { talk } else { Duration::ZERO },
         variables,
-        userfields: distinct(of_legs.chain(call.userfields.iter().map(String::as_str))),
+        userfields: userfields(call, legs, plan),
         incomplete: incomplete
             .or_else(|| call.of.is_set_back().then(set_back))
             .or_else(|| time_unknown(call))
@@ -136,11 +146,25 @@ pub(super) fn finish(
 /// Returns the time at which the call's first other leg was dialed: from then on, the customer's
 /// channel can show other numbers than the customer's.
 fn first_dialed(legs: &[&View<'_>], plan: &Plan) -> Option<EventTime> {
-    let others = plan.own.iter().filter(|i| !plan.customers.contains(i));
-    let dialed = others
+    plan.own
+        .iter()
+        .filter(|i| !plan.customers.contains(i))
         .map(|&i| legs[i])
-        .filter(|leg| leg.way == Way::Dialed);
-    dialed.map(|leg| leg.leg.first).min()
+        .filter(|leg| leg.way == Way::Dialed)
+        .map(|leg| leg.leg.first)
+        .min()
+}
+
+/// Returns the user fields of the call's channels, by time, and those of other channels.
+fn userfields(call: &OpenCall, legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
+    let mut of_legs: Vec<&Stamped> = plan
+        .own
+        .iter()
+        .flat_map(|&i| legs[i].leg.userfields.iter())
+        .collect();
+    of_legs.sort_by_key(|stamped| stamped.at);
+    let texts = of_legs.iter().map(|stamped| stamped.text.as_str());
+    distinct(texts.chain(call.userfields.iter().map(String::as_str)))
 }
 
 /// Collects the prefixes of channels that carried an outside number and belong to no trunk. A
@@ -156,16 +180,18 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
         let telephone = leg.party.extension().is_some();
         let (number, way) = match leg.way {
             Way::CameIn if telephone && plan.direction != Direction::Internal => continue,
-            Way::CameIn => (number::caller(leg).filter(|_| leg.is_root()), Carried::In),
+            Way::CameIn if !leg.is_root() => continue,
+            Way::CameIn => (number::caller(leg), Carried::In),
             Way::Dialed => (number::dialed(legs, i), Carried::Out),
         };
+        let Some(number) = number else { continue };
         // Other numbers of a dialed channel can be those of the caller.
-        let number = number.filter(|it| way == Carried::In || it.raw.from_dial_string);
-        let line = leg.leg.traits.as_ref().map(|it| &it.line);
-        match (number, line) {
-            (Some(number), Some(line)) => found.note_line(line, &number.raw.text),
-            (Some(number), None) => found.note(leg.name, &number.raw.text, way),
-            (None, _) => {}
+        if way == Carried::Out && !number.raw.from_dial_string {
+            continue;
+        }
+        match &leg.leg.traits {
+            Some(traits) => found.note_line(&traits.line, &number.raw.text),
+            None => found.note(leg.name, &number.raw.text, way),
         }
     }
     found.0
@@ -180,41 +206,33 @@ fn employee(
     customer: &View<'_>,
     why: &mut DecidingEvents,
 ) -> Option<Extension> {
-    let is_extension = |leg: &&View<'_>| leg.party.extension().is_some();
-    let mut own = plan.own.iter().map(|&i| legs[i]);
-    let began = plan.talk.began.iter().rev();
-    let mut began = began.map(|&(at, i)| (legs[i], at, "the last to begin to talk"));
+    let own: Vec<&View<'_>> = plan.own.iter().map(|&i| legs[i]).collect();
+    let last_talk = plan
+        .talk
+        .began
+        .iter()
+        .rfind(|&&(_, i)| legs[i].party.extension().is_some());
     let answered = plan.talk.is_answer();
     let inbound = plan.direction == Direction::Inbound;
-    let found = began.find(|(leg, ..)| is_extension(leg)).or_else(|| {
-        let (leg, message) = if answered {
-            return None;
-        } else if inbound {
-            let mut first: Option<&View<'_>> = None;
-            for leg in own.clone() {
-                if !is_extension(&leg) || leg.way != Way::Dialed {
-                    continue;
-                }
-                match first {
-                    None => first = Some(leg),
-                    Some(other) if other.party.extension() != leg.party.extension() => return None,
-                    Some(_) => {}
-                }
-            }
-            (first?, "the one extension dialed")
-        } else {
-            let placed = own.clone().find(|leg| leg.party.is_real())?;
-            (placed, "placed the call")
-        };
-        Some((leg, leg.leg.first, message))
-    });
-    if let Some((leg, at, message)) = found.filter(|(leg, ..)| is_extension(leg)) {
+    let found = if let Some(&(at, i)) = last_talk {
+        Some((legs[i], at, "the last to begin to talk"))
+    } else if answered {
+        None
+    } else if inbound {
+        only_dialed_extension(&own).map(|leg| (leg, leg.leg.first, "the one extension dialed"))
+    } else {
+        let first = own.iter().find(|leg| leg.party.is_real());
+        first.map(|leg| (*leg, leg.leg.first, "placed the call"))
+    };
+    if let Some((leg, at, message)) = found
+        && let Some(extension) = leg.party.extension()
+    {
         why.note("employee", at, leg.name, message);
-        return leg.party.extension().cloned();
+        return Some(extension.clone());
     }
     let message = if answered {
         "the customer did not talk with an extension"
-    } else if inbound && own.any(|leg| is_extension(&leg)) {
+    } else if inbound && own.iter().any(|leg| leg.party.extension().is_some()) {
         "several extensions were dialed, and none answered"
     } else {
         "no extension took part"
@@ -223,13 +241,34 @@ fn employee(
     None
 }
 
+/// Returns the first channel that was dialed of a telephone, or `None` if several telephones were
+/// dialed.
+fn only_dialed_extension<'v, 'a>(own: &[&'v View<'a>]) -> Option<&'v View<'a>> {
+    let mut first: Option<&View<'_>> = None;
+    for &leg in own {
+        if leg.party.extension().is_none() || leg.way != Way::Dialed {
+            continue;
+        }
+        match first {
+            None => first = Some(leg),
+            Some(other) if other.party.extension() != leg.party.extension() => return None,
+            Some(_) => {}
+        }
+    }
+    first
+}
+
 /// Returns the reason why the beginning of a call is not known, or `None` if it is.
 fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
-    let listed = |&i: &usize| legs[i].leg.traits.as_ref().is_some_and(|it| it.listed);
-    // In a call that was already going on, each party can have been elsewhere before.
-    let begun = match plan.customers.iter().any(listed) {
-        true => plan.own.iter().all(|&i| legs[i].begun),
-        false => plan.customers.iter().any(|&i| legs[i].begun),
+    let mut traits = plan
+        .customers
+        .iter()
+        .filter_map(|&i| legs[i].leg.traits.as_ref());
+    let begun = if traits.any(|traits| traits.listed) {
+        // In a call that was already going on, each party can have been elsewhere before.
+        plan.own.iter().all(|&i| legs[i].begun)
+    } else {
+        plan.customers.iter().any(|&i| legs[i].begun)
     };
     let rooted = legs.iter().any(|leg| leg.leg.id == plan.linkedid);
     if begun && rooted {
@@ -279,18 +318,30 @@ fn outsider(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
 /// Returns the reason why the duration of the call is unknown: a channel of the customer had an
 /// event before its birth or after its hangup, so the PBX's clock was set back in between.
 fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
-    let far = |a: Option<EventTime>, b: Option<EventTime>| {
-        a.zip(b).is_some_and(|(a, b)| b.since(a) > CLOCK_TOLERANCE)
+    let contradicted = plan
+        .customers
+        .iter()
+        .any(|&i| legs[i].timed && has_events_outside_life(legs[i].leg));
+    contradicted.then(set_back)
+}
+
+/// Returns `true` if the channel had an event before its birth or after its hangup.
+fn has_events_outside_life(leg: &Leg) -> bool {
+    let times = leg.facts.iter().map(|fact| fact.at);
+    let births = leg
+        .facts
+        .iter()
+        .filter(|fact| matches!(fact.what, FactKind::Born(_)));
+    if let Some(born) = births.map(|fact| fact.at).max()
+        && let Some(first) = times.clone().min()
+        && born.since(first) > CLOCK_TOLERANCE
+    {
+        return true;
+    }
+    let (Some(ended), Some(last)) = (leg.ended(), times.max()) else {
+        return false;
     };
-    let contradicts = |&i: &usize| {
-        let leg = legs[i].leg;
-        let times = leg.facts.iter().map(|fact| fact.at);
-        let facts = leg.facts.iter();
-        let births = facts.filter(|it| matches!(it.what, FactKind::Born(_)));
-        let born = births.map(|fact| fact.at).max();
-        legs[i].timed && (far(times.clone().min(), born) || far(leg.ended(), times.max()))
-    };
-    plan.customers.iter().any(contradicts).then(set_back)
+    last.since(ended) > CLOCK_TOLERANCE
 }
 
 /// Returns the reason why the times of the call are unknown, or `None` if they are right.
@@ -330,12 +381,12 @@ fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
 /// leg has none and other legs disagree, all their values are returned. The root leg is the channel
 /// of the customer who came in. In an outbound call, it is the channel that the call began with.
 fn variables(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> Vec<Variable> {
-    let mut own = plan.own.iter().copied();
     let root = match plan.direction {
         Direction::Inbound => plan.customers.first().copied(),
         Direction::Outbound | Direction::Internal | Direction::Unknown => {
-            let named = own.find(|&i| legs[i].leg.id == plan.linkedid);
-            named.or(plan.own.first().copied())
+            let mut own = plan.own.iter();
+            let named = own.find(|&&i| legs[i].leg.id == plan.linkedid);
+            named.or(plan.own.first()).copied()
         }
     };
     let mut made: BTreeMap<&str, (Variable, usize, EventTime)> = BTreeMap::new();
@@ -344,8 +395,11 @@ fn variables(legs: &[&View<'_>], plan: &Plan, why: &mut DecidingEvents) -> Vec<V
         for seen in last_values(legs[i]) {
             let value = seen.value.to_string();
             let Some((known, of, _)) = made.get_mut(seen.name.as_str()) else {
-                let (name, values) = (seen.name.to_string(), vec![value]);
-                made.insert(&seen.name, (Variable { name, values }, i, seen.first));
+                let variable = Variable {
+                    name: seen.name.to_string(),
+                    values: vec![value],
+                };
+                made.insert(&seen.name, (variable, i, seen.first));
                 continue;
             };
             if Some(*of) != root && !known.values.contains(&value) {

@@ -53,8 +53,9 @@ struct Monitor {
 impl Monitor {
     /// Returns the part of the span in which the channel monitors.
     fn part_of(&self, (from, to): Span) -> Option<Span> {
-        let part = (from.max(self.from), to.min(self.to));
-        (part.0 < part.1).then_some(part)
+        let from = from.max(self.from);
+        let to = to.min(self.to);
+        if from < to { Some((from, to)) } else { None }
     }
 }
 
@@ -90,14 +91,20 @@ fn away(links: &[Link], consults: &[Vec<Span>], monitors: &[Monitor]) -> Vec<Spa
     let Some((link, later)) = links.split_first() else {
         return Vec::new();
     };
-    let shares_side = |other: &&Link| link.sides.iter().any(|side| other.sides.contains(side));
-    let later = later.iter().filter(shares_side);
-    let mut away: Vec<Span> = later.map(|other| (other.from, other.to)).collect();
-    let consults = link.sides.iter().flat_map(|side| &consults[*side]);
-    away.extend(consults.filter(|span| span.0 >= link.from).copied());
-    let monitors = monitors.iter().filter(|it| link.sides.contains(&it.by));
-    let monitors = monitors.map(|it| (it.from, it.to));
-    away.extend(monitors.filter(|span| span.0 >= link.from));
+    let mut away = Vec::new();
+    for other in later {
+        if link.sides.iter().any(|side| other.sides.contains(side)) {
+            away.push((other.from, other.to));
+        }
+    }
+    for side in link.sides {
+        away.extend(consults[side].iter().filter(|span| span.0 >= link.from));
+    }
+    for monitor in monitors {
+        if link.sides.contains(&monitor.by) && monitor.from >= link.from {
+            away.push((monitor.from, monitor.to));
+        }
+    }
     away
 }
 
@@ -127,24 +134,23 @@ fn add_monitor(
     monitor: &Monitor,
     heard: &[(Link, Span)],
 ) {
-    let is_outside = |side: usize| legs[side].endpoint(endpoints).is_some();
     let mut with_partner = Vec::new();
-    for (link, span) in heard
-        .iter()
-        .filter(|it| it.0.sides.contains(&monitor.target))
-    {
+    for (link, span) in heard {
+        if !link.sides.contains(&monitor.target) {
+            continue;
+        }
         let Some(part) = monitor.part_of(*span) else {
             continue;
         };
         with_partner.push(part);
-        let partners = link
+        let mut partners = link
             .sides
             .into_iter()
             .filter(|side| *side != monitor.target);
         let is_heard = match monitor.mode {
             MonitorMode::Both => true,
-            MonitorMode::Target => is_outside(monitor.target),
-            MonitorMode::Partner => partners.into_iter().any(is_outside),
+            MonitorMode::Target => legs[monitor.target].endpoint(endpoints).is_some(),
+            MonitorMode::Partner => partners.any(|side| legs[side].endpoint(endpoints).is_some()),
             MonitorMode::Listen | MonitorMode::Ended => false,
         };
         if is_heard {
@@ -196,8 +202,8 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
     let mut links = Vec::new();
     for (sides, mut reports) in reports {
         reports.sort_unstable();
-        let over = sides.map(|side| end(legs[side]));
-        let over = over[0].min(over[1]);
+        let [a, b] = sides;
+        let over = end(legs[a]).min(end(legs[b]));
         let mut spans: Vec<Span> = spans(reports)
             .into_iter()
             .map(|(from, to)| (from, to.unwrap_or(over).min(over)))
@@ -219,19 +225,27 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
 /// Returns the links of the channel whose beginning was not received, and which it reported later:
 /// with whom, and since when.
 fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
-    let begun = |by: &Leg, at: EventTime| {
-        by.facts.iter().any(|fact| {
-            let near = fact.at.apart(at) < AT_ONCE;
-            let link = fact.what.link().filter(|(_, begins)| near && *begins);
-            link.is_some_and(|(with, _)| by.id == leg.id || *with == leg.id)
-        })
-    };
-    let later = leg.traits.iter().flat_map(|traits| &traits.linked);
-    let unheard = later.filter(|(at, _)| !legs.iter().any(|by| begun(by, *at)));
-    let with = |id: &UniqueId| legs.iter().position(|leg| leg.id == *id);
-    let of_others = unheard.filter(|(_, id)| *id != leg.id);
-    let later = of_others.filter_map(|(at, id)| Some((with(id)?, *at)));
-    later.collect()
+    let mut later = Vec::new();
+    for (at, id) in leg.traits.iter().flat_map(|traits| &traits.linked) {
+        if *id == leg.id || legs.iter().any(|by| reports_beginning(by, leg, *at)) {
+            continue;
+        }
+        if let Some(other) = legs.iter().position(|other| other.id == *id) {
+            later.push((other, *at));
+        }
+    }
+    later
+}
+
+/// Returns `true` if `by` reported at about this time that a link with the channel `leg` began, or
+/// a link of its own if it is that channel.
+fn reports_beginning(by: &Leg, leg: &Leg, at: EventTime) -> bool {
+    by.facts.iter().any(|fact| {
+        let Some((with, true)) = fact.what.link() else {
+            return false;
+        };
+        fact.at.apart(at) < AT_ONCE && (by.id == leg.id || *with == leg.id)
+    })
 }
 
 /// Returns the part of a link in which both sides had answered.
@@ -242,7 +256,11 @@ fn answered_span(legs: &[&Leg], link: &Link) -> Option<Span> {
             from = from.max(traits.answered?);
         }
     }
-    (from < link.to).then_some((from, link.to))
+    if from < link.to {
+        Some((from, link.to))
+    } else {
+        None
+    }
 }
 
 /// Returns the spans in which each channel was away from its link because it consulted a third
@@ -268,8 +286,9 @@ fn consults(legs: &[&Leg], monitors: &[Monitor]) -> Vec<Vec<Span>> {
             let gone = consulted_until(legs, leg, (from, last));
             let joined = monitors
                 .iter()
-                .filter(|it| it.target == i && it.from >= from);
-            let joined = joined.map(|it| it.from).min();
+                .filter(|monitor| monitor.target == i && monitor.from >= from)
+                .map(|monitor| monitor.from)
+                .min();
             let to = back.into_iter().chain(gone).chain(joined).min();
             spans.push((from, to.unwrap_or(last).max(from)));
         }
@@ -298,11 +317,12 @@ fn monitors(legs: &[&Leg], links: &[Link]) -> Vec<Monitor> {
             let next = changes.get(place + 1).map(|change| change.0);
             let later = links
                 .iter()
-                .filter(|it| it.sides.contains(&by) && it.from > from);
-            let later = later.map(|link| link.from).min();
+                .filter(|link| link.sides.contains(&by) && link.from > from)
+                .map(|link| link.from)
+                .min();
             let ends = [end(leg), end(legs[target])];
-            let to = ends.into_iter().chain(next).chain(later).min();
-            let to = to.unwrap_or(from);
+            let over = ends.into_iter().chain(next).chain(later).min();
+            let to = over.unwrap_or(from);
             if from < to {
                 monitors.push(Monitor {
                     by,

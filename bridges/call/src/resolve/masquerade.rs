@@ -35,19 +35,26 @@ pub(super) type JoinedPairs = BTreeSet<(UniqueId, UniqueId)>;
 /// Returns the call's channels by telephone, and the joined pairs with those that changed places.
 /// Returns `None` if the channels already are telephones.
 pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
-    let facts = call.legs.values().flat_map(|leg| &leg.facts);
-    let unnamed = format!("{UNNAMED}{WHO_ANSWERED}");
-    let of_both = |what: &FactKind| what.passage().is_some_and(|it| it.bridge == unnamed);
-    let mut kinds = facts.map(|fact| &fact.what);
-    kinds.find(|what| is_of_occupants(what) || of_both(what))?;
-    let legs = call.legs.values().enumerate();
-    let occupancies = legs.map(|(index, leg)| ChannelOccupancy {
-        leg,
-        sits: vec![(leg.first, index)],
-        zombie: None,
-        ended: leg.ended(),
+    let of_both = format!("{UNNAMED}{WHO_ANSWERED}");
+    let mut facts = call.legs.values().flat_map(|leg| &leg.facts);
+    let is_by_place = facts.any(|fact| {
+        let passage = fact.what.passage();
+        is_of_occupants(&fact.what) || passage.is_some_and(|passage| passage.bridge == of_both)
     });
-    let mut occupancies: Vec<ChannelOccupancy<'_>> = occupancies.collect();
+    if !is_by_place {
+        return None;
+    }
+    let mut occupancies: Vec<ChannelOccupancy<'_>> = call
+        .legs
+        .values()
+        .enumerate()
+        .map(|(index, leg)| ChannelOccupancy {
+            leg,
+            sits: vec![(leg.first, index)],
+            zombie: None,
+            ended: leg.ended(),
+        })
+        .collect();
     let mut joined = call.joined.clone();
     for (at, occupancy, name) in renamings(&occupancies) {
         if let Some((a, b)) = change(&mut occupancies, at, occupancy, name) {
@@ -60,9 +67,12 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
     }
     let left = left(&occupancies);
     for ((a, b), mut reports) in links(&occupancies) {
-        let left = left.iter().filter(|(_, it)| [a, b].contains(it));
         for origin in [Origin::Channel, Origin::Cel] {
-            reports.extend(left.clone().map(|&(at, _)| (at, origin, false)));
+            for &(at, place) in &left {
+                if place == a || place == b {
+                    reports.push((at, origin, false));
+                }
+            }
             bridge(&occupancies, (a, b), &reports, origin, &mut legs);
         }
     }
@@ -150,9 +160,9 @@ impl ChannelOccupancy<'_> {
 
 /// Returns the place with this unique id, or the one of the channel whose name stands in for it.
 fn occupancy_of(all: &[ChannelOccupancy<'_>], id: &UniqueId) -> Option<usize> {
-    let by_id = all.iter().position(|it| it.leg.id == *id);
-    let by_name = || all.iter().position(|it| it.leg.name() == id.as_str());
-    by_id.or_else(by_name)
+    all.iter()
+        .position(|place| place.leg.id == *id)
+        .or_else(|| all.iter().position(|place| place.leg.name() == id.as_str()))
 }
 
 /// Returns each later name of each place, in the order of time.
@@ -182,27 +192,32 @@ fn change(
         return None;
     }
     let name = trunk::unmarked(name);
-    let sits = |occupancies: &[ChannelOccupancy<'_>], i: usize| {
-        occupancies[i].sits.last().map_or(i, |&(_, who)| who)
-    };
-    let now = occupancies[sits(occupancies, occupancy)].leg.name();
-    let line = |name| trunk::is_line(name).then(|| trunk::extension(name));
-    if now == name || line(now).is_some_and(|now| line(name) == Some(now)) {
+    let here = last_occupant(occupancies, occupancy);
+    let now = occupancies[here].leg.name();
+    if now == name || trunk::is_same_line(now, name) {
         return None;
     }
-    let there = |other: &usize| {
-        let of = &occupancies[*other];
-        *other != occupancy
-            && occupancies[sits(occupancies, *other)].leg.name() == name
-            && of.leg.first <= at
-            && of.ended.is_none_or(|ended| ended >= at)
-    };
-    let other = (0..occupancies.len()).filter(there);
-    let other = other.max_by_key(|&other| occupancies[other].leg.first)?;
-    let (here, there) = (sits(occupancies, occupancy), sits(occupancies, other));
+    let other = (0..occupancies.len())
+        .filter(|&other| {
+            let place = &occupancies[other];
+            other != occupancy
+                && occupancies[last_occupant(occupancies, other)].leg.name() == name
+                && place.leg.first <= at
+                && place.ended.is_none_or(|ended| ended >= at)
+        })
+        .max_by_key(|&other| occupancies[other].leg.first)?;
+    let there = last_occupant(occupancies, other);
     occupancies[occupancy].sits.push((at, there));
     occupancies[other].sits.push((at, here));
     Some((here, there))
+}
+
+/// Returns the telephone that has this place now.
+fn last_occupant(occupancies: &[ChannelOccupancy<'_>], place: usize) -> usize {
+    occupancies[place]
+        .sits
+        .last()
+        .map_or(place, |&(_, who)| who)
 }
 
 /// Report of the beginning (`true`) or the end of a link between two places: its time, and its
@@ -237,13 +252,17 @@ fn left(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
             let FactKind::Transfers { call } = &fact.what else {
                 continue;
             };
-            let of_call = |other: &&ChannelOccupancy<'_>| {
+            if own.is_none() {
+                continue;
+            }
+            for (place, other) in occupancies.iter().enumerate() {
                 let mut linkedids = other.leg.linkedids.iter();
-                trunk::prefix(other.leg.name()) == own && linkedids.any(|it| it.text == *call)
-            };
-            let there = occupancies.iter().enumerate();
-            let there = there.filter(|(_, other)| of_call(other) && own.is_some());
-            left.extend(there.map(|(other, _)| (fact.at, other)));
+                if trunk::prefix(other.leg.name()) == own
+                    && linkedids.any(|linkedid| linkedid.text == *call)
+                {
+                    left.push((fact.at, place));
+                }
+            }
         }
     }
     left
@@ -258,15 +277,17 @@ fn bridge(
     origin: Origin,
     legs: &mut [Leg],
 ) {
-    let reports = reports.iter().filter(|report| report.1 == origin);
-    let mut reports: Vec<(EventTime, bool)> =
-        reports.map(|&(at, _, begins)| (at, begins)).collect();
-    reports.sort_unstable();
+    let mut edges: Vec<(EventTime, bool)> = reports
+        .iter()
+        .filter(|report| report.1 == origin)
+        .map(|&(at, _, begins)| (at, begins))
+        .collect();
+    edges.sort_unstable();
     let ends = [occupancies[a].ended, occupancies[b].ended];
     let hung_up = ends.into_iter().flatten().min();
     let name = format!("{} + {}", occupancies[a].leg.id, occupancies[b].leg.id);
-    for (from, to) in spans(reports) {
-        let to = to.or(hung_up);
+    for (from, unlinked) in spans(edges) {
+        let to = unlinked.or(hung_up);
         for occupancy in [&occupancies[a], &occupancies[b]] {
             for (who, sat, until) in occupancy.spans() {
                 let enter = from.max(sat);

@@ -8,7 +8,7 @@
 //! ```
 
 use super::view::View;
-use crate::facts::{Fact, FactKind, SeenDial, Stamped};
+use crate::facts::{FactKind, SeenDial, Stamped};
 use crate::trunk;
 use crate::{EventTime, RawNumber};
 use std::time::Duration;
@@ -85,9 +85,8 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
         return numbers;
     }
     for text in leg.leg.callers.by_time() {
-        let is_dial =
-            |fact: &&Fact| fact.at == text.at && matches!(fact.what, FactKind::Dialed { .. });
-        if is_number(&text.text) && leg.leg.facts.iter().any(|fact| is_dial(&fact)) {
+        let mut facts = leg.leg.facts.iter();
+        if is_number(&text.text) && facts.any(|fact| fact.at == text.at && fact.what.is_dialed()) {
             numbers.push(shows(text, "the number of the dialed channel"));
         }
     }
@@ -149,7 +148,11 @@ pub(super) fn dialed(legs: &[&View<'_>], i: usize) -> Option<Number> {
 pub(super) fn dialed_digits(legs: &[&View<'_>], i: usize) -> Option<String> {
     let number = dialed(legs, i)?;
     let digits = subscriber(&number.raw.text);
-    (!digits.is_empty()).then_some(digits)
+    if digits.is_empty() {
+        None
+    } else {
+        Some(digits)
+    }
 }
 
 /// Returns the last nine digits, which do not depend on the prefix that a carrier wants.
@@ -169,34 +172,45 @@ pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
 /// Returns the number in the `Dial` that was seen to run while this channel lived, or else in the
 /// last one before it was born.
 fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {
-    let dials = legs.iter().flat_map(|leg| &leg.leg.applications.dials);
-    let found = dials.filter_map(|it| Some((it, in_dial_data(&it.data, leg.name)?)));
-    let mut found: Vec<(&SeenDial, String)> = found.collect();
+    let mut found: Vec<(&SeenDial, String)> = Vec::new();
+    for dial in legs.iter().flat_map(|leg| &leg.leg.applications.dials) {
+        if let Some(number) = in_dial_data(&dial.data, leg.name) {
+            found.push((dial, number));
+        }
+    }
     found.sort_by_key(|(dial, _)| dial.first);
     // The channel's end can be reported a moment before that of the Dial.
     let until = leg.end.plus(DIAL_END_SLACK);
     let born = leg.leg.first;
-    let lived = |(dial, _): &&(&SeenDial, String)| dial.last >= born && dial.first <= until;
-    let before = || found.iter().rfind(|(dial, _)| dial.first <= born);
-    let (dial, text) = found.iter().find(lived).or_else(before)?;
-    Some((dial.first, text.clone()))
+    let (dial, number) = found
+        .iter()
+        .find(|(dial, _)| dial.last >= born && dial.first <= until)
+        .or_else(|| found.iter().rfind(|(dial, _)| dial.first <= born))?;
+    Some((dial.first, number.clone()))
 }
 
 /// Returns the number for the channel of this name in the data of `Dial`. A destination must name
 /// the channel's peer. A DAHDI or GSM group names none, so the only destination of that technology
 /// is used.
 pub(crate) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
-    let (tech, peer) = (trunk::technology(channel), peer(channel));
+    let tech = trunk::technology(channel);
+    let peer = peer(channel);
     // Before Asterisk 1.6, a vertical bar separated the arguments.
-    let destinations = data.split([',', '|']).next().unwrap_or_default().split('&');
-    let destinations = destinations.filter_map(|destination| destination.split_once('/'));
-    let same = destinations.filter(|(its_tech, _)| its_tech.eq_ignore_ascii_case(tech));
-    let same: Vec<&str> = same.map(|(_, rest)| rest).collect();
-    let names_peer = |rest: &&&str| rest.split(['/', '@', ':']).any(|part| part == peer);
-    let named = same.iter().find(names_peer);
-    let group = !["PJSIP", "SIP", "IAX2"].contains(&tech) && same.len() == 1;
-    let only = same.first().filter(|_| group);
-    in_dial_string(named.or(only)?, peer)
+    let destinations = data.split([',', '|']).next().unwrap_or_default();
+    let same: Vec<&str> = destinations
+        .split('&')
+        .filter_map(|destination| destination.split_once('/'))
+        .filter(|(its_tech, _)| its_tech.eq_ignore_ascii_case(tech))
+        .map(|(_, rest)| rest)
+        .collect();
+    let named = same
+        .iter()
+        .find(|rest| rest.split(['/', '@', ':']).any(|part| part == peer));
+    match (named, same.as_slice()) {
+        (Some(named), _) => in_dial_string(named, peer),
+        (None, [only]) if !["PJSIP", "SIP", "IAX2"].contains(&tech) => in_dial_string(only, peer),
+        (None, _) => None,
+    }
 }
 
 /// Returns the text between the slash and the suffix of a channel's name.
@@ -223,11 +237,17 @@ fn bare(segment: &str) -> Option<&str> {
     let lower = segment.to_ascii_lowercase();
     let mut schemes = ["sips:", "sip:", "tel:"].into_iter();
     let scheme = schemes.find(|scheme| lower.starts_with(scheme));
-    let text = &segment[scheme.map_or(0, str::len)..];
-    let end = text.find(['@', '!', ';', '?', ',', '|', ':', 'w', 'W']);
-    let text = &text[..end.unwrap_or(text.len())];
-    let is_clean = |c: char| c.is_ascii_digit() || "+*#-.() ".contains(c);
-    (text.chars().all(is_clean) && is_number(text)).then_some(text)
+    let rest = &segment[scheme.map_or(0, str::len)..];
+    let end = rest.find(['@', '!', ';', '?', ',', '|', ':', 'w', 'W']);
+    let text = &rest[..end.unwrap_or(rest.len())];
+    let is_clean = text
+        .chars()
+        .all(|c| c.is_ascii_digit() || "+*#-.() ".contains(c));
+    if is_clean && is_number(text) {
+        Some(text)
+    } else {
+        None
+    }
 }
 
 /// Returns `true` if a text can be a phone number. `anonymous`, `<unknown>`, the empty text, and

@@ -30,10 +30,13 @@ pub(crate) struct Plan<T = usize> {
 /// party took part. If parts of an open call were given out before, each call gets the id of its
 /// customer's own channel, and no channel whose id belongs to such a part begins another call.
 pub(super) fn plans(part: &Part<'_, '_>, given: Option<&BTreeSet<UniqueId>>) -> Vec<Plan> {
-    let (legs, own_legs) = (part.legs.as_slice(), part.own());
-    let known = |leg: &View<'_>| given.is_some_and(|given| given.contains(&leg.leg.id));
-    let mut all = own_legs.iter();
-    let Some(first) = all.position(|leg| leg.party.is_real() && !known(leg)) else {
+    let legs = part.legs.as_slice();
+    let own_legs = part.own();
+    let first = own_legs.iter().position(|leg| {
+        let is_known = given.is_some_and(|given| given.contains(&leg.leg.id));
+        leg.party.is_real() && !is_known
+    });
+    let Some(first) = first else {
         return Vec::new();
     };
     let trunks = (0..part.own).filter(|&i| legs[i].party.trunk().is_some());
@@ -259,15 +262,23 @@ pub(crate) fn apart(
     plans: &[(Direction, Vec<usize>)],
     of: impl Fn(&[usize]) -> BTreeSet<usize>,
 ) -> Vec<Vec<usize>> {
-    let later: Vec<_> = plans.iter().skip(1).map(|plan| of(&plan.1)).collect();
-    let elsewhere = |i: &usize| later.iter().any(|own| own.contains(i));
-    let first: BTreeSet<usize> = (0..all).filter(|i| !elsewhere(i)).collect();
-    let owns = std::iter::once(first).chain(later);
-    owns.map(|own| own.into_iter().collect()).collect()
+    let later: Vec<BTreeSet<usize>> = plans.iter().skip(1).map(|plan| of(&plan.1)).collect();
+    let first: Vec<usize> = (0..all)
+        .filter(|i| !later.iter().any(|own| own.contains(i)))
+        .collect();
+    let mut owns = vec![first];
+    owns.extend(later.into_iter().map(|own| own.into_iter().collect()));
+    owns
 }
 
-/// A stay: from, to, bridge, and channel.
-type Presence = (EventTime, EventTime, usize, usize);
+/// A stay in a bridge. Bridges and channels are indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Presence {
+    from: EventTime,
+    to: EventTime,
+    bridge: usize,
+    leg: usize,
+}
 
 /// Returns the talk of the customer's channels, which are given as indices.
 pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
@@ -289,19 +300,31 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
                 let (first, last) = reach.unwrap_or((stay.from, to));
                 reach = Some((first.min(stay.from), last.max(to)));
             }
-            presences.push((stay.from, to, bridge, i));
+            presences.push(Presence {
+                from: stay.from,
+                to,
+                bridge,
+                leg: i,
+            });
         }
     }
     // Stays without the customer do not count. A room that is never empty has many of them.
-    presences.retain(|p| reach.is_some_and(|(from, to)| p.0 <= to && p.1 >= from));
+    presences.retain(|presence| {
+        reach.is_some_and(|(from, to)| presence.from <= to && presence.to >= from)
+    });
     presences.sort_unstable();
-    let times = presences.iter().flat_map(|p| [p.0, p.1]);
-    let within = |at: &EventTime| reach.is_some_and(|(from, to)| (from..=to).contains(at));
-    let times = times.filter(within).collect();
+    let times = presences
+        .iter()
+        .flat_map(|presence| [presence.from, presence.to])
+        .filter(|at| reach.is_some_and(|(from, to)| (from..=to).contains(at)))
+        .collect();
     let pairs = local_pairs(legs.iter().map(|leg| leg.name));
     let talk = Talk::between(times, |from, to| {
-        let there = presences.iter().copied();
-        let there: Vec<Presence> = there.filter(|p| p.0 <= from && p.1 >= to).collect();
+        let there: Vec<Presence> = presences
+            .iter()
+            .copied()
+            .filter(|presence| presence.from <= from && presence.to >= to)
+            .collect();
         connected(legs, customers, &there, &pairs, bridges.len())
     });
     Talk {
@@ -319,17 +342,31 @@ fn connected(
     pairs: &[[usize; 2]],
     bridges: usize,
 ) -> Vec<usize> {
-    let bridge_of = |leg: usize| there.iter().find(|it| it.3 == leg).map(|it| it.2);
     let mut sets = Sets::new(bridges);
     for &[a, b] in pairs {
-        if let (Some(a), Some(b)) = (bridge_of(a), bridge_of(b)) {
+        if let (Some(a), Some(b)) = (bridge_of(there, a), bridge_of(there, b)) {
             sets.join(a, b);
         }
     }
-    let own = customers.iter().filter_map(|&leg| bridge_of(leg));
-    let own: Vec<usize> = own.map(|bridge| sets.of(bridge)).collect();
-    let others = there.iter().filter(|it| !customers.contains(&it.3));
-    let real = others.filter(|it| legs[it.3].party.is_real());
-    let heard = real.filter(|it| own.contains(&sets.of(it.2)));
-    heard.map(|it| it.3).collect()
+    let own: Vec<usize> = customers
+        .iter()
+        .filter_map(|&leg| bridge_of(there, leg))
+        .map(|bridge| sets.of(bridge))
+        .collect();
+    let mut heard = Vec::new();
+    for presence in there {
+        if !customers.contains(&presence.leg)
+            && legs[presence.leg].party.is_real()
+            && own.contains(&sets.of(presence.bridge))
+        {
+            heard.push(presence.leg);
+        }
+    }
+    heard
+}
+
+/// Returns the bridge that the channel is in.
+fn bridge_of(there: &[Presence], leg: usize) -> Option<usize> {
+    let presence = there.iter().find(|presence| presence.leg == leg);
+    presence.map(|presence| presence.bridge)
 }

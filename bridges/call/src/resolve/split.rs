@@ -46,8 +46,9 @@ impl Sets {
 
     /// Merges the sets of `a` and `b`.
     pub(crate) fn join(&mut self, a: usize, b: usize) {
-        let (a, b) = (self.of(a), self.of(b));
-        self.0[a.max(b)] = a.min(b);
+        let a_root = self.of(a);
+        let b_root = self.of(b);
+        self.0[a_root.max(b_root)] = a_root.min(b_root);
     }
 }
 
@@ -104,12 +105,13 @@ pub(super) fn parts<'v, 'a>(
     let foreign = join_by_later_linkedids(views, &entered, &mut by_name, &mut sets);
     let groups = groups(views, &mut sets);
     for (a, b) in stays.met_in_rooms() {
-        let (a, b) = (sets.of(a), sets.of(b));
-        if let (Some(a_group), Some(b_group)) = (groups.get(&a), groups.get(&b))
-            && a != b
+        let a_set = sets.of(a);
+        let b_set = sets.of(b);
+        if let (Some(a_group), Some(b_group)) = (groups.get(&a_set), groups.get(&b_set))
+            && a_set != b_set
             && is_one_call(views, a_group, b_group, &stays)
         {
-            sets.join(a, b);
+            sets.join(a_set, b_set);
         }
     }
     let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -118,23 +120,31 @@ pub(super) fn parts<'v, 'a>(
     }
     let mut parts = Vec::new();
     for own in members.values() {
-        let guests = match stays.has_rooms() {
-            true => guests(views, own),
-            false => Vec::new(),
+        let guests = if stays.has_rooms() {
+            guests(views, own)
+        } else {
+            Vec::new()
         };
-        let is_own = |id: &&UniqueId| {
-            let mut own = own.iter().map(|&i| &views[i]);
-            own.any(|view| view.leg.id == **id || view.first_linkedid() == id.as_str())
-        };
-        let foreign = own.iter().filter_map(|i| foreign.get(i)).flatten();
-        let foreign = foreign.filter(|id| !is_own(id));
         parts.push(Part {
             legs: own.iter().chain(&guests).map(|&i| &views[i]).collect(),
             own: own.len(),
-            foreign: foreign.cloned().collect(),
+            foreign: own
+                .iter()
+                .filter_map(|i| foreign.get(i))
+                .flatten()
+                .filter(|id| !is_own_id(views, own, id))
+                .cloned()
+                .collect(),
         });
     }
     parts
+}
+
+/// Returns `true` if the id is that of one of the call's own channels, or of the call in which one
+/// was created.
+fn is_own_id(views: &[View<'_>], own: &[usize], id: &UniqueId) -> bool {
+    let mut own = own.iter().map(|&i| &views[i]);
+    own.any(|view| view.leg.id == *id || view.first_linkedid() == id.as_str())
 }
 
 /// Returns the channels outside the call that were up at the same time as one of its channels.
@@ -173,10 +183,10 @@ impl<'v, 'a> Stays<'v, 'a> {
         for (i, view) in views.iter().enumerate() {
             let is_inside = view.party.extension().is_some() && !outside.contains(&sets.of(i));
             for stay in &view.stays {
-                let is_seated = |rooms: &Texts| {
+                let is_seated = rooms.is_some_and(|rooms| {
                     rooms.contains(stay.bridge) || (is_inside && was_on_call(view, stay))
-                };
-                if rooms.is_some_and(is_seated) {
+                });
+                if is_seated {
                     stays.seated.push((stay, i));
                 } else {
                     stays.ordinary.push((stay, i));
@@ -194,15 +204,11 @@ impl<'v, 'a> Stays<'v, 'a> {
     /// agent.
     fn first_entries(&self, sets: &mut Sets) -> BTreeMap<usize, EventTime> {
         let mut entered: BTreeMap<usize, EventTime> = BTreeMap::new();
-        let mut note = |set: usize, at: EventTime| {
-            let known = entered.entry(set).or_insert(at);
-            *known = at.min(*known);
-        };
         for &(stay, i) in &self.seated {
-            note(sets.of(i), stay.from);
+            note_entry(&mut entered, sets.of(i), stay.from);
             for &(other, j) in &self.ordinary {
                 if other.bridge == stay.bridge && other.from <= stay.to && stay.from <= other.to {
-                    note(sets.of(j), stay.from.max(other.from));
+                    note_entry(&mut entered, sets.of(j), stay.from.max(other.from));
                 }
             }
         }
@@ -221,6 +227,12 @@ impl<'v, 'a> Stays<'v, 'a> {
         }
         pairs
     }
+}
+
+/// Notes the moment for the set, unless it has an earlier one.
+fn note_entry(entered: &mut BTreeMap<usize, EventTime>, set: usize, at: EventTime) {
+    let known = entered.entry(set).or_insert(at);
+    *known = at.min(*known);
 }
 
 /// Returns `true` if the channel waited for calls before it entered this bridge: as a logged-in
@@ -308,6 +320,10 @@ impl Group<'_, '_> {
         let here = stays.filter(|stay| stay.bridge == bridge);
         here.map(|stay| stay.from).min()
     }
+
+    fn contains(&self, view: &View<'_>) -> bool {
+        self.legs.iter().any(|leg| leg.leg.id == view.leg.id)
+    }
 }
 
 fn groups<'v, 'a>(views: &'v [View<'a>], sets: &mut Sets) -> BTreeMap<usize, Group<'v, 'a>> {
@@ -350,12 +366,8 @@ fn is_dialed_into(
     line: &Group<'_, '_>,
     stays: &Stays<'_, '_>,
 ) -> bool {
-    let is_of = |group: &Group<'_, '_>, i: usize| {
-        let mut legs = group.legs.iter();
-        legs.any(|leg| leg.leg.id == views[i].leg.id)
-    };
     stays.seated.iter().any(|(room, i)| {
-        if !is_of(line, *i) {
+        if !line.contains(&views[*i]) {
             return false;
         }
         let was_there = caller.entered(room.bridge) <= Some(room.from);
@@ -365,7 +377,8 @@ fn is_dialed_into(
         });
         was_there
             && caller.entered(room.bridge).is_some()
-            && others.all(|(_, other)| is_of(caller, *other) || is_of(line, *other))
+            && others
+                .all(|(_, other)| caller.contains(&views[*other]) || line.contains(&views[*other]))
     })
 }
 
@@ -375,10 +388,11 @@ fn is_to_one_number(a: &Group<'_, '_>, b: &Group<'_, '_>) -> bool {
         let number = number::dialed_digits(&a.legs, i);
         number.is_some()
             && b.trunks.iter().any(|&j| {
-                let (one, other) = (a.legs[i], b.legs[j]);
+                let line = a.legs[i];
+                let other = b.legs[j];
                 number == number::dialed_digits(&b.legs, j)
-                    && one.leg.first <= other.end
-                    && other.leg.first <= one.end
+                    && line.leg.first <= other.end
+                    && other.leg.first <= line.end
             })
     })
 }

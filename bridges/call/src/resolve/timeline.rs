@@ -6,27 +6,31 @@ use crate::facts::{FactKind, Note};
 use crate::timeline::{
     Channel, ENTRIES_MAX, Moment, MomentKind, Stay, TEXT_BYTES_MAX, Timeline, kept,
 };
-use crate::{ChannelState, clip};
+use crate::{ChannelState, EventTime, clip};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the timeline of one plan.
 pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
-    let is = |i: usize| (plan.customers.contains(&i), legs[i].party.is_real());
-    let (number, left_out) = kept(shown(legs, plan), is);
-    let by_id = number.iter().map(|(&i, &it)| (legs[i].leg.id.as_str(), it));
-    let by_id: BTreeMap<&str, u16> = by_id.collect();
+    let (numbers, left_out) = kept(shown(legs, plan), |i| {
+        (plan.customers.contains(&i), legs[i].party.is_real())
+    });
+    let by_id: BTreeMap<&str, u16> = numbers
+        .iter()
+        .map(|(&i, &number)| (legs[i].leg.id.as_str(), number))
+        .collect();
     let mut drawing = Drawing {
-        bridges: bridges(legs, &number),
+        bridges: bridges(legs, &numbers),
         room: ENTRIES_MAX,
         left_out,
     };
-    let talk = drawing.fitting(plan.talk.drawn(&number));
-    let drawn = |&leg: &usize| drawing.channel(legs[leg], plan.customers.contains(&leg), &by_id);
-    let channels = number.keys().map(drawn).collect();
-    let bridges = std::mem::take(&mut drawing.bridges);
+    let talk = drawing.fitting(plan.talk.drawn(&numbers));
+    let mut channels = Vec::new();
+    for &i in numbers.keys() {
+        channels.push(drawing.channel(legs[i], plan.customers.contains(&i), &by_id));
+    }
     Timeline {
         channels,
-        bridges: bridges.into_iter().map(text).collect(),
+        bridges: drawing.bridges.into_iter().map(text).collect(),
         talk,
         left_out: drawing.left_out,
     }
@@ -35,24 +39,27 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
 /// Returns the call's own channels, and those that shared a bridge with one of them.
 fn shown(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
     let own: BTreeSet<usize> = plan.own.iter().chain(&plan.customers).copied().collect();
-    let all_stays = |i: usize| legs[i].stays.iter();
-    let met = |i: usize| {
-        all_stays(i).any(|stay| {
-            let others = own.iter().flat_map(|&i| all_stays(i));
-            let mut here = others.filter(|other| other.bridge == stay.bridge);
-            here.any(|other| other.from < stay.to && stay.from < other.to)
-        })
-    };
     (0..legs.len())
-        .filter(|&i| own.contains(&i) || met(i))
+        .filter(|i| own.contains(i) || own.iter().any(|&other| met(legs[*i], legs[other])))
         .collect()
 }
 
+/// Returns `true` if the two channels were in one bridge at the same time.
+fn met(a: &View<'_>, b: &View<'_>) -> bool {
+    a.stays.iter().any(|stay| {
+        b.stays.iter().any(|other| {
+            other.bridge == stay.bridge && other.from < stay.to && stay.from < other.to
+        })
+    })
+}
+
 /// Returns the bridges of these channels, in the order in which they were entered.
-fn bridges<'a>(legs: &[&View<'a>], number: &BTreeMap<usize, u16>) -> Vec<&'a str> {
-    let all = |&i: &usize| legs[i].stays.iter().chain(&legs[i].waits);
-    let stays = number.keys().flat_map(all);
-    let mut entered: Vec<_> = stays.map(|stay| (stay.from, stay.bridge)).collect();
+fn bridges<'a>(legs: &[&View<'a>], numbers: &BTreeMap<usize, u16>) -> Vec<&'a str> {
+    let mut entered: Vec<(EventTime, &str)> = numbers
+        .keys()
+        .flat_map(|&i| legs[i].stays.iter().chain(&legs[i].waits))
+        .map(|stay| (stay.from, stay.bridge))
+        .collect();
     entered.sort_unstable();
     let mut known = BTreeSet::new();
     entered.retain(|&(_, bridge)| known.insert(bridge));
@@ -72,21 +79,23 @@ impl Drawing<'_> {
         is_customer: bool,
         by_id: &BTreeMap<&str, u16>,
     ) -> Channel {
-        let mut moments = moments(view, by_id);
+        let mut all_moments = moments(view, by_id);
         // Keep the hangup even if other moments are dropped.
-        let ends = moments.pop_if(|moment| matches!(moment.what, MomentKind::HungUp { .. }));
-        let mut moments = self.fitting(moments);
-        moments.extend(ends);
-        let stays = view.stays.iter().chain(&view.waits).filter_map(|stay| {
-            let bridge = self.bridges.iter().position(|&id| id == stay.bridge)?;
-            Some(Stay {
-                from: stay.from,
-                to: stay.to,
-                bridge: u16::try_from(bridge).ok()?,
-                holding: stay.holding,
-            })
-        });
-        let mut stays: Vec<Stay> = stays.collect();
+        let hangup = all_moments.pop_if(|moment| matches!(moment.what, MomentKind::HungUp { .. }));
+        let mut moments = self.fitting(all_moments);
+        moments.extend(hangup);
+        let mut stays = Vec::new();
+        for stay in view.stays.iter().chain(&view.waits) {
+            let bridge = self.bridges.iter().position(|&id| id == stay.bridge);
+            if let Some(Ok(bridge)) = bridge.map(u16::try_from) {
+                stays.push(Stay {
+                    from: stay.from,
+                    to: stay.to,
+                    bridge,
+                    holding: stay.holding,
+                });
+            }
+        }
         stays.sort_unstable();
         Channel {
             id: view.leg.id.clone(),
@@ -134,20 +143,25 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
     all.dedup();
     // Keep only the first of several reports that the channel rings, or is up.
-    let (mut rang, mut up) = (false, false);
+    let mut rang = false;
+    let mut up = false;
     all.retain(|moment| match moment.what {
         MomentKind::Rings => !std::mem::replace(&mut rang, true),
         MomentKind::Up => !std::mem::replace(&mut up, true),
         MomentKind::Dialed { .. } | MomentKind::DialEnded(_) | MomentKind::HungUp { .. } => true,
     });
     // The end of the view is the hangup, if one was received.
-    let ends = view.leg.facts.iter().filter(|fact| fact.what.is_end());
-    let cause = ends.clone().find_map(|fact| match fact.note {
-        Some(Note::Cause(cause)) => Some(cause),
-        Some(Note::Status(_)) | None => None,
-    });
-    let (at, what) = (view.end, MomentKind::HungUp { cause });
-    all.extend(ends.clone().next().map(|_| Moment { at, what }));
+    if view.leg.is_over() {
+        let mut ends = view.leg.facts.iter().filter(|fact| fact.what.is_end());
+        let cause = ends.find_map(|fact| match fact.note {
+            Some(Note::Cause(cause)) => Some(cause),
+            Some(Note::Status(_)) | None => None,
+        });
+        all.push(Moment {
+            at: view.end,
+            what: MomentKind::HungUp { cause },
+        });
+    }
     all
 }
 

@@ -79,22 +79,24 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
 /// Returns all entries and exits without a bridge's name, by time.
 fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
     let mut steps = Vec::new();
-    for (leg, it) in legs.iter().enumerate() {
-        for (fact, seen) in it.facts.iter().enumerate() {
-            let Some(Passage { bridge, enters, .. }) = seen.what.passage() else {
+    for (i, leg) in legs.iter().enumerate() {
+        for (place, fact) in leg.facts.iter().enumerate() {
+            let Some(Passage { bridge, enters, .. }) = fact.what.passage() else {
                 continue;
             };
-            let unnamed = Some("").filter(|_| bridge.is_empty());
-            let Some(peers) = unnamed.or_else(|| bridge.strip_prefix(UNNAMED)) else {
+            let peers = if bridge.is_empty() {
+                ""
+            } else if let Some(peers) = bridge.strip_prefix(UNNAMED) {
+                peers
+            } else {
                 continue;
             };
-            let peers = peers.split(',').filter(|peer| !peer.is_empty());
             steps.push(BridgeMove {
-                at: seen.at,
-                leg,
-                fact,
+                at: fact.at,
+                leg: i,
+                fact: place,
                 enters,
-                peers: peers.collect(),
+                peers: peers.split(',').filter(|peer| !peer.is_empty()).collect(),
             });
         }
     }
@@ -120,7 +122,6 @@ struct Meeting<'l, 'a> {
 
 impl<'l, 'a> Meeting<'l, 'a> {
     fn of(legs: &'l [&'a Leg], steps: &[BridgeMove<'a>]) -> Self {
-        let names_peers = |step: &BridgeMove<'_>| !step.peers.is_empty() && !step.is_of_both();
         let ages: Vec<_> = legs.iter().map(|leg| leg.age()).collect();
         let mut ranks = vec![0; legs.len()];
         for (rank, leg) in by_age(&ages).into_iter().enumerate() {
@@ -129,7 +130,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
         Self {
             legs,
             ranks,
-            has_peers: steps.iter().any(names_peers),
+            has_peers: steps
+                .iter()
+                .any(|step| !step.peers.is_empty() && !step.is_of_both()),
             groups: Vec::new(),
             sits: vec![None; legs.len()],
             left: vec![None; legs.len()],
@@ -146,9 +149,10 @@ impl<'l, 'a> Meeting<'l, 'a> {
                 self.both(step)
             } else if step.enters {
                 self.leave(step);
-                let found = match self.has_peers {
-                    true => self.by_peers(step),
-                    false => self.by_time(step, &steps[at + 1..]),
+                let found = if self.has_peers {
+                    self.by_peers(step)
+                } else {
+                    self.by_time(step, &steps[at + 1..])
                 };
                 Some(self.enter(step, found))
             } else {
@@ -196,21 +200,32 @@ impl<'l, 'a> Meeting<'l, 'a> {
     /// fractions of a second several channels answer at once. The other half of the same Local
     /// channel is never returned.
     fn answered_last(&self, step: &BridgeMove<'a>) -> Option<usize> {
-        let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
-        let own = pair(step.leg);
-        let free = (0..self.legs.len()).filter(|&leg| {
-            let other_half = own.is_some() && pair(leg) == own;
-            leg != step.leg && self.sits[leg].is_none() && !other_half
-        });
-        let answered = free.filter_map(|leg| {
-            let facts = self.legs[leg].facts.iter();
-            let ups = facts.filter(|fact| fact.what == FactKind::State(ChannelState::Up));
-            let at = ups.map(|fact| fact.at).filter(|at| *at <= step.at).max()?;
-            let gone = self.legs[leg].ended().is_some_and(|ended| ended < step.at);
-            let is_younger = self.ranks[leg] > self.ranks[step.leg];
-            (!gone).then_some((is_younger, at, self.ranks[leg], leg))
-        });
-        answered.max().map(|(.., leg)| leg)
+        let mut last = None;
+        for (i, leg) in self.legs.iter().enumerate() {
+            if i == step.leg || self.sits[i].is_some() || self.are_halves(i, step.leg) {
+                continue;
+            }
+            let answered = leg
+                .facts
+                .iter()
+                .filter(|fact| fact.what == FactKind::State(ChannelState::Up))
+                .map(|fact| fact.at)
+                .filter(|at| *at <= step.at)
+                .max();
+            let Some(at) = answered else { continue };
+            if leg.ended().is_some_and(|ended| ended < step.at) {
+                continue;
+            }
+            let is_younger = self.ranks[i] > self.ranks[step.leg];
+            last = last.max(Some((is_younger, at, self.ranks[i], i)));
+        }
+        last.map(|(.., leg)| leg)
+    }
+
+    /// Returns `true` if the two channels are the halves of one Local channel.
+    fn are_halves(&self, a: usize, b: usize) -> bool {
+        let pair = trunk::local_pair(self.legs[a].name());
+        pair.is_some() && pair == trunk::local_pair(self.legs[b].name())
     }
 
     fn leave(&mut self, step: &BridgeMove<'a>) -> Option<usize> {
@@ -241,47 +256,49 @@ impl<'l, 'a> Meeting<'l, 'a> {
     /// Returns the bridge that holds one of the named channels, or else the one in which this
     /// channel is expected.
     fn by_peers(&self, step: &BridgeMove<'a>) -> Option<usize> {
-        let named = |&leg: &usize| {
-            let mut names = self.legs[leg].names.iter();
-            names.any(|name| step.peers.contains(&name.text.as_str()))
-        };
-        let there = (0..self.legs.len()).filter(named);
-        let there = there.filter_map(|leg| self.sits[leg]).next();
+        for (leg, group) in self.legs.iter().zip(&self.sits) {
+            let mut names = leg.names.iter();
+            if group.is_some() && names.any(|name| step.peers.contains(&name.text.as_str())) {
+                return *group;
+            }
+        }
         let name = self.legs[step.leg].name();
-        there.or_else(|| {
-            let mut groups = self.groups.iter();
-            groups.position(|group| group.expected.contains(name) && !group.members.is_empty())
-        })
+        self.groups
+            .iter()
+            .position(|group| group.expected.contains(name) && !group.members.is_empty())
     }
 
     /// Returns the bridge in which one channel waits. Of several, returns the one that changed
     /// last. A bridge that has not changed within `TOGETHER` counts only if no other channel enters
     /// within that time.
     fn by_time(&self, step: &BridgeMove<'a>, later: &[BridgeMove<'a>]) -> Option<usize> {
-        let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
-        let own = pair(step.leg);
-        let waiting = |group: &usize| {
-            let there = &self.groups[*group];
-            let other_half = |&leg: &usize| own.is_some() && pair(leg) == own;
-            there.members.len() == 1
-                && self.left[step.leg] != Some(*group)
-                && !there.members.iter().any(other_half)
-        };
-        let recent = |group: &usize| {
-            let changed = self.groups[*group].changed;
+        let alone: Vec<usize> = (0..self.groups.len())
+            .filter(|&group| self.one_waits(group, step.leg))
+            .collect();
+        let recent = alone.iter().copied().filter(|&group| {
+            let changed = self.groups[group].changed;
             changed.is_some_and(|changed| step.at.since(changed) <= TOGETHER)
-        };
-        let alone: Vec<usize> = (0..self.groups.len()).filter(waiting).collect();
-        let last = |groups: &mut dyn Iterator<Item = usize>| {
-            groups.max_by_key(|&group| self.groups[group].changed)
-        };
-        if let Some(group) = last(&mut alone.iter().copied().filter(recent)) {
+        });
+        if let Some(group) = self.last_changed(recent) {
             return Some(group);
         }
         let mut later = later.iter();
         let next = later.find(|next| next.enters && next.leg != step.leg);
-        let meets = next.is_some_and(|next| next.at.since(step.at) <= TOGETHER);
-        let waits = last(&mut alone.iter().copied());
-        waits.filter(|_| !meets)
+        if next.is_some_and(|next| next.at.since(step.at) <= TOGETHER) {
+            return None;
+        }
+        self.last_changed(alone.into_iter())
+    }
+
+    /// Returns `true` if one channel waits in the bridge, which can be for this other channel.
+    fn one_waits(&self, group: usize, leg: usize) -> bool {
+        let members = &self.groups[group].members;
+        members.len() == 1
+            && self.left[leg] != Some(group)
+            && !members.iter().any(|&member| self.are_halves(leg, member))
+    }
+
+    fn last_changed(&self, groups: impl Iterator<Item = usize>) -> Option<usize> {
+        groups.max_by_key(|&group| self.groups[group].changed)
     }
 }

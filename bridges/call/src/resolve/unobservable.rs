@@ -44,8 +44,11 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 fn is_moved(call: &OpenCall) -> bool {
     let of_both = format!("{UNNAMED}{WHO_ANSWERED}");
     let mut facts = call.legs.values().flat_map(|leg| &leg.facts);
-    facts.any(|fact| fact.what.passage().is_some_and(|it| it.bridge == of_both))
-        && call.legs.values().any(|leg| leg.names.iter().count() > 1)
+    facts.any(|fact| {
+        fact.what
+            .passage()
+            .is_some_and(|passage| passage.bridge == of_both)
+    }) && call.legs.values().any(|leg| leg.names.iter().count() > 1)
 }
 
 /// Returns the reason why it is not known how this call went. `cel_bridges`: CEL has reported a
@@ -85,29 +88,33 @@ fn is_of_cel(legs: &[&View<'_>]) -> bool {
 
 /// Returns the time at which the channel answered first.
 fn up(leg: &Leg) -> Option<EventTime> {
-    let facts = leg.facts.iter();
-    let up = facts.filter(|fact| fact.what == FactKind::State(ChannelState::Up));
-    up.map(|fact| fact.at).min()
+    leg.facts
+        .iter()
+        .filter(|fact| fact.what == FactKind::State(ChannelState::Up))
+        .map(|fact| fact.at)
+        .min()
 }
 
 /// Returns `true` if the customer and another party answered, and CEL reports no bridge.
 fn bridges(legs: &[&View<'_>], plan: &Plan) -> bool {
-    let answered = |i: usize| up(legs[i].leg).is_some();
     let mut others = (0..legs.len()).filter(|i| !plan.customers.contains(i));
     plan.talk.first.is_none()
         && is_of_cel(legs)
-        && plan.customers.iter().any(|&i| answered(i))
-        && others.any(|i| legs[i].party.is_real() && answered(i))
+        && plan.customers.iter().any(|&i| up(legs[i].leg).is_some())
+        && others.any(|i| legs[i].party.is_real() && up(legs[i].leg).is_some())
 }
 
 /// Returns `true` if the customer ran a conference, and no bridge is reported after it began.
 fn room(legs: &[&View<'_>], plan: &Plan) -> bool {
-    let alone = |&i: &usize| {
-        let since = legs[i].leg.applications.conference;
-        let stays = legs[i].stays.iter().chain(&legs[i].waits);
-        since.is_some_and(|since| { stays }.all(|stay| stay.to <= since))
+    is_of_cel(legs) && plan.customers.iter().any(|&i| ended_in_conference(legs[i]))
+}
+
+fn ended_in_conference(leg: &View<'_>) -> bool {
+    let Some(since) = leg.leg.applications.conference else {
+        return false;
     };
-    is_of_cel(legs) && plan.customers.iter().any(alone)
+    let mut stays = leg.stays.iter().chain(&leg.waits);
+    stays.all(|stay| stay.to <= since)
 }
 
 /// Returns `true` if, after channels were redirected, the customer and another party were up at the
@@ -117,8 +124,9 @@ fn conference(legs: &[&View<'_>], plan: &Plan) -> bool {
     let Some(since) = led.map(|leg| leg.leg.first).min() else {
         return false;
     };
-    let others = (0..legs.len()).filter(|i| !plan.customers.contains(i));
-    let others: Vec<usize> = others.filter(|&i| legs[i].party.is_real()).collect();
+    let others: Vec<usize> = (0..legs.len())
+        .filter(|&i| !plan.customers.contains(&i) && legs[i].party.is_real())
+        .collect();
     plan.customers.iter().any(|&customer| {
         let mut others = others.iter();
         others.any(|&other| side_by_side(legs[customer], legs[other], since) >= ANSWERED_FROM)
@@ -131,9 +139,9 @@ fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
     let (Some(a_up), Some(b_up)) = (up(a.leg), up(b.leg)) else {
         return Duration::ZERO;
     };
-    let bridged = [a, b].into_iter().flat_map(|leg| &leg.stays);
-    let from = bridged.map(|stay| stay.to).max();
-    let from = from.unwrap_or(since).max(since).max(a_up).max(b_up);
+    let stays = a.stays.iter().chain(&b.stays);
+    let bridged_until = stays.map(|stay| stay.to).max().unwrap_or(since);
+    let from = bridged_until.max(since).max(a_up).max(b_up);
     a.end.min(b.end).since(from)
 }
 
@@ -141,30 +149,40 @@ fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
 /// made during the first, and no other channel of the first bridge was ever in a bridge with that
 /// Local channel.
 fn transfer(legs: &[&View<'_>], plan: &Plan) -> bool {
-    let in_bridge = |stay: &BridgeStay<'_>| -> Vec<usize> {
-        let there = |i: &usize| legs[*i].stays.iter().any(|its| its.bridge == stay.bridge);
-        (0..legs.len()).filter(there).collect()
-    };
-    let hears = |a: usize, b: usize| {
-        let mut stays = legs[a].stays.iter();
-        stays.any(|stay| legs[b].stays.iter().any(|its| its.bridge == stay.bridge))
-    };
-    let replaced = |(first, next): (&BridgeStay<'_>, &BridgeStay<'_>)| {
-        let locals = in_bridge(next).into_iter();
-        let mut locals = locals.filter(|&i| {
-            let born = legs[i].leg.first;
-            local_pair(legs[i].name).is_some() && first.from < born && born < first.to
-        });
-        let talked = in_bridge(first);
-        next.from.since(first.to) <= AT_ONCE
-            && locals.any(|local| {
-                let mut others = talked.iter().filter(|i| !plan.customers.contains(i));
-                !others.any(|&other| hears(other, local))
-            })
-    };
     is_of_cel(legs)
         && plan.customers.iter().any(|&customer| {
-            let stays = &legs[customer].stays;
-            stays.iter().zip(stays.iter().skip(1)).any(replaced)
+            let mut pairs = legs[customer].stays.windows(2);
+            pairs.any(|pair| is_transfer(legs, plan, &pair[0], &pair[1]))
         })
+}
+
+/// Returns `true` if the customer's stay `next` replaced the stay `first` as [`transfer`] describes.
+fn is_transfer(
+    legs: &[&View<'_>],
+    plan: &Plan,
+    first: &BridgeStay<'_>,
+    next: &BridgeStay<'_>,
+) -> bool {
+    if next.from.since(first.to) > AT_ONCE {
+        return false;
+    }
+    let others: Vec<usize> = (0..legs.len())
+        .filter(|&i| !plan.customers.contains(&i) && was_in(legs[i], first.bridge))
+        .collect();
+    legs.iter().any(|leg| {
+        let born = leg.leg.first;
+        was_in(leg, next.bridge)
+            && local_pair(leg.name).is_some()
+            && first.from < born
+            && born < first.to
+            && !others.iter().any(|&other| shared_bridge(legs[other], leg))
+    })
+}
+
+fn was_in(leg: &View<'_>, bridge: &str) -> bool {
+    leg.stays.iter().any(|stay| stay.bridge == bridge)
+}
+
+fn shared_bridge(a: &View<'_>, b: &View<'_>) -> bool {
+    a.stays.iter().any(|stay| was_in(b, stay.bridge))
 }

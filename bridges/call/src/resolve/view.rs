@@ -46,8 +46,9 @@ impl<'a> View<'a> {
         let name = leg.name();
         let (way, at, words, begun) = way(leg, &facts, numbers);
         let end = end(leg, &facts);
-        let stays = stays(&facts, end).into_iter();
-        let (waits, stays) = stays.partition(|stay| stay.holding);
+        let (waits, stays) = stays(&facts, end)
+            .into_iter()
+            .partition(|stay| stay.holding);
         Self {
             leg,
             name,
@@ -81,8 +82,11 @@ impl<'a> View<'a> {
 
     /// Returns the channel's id and all its linkedids.
     pub(super) fn ids(&self) -> impl Iterator<Item = UniqueId> {
-        let linkedids = self.leg.linkedids.iter();
-        let linkedids = linkedids.filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()));
+        let linkedids = self
+            .leg
+            .linkedids
+            .iter()
+            .filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()));
         std::iter::once(self.leg.id.clone()).chain(linkedids)
     }
 }
@@ -99,29 +103,37 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
         };
         return (way, leg.first, words, traits.fresh);
     }
-    let of = |wanted: fn(&FactKind) -> bool| facts.iter().find(|fact| wanted(&fact.what));
-    if let Some(fact) = of(|what| matches!(what, FactKind::Born(Ring | PreRing))) {
+    if let Some(fact) = first_of(facts, |what| matches!(what, FactKind::Born(Ring | PreRing))) {
         return (Way::CameIn, fact.at, "created in state Ring", true);
     }
-    if let Some(fact) = of(|what| matches!(what, FactKind::Dialed { .. })) {
+    if let Some(fact) = first_of(facts, FactKind::is_dialed) {
         return (Way::Dialed, fact.at, "reported as dialed", true);
     }
-    let born_down = of(|what| matches!(what, FactKind::Born(Down)));
-    if let Some(fact) = born_down.filter(|_| trunk::technology(leg.name()) == "PJSIP") {
+    let born_down = first_of(facts, |what| matches!(what, FactKind::Born(Down)));
+    if let Some(fact) = born_down
+        && trunk::technology(leg.name()) == "PJSIP"
+    {
         return (Way::Dialed, fact.at, "created in state Down", true);
     }
-    let first_state = of(|what| matches!(what, FactKind::State(Ring | PreRing | Ringing)));
+    let first_state = first_of(facts, |what| {
+        matches!(what, FactKind::State(Ring | PreRing | Ringing))
+    });
     if let Some(fact) = first_state {
         if fact.what == FactKind::State(Ringing) {
             return (Way::Dialed, fact.at, "first state Ringing", true);
         }
         return (Way::CameIn, fact.at, "first state Ring", true);
     }
-    if let Some(fact) = of(|what| matches!(what, FactKind::DialEnded)) {
+    if let Some(fact) = first_of(facts, |what| *what == FactKind::DialEnded) {
         return (Way::Dialed, fact.at, "reported as the dialed channel", true);
     }
-    let born = of(|what| matches!(what, FactKind::Born(_))).map(|fact| fact.at);
-    way_without_state(leg, born, numbers)
+    let born = first_of(facts, |what| matches!(what, FactKind::Born(_)));
+    way_without_state(leg, born.map(|fact| fact.at), numbers)
+}
+
+/// Returns the first fact of a kind.
+fn first_of<'a>(facts: &[&'a Fact], is_wanted: impl Fn(&FactKind) -> bool) -> Option<&'a Fact> {
+    facts.iter().copied().find(|fact| is_wanted(&fact.what))
 }
 
 /// Decides how a channel came into the call from CEL, which reports no state and no dialing. A
@@ -132,7 +144,8 @@ fn way_without_state(
     born: Option<EventTime>,
     numbers: bool,
 ) -> (Way, EventTime, &'static str, bool) {
-    let (at, begun) = (born.unwrap_or(leg.first), born.is_some());
+    let at = born.unwrap_or(leg.first);
+    let begun = born.is_some();
     if let Some(at) = leg.applications.outgoing {
         return (Way::Dialed, at, "ran AppDial, AppDial2, or AppQueue", begun);
     }
@@ -153,13 +166,15 @@ fn way_without_state(
 /// Returns the time of the hangup: AMI's, else CEL's, else the channel's end, else its last sign of
 /// life.
 fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
-    let rank = |fact: &Fact| match (&fact.what, fact.origin) {
-        (FactKind::Hangup, Origin::Channel) => 0,
-        (FactKind::Hangup, Origin::Cel) => 1,
-        _ => 2,
-    };
     let ends = facts.iter().filter(|fact| fact.what.is_end());
-    let end = ends.min_by_key(|fact| (rank(fact), fact.at));
+    let end = ends.min_by_key(|fact| {
+        let rank = match (&fact.what, fact.origin) {
+            (FactKind::Hangup, Origin::Channel) => 0,
+            (FactKind::Hangup, Origin::Cel) => 1,
+            _ => 2,
+        };
+        (rank, fact.at)
+    });
     end.map_or(leg.last, |fact| fact.at)
 }
 
@@ -167,13 +182,16 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
 /// entry that was under way is reported up to 100 ms later.
 fn requested_end(facts: &[&Fact]) -> Option<EventTime> {
     const ENTRY_DELAY_MAX: Duration = Duration::from_millis(100);
-    let enters = |fact: &&&Fact| fact.what.passage().is_some_and(|passage| passage.enters);
-    let entered = facts.iter().filter(enters).map(|fact| fact.at).max();
-    let requests = facts
+    let entered = facts
         .iter()
-        .filter(|fact| fact.what == FactKind::HangupRequested);
-    let mut requests = requests.map(|fact| fact.at);
-    requests.find(|at| entered.is_none_or(|entered| entered <= at.plus(ENTRY_DELAY_MAX)))
+        .filter(|fact| fact.what.passage().is_some_and(|passage| passage.enters))
+        .map(|fact| fact.at)
+        .max();
+    facts
+        .iter()
+        .filter(|fact| fact.what == FactKind::HangupRequested)
+        .map(|fact| fact.at)
+        .find(|at| entered.is_none_or(|entered| entered <= at.plus(ENTRY_DELAY_MAX)))
 }
 
 /// Returns the stays in bridges, including holding bridges. If AMI and CEL both report a bridge,
@@ -187,18 +205,13 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> Vec<BridgeStay<'a>> {
     bridges.dedup_by_key(|&mut (name, _)| name);
     let mut all = Vec::new();
     for (bridge, holding) in bridges {
-        // The stays that one origin reports, and the number of their entries and exits.
-        let told = |origin: Origin| {
-            let own = facts.iter().filter(|fact| fact.origin == origin);
-            let spans = spans(own.filter_map(|fact| {
-                let passage = fact.what.passage().filter(|p| p.bridge == bridge)?;
-                Some((fact.at, passage.enters))
-            }));
-            let open = spans.iter().filter(|span| span.1.is_none()).count();
-            (2 * spans.len() - open, spans)
+        let by_ami = reported_spans(facts, bridge, Origin::Channel);
+        let by_cel = reported_spans(facts, bridge, Origin::Cel);
+        let more = if edges(&by_cel) > edges(&by_ami) {
+            by_cel
+        } else {
+            by_ami
         };
-        let ((ami_told, by_ami), (cel_told, by_cel)) = (told(Origin::Channel), told(Origin::Cel));
-        let more = if cel_told > ami_told { by_cel } else { by_ami };
         all.extend(more.into_iter().map(|(from, to)| BridgeStay {
             bridge,
             from,
@@ -212,4 +225,25 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> Vec<BridgeStay<'a>> {
         all[i - 1].to = all[i - 1].to.min(all[i].from);
     }
     all
+}
+
+/// A stay in a bridge: its beginning, and its end if that was received.
+type ReportedSpan = (EventTime, Option<EventTime>);
+
+/// Returns the stays in this bridge that one event system reports.
+fn reported_spans(facts: &[&Fact], bridge: &str, origin: Origin) -> Vec<ReportedSpan> {
+    let own = facts.iter().filter(|fact| fact.origin == origin);
+    spans(own.filter_map(|fact| {
+        let passage = fact
+            .what
+            .passage()
+            .filter(|passage| passage.bridge == bridge)?;
+        Some((fact.at, passage.enters))
+    }))
+}
+
+/// Returns the number of entries and exits of these stays.
+fn edges(spans: &[ReportedSpan]) -> usize {
+    let open = spans.iter().filter(|(_, end)| end.is_none()).count();
+    2 * spans.len() - open
 }

@@ -27,8 +27,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "a recorder or announcer is somebody to talk with",
         file: "resolve/plan.rs",
-        old: "others.filter(|it| legs[it.3].party.is_real());",
-        new: "others.filter(|it| it.3 < legs.len());",
+        old: "&& legs[presence.leg].party.is_real()",
+        new: "&& presence.leg < legs.len()",
     },
     Fault {
         name: "unique ids are compared as text",
@@ -39,8 +39,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "who talked first has the call, not who talked last",
         file: "resolve/finish.rs",
-        old: "let began = plan.talk.began.iter().rev();",
-        new: "let began = plan.talk.began.iter();",
+        old: ".rfind(|&&(_, i)|",
+        new: ".find(|&&(_, i)|",
     },
     Fault {
         name: "a missed call of several phones is put down to the first",
@@ -81,8 +81,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "the number is read where the dial prefix stands",
         file: "resolve/number.rs",
-        old: "text.find(['@', '!',",
-        new: "text.find(['!',",
+        old: "rest.find(['@', '!',",
+        new: "rest.find(['!',",
     },
     Fault {
         name: "a hand that slipped is an answer",
