@@ -251,7 +251,8 @@ impl Assembler {
         arrived: EventTime,
     ) {
         let traits = &event.channel.traits;
-        if traits.as_ref().is_some_and(|it| it.listed) || matches!(event.kind, Kind::Listed { .. })
+        if traits.as_ref().is_some_and(|traits| traits.listed)
+            || matches!(event.kind, Kind::Listed { .. })
         {
             self.listening.listed.insert(id.clone());
         }
@@ -281,9 +282,10 @@ impl Assembler {
         if let Some(process) = event.channel.process {
             self.asks_set_back(key, process);
         }
-        let key = match outcome.new_leg {
-            true => self.met(key, id, event, at),
-            false => key,
+        let key = if outcome.new_leg {
+            self.met(key, id, event, at)
+        } else {
+            key
         };
         if let Kind::Renamed { to, .. } = &event.kind {
             self.calls.renamed(key, id, (at, to));
@@ -347,12 +349,15 @@ impl Assembler {
 
     /// Processes a CDR. A call needs only its user field.
     fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
-        let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         // The linkedid of a finished call can be that of an agent whose login goes on.
-        let is_finished = self.calls.has_finished(&cdr.uniqueid);
-        let key = ids.find_map(|id| self.calls.knows(id));
-        let Some(key) = key.filter(|_| !is_finished) else {
-            return self.keep_cdr(cdr, arrived);
+        if self.calls.has_finished(&cdr.uniqueid) {
+            self.keep_cdr(cdr, arrived);
+            return;
+        }
+        let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
+        let Some(key) = ids.find_map(|id| self.calls.knows(id)) else {
+            self.keep_cdr(cdr, arrived);
+            return;
         };
         let at = cdr.at.unwrap_or(arrived);
         if !cdr.userfield.is_empty()
@@ -369,14 +374,13 @@ impl Assembler {
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         let awaited = self.settings.awaits_cdr() && !ids.any(|id| self.calls.has_finished(id));
-        match EarlyCdr::of(cdr, arrived).filter(|_| awaited) {
-            Some(early) => {
-                let key = self.calls.next_key();
-                self.early.put(key, early);
-                self.changes.insert(key);
-                self.forget_early(arrived);
-            }
-            None => self.counts.cdr_unmatched += 1,
+        if awaited && let Some(early) = EarlyCdr::of(cdr, arrived) {
+            let key = self.calls.next_key();
+            self.early.put(key, early);
+            self.changes.insert(key);
+            self.forget_early(arrived);
+        } else {
+            self.counts.cdr_unmatched += 1;
         }
     }
 
@@ -408,7 +412,8 @@ impl Assembler {
 
     /// Returns the open calls that changed or ended since the last call of this function.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
-        let (calls, early) = (&mut self.calls, &self.early);
+        let calls = &mut self.calls;
+        let early = &self.early;
         self.changes.take(|key| {
             let call = calls.get(key).and_then(bytes);
             let snapshot = call.or_else(|| early.cdrs.get(&key).and_then(bytes))?;

@@ -6,7 +6,7 @@
 //! ended, because the one that has been silent longest can be an ordinary call.
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
-use crate::facts::{Leg, LinkKeys, OpenCall, Texts, is_holding};
+use crate::facts::{LinkKeys, OpenCall, Texts, is_holding};
 use crate::trunk;
 use crate::{ChannelEvent, ChannelRef, EventTime, Kind, Text, UNNAMED, UniqueId};
 use foldhash::fast::RandomState;
@@ -42,9 +42,10 @@ pub(super) fn ties<'a>(
     let mut with: &[Text<'_>] = &[];
     match &event.kind {
         // A channel that leaves has entered before, even if that event was not received.
-        Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } => {
-            let named = !bridge.starts_with(UNNAMED);
-            met = Some(bridge).filter(|_| named && !is_holding(technology));
+        Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology }
+            if !bridge.starts_with(UNNAMED) && !is_holding(technology) =>
+        {
+            met = Some(bridge);
         }
         Kind::Joined { with: others } => with = others,
         Kind::Renamed { holder, .. } => with = std::slice::from_ref(holder),
@@ -53,16 +54,18 @@ pub(super) fn ties<'a>(
         }
         _ => {}
     }
-    let of_channel = |channel: &'a ChannelRef<'_>| {
-        let local = trunk::local_pair(&channel.name).map(LinkKey::Local);
-        std::iter::once(LinkKey::Id(&channel.linkedid)).chain(local)
-    };
     std::iter::once(LinkKey::Id(id.as_str()))
-        .chain(of_channel(&event.channel))
+        .chain(ties_of_channel(&event.channel))
         .chain(by.map(|by| LinkKey::Id(&by.uniqueid)))
-        .chain(by.into_iter().flat_map(of_channel))
+        .chain(by.into_iter().flat_map(ties_of_channel))
         .chain(met.map(|bridge| LinkKey::Bridge(bridge)))
         .chain(with.iter().map(|id| LinkKey::Id(id)))
+}
+
+/// Returns the linkedid of the channel, and the name that it shares with its other half.
+fn ties_of_channel<'a>(channel: &'a ChannelRef<'_>) -> impl Iterator<Item = LinkKey<'a>> {
+    let local = trunk::local_pair(&channel.name).map(LinkKey::Local);
+    std::iter::once(LinkKey::Id(&channel.linkedid)).chain(local)
 }
 
 /// The open calls by number, with indexes of the keys that lead to them.
@@ -145,7 +148,10 @@ impl OpenCalls {
     /// Returns `true` if the event ties nothing new to the call. Most events do not.
     pub(super) fn is_tied(&self, key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let linkedid = event.channel.linkedid.as_ref();
-        let Some((call, leg)) = self.get(key).and_then(|it| Some((it, it.legs.get(id)?))) else {
+        let Some(call) = self.get(key) else {
+            return false;
+        };
+        let Some(leg) = call.legs.get(id) else {
             return false;
         };
         let ties_more = match &event.kind {
@@ -206,11 +212,10 @@ impl OpenCalls {
 
     /// Returns each index, with the texts of these keys that belong in it.
     fn indexes<'t>(&mut self, ties: &'t LinkKeys) -> [(&mut Index<u64>, &'t Texts); 3] {
-        let (ids, bridges, locals) = (&mut self.ids, &mut self.bridges, &mut self.locals);
         [
-            (ids, &ties.ids),
-            (bridges, &ties.bridges),
-            (locals, &ties.locals),
+            (&mut self.ids, &ties.ids),
+            (&mut self.bridges, &ties.bridges),
+            (&mut self.locals, &ties.locals),
         ]
     }
 
@@ -230,11 +235,11 @@ impl OpenCalls {
         {
             // After a restart, a PBX numbers its Local channels from zero again.
             let holder = self.get(*other);
-            let taken = holder.and_then(|it| it.began_local(pair)).unwrap_or(at);
+            let taken = holder.and_then(|call| call.began_local(pair)).unwrap_or(at);
             if self.get(*key)?.has_ended_local(pair, taken) {
                 return None;
             }
-            if holder.is_none_or(|it| it.has_ended_local(pair, at)) {
+            if holder.is_none_or(|call| call.has_ended_local(pair, at)) {
                 self.locals.remove(pair);
             }
         }
@@ -251,9 +256,9 @@ impl OpenCalls {
         match index.get(text).copied() {
             Some(known) if known == *key => None,
             Some(other) => {
-                let (into, from) = (other.min(*key), other.max(*key));
-                *key = into;
-                self.merge(into, from)
+                let absorbed = other.max(*key);
+                *key = other.min(*key);
+                self.merge(*key, absorbed)
             }
             None => {
                 index.insert(text, *key);
@@ -311,8 +316,10 @@ impl OpenCalls {
             return;
         };
         call.ties.ids.retain(|id| !past.ties.ids.contains(id));
-        let over = |leg: &&Leg| past.ties.ids.contains(leg.id.as_str());
-        for leg in past.legs.values().filter(over) {
+        for leg in past.legs.values() {
+            if !past.ties.ids.contains(leg.id.as_str()) {
+                continue;
+            }
             if self.names.get(leg.name()) == Some(&leg.id) {
                 self.names.remove(leg.name());
             }
@@ -321,9 +328,7 @@ impl OpenCalls {
                 call.ties.locals.remove(local);
             }
         }
-        let still = |bridge: &str| call.legs.values().any(|leg| leg.was_in(bridge));
-        let empty = call.ties.bridges.iter().filter(|bridge| !still(bridge));
-        for bridge in empty.cloned().collect::<Vec<SmolStr>>() {
+        for bridge in empty_bridges(call) {
             self.bridges.remove(&bridge);
             call.ties.bridges.remove(&bridge);
         }
@@ -356,21 +361,18 @@ impl OpenCalls {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
         };
-        let still = |bridge: &str| call.legs.values().any(|leg| leg.was_in(bridge));
-        let bridges = call.ties.bridges.iter().cloned();
-        for bridge in bridges.collect::<Vec<_>>() {
-            if !still(&bridge) {
-                self.bridges.remove(&bridge);
-                call.ties.bridges.remove(&bridge);
-                call.rooms.remove(&bridge);
-            }
+        for bridge in empty_bridges(call) {
+            self.bridges.remove(&bridge);
+            call.ties.bridges.remove(&bridge);
+            call.rooms.remove(&bridge);
         }
     }
 
     /// Sets the time at which the call counts as opened: by its own clock, and by ours.
     pub(super) fn reopen(&mut self, key: u64, (at, arrived): (EventTime, EventTime)) {
         if let Some(mut call) = self.remove(key) {
-            (call.times.opened, call.times.opened_arrived) = (at, arrived);
+            call.times.opened = at;
+            call.times.opened_arrived = arrived;
             self.insert(key, call);
         }
     }
@@ -400,19 +402,26 @@ impl OpenCalls {
         let Some(mut call) = self.remove(key) else {
             return;
         };
-        let right = |stamp: EventTime| if stamp < right_from { now } else { stamp };
         let times = &mut call.times;
-        times.opened_arrived = right(times.opened_arrived);
-        times.latest_arrived = right(times.latest_arrived);
-        times.quiet_arrived = right(times.quiet_arrived);
+        for arrival in [
+            &mut times.opened_arrived,
+            &mut times.latest_arrived,
+            &mut times.quiet_arrived,
+        ] {
+            if *arrival < right_from {
+                *arrival = now;
+            }
+        }
         times.live = false;
         self.insert(key, call);
     }
 
     /// Returns the calls of a backlog that were opened by this time of the stream.
     pub(super) fn backlog_until(&self, stream: EventTime) -> Vec<u64> {
-        let backlog = |key: &u64| self.get(*key).is_some_and(|call| !call.times.live);
-        self.opened.until(stream).filter(backlog).collect()
+        self.opened
+            .until(stream)
+            .filter(|key| self.get(*key).is_some_and(|call| !call.times.live))
+            .collect()
     }
 
     /// Returns the call that has been silent longest.
@@ -443,4 +452,14 @@ impl OpenCalls {
     pub(super) fn largest(&self) -> Option<u64> {
         Some(*self.calls.iter().max_by_key(|(_, call)| call.size.bytes)?.0)
     }
+}
+
+/// Returns the bridges tied to the call that none of its channels was in.
+fn empty_bridges(call: &OpenCall) -> Vec<SmolStr> {
+    call.ties
+        .bridges
+        .iter()
+        .filter(|bridge| !call.legs.values().any(|leg| leg.was_in(bridge)))
+        .cloned()
+        .collect()
 }

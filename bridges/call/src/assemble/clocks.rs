@@ -21,8 +21,10 @@ struct LineClock {
 
 impl Clocks {
     fn line(&mut self, line: Line) -> &mut LineClock {
-        let known = self.0.entry(line.source);
-        let known = known.or_insert_with(|| LineClock::new(line.connection, None));
+        let known = self
+            .0
+            .entry(line.source)
+            .or_insert_with(|| LineClock::new(line.connection, None));
         if known.connection != line.connection {
             *known = LineClock::new(line.connection, known.difference());
         }

@@ -5,12 +5,21 @@ use super::calls::{CALL_BYTES_MAX, OpenCalls};
 use super::settling::Deadline;
 use crate::facts::OpenCall;
 use crate::resolve::{EndReason, resolve};
-use crate::{Direction, EventTime, FinishedCall, UniqueId};
+use crate::{Direction, EventTime, FinishedCall, Settings, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Reason why a call is incomplete if only its end was received.
 const HEADLESS: &str = "the beginning of the call was not received";
+
+impl OpenCall {
+    /// Returns `true` if the call is over or has parts that are.
+    fn settles(&self, settings: &Settings) -> bool {
+        self.is_over()
+            || self.is_left(&settings.endpoints)
+            || !self.ended_groups(settings).is_empty()
+    }
+}
 
 impl Assembler {
     /// Advances the time to `now`. Call it at [`Assembler::next_deadline`] at the latest.
@@ -28,8 +37,9 @@ impl Assembler {
         }
         let most = self.settings.max_call;
         let awaited = self.reception.clock(now, self.settings.lost_after);
-        let opened = |calls: &OpenCalls| calls.opened_arrived.until(awaited.minus(most)).collect();
-        self.end_too_long(now, opened);
+        self.end_too_long(now, |calls| {
+            calls.opened_arrived.until(awaited.minus(most)).collect()
+        });
         self.give_out_overdue(self.reception.clock(now, Duration::ZERO));
         self.give_out_silent(now);
         self.forget_early(now);
@@ -63,14 +73,15 @@ impl Assembler {
         let opened = self.calls.opened_arrived.first();
         let longest = opened.map(|(at, _)| at.plus(self.settings.max_call));
         let overdue = self.overdue.first().map(|(at, _)| at);
-        let (settle, lost_after) = (self.settings.settle, self.settings.lost_after);
         let waits = [
-            (settled, settle),
-            (longest, lost_after),
+            (settled, self.settings.settle),
+            (longest, self.settings.lost_after),
             (overdue, Duration::ZERO),
         ];
-        let at_earliest = |(at, wait): (Option<_>, _)| self.reception.at_earliest(at?, wait);
-        waits.into_iter().filter_map(at_earliest).min()
+        waits
+            .into_iter()
+            .filter_map(|(at, wait)| self.reception.at_earliest(at?, wait))
+            .min()
     }
 
     /// Finishes calls because the stream ends here, as a file does. Calls whose channels have all
@@ -88,8 +99,10 @@ impl Assembler {
         for key in self.calls.keys_of(OpenCall::has_hung_up) {
             self.finish(key, EndReason::HungUp);
         }
-        let deserted = |call: &OpenCall| call.is_deserted() || call.is_reported_over();
-        for key in self.calls.keys_of(deserted) {
+        let deserted = self
+            .calls
+            .keys_of(|call| call.is_deserted() || call.is_reported_over());
+        for key in deserted {
             self.finish(key, EndReason::Unheard);
         }
         let endpoints = &self.settings.endpoints;
@@ -139,8 +152,9 @@ impl Assembler {
     pub(super) fn limit_open(&mut self) {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
             // A call that only waits for its CDR is complete without it.
-            let is_over = |key: &&u64| self.calls.get(**key).is_some_and(OpenCall::is_over);
-            if let Some(&over) = self.settling.deadlines.keys().find(is_over) {
+            let mut settling = self.settling.deadlines.keys().copied();
+            let over = settling.find(|key| self.calls.get(*key).is_some_and(OpenCall::is_over));
+            if let Some(over) = over {
                 self.end(over);
                 continue;
             }
@@ -150,8 +164,8 @@ impl Assembler {
             self.finish(key, EndReason::TooMany);
         }
         while let Some(key) = self.calls.oversized.pop_first() {
-            let large = |call: &OpenCall| call.size.bytes > CALL_BYTES_MAX;
-            if self.calls.get(key).is_some_and(large) {
+            let call = self.calls.get(key);
+            if call.is_some_and(|call| call.size.bytes > CALL_BYTES_MAX) {
                 self.finish(key, EndReason::TooLarge);
             }
         }
@@ -191,25 +205,25 @@ impl Assembler {
         self.counts.oversized += u64::from(ended == EndReason::TooLarge);
         self.calls.remember_finished(&call);
         let mut finished = self.resolved(&call, ended);
-        for call in finished.iter_mut().filter(|_| headless) {
-            call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
+        if headless {
+            for call in &mut finished {
+                call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
+            }
         }
         // A colleague who stays after a call belongs to it, and does not begin another.
-        let is_left = call.has_traits() && call.parts.relieved;
-        finished.retain(|it| !is_left || it.direction != Direction::Internal);
+        if call.has_traits() && call.parts.relieved {
+            finished.retain(|call| call.direction != Direction::Internal);
+        }
         self.finished.append(&mut finished);
     }
 
     /// Sets the deadline of a call that is over or has parts that are, and removes it otherwise.
     pub(super) fn update_settling(&mut self, key: u64) {
-        let settings = &self.settings;
-        let settles = |call: &&OpenCall| {
-            let has_ended = || !call.ended_groups(settings).is_empty();
-            call.is_over() || call.is_left(&settings.endpoints) || has_ended()
-        };
-        match self.calls.get(key).filter(settles) {
-            Some(over) => self.settling.put(key, Deadline::of(over, &self.settings)),
-            None => self.settling.remove(key),
+        match self.calls.get(key) {
+            Some(call) if call.settles(&self.settings) => {
+                self.settling.put(key, Deadline::of(call, &self.settings));
+            }
+            Some(_) | None => self.settling.remove(key),
         }
         self.update_overdue(key);
     }
@@ -217,8 +231,9 @@ impl Assembler {
     /// Updates the deadlines of a call that changed: the one for settling, if it settles, and the
     /// one for giving it out as overdue.
     pub(super) fn keep_deadlines(&mut self, key: u64) {
-        let settles = self.settling.deadlines.contains_key(&key);
-        if let Some(call) = self.calls.get(key).filter(|_| settles) {
+        if self.settling.deadlines.contains_key(&key)
+            && let Some(call) = self.calls.get(key)
+        {
             self.settling.put(key, Deadline::of(call, &self.settings));
         }
         self.update_overdue(key);
@@ -226,24 +241,22 @@ impl Assembler {
 
     /// Asserts in debug builds that each settling call is listed under its current deadline.
     fn check_settling(&self) {
-        let is_so = |(key, kept): (&u64, &Deadline)| {
-            let call = self.calls.get(*key);
-            call.is_some_and(|call| Deadline::of(call, &self.settings) == *kept)
-        };
         debug_assert!(
-            self.settling.deadlines.iter().all(is_so),
+            self.settling.deadlines.iter().all(|(key, kept)| {
+                let call = self.calls.get(*key);
+                call.is_some_and(|call| Deadline::of(call, &self.settings) == *kept)
+            }),
             "a call settles under a deadline that it no longer has"
         );
     }
 
     /// Asserts in debug builds that each overdue call is listed under its current moment.
     fn check_overdue(&self) {
-        let is_so = |key: &u64, call: &OpenCall| {
-            let due = call.overdue_at(&self.settings, self.reception.since());
-            due.as_ref() == self.overdue.at.get(key)
-        };
         debug_assert!(
-            self.calls.calls.iter().all(|(key, call)| is_so(key, call)),
+            self.calls.calls.iter().all(|(key, call)| {
+                let due = call.overdue_at(&self.settings, self.reception.since());
+                due.as_ref() == self.overdue.at.get(key)
+            }),
             "a call in doubt is kept under a moment that it no longer has"
         );
     }
@@ -256,9 +269,10 @@ impl Assembler {
         }
         let settle = self.settings.settle;
         if let Some(times) = self.calls.get(key).map(|call| &call.times) {
-            let settled = match now >= times.latest_arrived.plus(settle) {
-                true => times.latest.plus(Duration::from_micros(1)),
-                false => times.latest.minus(settle),
+            let settled = if now >= times.latest_arrived.plus(settle) {
+                times.latest.plus(Duration::from_micros(1))
+            } else {
+                times.latest.minus(settle)
             };
             self.part(key, settled);
         }
@@ -277,18 +291,20 @@ impl Assembler {
         let mut finished = self.resolved(&past, EndReason::HungUp);
         // An internal call with a channel that is still up is not over. It is given out at its end,
         // without the channels that are past.
-        let with_one_up = |call: &FinishedCall| call.ids().any(|id| up.contains(id));
-        finished.retain(|call| call.direction != Direction::Internal || !with_one_up(call));
+        finished.retain(|call| {
+            call.direction != Direction::Internal || !call.ids().any(|id| up.contains(id))
+        });
         for call in &mut finished {
             // A linkedid whose channel is still up or has not been seen yet does not belong to the
             // past part.
             let ids = &mut call.also_known_as;
             ids.retain(|id| past.ties.ids.contains(id.as_str()));
         }
-        let given = finished.iter().map(|call| &call.linkedid);
-        let given: Vec<UniqueId> = given.filter(|id| up.contains(id)).cloned().collect();
         if let Some(call) = self.calls.get_mut(key) {
-            call.parts.given.extend(given);
+            let ids = finished.iter().map(|call| &call.linkedid);
+            call.parts
+                .given
+                .extend(ids.filter(|id| up.contains(id)).cloned());
         }
         self.keep_deadlines(key);
         self.changes.insert(key);
@@ -319,8 +335,8 @@ impl Assembler {
     /// of the outside channels in it has. Its past part is given out, and its age becomes that of
     /// the oldest outside channel.
     fn goes_on(&mut self, key: u64, now: EventTime) -> bool {
-        let waits = |call: &OpenCall| call.is_room() || call.parts.relieved;
-        if !self.calls.get(key).is_some_and(waits) {
+        let call = self.calls.get(key);
+        if !call.is_some_and(|call| call.is_room() || call.parts.relieved) {
             return false;
         }
         self.evict_finished_legs(key, now);
@@ -328,14 +344,21 @@ impl Assembler {
         let Some(call) = self.calls.get(key) else {
             return false;
         };
-        let legs = call.legs.values();
-        let legs = legs.filter(|leg| !call.parts.reported.contains(&leg.id));
-        let outside = legs.filter(|leg| leg.endpoint(endpoints).is_some());
-        let empty = call.parts.relieved.then_some(call.times.latest);
-        let oldest = outside.map(|leg| leg.first).min().or(empty);
-        let Some(oldest) = oldest.filter(|&at| at > call.times.opened) else {
-            return false;
+        let first = call
+            .legs
+            .values()
+            .filter(|leg| !call.parts.reported.contains(&leg.id))
+            .filter(|leg| leg.endpoint(endpoints).is_some())
+            .map(|leg| leg.first)
+            .min();
+        let oldest = match first {
+            Some(first) => first,
+            None if call.parts.relieved => call.times.latest,
+            None => return false,
         };
+        if oldest <= call.times.opened {
+            return false;
+        }
         let later = oldest.since(call.times.opened);
         let arrived = call.times.opened_arrived.plus(later);
         self.calls.reopen(key, (oldest, arrived));

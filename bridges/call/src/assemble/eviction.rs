@@ -16,6 +16,7 @@
 //!
 //! This module is for PBXs that report links. `rooms` does the same for those that report bridges.
 
+use super::index::has_id;
 use crate::facts::{Leg, OpenCall};
 use crate::{Endpoints, EventTime, UniqueId};
 use std::collections::BTreeSet;
@@ -33,12 +34,12 @@ impl OpenCall {
 
     /// Returns `true` if a telephone waits in a bridge of the call.
     pub(super) fn is_room(&self) -> bool {
-        let waits = |leg: &Leg| {
+        self.legs.values().any(|leg| {
             let last = leg.last_passage();
-            last.is_some_and(|last| last.enters && !last.holding)
-        };
-        let up = self.legs.values().filter(|leg| leg.is_up());
-        up.into_iter().any(|leg| leg.is_telephone() && waits(leg))
+            leg.is_up()
+                && leg.is_telephone()
+                && last.is_some_and(|last| last.enters && !last.holding)
+        })
     }
 
     /// Returns `true` if all channels from outside have hung up and no channel that is still up
@@ -50,17 +51,19 @@ impl OpenCall {
         if !has_traits || up.peek().is_none() || !self.has_past_customer(endpoints) {
             return false;
         }
-        let outside = self.legs.values();
-        let outside = outside.filter(|leg| leg.endpoint(endpoints).is_some());
+        let outside = self
+            .legs
+            .values()
+            .filter(|leg| leg.endpoint(endpoints).is_some());
         let origins: Option<BTreeSet<&UniqueId>> = outside.map(|leg| self.origin(leg)).collect();
         let Some(origins) = origins else {
             return false;
         };
-        let own = |leg: &Leg| {
+        let is_apart = up.all(|leg| {
             let origin = self.origin(leg);
             leg.is_telephone() && origin.is_some_and(|origin| !origins.contains(origin))
-        };
-        up.all(own) && (self.gaps.rootless || self.unheard_root().is_none())
+        });
+        is_apart && (self.gaps.rootless || self.unheard_root().is_none())
     }
 
     /// Returns the channel that began the call in which this one was born.
@@ -78,21 +81,28 @@ impl OpenCall {
 
     /// Returns `true` if an outside channel was in the call and has hung up.
     fn has_past_customer(&self, endpoints: &Endpoints) -> bool {
-        let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
-        self.legs.values().any(|leg| leg.is_over() && outside(leg))
+        self.legs
+            .values()
+            .any(|leg| leg.is_over() && leg.endpoint(endpoints).is_some())
     }
 
     /// Removes and returns the channels that are over for good. They hung up before any outside
     /// channel that is still up joined the call, and before `settled`. The result also has copies,
     /// as of now, of the channels that are still up and may have heard them.
     pub(super) fn take_past(&mut self, endpoints: &Endpoints, settled: EventTime) -> Option<Self> {
-        let outside = |leg: &&Leg| leg.endpoint(endpoints).is_some();
-        let up = self.legs.values().filter(|leg| leg.is_up());
-        let came = up.filter(outside).map(|leg| leg.first).min();
+        let came = self
+            .legs
+            .values()
+            .filter(|leg| leg.is_up() && leg.endpoint(endpoints).is_some())
+            .map(|leg| leg.first)
+            .min();
         let before = came.unwrap_or(settled).min(settled);
-        let is_over = |leg: &&Leg| leg.is_over() && leg.last < before;
-        let past = self.legs.values().filter(is_over);
-        let past: BTreeSet<UniqueId> = past.map(|leg| leg.id.clone()).collect();
+        let past: BTreeSet<UniqueId> = self
+            .legs
+            .values()
+            .filter(|leg| leg.is_over() && leg.last < before)
+            .map(|leg| leg.id.clone())
+            .collect();
         self.parts.checked_facts = self.size.facts;
         if past.is_empty() || !self.has_past_customer(endpoints) {
             return None;
@@ -100,15 +110,19 @@ impl OpenCall {
         let mut gone = self.clone();
         self.legs.retain(|id, _| !past.contains(id));
         // The call no longer waits for the end of the past channels.
-        let is_past = |id: &str| UniqueId::new(id).is_some_and(|id| past.contains(&id));
-        let left = self.legs.values_mut();
-        left.for_each(|leg| leg.linkedids.0.retain(|it| !is_past(&it.text)));
+        for leg in self.legs.values_mut() {
+            let linkedids = &mut leg.linkedids.0;
+            linkedids.retain(|linkedid| !has_id(&past, &linkedid.text));
+        }
         gone.legs
             .retain(|id, leg| past.contains(id) || (leg.is_up() && leg.first < before));
         let latest = gone.times.latest;
-        let still_up = gone.legs.values_mut().filter(|leg| !past.contains(&leg.id));
-        still_up.for_each(|leg| leg.last = latest);
-        gone.ties.ids.retain(|id| is_past(id));
+        for leg in gone.legs.values_mut() {
+            if !past.contains(&leg.id) {
+                leg.last = latest;
+            }
+        }
+        gone.ties.ids.retain(|id| has_id(&past, id));
         self.joined
             .retain(|(a, b)| !past.contains(a) && !past.contains(b));
         self.size.facts = self.joined.len() + self.legs.len();

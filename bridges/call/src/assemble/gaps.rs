@@ -49,24 +49,27 @@ impl OpenCall {
     /// listened. Or the channels that are left hear no one. Only the time after `since`, from which
     /// on messages arrive, counts.
     pub(super) fn overdue_at(&self, settings: &Settings, since: EventTime) -> Option<EventTime> {
-        let after = settings.lost_after;
-        let headless = || self.gaps.late.is_some() && self.has_hung_up();
         // A call that is over waits at most for its CDR, and is given out after that.
         if self.gaps.overdue || self.is_over() {
             return None;
         }
         let arrived = self.times.latest_arrived.max(since);
         let Some(last) = self.gaps.blinds.last() else {
-            let stranded = || self.is_stranded(&settings.endpoints);
-            let waits = match headless() {
-                true => Some(1),
-                false => stranded().then_some(STRANDED_WAITS),
+            let waits = if self.gaps.late.is_some() && self.has_hung_up() {
+                1
+            } else if self.is_stranded(&settings.endpoints) {
+                STRANDED_WAITS
+            } else {
+                return None;
             };
-            return Some(arrived.plus(after * waits?));
+            return Some(arrived.plus(settings.lost_after * waits));
         };
-        let short = self.gaps.blinds.iter().all(UnobservedTime::is_short);
-        let after = if short { after * SHORT_WAITS } else { after };
-        Some(last.until?.max(arrived).plus(after))
+        let waits = if self.gaps.blinds.iter().all(UnobservedTime::is_short) {
+            SHORT_WAITS
+        } else {
+            1
+        };
+        Some(last.until?.max(arrived).plus(settings.lost_after * waits))
     }
 
     /// Ends every channel that is not known to be over at `at`, or if `None`, when it was last
@@ -124,7 +127,8 @@ impl Assembler {
     /// this are known to have begun in the gap.
     pub fn back(&mut self, now: EventTime) {
         self.listening.lost = false;
-        (self.listening.whole, self.listening.back) = (Some(now), Some(now));
+        self.listening.whole = Some(now);
+        self.listening.back = Some(now);
         self.change_each(|call| call.gaps.end(now));
     }
 
@@ -159,9 +163,13 @@ impl Assembler {
     pub(super) fn on_mark(&mut self, mark: Mark, arrived: EventTime) {
         match mark {
             Mark::Shutdown { at } => {
-                let moment =
-                    |call: &OpenCall| at.unwrap_or(arrived.by_clock(call.times.clock_ahead));
-                self.end_each(|_| true, |call| call.all_gone(Some(moment(call)), arrived));
+                self.end_each(
+                    |_| true,
+                    |call| {
+                        let moment = at.unwrap_or(arrived.by_clock(call.times.clock_ahead));
+                        call.all_gone(Some(moment), arrived);
+                    },
+                );
             }
             Mark::LoggedIn => {
                 // A list that the broken connection cut off is outdated.
@@ -171,8 +179,10 @@ impl Assembler {
             Mark::FullyBooted { uptime } => {
                 self.begins_anew(arrived);
                 let booted = uptime.map(|uptime| arrived.minus(uptime));
-                let before = |it: &OpenCall| booted.is_some_and(|at| it.times.latest_arrived < at);
-                self.end_each(before, |call| call.all_gone(None, arrived));
+                self.end_each(
+                    |call| booted.is_some_and(|at| call.times.latest_arrived < at),
+                    |call| call.all_gone(None, arrived),
+                );
             }
             Mark::ListEnd => self.list_ends(arrived),
             Mark::Restarted { began } => self.ends_before(began, arrived),
@@ -204,11 +214,10 @@ impl Assembler {
     /// Ends the calls of processes that ended before another `began`. If `began` is known,
     /// processes that send signs of life are judged by these.
     pub(super) fn ends_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
-        let before = |call: &OpenCall| {
-            let goes_on = |began| call.of.process.is_some() || call.times.latest >= began;
-            !began.is_some_and(goes_on)
-        };
-        self.end_each(before, |call| call.end_with_process(None, arrived));
+        self.end_each(
+            |call| began.is_none_or(|began| call.of.process.is_none() && call.times.latest < began),
+            |call| call.end_with_process(None, arrived),
+        );
     }
 
     /// Ends the calls that satisfy `those` and are not over yet, with `end`.
@@ -218,8 +227,10 @@ impl Assembler {
         end: impl Fn(&mut OpenCall),
     ) {
         for key in self.calls.keys() {
-            let open = |call: &&mut OpenCall| those(call) && !call.is_over();
-            if let Some(call) = self.calls.get_mut(key).filter(open) {
+            let Some(call) = self.calls.get_mut(key) else {
+                continue;
+            };
+            if those(call) && !call.is_over() {
                 end(call);
                 self.changes.insert(key);
                 self.update_settling(key);
@@ -233,7 +244,7 @@ impl Assembler {
         let live = std::mem::take(&mut self.listening.listed);
         for key in self.calls.keys() {
             let call = self.calls.get_mut(key);
-            let Some(call) = call.filter(|it| !it.gaps.blinds.is_empty()) else {
+            let Some(call) = call.filter(|call| !call.gaps.blinds.is_empty()) else {
                 continue;
             };
             let cuts = call.cuts();
@@ -277,10 +288,12 @@ impl Assembler {
     /// Gives out a call as far as it is known, unless that was done before. It stays open.
     pub(super) fn give_out_open(&mut self, key: u64, latest: fn(&OpenCall) -> EventTime) {
         self.overdue.remove(key);
-        let open = |call: &&mut OpenCall| !call.gaps.overdue && !call.is_over();
-        let Some(call) = self.calls.get_mut(key).filter(open) else {
+        let Some(call) = self.calls.get_mut(key) else {
             return;
         };
+        if call.gaps.overdue || call.is_over() {
+            return;
+        }
         call.gaps.overdue = true;
         self.changes.insert(key);
         if call.is_ghost() {
@@ -301,14 +314,13 @@ impl Assembler {
     /// `right_from` happened while it was wrong, so they count as arrivals at `now`. An event whose
     /// only time was such an arrival has no time. Its call has noted that since the event came.
     pub fn release(&mut self, now: EventTime, right_from: EventTime) {
-        let wrong = |at: &EventTime| *at < right_from;
         for key in self.calls.arrived_before(right_from) {
             self.calls.arrived(key, now, right_from);
             self.changes.insert(key);
             self.keep_deadlines(key);
         }
-        self.stream.at = self.stream.at.filter(|at| !wrong(at));
-        let arrived = self.stream.arrived.filter(|at| !wrong(at));
+        self.stream.at = self.stream.at.filter(|at| *at >= right_from);
+        let arrived = self.stream.arrived.filter(|at| *at >= right_from);
         self.stream.arrived = arrived.or(Some(now));
         if self.wrong_clock.take() == Some(true) {
             self.finish_all(now);

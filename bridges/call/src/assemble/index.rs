@@ -2,6 +2,7 @@
 //! touch the other calls. The entries of an [`Index`] are never iterated, because their order is
 //! random, so no result can depend on it.
 
+use crate::UniqueId;
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -124,6 +125,11 @@ impl<T: Copy + Ord> Schedule<T> {
         let due = self.order.iter().take_while(move |&&(at, _)| now >= at);
         due.map(|&(_, key)| key)
     }
+}
+
+/// Returns `true` if this text is one of the ids.
+pub(super) fn has_id(ids: &BTreeSet<UniqueId>, text: &str) -> bool {
+    UniqueId::new(text).is_some_and(|id| ids.contains(&id))
 }
 
 /// Returns the calls in the order of their numbers.

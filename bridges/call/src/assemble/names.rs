@@ -13,12 +13,13 @@ impl OpenCalls {
     pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
         let name = unmarked(&channel.name);
         let own = UniqueId::new(channel.uniqueid.as_ref());
-        let by_name = || self.names.get(name).cloned();
-        match own {
-            Some(id) if is_stand_in(id.as_str(), name) => by_name().or(Some(id)),
-            None => by_name().or_else(|| UniqueId::new(name)),
-            own => own,
+        if let Some(id) = &own
+            && !is_stand_in(id.as_str(), name)
+        {
+            return own;
         }
+        let by_name = self.names.get(name).cloned();
+        by_name.or(own).or_else(|| UniqueId::new(name))
     }
 
     /// Returns the event with the missing values that are known here, such as the unique id of a
@@ -28,36 +29,43 @@ impl OpenCalls {
         id: &UniqueId,
         event: &ChannelEvent<'a>,
     ) -> Option<ChannelEvent<'a>> {
-        let nameless = |it: &ChannelRef<'_>| !it.name.is_empty() && it.uniqueid.is_empty();
         let lacks = match &event.kind {
             Kind::Joined { with } => with.iter().any(|other| other.contains('/')),
             Kind::Renamed { .. } => true,
             Kind::Monitors { target, .. } => target.is_empty(),
             Kind::DialEnd { .. } => false,
-            kind => kind.other().is_some_and(nameless),
+            kind => kind
+                .other()
+                .is_some_and(|other| !other.name.is_empty() && other.uniqueid.is_empty()),
         };
         if !lacks {
             return None;
         }
         let mut event = event.clone();
         if let Some(other) = event.kind.other_mut() {
-            let named = self.named_at(unmarked(&other.name), event.at).cloned();
-            let named = named.or_else(|| self.identify(other));
-            other.uniqueid = named.map_or_else(String::new, |id| id.to_string()).into();
+            let id = self
+                .named_at(unmarked(&other.name), event.at)
+                .cloned()
+                .or_else(|| self.identify(other));
+            other.uniqueid = id.map_or_else(String::new, |id| id.to_string()).into();
         }
         if let Kind::Joined { with } = &mut event.kind {
-            let ids = with.iter().filter_map(|other| match other.contains('/') {
-                true => Some(self.named_at(unmarked(other), event.at)?.to_string().into()),
-                false => Some(other.clone()),
-            });
-            *with = ids.collect();
+            let mut ids = Vec::new();
+            for other in std::mem::take(with) {
+                if !other.contains('/') {
+                    ids.push(other);
+                } else if let Some(id) = self.named_at(unmarked(&other), event.at) {
+                    ids.push(id.to_string().into());
+                }
+            }
+            *with = ids;
         }
         if let Kind::Monitors { target, .. } = &mut event.kind {
             *target = self.monitored_by_keys(id, event.at?)?.to_string().into();
         }
         if let Kind::Renamed { to, holder } = &mut event.kind {
             let parts_with = self.parts_with(to, &event.channel.name);
-            *holder = parts_with.filter(|it| it != id)?.to_string().into();
+            *holder = parts_with.filter(|holder| holder != id)?.to_string().into();
         }
         Some(event)
     }
@@ -73,24 +81,30 @@ impl OpenCalls {
     /// the one that has it now. A name can be used again long after.
     fn named_at(&self, name: &str, at: Option<EventTime>) -> Option<&UniqueId> {
         let now = self.names.get(name)?;
-        let then = || {
-            let (at, call) = (at?, self.get(self.knows(now.as_str())?)?);
-            let changes = call.names.named.get(name)?;
-            let then = changes.iter().rev().find(|(from, _)| *from <= at);
-            let first = || call.legs.values().find(|leg| leg.name() == name);
-            then.map(|(_, id)| id).or_else(|| Some(&first()?.id))
-        };
-        then().or(Some(now))
+        let then = at.and_then(|at| self.named_in_call(name, now, at));
+        then.or(Some(now))
+    }
+
+    /// Returns the channel that had this name at that moment, in the call of the channel that has
+    /// it `now`. Returns `None` if the name has not moved.
+    fn named_in_call(&self, name: &str, now: &UniqueId, at: EventTime) -> Option<&UniqueId> {
+        let call = self.get(self.knows(now.as_str())?)?;
+        let changes = call.names.named.get(name)?;
+        if let Some((_, id)) = changes.iter().rev().find(|(from, _)| *from <= at) {
+            return Some(id);
+        }
+        let first = call.legs.values().find(|leg| leg.name() == name)?;
+        Some(&first.id)
     }
 
     /// Returns the channel that gives up the name `to` to a channel that was called `from`. The two
     /// subchannels of one DAHDI line are one telephone.
     fn parts_with(&self, to: &str, from: &str) -> Option<UniqueId> {
         let name = unmarked(to);
-        let line = trunk::is_line(name) && trunk::is_line(from);
-        let same = line && trunk::extension(name) == trunk::extension(from);
+        if to.ends_with("<MASQ>") || trunk::is_same_line(name, from) {
+            return None;
+        }
         self.holder(name)
-            .filter(|_| !same && !to.ends_with("<MASQ>"))
     }
 
     /// Returns the channel that is up and has this name now.
@@ -147,7 +161,8 @@ impl OpenCalls {
         let Some(leg) = call.legs.get(id).filter(|leg| !leg.name().is_empty()) else {
             return;
         };
-        let (name, at) = (SmolStr::from(leg.name()), leg.first);
+        let name = SmolStr::from(leg.name());
+        let at = leg.first;
         let before = self.names.insert(&name, id.clone());
         if before.is_some_and(|before| before != *id) {
             call.names.take_on(&name, at, id);

@@ -67,9 +67,21 @@ fn sign(known: &mut Processes, process: u64, at: EventTime, arrived: EventTime) 
         }
     }
     let sign = known.entry(process).or_default();
-    (sign.at, sign.arrived) = (sign.at.max(at), sign.arrived.max(arrived));
+    sign.at = sign.at.max(at);
+    sign.arrived = sign.arrived.max(arrived);
     sign.given_up = false;
     sign
+}
+
+/// Returns the last sign of life of the call's process.
+fn sign_of<'p>(known: &'p Processes, call: &OpenCall) -> Option<&'p Sign> {
+    known.get(&call.of.process?)
+}
+
+/// Returns the time at which the call, or its process, was alive last.
+fn last_alive(known: &Processes, call: &OpenCall) -> EventTime {
+    let alive_at = call.alive_at();
+    sign_of(known, call).map_or(alive_at, |sign| sign.at.max(alive_at))
 }
 
 impl OpenCall {
@@ -92,15 +104,18 @@ impl Assembler {
 
     /// Restores the state of a process from a restored open call.
     pub(super) fn was_alive(&mut self, key: u64) {
-        let call = self.calls.get(key);
-        let Some((call, process)) = call.and_then(|it| Some((it, it.of.process?))) else {
+        let Some(call) = self.calls.get(key) else {
             return;
         };
-        let (at, arrived, of) = (call.alive_at(), call.times.latest_arrived, &call.of);
+        let Some(process) = call.of.process else {
+            return;
+        };
+        let at = call.alive_at();
+        let arrived = call.times.latest_arrived;
         let sign = sign(&mut self.processes, process, at, arrived);
-        sign.beat = sign.beat.max(of.alive);
-        sign.counter.last = sign.counter.last.max(of.last_stamp);
-        sign.counter.beat = sign.counter.beat.max(of.beat);
+        sign.beat = sign.beat.max(call.of.alive);
+        sign.counter.last = sign.counter.last.max(call.of.last_stamp);
+        sign.counter.beat = sign.counter.beat.max(call.of.beat);
     }
 
     /// Processes a report that a process is alive, and since when. Silent processes that were last
@@ -127,16 +142,15 @@ impl Assembler {
         let Some(began) = began else { return };
         // Processes that have been silent since before this one began have ended.
         let known = self.processes.clone();
-        let sign = |call: &OpenCall| call.of.process.and_then(|other| known.get(&other));
-        let last =
-            |call: &OpenCall| sign(call).map_or(call.alive_at(), |it| it.at.max(call.alive_at()));
-        let is_silent = |call: &OpenCall| {
-            let silence = sign(call).map_or(SILENT, Sign::silence);
-            let of_another = call.of.process.is_some_and(|other| other != process);
-            of_another && began >= last(call) && at >= last(call).plus(silence)
-        };
-        let end = |call: &mut OpenCall| call.end_with_process(Some(last(call)), arrived);
-        self.end_each(is_silent, end);
+        self.end_each(
+            |call| {
+                let silence = sign_of(&known, call).map_or(SILENT, Sign::silence);
+                let last = last_alive(&known, call);
+                let of_another = call.of.process.is_some_and(|other| other != process);
+                of_another && began >= last && at >= last.plus(silence)
+            },
+            |call| call.end_with_process(Some(last_alive(&known, call)), arrived),
+        );
         if first {
             self.ends_before(Some(began), arrived);
         }
@@ -153,15 +167,15 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
-        let is_of_process = |call: &OpenCall| call.of.process == Some(process);
+        let keys = self.calls.keys_of(|call| call.of.process == Some(process));
         let mut known = 0;
-        for key in self.calls.keys_of(is_of_process) {
+        for &key in &keys {
             let call = self.calls.get(key);
             known += call.map_or(0, |call| {
                 call.legs.values().filter(|leg| leg.is_up()).count()
             });
         }
-        for key in self.calls.keys_of(is_of_process) {
+        for key in keys {
             let Some(call) = self.calls.get_mut(key).filter(|call| !call.is_over()) else {
                 continue;
             };
@@ -198,8 +212,11 @@ impl Assembler {
         if silent.is_empty() {
             return;
         }
-        let of_those = |it: &OpenCall| it.of.process.is_some_and(|it| silent.contains(&it));
-        for key in self.calls.keys_of(of_those) {
+        let keys = self.calls.keys_of(|call| {
+            let process = call.of.process;
+            process.is_some_and(|process| silent.contains(&process))
+        });
+        for key in keys {
             self.give_out_open(key, OpenCall::alive_at);
         }
     }
@@ -240,9 +257,13 @@ impl Assembler {
         if let Some(first) = of.first_number
             && of.process == Some(process)
             && of.set_back.is_none()
-            && let Some(since) = sign.counter.set_backs.iter().find(|it| first < it.until)
+            && let Some(set_back) = sign
+                .counter
+                .set_backs
+                .iter()
+                .find(|set_back| first < set_back.until)
         {
-            of.set_back = Some(*since);
+            of.set_back = Some(*set_back);
             self.changes.insert(key);
         }
     }
@@ -273,9 +294,10 @@ impl Counter {
         if stamp.number.saturating_add(OVERTAKEN_MAX) < last.number {
             return false;
         }
-        let (earlier, later) = match stamp.number < last.number {
-            true => (stamp, last),
-            false => (last, stamp),
+        let (earlier, later) = if stamp.number < last.number {
+            (stamp, last)
+        } else {
+            (last, stamp)
         };
         self.last = Some(later);
         earlier.at.since(later.at) > AT_ONCE && self.was_set_back(earlier.number, later.number)
@@ -284,10 +306,8 @@ impl Counter {
     /// Returns `true` if the event happened after it was sent, which shows a set-back that was not
     /// known yet.
     fn is_stamped_before(&mut self, at: EventTime, stamp: EventStamp) -> bool {
-        let (from, until) = (
-            stamp.number.saturating_sub(1),
-            stamp.number.saturating_add(1),
-        );
+        let from = stamp.number.saturating_sub(1);
+        let until = stamp.number.saturating_add(1);
         at.since(stamp.at) > AT_ONCE && self.was_set_back(from, until)
     }
 
@@ -305,8 +325,11 @@ impl Counter {
     /// Notes that the clock was set back between these two numbers. Returns `false` if a set-back
     /// between them is known already.
     fn was_set_back(&mut self, from: u64, until: u64) -> bool {
-        let within = |it: &SetBack| it.from >= from && it.until <= until;
-        if self.set_backs.iter().any(within) {
+        let is_known = self
+            .set_backs
+            .iter()
+            .any(|known| known.from >= from && known.until <= until);
+        if is_known {
             return false;
         }
         if self.set_backs.len() == SET_BACKS_MAX {

@@ -12,7 +12,7 @@
 
 use super::Assembler;
 use crate::facts::OpenCall;
-use crate::{ChannelEvent, EventTime, Origin, UniqueId};
+use crate::{ChannelEvent, EventTime, Origin};
 use std::collections::BTreeMap;
 
 /// Two threads of one process can take second and counter in another order. That takes less time
@@ -44,7 +44,11 @@ impl NewestIds {
         let (system, began, counter) = parts(id)?;
         let (last, highest) = *self.ids.get(system)?;
         let is_restart = began >= last.saturating_add(SAME_MOMENT) && counter < highest;
-        is_restart.then_some(ProvedRestart { last, began })
+        if is_restart {
+            Some(ProvedRestart { last, began })
+        } else {
+            None
+        }
     }
 
     /// Makes this id the newest one if it has a later second or a higher counter.
@@ -74,10 +78,11 @@ fn parts(id: &str) -> Option<(&str, u64, u64)> {
 impl OpenCall {
     /// Returns `true` if each channel of the call was created by the process before the restart.
     fn is_before(&self, system: &str, restart: ProvedRestart) -> bool {
-        let is_old = |id: &UniqueId| {
-            parts(id.as_str()).is_some_and(|(of, second, _)| of == system && second <= restart.last)
-        };
-        self.legs.keys().next().is_some() && self.legs.keys().all(is_old)
+        self.legs.keys().next().is_some()
+            && self.legs.keys().all(|id| {
+                parts(id.as_str())
+                    .is_some_and(|(of, second, _)| of == system && second <= restart.last)
+            })
     }
 }
 
@@ -99,12 +104,15 @@ impl Assembler {
         let (Some(restart), Some(system)) = (restart, system) else {
             return;
         };
-        let began = i64::try_from(restart.began).unwrap_or(i64::MAX);
-        let began = EventTime::from_seconds(began);
-        let old = |call: &OpenCall| call.is_before(&system, restart) && !call.is_over();
-        let goes_on = |call: &OpenCall| old(call) && call.times.latest >= began;
-        if self.calls.keys_of(goes_on).is_empty() {
-            self.end_each(old, |call| call.end_with_process(None, arrived));
+        let began = EventTime::from_seconds(i64::try_from(restart.began).unwrap_or(i64::MAX));
+        let going_on = self.calls.keys_of(|call| {
+            call.is_before(&system, restart) && !call.is_over() && call.times.latest >= began
+        });
+        if going_on.is_empty() {
+            self.end_each(
+                |call| call.is_before(&system, restart),
+                |call| call.end_with_process(None, arrived),
+            );
         }
     }
 }

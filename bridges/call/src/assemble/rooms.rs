@@ -11,6 +11,7 @@
 //! A channel that was given out stays in the open call while a customer is up who can have met it.
 
 use super::Assembler;
+use super::index::has_id;
 use crate::facts::{FactKind, Leg, OpenCall, Texts};
 use crate::resolve::{EndReason, groups};
 use crate::{CLOCK_TOLERANCE, EventTime, Settings, UniqueId};
@@ -38,11 +39,10 @@ impl OpenCall {
 
     /// Returns the calls whose known channels have all hung up, in the order in which they ended.
     fn groups_hung_up(&self, settings: &Settings) -> Vec<EndedGroup> {
-        let is_reported = |leg: &Leg| self.parts.reported.contains(&leg.id);
         let has_ended = self
             .legs
             .values()
-            .any(|leg| leg.is_over() && !is_reported(leg));
+            .any(|leg| leg.is_over() && !self.parts.reported.contains(&leg.id));
         if !has_ended || self.has_traits() || self.is_over() || !self.has_seats() {
             return Vec::new();
         }
@@ -65,38 +65,48 @@ impl OpenCall {
 
     /// Returns `true` if one of its channels was in a conference, or waited for calls.
     fn has_seats(&self) -> bool {
-        let waits = |leg: &Leg| {
-            let mut passages = leg.facts.iter().filter_map(|fact| fact.what.passage());
-            leg.applications.agent.is_some() || passages.any(|passage| passage.holding)
-        };
-        !self.rooms.is_empty() || self.legs.values().any(waits)
+        !self.rooms.is_empty()
+            || self.legs.values().any(|leg| {
+                let mut passages = leg.facts.iter().filter_map(|fact| fact.what.passage());
+                leg.applications.agent.is_some() || passages.any(|passage| passage.holding)
+            })
     }
 
     fn ended_group(&self, channels: BTreeSet<UniqueId>, settings: &Settings) -> Option<EndedGroup> {
         let legs: Vec<&Leg> = channels.iter().filter_map(|id| self.legs.get(id)).collect();
-        let unreported = legs
+        let unreported: Vec<&Leg> = legs
             .iter()
-            .filter(|leg| !self.parts.reported.contains(&leg.id));
-        let unreported: Vec<&Leg> = unreported.copied().collect();
+            .copied()
+            .filter(|leg| !self.parts.reported.contains(&leg.id))
+            .collect();
         if !unreported.iter().any(|leg| leg.is_real()) {
             return None;
         }
-        let mut up = legs.iter().filter(|leg| leg.is_up()).peekable();
-        if up.peek().is_some() {
-            let outside = unreported.iter();
-            let mut outside = outside.filter(|leg| leg.endpoint(&settings.endpoints).is_some());
-            let has_customer = outside.clone().next().is_some();
-            if !has_customer || !outside.all(|leg| leg.is_over()) || !up.all(|leg| self.sits(leg)) {
+        let up: Vec<&Leg> = legs.into_iter().filter(|leg| leg.is_up()).collect();
+        if !up.is_empty() {
+            let customers: Vec<&Leg> = unreported
+                .iter()
+                .copied()
+                .filter(|leg| leg.endpoint(&settings.endpoints).is_some())
+                .collect();
+            if customers.is_empty()
+                || !customers.iter().all(|leg| leg.is_over())
+                || !up.iter().all(|leg| self.sits(leg))
+            {
                 return None;
             }
         }
         let over = unreported.iter().filter(|leg| leg.is_over());
-        let arrivals = over.clone().map(|leg| leg.over_arrived);
-        let arrived = arrivals.map(|at| at.unwrap_or(self.times.quiet_arrived));
-        let (at, arrived) = (over.filter_map(|leg| leg.ended()).max()?, arrived.max()?);
+        let arrived = over
+            .clone()
+            .map(|leg| leg.over_arrived.unwrap_or(self.times.quiet_arrived))
+            .max()?;
+        let at = over.filter_map(|leg| leg.ended()).max()?;
         let begun = unreported.iter().all(|leg| {
-            let root = leg.first_linkedid().and_then(UniqueId::new);
-            let root = root.and_then(|id| self.legs.get(&id));
+            let root = leg
+                .first_linkedid()
+                .and_then(UniqueId::new)
+                .and_then(|id| self.legs.get(&id));
             root.is_none_or(Leg::is_born)
         });
         Some(EndedGroup {
@@ -126,13 +136,14 @@ impl OpenCall {
 
     /// Returns the time of the first event of the calls that still have a customer.
     fn needed_since(&self, settings: &Settings) -> Option<EventTime> {
-        let is_customer = |leg: &Leg| {
-            !self.parts.reported.contains(&leg.id) && leg.endpoint(&settings.endpoints).is_some()
-        };
         let mut since: Option<EventTime> = None;
         for channels in groups(&self.as_of_latest(), settings) {
             let legs = channels.iter().filter_map(|id| self.legs.get(id));
-            if legs.clone().any(is_customer) {
+            let has_customer = legs.clone().any(|leg| {
+                !self.parts.reported.contains(&leg.id)
+                    && leg.endpoint(&settings.endpoints).is_some()
+            });
+            if has_customer {
                 let first = legs.map(|leg| leg.first).min();
                 since = since.into_iter().chain(first).min();
             }
@@ -142,17 +153,25 @@ impl OpenCall {
 
     /// Marks these channels as given out. Returns the ids that belong to no open call from here on.
     fn tell(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
-        let up = channels.iter().filter_map(|id| self.legs.get(id));
-        let up: Vec<&Leg> = up.filter(|leg| leg.is_up()).collect();
-        // A channel that stays can keep the linkedid of a channel that has hung up.
-        let goes_on = |id: &UniqueId| up.iter().any(|leg| leg.linkedids.has(id.as_str()));
-        let stays = |id: &UniqueId| up.iter().any(|leg| leg.id == *id);
-        let past = channels.iter().filter(|id| !stays(id) && !goes_on(id));
-        let past: BTreeSet<UniqueId> = past.cloned().collect();
+        let up: Vec<&Leg> = channels
+            .iter()
+            .filter_map(|id| self.legs.get(id))
+            .filter(|leg| leg.is_up())
+            .collect();
+        let mut past = BTreeSet::new();
+        for id in channels {
+            // A channel that stays can keep the linkedid of a channel that has hung up.
+            let goes_on = up
+                .iter()
+                .any(|leg| leg.id == *id || leg.linkedids.has(id.as_str()));
+            if !goes_on {
+                past.insert(id.clone());
+            }
+        }
         for leg in self.legs.values_mut() {
             if !channels.contains(&leg.id) {
-                let is_past = |id: &str| UniqueId::new(id).is_some_and(|id| past.contains(&id));
-                leg.linkedids.0.retain(|linkedid| !is_past(&linkedid.text));
+                let linkedids = &mut leg.linkedids.0;
+                linkedids.retain(|linkedid| !has_id(&past, &linkedid.text));
             }
         }
         self.parts.reported.extend(channels.iter().cloned());
@@ -204,8 +223,9 @@ fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
             && !passage.enters
             && fact.at < since
         {
-            let last = left.entry((fact.origin, passage.bridge.to_owned()));
-            let last = last.or_insert(fact.at);
+            let last = left
+                .entry((fact.origin, passage.bridge.to_owned()))
+                .or_insert(fact.at);
             *last = fact.at.max(*last);
         }
     }
@@ -344,10 +364,13 @@ impl Assembler {
             return false;
         };
         let all = groups(&call.as_of_latest(), &self.settings);
+        if all.len() <= 1 {
+            return false;
+        }
         let own = all
-            .iter()
-            .find(|channels| channels.iter().any(|it| it.as_str() == id));
-        let Some(own) = own.filter(|_| all.len() > 1).cloned() else {
+            .into_iter()
+            .find(|channels| channels.iter().any(|channel| channel.as_str() == id));
+        let Some(own) = own else {
             return false;
         };
         if let Some(call) = self.calls.get_mut(key) {

@@ -43,8 +43,9 @@ impl Deadline {
         match call.ended_groups(settings).first() {
             Some(group) => {
                 let awaits_beginning = times.backwards && !group.begun;
-                let channels = |leg: &Leg| group.channels.contains(&leg.id);
-                let wait = wait(call, settings, awaits_beginning, channels);
+                let wait = wait(call, settings, awaits_beginning, |leg| {
+                    group.channels.contains(&leg.id)
+                });
                 Self::after(call, settings, (group.at, group.arrived), wait)
             }
             None => {
@@ -62,27 +63,33 @@ impl Deadline {
         (quiet_since, arrived): (EventTime, EventTime),
         wait: Duration,
     ) -> Self {
-        let (settle, times) = (settings.settle, &call.times);
-        let arrived = arrived.plus(wait);
-        let is_cdr_apart = settings.cdr_apart && wait > settle;
+        let times = &call.times;
+        let due = arrived.plus(wait);
+        let is_cdr_apart = settings.cdr_apart && wait > settings.settle;
         if times.live {
             // Events of a stalled line arrive all at once, so only the stream shows the time
             // between them.
             let stream = quiet_since.plus(wait);
             return Self {
-                clock: Some((arrived, None)),
-                stream: (!is_cdr_apart).then_some(stream),
+                clock: Some((due, None)),
+                stream: if is_cdr_apart { None } else { Some(stream) },
                 arrived: None,
             };
         }
-        let arrived = is_cdr_apart.then_some(arrived);
         // The rest of a backlog may still arrive.
-        let quiet = arrived.map_or(wait, |_| settle);
-        let at = arrived.max(Some(times.latest_arrived.plus(quiet)));
+        if is_cdr_apart {
+            let quiet = settings.settle;
+            let at = due.max(times.latest_arrived.plus(quiet));
+            return Self {
+                clock: Some((at, Some(quiet))),
+                stream: Some(quiet_since.plus(quiet)),
+                arrived: Some(due),
+            };
+        }
         Self {
-            clock: at.map(|at| (at, Some(quiet))),
-            stream: Some(quiet_since.plus(quiet)),
-            arrived,
+            clock: Some((times.latest_arrived.plus(wait), Some(wait))),
+            stream: Some(quiet_since.plus(wait)),
+            arrived: None,
         }
     }
 
@@ -102,13 +109,23 @@ fn wait(
     awaits_beginning: bool,
     is_own: impl Fn(&Leg) -> bool + Copy,
 ) -> Duration {
-    let beginning = awaits_beginning.then_some(BEGINNING_WAIT);
-    let settle = settings.settle.max(beginning.unwrap_or_default());
-    let endpoints = &settings.endpoints;
-    let awaits = |leg: &Leg| leg.endpoint(endpoints).is_some_and(|it| it.awaits_cdr);
-    let mut own = call.legs.values().filter(|leg| is_own(leg));
-    let awaits_cdr = settings.awaits_cdr() && own.any(awaits) && !call.has_userfield_of(is_own);
-    settle.max(settings.cdr_wait.filter(|_| awaits_cdr).unwrap_or_default())
+    let settle = if awaits_beginning {
+        settings.settle.max(BEGINNING_WAIT)
+    } else {
+        settings.settle
+    };
+    let mut trunks = call
+        .legs
+        .values()
+        .filter(|leg| is_own(leg))
+        .filter_map(|leg| leg.endpoint(&settings.endpoints));
+    let awaits_cdr = settings.awaits_cdr()
+        && trunks.any(|trunk| trunk.awaits_cdr)
+        && !call.has_userfield_of(is_own);
+    match settings.cdr_wait {
+        Some(cdr_wait) if awaits_cdr => settle.max(cdr_wait),
+        Some(_) | None => settle,
+    }
 }
 
 /// The calls by number, and in the order of their deadlines.
@@ -146,7 +163,9 @@ impl Settling {
 
     pub(super) fn remove(&mut self, key: u64) {
         if let Some(deadline) = self.deadlines.remove(&key) {
-            self.by_clock.values_mut().for_each(|it| it.remove(key));
+            for schedule in self.by_clock.values_mut() {
+                schedule.remove(key);
+            }
             self.apart.remove(key);
             self.by_stream.remove(key);
             self.scraps -= usize::from(deadline.is_scraps());
@@ -156,11 +175,16 @@ impl Settling {
     /// Returns the calls that are finished when an event arrives now and the stream has reached
     /// `stream`, in the order of the calls.
     pub(super) fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
-        let live = self.by_clock.get(&None).into_iter();
-        let live = live.flat_map(|order| order.until(now));
+        let live = self
+            .by_clock
+            .get(&None)
+            .into_iter()
+            .flat_map(|order| order.until(now));
         let backlog = stream.into_iter().flat_map(|at| self.by_stream.until(at));
-        let has_come = |key: &u64| stream >= self.deadlines[key].stream;
-        let apart = self.apart.until(now).filter(has_come);
+        let apart = self
+            .apart
+            .until(now)
+            .filter(|key| stream >= self.deadlines[key].stream);
         let mut due = in_order(live.chain(backlog).chain(apart));
         due.dedup();
         due
@@ -169,17 +193,20 @@ impl Settling {
     /// Returns the calls that our own clock finishes if the last message of the stream arrived at
     /// `arrived`, in the order of the calls.
     pub(super) fn due_by_clock(&self, now: EventTime, arrived: Option<EventTime>) -> Vec<u64> {
-        let quiet = |wait: &Option<Duration>| now >= quiet_from(arrived, *wait);
-        let orders = self.by_clock.iter().filter(|(wait, _)| quiet(wait));
+        let orders = self
+            .by_clock
+            .iter()
+            .filter(|(wait, _)| now >= quiet_from(arrived, **wait));
         in_order(orders.flat_map(|(_, order)| order.until(now)))
     }
 
     /// Returns the moment at which our own clock finishes the next call.
     pub(super) fn next(&self, arrived: Option<EventTime>) -> Option<EventTime> {
-        let orders = self.by_clock.iter();
-        let first =
-            orders.filter_map(|(wait, it)| Some(it.first()?.0.max(quiet_from(arrived, *wait))));
-        first.min()
+        let moments = self.by_clock.iter().filter_map(|(wait, order)| {
+            let (at, _) = order.first()?;
+            Some(at.max(quiet_from(arrived, *wait)))
+        });
+        moments.min()
     }
 }
 

@@ -17,9 +17,9 @@ impl Assembler {
     pub fn on_unreadable(&mut self, bytes: &[u8]) -> bool {
         let searched = bytes.get(..SEARCHED_MAX).unwrap_or(bytes);
         let mut is_named = false;
-        for word in searched.split(|byte| !is_part_of_id(*byte)) {
-            let word = String::from_utf8_lossy(word);
-            let word = word.trim_matches('.');
+        for part in searched.split(|byte| !is_part_of_id(*byte)) {
+            let text = String::from_utf8_lossy(part);
+            let word = text.trim_matches('.');
             let Some(key) = self.calls.knows(word) else {
                 continue;
             };
