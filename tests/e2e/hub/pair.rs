@@ -316,7 +316,10 @@ impl Pair {
         loop {
             // Slots can become free while the status is read.
             let recent = self.requests_within(WINDOW - 2 * ANSWERS_WITHIN);
-            if let Some(status) = self.hubs[hub].status().await {
+            // The limit is 0 until the sender has reported its slots for the first time.
+            if let Some(status) = self.hubs[hub].status().await
+                && status.budget.limit > 0
+            {
                 return (recent, status);
             }
             assert!(begun.elapsed() < PATIENCE, "no status");
