@@ -434,7 +434,7 @@ fn untaken(
     }
     let first = left.first()?;
     let fix = format!("name it with --trunk {first}=gateway/{first},… if customers call over it");
-    let message = format!("no trunk takes {}", listed(left.iter()));
+    let message = format!("no --trunk matches {}", listed(left.iter()));
     Some(SwitchFinding::new(
         Severity::Advice,
         "gateways",

@@ -25,7 +25,7 @@ pub(crate) struct PbxEndpoints<'a> {
     pub account: Account,
 }
 
-/// Returns the findings of all trunks and of endpoints that no trunk takes.
+/// Returns the findings of all trunks and of endpoints that match no --trunk.
 pub(crate) fn judge(
     config: &Config,
     shown: &[PbxEndpoints<'_>],
@@ -215,7 +215,7 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
     let fix = "name outside lines with --trunk, and telephones in --employees";
     Some(advice(
         name,
-        format!("no trunk takes {}", listed(&left)),
+        format!("no --trunk matches {}", listed(&left)),
         fix,
     ))
 }

@@ -352,7 +352,7 @@ async fn endpoint_without_trunk_is_noted_unless_phone() {
     );
     assert_eq!(
         what(&checked, "endpoints of ami://"),
-        "no trunk takes PJSIP/gsm"
+        "no --trunk matches PJSIP/gsm"
     );
     let wide = stage.check_trunk("PJSIP/*").await;
     wide.is_clean();
@@ -365,7 +365,7 @@ async fn endpoint_without_trunk_is_noted_unless_phone() {
     let checked = stage.check_trunk("PJSIP/city").await;
     checked.is_clean();
     assert!(
-        !format!("{checked:?}").contains("no trunk takes"),
+        !format!("{checked:?}").contains("no --trunk matches"),
         "{checked:#?}"
     );
 }

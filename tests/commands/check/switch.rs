@@ -73,7 +73,7 @@ async fn gateways_without_trunk_or_registration_are_named() {
     let checked = stage.check("gateway/city").await;
     checked.is_clean();
     let said_of = |name: &str| said(&checked, name);
-    assert!(said_of("gateways of").contains("no trunk takes gsm"));
+    assert!(said_of("gateways of").contains("no --trunk matches gsm"));
     assert!(said_of("gateway city of").contains("|address/127.0.0.1:16000"));
 }
 

@@ -180,7 +180,7 @@ impl Scrape {
                 Worth::Is(shown)
             }
             ("Gaps a day", _) => growth("callbridge_gaps_total", &["source"], 1.0),
-            ("Channels that no trunk takes", _) => {
+            ("Channels that match no trunk", _) => {
                 growth("callbridge_unmatched_channels_total", &["prefix"], 1.0)
             }
             _ => return None,
