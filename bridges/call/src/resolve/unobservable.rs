@@ -156,7 +156,7 @@ fn transfer(legs: &[&View<'_>], plan: &Plan) -> bool {
         })
 }
 
-/// Returns `true` if the customer's stay `next` replaced the stay `first` as [`transfer`] describes.
+/// Returns `true` if the customer's stay `next` replaced `first`, as [`transfer`] describes.
 fn is_transfer(
     legs: &[&View<'_>],
     plan: &Plan,

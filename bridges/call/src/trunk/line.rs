@@ -55,7 +55,9 @@ fn is_address(pattern: &str, address: &str) -> bool {
 
 /// Splits an address into host and port: `203.0.113.5:5060`, `[2001:db8::5]:5060`, `2001:db8::5`.
 pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
-    if let Some((host, rest)) = address.strip_prefix('[').and_then(|it| it.split_once(']')) {
+    if let Some(bracketed) = address.strip_prefix('[')
+        && let Some((host, rest)) = bracketed.split_once(']')
+    {
         return (host, rest.strip_prefix(':'));
     }
     match address.split_once(':') {
@@ -69,15 +71,18 @@ impl TrunkEndpoint {
     /// trait that it names, and by its length. `None` if the channel does not belong to this trunk.
     fn is_of(&self, name: &str, line: &LineTraits) -> Option<(u8, usize)> {
         let (named, text) = self.pattern.split_once('/').unwrap_or_default();
-        let is = |known: &str| !known.is_empty() && glob(text, known);
-        let (rank, is_of, pattern) = match named {
-            "gateway" => (4, is(&line.gateway), text),
+        let (rank, matches, pattern) = match named {
+            "gateway" => (4, matches_trait(text, &line.gateway), text),
             "address" => (3, is_address(text, &line.address), text),
-            "context" => (2, line.inbound && is(&line.context), text),
-            "profile" => (1, is(&line.profile), text),
+            "context" => (2, line.inbound && matches_trait(text, &line.context), text),
+            "profile" => (1, matches_trait(text, &line.profile), text),
             _ => (0, self.matches(name), self.pattern.as_str()),
         };
-        is_of.then(|| (rank, pattern.chars().count()))
+        if matches {
+            Some((rank, pattern.chars().count()))
+        } else {
+            None
+        }
     }
 }
 
@@ -90,10 +95,17 @@ impl Endpoints {
         if is_plumbing(name) {
             return None;
         }
-        let all = self.iter();
-        let matching = all.filter_map(|it| Some((it.is_of(name, line)?, it)));
-        Some(matching.max_by_key(|&(says, _)| says)?.1)
+        let matching = self
+            .iter()
+            .filter_map(|endpoint| Some((endpoint.is_of(name, line)?, endpoint)));
+        let (_, best) = matching.max_by_key(|&(specificity, _)| specificity)?;
+        Some(best)
     }
+}
+
+/// Returns `true` if the line has this trait, and the pattern matches it.
+fn matches_trait(pattern: &str, known: &str) -> bool {
+    !known.is_empty() && glob(pattern, known)
 }
 
 /// Returns `true` for a channel without a party, on a PBX that reports line traits.
@@ -113,8 +125,10 @@ pub(crate) fn is_numeric(text: &str) -> bool {
 
 /// Returns `true` for an outside number: digits, as a carrier writes them.
 pub(crate) fn is_outside(number: &str) -> bool {
-    let clean = |c: char| c.is_ascii_digit() || "+-(). ".contains(c);
-    number.chars().all(clean) && digits(number).len() >= OUTSIDE_DIGITS_MIN
+    number
+        .chars()
+        .all(|c| c.is_ascii_digit() || "+-(). ".contains(c))
+        && digits(number).len() >= OUTSIDE_DIGITS_MIN
 }
 
 /// Returns the party of the channel with this name and line.

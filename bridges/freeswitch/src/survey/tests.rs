@@ -129,7 +129,9 @@ fn trunk_without_gateway_and_gateway_without_trunk_are_named() {
     assert!(told[1].starts_with(&format!(
         "Fault endpoint profile/outside: {none} external, "
     )));
-    assert!(told[2].starts_with("Advice gateways: no --trunk matches city, gsm; name it with --trunk"));
+    assert!(
+        told[2].starts_with("Advice gateways: no --trunk matches city, gsm; name it with --trunk")
+    );
 }
 
 #[test]
