@@ -92,8 +92,8 @@ fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
     }
 }
 
-/// Returns `true` for two managers, or two gateways, at different endpoints. A FreeSWITCH gives each
-/// channel a globally unique id.
+/// Returns `true` for two managers, or two gateways, at different endpoints. A FreeSWITCH gives
+/// each channel a globally unique id.
 fn can_share_ids(one: &Transport, other: &Transport) -> bool {
     use Transport::{Ami, WebSocket};
     match (one, other) {
