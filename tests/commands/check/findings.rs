@@ -113,6 +113,14 @@ impl Checked {
         assert!(self.err.contains(&count), "{}", self.err);
     }
 
+    /// Returns `true` if a check failed because the other side did not answer in time.
+    pub fn has_timed_out(&self) -> bool {
+        self.of(false).iter().any(|finding| {
+            let message = finding["message"].as_str().unwrap_or_default();
+            message.contains("no answer within")
+        })
+    }
+
     /// Returns the names of all failed checks.
     pub fn faults(&self) -> Vec<String> {
         let name = |finding: &&Value| finding["name"].as_str().unwrap_or_default().to_owned();
