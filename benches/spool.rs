@@ -11,8 +11,8 @@ mod table;
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::{Judged, TokenFingerprint};
 use callbridge_spool::{
-    Done, Finished, Guard, Handle, LetterFilter, Op, OutcomeSource, QueueQuery, RowId, Settings,
-    State, Step, open, tables,
+    CallFilter, Done, Finished, Guard, Handle, LetterFilter, Op, OutcomeSource, QueueQuery, RowId,
+    Settings, State, Step, open, tables,
 };
 use callbridge_testkit::Wait as _;
 use rusqlite::Connection;
@@ -212,6 +212,43 @@ fn letters(handle: &Handle, rows: usize) -> Duration {
     })
 }
 
+/// Measures a page of the list of calls. The filter matches none of them, so every call that one
+/// page reads is compared.
+fn listed(handle: &Handle, filter: &CallFilter) -> Duration {
+    timed(|_| {
+        let filter = filter.clone();
+        let (calls, next) = handle
+            .read(move |store| tables::listed::listed(store, &filter, filter.beginning()))
+            .wait()
+            .expect("a page");
+        assert!(calls.is_empty() && next.is_some(), "a full page of others");
+    })
+}
+
+/// Prints the time of a page that is filtered by a column. The reference is a page that is filtered
+/// by an extension, for which each record is read.
+fn filtered(rows: usize, handle: &Handle) {
+    let by_trunk = CallFilter {
+        trunk: Some("another".to_owned()),
+        ..CallFilter::default()
+    };
+    let by_extension = CallFilter {
+        extension: Some("999".to_owned()),
+        ..CallFilter::default()
+    };
+    let column = format!("{:.0} µs", us(listed(handle, &by_trunk)));
+    let record = format!(
+        "from the records: {:.0} µs",
+        us(listed(handle, &by_extension))
+    );
+    let what = format!("{rows} rows: 500 of another trunk");
+    table::row("spool", &what, &column, "less", &record);
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
 fn scrape(handle: &Handle) -> Duration {
     timed(|_| {
         handle
@@ -299,7 +336,6 @@ fn measure(rows: usize, backlog: bool) -> Figures {
     let (start, handle, guard) = opened(&dir);
     let per_second = grouped(&handle);
     let single = timed(|n| drop(handle.write(vec![finish(n, "1")]).wait()));
-    let us = |time: Duration| time.as_secs_f64() * 1e6;
     let figures = [
         ("calls in groups of 256", per_second, "/s"),
         ("one call", us(single), " µs"),
@@ -317,6 +353,7 @@ fn measure(rows: usize, backlog: bool) -> Figures {
         bytes as f64 / 1e6,
         start.as_secs_f64() * 1e3,
     );
+    filtered(rows, &handle);
     guard.close();
     figures
 }
