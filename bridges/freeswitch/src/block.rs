@@ -51,7 +51,7 @@ pub(crate) fn end_of_block(bytes: &[u8]) -> Option<(usize, usize)> {
 /// Decodes the percent-encoding of a value. Returns `true` if its bytes were not valid text and
 /// were repaired. The switch sends a value that contains `%hh` unchanged, so this cannot be
 /// distinguished.
-pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
+pub(crate) fn decode(value: &[u8]) -> (Text<'_>, bool) {
     if memchr(b'%', value).is_none()
         && let Ok(text) = str::from_utf8(value)
     {
@@ -92,7 +92,7 @@ fn escaped_byte(text: &[u8]) -> Option<u8> {
 /// Decodes the percent-encoding of a text.
 pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
     if value.contains('%') {
-        Cow::Owned(decoded(value.as_bytes()).0.into_owned())
+        Cow::Owned(decode(value.as_bytes()).0.into_owned())
     } else {
         value
     }
@@ -105,7 +105,7 @@ pub(crate) fn header<'a>(block: &'a [u8], key: &str) -> Option<&'a [u8]> {
 
 /// Returns the value of an event's header. It works for text without escapes, such as names, ids,
 /// and counts.
-pub(crate) fn of_event<'a>(event: &'a [u8], key: &str) -> Option<&'a [u8]> {
+pub(crate) fn header_of_event<'a>(event: &'a [u8], key: &str) -> Option<&'a [u8]> {
     if !event.starts_with(b"{") {
         return header(event, key);
     }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn values_are_percent_decoded_and_plain_text_is_kept() {
-        let plain = |text: &'static str| decoded(text.as_bytes()).0;
+        let plain = |text: &'static str| decode(text.as_bytes()).0;
         assert!(matches!(plain("127.0.0.1"), Cow::Borrowed("127.0.0.1")));
         assert_eq!(
             plain("sofia/external/%2B998%40127.0.0.1"),
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(plain("a%zz%4"), "a%zz%4");
         assert_eq!(plain("a%%41%"), "a%A%");
         assert_eq!(plain("%D0%90"), "А");
-        assert_eq!(decoded(b"%FF"), ("\u{fffd}".into(), true));
+        assert_eq!(decode(b"%FF"), ("\u{fffd}".into(), true));
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         fn any_bytes_are_read_without_a_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..64),
         ) {
-            let _ = decoded(&bytes);
+            let _ = decode(&bytes);
             prop_assert!(Pairs(&bytes).count() <= bytes.len());
         }
     }
@@ -166,11 +166,17 @@ mod tests {
         let json = br#"{"variable_Event-Name":"A","x":"\"Event-Name\":\"B\"",
             "Event-Name":"HEARTBEAT","Session-Count": "2"}"#;
         for event in [&plain[..], json] {
-            assert_eq!(of_event(event, "Event-Name"), Some(&b"HEARTBEAT"[..]));
-            assert_eq!(of_event(event, "Session-Count"), Some(&b"2"[..]));
-            assert_eq!(of_event(event, "Unique-ID"), None);
+            assert_eq!(
+                header_of_event(event, "Event-Name"),
+                Some(&b"HEARTBEAT"[..])
+            );
+            assert_eq!(header_of_event(event, "Session-Count"), Some(&b"2"[..]));
+            assert_eq!(header_of_event(event, "Unique-ID"), None);
         }
-        assert_eq!(of_event(br#"{"Unique-ID":"a\"b"}"#, "Unique-ID"), None);
+        assert_eq!(
+            header_of_event(br#"{"Unique-ID":"a\"b"}"#, "Unique-ID"),
+            None
+        );
         assert_eq!(
             header(b"content-type: x/y\r\n", "Content-Type"),
             Some(&b"x/y"[..])

@@ -19,7 +19,7 @@ use callbridge_call::{
     Cdr, ChannelEvent, ChannelRef, ChannelState, ChannelTraits, EventTime, Kind, MonitorMode,
     Origin, PbxEvent, ServerEvent, Text, Unreadable,
 };
-use dialed::{Dialed, dialed};
+use dialed::{Dialed, dialed_legs};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ pub(crate) fn decode(
     wanted: Option<&BTreeSet<String>>,
 ) -> Result<ServerEvent<'static>, Unreadable> {
     let file: Value = serde_json::from_slice(bytes).map_err(|_| Unreadable::NotJson)?;
-    let leg = LegFile::of(
+    let leg = LegFile::parse(
         file["variables"].as_object().ok_or(Unreadable::NoLeg)?,
         &file["callflow"],
         &file["app_log"]["applications"],
@@ -90,7 +90,7 @@ struct Variables<'f> {
 }
 
 impl<'f> Variables<'f> {
-    fn of(raw: &'f Map<String, Value>) -> Self {
+    fn new(raw: &'f Map<String, Value>) -> Self {
         // This time contains a blank and is always there, so it shows whether values are encoded.
         let stamp = raw.get("start_stamp").and_then(Value::as_str);
         let encoded = stamp.is_none_or(|stamp| !stamp.contains(' '));
@@ -120,7 +120,10 @@ impl<'f> Variables<'f> {
     }
 
     /// Returns the variables that are wanted and not empty.
-    fn kept(&self, wanted: Option<&BTreeSet<String>>) -> Vec<(Text<'static>, Text<'static>)> {
+    fn kept_variables(
+        &self,
+        wanted: Option<&BTreeSet<String>>,
+    ) -> Vec<(Text<'static>, Text<'static>)> {
         let mut kept = Vec::new();
         for (name, value) in self.raw {
             if wanted.is_some_and(|wanted| !wanted.contains(name)) {
@@ -179,8 +182,12 @@ fn applications(log: &Value) -> impl Iterator<Item = (EventTime, &str, &Value)> 
 }
 
 impl<'f> LegFile<'f> {
-    fn of(raw: &'f Map<String, Value>, flow: &'f Value, log: &Value) -> Result<Self, Unreadable> {
-        let variables = Variables::of(raw);
+    fn parse(
+        raw: &'f Map<String, Value>,
+        flow: &'f Value,
+        log: &Value,
+    ) -> Result<Self, Unreadable> {
+        let variables = Variables::new(raw);
         let profiles = flow.as_array().map_or(&[][..], Vec::as_slice);
         let first = profiles.last().ok_or(Unreadable::NoLeg)?;
         let created = variables
@@ -198,7 +205,7 @@ impl<'f> LegFile<'f> {
         let profiles_read = profiles.iter().take(PROFILES_MAX).enumerate();
         let connected = profiles_read.filter_map(|(i, profile)| {
             let named = if i == 0 { newest.as_str() } else { "" };
-            connected(profile, named)
+            find_connection(profile, named)
         });
         let whisper = [
             variables.get("eavesdrop_whisper_aleg"),
@@ -219,7 +226,7 @@ impl<'f> LegFile<'f> {
                 let dialed_no_one = variables.get("originated_legs").is_empty();
                 ran.push((at, Ran::Consultation { dialed_no_one }));
             } else if let Some((target, mode)) =
-                monitor::in_log(name, &data, whisper.each_ref().map(String::as_str))
+                monitor::find_in_log(name, &data, whisper.each_ref().map(String::as_str))
             {
                 ran.push((at, Ran::Monitor(target, mode)));
             }
@@ -238,9 +245,9 @@ impl<'f> LegFile<'f> {
             ended: ended.unwrap_or(created),
             first: &first["caller_profile"],
             connected: connected.collect(),
-            left: profiles.iter().filter_map(over).collect(),
+            left: profiles.iter().filter_map(end_of_profile).collect(),
             ran,
-            dialed: dialed(&bridges, &variables.get("originated_legs")),
+            dialed: dialed_legs(&bridges, &variables.get("originated_legs")),
             variables,
         })
     }
@@ -248,7 +255,7 @@ impl<'f> LegFile<'f> {
     /// Builds the event that the switch would have sent when the channel was created.
     fn birth(&self, wanted: Option<&BTreeSet<String>>) -> ChannelEvent<'static> {
         let mut fields = EventFields::new();
-        fields.variables = self.variables.kept(wanted);
+        fields.variables = self.variables.kept_variables(wanted);
         for (header, name) in AT_BIRTH {
             fields.put(header, self.variables.get(name).into());
         }
@@ -364,15 +371,15 @@ fn first_time(profiles: &[Value], name: &str) -> Option<EventTime> {
 }
 
 /// Returns the time at which the leg left this profile, by transfer or hangup.
-fn over(profile: &Value) -> Option<EventTime> {
+fn end_of_profile(profile: &Value) -> Option<EventTime> {
     time(profile, "transfer_time").or_else(|| time(profile, "hangup_time"))
 }
 
 /// Returns the time span of the profile's bridge with the other leg: the one that the variables
 /// name, else the one that answered it, else the one that dialed it.
-fn connected(profile: &Value, named: &str) -> Option<Connected> {
+fn find_connection(profile: &Value, named: &str) -> Option<Connected> {
     let from = time(profile, "bridged_time")?;
-    let to = over(profile);
+    let to = end_of_profile(profile);
     let caller = &profile["caller_profile"];
     let mut partners = Vec::new();
     for side in ["originatee", "originator"] {

@@ -41,12 +41,12 @@ impl Decoder {
         let wanted = self.variables.as_ref();
         let is_json = message.trim_ascii_start().first() == Some(&b'{');
         let (reading, repaired) = if !is_json {
-            (fields::of_block(message, wanted), false)
+            (fields::read_block(message, wanted), false)
         } else if let Ok(text) = std::str::from_utf8(message) {
-            (fields::of_json(text, wanted), false)
+            (fields::read_json(text, wanted), false)
         } else {
             self.scratch = String::from_utf8_lossy(message).into_owned();
-            (fields::of_json(&self.scratch, wanted), true)
+            (fields::read_json(&self.scratch, wanted), true)
         };
         let mut fields = match reading {
             Ok(Some(fields)) => fields,
@@ -57,7 +57,7 @@ impl Decoder {
         let server = Some(fields.take(Header::Switch)).filter(|name| !name.is_empty());
         match event::decode(*fields) {
             Ok(None) => Decoded::Skipped,
-            Ok(Some(event)) => good(Decoded::Event {
+            Ok(Some(event)) => check_ids(Decoded::Event {
                 received: ServerEvent { server, event },
                 repaired,
             }),
@@ -69,14 +69,14 @@ impl Decoder {
         let text = String::from_utf8_lossy(file);
         let repaired = matches!(text, Cow::Owned(_));
         match cdr::decode(text.as_bytes(), self.variables.as_ref()) {
-            Ok(received) => good(Decoded::Event { received, repaired }),
+            Ok(received) => check_ids(Decoded::Event { received, repaired }),
             Err(why) => Decoded::Unreadable(why),
         }
     }
 }
 
 /// Returns the decoded event if each of its ids is plausible.
-fn good(decoded: Decoded<'_>) -> Decoded<'_> {
+fn check_ids(decoded: Decoded<'_>) -> Decoded<'_> {
     match &decoded {
         Decoded::Event { received, .. } if !received.has_good_ids() => {
             Decoded::Unreadable(Unreadable::NoId)

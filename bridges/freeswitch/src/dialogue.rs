@@ -16,7 +16,7 @@
 //! answers no question are still read. Each event has the process of the switch (`Core-UUID`). If
 //! it differs, all earlier calls are over.
 
-use crate::block::of_event;
+use crate::block::header_of_event;
 use crate::reader::SocketFrame;
 use crate::rule;
 use crate::sessions::LiveSessions;
@@ -261,8 +261,8 @@ impl Dialogue {
     }
 
     fn on_reply<'a>(&mut self, frame: SocketFrame<'a>) -> FrameMeaning<'a> {
-        let said = frame.header("Reply-Text").unwrap_or_default();
-        let well = said.starts_with(b"+OK");
+        let reply = frame.header("Reply-Text").unwrap_or_default();
+        let well = reply.starts_with(b"+OK");
         match self.state {
             State::LoggingIn if well => {
                 self.state = State::Subscribing;
@@ -282,7 +282,7 @@ impl Dialogue {
                 FrameMeaning::Listening
             }
             State::Subscribing => self.refuse(SocketRefusal::Subscription {
-                said: self.peer_text(said),
+                said: self.peer_text(reply),
             }),
             State::Greeting | State::Open | State::Ended => FrameMeaning::Nothing,
         }
@@ -326,12 +326,12 @@ impl Dialogue {
     }
 
     fn on_list<'a>(&mut self, body: &[u8]) -> FrameMeaning<'a> {
-        let Some(ids) = listed(body) else {
-            self.sessions.unlisted();
+        let Some(ids) = ids_of_list(body) else {
+            self.sessions.note_no_list();
             return FrameMeaning::Nothing;
         };
         let first = !self.sessions.known;
-        let difference = self.sessions.listed(&ids);
+        let difference = self.sessions.compare_list(&ids);
         if !first && difference == Default::default() {
             return FrameMeaning::Nothing;
         }
@@ -355,7 +355,7 @@ impl Dialogue {
     }
 
     fn ask_list(&mut self) {
-        self.sessions.ask();
+        self.sessions.note_request();
         self.ask(SocketQuestion::Channels, "show channels as json");
     }
 
@@ -381,10 +381,10 @@ impl Dialogue {
             return FrameMeaning::TooLong;
         }
         self.events = true;
-        let id = of_event(event, "Unique-ID").filter(|id| is_askable(id));
-        match (of_event(event, "Event-Name"), id) {
+        let id = header_of_event(event, "Unique-ID").filter(|id| is_askable(id));
+        match (header_of_event(event, "Event-Name"), id) {
             (Some(b"CHANNEL_CREATE"), Some(id)) => {
-                self.sessions.born(id);
+                self.sessions.note_birth(id);
                 // A channel that is created while the list is reported is reported with it, because
                 // a channel that is missing at the end of the list counts as gone.
                 if self.listing.open && self.listing.left.len() < LISTED_MAX {
@@ -393,10 +393,11 @@ impl Dialogue {
                     self.ask_channels();
                 }
             }
-            (Some(b"CHANNEL_DESTROY"), Some(id)) => self.sessions.gone(id),
+            (Some(b"CHANNEL_DESTROY"), Some(id)) => self.sessions.note_end(id),
             (Some(b"HEARTBEAT"), _) => {
-                let count = of_event(event, "Session-Count").and_then(number);
-                if count.is_some_and(|count| self.sessions.counted(count)) && !self.listing.open {
+                let count = header_of_event(event, "Session-Count").and_then(number);
+                if count.is_some_and(|count| self.sessions.note_count(count)) && !self.listing.open
+                {
                     self.ask_list();
                 }
             }
@@ -415,7 +416,7 @@ impl Dialogue {
         if self.introduced {
             return false;
         }
-        let core = of_event(event, "Core-UUID").filter(|core| is_askable(core));
+        let core = header_of_event(event, "Core-UUID").filter(|core| is_askable(core));
         core.is_some_and(|core| {
             self.introduced = true;
             let before = self.core.replace(core.to_vec());
@@ -434,7 +435,7 @@ fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
 }
 
 /// Returns the ids in `{"row_count":2,"rows":[{"uuid":…},…]}`. Without channels, there are no rows.
-fn listed(body: &[u8]) -> Option<Vec<String>> {
+fn ids_of_list(body: &[u8]) -> Option<Vec<String>> {
     #[derive(serde::Deserialize)]
     struct Rows {
         row_count: u64,

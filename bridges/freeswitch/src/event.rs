@@ -40,7 +40,7 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
         return Ok(None);
     };
     match rule {
-        EventRule::Heartbeat => return Ok(beat(&fields)),
+        EventRule::Heartbeat => return Ok(heartbeat_mark(&fields)),
         EventRule::Execute | EventRule::ExecuteComplete
             if !APPLICATIONS.contains(&fields.get(Header::Application)) =>
         {
@@ -56,7 +56,7 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
     if fields.get(Header::UniqueId).is_empty() {
         return Err(Unreadable::NoChannel);
     }
-    let at = at(rule, &fields);
+    let at = event_time(rule, &fields);
     let Some(kind) = kind(rule, &mut fields) else {
         return Ok(None);
     };
@@ -65,13 +65,13 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
 }
 
 /// Returns the mark of a heartbeat.
-fn beat<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
+fn heartbeat_mark<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
     let at = micros(fields.get(Header::Timestamp))?;
     let uptime = fields.get(Header::Uptime).parse().ok();
     Some(PbxEvent::Mark(Mark::Alive {
         process: process(fields)?,
         at,
-        stamp: counted(fields),
+        stamp: event_stamp(fields),
         began: uptime.map(|uptime| at.minus(Duration::from_millis(uptime))),
         channels: fields.get(Header::Sessions).parse().ok(),
     }))
@@ -91,7 +91,7 @@ fn process(fields: &EventFields<'_>) -> Option<u64> {
 }
 
 /// Returns the event's number among those of its process, with the time that the switch wrote.
-fn counted(fields: &EventFields<'_>) -> Option<EventStamp> {
+fn event_stamp(fields: &EventFields<'_>) -> Option<EventStamp> {
     Some(EventStamp {
         number: fields.get(Header::Sequence).parse().ok()?,
         at: micros(fields.get(Header::Timestamp))?,
@@ -105,7 +105,7 @@ pub(crate) fn micros(text: &str) -> Option<EventTime> {
 }
 
 /// Returns the time of the event. Events after the hangup get the time of the hangup.
-fn at(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
+fn event_time(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
     let reported = micros(fields.get(Header::Timestamp))?;
     let own = match rule {
         EventRule::Create => micros(fields.get(Header::Created)),
@@ -265,7 +265,7 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
         name,
         linkedid,
         process: process(&fields),
-        stamp: counted(&fields),
+        stamp: event_stamp(&fields),
         context: fields.take(Header::Context),
         exten: match rule {
             EventRule::Create if inbound => fields.take(Header::Destination),
@@ -305,7 +305,7 @@ fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
     let name = fields.take(Header::ChannelName);
     let id = fields.get(Header::UniqueId);
     let other = fields.get(Header::OtherHalf);
-    half(&name, id, other).map_or(name, Cow::Owned)
+    name_of_half(&name, id, other).map_or(name, Cow::Owned)
 }
 
 /// Returns the name of another channel with this id. A second half of a loopback gets no name,
@@ -313,7 +313,7 @@ fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
 /// would separate the two.
 fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
     if name.starts_with(LOOPBACK) {
-        return Cow::Owned(half(&name, id, "").unwrap_or_default());
+        return Cow::Owned(name_of_half(&name, id, "").unwrap_or_default());
     }
     name
 }
@@ -321,7 +321,7 @@ fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
 /// Returns a name for a half of a loopback. Both halves are named after their target, like other
 /// pairs, so the id of the first half is added to identify the pair. `None` for any other channel,
 /// or if that id is not known.
-fn half(name: &str, id: &str, other: &str) -> Option<String> {
+fn name_of_half(name: &str, id: &str, other: &str) -> Option<String> {
     let target = name.strip_prefix(LOOPBACK)?;
     if let Some(target) = target.strip_suffix("-a") {
         return Some(format!("{LOOPBACK}{target};{id};1"));
@@ -346,18 +346,18 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
         profile: fields.take(Header::Profile),
         address: address(inbound, fields),
         extension,
-        dialed: dialed(rule, inbound, fields),
+        dialed: dialed_number(rule, inbound, fields),
         fresh: is_fresh(rule, fields) || sole,
         sole: sole && rule == EventRule::Hangup,
         listed: rule == EventRule::Dump,
         created: micros(fields.get(Header::Created)),
         answered: micros(fields.get(Header::Answered)),
-        linked: linked(rule, fields),
+        linked: last_bridge(rule, fields),
     }
 }
 
 /// Returns the last bridge of the channel: its start, and the other channel.
-fn linked<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTime, Text<'a>)> {
+fn last_bridge<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTime, Text<'a>)> {
     if !matches!(rule, EventRule::Hangup | EventRule::Unbridge) {
         return None;
     }
@@ -467,7 +467,7 @@ fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Te
 
 /// Returns the number for which the channel was created. Its destination changes with each
 /// transfer.
-fn dialed<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
+fn dialed_number<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if inbound {
         return Cow::Borrowed("");
     }

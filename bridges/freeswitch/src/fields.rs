@@ -80,7 +80,7 @@ pub(crate) enum Header {
 const KEYS: usize = Header::RunsNow as usize + 1;
 
 impl Header {
-    fn of(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "Event-Name" => Self::EventName,
             "Event-Subclass" => Self::Subclass,
@@ -227,7 +227,7 @@ impl<'a> EventFields<'a> {
 
     /// Returns the result once all headers are read: an event with a rule, an event on which no
     /// call depends, or no event.
-    fn whole(self) -> FieldsRead<'a> {
+    fn finish(self) -> FieldsRead<'a> {
         match (self.rule, self.get(Header::EventName)) {
             (Some(_), _) => Ok(Some(Box::new(self))),
             (None, "") => Err(Unreadable::NoEvent),
@@ -248,28 +248,28 @@ fn variable<'k>(name: &'k str, wanted: Wanted<'_>) -> Option<&'k str> {
 }
 
 /// Reads a plain event: a block of headers whose values are percent-encoded.
-pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> FieldsRead<'a> {
+pub(crate) fn read_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> FieldsRead<'a> {
     let mut fields = EventFields::new();
     for (key, value) in Pairs(block) {
         let Ok(key) = std::str::from_utf8(key) else {
             continue;
         };
-        let known = Header::of(key);
+        let known = Header::from_name(key);
         let variable = variable(key, wanted);
         if known.is_none() && variable.is_none() {
             continue;
         }
-        let (text, repaired) = block::decoded(value);
+        let (text, repaired) = block::decode(value);
         fields.repaired |= repaired;
         if !fields.take_in(known, variable.map(Cow::Borrowed), text) {
             return Ok(None);
         }
     }
-    fields.whole()
+    fields.finish()
 }
 
 /// Reads an event as a JSON object.
-pub(crate) fn of_json<'a>(text: &'a str, wanted: Wanted<'_>) -> FieldsRead<'a> {
+pub(crate) fn read_json<'a>(text: &'a str, wanted: Wanted<'_>) -> FieldsRead<'a> {
     let mut fields = EventFields::new();
     let mut needless = false;
     let mut json = serde_json::Deserializer::from_str(text);
@@ -283,7 +283,7 @@ pub(crate) fn of_json<'a>(text: &'a str, wanted: Wanted<'_>) -> FieldsRead<'a> {
     }
     let whole = read.and_then(|()| json.end());
     whole.map_err(|_| Unreadable::NotJson)?;
-    fields.whole()
+    fields.finish()
 }
 
 struct Members<'f, 'a, 'w> {
@@ -301,7 +301,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(MemberName(key)) = map.next_key()? {
-            let known = Header::of(&key);
+            let known = Header::from_name(&key);
             let variable = variable(&key, self.wanted);
             if known.is_none() && variable.is_none() {
                 map.next_value::<IgnoredAny>()?;

@@ -24,14 +24,16 @@ const PREFIX: &str = "SWITCH_EVENT_";
 /// Returns the line of `amqp.conf.xml` with which mod_amqp publishes all events that calls depend
 /// on.
 pub fn event_filter() -> String {
-    let named: Vec<String> = needed().map(|name| format!("{PREFIX}{name}")).collect();
+    let named: Vec<String> = needed_events()
+        .map(|name| format!("{PREFIX}{name}"))
+        .collect();
     let events = named.join(",");
     format!("<param name=\"event_filter\" value=\"{events}\"/>")
 }
 
 /// Returns the names of the events that calls depend on. mod_amqp publishes all events of modules,
 /// or none.
-fn needed() -> impl Iterator<Item = &'static str> {
+fn needed_events() -> impl Iterator<Item = &'static str> {
     let events = EVENTS.iter().filter(|(_, rule)| *rule != EventRule::Dump);
     events.map(|(name, _)| *name).chain(["CUSTOM"])
 }
@@ -73,7 +75,7 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     };
     let producers = producers.split("</producers>").next().unwrap_or_default();
     let filters: Vec<&str> = values(producers, "event_filter").collect();
-    let missing: Vec<&str> = needed()
+    let missing: Vec<&str> = needed_events()
         .filter(|name| !filters.iter().any(|filter| lets_pass(filter, name)))
         .collect();
     let mut found = Vec::new();

@@ -46,7 +46,7 @@ pub(crate) fn by_key<'a>(key: &str) -> Option<Kind<'a>> {
 
 /// Returns the target and the mode of an application in the log of a CDR. `None` for one that
 /// monitors nothing. Keys are not in the log.
-pub(crate) fn in_log(
+pub(crate) fn find_in_log(
     application: &str,
     data: &str,
     [whisper_a, whisper_b]: [&str; 2],

@@ -37,7 +37,7 @@ pub(crate) struct LiveSessions {
 impl LiveSessions {
     /// Notes a channel that was created. With too many channels, nothing is compared until the next
     /// list.
-    pub(crate) fn born(&mut self, id: &[u8]) {
+    pub(crate) fn note_birth(&mut self, id: &[u8]) {
         if self.live.len() >= CHANNELS_MAX {
             self.known = false;
             return;
@@ -49,7 +49,7 @@ impl LiveSessions {
     }
 
     /// Notes a channel that is gone.
-    pub(crate) fn gone(&mut self, id: &[u8]) {
+    pub(crate) fn note_end(&mut self, id: &[u8]) {
         self.live.remove(id);
         if self.asked && self.gone.len() < CHANNELS_MAX {
             self.gone.insert(id.to_vec());
@@ -57,14 +57,14 @@ impl LiveSessions {
     }
 
     /// Notes the switch's count of channels. Returns `true` if its list should be requested.
-    pub(crate) fn counted(&mut self, count: usize) -> bool {
+    pub(crate) fn note_count(&mut self, count: usize) -> bool {
         let differs = self.known && !self.asked && count != self.live.len();
         self.strikes = if differs { self.strikes + 1 } else { 0 };
         self.strikes >= STRIKES
     }
 
     /// Notes that the list is requested now.
-    pub(crate) fn ask(&mut self) {
+    pub(crate) fn note_request(&mut self) {
         self.asked = true;
         self.strikes = 0;
         self.born.clear();
@@ -72,7 +72,7 @@ impl LiveSessions {
     }
 
     /// Processes the list. The first one sets the live channels. A later one is compared with them.
-    pub(crate) fn listed(&mut self, ids: &[String]) -> Difference {
+    pub(crate) fn compare_list(&mut self, ids: &[String]) -> Difference {
         let ids: HashSet<&[u8]> = ids.iter().map(String::as_bytes).collect();
         let mut difference = Difference::default();
         let before = self.live.len();
@@ -93,7 +93,7 @@ impl LiveSessions {
     }
 
     /// Notes that the switch returned no list.
-    pub(crate) fn unlisted(&mut self) {
+    pub(crate) fn note_no_list(&mut self) {
         self.asked = false;
         self.known = false;
     }
@@ -105,37 +105,37 @@ mod tests {
 
     fn listed(sessions: &mut LiveSessions, ids: &[&str]) -> Difference {
         let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
-        sessions.listed(&ids)
+        sessions.compare_list(&ids)
     }
 
     #[test]
     fn first_channel_list_is_not_a_difference() {
         let mut sessions = LiveSessions::default();
-        sessions.ask();
-        sessions.born(b"new");
-        sessions.gone(b"old");
-        assert!(!sessions.counted(7), "nothing is known yet");
+        sessions.note_request();
+        sessions.note_birth(b"new");
+        sessions.note_end(b"old");
+        assert!(!sessions.note_count(7), "nothing is known yet");
         let first = listed(&mut sessions, &["old", "running"]);
         assert_eq!(first, Difference::default());
         // `old` ended after the switch had listed it. `new` was created after that.
-        assert!(!sessions.counted(2));
+        assert!(!sessions.note_count(2));
         assert_eq!(sessions.strikes, 0);
     }
 
     #[test]
     fn two_session_count_mismatches_request_channel_list() {
         let mut sessions = LiveSessions::default();
-        sessions.ask();
+        sessions.note_request();
         listed(&mut sessions, &["a", "b"]);
-        assert!(!sessions.counted(3));
-        assert!(!sessions.counted(2), "it was on its way");
-        assert!(!sessions.counted(3));
-        assert!(sessions.counted(3));
-        sessions.ask();
+        assert!(!sessions.note_count(3));
+        assert!(!sessions.note_count(2), "it was on its way");
+        assert!(!sessions.note_count(3));
+        assert!(sessions.note_count(3));
+        sessions.note_request();
         let found = listed(&mut sessions, &["a", "c", "d"]);
         assert_eq!((found.births, found.ends), (2, 1));
-        assert!(!sessions.counted(3) && !sessions.counted(3));
-        sessions.ask();
+        assert!(!sessions.note_count(3) && !sessions.note_count(3));
+        sessions.note_request();
         assert_eq!(
             listed(&mut sessions, &["a", "c", "d"]),
             Difference::default()
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn without_a_list_nothing_is_compared() {
         let mut sessions = LiveSessions::default();
-        sessions.ask();
-        sessions.unlisted();
-        assert!(!sessions.counted(5) && !sessions.counted(5));
+        sessions.note_request();
+        sessions.note_no_list();
+        assert!(!sessions.note_count(5) && !sessions.note_count(5));
     }
 }

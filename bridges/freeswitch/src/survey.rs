@@ -260,9 +260,9 @@ impl SwitchFacts {
         match &self.gateways {
             Some(gateways) => {
                 for trunk in trunks {
-                    found.extend(self.of_trunk(trunk, gateways));
+                    found.extend(self.compare_trunk(trunk, gateways));
                 }
-                found.extend(untaken(trunks, gateways));
+                found.extend(unmatched_gateways(trunks, gateways));
             }
             None => {
                 let message = "not known: the switch does not answer `sofia status` (mod_sofia is \
@@ -274,7 +274,7 @@ impl SwitchFacts {
     }
 
     /// Compares a trunk with the facts about the switch.
-    fn of_trunk(
+    fn compare_trunk(
         &self,
         own: &(String, Vec<String>),
         gateways: &BTreeMap<String, SwitchGateway>,
@@ -294,12 +294,12 @@ impl SwitchFacts {
                         found.push(one_way_only(trunk, endpoint, name, gateway));
                     }
                     let names = matching.map(|(name, _)| name).collect();
-                    (names, listed(gateways.keys()))
+                    (names, list_names(gateways.keys()))
                 }
                 Some(("profile", wanted)) => {
                     let profiles = self.profiles.iter();
                     let names = profiles.filter(|name| glob(wanted, name)).collect();
-                    (names, listed(self.profiles.iter()))
+                    (names, list_names(self.profiles.iter()))
                 }
                 Some(("address", address)) => {
                     found.extend(unknown_address(own, address, gateways));
@@ -334,7 +334,7 @@ impl SwitchFacts {
                 let fix = "give a name that `sofia status` shows";
                 SwitchFinding::new(Severity::Fault, about, message, fix)
             } else {
-                let message = format!("the switch has {}", listed(known.iter()));
+                let message = format!("the switch has {}", list_names(known.iter()));
                 SwitchFinding::new(Severity::Well, about, message, "")
             });
         }
@@ -386,7 +386,7 @@ fn unknown_address(
     }
     let message = format!(
         "the gateways of trunk {trunk} have another address: {}",
-        listed(addresses.iter())
+        list_names(addresses.iter())
     );
     let fix = "calls from any other address do not match this trunk: find out which address is the \
                carrier's";
@@ -421,20 +421,20 @@ fn ip_of(address: &str) -> Option<IpAddr> {
 }
 
 /// Finds gateways that belong to no trunk.
-fn untaken(
+fn unmatched_gateways(
     trunks: &[(String, Vec<String>)],
     gateways: &BTreeMap<String, SwitchGateway>,
 ) -> Option<SwitchFinding> {
     let mut left = Vec::new();
     for (name, gateway) in gateways {
         let mut endpoints = trunks.iter().flat_map(|(_, endpoints)| endpoints);
-        if !endpoints.any(|endpoint| takes(endpoint, name, gateway)) {
+        if !endpoints.any(|endpoint| matches_gateway(endpoint, name, gateway)) {
             left.push(name);
         }
     }
     let first = left.first()?;
     let fix = format!("name it with --trunk {first}=gateway/{first},… if customers call over it");
-    let message = format!("no --trunk matches {}", listed(left.iter()));
+    let message = format!("no --trunk matches {}", list_names(left.iter()));
     Some(SwitchFinding::new(
         Severity::Advice,
         "gateways",
@@ -444,7 +444,7 @@ fn untaken(
 }
 
 /// Returns `true` if calls over this gateway belong to the endpoint of a trunk.
-fn takes(endpoint: &str, name: &str, gateway: &SwitchGateway) -> bool {
+fn matches_gateway(endpoint: &str, name: &str, gateway: &SwitchGateway) -> bool {
     match endpoint.split_once('/') {
         Some(("gateway", wanted)) => glob(wanted, name),
         Some(("profile", wanted)) => glob(wanted, &gateway.profile),
@@ -457,7 +457,7 @@ fn takes(endpoint: &str, name: &str, gateway: &SwitchGateway) -> bool {
 }
 
 /// Lists names as `a, b and 3 more`. Returns `none` if there are none.
-fn listed<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String {
+fn list_names<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String {
     let more = names.len().saturating_sub(NAMED_MAX);
     let named: Vec<String> = names
         .take(NAMED_MAX)

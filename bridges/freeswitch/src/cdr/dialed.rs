@@ -49,7 +49,7 @@ impl Dialed {
 
 /// Returns the legs that these bridges dialed. If a number was dialed over several gateways, the
 /// legs are assigned to them in order. If their numbers differ, there are none.
-pub(super) fn dialed(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialed> {
+pub(super) fn dialed_legs(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialed> {
     let targets: Vec<(EventTime, &str, &str)> = bridges
         .iter()
         .flat_map(|&(at, data)| targets(data).map(move |(gateway, number)| (at, gateway, number)))
@@ -113,7 +113,7 @@ mod tests {
 
     fn found(data: &str, originated: &str) -> Vec<(String, String)> {
         let at = EventTime::from_seconds(1_795_211_901);
-        let found = dialed(&[(at, data)], originated).into_iter();
+        let found = dialed_legs(&[(at, data)], originated).into_iter();
         found.map(|it| (it.id, it.gateway)).collect()
     }
 

@@ -281,7 +281,7 @@ fn farewell_ends_the_line_with_its_words() {
 fn unsafe_channel_id_is_dropped_and_password_is_not_printed() {
     let rows =
         r#"{"row_count":3,"rows":[{"uuid":"a\n\napi fsctl shutdown"},{"uuid":"b c"},{"uuid":""}]}"#;
-    assert_eq!(listed(rows.as_bytes()), Some(Vec::new()));
+    assert_eq!(ids_of_list(rows.as_bytes()), Some(Vec::new()));
     assert!(Dialogue::new("a\nb".into(), None, &[]).is_err());
     assert!(Dialogue::new("".into(), None, &[]).is_err());
     let mut line = Line::new();
