@@ -243,7 +243,7 @@ fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventT
         Transport::File {
             from: From::Since(moment),
             ..
-        } => Some((source.pbx.clone(), moment.at(&zone))),
+        } => Some((source.pbx.clone(), moment.event_time(&zone))),
         _ => None,
     });
     dated.collect()

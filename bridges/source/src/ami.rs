@@ -212,7 +212,7 @@ impl LiveLine for AmiLine {
             }
             if let Some(id) = self.pings.waiting_id()
                 && let Some(pong) = pong(bytes, id)
-                && let Some(asked) = self.pings.answered()
+                && let Some(asked) = self.pings.note_answer()
                 && let Some(at) = pong.at
             {
                 let answered = feed.now();
@@ -239,7 +239,7 @@ impl LiveLine for AmiLine {
     fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         let (id, ping) = self.login.ping();
         self.outgoing.extend(ping);
-        self.pings.sent(id, feed.now());
+        self.pings.note_sent(id, feed.now());
         let (question, missing) = self.probe.ask(&mut self.login);
         self.outgoing.extend(question.unwrap_or_default());
         if let Some(missing) = missing {

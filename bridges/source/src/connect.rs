@@ -36,15 +36,15 @@ impl Target {
         Error::Line(self.endpoint.clone(), error)
     }
 
-    pub(crate) fn not_that(&self, message: String) -> Error {
+    pub(crate) fn not_that_error(&self, message: String) -> Error {
         self.error(LineError::NotThat(message))
     }
 
-    pub(crate) fn no_right(&self, message: String) -> Error {
+    pub(crate) fn right_error(&self, message: String) -> Error {
         self.error(LineError::Right(message))
     }
 
-    pub(crate) fn closed(&self, message: impl Into<String>) -> Error {
+    pub(crate) fn closed_error(&self, message: impl Into<String>) -> Error {
         self.error(LineError::Closed(message.into()))
     }
 
@@ -58,9 +58,9 @@ impl Target {
     }
 
     /// Describes a failure of a connection that is open or being opened. A TLS refusal is named.
-    pub(crate) fn failed(&self, error: &std::io::Error) -> Error {
+    pub(crate) fn io_error(&self, error: &std::io::Error) -> Error {
         let refusal = refusal(&self.endpoint.host, error);
-        refusal.unwrap_or_else(|| self.error(LineError::Connect(words(error))))
+        refusal.unwrap_or_else(|| self.error(LineError::Connect(connect_message(error))))
     }
 
     /// Opens the connection within the time limit.
@@ -69,7 +69,7 @@ impl Target {
             let address = (self.endpoint.host.as_str(), self.endpoint.port);
             let tcp = TcpStream::connect(address)
                 .await
-                .map_err(|error| self.failed(&error))?;
+                .map_err(|error| self.io_error(&error))?;
             // We write single short actions, and none of them should wait for another.
             let _ = tcp.set_nodelay(true);
             if !self.endpoint.tls {
@@ -78,21 +78,21 @@ impl Target {
             // Roots are files, and the thread of a live connection must not wait for them.
             let ca_file = self.ca_file.clone();
             let read = tokio::task::spawn_blocking(move || client(ca_file.as_deref()));
-            let config = read.await.unwrap_or_else(|why| Err(failed("", why)))?;
+            let config = read.await.unwrap_or_else(|why| Err(tls_error("", why)))?;
             let host = &self.endpoint.host;
-            let name = ServerName::try_from(host.clone()).map_err(|why| failed(host, why))?;
+            let name = ServerName::try_from(host.clone()).map_err(|why| tls_error(host, why))?;
             let connector = tokio_rustls::TlsConnector::from(config);
             let stream = connector
                 .connect(name, tcp)
                 .await
-                .map_err(|error| self.failed(&error))?;
+                .map_err(|error| self.io_error(&error))?;
             Ok(Box::new(stream) as Stream)
         })
         .await
     }
 }
 
-fn words(error: &std::io::Error) -> String {
+fn connect_message(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => {
             "connection refused; check that the server runs and listens on this port".to_owned()
@@ -111,14 +111,14 @@ fn words(error: &std::io::Error) -> String {
     }
 }
 
-/// Makes an error about this host. `words` are the problem and its fix.
-fn at(host: &str, words: impl Display) -> Error {
-    Error::fault(Fix::Remote, format!("{host}: {words}"))
+/// Makes an error about this host. `message` is the problem and its fix.
+fn host_error(host: &str, message: impl Display) -> Error {
+    Error::fault(Fix::Remote, format!("{host}: {message}"))
 }
 
 /// Describes any other failure with the library's text.
-fn failed(host: &str, why: impl Display) -> Error {
-    at(host, format!("TLS failed: {why}"))
+fn tls_error(host: &str, why: impl Display) -> Error {
+    host_error(host, format!("TLS failed: {why}"))
 }
 
 /// Returns the TLS refusal in an error of the stream, if it is one.
@@ -129,9 +129,9 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
         rustls::Error::InvalidMessage(_) => {
             let message = "the server there does not use TLS; use the scheme without TLS, or the \
                            TLS port";
-            return Some(at(host, message));
+            return Some(host_error(host, message));
         }
-        other => return Some(failed(host, other)),
+        other => return Some(tls_error(host, other)),
     };
     let is_untrusted = match certificate {
         // A bad signature means that the trusted root has the issuer's name but another key, for
@@ -163,9 +163,9 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
         C::NotValidYet | C::NotValidYetContext { .. } => {
             "its certificate is not valid yet; check the clocks of both machines".to_owned()
         }
-        other => return Some(failed(host, other)),
+        other => return Some(tls_error(host, other)),
     };
-    Some(at(host, message))
+    Some(host_error(host, message))
 }
 
 fn other_name(host: &str, names: &str) -> String {
@@ -220,7 +220,7 @@ fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = versions.map_err(|why| failed("", why))?;
+    let builder = versions.map_err(|why| tls_error("", why))?;
     let config = builder.with_root_certificates(roots).with_no_client_auth();
     Ok(Arc::new(config))
 }

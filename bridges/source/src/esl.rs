@@ -45,7 +45,7 @@ pub(crate) async fn probe(endpoint: &TcpEndpoint, access: &Access) -> Result<(),
 pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<SwitchFacts, Error> {
     let mut survey = Survey::new(access.secret.read(SECRET)?.expose_secret());
     let mut line = SocketLine::open(endpoint, access, None, &QUESTIONS).await?;
-    let answered = line.until(|meaning| {
+    let answered = line.read_until(|meaning| {
         if let FrameMeaning::Answer(body) = meaning {
             survey.on_answer(body);
         }
@@ -78,7 +78,7 @@ impl SocketLine {
             dialogue,
         };
         let target = line.tcp.target.clone();
-        let logged_in = line.until(|meaning| meaning == FrameMeaning::LoggedIn);
+        let logged_in = line.read_until(|meaning| meaning == FrameMeaning::LoggedIn);
         target.in_time(logged_in).await?;
         Ok(line)
     }
@@ -98,14 +98,14 @@ impl SocketLine {
             }),
         };
         match meaning {
-            FrameMeaning::Closing(words) => Err(target.closed(words)),
+            FrameMeaning::Closing(message) => Err(target.closed_error(message)),
             FrameMeaning::Refused(refusal) => Err(target.error(LineError::Esl(refusal))),
             meaning => Ok(Some(meaning)),
         }
     }
 
     /// Reads until `enough` returns `true`.
-    async fn until(
+    async fn read_until(
         &mut self,
         mut enough: impl FnMut(FrameMeaning<'_>) -> bool,
     ) -> Result<(), Error> {

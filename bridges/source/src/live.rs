@@ -71,7 +71,7 @@ pub(crate) async fn listen(
                 received = Instant::now();
             }
             _ = pings.tick() => line.ping(feed)?,
-            () = feed.dropped_to_report() => {
+            () = feed.wait_to_report_dropped() => {
                 feed.report_dropped();
             }
             _ = stall_checks.tick() => {}
@@ -111,7 +111,7 @@ pub(crate) struct Pings {
 
 impl Pings {
     /// Notes that a ping with this id is sent `now`.
-    pub(crate) fn sent(&mut self, id: String, now: EventTime) {
+    pub(crate) fn note_sent(&mut self, id: String, now: EventTime) {
         self.waiting.get_or_insert((id, now));
     }
 
@@ -121,7 +121,7 @@ impl Pings {
     }
 
     /// Notes that the answer arrived. Returns when the ping was sent.
-    pub(crate) fn answered(&mut self) -> Option<EventTime> {
+    pub(crate) fn note_answer(&mut self) -> Option<EventTime> {
         self.are_answered = true;
         self.waiting.take().map(|(_, asked)| asked)
     }
@@ -144,8 +144,8 @@ impl TcpLine {
     /// Waits until more has arrived. Safe to cancel.
     pub(crate) async fn receive(&mut self, buffer: &mut ReadBuffer) -> Result<(), Error> {
         let read = self.stream.read(buffer.space(READ_BYTES)).await;
-        match read.map_err(|error| self.target.failed(&error))? {
-            0 => return Err(self.target.closed(NO_REASON)),
+        match read.map_err(|error| self.target.io_error(&error))? {
+            0 => return Err(self.target.closed_error(NO_REASON)),
             read => buffer.filled(read),
         }
         Ok(())
@@ -159,6 +159,6 @@ impl TcpLine {
             self.stream.write_all(bytes.bytes()).await?;
             self.stream.flush().await
         };
-        sending.await.map_err(|error| self.target.failed(&error))
+        sending.await.map_err(|error| self.target.io_error(&error))
     }
 }

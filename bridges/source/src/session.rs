@@ -180,7 +180,7 @@ impl SourceFeed {
         }
     }
 
-    fn given(&mut self, bytes: usize) {
+    fn count_frame(&mut self, bytes: usize) {
         self.seq += 1;
         self.counts.count(|counts| {
             counts.frames += 1;
@@ -198,7 +198,7 @@ impl SourceFeed {
                 ..FrameContent::default()
             });
             if self.ring.offer(self.id, frame)? {
-                self.given(length);
+                self.count_frame(length);
                 return Ok(());
             }
         }
@@ -228,7 +228,7 @@ impl SourceFeed {
 
     /// Waits until [`report_dropped`](Self::report_dropped) should be called although nothing
     /// arrives: 50 ms, or forever while there is nothing to report.
-    pub(crate) async fn dropped_to_report(&self) {
+    pub(crate) async fn wait_to_report_dropped(&self) {
         if self.dropped == 0 {
             std::future::pending::<()>().await;
         }
@@ -257,7 +257,7 @@ impl SourceFeed {
             self.counts.count(|counts| counts.too_long += 1);
         }
         self.ring.give(self.id, self.frame(content)).await?;
-        self.given(length);
+        self.count_frame(length);
         Ok(self.seq)
     }
 }

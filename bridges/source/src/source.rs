@@ -176,13 +176,13 @@ async fn work(
         let error = match (transport, &mut queue) {
             (Transport::Ami { endpoint, user }, _) => {
                 let session = ami::session(endpoint, user, &mut unfiltered, context);
-                until(&stop, session).await
+                run_until_stop(&stop, session).await
             }
             (Transport::Esl { endpoint }, _) => {
-                until(&stop, esl::session(endpoint, &mut core, context)).await
+                run_until_stop(&stop, esl::session(endpoint, &mut core, context)).await
             }
             (Transport::WebSocket { endpoint, path }, _) => {
-                until(&stop, websocket::session(endpoint, path, context)).await
+                run_until_stop(&stop, websocket::session(endpoint, path, context)).await
             }
             // This session handles the stop itself, because its frames must still be acknowledged.
             (_, Some(queue)) => queue.session(context, stop.clone()).await.err(),
@@ -240,7 +240,7 @@ fn wait_after(
 }
 
 /// Awaits `session`, and returns its error. `None` if a stop is requested before.
-async fn until(
+async fn run_until_stop(
     stop: &Stop,
     session: impl Future<Output = Result<Infallible, Error>>,
 ) -> Option<Error> {

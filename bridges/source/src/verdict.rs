@@ -93,7 +93,7 @@ impl VerdictReader {
     }
 
     /// Waits until consumption is paused (`true`) or not. Safe to cancel.
-    pub(crate) async fn paused(&self, wanted: bool) {
+    pub(crate) async fn wait_for_pause(&self, wanted: bool) {
         let mut paused = self.paused.clone();
         // Once the intake has ended, nothing pauses the source any more.
         if paused.wait_for(|now| *now == wanted).await.is_err() && wanted {

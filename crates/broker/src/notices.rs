@@ -76,7 +76,7 @@ impl Queue {
         let line = ConfirmedLine::open(&self.to.login, 0).await?;
         let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
         let asked = line.last(async |line| {
-            let found = line.finds(&self.to.queue).await;
+            let found = line.find_queue(&self.to.queue).await;
             found.map_err(|error| self.returned(error.to_string()))?;
             let written = line.may_write(&nowhere).await;
             written.map_err(|error| self.no_right(&error))

@@ -57,9 +57,9 @@ impl Bodies {
     }
 
     /// Notes that a message was taken. Returns its original length if it was cut.
-    pub(super) fn taken(&self, length: usize) -> Option<u64> {
+    pub(super) fn note_taken(&self, length: usize) -> Option<u64> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
-        self.freed(|held| {
+        self.make_room(|held| {
             held.bytes = held.bytes.saturating_sub(length);
             let was_cut = length > self.one;
             was_cut.then(|| held.cut.pop_front()).flatten()
@@ -67,7 +67,7 @@ impl Bodies {
     }
 
     /// Makes room with `free`, and wakes the connection if it waits for room.
-    fn freed<T>(&self, free: impl FnOnce(&mut Held) -> T) -> T {
+    fn make_room<T>(&self, free: impl FnOnce(&mut Held) -> T) -> T {
         let mut held = self.held.lock();
         let freed = free(&mut held);
         let line = held.line.take();
@@ -309,7 +309,10 @@ mod tests {
         let mut wanted = message(1, &long[..11], 8);
         wanted.extend(message(1, b"short", 8));
         assert_eq!(without_heartbeats(&stays), wanted);
-        assert_eq!((bodies.taken(11), bodies.taken(5)), (Some(40), None));
+        assert_eq!(
+            (bodies.note_taken(11), bodies.note_taken(5)),
+            (Some(40), None)
+        );
     }
 
     #[test]
@@ -323,7 +326,7 @@ mod tests {
             cutter.cut(&message(1, &[7; 9], 8), &mut stays);
         }
         assert!(!bodies.has_room(line), "27 bytes are held");
-        bodies.taken(9);
+        bodies.note_taken(9);
         assert!(bodies.has_room(line));
         cutter.cut(&message(1, &[7; 9], 8), &mut stays);
         assert!(!bodies.has_room(line));

@@ -2,7 +2,7 @@
 //! connection that we have opened, with the same sockets and TLS as every other source.
 
 use super::bodies::{Bodies, LimitedLine};
-use super::words;
+use super::messages;
 use crate::{Error, Secret, Settings, Stream, Target, TcpEndpoint, url::Broker};
 use async_compat::Compat;
 use async_rs::{Runtime, Tokio, traits::Reactor, util::RuntimeParts};
@@ -130,7 +130,7 @@ impl Login {
         let kit = Tokio::current();
         let runtime = Runtime::new(RuntimeParts::new(kit.clone(), LineReactor(kit)));
         let opened = Connection::connector(uri, runtime, connect, properties).await;
-        opened.map_err(|error| words::connecting(target, &self.broker, &error))
+        opened.map_err(|error| messages::connect_error(target, &self.broker, &error))
     }
 }
 

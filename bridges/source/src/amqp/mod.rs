@@ -4,13 +4,13 @@
 
 mod bodies;
 mod connect;
+mod messages;
 pub mod publish;
 mod tags;
-mod words;
 
 pub use connect::Login;
-pub use words::{ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED};
-pub use words::{declare_command, reply};
+pub use messages::{ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED};
+pub use messages::{declare_command, reply};
 
 use crate::{
     Access, Context, Error, FrameContent, QueueSource, RecordDetails, Stop, Target, VerdictReader,
@@ -56,7 +56,7 @@ impl<'a> Consumer<'a> {
         let turn = self.turn;
         self.turn += 1;
         tokio::select! {
-            () = self.verdicts.paused(false) => {}
+            () = self.verdicts.wait_for_pause(false) => {}
             () = stop.requested() => return Ok(()),
         }
         let login = login(self.source, &context.access);
@@ -102,7 +102,7 @@ pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), E
     let found = match target.in_time(queue(&connection, &target, source)).await {
         Ok((channel, _)) => may_read(&channel, &source.queue)
             .await
-            .map_err(|error| words::consuming(&target, source, &error)),
+            .map_err(|error| messages::consume_error(&target, source, &error)),
         Err(error) => Err(error),
     };
     leave(&connection, "done", login.within).await;
@@ -126,15 +126,15 @@ pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error
     let mut no_number = FieldTable::default();
     no_number.insert("x-priority".into(), AMQPValue::LongString("none".into()));
     let options = BasicConsumeOptions::default();
-    let asked = channel.basic_consume(queue.into(), CONSUMER.into(), options, no_number);
-    match asked.await {
+    let request = channel.basic_consume(queue.into(), CONSUMER.into(), options, no_number);
+    match request.await {
         Err(error) if !is_precondition_failed(&error) => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
 fn is_precondition_failed(error: &lapin::Error) -> bool {
-    words::reply(error).is_some_and(|(code, _)| code == words::PRECONDITION_FAILED)
+    messages::reply(error).is_some_and(|(code, _)| code == messages::PRECONDITION_FAILED)
 }
 
 struct Session<'a, 'q> {
@@ -153,14 +153,14 @@ impl Session<'_, '_> {
         loop {
             tokio::select! {
                 delivery = consumer.next() => {
-                    let delivery = self.delivered(delivery)?;
+                    let delivery = self.check_delivery(delivery)?;
                     tokio::select! {
                         given = self.give(context, delivery) => given?,
                         () = stop.requested() => {}
                     }
                 }
                 judged = self.consumer.verdicts.next() => self.answer(&judged).await?,
-                () = self.consumer.verdicts.paused(true) => return Err(Error::Paused),
+                () = self.consumer.verdicts.wait_for_pause(true) => return Err(Error::Paused),
                 () = stop.requested() => return self.drain(context).await,
             }
         }
@@ -177,9 +177,9 @@ impl Session<'_, '_> {
             .channel
             .basic_consume(queue, CONSUMER.into(), options, arguments);
         let answer = async {
-            consumed
-                .await
-                .map_err(|error| words::consuming(&self.target, self.consumer.source, &error))
+            consumed.await.map_err(|error| {
+                messages::consume_error(&self.target, self.consumer.source, &error)
+            })
         };
         self.target.in_time(answer).await
     }
@@ -187,31 +187,31 @@ impl Session<'_, '_> {
     async fn cancel(&self) -> Result<(), Error> {
         let options = BasicCancelOptions::default();
         let cancelled = self.channel.basic_cancel(CONSUMER.into(), options);
-        self.soon(cancelled).await
+        self.await_answer(cancelled).await
     }
 
-    fn lost(&self, error: &lapin::Error) -> Error {
-        words::lost(&self.target, &self.consumer.source.broker, error)
+    fn line_error(&self, error: &lapin::Error) -> Error {
+        messages::line_error(&self.target, &self.consumer.source.broker, error)
     }
 
-    fn delivered(
+    fn check_delivery(
         &self,
         delivery: Option<Result<Delivery, lapin::Error>>,
     ) -> Result<Delivery, Error> {
         let queue = &self.consumer.source.queue;
         let delivery = delivery.ok_or_else(|| {
-            self.target.closed(format!(
+            self.target.closed_error(format!(
                 "the broker stopped delivering from queue {queue}: the queue was deleted, or its \
                  node went down"
             ))
         })?;
-        delivery.map_err(|error| self.lost(&error))
+        delivery.map_err(|error| self.line_error(&error))
     }
 
     /// Gives one message to the ring. While there is no room, verdicts are still answered, because
     /// the intake may be waiting for that.
     async fn give(&mut self, context: &mut Context, mut delivery: Delivery) -> Result<(), Error> {
-        let cut_from = self.bodies.taken(delivery.data.len());
+        let cut_from = self.bodies.note_taken(delivery.data.len());
         if delivery.data.len() > MESSAGE_BYTES_MAX {
             delivery.data.truncate(KEPT_BYTES);
         }
@@ -240,7 +240,7 @@ impl Session<'_, '_> {
                     return Ok(());
                 }
                 judged = self.consumer.verdicts.next() => self.answer(&judged).await?,
-                () = self.consumer.verdicts.paused(true) => return Err(Error::Paused),
+                () = self.consumer.verdicts.wait_for_pause(true) => return Err(Error::Paused),
             }
         }
     }
@@ -262,17 +262,19 @@ impl Session<'_, '_> {
     }
 
     async fn answer(&mut self, judged: &PendingVerdicts) -> Result<(), Error> {
-        let (rejected, ack_through) = self.tags.judged(judged);
+        let (rejected, ack_through) = self.tags.apply(judged);
         for tag in rejected {
             // We keep this message. The broker must not deliver it again, and sends it to the
             // queue's dead-letter exchange.
             let options = BasicRejectOptions { requeue: false };
-            self.soon(self.channel.basic_reject(tag, options)).await?;
+            self.await_answer(self.channel.basic_reject(tag, options))
+                .await?;
         }
         match ack_through {
             Some(tag) => {
                 let through = BasicAckOptions { multiple: true };
-                self.soon(self.channel.basic_ack(tag, through)).await
+                self.await_answer(self.channel.basic_ack(tag, through))
+                    .await
             }
             None => Ok(()),
         }
@@ -280,12 +282,12 @@ impl Session<'_, '_> {
 
     /// Awaits the outcome of a method within the target's time limit, because a broker that has
     /// just died never answers.
-    async fn soon<T>(
+    async fn await_answer<T>(
         &self,
-        said: impl Future<Output = Result<T, lapin::Error>>,
+        answer: impl Future<Output = Result<T, lapin::Error>>,
     ) -> Result<T, Error> {
-        let said = async { said.await.map_err(|error| self.lost(&error)) };
-        self.target.in_time(said).await
+        let answer = async { answer.await.map_err(|error| self.line_error(&error)) };
+        self.target.in_time(answer).await
     }
 }
 
@@ -301,12 +303,16 @@ async fn open(
         let (channel, consumers) = queue(&connection, &target, source).await?;
         // A quorum queue accepts an exclusive consumer, but other consumers as well.
         if consumers > 0 {
-            return Err(words::occupied(&target, source, "the broker lists one"));
+            return Err(messages::occupied_error(
+                &target,
+                source,
+                "the broker lists one",
+            ));
         }
         channel
             .basic_qos(prefetch, BasicQosOptions::default())
             .await
-            .map_err(|error| words::lost(&target, &source.broker, &error))?;
+            .map_err(|error| messages::line_error(&target, &source.broker, &error))?;
         Ok(channel)
     };
     match target.in_time(opening).await {
@@ -329,19 +335,19 @@ async fn queue(
     let mut consumers = 0;
     match find(&channel, &source.queue).await {
         Ok(found) => consumers = found.consumer_count(),
-        Err(error) if source.declare && words::is_not_found(&error) => {
+        Err(error) if source.declare && messages::is_not_found(&error) => {
             // The refusal has closed the channel.
             channel = new_channel(connection, target, source).await?;
             declare(&channel, &source.queue)
                 .await
-                .map_err(|error| words::finding(target, source, &error))?;
+                .map_err(|error| messages::find_error(target, source, &error))?;
         }
-        Err(error) => return Err(words::finding(target, source, &error)),
+        Err(error) => return Err(messages::find_error(target, source, &error)),
     }
     if source.declare {
         bind(&channel, source)
             .await
-            .map_err(|error| words::finding(target, source, &error))?;
+            .map_err(|error| messages::find_error(target, source, &error))?;
     }
     Ok((channel, consumers))
 }
@@ -354,7 +360,7 @@ async fn new_channel(
     connection
         .create_channel()
         .await
-        .map_err(|error| words::lost(target, &source.broker, &error))
+        .map_err(|error| messages::line_error(target, &source.broker, &error))
 }
 
 /// Binds the queue to its exchange, if it has one.

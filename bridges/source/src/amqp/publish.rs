@@ -41,7 +41,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn of(connection: &Connection) -> Self {
+    fn watch(connection: &Connection) -> Self {
         let (sender, reason) = watch::channel(None);
         let mut events = connection.events_listener();
         let task = tokio::spawn(async move {
@@ -89,11 +89,11 @@ impl ConfirmedLine {
     /// The problem, and what to do.
     pub async fn open(login: &Login, turn: usize) -> Result<Self, Error> {
         let (connection, target) = login.open_node_from(turn).await?;
-        let blocks = Blocks::of(&connection);
+        let blocks = Blocks::watch(&connection);
         let opening = async {
             confirmed_channel(&connection)
                 .await
-                .map_err(|error| target.closed(error.to_string()))
+                .map_err(|error| target.closed_error(error.to_string()))
         };
         // A broker that dies, or that is still starting, never answers.
         let channel = target.in_time(opening).await?;
@@ -139,7 +139,7 @@ impl ConfirmedLine {
     ///
     /// # Errors
     /// The broker's error if it does not exist.
-    pub async fn finds(&self, name: &str) -> Result<(), lapin::Error> {
+    pub async fn find_queue(&self, name: &str) -> Result<(), lapin::Error> {
         find(&self.channel, name).await.map(drop)
     }
 

@@ -15,7 +15,7 @@ impl Tags {
     /// Returns the tags of the deliveries to reject, and the last tag of the committed ones.
     /// Rejections must be sent first, because the acknowledgement covers all deliveries up to its
     /// tag.
-    pub(super) fn judged(&mut self, judged: &PendingVerdicts) -> (Vec<u64>, Option<u64>) {
+    pub(super) fn apply(&mut self, judged: &PendingVerdicts) -> (Vec<u64>, Option<u64>) {
         let mut rejected = Vec::new();
         for seq in &judged.refused {
             rejected.extend(self.outstanding.remove(seq));
@@ -50,24 +50,24 @@ mod tests {
     #[test]
     fn acknowledgment_covers_all_committed_messages() {
         let mut tags = tags(1, 10);
-        assert_eq!(tags.judged(&judged(7, &[])), (vec![], Some(7)));
-        assert_eq!(tags.judged(&judged(7, &[])), (vec![], None));
-        assert_eq!(tags.judged(&judged(10, &[])), (vec![], Some(10)));
+        assert_eq!(tags.apply(&judged(7, &[])), (vec![], Some(7)));
+        assert_eq!(tags.apply(&judged(7, &[])), (vec![], None));
+        assert_eq!(tags.apply(&judged(10, &[])), (vec![], Some(10)));
         assert!(tags.outstanding.is_empty());
     }
 
     #[test]
     fn refused_deliveries_are_rejected_and_others_acknowledged() {
         let mut tags = tags(1, 5);
-        let answers = tags.judged(&judged(5, &[2, 5]));
+        let answers = tags.apply(&judged(5, &[2, 5]));
         assert_eq!(answers, (vec![2, 5], Some(4)));
     }
 
     #[test]
     fn verdicts_on_an_older_connection_change_nothing() {
         let mut tags = tags(100, 3);
-        assert_eq!(tags.judged(&judged(99, &[5, 99])), (vec![], None));
-        assert_eq!(tags.judged(&judged(101, &[])), (vec![], Some(2)));
+        assert_eq!(tags.apply(&judged(99, &[5, 99])), (vec![], None));
+        assert_eq!(tags.apply(&judged(101, &[])), (vec![], Some(2)));
     }
 
     proptest! {
@@ -86,7 +86,7 @@ mod tests {
                 refused.retain(|seq| *seq >= refusable && *seq <= many);
                 through = next.max(through);
                 refusable = through + 1;
-                let (rejected, ack_through) = tags.judged(&judged(through, &refused));
+                let (rejected, ack_through) = tags.apply(&judged(through, &refused));
                 for tag in rejected {
                     prop_assert_eq!(broker.insert(tag, "refused"), Some("open"));
                 }

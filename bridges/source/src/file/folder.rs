@@ -118,7 +118,7 @@ struct Listed {
 impl Listed {
     /// Notes that events of the folder's files were lost. It is listed again, and all files are
     /// compared.
-    const fn loses_events(&mut self) {
+    const fn note_lost_events(&mut self) {
         self.changed = None;
         self.may_have_changes = true;
     }
@@ -160,7 +160,7 @@ impl RecordFolder {
         let mut sights = Vec::new();
         if let Err(error) = self.see(&mut sights, now) {
             self.is_up = false;
-            let why = format!("{}: {}", self.path.display(), opening::words(&error));
+            let why = format!("{}: {}", self.path.display(), opening::message(&error));
             sights.push(match error.kind() {
                 io::ErrorKind::NotFound => Sight::Absent(why),
                 _ => Sight::Trouble(why),
@@ -194,7 +194,7 @@ impl RecordFolder {
             let Some((name, state)) = self.waiting.pop_first() else {
                 break;
             };
-            if let Outcome::Finished(mut record) = self.record(&name, state, now) {
+            if let Outcome::Finished(mut record) = self.read_record(&name, state, now) {
                 self.newest_micros = self.newest_micros.max(state.changed);
                 record.position = self.position();
                 records.push(record);
@@ -238,7 +238,7 @@ impl RecordFolder {
             };
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                 self.list_after = None;
-                self.listed.values_mut().for_each(Listed::loses_events);
+                self.listed.values_mut().for_each(Listed::note_lost_events);
                 continue;
             }
             let mut folders = self.listed.iter();
@@ -349,7 +349,7 @@ impl RecordFolder {
             self.forget(&name);
             return;
         };
-        let state = FileState::of(&about);
+        let state = FileState::from_metadata(&about);
         let is_asked = self.asked.contains(&name);
         if let Some(rights) = self.refused.get(&name) {
             if *rights == changed_inode(&about) && !is_asked {
@@ -393,7 +393,7 @@ impl RecordFolder {
 
     /// Reads the file, which was in this state when it was noticed, and decides whether it is
     /// finished.
-    fn record(&mut self, name: &OsString, state: FileState, now: Instant) -> Outcome {
+    fn read_record(&mut self, name: &OsString, state: FileState, now: Instant) -> Outcome {
         let is_asked = self.asked.contains(name);
         let last = self.unfinished.get(name);
         let is_unchanged = is_unchanged_since(last, state);
@@ -431,16 +431,16 @@ impl RecordFolder {
             details.cut_from = Some(state.content.size.max(document.length));
             bytes = bytes.slice(..bytes.len().min(KEPT_BYTES));
         } else if bytes.is_empty() {
-            details.fault = Some(format!("{}: the file is empty", self.shown(name)));
+            details.fault = Some(format!("{}: the file is empty", self.path_text(name)));
         }
-        self.finished(bytes, details)
+        self.finish_record(bytes, details)
     }
 
     /// Reads the file, with the state in which it was opened.
     fn read(&self, name: &OsStr, is_asked: bool) -> io::Result<(Document, FileState)> {
         let (file, about) = opening::open_entry(&self.path.join(name))?;
         let document = document::read(file, bytes_max(is_asked))?;
-        Ok((document, FileState::of(&about)))
+        Ok((document, FileState::from_metadata(&about)))
     }
 
     /// Gives a file that cannot be read without its bytes, with the cause, once a second poll has
@@ -454,26 +454,26 @@ impl RecordFolder {
         let Ok(about) = std::fs::symlink_metadata(self.path.join(name)) else {
             return Outcome::NotYet;
         };
-        self.remember(name, FileState::of(&about));
+        self.remember(name, FileState::from_metadata(&about));
         self.refused.insert(name.clone(), changed_inode(&about));
         let mut details = self.details(name);
-        let why = opening::words(error);
-        details.fault = Some(format!("{} cannot be read: {why}", self.shown(name)));
-        self.finished(Bytes::new(), details)
+        let why = opening::message(error);
+        details.fault = Some(format!("{} cannot be read: {why}", self.path_text(name)));
+        self.finish_record(Bytes::new(), details)
     }
 
-    fn shown(&self, name: &OsStr) -> String {
+    fn path_text(&self, name: &OsStr) -> String {
         self.path.join(name).to_string_lossy().into_owned()
     }
 
     fn details(&self, name: &OsStr) -> RecordDetails {
         RecordDetails {
-            file: Some(self.shown(name).into()),
+            file: Some(self.path_text(name).into()),
             ..RecordDetails::default()
         }
     }
 
-    fn finished(&self, bytes: Bytes, details: RecordDetails) -> Outcome {
+    fn finish_record(&self, bytes: Bytes, details: RecordDetails) -> Outcome {
         Outcome::Finished(FileRecord {
             bytes,
             position: self.position(),

@@ -290,7 +290,10 @@ fn lost_events_have_every_file_compared() {
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
     put(dir.path(), "a.json", "{\"n\":2}", 1_001);
-    folder.listed.values_mut().for_each(Listed::loses_events);
+    folder
+        .listed
+        .values_mut()
+        .for_each(Listed::note_lost_events);
     folder.list_after = None;
     assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
 }
@@ -318,7 +321,7 @@ fn unread_file_holds_the_position_back() {
     let half = std::fs::metadata(dir.path().join("half.json")).expect("there");
     put(dir.path(), "a.json", "{\"n\":1}", 1_001);
     let (_, position) = given(&mut folder);
-    assert!(position.expect("a position").offset < FileState::of(&half).changed);
+    assert!(position.expect("a position").offset < FileState::from_metadata(&half).changed);
 }
 
 #[test]

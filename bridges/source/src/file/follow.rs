@@ -1,7 +1,7 @@
 //! Follows a file while it grows, is renamed, truncated, copied and truncated, or deleted and made
 //! again. Each poll checks the disk without waiting.
 
-use super::opened::{FileRecord, Opened, ReadOutcome, is_same, written};
+use super::opened::{FileRecord, Opened, ReadOutcome, is_same, write_time};
 use super::opening;
 use crate::url::{Format, From};
 use crate::{EventTime, FilePosition};
@@ -82,12 +82,12 @@ impl Follower {
                 }
                 _ => error.to_string(),
             };
-            sights.push(Sight::Trouble(self.named(&why)));
+            sights.push(Sight::Trouble(self.name_file(&why)));
         }
         sights
     }
 
-    fn named(&self, message: &str) -> String {
+    fn name_file(&self, message: &str) -> String {
         format!("{}: {message}", self.path.display())
     }
 
@@ -103,8 +103,8 @@ impl Follower {
                 self.lingered = 0;
                 sights.push(Sight::Frames(frames));
             }
-            ReadOutcome::End => self.at_end(sights)?,
-            ReadOutcome::Replaced => self.replaced(sights)?,
+            ReadOutcome::End => self.on_end(sights)?,
+            ReadOutcome::Replaced => self.on_replaced(sights)?,
         }
         Ok(())
     }
@@ -120,12 +120,12 @@ impl Follower {
                 }
             };
             if self.current.is_none() {
-                let words = format!(
+                let message = format!(
                     "another file is there now, and the file that was read up to byte {} is gone; \
                      its records after that byte are missing",
                     position.offset
                 );
-                sights.push(Sight::Gap(self.named(&words)));
+                sights.push(Sight::Gap(self.name_file(&message)));
                 self.go_on_in_first(later, sights);
             }
             if self.current.is_none() {
@@ -135,9 +135,9 @@ impl Follower {
             return Ok(true);
         }
         let opened = match (&self.from, self.from_start) {
-            (From::End, false) => Opened::at_end(&self.path, self.format),
+            (From::End, false) => Opened::open_at_end(&self.path, self.format),
             (From::Start | From::Since(_), _) | (From::End, true) => {
-                Opened::at(&self.path, &self.path, self.format, 0)
+                Opened::open_at(&self.path, &self.path, self.format, 0)
             }
         };
         // Any file that appears there from now on is new, and is read from its start.
@@ -154,9 +154,9 @@ impl Follower {
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let words = "no such file; callbridge waits for it (check the path, and that the \
+                let message = "no such file; callbridge waits for it (check the path, and that the \
                              PBX writes this file)";
-                sights.push(Sight::Absent(self.named(words)));
+                sights.push(Sight::Absent(self.name_file(message)));
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -168,7 +168,7 @@ impl Follower {
     fn find_or_list_later(&mut self, position: &FilePosition) -> io::Result<Vec<PathBuf>> {
         self.find(position)?;
         if self.current.is_none() && position.written != EventTime::default() {
-            self.later_than(position.written, None)
+            self.find_written_after(position.written, None)
         } else {
             Ok(Vec::new())
         }
@@ -185,7 +185,7 @@ impl Follower {
         if here.is_some_and(|metadata| metadata.ino() == position.inode) {
             return self.go_on(&own, position.offset);
         }
-        if let Some(path) = self.rotated(position)? {
+        if let Some(path) = self.find_rotated(position)? {
             return self.go_on(&path, position.offset);
         }
         // Another inode with the same first bytes is a copy that replaced the file.
@@ -197,13 +197,13 @@ impl Follower {
 
     /// Continues in the file at `path`, which can also be one that was rotated away.
     fn go_on(&mut self, path: &Path, offset: u64) -> io::Result<()> {
-        self.current = Some(Opened::at(path, &self.path, self.format, offset)?);
+        self.current = Some(Opened::open_at(path, &self.path, self.format, offset)?);
         self.leaving = path != self.path;
         self.lingered = 0;
         Ok(())
     }
 
-    fn at_end(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
+    fn on_end(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
         let Some(current) = &mut self.current else {
             return Ok(());
         };
@@ -220,8 +220,8 @@ impl Follower {
             if here.is_none() {
                 // It was renamed or deleted, and there is no new one yet. The old one can still be
                 // written to.
-                let words = "it was renamed or deleted; callbridge waits for the next one";
-                sights.push(Sight::Absent(self.named(words)));
+                let message = "it was renamed or deleted; callbridge waits for the next one";
+                sights.push(Sight::Absent(self.name_file(message)));
                 return Ok(());
             }
         }
@@ -234,7 +234,7 @@ impl Follower {
         let last_write = current.written;
         let inode = current.inode;
         // This list is made again for each file, because files have other names after a rotation.
-        let later = self.later_than(last_write, Some(inode))?;
+        let later = self.find_written_after(last_write, Some(inode))?;
         self.current = None;
         self.from_start = true;
         self.go_on_in_first(later, sights);
@@ -251,26 +251,26 @@ impl Follower {
             let Err(error) = self.go_on(&path, 0) else {
                 return;
             };
-            let why = opening::words(&error);
-            let words = format!("{}: {why}; its records are missing", path.display());
-            sights.push(Sight::Gap(words));
+            let why = opening::message(&error);
+            let message = format!("{}: {why}; its records are missing", path.display());
+            sights.push(Sight::Gap(message));
         }
     }
 
     /// Handles a file at `path` that was truncated. Its records that were not read are in a copy,
     /// if one was made (`copytruncate`).
-    fn replaced(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
+    fn on_replaced(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
         let Some(current) = self.current.take() else {
             return Ok(());
         };
         self.from_start = true;
         let position = current.position();
-        match self.rotated(&position)? {
+        match self.find_rotated(&position)? {
             Some(path) => self.go_on(&path, position.offset),
             None => {
-                let words = "it was truncated, and there is no copy of it; records that were \
+                let message = "it was truncated, and there is no copy of it; records that were \
                              written just before are missing";
-                sights.push(Sight::Gap(self.named(words)));
+                sights.push(Sight::Gap(self.name_file(message)));
                 self.open(sights).map(drop)
             }
         }
@@ -278,7 +278,7 @@ impl Follower {
 
     /// Finds the sibling (`cel.csv.1`, `cel.csv-20261120`) that is the file of `position`, or a
     /// copy of it.
-    fn rotated(&self, position: &FilePosition) -> io::Result<Option<PathBuf>> {
+    fn find_rotated(&self, position: &FilePosition) -> io::Result<Option<PathBuf>> {
         // Of several copies with the same first bytes, use the newest, because it was just made.
         let mut copy = None;
         for path in self.siblings()? {
@@ -297,13 +297,13 @@ impl Follower {
     }
 
     /// Returns the siblings whose last write was after this time, oldest first.
-    fn later_than(&self, moment: EventTime, own: Option<u64>) -> io::Result<Vec<PathBuf>> {
+    fn find_written_after(&self, moment: EventTime, own: Option<u64>) -> io::Result<Vec<PathBuf>> {
         let mut later = Vec::new();
         for path in self.siblings()? {
             let Ok(metadata) = std::fs::metadata(&path) else {
                 continue;
             };
-            let at = written(&metadata);
+            let at = write_time(&metadata);
             if at > moment && metadata.is_file() && Some(metadata.ino()) != own {
                 later.push((at, path));
             }

@@ -40,8 +40,8 @@ type ReadStep = Box<dyn FnMut() -> Vec<Sight> + Send>;
 /// Returns `true` if the path is a folder with one file per record. It ends with a slash, or it is
 /// a folder on the disk.
 fn is_folder(path: &Path, format: Format) -> bool {
-    let said = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
-    format.is_a_file_each() && (said || path.is_dir())
+    let has_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
+    format.is_a_file_each() && (has_slash || path.is_dir())
 }
 
 /// A file, or a folder of them, and how it is followed.
@@ -63,7 +63,7 @@ pub(crate) async fn probe(path: &Path, format: Format) -> Result<(), Error> {
     });
     let read = read.await.unwrap_or_else(|error| Err(error.into()));
     read.map(drop).map_err(|error| {
-        let why = opening::words(&error);
+        let why = opening::message(&error);
         Error::fault(Fix::Remote, format!("{}: {why}", path.display()))
     })
 }
@@ -94,7 +94,7 @@ impl Tail {
     /// Follows the file until the future is dropped.
     pub(crate) async fn follow(&mut self, context: &mut Context) -> Result<(), Gone> {
         loop {
-            self.verdicts.paused(false).await;
+            self.verdicts.wait_for_pause(false).await;
             // The disk can hang, and the thread of a live connection must not hang with it.
             let mut poll = std::mem::replace(&mut self.poll, Box::new(Vec::new));
             let looked = tokio::task::spawn_blocking(move || (poll(), poll));
@@ -120,7 +120,7 @@ impl Tail {
             Sight::Frames(frames) => {
                 self.end = End::Unseen;
                 for record in frames {
-                    self.verdicts.paused(false).await;
+                    self.verdicts.wait_for_pause(false).await;
                     line.give(record.into()).await?;
                 }
                 Ok(())

@@ -16,7 +16,7 @@ const HEAD_BYTES_MAX: usize = 1_024;
 const CHUNK_BYTES: usize = 128 << 10;
 
 /// Returns the hash of a head that has its full length, and so does not grow any more.
-fn whole(head: &[u8]) -> Option<u64> {
+fn hash_of_whole(head: &[u8]) -> Option<u64> {
     (head.len() >= HEAD_BYTES_MAX).then(|| hash(head))
 }
 
@@ -87,9 +87,9 @@ impl From<Frame<'_>> for Cut {
 }
 
 /// Returns the time of the last write to a file.
-pub(super) fn written(about: &Metadata) -> EventTime {
-    let nanos = u64::try_from(about.mtime_nsec()).unwrap_or(0);
-    EventTime::from_seconds(about.mtime()).plus(Duration::from_nanos(nanos))
+pub(super) fn write_time(metadata: &Metadata) -> EventTime {
+    let nanos = u64::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    EventTime::from_seconds(metadata.mtime()).plus(Duration::from_nanos(nanos))
 }
 
 #[derive(Debug)]
@@ -147,7 +147,7 @@ pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option
 
 impl Opened {
     /// Opens the file at `path` to continue at `offset`. Positions name it `configured`.
-    pub(super) fn at(
+    pub(super) fn open_at(
         path: &Path,
         configured: &Path,
         format: Format,
@@ -165,19 +165,19 @@ impl Opened {
             file,
             inode: metadata.ino(),
             path: configured.to_string_lossy().into(),
-            head_hash: whole(&head),
+            head_hash: hash_of_whole(&head),
             head_at,
             head,
             read: offset,
             framer: Framer::at(format, offset),
             header: header.map(Bytes::from),
-            written: written(&metadata),
+            written: write_time(&metadata),
             seen: None,
         })
     }
 
     /// Opens the file at `path` to continue at its end, after the last complete frame.
-    pub(super) fn at_end(path: &Path, format: Format) -> io::Result<Self> {
+    pub(super) fn open_at_end(path: &Path, format: Format) -> io::Result<Self> {
         let (file, metadata) = opening::open(path)?;
         let length = metadata.len();
         let from = length.saturating_sub(CHUNK_BYTES as u64);
@@ -188,7 +188,7 @@ impl Opened {
             || if from == 0 { 0 } else { length },
             |at| from + at as u64,
         );
-        Self::at(path, path, format, complete)
+        Self::open_at(path, path, format, complete)
     }
 
     /// Returns the position after the last frame.
@@ -223,7 +223,7 @@ impl Opened {
         {
             return Ok(ReadOutcome::Replaced);
         }
-        self.written = written(&metadata);
+        self.written = write_time(&metadata);
         if metadata.len() == self.read {
             self.seen = Some(now);
             return Ok(ReadOutcome::End);
@@ -256,7 +256,7 @@ impl Opened {
         if self.head.len() < HEAD_BYTES_MAX {
             let missing = (HEAD_BYTES_MAX - self.head.len()).min(rest.len());
             self.head.extend_from_slice(&rest[..missing]);
-            self.head_hash = whole(&self.head);
+            self.head_hash = hash_of_whole(&self.head);
         }
     }
 

@@ -136,7 +136,7 @@ fn records(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Describes the failure to open a file, with its fix.
-pub(super) fn words(error: &io::Error) -> String {
+pub(super) fn message(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => {
             "no such file; check the path, and that the PBX writes this file".to_owned()

@@ -27,15 +27,15 @@ pub(super) struct ContentState {
 }
 
 impl FileState {
-    pub(super) fn of(about: &Metadata) -> Self {
-        let changed = micros(about.ctime(), about.ctime_nsec());
+    pub(super) fn from_metadata(metadata: &Metadata) -> Self {
+        let changed = micros(metadata.ctime(), metadata.ctime_nsec());
         Self {
             content: ContentState {
-                size: about.len(),
-                mtime: (about.mtime(), about.mtime_nsec()),
-                inode: about.ino(),
+                size: metadata.len(),
+                mtime: (metadata.mtime(), metadata.mtime_nsec()),
+                inode: metadata.ino(),
             },
-            written: micros(about.mtime(), about.mtime_nsec()).min(changed),
+            written: micros(metadata.mtime(), metadata.mtime_nsec()).min(changed),
             changed,
         }
     }

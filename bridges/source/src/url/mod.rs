@@ -120,7 +120,7 @@ pub enum UrlDate {
 
 impl UrlDate {
     /// Returns the time, if `zone` is the PBX's time zone.
-    pub fn at(&self, zone: &jiff::tz::TimeZone) -> EventTime {
+    pub fn event_time(&self, zone: &jiff::tz::TimeZone) -> EventTime {
         match self {
             Self::Absolute(time) => *time,
             Self::Local(local) => {
@@ -310,7 +310,7 @@ impl fmt::Display for BrokerUrl {
 }
 
 /// Decodes `%2F` to `/`. A plus stays a plus. Bytes that are not UTF-8 become U+FFFD.
-fn decoded(text: &str) -> String {
+fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
@@ -321,7 +321,7 @@ pub fn without_secret_file(shown: &str) -> String {
     };
     let pairs = query.split('&').filter(|pair| {
         let key = pair.split('=').next().unwrap_or_default();
-        decoded(key) != "secret-file"
+        decode(key) != "secret-file"
     });
     match pairs.collect::<Vec<_>>().join("&") {
         rest if rest.is_empty() => front.to_owned(),

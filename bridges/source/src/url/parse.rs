@@ -1,7 +1,7 @@
 //! Parses a URL from text. Returns the checked URL, or all of its errors.
 
 use super::{Broker, BrokerUrl, Format, From, QueueSource, SourceUrl, TcpEndpoint, Transport};
-use super::{UrlDate, UrlFault, decoded};
+use super::{UrlDate, UrlFault, decode};
 use crate::EventTime;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ const QUEUE_FORMATS: [Format; 5] = [
 ];
 
 /// Joins the names of formats for an error: `ami, ami-json or call`.
-fn named(formats: &[Format]) -> String {
+fn list_formats(formats: &[Format]) -> String {
     let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
     match names.split_last() {
         Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
@@ -66,7 +66,7 @@ impl SourceUrl {
         };
         url.check_password(variable);
         if url.url.fragment().is_some() {
-            url.needless("the part after #", "write %23 for a # in a name");
+            url.add_needless("the part after #", "write %23 for a # in a name");
         }
         url.read_keys(known);
         let pbx = url.take("pbx");
@@ -74,13 +74,13 @@ impl SourceUrl {
         let ca_file = url.take_path("ca-file");
         let transport = read(&mut url);
         if transport.format().carries_whole_calls() && pbx.is_some() {
-            url.needless(
+            url.add_needless(
                 "pbx=",
                 "each message of format=call names its own PBX: remove it",
             );
         }
         Ok(SourceUrl {
-            shown: url.checked()?,
+            shown: url.finish()?,
             transport,
             pbx,
             secret_file,
@@ -97,7 +97,7 @@ impl BrokerUrl {
     pub fn queue(text: &str) -> Result<Self, Vec<UrlFault>> {
         let variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
         let url = UrlReader::new(text, QUEUE_EXAMPLE)?;
-        url.written(QUEUE_KEYS, variable)
+        url.read_queue_url(QUEUE_KEYS, variable)
     }
 }
 
@@ -110,12 +110,12 @@ struct UrlReader {
     other_hosts: Vec<String>,
     /// Keys after the question mark that were not taken yet.
     keys: BTreeMap<String, String>,
-    faults: Vec<UrlFault>,
+    errors: Vec<UrlFault>,
 }
 
 impl UrlReader {
     fn new(text: &str, example: &'static str) -> Result<Self, Vec<UrlFault>> {
-        let shown = masked(text);
+        let shown = mask_password(text);
         // Only a broker can have several hosts.
         let (text, other_hosts) = if text.starts_with("amqp") {
             split_hosts(text)
@@ -133,46 +133,46 @@ impl UrlReader {
             url,
             other_hosts,
             keys: BTreeMap::new(),
-            faults: Vec::new(),
+            errors: Vec::new(),
         })
     }
 
     fn unknown_scheme(mut self, known: &str) -> Vec<UrlFault> {
         let scheme = self.url.scheme();
-        self.fault(format!("unknown scheme {scheme}; give one of {known}"));
-        self.faults
+        self.add_error(format!("unknown scheme {scheme}; give one of {known}"));
+        self.errors
     }
 
-    fn fault(&mut self, message: String) {
+    fn add_error(&mut self, message: String) {
         let url = self.shown.clone();
-        self.faults.push(UrlFault { url, message });
+        self.errors.push(UrlFault { url, message });
     }
 
-    fn missing(&mut self, part: &str, fix: &str) {
-        self.fault(format!("{part} is missing; {fix}"));
+    fn add_missing(&mut self, part: &str, fix: &str) {
+        self.add_error(format!("{part} is missing; {fix}"));
     }
 
-    fn needless(&mut self, part: &str, fix: &str) {
-        self.fault(format!("{part} has no meaning here; {fix}"));
+    fn add_needless(&mut self, part: &str, fix: &str) {
+        self.add_error(format!("{part} has no meaning here; {fix}"));
     }
 
-    fn invalid(&mut self, key: &str, value: &str, allowed: &str) {
-        self.fault(format!("{key}={value} is invalid; give {allowed}"));
+    fn add_invalid(&mut self, key: &str, value: &str, allowed: &str) {
+        self.add_error(format!("{key}={value} is invalid; give {allowed}"));
     }
 
     /// Returns the URL with its password masked, or all errors found in it.
-    fn checked(self) -> Result<String, Vec<UrlFault>> {
-        if self.faults.is_empty() {
+    fn finish(self) -> Result<String, Vec<UrlFault>> {
+        if self.errors.is_empty() {
             Ok(self.shown)
         } else {
-            Err(self.faults)
+            Err(self.errors)
         }
     }
 
     /// Refuses a password in the URL, because every user of the machine could read it.
     fn check_password(&mut self, variable: &str) {
         if self.url.password().is_some() {
-            self.fault(format!(
+            self.add_error(format!(
                 "a password in the URL can be read by every user of this machine; remove it and \
                  give secret-file=PATH or {variable}"
             ));
@@ -184,17 +184,17 @@ impl UrlReader {
         let query = self.url.query().unwrap_or_default().to_owned();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let key = decoded(key);
-            let value = decoded(value);
+            let key = decode(key);
+            let value = decode(value);
             let mut known_keys = known.split(", ");
             if !known_keys.any(|known_key| known_key.strip_suffix('=') == Some(&key)) {
                 let scheme = self.url.scheme();
-                self.fault(format!("unknown key {key}=; {scheme}:// takes {known}"));
+                self.add_error(format!("unknown key {key}=; {scheme}:// takes {known}"));
             } else if value.is_empty() {
                 let fix = format!("write {key}=VALUE, or leave {key} out");
-                self.missing("a value", &fix);
+                self.add_missing("a value", &fix);
             } else if self.keys.insert(key.clone(), value).is_some() {
-                self.fault(format!("{key}= is given twice; keep one"));
+                self.add_error(format!("{key}= is given twice; keep one"));
             }
         }
     }
@@ -217,7 +217,7 @@ impl UrlReader {
         let text = self.take(key)?;
         let value = read(&text);
         if value.is_none() {
-            self.invalid(key, &text, allowed);
+            self.add_invalid(key, &text, allowed);
         }
         value
     }
@@ -234,42 +234,42 @@ impl UrlReader {
 
     /// Parses the `format=` key. If it is missing, an error is added.
     fn format(&mut self, formats: &[Format]) -> Format {
-        let before = self.faults.len();
-        let allowed = named(formats);
+        let before = self.errors.len();
+        let allowed = list_formats(formats);
         let found = self.value("format", &allowed, |text| {
             formats.iter().copied().find(|format| format.name() == text)
         });
-        if found.is_none() && self.faults.len() == before {
-            self.missing("format=", &format!("give {allowed}"));
+        if found.is_none() && self.errors.len() == before {
+            self.add_missing("format=", &format!("give {allowed}"));
         }
         found.unwrap_or(Format::Ami)
     }
 
     fn endpoint(&mut self, tls: bool, port: u16) -> TcpEndpoint {
         if self.url.host_str().unwrap_or_default().is_empty() {
-            self.missing("the host", "write it after ://");
+            self.add_missing("the host", "write it after ://");
         }
         endpoint_of(&self.url, tls, port)
     }
 
     fn user(&mut self) -> String {
-        let user = decoded(self.url.username());
+        let user = decode(self.url.username());
         if user.is_empty() {
             let fix = format!("write {}://USER@HOST", self.url.scheme());
-            self.missing("the user", &fix);
+            self.add_missing("the user", &fix);
         }
         user
     }
 
     fn check_no_user(&mut self, fix: &str) {
         if !self.url.username().is_empty() {
-            self.needless("the user", fix);
+            self.add_needless("the user", fix);
         }
     }
 
     fn check_no_path(&mut self) {
         if !matches!(self.url.path(), "" | "/") {
-            self.needless("the path", "end the URL after HOST:PORT");
+            self.add_needless("the path", "end the URL after HOST:PORT");
         }
     }
 
@@ -294,7 +294,7 @@ impl UrlReader {
         let clear = self.is_yes("clear");
         if endpoint.is_clear() && !endpoint.host.is_empty() && !clear {
             let host = &endpoint.host;
-            self.fault(format!(
+            self.add_error(format!(
                 "the event socket has no TLS, and its password would cross the network to {host} \
                  in the clear; add clear=yes if that network is protected (a VPN), or forward the \
                  port to this machine (ssh -L 8021:127.0.0.1:8021 {host}) and give \
@@ -305,12 +305,12 @@ impl UrlReader {
     }
 
     fn file(&mut self) -> Transport {
-        let path = PathBuf::from(decoded(self.url.path()));
+        let path = PathBuf::from(decode(self.url.path()));
         if self.url.host_str().is_some_and(|host| !host.is_empty()) {
-            self.needless("the host", "write file:///PATH with three slashes");
+            self.add_needless("the host", "write file:///PATH with three slashes");
         }
         if path == Path::new("/") || path.as_os_str().is_empty() {
-            self.missing("the path", "write file:///PATH");
+            self.add_missing("the path", "write file:///PATH");
         }
         let format = self.format(&FILE_FORMATS);
         let allowed = "end, start, or a date like 2026-11-20 or 2026-11-20T08:00:00+05:00";
@@ -328,7 +328,7 @@ impl UrlReader {
         let tls = self.url.scheme() == "amqps";
         let port = if tls { 5671 } else { 5672 };
         let path = self.url.path();
-        let vhost = decoded(path.strip_prefix('/').unwrap_or(path));
+        let vhost = decode(path.strip_prefix('/').unwrap_or(path));
         let allowed = "2 to 25 (seconds), to notice a dead connection in a minute";
         let heartbeat = self.value("heartbeat", allowed, |text| {
             let seconds = text.parse().ok();
@@ -340,7 +340,7 @@ impl UrlReader {
                 Some(found) if others.len() < HOSTS_MAX => others.push(found),
                 Some(_) | None => {
                     let fix = "write HOST or HOST:PORT between the commas, at most 16 of them";
-                    self.missing("a host", fix);
+                    self.add_missing("a host", fix);
                 }
             }
         }
@@ -360,10 +360,10 @@ impl UrlReader {
     fn queue_name(&mut self) -> String {
         let name = self.take("queue").unwrap_or_default();
         if name.is_empty() {
-            self.missing("queue=", "name the durable queue: queue=NAME");
+            self.add_missing("queue=", "name the durable queue: queue=NAME");
         }
         if name.len() > 255 {
-            self.invalid("queue", &name, "a name of at most 255 bytes");
+            self.add_invalid("queue", &name, "a name of at most 255 bytes");
         }
         name
     }
@@ -378,10 +378,10 @@ impl UrlReader {
         if exchange.is_some() && !declare {
             let fix = "exchange= binds a queue that callbridge declares, and it declares none \
                        without declare=yes; add it, or remove exchange=";
-            self.missing("declare=yes", fix);
+            self.add_missing("declare=yes", fix);
         }
         if bind.is_some() && exchange.is_none() {
-            self.missing(
+            self.add_missing(
                 "exchange=",
                 "name the exchange that bind= binds to, or remove bind=",
             );
@@ -397,7 +397,7 @@ impl UrlReader {
     }
 
     /// Parses the URL of a queue for publishing.
-    fn written(mut self, known: &str, variable: &str) -> Result<BrokerUrl, Vec<UrlFault>> {
+    fn read_queue_url(mut self, known: &str, variable: &str) -> Result<BrokerUrl, Vec<UrlFault>> {
         if !matches!(self.url.scheme(), "amqp" | "amqps") {
             return Err(self.unknown_scheme("amqp://, amqps://"));
         }
@@ -409,7 +409,7 @@ impl UrlReader {
         let secret_file = self.take_path("secret-file");
         let ca_file = self.take_path("ca-file");
         Ok(BrokerUrl {
-            shown: self.checked()?,
+            shown: self.finish()?,
             broker,
             name,
             waiting,
@@ -420,7 +420,7 @@ impl UrlReader {
 }
 
 /// Masks a password in `text`. It also works on text that is not a URL.
-fn masked(text: &str) -> String {
+fn mask_password(text: &str) -> String {
     let Some(start) = text.find("://").map(|at| at + 3) else {
         return text.to_owned();
     };
@@ -461,7 +461,7 @@ fn endpoint_of(url: &Url, tls: bool, port: u16) -> TcpEndpoint {
     let text = url.host_str().unwrap_or_default();
     let inner = text.strip_prefix('[').unwrap_or(text);
     TcpEndpoint {
-        host: decoded(inner.strip_suffix(']').unwrap_or(inner)),
+        host: decode(inner.strip_suffix(']').unwrap_or(inner)),
         port: url.port().unwrap_or(port),
         tls,
     }

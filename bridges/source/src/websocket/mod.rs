@@ -72,7 +72,7 @@ async fn open(endpoint: &TcpEndpoint, path: &str, access: &Access) -> Result<Web
     let greeted = async {
         greeting
             .await
-            .map_err(|trouble| refused(&target, path, &trouble))
+            .map_err(|trouble| handshake_error(&target, path, &trouble))
     };
     let (socket, _answer) = target.in_time(greeted).await?;
     Ok(WebSocketLine {
@@ -95,8 +95,8 @@ impl LiveLine for WebSocketLine {
                 self.received = Some(message);
                 Ok(())
             }
-            Some(Err(trouble)) => Err(self.target.closed(trouble.to_string())),
-            None => Err(self.target.closed(NO_REASON)),
+            Some(Err(trouble)) => Err(self.target.closed_error(trouble.to_string())),
+            None => Err(self.target.closed_error(NO_REASON)),
         }
     }
 
@@ -109,9 +109,9 @@ impl LiveLine for WebSocketLine {
                     .map(|frame| peer_text(frame.reason.as_bytes()))
                     .filter(|why| !why.is_empty())
                     .unwrap_or_else(|| NO_REASON.to_owned());
-                return Err(self.target.closed(why));
+                return Err(self.target.closed_error(why));
             }
-            Some(Message::Pong(_)) => drop(self.pings.answered()),
+            Some(Message::Pong(_)) => drop(self.pings.note_answer()),
             Some(Message::Ping(_) | Message::Frame(_)) | None => {}
         }
         Ok(())
@@ -119,7 +119,7 @@ impl LiveLine for WebSocketLine {
 
     fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         self.ping = true;
-        self.pings.sent(String::new(), feed.now());
+        self.pings.note_sent(String::new(), feed.now());
         Ok(())
     }
 
@@ -132,20 +132,20 @@ impl LiveLine for WebSocketLine {
             return Ok(());
         }
         let sent = self.socket.send(Message::Ping(Bytes::new())).await;
-        sent.map_err(|trouble| self.target.closed(trouble.to_string()))
+        sent.map_err(|trouble| self.target.closed_error(trouble.to_string()))
     }
 }
 
-fn refused(target: &Target, path: &str, trouble: &Trouble) -> Error {
+fn handshake_error(target: &Target, path: &str, trouble: &Trouble) -> Error {
     match trouble {
-        Trouble::Http(answer) => target.not_that(format!(
+        Trouble::Http(answer) => target.not_that_error(format!(
             "no WebSocket at {path} (HTTP {}); check host, port and path of the URL",
             answer.status().as_u16()
         )),
-        Trouble::Io(error) => target.failed(error),
+        Trouble::Io(error) => target.io_error(error),
         other => {
             let why = peer_text(other.to_string().as_bytes());
-            target.not_that(format!(
+            target.not_that_error(format!(
                 "does not answer as a WebSocket ({why}); check host, port and path of the URL"
             ))
         }

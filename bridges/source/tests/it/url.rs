@@ -142,7 +142,7 @@ fn file_is_read_from_its_end_by_default() {
     };
     assert_eq!(
         local
-            .at(&jiff::tz::TimeZone::fixed(jiff::tz::offset(5)))
+            .event_time(&jiff::tz::TimeZone::fixed(jiff::tz::offset(5)))
             .micros(),
         (1_795_143_600 - 8 * 3600) * 1_000_000
     );

@@ -38,60 +38,60 @@ fn redacted_reply(target: &Target, error: &lapin::Error) -> Option<(u16, String)
 }
 
 /// Describes a failed connection or login, with the command that fixes it.
-pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
+pub(super) fn connect_error(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     let user = &broker.user;
     let word = quoted(&broker.vhost);
     match redacted_reply(target, error) {
-        Some((ACCESS_REFUSED, said)) => target.no_right(format!(
-            "login refused ({said}); check the user in the URL and its secret"
+        Some((ACCESS_REFUSED, text)) => target.right_error(format!(
+            "login refused ({text}); check the user in the URL and its secret"
         )),
-        Some((NOT_ALLOWED, said)) => target.no_right(format!(
-            "{said}; create the virtual host and give the user its rights: rabbitmqctl add_vhost \
+        Some((NOT_ALLOWED, text)) => target.right_error(format!(
+            "{text}; create the virtual host and give the user its rights: rabbitmqctl add_vhost \
              {word} && rabbitmqctl set_permissions -p {word} {} '' '' '.*'",
             quoted(user)
         )),
-        Some((_, said)) => target.not_that(said),
-        None => lost(target, broker, error),
+        Some((_, text)) => target.not_that_error(text),
+        None => line_error(target, broker, error),
     }
 }
 
 /// Describes the end of an open connection.
-pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
+pub(super) fn line_error(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     match error.kind() {
-        ErrorKind::IOError(error) => target.failed(error),
+        ErrorKind::IOError(error) => target.io_error(error),
         ErrorKind::MissingHeartbeatError => {
             let quiet = Duration::from_secs(2 * u64::from(broker.heartbeat));
             target.error(LineError::Silent(quiet))
         }
         ErrorKind::ProtocolError(error) => {
             let text = error.get_message().to_string();
-            target.closed(redacted_peer_text(text.as_bytes(), &target.redactor))
+            target.closed_error(redacted_peer_text(text.as_bytes(), &target.redactor))
         }
-        _ => target.closed(error.to_string()),
+        _ => target.closed_error(error.to_string()),
     }
 }
 
 /// Describes the failure to find or declare the queue, with the command that fixes it.
-pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
+pub(super) fn find_error(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     let QueueSource { broker, queue, .. } = source;
     let vhost = &broker.vhost;
     match redacted_reply(target, error) {
-        Some((NOT_FOUND, said)) if said.contains("no exchange") => target.not_that(format!(
-            "{said}; create the exchange, or correct exchange= in the URL"
+        Some((NOT_FOUND, text)) if text.contains("no exchange") => target.not_that_error(format!(
+            "{text}; create the exchange, or correct exchange= in the URL"
         )),
         Some((NOT_FOUND, _)) => {
             let command = declare_command(vhost, queue);
-            target.not_that(format!(
+            target.not_that_error(format!(
                 "there is no queue {queue} in virtual host {vhost}; create it: {command}, or give \
                  declare=yes"
             ))
         }
-        Some((ACCESS_REFUSED, said)) => target.no_right(format!(
-            "{said}; check the user's rights: rabbitmqctl list_user_permissions {}",
+        Some((ACCESS_REFUSED, text)) => target.right_error(format!(
+            "{text}; check the user's rights: rabbitmqctl list_user_permissions {}",
             quoted(&broker.user)
         )),
-        Some((_, said)) => target.not_that(format!("queue {queue}: {said}")),
-        None => lost(target, broker, error),
+        Some((_, text)) => target.not_that_error(format!("queue {queue}: {text}")),
+        None => line_error(target, broker, error),
     }
 }
 
@@ -110,26 +110,26 @@ pub fn declare_command(vhost: &str, queue: &str) -> String {
 }
 
 /// Describes a queue that has another consumer.
-pub(super) fn occupied(target: &Target, source: &QueueSource, said: &str) -> Error {
-    target.not_that(format!(
-        "queue {} has another consumer ({said}), but only one is allowed; stop the other one, or \
+pub(super) fn occupied_error(target: &Target, source: &QueueSource, text: &str) -> Error {
+    target.not_that_error(format!(
+        "queue {} has another consumer ({text}), but only one is allowed; stop the other one, or \
          wait until the broker notices that it is gone",
         source.queue
     ))
 }
 
 /// Describes the failure to consume the queue: an exclusive consumer, or an error as in
-/// [`finding`].
-pub(super) fn consuming(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
+/// [`find_error`].
+pub(super) fn consume_error(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     match redacted_reply(target, error) {
-        Some((ACCESS_REFUSED, said)) if said.contains("exclusive") => {
-            occupied(target, source, &said)
+        Some((ACCESS_REFUSED, text)) if text.contains("exclusive") => {
+            occupied_error(target, source, &text)
         }
-        Some((NOT_IMPLEMENTED, said)) => target.not_that(format!(
-            "queue {} cannot have an exclusive consumer ({said}); use a classic durable queue",
+        Some((NOT_IMPLEMENTED, text)) => target.not_that_error(format!(
+            "queue {} cannot have an exclusive consumer ({text}); use a classic durable queue",
             source.queue
         )),
-        Some(_) | None => finding(target, source, error),
+        Some(_) | None => find_error(target, source, error),
     }
 }
 
@@ -167,9 +167,9 @@ mod tests {
         ] {
             let error = AMQPError::new(kind, text.into());
             let error: lapin::Error = ErrorKind::ProtocolError(error).into();
-            let shown = connecting(&target, &broker, &error).to_string();
+            let shown = connect_error(&target, &broker, &error).to_string();
             assert!(shown.contains("no [redacted], no [redacted]"), "{shown}");
-            let shown = lost(&target, &broker, &error).to_string();
+            let shown = line_error(&target, &broker, &error).to_string();
             assert!(shown.contains("no [redacted], no [redacted]"), "{shown}");
         }
     }
