@@ -5,7 +5,7 @@
 use callbridge_formats::Likeness;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Some(likeness) = Likeness::of(bytes) {
+    if let Some(likeness) = Likeness::recognize(bytes) {
         assert!(!likeness.with_advice("--format ").is_empty());
     }
 });

@@ -137,7 +137,7 @@ fn message_of_wrong_format_is_refused_and_format_is_named() {
                     !matches!(decoded, Decoded::Event { .. }),
                     "{name} {format}: {decoded:?}"
                 );
-                let like = Likeness::of(message);
+                let like = Likeness::recognize(message);
                 named += usize::from(like.is_some_and(|like| like.format == Some(of)));
             }
             assert!(named > 0, "{name} {format} {looks}");

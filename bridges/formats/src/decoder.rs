@@ -21,7 +21,7 @@ enum Reader {
 impl Decoder {
     /// Makes a decoder for the beginning of a source.
     pub fn new(format: Format, settings: DecoderSettings) -> Self {
-        if let Some(format) = format.of_asterisk() {
+        if let Some(format) = format.asterisk_format() {
             let decoder = AsteriskDecoder::new(format, settings);
             return Self(Reader::Asterisk(Box::new(decoder)));
         }

@@ -78,7 +78,7 @@ impl Format {
     }
 
     /// Returns the format in the Asterisk crate. `None` for formats of other PBXs.
-    pub(crate) const fn of_asterisk(self) -> Option<AsteriskFormat> {
+    pub(crate) const fn asterisk_format(self) -> Option<AsteriskFormat> {
         Some(match self {
             Self::Ami => AsteriskFormat::Ami,
             Self::AmiJson => AsteriskFormat::AmiJson,
@@ -103,7 +103,7 @@ impl Format {
     }
 
     /// Returns `true` if a folder can contain the format's records, one per file.
-    pub const fn is_a_file_each(self) -> bool {
+    pub const fn has_file_per_record(self) -> bool {
         matches!(self, Self::FreeswitchCdr)
     }
 

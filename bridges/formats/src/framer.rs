@@ -34,11 +34,11 @@ pub struct Framer {
 impl Framer {
     /// Makes a framer for the beginning of a stream of this format.
     pub fn new(format: Format) -> Self {
-        Self::at(format, 0)
+        Self::from_position(format, 0)
     }
 
     /// Makes a framer that begins at this offset of a file.
-    pub fn at(format: Format, position: u64) -> Self {
+    pub fn from_position(format: Format, position: u64) -> Self {
         let splitter = FormatSplitter::new(format.framing());
         Self {
             splitter,

@@ -40,19 +40,19 @@ impl Likeness {
     }
 
     /// Recognizes the beginning of a source by trying each format. `None` if it is not known.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    pub fn recognize(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES_MAX)];
         let counted = Format::ALL.iter().map(|&format| {
-            let reading = Reading::of(format, DecoderSettings::default(), bytes);
+            let reading = Reading::decode(format, DecoderSettings::default(), bytes);
             (reading.events, format)
         });
         // Of two formats that read the same number of messages, the later one is stricter.
         let (count, format) = counted.max_by_key(|&(count, _)| count)?;
         if count == 0 {
-            return foreign(bytes);
+            return recognize_unsupported(bytes);
         }
         let what = match format {
-            Format::Ami => ami(bytes),
+            Format::Ami => describe_ami(bytes),
             Format::AmiJson => "AMI as JSON, as amiws sends it".to_owned(),
             Format::CelCsv => "CEL rows of cel_custom".to_owned(),
             Format::CelAmqp => "messages of asterisk-cel-amqp".to_owned(),
@@ -69,14 +69,14 @@ impl Likeness {
 }
 
 /// Returns the version of AMI, from its banner, or else from its events.
-fn ami(bytes: &[u8]) -> String {
+fn describe_ami(bytes: &[u8]) -> String {
     let mut lines = bytes.split(|&byte| byte == b'\n').take(BANNER_LINES);
     let version = lines.find(|line| is_banner(line)).and_then(|line| {
         let line = std::str::from_utf8(line.trim_ascii_end()).ok()?;
         line.rsplit_once('/').map(|(_, version)| version)
     });
     if let Some(version) = version {
-        return match asterisk(version) {
+        return match release_of_asterisk(version) {
             Some(asterisk) => format!("AMI {version} of Asterisk {asterisk}"),
             None => format!("AMI {version}"),
         };
@@ -92,7 +92,7 @@ fn ami(bytes: &[u8]) -> String {
 
 /// Returns the release of Asterisk with this version of AMI. From Asterisk 14 on, each release has
 /// its own version.
-fn asterisk(version: &str) -> Option<String> {
+fn release_of_asterisk(version: &str) -> Option<String> {
     let mut numbers = (version.split('.')).map_while(|number| number.parse::<u32>().ok());
     let major = numbers.next()?;
     let minor = numbers.next().unwrap_or(0);
@@ -110,7 +110,7 @@ fn asterisk(version: &str) -> Option<String> {
 
 /// Recognizes formats that are not supported by typical strings, and events of FreeSWITCH without a
 /// call.
-fn foreign(bytes: &[u8]) -> Option<Likeness> {
+fn recognize_unsupported(bytes: &[u8]) -> Option<Likeness> {
     let mut format = None;
     let what = if matches!(bytes, [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) {
         "a file in UTF-16, which only explain and audit read: convert it with iconv -f UTF-16 -t \
@@ -200,8 +200,8 @@ pub enum FormatFit {
 
 impl FormatFit {
     /// Decodes the bytes as `format`. If no event can be read, it tries all others.
-    pub fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
-        let reading = Reading::of(format, settings, bytes);
+    pub fn check(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
+        let reading = Reading::decode(format, settings, bytes);
         if reading.events > 0 {
             let mut answered = reading.answered.values();
             return Self::Reads {
@@ -213,7 +213,7 @@ impl FormatFit {
         if bytes.trim_ascii().is_empty() {
             return Self::Empty;
         }
-        match Likeness::of(bytes) {
+        match Likeness::recognize(bytes) {
             Some(like) if like.format != Some(format) => Self::Other(like),
             // Rows under a header report calls, unless they cannot be read.
             Some(_) | None if reading.skipped && !reading.has_bad_rows => Self::Quiet,
@@ -240,7 +240,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
+    fn decode(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
         let mut decoder = Decoder::new(format, settings);
         let mut reading = Self::default();
         for frame in Frames::new(format, bytes) {
@@ -314,7 +314,7 @@ mod tests {
     fn ami_without_a_banner_is_known_by_its_events() {
         let event = |event: &str| {
             let message = format!("{event}\r\nChannel: SIP/101-1\r\nUniqueid: 17.1\r\n\r\n");
-            Likeness::of(message.as_bytes()).map(|likeness| likeness.to_string())
+            Likeness::recognize(message.as_bytes()).map(|likeness| likeness.to_string())
         };
         let new = event("Event: Newchannel\r\nLinkedid: 17.1");
         assert_eq!(new.as_deref(), Some("AMI of Asterisk 12 or later"));
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn foreign_formats_are_named_and_noise_is_not() {
-        let named = |bytes: &[u8]| Likeness::of(bytes).map(|it| (it.format, it.to_string()));
+        let named = |bytes: &[u8]| Likeness::recognize(bytes).map(|it| (it.format, it.to_string()));
         let (format, words) = named(b"{\"variable_uuid\":\"1\"}\n").expect("known");
         assert_eq!(format, None);
         assert!(words.contains("FreeSWITCH"), "{words}");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     fn fit(format: Format, bytes: &[u8]) -> FormatFit {
-        FormatFit::of(format, DecoderSettings::default(), bytes)
+        FormatFit::check(format, DecoderSettings::default(), bytes)
     }
 
     #[test]

@@ -588,7 +588,7 @@ impl Intake {
 
 /// Describes why a frame cannot be read, and which other format it looks like.
 fn in_words(why: Unreadable, format: Format, bytes: &[u8]) -> String {
-    match Likeness::of(bytes) {
+    match Likeness::recognize(bytes) {
         Some(like) if like.format != Some(format) => {
             format!("{why}; this looks like {}", like.with_advice("format="))
         }

@@ -22,7 +22,7 @@ pub fn otherwise(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String
 
 /// Describes a message that is of another format.
 pub(super) fn message(format: Format, bytes: &[u8]) -> Option<String> {
-    let like = Likeness::of(bytes).filter(|like| like.format != Some(format))?;
+    let like = Likeness::recognize(bytes).filter(|like| like.format != Some(format))?;
     Some(instead(format, &like))
 }
 
@@ -38,7 +38,11 @@ fn of_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
     };
     // The source itself reports a file that cannot be opened.
     let bytes = callbridge_source::sample(path, *format, from).ok()?;
-    otherwise(*format, &FormatFit::of(*format, settings, &bytes), &bytes)
+    otherwise(
+        *format,
+        &FormatFit::check(*format, settings, &bytes),
+        &bytes,
+    )
 }
 
 /// The sources that are files. They are checked if nothing of them can be read. This happens in the

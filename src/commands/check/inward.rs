@@ -149,7 +149,7 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         columns: config.columns.clone(),
         variables: None,
     };
-    let fit = FormatFit::of(*format, settings, &bytes);
+    let fit = FormatFit::check(*format, settings, &bytes);
     if let Some(words) = written::otherwise(*format, &fit, &bytes) {
         let fix = "give the format the file is written in, or the path of another file";
         return Some(fault(Code::Input, name, words, fix));

@@ -197,7 +197,7 @@ pub(crate) fn read(
             // Wazo's messages are AMI as JSON in another envelope, and their order is not reliable.
             if is_first
                 && format == Format::AmiJson
-                && let Some(like) = Likeness::of(&beginning)
+                && let Some(like) = Likeness::recognize(&beginning)
                 && like.format == Some(Format::Wazo)
             {
                 return Err(Failure::new(Code::Input, instead(path, format, &like)));
@@ -373,7 +373,7 @@ pub(crate) fn unreadable(
     if beginning.trim_ascii().is_empty() {
         return None;
     }
-    match Likeness::of(beginning).filter(|like| like.format != Some(format)) {
+    match Likeness::recognize(beginning).filter(|like| like.format != Some(format)) {
         Some(like) => Some(instead(path, format, &like)),
         None if partly => None,
         None => {

@@ -62,7 +62,7 @@ impl MessageField {
     }
 
     /// Returns a description of the allowed values, as the continuation of "it must be".
-    pub const fn may_be(self) -> &'static str {
+    pub const fn allowed_values(self) -> &'static str {
         match self {
             Self::Pbx => {
                 "a name of at most 64 letters, digits, `-`, `_` and `.` (a `/` and the name of a \
@@ -127,7 +127,7 @@ const EPOCH_SEC_MAX: f64 = 9.0e12;
 pub(crate) type Wrong = String;
 
 /// Describes a number or a boolean by its value, and everything else by its type.
-fn shown(value: &Value) -> String {
+fn describe(value: &Value) -> String {
     match value {
         Value::Null => "it is null".to_owned(),
         Value::Bool(answer) => format!("it is {answer}"),
@@ -143,7 +143,7 @@ fn shown(value: &Value) -> String {
 /// Reads a text without control characters, of at most `bytes_max` bytes.
 fn text(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
     let Value::String(text) = value else {
-        return Err(shown(value));
+        return Err(describe(value));
     };
     if text.len() > bytes_max {
         return Err(format!("it is a string of {} bytes", text.len()));
@@ -158,7 +158,7 @@ fn text(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
 fn name(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
     let text = text(value, bytes_max)?;
     if text.is_empty() {
-        return Err(shown(value));
+        return Err(describe(value));
     }
     if text.trim() != text {
         return Err("it begins or ends with white space".to_owned());
@@ -169,10 +169,10 @@ fn name(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
 pub(crate) fn pbx(value: &Value) -> Result<String, Wrong> {
     let text = name(value, usize::MAX)?;
     let (own, server) = text.split_once('/').unwrap_or((text, "-"));
-    such_a_name(text, is_name(own) && is_name(server))
+    check_name(text, is_name(own) && is_name(server))
 }
 
-fn such_a_name(text: &str, is_one: bool) -> Result<String, Wrong> {
+fn check_name(text: &str, is_one: bool) -> Result<String, Wrong> {
     if !is_one {
         return Err("it is not a valid name".to_owned());
     }
@@ -185,7 +185,7 @@ pub(crate) fn id(value: &Value) -> Result<String, Wrong> {
 
 pub(crate) fn trunk(value: &Value) -> Result<String, Wrong> {
     let text = name(value, usize::MAX)?;
-    such_a_name(text, is_name(text))
+    check_name(text, is_name(text))
 }
 
 pub(crate) fn extension(value: &Value) -> Result<String, Wrong> {
@@ -210,7 +210,7 @@ fn list(
     one: impl Fn(&Value) -> Result<String, Wrong>,
 ) -> Result<Vec<String>, Wrong> {
     let Value::Array(all) = value else {
-        return Err(shown(value));
+        return Err(describe(value));
     };
     if all.len() > count_max {
         return Err(format!("it is a list of {} items", all.len()));
@@ -254,23 +254,23 @@ pub(crate) fn did(value: &Value) -> Result<String, Wrong> {
 }
 
 pub(crate) fn answer(value: &Value) -> Result<bool, Wrong> {
-    value.as_bool().ok_or_else(|| shown(value))
+    value.as_bool().ok_or_else(|| describe(value))
 }
 
 /// Reads an id of the CRM, a positive whole number.
 pub(crate) fn number(value: &Value) -> Result<i64, Wrong> {
     let number = value.as_i64().filter(|number| *number > 0);
-    number.ok_or_else(|| shown(value))
+    number.ok_or_else(|| describe(value))
 }
 
 pub(crate) fn seconds(value: &Value) -> Result<Duration, Wrong> {
     let Value::Number(number) = value else {
-        return Err(shown(value));
+        return Err(describe(value));
     };
     let seconds = number
         .as_f64()
         .filter(|seconds| (0.0..=DURATION_SEC_MAX).contains(seconds))
-        .ok_or_else(|| shown(value))?;
+        .ok_or_else(|| describe(value))?;
     // The rounding error of a float is less than a microsecond here.
     let micros = (seconds * 1e6).round();
     #[allow(
@@ -289,7 +289,7 @@ pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
             let seconds = number
                 .as_f64()
                 .filter(|seconds| seconds.abs() <= EPOCH_SEC_MAX)
-                .ok_or_else(|| shown(value))?;
+                .ok_or_else(|| describe(value))?;
             #[allow(
                 clippy::cast_possible_truncation,
                 reason = "within what microseconds can hold"
@@ -305,14 +305,14 @@ pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
             })?;
             Ok(EventTime::from_micros(moment.as_microsecond()))
         }
-        other => Err(shown(other)),
+        other => Err(describe(other)),
     }
 }
 
 /// Reads each name with its value, or with its values if two legs of the call differ.
 pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
     let Value::Object(all) = value else {
-        return Err(shown(value));
+        return Err(describe(value));
     };
     if all.len() > VARIABLES_MAX {
         return Err(format!("it has {} variables", all.len()));
@@ -340,13 +340,13 @@ pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
 
 /// Reads `INBOUND`, `OUTBOUND` or `INTERNAL`.
 pub(crate) fn direction(value: &Value) -> Result<Direction, Wrong> {
-    let word = value.as_str().ok_or_else(|| shown(value))?;
+    let word = value.as_str().ok_or_else(|| describe(value))?;
     let all = [Direction::Inbound, Direction::Outbound, Direction::Internal];
     let found = all.into_iter().find(|direction| direction.word() == word);
     found.ok_or_else(|| "it is an unknown word".to_owned())
 }
 
 /// Returns `field: what it is; it must be …`.
-pub(crate) fn words(field: MessageField, wrong: &str) -> String {
-    format!("{field}: {wrong}; it must be {}", field.may_be())
+pub(crate) fn message(field: MessageField, wrong: &str) -> String {
+    format!("{field}: {wrong}; it must be {}", field.allowed_values())
 }

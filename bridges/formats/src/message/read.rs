@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Maximum errors that are reported for a message.
-const FAULTS_MAX: usize = 5;
+const ERRORS_MAX: usize = 5;
 
 /// Reads one message. `content_type` is that of its publisher, if it comes from a broker.
 ///
@@ -21,24 +21,24 @@ const FAULTS_MAX: usize = 5;
 /// Each wrong field, and its allowed values.
 pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, WrongCall> {
     if let Some(problem) = content_type.and_then(version_problem) {
-        return Err(unnamed(problem));
+        return Err(unnamed_error(problem));
     }
-    let fields = fields(bytes).map_err(|broken| unnamed(broken.to_string()))?;
+    let fields = fields(bytes).map_err(|broken| unnamed_error(broken.to_string()))?;
     let mut reading = MessageReading {
         fields: &fields,
-        faults: Vec::new(),
+        errors: Vec::new(),
     };
     reading.version();
-    if reading.faults.is_empty()
+    if reading.errors.is_empty()
         && let Some(call) = reading.call()
-        && reading.faults.is_empty()
+        && reading.errors.is_empty()
     {
         return Ok(call);
     }
     Err(reading.refuse())
 }
 
-fn unnamed(message: String) -> WrongCall {
+fn unnamed_error(message: String) -> WrongCall {
     WrongCall {
         pbx: None,
         id: None,
@@ -48,25 +48,25 @@ fn unnamed(message: String) -> WrongCall {
 
 struct MessageReading<'a> {
     fields: &'a FieldValues,
-    faults: Vec<String>,
+    errors: Vec<String>,
 }
 
 impl MessageReading<'_> {
     fn refuse(mut self) -> WrongCall {
-        let rest = self.faults.len().saturating_sub(FAULTS_MAX);
-        self.faults.truncate(FAULTS_MAX);
+        let rest = self.errors.len().saturating_sub(ERRORS_MAX);
+        self.errors.truncate(ERRORS_MAX);
         if rest > 0 {
-            self.faults.push(format!("and {rest} more"));
+            self.errors.push(format!("and {rest} more"));
         }
         WrongCall {
-            pbx: self.readable(MessageField::Pbx, field::pbx),
-            id: self.readable(MessageField::Id, field::id),
-            message: self.faults.join(". "),
+            pbx: self.read_text(MessageField::Pbx, field::pbx),
+            id: self.read_text(MessageField::Id, field::id),
+            message: self.errors.join(". "),
         }
     }
 
     /// Returns the text of a field, if it can be read.
-    fn readable(
+    fn read_text(
         &self,
         field: MessageField,
         one: fn(&Value) -> Result<String, String>,
@@ -74,56 +74,64 @@ impl MessageReading<'_> {
         one(self.fields.get(&field)?).ok()
     }
 
-    fn wrong(&mut self, field: MessageField, what: &str) {
-        self.faults.push(field::words(field, what));
+    fn add_error(&mut self, field: MessageField, what: &str) {
+        self.errors.push(field::message(field, what));
     }
 
     fn version(&mut self) {
         match self.fields.get(&MessageField::Version).map(Value::as_u64) {
             None | Some(Some(VERSION)) => {}
-            Some(Some(newer)) if newer > VERSION => self.faults.push(newer_version(newer)),
-            Some(_) => self.wrong(MessageField::Version, "there is no such version"),
+            Some(Some(newer)) if newer > VERSION => self.errors.push(newer_version(newer)),
+            Some(_) => self.add_error(MessageField::Version, "there is no such version"),
         }
     }
 
     /// Reads an optional field. `null` means that it is missing.
-    fn may<T>(&mut self, field: MessageField, one: fn(&Value) -> Result<T, String>) -> Option<T> {
+    fn read_optional<T>(
+        &mut self,
+        field: MessageField,
+        one: fn(&Value) -> Result<T, String>,
+    ) -> Option<T> {
         let value = self.fields.get(&field).filter(|value| !value.is_null())?;
-        self.right(field, one(value))
+        self.note_error(field, one(value))
     }
 
-    fn right<T>(&mut self, field: MessageField, read: Result<T, String>) -> Option<T> {
-        read.map_err(|wrong| self.wrong(field, &wrong)).ok()
+    fn note_error<T>(&mut self, field: MessageField, read: Result<T, String>) -> Option<T> {
+        read.map_err(|wrong| self.add_error(field, &wrong)).ok()
     }
 
     /// Reads a required field.
-    fn must<T>(&mut self, field: MessageField, one: fn(&Value) -> Result<T, String>) -> Option<T> {
+    fn read_required<T>(
+        &mut self,
+        field: MessageField,
+        one: fn(&Value) -> Result<T, String>,
+    ) -> Option<T> {
         let Some(value) = self.fields.get(&field) else {
-            self.wrong(field, "it is missing");
+            self.add_error(field, "it is missing");
             return None;
         };
-        self.right(field, one(value))
+        self.note_error(field, one(value))
     }
 
     fn call(&mut self) -> Option<ReportedCall> {
-        let pbx = self.must(MessageField::Pbx, field::pbx);
-        let id = self.must(MessageField::Id, field::id);
-        let direction = self.must(MessageField::Direction, field::direction);
-        let started = self.must(MessageField::StartedAt, field::moment);
+        let pbx = self.read_required(MessageField::Pbx, field::pbx);
+        let id = self.read_required(MessageField::Id, field::id);
+        let direction = self.read_required(MessageField::Direction, field::direction);
+        let started = self.read_required(MessageField::StartedAt, field::moment);
         let lengths = self.lengths();
         let given = GivenIds {
-            lead: self.may(MessageField::LeadId, field::number),
-            employee: self.may(MessageField::EmployeeId, field::number),
+            lead: self.read_optional(MessageField::LeadId, field::number),
+            employee: self.read_optional(MessageField::EmployeeId, field::number),
         };
         let number = self.number(direction, given.lead.is_some());
-        let trunk = self.may(MessageField::Trunk, field::trunk);
-        let did = self.may(MessageField::Did, field::did);
-        let employee = self.may(MessageField::Extension, field::extension);
-        let in_order = self.may(MessageField::Extensions, field::extensions);
-        let variables = self.may(MessageField::Variables, field::variables);
-        let userfields = self.may(MessageField::UserFields, field::user_fields);
-        let incomplete = self.may(MessageField::Incomplete, field::answer);
-        let estimate = self.may(MessageField::Estimate, field::answer);
+        let trunk = self.read_optional(MessageField::Trunk, field::trunk);
+        let did = self.read_optional(MessageField::Did, field::did);
+        let employee = self.read_optional(MessageField::Extension, field::extension);
+        let in_order = self.read_optional(MessageField::Extensions, field::extensions);
+        let variables = self.read_optional(MessageField::Variables, field::variables);
+        let userfields = self.read_optional(MessageField::UserFields, field::user_fields);
+        let incomplete = self.read_optional(MessageField::Incomplete, field::answer);
+        let estimate = self.read_optional(MessageField::Estimate, field::answer);
         let (answered, lasted, talk) = lengths?;
         let started: EventTime = started?;
         let linkedid = Linkedid::new(id?)?;
@@ -169,11 +177,11 @@ impl MessageReading<'_> {
     /// adds an error if they contradict each other. Talk time that is longer than the call is
     /// checked when the call is judged, because of rounding.
     fn lengths(&mut self) -> Option<(bool, Duration, Duration)> {
-        let whole = self.must(MessageField::DurationSec, field::seconds);
-        let answered = self.must(MessageField::Answered, field::answer);
+        let whole = self.read_required(MessageField::DurationSec, field::seconds);
+        let answered = self.read_required(MessageField::Answered, field::answer);
         let talk_value = self.fields.get(&MessageField::TalkSec);
         let is_talk_given = talk_value.is_some_and(|value| !value.is_null());
-        let talk = self.may(MessageField::TalkSec, field::seconds);
+        let talk = self.read_optional(MessageField::TalkSec, field::seconds);
         let whole = whole?;
         let answered = answered?;
         let wrong = match (answered, talk) {
@@ -185,7 +193,7 @@ impl MessageReading<'_> {
             }
             (_, talk) => return Some((answered, whole, talk.unwrap_or_default())),
         };
-        self.wrong(MessageField::TalkSec, &wrong);
+        self.add_error(MessageField::TalkSec, &wrong);
         None
     }
 
@@ -194,10 +202,10 @@ impl MessageReading<'_> {
     fn number(&mut self, direction: Option<Direction>, lead: bool) -> Option<RawNumber> {
         let with_customer = direction.is_some_and(|direction| direction != Direction::Internal);
         if with_customer && !lead && !self.fields.contains_key(&MessageField::Phone) {
-            self.wrong(MessageField::Phone, "it is missing, and no leadId is given");
+            self.add_error(MessageField::Phone, "it is missing, and no leadId is given");
             return None;
         }
-        let text = self.may(MessageField::Phone, field::phone)?;
+        let text = self.read_optional(MessageField::Phone, field::phone)?;
         // As in a dial string, a number that is valid as it is has no dial prefix.
         Some(RawNumber::new(text, true))
     }
@@ -219,13 +227,13 @@ enum BytesFault {
     )]
     NotAnObject,
     /// The bytes are not JSON, because of something in or after this field.
-    #[error("{}", field::words(*.0, "the text after it is not JSON"))]
+    #[error("{}", field::message(*.0, "the text after it is not JSON"))]
     At(MessageField),
     /// The bytes are not JSON, and there is no known field before the error.
     #[error("the message is not JSON; it must be one JSON object in UTF-8")]
     NotJson,
     /// A field is in the message twice, so it is not known which one counts.
-    #[error("{}", field::words(*.0, "it is in the message twice"))]
+    #[error("{}", field::message(*.0, "it is in the message twice"))]
     Twice(MessageField),
 }
 

@@ -41,7 +41,7 @@ type ReadStep = Box<dyn FnMut() -> Vec<Sight> + Send>;
 /// a folder on the disk.
 fn is_folder(path: &Path, format: Format) -> bool {
     let has_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
-    format.is_a_file_each() && (has_slash || path.is_dir())
+    format.has_file_per_record() && (has_slash || path.is_dir())
 }
 
 /// A file, or a folder of them, and how it is followed.

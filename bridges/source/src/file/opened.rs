@@ -169,7 +169,7 @@ impl Opened {
             head_at,
             head,
             read: offset,
-            framer: Framer::at(format, offset),
+            framer: Framer::from_position(format, offset),
             header: header.map(Bytes::from),
             written: write_time(&metadata),
             seen: None,
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn record_knows_where_it_ends_in_the_file() {
-        let mut framer = Framer::at(Format::AmiJson, 100);
+        let mut framer = Framer::from_position(Format::AmiJson, 100);
         framer.push(b"{1}\r\n\n{2");
         assert_eq!(framer.next(), Some(Frame::Message(b"{1}")));
         assert_eq!(framer.position(), 105);

@@ -95,7 +95,7 @@ pub fn format_of(path: &Path, usual: Format) -> Format {
 }
 
 fn detected_format(bytes: &[u8]) -> Option<Format> {
-    Likeness::of(bytes)?.format
+    Likeness::recognize(bytes)?.format
 }
 
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
