@@ -143,7 +143,7 @@ impl Daemon {
             stopped,
             mask_phones: !config.log.phones,
             pulse: Heartbeat::new("the intake"),
-            files: Files::of(config.sources.iter().map(|flag| &flag.url)),
+            files: Files::from_sources(config.sources.iter().map(|flag| &flag.url)),
         };
         let vital = shell.pulse.vital();
         intake.start_fallible(shell.run());

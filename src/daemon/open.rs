@@ -324,11 +324,11 @@ async fn remembered(
     let gaps = spool.meta(gap_log::KEY).await?;
     let unmatched = spool.meta(unmatched::KEY).await?;
     let mut memory = Remembered {
-        gaps: GapLog::stored(gaps.as_deref()).unwrap_or_else(|error| {
+        gaps: GapLog::restore(gaps.as_deref()).unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; starting a new list");
             GapLog::default()
         }),
-        unmatched: UnmatchedLog::stored(unmatched.as_deref()).unwrap_or_else(|error| {
+        unmatched: UnmatchedLog::restore(unmatched.as_deref()).unwrap_or_else(|error| {
             tracing::error!(
                 %error,
                 "the list of channels without a trunk cannot be read; starting a new list"

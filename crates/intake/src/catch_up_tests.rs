@@ -115,7 +115,7 @@ fn read(mut intake: Intake, records: &[String], of: SourceId, end: EventTime) ->
             Op::Finish(finished) => Some(finished.call),
             _ => None,
         }));
-        intake.committed();
+        intake.note_commit();
     }
     calls.retain(|call| call.direction != Direction::Internal);
     calls.sort_by_key(|call| call.started);

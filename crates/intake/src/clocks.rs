@@ -36,7 +36,7 @@ impl Intake {
     }
 
     /// Notes whether the connection of the source is stalled.
-    pub fn stalled(&mut self, id: SourceId, is_stalled: bool) {
+    pub fn note_stall(&mut self, id: SourceId, is_stalled: bool) {
         let line = self.current_line(id);
         self.each_pbx(usize::from(id.0), |pbx| {
             pbx.assembler.stalled(line, is_stalled);

@@ -60,7 +60,7 @@ pub struct Intake {
     /// Channels of no trunk that carried outside numbers.
     pub(super) unmatched: UnmatchedLog,
     /// Format mismatches that have not been logged yet.
-    pub(super) otherwise: Vec<(String, String)>,
+    pub(super) format_mismatches: Vec<(String, String)>,
     pub(super) ops: Vec<Op>,
 }
 
@@ -85,7 +85,7 @@ impl Intake {
             gap_log: memory.gaps,
             whole: WholeCalls::default(),
             unmatched: memory.unmatched,
-            otherwise: Vec::new(),
+            format_mismatches: Vec::new(),
             ops: Vec::new(),
             clock: Clock::Unknown,
             wall_ahead: ClockDifference::ZERO,
@@ -153,7 +153,7 @@ impl Intake {
     pub fn statuses(&self) -> Vec<status::SourceStatus> {
         let mut statuses = Vec::new();
         for (at, source) in self.sources.iter().enumerate() {
-            let mut status = source.shown();
+            let mut status = source.status_with_problems();
             status.clock_ahead_ms = self.clock_ahead_ms(at);
             // Held calls are not decided, because more can be read.
             if status.state == SourceState::Done && self.holds_calls(source) {
@@ -237,7 +237,7 @@ impl Intake {
         let source = &mut self.sources[at];
         if source.settings.forgets && source.last_received.is_some() {
             source.gap_since = source.gap_since.or(source.last_received);
-            self.lost(at, outage.since);
+            self.begin_loss(at, outage.since);
         }
     }
 
@@ -255,10 +255,10 @@ impl Intake {
 
     /// Notes that a source has another format than the configured one, with a message for the log
     /// and `status`.
-    pub fn is_otherwise(&mut self, id: SourceId, message: String) {
+    pub fn report_format_mismatch(&mut self, id: SourceId, message: String) {
         let source = &mut self.sources[usize::from(id.0)];
         source.other_format = Some(message.clone());
-        self.otherwise
+        self.format_mismatches
             .push((source.settings.label.clone(), message));
     }
 
@@ -348,12 +348,14 @@ impl Intake {
         let (server, event) = match source.decoder.decode(&frame.bytes) {
             Decoded::Skipped | Decoded::Call(_) => {
                 source.status.skipped += 1;
-                self.otherwise.extend(source.other_format_of(&frame.bytes));
+                self.format_mismatches
+                    .extend(source.other_format_of(&frame.bytes));
                 return Ok(());
             }
             Decoded::Unreadable(why) => {
-                self.otherwise.extend(source.other_format_of(&frame.bytes));
-                let why = in_words(why, source.settings.format, &frame.bytes);
+                self.format_mismatches
+                    .extend(source.other_format_of(&frame.bytes));
+                let why = describe_unreadable(why, source.settings.format, &frame.bytes);
                 self.ops.push(source.set_aside(frame, why));
                 self.note_unreadable(id, frame);
                 return Ok(());
@@ -531,7 +533,7 @@ impl Intake {
         if !held {
             let judged = self
                 .whole
-                .judged(|call, pbx| journal::judge(call, pbx, rules, people, wall));
+                .judge_all(|call, pbx| journal::judge(call, pbx, rules, people, wall));
             ops.extend(judged);
         }
         for (name, pbx) in &mut self.pbxes {
@@ -579,7 +581,7 @@ impl Intake {
     }
 
     /// Notes that the last batch is on the disk. From now on, the spool recognizes its calls.
-    pub fn committed(&mut self) {
+    pub fn note_commit(&mut self) {
         for pbx in self.pbxes.values_mut() {
             pbx.just_finished.clear();
         }
@@ -587,7 +589,7 @@ impl Intake {
 }
 
 /// Describes why a frame cannot be read, and which other format it looks like.
-fn in_words(why: Unreadable, format: Format, bytes: &[u8]) -> String {
+fn describe_unreadable(why: Unreadable, format: Format, bytes: &[u8]) -> String {
     match Likeness::recognize(bytes) {
         Some(like) if like.format != Some(format) => {
             format!("{why}; this looks like {}", like.with_advice("format="))

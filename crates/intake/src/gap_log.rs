@@ -41,7 +41,7 @@ impl GapLog {
     ///
     /// # Errors
     /// If it is not in this version's form.
-    pub fn stored(text: Option<&str>) -> Result<Self, serde_json::Error> {
+    pub fn restore(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let gaps = text.map(serde_json::from_str).transpose()?;
         Ok(Self {
             gaps: gaps.unwrap_or_default(),
@@ -94,7 +94,7 @@ impl GapLog {
     }
 
     /// Gaps for `status`, oldest first, without the files of secrets.
-    pub fn listed(self) -> Vec<SourceGap> {
+    pub fn into_gaps(self) -> Vec<SourceGap> {
         // They are stored under the full URL.
         let gaps = self.gaps.into_iter().map(|logged| SourceGap {
             source: without_secret_file(&logged.gap.source),
@@ -136,9 +136,9 @@ mod tests {
         log.add(URL, &gap(30, 40), false);
         let text = stored(&mut log).expect("two gaps");
         assert_eq!(stored(&mut log), None);
-        assert_eq!(GapLog::stored(Some(&text)).expect("of this version"), log);
-        assert_eq!(GapLog::stored(None).expect("nothing"), GapLog::default());
-        assert!(GapLog::stored(Some("{")).is_err());
+        assert_eq!(GapLog::restore(Some(&text)).expect("of this version"), log);
+        assert_eq!(GapLog::restore(None).expect("nothing"), GapLog::default());
+        assert!(GapLog::restore(Some("{")).is_err());
         let first =
             r#"[{"source":"ami://a@pbx:5038","from":10,"to":20,"filled":false,"awaited":true}"#;
         assert!(text.starts_with(first), "{text}");
@@ -153,7 +153,11 @@ mod tests {
         let past = |second: i64| move |_: &str, end: EventTime| end.floor_seconds().get() <= second;
         log.fill(past(25));
         let filled = |log: &GapLog| -> Vec<bool> {
-            log.clone().listed().iter().map(|gap| gap.filled).collect()
+            log.clone()
+                .into_gaps()
+                .iter()
+                .map(|gap| gap.filled)
+                .collect()
         };
         assert_eq!(filled(&log), [true, false, false]);
         assert!(log.is_awaited());
@@ -172,7 +176,7 @@ mod tests {
         for n in 0..60 {
             log.add(URL, &gap(n, n + 1), false);
         }
-        let listed = log.listed();
+        let listed = log.into_gaps();
         assert_eq!((listed.len(), listed[0].from), (KEPT, 10));
     }
 }

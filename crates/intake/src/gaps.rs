@@ -15,7 +15,7 @@ const ONE_RESTART: Duration = Duration::from_secs(5);
 
 impl IntakeSource {
     /// Notes that nothing of the source is missing up to `now`.
-    fn whole(&mut self, now: EventTime) {
+    fn note_complete(&mut self, now: EventTime) {
         self.last_received = self.last_received.max(Some(now));
         self.is_unstored = true;
     }
@@ -142,7 +142,7 @@ impl Intake {
             let received = source.settings.forgets && source.last_received.is_some();
             let up = source.status.state.is_up() && source.gap_since.is_none();
             if received && up {
-                source.whole(now);
+                source.note_complete(now);
             }
         }
     }
@@ -160,7 +160,7 @@ impl Intake {
                 None
             };
             if let Some(since) = source.gap_since {
-                self.lost(at, since);
+                self.begin_loss(at, since);
             }
         }
     }
@@ -226,8 +226,8 @@ impl Intake {
         let source = &mut self.sources[at];
         // The connection reports the gap of a reconnect again, but none when it first comes up.
         source.gap_is_reported_again = std::mem::replace(&mut source.was_up, true);
-        source.whole(now);
-        self.each_pbx(at, |pbx| pbx.back(now));
+        source.note_complete(now);
+        self.each_pbx(at, |pbx| pbx.end_outage(now));
         let pbx = &self.sources[at].settings.pbx;
         if !self.since.contains_key(pbx) {
             let wall = now.by_clock(self.wall_ahead);
@@ -249,13 +249,13 @@ impl Intake {
         if std::mem::take(&mut source.gap_is_reported_again) {
             return;
         }
-        source.report.lost(why.to_owned());
+        source.report.note_loss(why.to_owned());
         let from = source.last_received.unwrap_or(now);
         self.gap_ends(at, from, now);
         if self.sources[at].settings.forgets {
-            self.lost(at, from);
-            self.each_pbx(at, |pbx| pbx.back(now));
-            self.sources[at].whole(now);
+            self.begin_loss(at, from);
+            self.each_pbx(at, |pbx| pbx.end_outage(now));
+            self.sources[at].note_complete(now);
         }
     }
 
@@ -315,9 +315,9 @@ impl Intake {
         false
     }
 
-    pub(super) fn lost(&mut self, at: usize, since: EventTime) {
+    pub(super) fn begin_loss(&mut self, at: usize, since: EventTime) {
         if !self.another_source_receives(at) {
-            self.each_pbx(at, |pbx| pbx.lost(since));
+            self.each_pbx(at, |pbx| pbx.begin_outage(since));
         }
     }
 

@@ -104,7 +104,7 @@ fn idle_switch_is_not_taken_for_another_format() {
         let taken = intake.frame(SourceId(0), &frame, &mut |_, _| None);
         taken.expect("taken");
     }
-    assert!(intake.otherwise.is_empty());
+    assert!(intake.format_mismatches.is_empty());
     let status = &intake.statuses()[0];
     assert_eq!((status.unreadable, &status.reason), (0, &None));
     assert!(status.state.is_up());

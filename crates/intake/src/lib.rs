@@ -58,7 +58,7 @@ pub mod written;
 
 pub use self::core::{Batch, Intake};
 pub use gap_log::Gap;
-pub use pbx::{begins_another, remembered, server_key};
+pub use pbx::{begins_another, known_call, server_key};
 pub use settings::{Memory, Settings, SourceSettings, label_all};
 
 pub(crate) use pbx::Pbx;

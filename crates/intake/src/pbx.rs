@@ -67,14 +67,14 @@ impl Pbx {
     }
 
     /// Begins an outage: events after `since` may be missing.
-    pub(super) fn lost(&mut self, since: EventTime) {
+    pub(super) fn begin_outage(&mut self, since: EventTime) {
         self.clock_ahead = self.assembler.clock_ahead().or(self.clock_ahead);
         self.assembler.lost(since);
         self.outages.begins(since);
     }
 
     /// Ends the outage: events come again.
-    pub(super) fn back(&mut self, now: EventTime) {
+    pub(super) fn end_outage(&mut self, now: EventTime) {
         self.assembler.back(now);
         self.outages.ends(now);
     }
@@ -146,7 +146,7 @@ impl Pbx {
     /// Handles a decided call.
     fn finish(&mut self, call: FinishedCall) {
         for id in call.ids() {
-            let new = remembered(&call, id);
+            let new = known_call(&call, id);
             match self.just_finished.entry(id.as_str().to_owned()) {
                 Entry::Vacant(place) => drop(place.insert(new)),
                 // A better account of the same call.
@@ -333,7 +333,7 @@ pub fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
 }
 
 /// Returns a finished call in the form that the spool remembers under one of its ids.
-pub fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
+pub fn known_call(call: &FinishedCall, id: &UniqueId) -> Known {
     let caller = match &call.number {
         Some(number) if call.direction == Direction::Inbound => Some(number.text.clone()),
         _ => None,

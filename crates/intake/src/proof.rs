@@ -53,7 +53,7 @@ impl Proof {
     }
 
     /// Returns the missing rights for `status`.
-    pub(super) fn shown(&self) -> Vec<status::MissingRight> {
+    pub(super) fn list_missing_rights(&self) -> Vec<status::MissingRight> {
         self.missing_rights
             .clone()
             .into_iter()

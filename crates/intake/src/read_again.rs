@@ -33,8 +33,8 @@ pub fn is_newer(why: &str) -> bool {
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().carries_whole_calls()) {
-        let words = "bytes from a PBX's connection are not a whole call: discard it";
-        return Err(words.to_owned());
+        let reason = "bytes from a PBX's connection are not a whole call: discard it";
+        return Err(reason.to_owned());
     }
     let kept = message.bytes.len() as u64;
     let length = message.length;

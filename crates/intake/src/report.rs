@@ -94,7 +94,7 @@ impl Report {
     }
 
     /// Events are missing, according to the source.
-    pub(super) fn lost(&mut self, why: String) {
+    pub(super) fn note_loss(&mut self, why: String) {
         self.unreported.get_or_insert_default().why = Some(why);
     }
 

@@ -174,7 +174,7 @@ impl Shell {
                 asked,
                 answered,
             } => self.intake.pong(source, at, asked, answered),
-            Item::Stalled(is_stalled) => self.intake.stalled(source, is_stalled),
+            Item::Stalled(is_stalled) => self.intake.note_stall(source, is_stalled),
             Item::EventsFlow => self.intake.events_flow(source),
             Item::Mark { mark, arrived } => self.intake.on_mark(source, mark, "", arrived),
             Item::Gap { why } => self.intake.gap(source, &why, clock::steady()),
@@ -200,12 +200,12 @@ impl Shell {
 
     /// Logs what was found out about the sources since the last commit.
     fn report(&mut self) {
-        for (source, words) in self.files.formats_found() {
+        for (source, message) in self.files.formats_found() {
             if self.intake.has_read_nothing(source) {
-                self.intake.is_otherwise(source, words);
+                self.intake.report_format_mismatch(source, message);
             }
         }
-        for (source, reason) in std::mem::take(&mut self.intake.otherwise) {
+        for (source, reason) in std::mem::take(&mut self.intake.format_mismatches) {
             tracing::warn!(
                 source,
                 reason,
@@ -242,7 +242,7 @@ impl Shell {
         let Batch { ops, verdicts } = self.intake.take(&people, clock::steady());
         if !ops.is_empty() {
             self.log(&ops);
-            let waiting = waiting(&ops);
+            let waiting = waiting_calls(&ops);
             let results = self.store(&ops).await?;
             let messages = results
                 .iter()
@@ -255,7 +255,7 @@ impl Shell {
                      `callbridge dead list --reason unreadable`, and discard them"
                 );
             }
-            self.intake.committed();
+            self.intake.note_commit();
             self.recheck(&waiting).await?;
         }
         for (source, verdict) in verdicts {
@@ -341,8 +341,8 @@ impl Shell {
             match op {
                 Op::Finish(finished) => log_call(finished, self.mask_phones),
                 Op::Unreadable(unread) => {
-                    let words = (unread.source.as_str(), unread.why.as_str());
-                    *unreadable.entry(words).or_default() += 1;
+                    let source_and_reason = (unread.source.as_str(), unread.why.as_str());
+                    *unreadable.entry(source_and_reason).or_default() += 1;
                 }
                 _ => {}
             }
@@ -359,7 +359,7 @@ impl Shell {
 }
 
 /// The calls that wait for a lead or an employee.
-fn waiting(ops: &[Op]) -> Vec<Finished> {
+fn waiting_calls(ops: &[Op]) -> Vec<Finished> {
     let mut waiting = Vec::new();
     for op in ops {
         if let Op::Finish(finished) = op

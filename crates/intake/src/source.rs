@@ -140,8 +140,8 @@ impl IntakeSource {
         }
         self.checked += 1;
         self.other_format = written::message(self.settings.format, bytes);
-        let words = self.other_format.clone()?;
-        Some((self.settings.label.clone(), words))
+        let message = self.other_format.clone()?;
+        Some((self.settings.label.clone(), message))
     }
 
     /// Copies the source's own counters. Each counter is named, so that no new one is forgotten.
@@ -158,10 +158,10 @@ impl IntakeSource {
     }
 
     /// Status with the problems found so far.
-    pub(super) fn shown(&self) -> status::SourceStatus {
+    pub(super) fn status_with_problems(&self) -> status::SourceStatus {
         let mut shown = self.status.clone();
         shown.reason = shown.reason.or_else(|| self.other_format.clone());
-        shown.missing_rights = self.proof.shown();
+        shown.missing_rights = self.proof.list_missing_rights();
         shown
     }
 

@@ -30,7 +30,7 @@ impl UnmatchedLog {
     ///
     /// # Errors
     /// If it is not in this version's form.
-    pub fn stored(text: Option<&str>) -> Result<Self, serde_json::Error> {
+    pub fn restore(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let seen = text.map(serde_json::from_str).transpose()?;
         Ok(Self {
             seen: seen.unwrap_or_default(),
@@ -96,7 +96,7 @@ impl UnmatchedLog {
     }
 
     /// Prefixes for `status`.
-    pub fn listed(self) -> Vec<status::Unmatched> {
+    pub fn into_channels(self) -> Vec<status::Unmatched> {
         self.seen
     }
 }
@@ -142,11 +142,11 @@ mod tests {
         let golden = r#"[{"prefix":"PJSIP/citty","calls":2,"lastAt":1795151326,"pbx":"hq"}]"#;
         assert_eq!(text, golden);
         assert_eq!(stored(&mut log), None, "nothing has changed");
-        let mut again = UnmatchedLog::stored(Some(golden)).expect("of this version");
+        let mut again = UnmatchedLog::restore(Some(golden)).expect("of this version");
         again.note("hq", "PJSIP/citty", at(20));
         assert_eq!(std::mem::take(&mut again.unreported), [one], "once a run");
-        assert_eq!(again.listed()[0].calls, 3);
-        assert!(UnmatchedLog::stored(Some("{")).is_err());
+        assert_eq!(again.into_channels()[0].calls, 3);
+        assert!(UnmatchedLog::restore(Some("{")).is_err());
     }
 
     #[test]
@@ -159,10 +159,10 @@ mod tests {
         log.prune(at(60), |_, _| false);
         assert_eq!(stored(&mut log), None);
         log.prune(at(60), |pbx, prefix| (pbx, prefix) == ("hq", "PJSIP/city"));
-        assert_eq!(log.clone().listed().len(), 1);
+        assert_eq!(log.clone().into_channels().len(), 1);
         assert!(stored(&mut log).is_some());
         log.prune(at(31 * 86_400), |_, _| false);
-        assert_eq!(log.listed(), []);
+        assert_eq!(log.into_channels(), []);
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         for n in 0..100 {
             log.note("hq", &format!("SIP/10.0.0.{n}"), at(n));
         }
-        let listed = log.listed();
+        let listed = log.into_channels();
         assert_eq!(listed.len(), KEPT + 1);
         let others = listed.last().expect("the others");
         assert_eq!((others.prefix.as_str(), others.calls), (OTHERS, 68));

@@ -45,7 +45,7 @@ impl WholeCalls {
     }
 
     /// Judges the calls that arrived since the last time.
-    pub(super) fn judged(&mut self, judge: impl Fn(&FinishedCall, &str) -> Judged) -> Vec<Op> {
+    pub(super) fn judge_all(&mut self, judge: impl Fn(&FinishedCall, &str) -> Judged) -> Vec<Op> {
         let mut ops = Vec::with_capacity(self.waiting.len());
         for waiting in std::mem::take(&mut self.waiting) {
             let judged = judge(&waiting.call, &waiting.pbx);

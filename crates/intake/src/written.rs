@@ -12,33 +12,33 @@ use tokio::task::JoinSet;
 const LOOKS_MAX: u8 = 3;
 
 /// Describes why nothing of a source can be read. `None` if something can, or nothing is there yet.
-pub fn otherwise(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String> {
+pub fn describe_mismatch(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String> {
     match fit {
         FormatFit::Empty | FormatFit::Reads { .. } | FormatFit::Quiet => None,
-        FormatFit::Other(like) => Some(instead(format, like)),
-        FormatFit::Unknown => Some(unknown(format, bytes)),
+        FormatFit::Other(like) => Some(mismatch_message(format, like)),
+        FormatFit::Unknown => Some(unknown_message(format, bytes)),
     }
 }
 
 /// Describes a message that is of another format.
 pub(super) fn message(format: Format, bytes: &[u8]) -> Option<String> {
     let like = Likeness::recognize(bytes).filter(|like| like.format != Some(format))?;
-    Some(instead(format, &like))
+    Some(mismatch_message(format, &like))
 }
 
-fn instead(format: Format, like: &Likeness) -> String {
+fn mismatch_message(format: Format, like: &Likeness) -> String {
     let like = like.with_advice("format=");
     format!("it has nothing in the format {format}, but looks like {like}")
 }
 
 /// Checks a file's format. `None` if it is right, or it cannot be determined.
-fn of_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
+fn check_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
     let Transport::File { path, format, from } = &url.transport else {
         return None;
     };
     // The source itself reports a file that cannot be opened.
     let bytes = callbridge_source::sample(path, *format, from).ok()?;
-    otherwise(
+    describe_mismatch(
         *format,
         &FormatFit::check(*format, settings, &bytes),
         &bytes,
@@ -56,7 +56,7 @@ pub struct Files {
 
 impl Files {
     /// Selects the files among these sources.
-    pub fn of<'a>(sources: impl Iterator<Item = &'a SourceUrl>) -> Self {
+    pub fn from_sources<'a>(sources: impl Iterator<Item = &'a SourceUrl>) -> Self {
         let all = (0..)
             .zip(sources)
             .filter(|(_, url)| matches!(url.transport, Transport::File { .. }))
@@ -79,20 +79,20 @@ impl Files {
         *looks -= 1;
         let url = url.clone();
         self.looks
-            .spawn_blocking(move || (source, of_file(&url, settings)));
+            .spawn_blocking(move || (source, check_file(&url, settings)));
     }
 
     /// Takes the files with another format found since the last call, with a message about the
     /// format.
     pub fn formats_found(&mut self) -> Vec<(SourceId, String)> {
         let looks = std::iter::from_fn(|| self.looks.try_join_next()).flatten();
-        let found = looks.filter_map(|(source, words)| Some((source, words?)));
+        let found = looks.filter_map(|(source, message)| Some((source, message?)));
         found.collect()
     }
 }
 
 /// Explains what to do with a file of no known format that begins with these bytes.
-pub fn unknown(format: Format, beginning: &[u8]) -> String {
+pub fn unknown_message(format: Format, beginning: &[u8]) -> String {
     columns_seen(format, beginning)
         .or_else(|| first_reason(format, beginning))
         .unwrap_or_else(|| {

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Status, Error> {
     // At the daemon's start, an unreadable value is logged and reset.
     let gaps =
-        GapLog::stored(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
-    let unmatched = UnmatchedLog::stored(tables::meta::meta(store, unmatched::KEY)?.as_deref());
+        GapLog::restore(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
+    let unmatched = UnmatchedLog::restore(tables::meta::meta(store, unmatched::KEY)?.as_deref());
     let unknown = unknown_employees(store)?;
     let employees = (!unknown.is_empty()).then(|| Employees {
         unknown,
@@ -31,8 +31,8 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
         last_call_at: tables::listed::newest_start(store, at)?,
         dead_letters: by_word(tables::letters::dead_by_reason(store)?),
         waiting: by_word(tables::letters::waiting_by_reason(store)?),
-        gaps: gaps.listed(),
-        unmatched: unmatched.unwrap_or_default().listed(),
+        gaps: gaps.into_gaps(),
+        unmatched: unmatched.unwrap_or_default().into_channels(),
         journal_fields: tables::echoes::fields(store)?,
         foreign_calls: tables::echoes::foreign_calls(store, at)?,
         ..Status::default()

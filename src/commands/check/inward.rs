@@ -150,7 +150,7 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         variables: None,
     };
     let fit = FormatFit::check(*format, settings, &bytes);
-    if let Some(words) = written::otherwise(*format, &fit, &bytes) {
+    if let Some(words) = written::describe_mismatch(*format, &fit, &bytes) {
         let fix = "give the format the file is written in, or the path of another file";
         return Some(fault(Code::Input, name, words, fix));
     }

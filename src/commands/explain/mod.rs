@@ -377,7 +377,7 @@ pub(crate) fn unreadable(
         Some(like) => Some(instead(path, format, &like)),
         None if partly => None,
         None => {
-            let reason = written::unknown(format, beginning);
+            let reason = written::unknown_message(format, beginning);
             Some(format!("{}: {reason}", path.display()))
         }
     }

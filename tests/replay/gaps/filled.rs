@@ -106,7 +106,7 @@ fn take(intake: &mut Intake, stored: &mut Stored, now: EventTime) {
     intake.reconcile(now, &mut |_, id| known.get(id).cloned());
     let batch = intake.take(&People::default(), now);
     batch.ops.into_iter().for_each(|op| stored.store(op));
-    intake.committed();
+    intake.note_commit();
 }
 
 /// Plays a recording. The connection receives the events outside of the cut, and the file has all

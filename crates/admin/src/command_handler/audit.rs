@@ -174,6 +174,8 @@ fn listening(store: &Store, calls: &[AuditedCall]) -> Result<Listening, Error> {
     }
     // At the daemon's start, an unreadable value is logged and reset.
     let gaps = tables::meta::meta(store, gap_log::KEY)?;
-    listening.gaps = GapLog::stored(gaps.as_deref()).unwrap_or_default().listed();
+    listening.gaps = GapLog::restore(gaps.as_deref())
+        .unwrap_or_default()
+        .into_gaps();
     Ok(listening)
 }

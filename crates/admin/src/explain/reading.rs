@@ -8,7 +8,7 @@ use callbridge_call::{
 use callbridge_formats::{
     Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Framing, MESSAGE_BYTES_MAX,
 };
-use callbridge_intake::{begins_another, remembered};
+use callbridge_intake::{begins_another, known_call};
 use callbridge_mapping::Trunks;
 use callbridge_spool::Known;
 use std::collections::btree_map::Entry;
@@ -219,7 +219,7 @@ impl FinishedCalls {
         for id in call.ids() {
             let known = Known {
                 letter: None,
-                ..remembered(call, id)
+                ..known_call(call, id)
             };
             let id = id.as_str().to_owned();
             if self.known.insert(id.clone(), known).is_some() {
