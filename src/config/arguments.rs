@@ -447,7 +447,7 @@ mod tests {
 
     #[test]
     fn variable_that_no_command_reads_is_unknown() {
-        let environment = Environment::of([
+        let environment = Environment::from_pairs([
             ("CALLBRIDGE_RAET", "30/60s"),
             ("CALLBRIDGE_XYZZY", "x"),
             ("CALLBRIDGE_REASON", "x"),

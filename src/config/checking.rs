@@ -103,7 +103,7 @@ impl Checking<'_> {
         // An unreadable zone is reported with the other flags.
         let zone_name = flags.flags.sources.pbx_timezone.as_deref();
         let given_zone = zone_name.and_then(|name| values::zone(name).ok());
-        let pbx_zone = Zone::of(given_zone.as_ref());
+        let pbx_zone = Zone::from_pbx(given_zone.as_ref());
         let zone = pbx_zone.as_time_zone();
         let from = self
             .faults

@@ -215,7 +215,7 @@ pub fn read(
 ) -> Result<Command> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let file = arguments::flags_file(&arguments);
-    let beside = file.map(|file| environment.clone().beside(&file));
+    let beside = file.map(|file| environment.clone().with_service(&file));
     let (verb, faults) = arguments::read(arguments)?;
     let checking = Checking::new(beside.as_ref().unwrap_or(environment), faults);
     Ok(checking.check(verb)?)

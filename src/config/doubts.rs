@@ -134,7 +134,7 @@ mod tests {
     use std::ffi::OsString;
 
     fn doubts(flags: &[&str]) -> Vec<Doubt> {
-        let environment = Environment::of([
+        let environment = Environment::from_pairs([
             ("CALLBRIDGE_AMI_SECRET", "hidden"),
             ("CALLBRIDGE_AMQP_SECRET", "hidden"),
             ("CALLBRIDGE_DEAD_LETTER_SECRET", "hidden"),

@@ -19,7 +19,7 @@ fn callbridge(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
 fn read(arguments: &[&str], variables: &[(&str, &str)]) -> Result<callbridge::Command, Failure> {
     let mut words = vec![OsString::from("callbridge")];
     words.extend(arguments.iter().map(OsString::from));
-    let environment = Environment::of(variables.iter().copied());
+    let environment = Environment::from_pairs(variables.iter().copied());
     callbridge::read(words, &environment)
 }
 

@@ -181,7 +181,7 @@ fn run(line: &[String], folder: &Path) {
     let arguments = line
         .iter()
         .map(|word| OsString::from(replaced(word, folder)));
-    let environment = Environment::of([("HOME", folder.to_str().expect("UTF-8"))]);
+    let environment = Environment::from_pairs([("HOME", folder.to_str().expect("UTF-8"))]);
     let asked = read(arguments, &environment);
     let asked = asked.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
     let Command::Explain(explain) = asked else {

@@ -278,7 +278,7 @@ impl Replies {
                 RepliesFrom::Here(replies) => replies.recv().await,
             };
             match reply {
-                Some(ControlReply::Zone(name)) => self.zone = Zone::named(&name),
+                Some(ControlReply::Zone(name)) => self.zone = Zone::from_name(&name),
                 reply => return Ok(reply),
             }
         }
@@ -341,7 +341,7 @@ mod tests {
                 serde_json::json!({"ask": "watch", "who": user::own_name()})
             ))
         );
-        let zone = Zone::named("Asia/Tashkent");
+        let zone = Zone::from_name("Asia/Tashkent");
         assert_eq!(replies.zone(), zone.as_ref(), "told before all else");
         assert_eq!(
             replies.next().await.expect("a line"),

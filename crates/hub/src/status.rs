@@ -11,7 +11,7 @@ pub fn branch_status(branch: Branch, now: i64) -> BranchStatus {
         .and_then(|text| serde_json::from_str(text).ok());
     let reported_at = branch.reported.map(|at| at.get());
     BranchStatus {
-        state: BranchState::of(reported_at.zip(report.as_ref()), now),
+        state: BranchState::from_report(reported_at.zip(report.as_ref()), now),
         branch: branch.name,
         pbxs: branch.pbxs,
         reported_at,

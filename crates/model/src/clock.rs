@@ -24,7 +24,7 @@ pub struct ClockOffset(i64);
 
 impl ClockOffset {
     /// Makes the offset of two readings that were taken together.
-    pub fn of(wall: EventTime, boot: Duration) -> Self {
+    pub fn from_readings(wall: EventTime, boot: Duration) -> Self {
         let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
         Self(wall.micros().saturating_sub(boot))
     }
@@ -50,7 +50,7 @@ impl ClockOffset {
 impl Now {
     /// Returns the current offset of the wall clock to the boot clock.
     pub fn offset(self) -> ClockOffset {
-        ClockOffset::of(self.wall, self.boot)
+        ClockOffset::from_readings(self.wall, self.boot)
     }
 }
 

@@ -12,7 +12,7 @@ pub struct Zone(TimeZone);
 
 impl Zone {
     /// Returns the PBX's zone (`--pbx-timezone`). Without one, this machine's.
-    pub fn of(pbx: Option<&TimeZone>) -> Self {
+    pub fn from_pbx(pbx: Option<&TimeZone>) -> Self {
         Self(pbx.cloned().unwrap_or_else(TimeZone::system))
     }
 
@@ -22,7 +22,7 @@ impl Zone {
     }
 
     /// Returns the zone of a name such as `Asia/Tashkent`. `None` for an unknown name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         TimeZone::get(name).ok().map(Self)
     }
 
@@ -33,13 +33,13 @@ impl Zone {
     }
 
     /// Formats a time with a `strftime` format. If the year cannot be written, only the seconds.
-    pub fn shown(&self, at: EventTime, form: &str) -> String {
+    pub fn format_or_seconds(&self, at: EventTime, form: &str) -> String {
         self.format(at, form).unwrap_or_else(|| at.to_string())
     }
 
     /// Formats a time: `2026-11-20 10:08:37 +05`, with the zone's abbreviation if it has one.
     pub fn moment(&self, at: EventTime) -> String {
-        self.shown(at, "%Y-%m-%d %H:%M:%S %Z")
+        self.format_or_seconds(at, "%Y-%m-%d %H:%M:%S %Z")
     }
 
     /// Formats a time in seconds since the epoch, like [`Zone::moment`].
@@ -49,11 +49,11 @@ impl Zone {
 
     /// Formats a time for a table that programs also read: `2026-11-20T10:08:37+05:00`.
     pub fn stamp(&self, seconds: i64) -> String {
-        self.shown(EventTime::from_seconds(seconds), "%Y-%m-%dT%H:%M:%S%:z")
+        self.format_or_seconds(EventTime::from_seconds(seconds), "%Y-%m-%dT%H:%M:%S%:z")
     }
 
     /// Replaces each `2026-11-20T05:08:37Z` in a text with the local form.
-    pub fn in_words(&self, text: &str) -> String {
+    pub fn localize_text(&self, text: &str) -> String {
         let mut words = Vec::new();
         for word in text.split(' ') {
             let stamp = word.trim_end_matches(|c: char| c != 'Z');
@@ -67,7 +67,7 @@ impl Zone {
 
     /// Formats a time for a narrow column whose header names the zone: `11-20 10:08`.
     pub fn short(&self, seconds: i64) -> String {
-        self.shown(EventTime::from_seconds(seconds), "%m-%d %H:%M")
+        self.format_or_seconds(EventTime::from_seconds(seconds), "%m-%d %H:%M")
     }
 
     /// Returns the zone's abbreviation at that time, as shown behind times: `+05`, `CET`, `UTC`.
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn timestamp_is_shown_in_the_zone_with_its_abbreviation() {
-        let translated = |zone: &str, at: i64| Zone::named(zone).expect("a zone").second(at);
+        let translated = |zone: &str, at: i64| Zone::from_name(zone).expect("a zone").second(at);
         assert_eq!(
             translated("Asia/Tashkent", 1_795_151_317),
             "2026-11-20 10:08:37 +05"
@@ -157,28 +157,28 @@ mod tests {
 
     #[test]
     fn stamps_and_timestamps_in_messages_are_shown_in_the_zone() {
-        let zone = Zone::named("Asia/Tashkent").expect("a zone");
+        let zone = Zone::from_name("Asia/Tashkent").expect("a zone");
         assert_eq!(zone.stamp(1_795_151_317), "2026-11-20T10:08:37+05:00");
         let message = "the directory: lead 1 (LEAD_CREATED, 2026-11-20T05:08:37Z), merged into 2";
         let translated =
             "the directory: lead 1 (LEAD_CREATED, 2026-11-20 10:08:37 +05), merged into 2";
-        assert_eq!(zone.in_words(message), translated);
+        assert_eq!(zone.localize_text(message), translated);
         for other in ["", "Z", "lead Z)", "2026-11-20"] {
-            assert_eq!(zone.in_words(other), other);
+            assert_eq!(zone.localize_text(other), other);
         }
     }
 
     #[test]
     fn given_zone_overrides_system_zone_and_unknown_zone_is_none() {
         let utc = TimeZone::UTC;
-        assert_eq!(Zone::of(Some(&utc)), Zone(utc));
-        assert_eq!(Zone::of(None), Zone(TimeZone::system()));
-        assert_eq!(Zone::named("Asia/Nowhere"), None);
+        assert_eq!(Zone::from_pbx(Some(&utc)), Zone(utc));
+        assert_eq!(Zone::from_pbx(None), Zone(TimeZone::system()));
+        assert_eq!(Zone::from_name("Asia/Nowhere"), None);
     }
 
     #[test]
     fn impossible_year_is_shown_in_seconds() {
-        let zone = Zone::named("UTC").expect("a zone");
+        let zone = Zone::from_name("UTC").expect("a zone");
         assert!(
             zone.second(i64::MAX / 2_000_000)
                 .contains(|c: char| c.is_ascii_digit())

@@ -30,7 +30,7 @@ impl Environment {
     }
 
     /// Makes an environment of only these variables, for tests.
-    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut environment = Self::default();
         for (name, value) in pairs {
             environment.set(name.to_owned(), value.into());
@@ -47,7 +47,7 @@ impl Environment {
     /// Adds a service by its flags, `DIR/NAME.flags`. A user with the right to read its credentials
     /// then finds them as systemd does for the service.
     #[must_use]
-    pub fn beside(mut self, flags: &Path) -> Self {
+    pub fn with_service(mut self, flags: &Path) -> Self {
         let name = flags
             .file_name()
             .and_then(|name| name.to_str())

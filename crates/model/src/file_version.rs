@@ -18,20 +18,22 @@ pub struct FileVersion {
 
 impl FileVersion {
     /// Returns the version of the file that this metadata was read from.
-    pub fn of(about: &Metadata) -> Self {
+    pub fn from_metadata(metadata: &Metadata) -> Self {
         Self {
-            device: about.dev(),
-            inode: about.ino(),
-            bytes: about.len(),
-            modified: (about.mtime(), about.mtime_nsec()),
-            changed: (about.ctime(), about.ctime_nsec()),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 
     /// Returns the current version of the file, or of a link in its place. `None` if it does not
     /// exist.
     pub fn now(path: &Path) -> Option<Self> {
-        path.symlink_metadata().ok().map(|about| Self::of(&about))
+        path.symlink_metadata()
+            .ok()
+            .map(|about| Self::from_metadata(&about))
     }
 
     pub const fn bytes(&self) -> u64 {

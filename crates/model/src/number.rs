@@ -60,20 +60,20 @@ fn at_home(text: &str, country: Option<Country>) -> Option<Phone> {
 
 /// Normalizes a number as people write it (`+998 90 111-00-01`, `901110001`) to E.164.
 pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
-    let Digits { plus, text } = Digits::of(bare(text))?;
+    let Digits { plus, text } = Digits::parse(bare(text))?;
     if plus {
-        return international(&text);
+        return parse_international(&text);
     }
     let as_dialed = country
-        .and_then(|country| valid(country.code().parse().ok(), &text))
-        .or_else(|| international(text.strip_prefix("00")?))
-        .or_else(|| whole_national(&text, country?));
+        .and_then(|country| parse_valid(country.code().parse().ok(), &text))
+        .or_else(|| parse_international(text.strip_prefix("00")?))
+        .or_else(|| parse_whole_national(&text, country?));
     if as_dialed.is_some() || country.is_none() || text.len() < FOREIGN_DIGITS_MIN {
         return as_dialed;
     }
     // Carriers omit the plus. This is no guess if the country is known, because the number is then
     // not a domestic one.
-    international(&text).filter(belongs_to_a_country)
+    parse_international(&text).filter(belongs_to_a_country)
 }
 
 /// Strips the scheme, and everything after the number itself.
@@ -117,7 +117,7 @@ const FOREIGN_DIGITS_MIN: usize = 10;
 impl Digits {
     /// Removes the separators between digits. `None` if anything other than digits remains
     /// (`anonymous`, `*8`, `s`).
-    fn of(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         if text.len() > LENGTH_MAX {
             return None;
         }
@@ -134,31 +134,31 @@ impl Digits {
 }
 
 /// Parses a number that begins with its country's code.
-fn international(digits: &str) -> Option<Phone> {
+fn parse_international(digits: &str) -> Option<Phone> {
     let text = format!("+{digits}");
-    valid(None, &text).or_else(|| whole(&text))
+    parse_valid(None, &text).or_else(|| parse_whole(&text))
 }
 
 /// Parses every digit of a national number, with or without the country's trunk prefix.
-fn whole_national(text: &str, country: Country) -> Option<Phone> {
+fn parse_whole_national(text: &str, country: Country) -> Option<Phone> {
     let plan = DATABASE.by_id(country.code())?;
     let code = plan.country_code();
-    whole(&format!("+{code}{text}")).or_else(|| {
+    parse_whole(&format!("+{code}{text}")).or_else(|| {
         let without_prefix = text.strip_prefix(plan.national_prefix()?)?;
-        whole(&format!("+{code}{without_prefix}"))
+        parse_whole(&format!("+{code}{without_prefix}"))
     })
 }
 
 /// Parses every digit after the plus. In `+7 812 234-56-78` the library removes `8`, Russia's trunk
 /// prefix, and finds the rest invalid. With the plan of a country without such a prefix it removes
 /// none.
-fn whole(text: &str) -> Option<Phone> {
-    valid(Some(country::UZ), text)
+fn parse_whole(text: &str) -> Option<Phone> {
+    parse_valid(Some(country::UZ), text)
 }
 
 /// Parses a text and keeps only a number that is valid for the library. Its parser also accepts
 /// nonsense (`101` as `+998101`).
-fn valid(country: Option<country::Id>, text: &str) -> Option<Phone> {
+fn parse_valid(country: Option<country::Id>, text: &str) -> Option<Phone> {
     let number = phonenumber::parse(country, text).ok()?;
     if number.extension().is_some() || !is_valid(&number) {
         return None;

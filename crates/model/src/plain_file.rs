@@ -26,7 +26,7 @@ pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
         // The system reports a link, a FIFO, and a folder differently.
         Err(error) => return Err(check(path).err().unwrap_or(error)),
     };
-    judged(&file.metadata()?)?;
+    check_metadata(&file.metadata()?)?;
     Ok(file)
 }
 
@@ -67,7 +67,7 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// As [`open`].
 pub fn check(path: &Path) -> io::Result<Option<Metadata>> {
     match path.symlink_metadata() {
-        Ok(found) => judged(&found).map(|()| Some(found)),
+        Ok(found) => check_metadata(&found).map(|()| Some(found)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -104,7 +104,7 @@ fn has_mode(path: &Path, bit: u32) -> bool {
         .is_ok_and(|metadata| metadata.mode() & bit != 0)
 }
 
-fn judged(found: &Metadata) -> io::Result<()> {
+fn check_metadata(found: &Metadata) -> io::Result<()> {
     let what = if found.is_symlink() {
         "it is a symbolic link"
     } else if !found.is_file() {

@@ -152,25 +152,25 @@ impl CallRecord {
     ///
     /// # Errors
     /// A message, if the call cannot have been like this.
-    pub fn said_by_hand(&self, said: SuppliedFacts, at: EpochSeconds) -> Result<Self, String> {
+    pub fn correct_by_hand(&self, facts: SuppliedFacts, at: EpochSeconds) -> Result<Self, String> {
         let mut corrected = self.clone();
-        if let Some(direction) = said.direction {
+        if let Some(direction) = facts.direction {
             if self.direction != Direction::Unknown && self.direction != direction {
                 let known = self.direction.word();
                 return Err(format!("its direction is known: {known}"));
             }
             corrected.direction = direction;
         }
-        if said.answered.is_none() && said.talk_sec.is_none() {
+        if facts.answered.is_none() && facts.talk_sec.is_none() {
             return Ok(corrected);
         }
-        let talked = said.talk_sec.filter(|talk| *talk > 0);
-        let answered = said.answered.unwrap_or(talked.is_some() || self.answered);
+        let talked = facts.talk_sec.filter(|talk| *talk > 0);
+        let answered = facts.answered.unwrap_or(talked.is_some() || self.answered);
         if !answered && let Some(talk) = talked {
             return Err(format!("{talk} s of talk in a call that was not answered"));
         }
         let talk = if answered {
-            said.talk_sec.unwrap_or(self.talk_time_sec)
+            facts.talk_sec.unwrap_or(self.talk_time_sec)
         } else {
             0
         };
@@ -193,15 +193,15 @@ impl CallRecord {
 
     /// Describes a call that a person corrected: `answered, 80 s of talk; the PBX reported: not
     /// answered`.
-    pub fn by_hand_words(&self) -> Option<String> {
+    pub fn by_hand_message(&self) -> Option<String> {
         let by_hand = self.by_hand.as_ref()?;
-        let now = talk_words(self.answered, self.talk_time_sec);
-        let before = talk_words(by_hand.reported_answered, by_hand.reported_talk_sec);
+        let now = talk_message(self.answered, self.talk_time_sec);
+        let before = talk_message(by_hand.reported_answered, by_hand.reported_talk_sec);
         Some(format!("{now}; the PBX reported: {before}"))
     }
 }
 
-fn talk_words(answered: bool, talk_sec: u32) -> String {
+fn talk_message(answered: bool, talk_sec: u32) -> String {
     if answered {
         format!("answered, {talk_sec} s of talk")
     } else {

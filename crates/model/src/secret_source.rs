@@ -276,7 +276,7 @@ mod tests {
         let own = folder.path().join("own");
         std::fs::write(&own, " from-file \nsecond line\n").expect("written");
         let directory = folder.path().to_str().expect("UTF-8");
-        let environment = Environment::of([
+        let environment = Environment::from_pairs([
             ("CREDENTIALS_DIRECTORY", directory),
             ("CALLBRIDGE_TOKEN", "from-variable"),
         ]);
@@ -399,7 +399,8 @@ mod tests {
             std::fs::write(&file, text).expect("written");
             assert_eq!(place.is_quoted(), quoted, "{text:?}");
         }
-        let environment = Environment::of([("CALLBRIDGE_AMI_SECRET", "\u{feff}\"abc\"\r\n")]);
+        let environment =
+            Environment::from_pairs([("CALLBRIDGE_AMI_SECRET", "\u{feff}\"abc\"\r\n")]);
         let place = SecretPlace::find(SecretKind::Ami, None, &environment).expect("found");
         assert!(place.is_quoted());
         assert_eq!(read(&place), "\"abc\"");
@@ -407,7 +408,7 @@ mod tests {
 
     #[test]
     fn secret_is_never_printed() {
-        let environment = Environment::of([("CALLBRIDGE_TOKEN", "svc_pat_hidden")]);
+        let environment = Environment::from_pairs([("CALLBRIDGE_TOKEN", "svc_pat_hidden")]);
         let place = SecretPlace::find(SecretKind::Token, None, &environment).expect("found");
         assert!(!format!("{place:?}").contains("hidden"));
     }

@@ -95,8 +95,8 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<Str
 }
 
 /// Returns the last line of a command's output, after a colon. Empty if there was none.
-pub fn reason(said: &str) -> String {
-    match said.trim().lines().last() {
+pub fn reason(output: &str) -> String {
+    match output.trim().lines().last() {
         Some(last) => format!(": {}", safe(last)),
         None => String::new(),
     }

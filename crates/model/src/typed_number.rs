@@ -64,7 +64,7 @@ impl TypedNumber {
     ///
     /// # Errors
     /// A message, if it is not a whole number or differs by country.
-    pub fn in_full(
+    pub fn parse_full(
         text: &str,
         countries: impl IntoIterator<Item = Country>,
     ) -> Result<Phone, String> {
@@ -103,12 +103,12 @@ impl TypedNumber {
     }
 
     /// Returns `true` if the typed text matches this number.
-    pub fn is(&self, phone: &Phone) -> bool {
-        self.ends(phone.as_str())
+    pub fn matches(&self, phone: &Phone) -> bool {
+        self.matches_e164(phone.as_str())
     }
 
     /// Returns `true` if the typed text matches this number.
-    pub fn ends(&self, e164: &str) -> bool {
+    pub fn matches_e164(&self, e164: &str) -> bool {
         let digits = e164.trim_start_matches('+');
         let typed = if self.exact {
             digits == self.end
@@ -127,7 +127,7 @@ mod tests {
     fn finds(typed: &str, country: &str, e164: &str) -> Option<bool> {
         let phone = Phone::from_e164(e164).expect("a number");
         let read = TypedNumber::read(typed, Country::parse(country));
-        read.map(|typed| typed.is(&phone))
+        read.map(|typed| typed.matches(&phone))
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
     fn number_in_full_is_one_number_or_refused_with_words() {
         let full = |typed: &str, countries: &[&str]| {
             let countries = countries.iter().filter_map(|it| Country::parse(it));
-            TypedNumber::in_full(typed, countries).map(|phone| phone.as_str().to_owned())
+            TypedNumber::parse_full(typed, countries).map(|phone| phone.as_str().to_owned())
         };
         for typed in ["+998 90 111-00-01", "90 111 00 01", "00998901110001"] {
             assert_eq!(

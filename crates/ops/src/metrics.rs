@@ -130,7 +130,7 @@ pub fn render(seen: &Observed, format: Format) -> String {
 
 fn calls(all: &mut Registry, seen: &Observed) {
     let mut books = Vec::new();
-    for (book, count) in seen.status.books.named() {
+    for (book, count) in seen.status.books.counts_by_name() {
         books.push((label("book", book), signed(count)));
     }
     gauges(all, "calls", "Calls by state", books);

@@ -63,7 +63,7 @@ impl Settings {
             names: names.collect::<Result<_, _>>()?,
             people: watch::channel(Passwords::default()).1,
             links: Links::default(),
-            zone: Zone::of(None),
+            zone: Zone::from_pbx(None),
             instance: String::new(),
             lead_url: None,
         })

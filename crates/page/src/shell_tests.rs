@@ -3,7 +3,7 @@ use super::*;
 fn shell(language: Language) -> PageShell {
     PageShell {
         language,
-        zone: Zone::named("Asia/Tashkent").expect("a zone"),
+        zone: Zone::from_name("Asia/Tashkent").expect("a zone"),
         now: 1_795_158_000,
         viewer: None,
         target: "/letters?reason=failed".to_owned(),

@@ -263,5 +263,5 @@ fn is_known(row: &SlotRow, known: &Known, now: Now) -> bool {
     boot == Some(row.boot_id.as_str())
         && row.sent <= now.boot
         && row.answered.is_none_or(|at| at <= now.boot + STRAGGLER)
-        && !ClockOffset::of(row.wall_sent, row.sent).has_jumped(now.offset())
+        && !ClockOffset::from_readings(row.wall_sent, row.sent).has_jumped(now.offset())
 }

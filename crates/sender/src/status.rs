@@ -236,7 +236,7 @@ fn submissions_fail(failing: &Failing) -> String {
 
 /// Writes a time in UTC. Commands find it in a text and show it in the time zone of the reader.
 fn stamp(at: EventTime) -> String {
-    Zone::utc().shown(at, "%Y-%m-%dT%H:%M:%SZ")
+    Zone::utc().format_or_seconds(at, "%Y-%m-%dT%H:%M:%SZ")
 }
 
 /// Returns the endpoints that fail or are not granted while calls are sent.

@@ -144,7 +144,7 @@ impl Watch {
         let version = match &self.source {
             TokenSource::File(path) => std::fs::metadata(path)
                 .ok()
-                .map(|file| FileVersion::of(&file)),
+                .map(|file| FileVersion::from_metadata(&file)),
             TokenSource::Fixed(_) | TokenSource::Kept(_) | TokenSource::Missing => None,
         };
         if version.is_some() && version == self.seen && !self.doubted {

@@ -97,7 +97,7 @@ mod tests {
             "state": "journaled", "reason": null,
         });
         let call = serde_json::from_value(item).expect("a call");
-        let zone = Zone::named("Asia/Tashkent").expect("a zone");
+        let zone = Zone::from_name("Asia/Tashkent").expect("a zone");
         text(&call, 1_795_151_317, &zone, width, color)
     }
 

@@ -136,7 +136,7 @@ async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<Comm
 pub(crate) fn zone_of(at: &Asking, of_daemon: Option<&Zone>) -> Zone {
     match (&at.zone, of_daemon) {
         (None, Some(of_daemon)) => of_daemon.clone(),
-        (flag, _) => Zone::of(flag.as_ref()),
+        (flag, _) => Zone::from_pbx(flag.as_ref()),
     }
 }
 

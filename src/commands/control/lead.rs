@@ -163,7 +163,7 @@ fn checked_lines(item: &Value, zone: &Zone) -> String {
     let trunk = item["trunk"].as_str().unwrap_or("directory");
     let phone = safe(text_field(item, "phone"));
     let reason = text_field(item, "reason");
-    let shown_reason = safe(&zone.in_words(reason));
+    let shown_reason = safe(&zone.localize_text(reason));
     let mut text = format!("{trunk}: {phone} {lead}: {shown_reason}");
     if let Some(profile) = profile_text(item) {
         text.push_str(&format!("\n    {profile}"));
@@ -172,7 +172,7 @@ fn checked_lines(item: &Value, zone: &Zone) -> String {
         let message = text_field(known, "message");
         // If there is only one lead, the reason already contains this.
         if !reason.contains(message) {
-            text.push_str(&format!("\n    {}", safe(&zone.in_words(message))));
+            text.push_str(&format!("\n    {}", safe(&zone.localize_text(message))));
         }
     }
     text

@@ -132,7 +132,7 @@ fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Con
     flags.trunks.employees = Some(EMPLOYEES.to_owned());
     flags.crm.crm_url = Some(crm.to_owned());
     flags.operation.state = Some(scratch.join("state").display().to_string());
-    let environment = Environment::of([
+    let environment = Environment::from_pairs([
         ("CALLBRIDGE_TOKEN", token.expose_secret()),
         ("CALLBRIDGE_ESL_SECRET", pbx::PASSWORD),
     ]);

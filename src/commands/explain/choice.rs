@@ -84,7 +84,7 @@ impl Choice {
     fn fits_number(&self, judged: &Judged) -> Option<IdMatch> {
         let typed = self.number.as_ref()?;
         let phone = judged.record.client_phone.as_ref()?;
-        if !typed.is(phone) {
+        if !typed.matches(phone) {
             return None;
         }
         if typed.is_plain() {

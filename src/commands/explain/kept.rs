@@ -82,7 +82,7 @@ mod tests {
         });
         let kept = |item: &serde_json::Value, flags: &[&str]| {
             let kept = KeptCall::deserialize(item).expect("this version's shape");
-            let utc = Zone::named("UTC").expect("a zone");
+            let utc = Zone::from_name("UTC").expect("a zone");
             let text = show(&kept, &explain(flags), &utc, story::Paint::default());
             text.expect("nothing is drawn")
         };

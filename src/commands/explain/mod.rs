@@ -76,7 +76,7 @@ pub fn run(
         explain,
         people: lists.people(),
         choice: chooses.then(|| Choice::new(explain.call.as_deref(), number(explain))),
-        zone: Zone::of(config.pbx_timezone.as_ref()),
+        zone: Zone::from_pbx(config.pbx_timezone.as_ref()),
         paint: Paint { color },
         waiting: Vec::new(),
         nameless: Vec::new(),

@@ -200,7 +200,7 @@ pub(crate) async fn run(
     let file = etc.join(format!("{}.flags", init.name));
     let mut answers = Answers {
         lines: init.asks.then(StdinLines::listen),
-        environment: environment.clone().beside(&file),
+        environment: environment.clone().with_service(&file),
         init,
         ami_secret: None,
         token: None,

@@ -111,7 +111,7 @@ mod tests {
     use callbridge_model::Environment;
 
     fn faults(flags: &HubFlags) -> String {
-        let environment = Environment::of([("CALLBRIDGE_FORWARD_TOKEN", "hidden")]);
+        let environment = Environment::from_pairs([("CALLBRIDGE_FORWARD_TOKEN", "hidden")]);
         let mut checking = Checking::new(&environment, Faults::default());
         checking.needs = true;
         let collect = collect(flags, &mut checking);

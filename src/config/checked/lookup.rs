@@ -86,7 +86,7 @@ mod tests {
 
     fn checked(address: &str, allow: Option<&str>, secret: bool) -> (Option<LookupConfig>, String) {
         let environment = match secret {
-            true => Environment::of([("CALLBRIDGE_LOOKUP_SECRET", "hidden")]),
+            true => Environment::from_pairs([("CALLBRIDGE_LOOKUP_SECRET", "hidden")]),
             false => Environment::default(),
         };
         let flags = LookupFlags {

@@ -70,7 +70,7 @@ mod tests {
     use callbridge_model::Environment;
 
     fn checked(flags: &WebhookFlags) -> (Option<Webhooks>, String) {
-        let environment = Environment::of([("CALLBRIDGE_WEBHOOK_SECRET", "hidden")]);
+        let environment = Environment::from_pairs([("CALLBRIDGE_WEBHOOK_SECRET", "hidden")]);
         let mut checking = Checking::new(&environment, Faults::default());
         let webhooks = check(flags, &mut checking);
         (webhooks, checking.faults.to_string())

@@ -22,7 +22,7 @@ pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<C
     let message = "is not an absolute path: the service does not start in this folder";
     checking.faults.add_if(!etc.is_absolute(), "--etc", message);
     let file = etc.join(format!("{name}.flags"));
-    let environment = checking.environment.clone().beside(&file);
+    let environment = checking.environment.clone().with_service(&file);
     init.asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !init.asks {
         for question in missing(&init.flags, &environment) {

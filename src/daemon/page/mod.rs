@@ -41,7 +41,7 @@ pub(crate) async fn open(
         .or_fail(Code::Usage)?;
     settings.lead_url = page.lead_url.as_deref().map(Arc::from);
     settings.instance = instance(config);
-    settings.zone = Zone::of(config.pbx_timezone.as_ref());
+    settings.zone = Zone::from_pbx(config.pbx_timezone.as_ref());
     if let Some(place) = &page.passwords {
         let passwords = passwords(place).or_fail_at(Code::Configuration, PASSWORD_FILE)?;
         secret_files.set(PASSWORD_FILE, empty_fault(&passwords));

@@ -285,7 +285,7 @@ fn configuration_in_debug_or_panic_shows_no_secret() {
     use callbridge::read;
     use callbridge_model::Environment;
     let place = Place::new();
-    let environment = Environment::of([
+    let environment = Environment::from_pairs([
         ("CALLBRIDGE_TOKEN", TOKEN),
         ("CALLBRIDGE_AMI_SECRET", pbx::SECRET),
         ("CALLBRIDGE_AMQP_SECRET", broker::SECRET),

@@ -116,7 +116,7 @@ fn listening() -> Listening {
 }
 
 fn zone() -> Zone {
-    Zone::named("Asia/Tashkent").expect("a zone")
+    Zone::from_name("Asia/Tashkent").expect("a zone")
 }
 
 /// Makes a report that does not read the CRM's journal.

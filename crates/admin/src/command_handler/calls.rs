@@ -81,8 +81,8 @@ impl CommandHandler {
     }
 
     fn zone(&self, wanted: Option<&str>) -> Zone {
-        let named = wanted.or(self.zone.as_deref()).and_then(Zone::named);
-        named.unwrap_or_else(|| Zone::of(None))
+        let named = wanted.or(self.zone.as_deref()).and_then(Zone::from_name);
+        named.unwrap_or_else(|| Zone::from_pbx(None))
     }
 
     /// Returns the countries whose numbers can be typed without their code.
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn day_begins_in_the_zone_of_the_pbx() {
-        let zone = |name| Zone::named(name).expect("a zone");
+        let zone = |name| Zone::from_name(name).expect("a zone");
         let now = EventTime::from_seconds(1_795_151_317); // 05:08:37 UTC
         let day = |name| day_of(now, &zone(name)).map(|at| at.floor_seconds().get());
         assert_eq!(day("UTC"), Some(1_795_132_800));

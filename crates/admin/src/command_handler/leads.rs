@@ -154,7 +154,8 @@ impl CommandHandler {
 
     /// Parses a number as people type it.
     fn in_full(&self, phone: &str) -> Result<Phone, Refusal> {
-        TypedNumber::in_full(phone, self.countries()).map_err(|message| Refusal::new(65, message))
+        TypedNumber::parse_full(phone, self.countries())
+            .map_err(|message| Refusal::new(65, message))
     }
 
     /// Returns the customers who wait for a callback, longest wait first.

@@ -133,7 +133,7 @@ pub(crate) fn plan_retry(
                  one is {reason}"
             ));
         }
-        record = record.said_by_hand(said, now.floor_seconds())?;
+        record = record.correct_by_hand(said, now.floor_seconds())?;
     }
     if record.direction == Direction::Unknown {
         return Err(

@@ -92,7 +92,7 @@ fn employee(letter: &Value) -> String {
 /// Returns the values of the call that a person set, as text. `None` without any.
 fn by_hand(letter: &Value) -> Option<String> {
     let call: CallRecord = serde_json::from_value(letter.get("call")?.clone()).ok()?;
-    call.by_hand_words()
+    call.by_hand_message()
 }
 
 /// The column at which values begin.
@@ -177,7 +177,7 @@ mod tests {
     use serde_json::json;
 
     fn zone() -> Zone {
-        Zone::named("Asia/Tashkent").expect("a zone")
+        Zone::from_name("Asia/Tashkent").expect("a zone")
     }
 
     fn letter() -> Value {

@@ -37,14 +37,14 @@ impl Times {
 
     /// Returns the time of day with milliseconds: `11:48:37.833`.
     pub fn clock(&self, at: EventTime) -> String {
-        self.zone.shown(at, "%H:%M:%S%.3f")
+        self.zone.format_or_seconds(at, "%H:%M:%S%.3f")
     }
 
     /// Formats a time for a label, with tenths if there are any: `11:48:37`.
     pub fn short_clock(&self, at: EventTime) -> String {
         let whole = at.micros() % 1_000_000 < 100_000;
         self.zone
-            .shown(at, if whole { "%H:%M:%S" } else { "%H:%M:%S%.1f" })
+            .format_or_seconds(at, if whole { "%H:%M:%S" } else { "%H:%M:%S%.1f" })
     }
 
     /// Formats the time after the start for a label: `+2 s`, `+1:30`, `+2:03:00`.

@@ -191,7 +191,7 @@ impl Explained<'_> {
         rows.push(self.own("startedAt", &record.started_at.to_string()));
         rows.push(self.own("durationSec", &record.duration_sec.to_string()));
         rows.push(self.own("talkTimeSec", &record.talk_time_sec.to_string()));
-        if let Some(message) = record.by_hand_words() {
+        if let Some(message) = record.by_hand_message() {
             rows.push(plain("by hand", "yes", &message));
         }
         if record.estimate {
@@ -317,7 +317,7 @@ mod tests {
         };
         block(
             &of,
-            &Times::new(&Zone::named("UTC").expect("a zone"), call.started),
+            &Times::new(&Zone::from_name("UTC").expect("a zone"), call.started),
             Depth::Values,
             Paint { color },
         )

@@ -290,7 +290,7 @@ fn read(
     now: EventTime,
 ) -> Option<(Seen, Result<Vec<u8>, Error>)> {
     let opened = plain_file::open_named(path)
-        .and_then(|file| Ok((FileVersion::of(&file.metadata()?), file)));
+        .and_then(|file| Ok((FileVersion::from_metadata(&file.metadata()?), file)));
     let (version, file) = match opened {
         Ok(opened) => opened,
         Err(_) if known.seen == Seen::Missing => return None,
@@ -309,7 +309,9 @@ fn read(
         let mut limited = file.take(FILE_BYTES_MAX);
         let read = limited.read_to_end(&mut bytes);
         let metadata = limited.into_inner().metadata();
-        let version_after = metadata.map(|metadata| FileVersion::of(&metadata)).ok();
+        let version_after = metadata
+            .map(|metadata| FileVersion::from_metadata(&metadata))
+            .ok();
         // If it was written meanwhile, the bytes can be incomplete, so it is read again.
         settled &= read.is_err() || version_after == Some(version);
         match read {

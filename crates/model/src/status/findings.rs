@@ -4,7 +4,7 @@
 //! `FINDERS`.
 
 use super::text::by_reason;
-use super::verdict::{counted, first_five};
+use super::verdict::{count_with_noun, first_five};
 use super::{FindingKind, Problem, Status};
 use crate::Reason;
 use crate::status::PAUSES;
@@ -32,10 +32,10 @@ const FINDERS: &[Finder] = &[
     formats,
     daemons,
     trunks,
-    super::trunks::silent,
-    super::trunks::without_employees,
+    super::trunks::silent_trunks,
+    super::trunks::trunks_without_employees,
     token,
-    degraded,
+    degraded_parts,
     gaps,
     letters,
     super::outboxes::dead_letter_queue,
@@ -47,7 +47,7 @@ const FINDERS: &[Finder] = &[
     directory,
     lead_fields,
     super::journal::fields,
-    super::journal::foreign,
+    super::journal::foreign_calls,
     books,
 ];
 
@@ -105,7 +105,8 @@ fn pause(status: &Status, found: &mut Vec<Problem>) {
     if pause.reason == NO_DAEMON {
         let message = "no daemon runs: no call is received and none is sent";
         found.push(
-            Problem::new(FindingKind::NoDaemon, message, status.command("run @FILE")).with([]),
+            Problem::new(FindingKind::NoDaemon, message, status.command("run @FILE"))
+                .with_values([]),
         );
         return;
     }
@@ -157,8 +158,9 @@ fn formats(status: &Status, found: &mut Vec<Problem>) {
         {
             let message = format!("source {}: {reason}", source.name());
             let values = [source.name().to_owned(), reason.clone()];
-            found
-                .push(Problem::new(FindingKind::OtherFormat, message, status.check()).with(values));
+            found.push(
+                Problem::new(FindingKind::OtherFormat, message, status.check()).with_values(values),
+            );
         }
     }
 }
@@ -176,7 +178,8 @@ fn daemons(status: &Status, found: &mut Vec<Problem>) {
                 None => status.command("status"),
             };
             let values = [source.name().to_owned(), other.to_string()];
-            found.push(Problem::new(FindingKind::OtherDaemon, message, command).with(values));
+            found
+                .push(Problem::new(FindingKind::OtherDaemon, message, command).with_values(values));
         }
     }
 }
@@ -187,7 +190,7 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
     }
     let mut channels = Vec::new();
     for unmatched in &status.unmatched {
-        let calls = counted(unmatched.calls, "call", "calls");
+        let calls = count_with_noun(unmatched.calls, "call", "calls");
         channels.push(format!("{} ({calls})", unmatched.prefix));
     }
     let named = first_five(&channels);
@@ -196,7 +199,7 @@ fn trunks(status: &Status, found: &mut Vec<Problem>) {
          and are not journaled; add the channels to a --trunk, or to --employees if they are \
          telephones"
     );
-    found.push(Problem::new(FindingKind::NoTrunk, message, status.check()).with([named]));
+    found.push(Problem::new(FindingKind::NoTrunk, message, status.check()).with_values([named]));
 }
 
 fn token(status: &Status, found: &mut Vec<Problem>) {
@@ -240,20 +243,24 @@ fn token(status: &Status, found: &mut Vec<Problem>) {
         let place = status.token_place.as_deref().unwrap_or("--token-file");
         let message = format!(
             "the token ends in {}: issue a new one in the CRM and put it into {place}",
-            counted(days, "day", "days"),
+            count_with_noun(days, "day", "days"),
         );
         let values = [days.to_string(), place.to_owned()];
-        found.push(Problem::new(FindingKind::TokenEnds, message, status.check()).with(values));
+        found.push(
+            Problem::new(FindingKind::TokenEnds, message, status.check()).with_values(values),
+        );
     }
 }
 
-fn degraded(status: &Status, found: &mut Vec<Problem>) {
+fn degraded_parts(status: &Status, found: &mut Vec<Problem>) {
     for failure in &status.degraded {
         let part = &failure.part;
         let reason = &failure.reason;
         let message = format!("the CRM's {part} fail ({reason}): {}", failure.fallback);
         let command = status.command("status");
-        found.push(Problem::new(FindingKind::CrmDegraded, message, command).with([reason.clone()]));
+        found.push(
+            Problem::new(FindingKind::CrmDegraded, message, command).with_values([reason.clone()]),
+        );
     }
 }
 
@@ -274,40 +281,44 @@ fn gaps(status: &Status, found: &mut Vec<Problem>) {
     let message = format!(
         "{} of {} ({} in a day): whole calls may be missing; compare with the PBX's own records, \
          and give their file with --catch-up",
-        counted(count, "gap", "gaps"),
+        count_with_noun(count, "gap", "gaps"),
         status.name_of(&gap.source),
         super::seconds_in_words(seconds),
     );
     // The calls around it show whether any was lost.
     let command = status.command("calls --today");
     let values = [count.to_string(), status.name_of(&gap.source).to_owned()];
-    found.push(Problem::new(FindingKind::Gap, message, command).with(values));
+    found.push(Problem::new(FindingKind::Gap, message, command).with_values(values));
 }
 
 fn letters(status: &Status, found: &mut Vec<Problem>) {
     let count = status.dead_letter_count();
     if count > 0 {
-        let letters = counted(count, "dead letter", "dead letters");
+        let letters = count_with_noun(count, "dead letter", "dead letters");
         let message = format!("{letters}: {}", by_reason(&status.dead_letters));
         let command = status.command("dead list");
         found.push(
-            Problem::new(FindingKind::DeadLetters, message, command).with([count.to_string()]),
+            Problem::new(FindingKind::DeadLetters, message, command)
+                .with_values([count.to_string()]),
         );
     }
     let no_lead = status.waiting_count(Reason::NoLead);
     let no_employee = status.waiting_count(Reason::NoEmployee);
     if no_lead > 0 {
-        let calls = counted(no_lead, "call waits", "calls wait");
+        let calls = count_with_noun(no_lead, "call waits", "calls wait");
         let message = format!("{calls} for a lead");
         let command = status.command("lead missing");
-        found.push(Problem::new(FindingKind::NoLead, message, command).with([no_lead.to_string()]));
+        found.push(
+            Problem::new(FindingKind::NoLead, message, command).with_values([no_lead.to_string()]),
+        );
     }
     if no_employee > 0 {
-        let calls = counted(no_employee, "call waits", "calls wait");
+        let calls = count_with_noun(no_employee, "call waits", "calls wait");
         let message = format!("{calls} for an employee: add the extension to --employees");
         let command = status.command("dead list --waiting --reason no_employee");
         found.push(
-            Problem::new(FindingKind::NoEmployee, message, command).with([no_employee.to_string()]),
+            Problem::new(FindingKind::NoEmployee, message, command)
+                .with_values([no_employee.to_string()]),
         );
     }
 }
@@ -318,7 +329,7 @@ fn webhooks(status: &Status, found: &mut Vec<Problem>) {
     {
         let message = "signatures of webhooks cannot be checked: no signing secret is known; give \
                     --webhook-secret-file";
-        found.push(Problem::new(FindingKind::Webhooks, message, status.check()).with([]));
+        found.push(Problem::new(FindingKind::Webhooks, message, status.check()).with_values([]));
     }
 }
 
@@ -353,7 +364,7 @@ fn lead_fields(status: &Status, found: &mut Vec<Problem>) {
         let message = format!("fields of leads are not written: {reason}");
         found.push(
             Problem::new(FindingKind::LeadFields, message, status.check())
-                .with([reason.to_owned()]),
+                .with_values([reason.to_owned()]),
         );
     }
     for field in fields.fields.iter().filter(|field| !field.ok) {
@@ -369,7 +380,8 @@ fn books(status: &Status, found: &mut Vec<Problem>) {
     if !status.books.balance() {
         let message = "the books do not add up. This is a bug of callbridge: report it with this";
         found.push(
-            Problem::new(FindingKind::Books, message, status.command("status --json")).with([]),
+            Problem::new(FindingKind::Books, message, status.command("status --json"))
+                .with_values([]),
         );
     }
 }

@@ -111,7 +111,7 @@ impl BranchState {
     }
 
     /// Returns the state of a branch with this last report, at this time.
-    pub fn of(report: Option<(i64, &BranchReport)>, now: i64) -> Self {
+    pub fn from_report(report: Option<(i64, &BranchReport)>, now: i64) -> Self {
         match report {
             None => Self::Never,
             Some((_, report)) if report.stopping => Self::Stopped,
@@ -158,7 +158,7 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
             message,
             status.command("status"),
         );
-        found.push(problem.with([branch.clone()]));
+        found.push(problem.with_values([branch.clone()]));
     }
     let mut silent = Vec::new();
     for branch in &hub.branches {
@@ -177,7 +177,7 @@ pub(super) fn hub(status: &Status, found: &mut Vec<Problem>) {
             message,
             status.command("branch list"),
         );
-        found.push(problem.with([count, names]));
+        found.push(problem.with_values([count, names]));
     }
 }
 
@@ -227,18 +227,18 @@ pub(super) mod tests {
     #[test]
     fn branch_is_silent_five_minutes_after_its_last_report() {
         let mut report = BranchReport::default();
-        assert_eq!(BranchState::of(None, 0), BranchState::Never);
+        assert_eq!(BranchState::from_report(None, 0), BranchState::Never);
         assert_eq!(
-            BranchState::of(Some((0, &report)), 300),
+            BranchState::from_report(Some((0, &report)), 300),
             BranchState::Reports
         );
         assert_eq!(
-            BranchState::of(Some((0, &report)), 301),
+            BranchState::from_report(Some((0, &report)), 301),
             BranchState::Silent
         );
         report.stopping = true;
         assert_eq!(
-            BranchState::of(Some((0, &report)), 9_000),
+            BranchState::from_report(Some((0, &report)), 9_000),
             BranchState::Stopped
         );
     }

@@ -38,7 +38,7 @@ impl SentField {
     }
 
     /// Returns the value's name for people, and `true` if `--field` can set its name.
-    fn words(self) -> (&'static str, bool) {
+    fn name_for_people(self) -> (&'static str, bool) {
         match self {
             Self::Talk => ("talk time", true),
             Self::Phone | Self::Extension => (self.word(), true),
@@ -87,7 +87,7 @@ pub struct ForeignCalls {
 
 pub(super) fn fields(status: &Status, found: &mut Vec<Problem>) {
     for field in &status.journal_fields {
-        let (word, named) = field.field.words();
+        let (word, named) = field.field.name_for_people();
         let (shows, count) = match field.last {
             Echo::Right => continue,
             Echo::Missing => (format!("no {word}"), field.missing),
@@ -103,11 +103,13 @@ pub(super) fn fields(status: &Status, found: &mut Vec<Problem>) {
         let compared = field.compared;
         let message = format!("the journal shows {shows} ({count} of {compared} calls): {ask}");
         let values = [flag, count.to_string(), compared.to_string()];
-        found.push(Problem::new(FindingKind::FieldNotShown, message, status.check()).with(values));
+        found.push(
+            Problem::new(FindingKind::FieldNotShown, message, status.check()).with_values(values),
+        );
     }
 }
 
-pub(super) fn foreign(status: &Status, found: &mut Vec<Problem>) {
+pub(super) fn foreign_calls(status: &Status, found: &mut Vec<Problem>) {
     for foreign in &status.foreign_calls {
         if foreign.most_in_an_hour < FOREIGN_MIN {
             continue;
@@ -121,7 +123,9 @@ pub(super) fn foreign(status: &Status, found: &mut Vec<Problem>) {
              here (journal=no)"
         );
         let values = [provider.clone(), calls.to_string()];
-        found.push(Problem::new(FindingKind::ForeignCalls, message, status.check()).with(values));
+        found.push(
+            Problem::new(FindingKind::ForeignCalls, message, status.check()).with_values(values),
+        );
     }
 }
 

@@ -92,11 +92,11 @@ pub(super) fn leadership(status: &Status, found: &mut Vec<Problem>) {
     if let Some(problem) = &leadership.problem {
         let message = format!("this standby could not take over: {problem}");
         let problem_found = Problem::new(FindingKind::Standby, message, status.check());
-        found.push(problem_found.with([problem.clone()]));
+        found.push(problem_found.with_values([problem.clone()]));
     } else if leadership.leader.is_none() && leadership.role != Role::Command {
         let message = "no process leads: no call is received and none is sent";
         let none = Problem::new(FindingKind::NoLeader, message, command.clone());
-        found.push(none.with([]));
+        found.push(none.with_values([]));
     }
     let others = leadership
         .standbys

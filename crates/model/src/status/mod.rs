@@ -213,7 +213,7 @@ impl Books {
     }
 
     /// Returns each book with its name, in the order of the JSON.
-    pub const fn named(&self) -> [(&'static str, u64); 12] {
+    pub const fn counts_by_name(&self) -> [(&'static str, u64); 12] {
         [
             ("finished", self.finished),
             ("ready", self.ready),

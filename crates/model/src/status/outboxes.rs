@@ -1,6 +1,6 @@
 //! Messages that wait because a broker or `--notify-command` does not accept them.
 
-use super::verdict::{Problem, counted};
+use super::verdict::{Problem, count_with_noun};
 use super::{FindingKind, Status};
 use serde::{Deserialize, Serialize};
 
@@ -28,13 +28,13 @@ pub(super) fn dead_letter_queue(status: &Status, found: &mut Vec<Problem>) {
         let Some(problem) = &outbox.problem else {
             continue;
         };
-        let waiting = counted(outbox.messages, "notice waits", "notices wait");
+        let waiting = count_with_noun(outbox.messages, "notice waits", "notices wait");
         let advice = &problem.message;
         let message = format!(
             "dead letters are not published to the dead-letter queue ({waiting}): {advice}"
         );
         let refused = Problem::new(FindingKind::DeadLetterQueue, message, status.check());
-        found.push(refused.with([outbox.messages.to_string(), advice.clone()]));
+        found.push(refused.with_values([outbox.messages.to_string(), advice.clone()]));
     }
 }
 
@@ -42,7 +42,8 @@ pub(super) fn notify_command(status: &Status, found: &mut Vec<Problem>) {
     if let Some(reason) = &status.notify_problem {
         let message = format!("--notify-command failed and is tried again: {reason}");
         found.push(
-            Problem::new(FindingKind::Notify, message, status.check()).with([reason.clone()]),
+            Problem::new(FindingKind::Notify, message, status.check())
+                .with_values([reason.clone()]),
         );
     }
 }

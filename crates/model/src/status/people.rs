@@ -1,6 +1,6 @@
 //! The state of the lists of leads and employees, and employees that match no calls.
 
-use super::verdict::{counted, if_any};
+use super::verdict::{count_with_noun, if_any};
 use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ impl ListFile {
             file, rows, bad, ..
         } = self;
         if let Some(reason) = &self.reason {
-            let rows = counted(*rows, "row", "rows");
+            let rows = count_with_noun(*rows, "row", "rows");
             let stays = match self.read_at {
                 Some(_) => format!("the rows read before stay in use ({rows})"),
                 None => "no row of it is in use".to_owned(),
@@ -43,7 +43,7 @@ impl ListFile {
             return Some(("list_unused", message, values));
         }
         if *bad > 0 {
-            let rows = counted(*bad, "row", "rows");
+            let rows = count_with_noun(*bad, "row", "rows");
             let unnamed = bad.saturating_sub(self.faults.len() as u64);
             let more = if_any(unnamed, |unnamed| format!("; and {unnamed} more"));
             let each = self.faults.join("; ");
@@ -155,7 +155,7 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Problem>) {
             Some(extension) => format!(" (extension {extension})"),
             None => String::new(),
         };
-        let calls = counted(unknown.calls, "call", "calls");
+        let calls = count_with_noun(unknown.calls, "call", "calls");
         let message = format!(
             "the CRM does not know employee {id}{extension}, {calls} FAILED: correct --employees"
         );

@@ -18,6 +18,8 @@ pub(super) fn secret_files(status: &Status, found: &mut Vec<Problem>) {
     for file in &status.secret_files {
         let message = format!("{}: {}", file.flag, file.reason);
         let values = [file.flag.clone(), file.reason.clone()];
-        found.push(Problem::new(FindingKind::SecretFiles, message, status.check()).with(values));
+        found.push(
+            Problem::new(FindingKind::SecretFiles, message, status.check()).with_values(values),
+        );
     }
 }

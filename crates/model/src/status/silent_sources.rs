@@ -67,12 +67,16 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
                 seconds_in_words(silent_seconds.unsigned_abs())
             );
             let values = [source.name().to_owned()];
-            found.push(Problem::new(FindingKind::NotHeard, message, status.check()).with(values));
+            found.push(
+                Problem::new(FindingKind::NotHeard, message, status.check()).with_values(values),
+            );
         }
         if !missing_rights.is_empty() {
             let message = format!("{name}: {}", missing_rights.join("; "));
             let values = [source.name().to_owned(), missing_rights.join("; ")];
-            found.push(Problem::new(FindingKind::Rights, message, status.check()).with(values));
+            found.push(
+                Problem::new(FindingKind::Rights, message, status.check()).with_values(values),
+            );
         }
     }
 }

@@ -101,7 +101,7 @@ impl Status {
 
     /// Returns the verdict and the problems, each with its command.
     fn head(&self, style: &TextStyle) -> String {
-        let words = match self.verdict {
+        let message = match self.verdict {
             OverallState::Ok => style.paint("1;32", "no problem found"),
             OverallState::Attention => match self.problems.len() {
                 1 => style.paint("1;33", "1 problem needs attention"),
@@ -114,7 +114,7 @@ impl Status {
                 None => style.paint("1;31", "no source is up"),
             },
         };
-        let mut text = format!("{words}\n");
+        let mut text = format!("{message}\n");
         for problem in &self.problems {
             let code = match problem.kind.verdict() {
                 OverallState::Down => "31",

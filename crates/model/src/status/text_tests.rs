@@ -7,7 +7,7 @@ use crate::status::{Backlog, Books, Pause, SourceGap, SwitchName, Token, Unliste
 fn style(zone: &str) -> TextStyle {
     TextStyle {
         color: false,
-        zone: Zone::named(zone).expect("a zone"),
+        zone: Zone::from_name(zone).expect("a zone"),
     }
 }
 

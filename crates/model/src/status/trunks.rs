@@ -1,7 +1,7 @@
 //! The calls of each trunk. Reports trunks without calls, and lists of employees that match no
 //! calls.
 
-use super::verdict::{counted, first_five};
+use super::verdict::{count_with_noun, first_five};
 use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
@@ -43,14 +43,14 @@ impl TrunkStatus {
 
 /// Reports trunks that had no call for a day while others did, and employee lists that matched none
 /// of their calls.
-pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
+pub(super) fn silent_trunks(status: &Status, found: &mut Vec<Problem>) {
     for trunk in status.trunks.iter().filter(|trunk| trunk.journal) {
         let others = status.day_calls.saturating_sub(trunk.day_calls);
         let is_silent = trunk
             .silent_since()
             .is_some_and(|since| is_day_old(status, since));
         if trunk.day_calls == 0 && others > 0 && is_silent {
-            let came = counted(others, "call", "calls");
+            let came = count_with_noun(others, "call", "calls");
             let ever = match trunk.last_at {
                 Some(_) => "has had no call for a day",
                 None => "has never had a call",
@@ -62,13 +62,14 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
                 channels(status)
             );
             let values = [trunk.name.clone(), others.to_string()];
-            found
-                .push(Problem::new(FindingKind::SilentTrunk, message, status.check()).with(values));
+            found.push(
+                Problem::new(FindingKind::SilentTrunk, message, status.check()).with_values(values),
+            );
         }
         let unlisted = trunk.day_extensions > 0 && trunk.day_employees == 0;
         let known = trunk.since.is_some_and(|since| is_day_old(status, since));
         if trunk.has_employees && unlisted && known {
-            let calls = counted(trunk.day_extensions, "call", "calls");
+            let calls = count_with_noun(trunk.day_extensions, "call", "calls");
             let message = format!(
                 "--employees of trunk {} has matched none of its {calls} of a day{}: check that it \
                  lists the extensions",
@@ -77,7 +78,8 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Problem>) {
             );
             let values = [trunk.name.clone(), trunk.day_extensions.to_string()];
             found.push(
-                Problem::new(FindingKind::SilentEmployees, message, status.check()).with(values),
+                Problem::new(FindingKind::SilentEmployees, message, status.check())
+                    .with_values(values),
             );
         }
     }
@@ -89,7 +91,7 @@ fn is_day_old(status: &Status, at: i64) -> bool {
 
 /// Reports trunks whose calls name no employee because they have no list of employees. Without
 /// [`Status::employees`] it reports nothing.
-pub(super) fn without_employees(status: &Status, found: &mut Vec<Problem>) {
+pub(super) fn trunks_without_employees(status: &Status, found: &mut Vec<Problem>) {
     let mut names = Vec::new();
     let mut calls = 0;
     for trunk in &status.trunks {
@@ -104,12 +106,12 @@ pub(super) fn without_employees(status: &Status, found: &mut Vec<Problem>) {
     }
     let message = format!(
         "{} of a day{} named no employee: --employees is missing{}",
-        counted(calls, "call", "calls"),
-        named(" (over ", &names),
+        count_with_noun(calls, "call", "calls"),
+        list_names(" (over ", &names),
         extensions(status, " (extensions "),
     );
     let values = [calls.to_string(), names.join(", ")];
-    found.push(Problem::new(FindingKind::NoEmployees, message, status.check()).with(values));
+    found.push(Problem::new(FindingKind::NoEmployees, message, status.check()).with_values(values));
 }
 
 /// Returns the unmatched channels seen within a day: ` (over PJSIP/citty, SIP/10.0.0.7)`.
@@ -120,7 +122,7 @@ fn channels(status: &Status) -> String {
             prefixes.push(unmatched.prefix.as_str());
         }
     }
-    named(" (over ", &prefixes)
+    list_names(" (over ", &prefixes)
 }
 
 fn extensions(status: &Status, before: &str) -> String {
@@ -129,10 +131,10 @@ fn extensions(status: &Status, before: &str) -> String {
         let unlisted = employees.unlisted.iter();
         extensions.extend(unlisted.map(|unlisted| unlisted.extension.as_str()));
     }
-    named(before, &extensions)
+    list_names(before, &extensions)
 }
 
-fn named(before: &str, all: &[&str]) -> String {
+fn list_names(before: &str, all: &[&str]) -> String {
     match all {
         [] => String::new(),
         all => format!("{before}{})", first_five(all)),
@@ -181,8 +183,8 @@ mod tests {
             ..Status::default()
         };
         let mut found = Vec::new();
-        silent(&status, &mut found);
-        without_employees(&status, &mut found);
+        silent_trunks(&status, &mut found);
+        trunks_without_employees(&status, &mut found);
         found
             .into_iter()
             .map(|problem| (problem.kind, problem.message))

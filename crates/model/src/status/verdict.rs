@@ -173,7 +173,7 @@ impl Problem {
     }
 
     /// Adds values for the row of its kind.
-    pub(super) fn with(self, values: impl Into<Vec<String>>) -> Self {
+    pub(super) fn with_values(self, values: impl Into<Vec<String>>) -> Self {
         let detail = Detail {
             code: self.kind.word(),
             values: values.into(),
@@ -201,15 +201,15 @@ pub(super) fn first_five<T: AsRef<str>>(all: &[T]) -> String {
 }
 
 /// Returns the text for a count. Empty for 0.
-pub(super) fn if_any(count: u64, words: impl Fn(u64) -> String) -> String {
+pub(super) fn if_any(count: u64, text: impl Fn(u64) -> String) -> String {
     match count {
         0 => String::new(),
-        count => words(count),
+        count => text(count),
     }
 }
 
 /// Returns the count with the matching noun form: `1 call`, `2 calls`.
-pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+pub(super) fn count_with_noun(count: u64, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 {one}"),
         count => format!("{count} {many}"),

@@ -190,7 +190,7 @@ fn books(status: &Status) -> Vec<Book> {
     let finished = status.books.finished.max(1);
     let mut books = Vec::new();
     let mut from = 0;
-    for book in status.books.named() {
+    for book in status.books.counts_by_name() {
         let (name, calls) = match book {
             ("finished" | "internal" | "skipped" | "unreadable", _) => continue,
             ("dead", _) => ("letters", status.dead_letter_count()),

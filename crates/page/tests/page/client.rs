@@ -59,7 +59,7 @@ impl Served {
         let (_, passwords) = watch::channel(passwords);
         let mut settings = settings.expect("settings");
         settings.people = passwords;
-        settings.zone = Zone::named("Asia/Tashkent").expect("a zone");
+        settings.zone = Zone::from_name("Asia/Tashkent").expect("a zone");
         settings.instance = "tashkent 1".to_owned();
         settings.lead_url = manner.lead_url.map(Arc::from);
         let links = settings.links.clone();

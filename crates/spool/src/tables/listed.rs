@@ -65,7 +65,7 @@ impl CallFilter {
             && self
                 .phone
                 .as_ref()
-                .is_none_or(|typed| phone.is_some_and(|phone| typed.is(phone)))
+                .is_none_or(|typed| phone.is_some_and(|phone| typed.matches(phone)))
             && self.takes_trunk(&call.record)
             && self.takes_extension(&call.record)
     }
@@ -146,7 +146,7 @@ impl ListedColumns {
         filter
             .phone
             .as_ref()
-            .is_none_or(|typed| phone.is_some_and(|phone| typed.ends(phone)))
+            .is_none_or(|typed| phone.is_some_and(|phone| typed.matches_e164(phone)))
             && (filter.state.is_none() || filter.state == self.state)
             && (filter.trunk.is_none() || filter.trunk == self.trunk)
     }
