@@ -218,7 +218,7 @@ fn listed(handle: &Handle, filter: &CallFilter) -> Duration {
     timed(|_| {
         let filter = filter.clone();
         let (calls, next) = handle
-            .read(move |store| tables::listed::listed(store, &filter, filter.beginning()))
+            .read(move |store| tables::listed::list_calls(store, &filter, filter.beginning()))
             .wait()
             .expect("a page");
         assert!(calls.is_empty() && next.is_some(), "a full page of others");

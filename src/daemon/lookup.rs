@@ -55,7 +55,9 @@ pub(crate) async fn start(
 pub(crate) fn look_up(trunks: Trunks, people: SharedPeople, leads: Arc<LeadDirectory>) -> LookUp {
     Box::new(move |question| {
         let people = Arc::clone(&people.read().unwrap_or_else(PoisonError::into_inner));
-        Answer::find(question, &trunks, &people, |lead| leads.shown(lead))
+        Answer::find(question, &trunks, &people, |lead| {
+            leads.current_profile(lead)
+        })
     })
 }
 

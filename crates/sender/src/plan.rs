@@ -122,7 +122,7 @@ impl Work {
             Self::Submit(row) => {
                 inputs.row = tables::calls::row(store, *row)?;
                 if inputs.row.is_some() {
-                    inputs.onward = tables::look_ups::onward(store, *row)?;
+                    inputs.onward = tables::look_ups::find_reroute(store, *row)?;
                 }
             }
             Self::Lead(request) => {

@@ -289,7 +289,7 @@ pub(crate) fn import_folder(
         // type.
         entries: archive
             .entries()
-            .map_err(|error| not_read(path, error))?
+            .map_err(|error| read_error(path, error))?
             .raw(true),
         path,
     };
@@ -325,7 +325,7 @@ impl<'a, R: Read> Expected<'a, R> {
         let Some(entry) = self.entries.next() else {
             return Err(no_archive(self.path, format!("{name} is missing in it")));
         };
-        let entry = entry.map_err(|error| not_read(self.path, error))?;
+        let entry = entry.map_err(|error| read_error(self.path, error))?;
         let found = entry.path_bytes();
         if found != name.as_bytes() {
             let found = String::from_utf8_lossy(&found);
@@ -349,7 +349,7 @@ impl<'a, R: Read> Expected<'a, R> {
                 let message = format!("it has {name:?}, which its manifest does not list");
                 Err(no_archive(self.path, message))
             }
-            Some(Err(error)) => Err(not_read(self.path, error)),
+            Some(Err(error)) => Err(read_error(self.path, error)),
         }
     }
 }
@@ -359,7 +359,7 @@ fn no_archive(path: &Path, message: String) -> ArchiveError {
 }
 
 /// Makes the error of a failed read: an error of the system, or a file that is not a tar file.
-fn not_read(path: &Path, error: io::Error) -> ArchiveError {
+fn read_error(path: &Path, error: io::Error) -> ArchiveError {
     if error.raw_os_error().is_some() {
         ArchiveError::NotRead(path.to_path_buf(), error)
     } else {
@@ -379,7 +379,7 @@ fn read_manifest(
     let mut json = Vec::new();
     entry
         .read_to_end(&mut json)
-        .map_err(|error| not_read(path, error))?;
+        .map_err(|error| read_error(path, error))?;
     let manifest: Manifest = serde_json::from_slice(&json)
         .map_err(|error| no_archive(path, format!("{MANIFEST} in it: {error}")))?;
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
@@ -406,19 +406,19 @@ fn write_entry(
     let path = entries.path;
     let entry = entries.next(&file.name)?;
     if entry.size() != file.bytes {
-        return Err(altered(path, &file.name));
+        return Err(altered_file(path, &file.name));
     }
     let (temporary, mut to) = Temporary::make(dir, &file.name)?;
     let mut digester = Digester::new(entry);
     let copied = io::copy(&mut digester, &mut to).and_then(|_| to.sync_all());
     copied.map_err(|error| not_writable(&temporary.0, &error))?;
     if digester.finish(&file.name) != *file {
-        return Err(altered(path, &file.name));
+        return Err(altered_file(path, &file.name));
     }
     Ok(temporary)
 }
 
-fn altered(path: &Path, name: &str) -> ArchiveError {
+fn altered_file(path: &Path, name: &str) -> ArchiveError {
     no_archive(path, format!("{name} in it was changed after the export"))
 }
 
@@ -430,7 +430,7 @@ fn check_end(mut rest: impl Read, path: &Path) -> Result<(), ArchiveError> {
     loop {
         let count = rest
             .read(&mut buffer)
-            .map_err(|error| not_read(path, error))?;
+            .map_err(|error| read_error(path, error))?;
         if count == 0 {
             break;
         }
@@ -456,8 +456,8 @@ type SchemaEntry = (String, String, String, String);
 /// Checks the database `file`, which came in the archive `path`, without changing it or running
 /// anything in it.
 fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
-    let db = open_unchanged(file).map_err(|error| unread_database(path, &error))?;
-    let found = inspect(&db, MIGRATIONS).map_err(|error| unread_database(path, &error))?;
+    let db = open_unchanged(file).map_err(|error| database_error(path, &error))?;
+    let found = inspect(&db, MIGRATIONS).map_err(|error| database_error(path, &error))?;
     let version = match found {
         Found::Current => MIGRATIONS.len(),
         Found::Migrated(version) => usize::try_from(version).unwrap_or(0),
@@ -469,8 +469,8 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
             ));
         }
     };
-    let found = entries(&db).map_err(|error| unread_database(path, &error))?;
-    let made = made(version).map_err(|error| unread_database(path, &error))?;
+    let found = entries(&db).map_err(|error| database_error(path, &error))?;
+    let made = schema_entries(version).map_err(|error| database_error(path, &error))?;
     if let Some((kind, name, ..)) = found.difference(&made).next() {
         let message = format!("{FILE} in it has a {kind} `{name}` that callbridge does not create");
         return Err(no_archive(path, message));
@@ -481,10 +481,10 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
     }
     // This evaluates expressions of the schema, which was compared with ours above.
     let check = "PRAGMA integrity_check(1)";
-    let said: String = db
+    let verdict: String = db
         .query_row(check, [], |row| row.get(0))
-        .map_err(|error| unread_database(path, &error))?;
-    match said.as_str() {
+        .map_err(|error| database_error(path, &error))?;
+    match verdict.as_str() {
         "ok" => Ok(()),
         problem => Err(no_archive(
             path,
@@ -493,7 +493,7 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
     }
 }
 
-fn unread_database(path: &Path, error: &rusqlite::Error) -> ArchiveError {
+fn database_error(path: &Path, error: &rusqlite::Error) -> ArchiveError {
     no_archive(path, format!("{FILE} in it cannot be read: {error}"))
 }
 
@@ -514,7 +514,7 @@ fn open_unchanged(file: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Returns the schema's entries in a new database of this version.
-fn made(version: usize) -> rusqlite::Result<BTreeSet<SchemaEntry>> {
+fn schema_entries(version: usize) -> rusqlite::Result<BTreeSet<SchemaEntry>> {
     let db = Connection::open_in_memory()?;
     db.execute_batch(&MIGRATIONS[..version.min(MIGRATIONS.len())].concat())?;
     entries(&db)

@@ -69,8 +69,8 @@ pub(super) fn check_beside(
 
 fn quick_check(db: &Connection, path: &Path) -> Integrity {
     match db.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)) {
-        Ok(words) if words == "ok" => Integrity::Sound,
-        Ok(words) => Integrity::Damaged(Error::Damaged(path.to_path_buf(), words)),
+        Ok(message) if message == "ok" => Integrity::Sound,
+        Ok(message) => Integrity::Damaged(Error::Damaged(path.to_path_buf(), message)),
         Err(error) => match Error::sqlite(path, &error) {
             damaged @ Error::Damaged(..) => Integrity::Damaged(damaged),
             _ => Integrity::Unknown(error.to_string()),

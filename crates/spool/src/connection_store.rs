@@ -47,7 +47,7 @@ impl ConnectionStore {
     /// # Errors
     /// If the state cannot be read.
     pub fn read(&self) -> Result<Option<StoredConnection>, Error> {
-        match self.with(connection::connection) {
+        match self.in_session(connection::connection) {
             Err(Error::Missing(_)) => Ok(None),
             read => read,
         }
@@ -59,7 +59,7 @@ impl ConnectionStore {
     /// # Errors
     /// If the state cannot be read or written.
     pub fn change(&self, change: &ConnectionChange) -> Result<bool, Error> {
-        self.with(|db| connection::change(db, change))
+        self.in_session(|db| connection::change(db, change))
     }
 
     /// Reads the secrets that outlive a connection, as JSON.
@@ -67,7 +67,7 @@ impl ConnectionStore {
     /// # Errors
     /// If the state cannot be read.
     pub fn shown_once(&self) -> Result<Option<Secret>, Error> {
-        self.with(connection::shown_once)
+        self.in_session(connection::shown_once)
     }
 
     /// Keeps these secrets, as JSON, in place of the earlier ones.
@@ -75,11 +75,14 @@ impl ConnectionStore {
     /// # Errors
     /// If the state cannot be read or written.
     pub fn keep_shown_once(&self, content: &Secret) -> Result<(), Error> {
-        self.with(|db| connection::keep_shown_once(db, content))
+        self.in_session(|db| connection::keep_shown_once(db, content))
     }
 
     /// Opens a session for this work.
-    fn with<T: Send>(&self, work: impl FnOnce(&Db) -> Result<T, Error> + Send) -> Result<T, Error> {
+    fn in_session<T: Send>(
+        &self,
+        work: impl FnOnce(&Db) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
         match &self.place {
             Place::Folder(dir) => work(&usable(open_file(dir)?)?),
             // The caller can be a task, and a task must not wait in another runtime.

@@ -113,14 +113,14 @@ impl Db {
         match &self.hook {
             Some(hook) if !hook(self.count.get()) => {
                 let why = "another process took the lock".to_owned();
-                self.answered(Err(Error::SessionLost(self.path.clone(), why)))
+                self.check_answer(Err(Error::SessionLost(self.path.clone(), why)))
             }
             Some(_) | None => Ok(()),
         }
     }
 
     /// Takes the answer of a statement. If it ends the session, no later statement runs.
-    fn answered<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+    fn check_answer<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if let Err(error @ Error::SessionLost(..)) = &answer
             && self.lost.set(error.clone()).is_ok()
         {
@@ -141,7 +141,7 @@ impl Db {
         #[cfg(test)]
         self.statements.note(text);
         self.count_statement()?;
-        self.answered(match &self.engine {
+        self.check_answer(match &self.engine {
             Engine::Sqlite(connection) => sqlite::execute(connection, &self.path, text, &values),
             Engine::Postgres(session) => session.execute(text, &values),
         })
@@ -158,7 +158,7 @@ impl Db {
             Engine::Sqlite(connection) => {
                 sqlite::execute(connection, &self.path, text, &values).map(drop)
             }
-            Engine::Postgres(session) => self.answered(session.run(text, &values)),
+            Engine::Postgres(session) => self.check_answer(session.run(text, &values)),
         }
     }
 
@@ -179,7 +179,7 @@ impl Db {
                 rows.map(Asked::Here)
             }
             Engine::Postgres(session) => self
-                .answered(session.ask(text, &values))
+                .check_answer(session.ask(text, &values))
                 .map(Asked::UnderWay),
         }
     }
@@ -197,7 +197,7 @@ impl Db {
         match &self.engine {
             Engine::Sqlite(_) => Err(self.without_arrays()),
             Engine::Postgres(session) => self
-                .answered(session.ask_many(text, columns))
+                .check_answer(session.ask_many(text, columns))
                 .map(Asked::UnderWay),
         }
     }
@@ -215,7 +215,7 @@ impl Db {
         self.count_statement()?;
         match &self.engine {
             Engine::Sqlite(_) => Err(self.without_arrays()),
-            Engine::Postgres(session) => self.answered(session.run_many(text, columns, rows)),
+            Engine::Postgres(session) => self.check_answer(session.run_many(text, columns, rows)),
         }
     }
 
@@ -230,7 +230,7 @@ impl Db {
     pub(crate) fn flush(&self) -> Result<(), Error> {
         match &self.engine {
             Engine::Sqlite(_) => Ok(()),
-            Engine::Postgres(session) => self.answered(session.flush()),
+            Engine::Postgres(session) => self.check_answer(session.flush()),
         }
     }
 
@@ -240,7 +240,7 @@ impl Db {
 
     pub(crate) fn rollback_to_savepoint(&self) -> Result<(), Error> {
         if let Engine::Postgres(session) = &self.engine {
-            self.answered(session.forget_errors())?;
+            self.check_answer(session.forget_errors())?;
         }
         self.run("ROLLBACK TO request", ())
     }
@@ -260,7 +260,7 @@ impl Db {
         #[cfg(test)]
         self.statements.note(text);
         self.count_statement()?;
-        self.answered(match &self.engine {
+        self.check_answer(match &self.engine {
             Engine::Sqlite(connection) => {
                 sqlite::rows(connection, &self.path, text, &values, limit)
             }
@@ -319,7 +319,7 @@ impl Db {
 
     pub(crate) fn begin(&self) -> Result<(), Error> {
         self.count_statement()?;
-        self.answered(match &self.engine {
+        self.check_answer(match &self.engine {
             Engine::Sqlite(connection) => self.sql(connection.execute_batch("BEGIN IMMEDIATE")),
             Engine::Postgres(session) => session.begin(),
         })
@@ -328,7 +328,7 @@ impl Db {
     /// Begins a transaction that changes nothing. All its reads see the same commits.
     pub(crate) fn begin_snapshot(&self) -> Result<(), Error> {
         self.count_statement()?;
-        self.answered(match &self.engine {
+        self.check_answer(match &self.engine {
             Engine::Sqlite(connection) => self.sql(connection.execute_batch("BEGIN")),
             Engine::Postgres(session) => session.begin_snapshot(),
         })
@@ -336,7 +336,7 @@ impl Db {
 
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.count_statement()?;
-        self.answered(match &self.engine {
+        self.check_answer(match &self.engine {
             Engine::Sqlite(connection) => self.sql(connection.execute_batch("COMMIT")),
             Engine::Postgres(session) => session.commit(),
         })
@@ -347,7 +347,7 @@ impl Db {
         if !self.is_in_transaction() || self.count_statement().is_err() {
             return;
         }
-        let ended = self.answered(match &self.engine {
+        let ended = self.check_answer(match &self.engine {
             Engine::Sqlite(connection) => self.sql(connection.execute_batch("ROLLBACK")),
             Engine::Postgres(session) => session.rollback(),
         });
@@ -391,7 +391,7 @@ impl<T: DeserializeOwned> Asked<T> {
         match (self, &db.engine) {
             (Self::Here(rows), _) => Ok(rows),
             (Self::UnderWay(slot), Engine::Postgres(session)) => {
-                db.answered(session.rows_of(&slot, usize::MAX))
+                db.check_answer(session.rows_of(&slot, usize::MAX))
             }
             (Self::UnderWay(_), Engine::Sqlite(_)) => Err(Error::Closed),
         }

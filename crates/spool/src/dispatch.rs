@@ -162,9 +162,9 @@ impl Store {
                 return lead_requests::apply(self, outcome, *at);
             }
             Op::Lead(LeadChange::Backfill { page, answer, at }) => {
-                backfill::backfilled(self, page, answer, *at)?;
+                backfill::apply_page(self, page, answer, *at)?;
             }
-            Op::Shown { calls, at } => deliveries::shown(self, calls, *at)?,
+            Op::Shown { calls, at } => deliveries::note_shown(self, calls, *at)?,
             Op::Purge(now) => return purge::purge(self, *now).map(Done::PurgeCounts),
             Op::Learn(news) => return look_ups::learn(self, news).map(Done::Learned),
             Op::BeginHub { incarnation, at } => hub::begin(self, incarnation, *at)?,

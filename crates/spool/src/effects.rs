@@ -25,7 +25,7 @@ impl Progress {
             // The call is sent with the backlog, with the values that were journaled. Results of
             // its earlier requests no longer count.
             Step::SendAgain { why } => {
-                self.attempted(at, why);
+                self.note_attempt(at, why);
                 self.forget_errors();
                 self.live = false;
                 self.settled_externally = false;
@@ -51,7 +51,7 @@ impl Progress {
                 why,
                 failures,
             } => {
-                self.attempted(at, why);
+                self.note_attempt(at, why);
                 self.failures = *failures;
                 self.not_before = not_before.micros().max(0);
             }
@@ -71,11 +71,11 @@ impl Progress {
                 if_absent,
                 why,
             } => {
-                self.attempted(at, why);
+                self.note_attempt(at, why);
                 self.mark_unresolved(*next_check, *if_absent, why);
             }
             Step::Resubmit { why } => {
-                self.attempted(at, why);
+                self.note_attempt(at, why);
                 if self.if_absent != Some(IfAbsent::Interrupted) {
                     self.resubmits += 1;
                 }
@@ -89,7 +89,7 @@ impl Progress {
                 message,
                 errors,
             } => {
-                self.attempted(at, message);
+                self.note_attempt(at, message);
                 self.set_reason(*reason, message);
                 self.errors = (!errors.is_null()).then(|| errors.to_string());
                 self.retried = false;
@@ -100,7 +100,7 @@ impl Progress {
                 self.retried = !by_itself;
             }
             Step::Reopened { why } => {
-                self.attempted(at, why);
+                self.note_attempt(at, why);
                 self.queue_again();
             }
             Step::Recheck { before, .. } => {
@@ -115,7 +115,7 @@ impl Progress {
                 why,
                 ..
             } => {
-                self.attempted(at, why);
+                self.note_attempt(at, why);
                 self.forget_errors();
                 self.live &= self.state != State::Dead;
                 self.reroute_history = Some(reroute_history.clone());
@@ -128,7 +128,7 @@ impl Progress {
         }
     }
 
-    pub(crate) fn attempted(&mut self, at: EventTime, message: &str) {
+    pub(crate) fn note_attempt(&mut self, at: EventTime, message: &str) {
         if self.attempts.len() >= ATTEMPTS_MAX {
             self.attempts.remove(1);
         }

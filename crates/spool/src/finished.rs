@@ -113,7 +113,7 @@ impl Finished {
 }
 
 /// Returns the extensions that were called, each listed once.
-pub(crate) fn rang(timeline: Option<&Timeline>) -> Vec<&str> {
+pub(crate) fn called_extensions(timeline: Option<&Timeline>) -> Vec<&str> {
     let mut rang: Vec<&str> = Vec::new();
     for channel in timeline.iter().flat_map(|timeline| &timeline.channels) {
         if let (Role::Extension(extension), Way::Dialed) = (&channel.party, channel.way)

@@ -36,7 +36,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let lock = Lock::take(dir)?;
     let (held, seen) = make_private(&file)?;
     check_siblings(&file)?;
-    let mut store = Store::over(connect(&file)?, &file, settings)?;
+    let mut store = Store::from_connection(connect(&file)?, &file, settings)?;
     let farewell = meta::meta(&store, CLEAN)?;
     let clean = seen.is_none() || farewell.is_some();
     let mut untouched = true;
@@ -56,7 +56,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let now = file
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
-    identity::begin(&mut store, &Seen::of(&now))?;
+    identity::begin(&mut store, &Seen::from_metadata(&now))?;
     let state_dir = StateDir {
         file: file.clone(),
         held,
@@ -96,7 +96,7 @@ fn is_empty(dir: &Path) -> bool {
 pub(super) fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
     let (made, meta) = open_private(file).map_err(|error| not_writable(file, &error))?;
     if meta.len() > 0 {
-        return Ok((made, Some(Seen::of(&meta))));
+        return Ok((made, Some(Seen::from_metadata(&meta))));
     }
     sync_folder(file)?;
     Ok((made, None))

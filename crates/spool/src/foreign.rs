@@ -31,7 +31,7 @@ pub struct ForeignCall {
 }
 
 impl ForeignCall {
-    fn is(&self, phone: &Phone, started: EpochSeconds) -> bool {
+    fn is_same_call(&self, phone: &Phone, started: EpochSeconds) -> bool {
         let apart = self.started.get().abs_diff(started.get());
         self.phone == *phone && apart <= APART_SECONDS
     }
@@ -69,10 +69,15 @@ impl ForeignLog {
 
     /// Notes that one of our calls is journaled. Returns whether a call of another provider waited
     /// for it.
-    pub(crate) fn ours(&mut self, phone: &Phone, started: EpochSeconds, at: EventTime) -> bool {
+    pub(crate) fn note_ours(
+        &mut self,
+        phone: &Phone,
+        started: EpochSeconds,
+        at: EventTime,
+    ) -> bool {
         let found = self
             .waiting
-            .extract_if(.., |timed| timed.call.is(phone, started));
+            .extract_if(.., |timed| timed.call.is_same_call(phone, started));
         let before = self.doubles.len();
         self.doubles.extend(found);
         let more = self.doubles.len() > before;
@@ -161,7 +166,7 @@ mod tests {
         let ours = |n, seconds| {
             let mut log = ForeignLog::default();
             log.foreign(call(1, 0), false, at(30));
-            log.ours(&phone(n), EpochSeconds::new(START + seconds), at(90))
+            log.note_ours(&phone(n), EpochSeconds::new(START + seconds), at(90))
         };
         assert!(ours(1, 60) && ours(1, -60));
         assert!(!ours(1, 61) && !ours(1, -61) && !ours(2, 0));
@@ -179,7 +184,7 @@ mod tests {
         log.foreign(call(1, 0), false, at(0));
         log.foreign(call(2, 0), true, at(0));
         log.foreign(call(3, 3_600), true, at(3_601));
-        let late = log.ours(&phone(1), EpochSeconds::new(START), at(3_602));
+        let late = log.note_ours(&phone(1), EpochSeconds::new(START), at(3_602));
         assert!(!late);
         assert_eq!(figures(&log, 3_602), [(2, 1)], "an hour apart");
         assert_eq!(figures(&log, 86_401), [(1, 1)]);

@@ -31,7 +31,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub fn of(meta: &Metadata) -> Self {
+    pub fn from_metadata(meta: &Metadata) -> Self {
         // Inode numbers are soon reused, so the birth time counts. If there is none: the device.
         let birth = meta.created().map(|at| at.duration_since(UNIX_EPOCH));
         let identity = match birth {

@@ -162,7 +162,7 @@ pub use writer::{Guard, Handle, Health, Leadership};
 
 pub(crate) use columns::{Json, json_column};
 pub(crate) use db::{count, json};
-pub(crate) use finished::rang;
+pub(crate) use finished::called_extensions;
 pub(crate) use state_dir::{Lock, StateDir, check_siblings, not_writable};
 pub(crate) use tally::{Book, DROPPED, GIVEN_UP, LeadWarning, TO_SURVIVOR};
 

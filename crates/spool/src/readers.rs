@@ -5,7 +5,7 @@
 use super::{Db, Error, state_dir};
 use crate::postgres::{Access, PostgresUrl, Session};
 use crate::tables::directory::{holders, profile, responsible_employees, survivor};
-use crate::tables::given::given;
+use crate::tables::given::assigned_lead;
 use callbridge_call::{EpochSeconds, FinishedCall};
 use callbridge_leads::directory::{Finding, LeadProfile};
 use callbridge_mapping::LeadAnswer;
@@ -236,7 +236,7 @@ impl LeadDirectory {
 
     /// Returns the lead that this one was merged into, and its displayed values. They are empty if
     /// it cannot be read now.
-    pub fn shown(&self, lead: LeadId) -> (LeadId, LeadProfile) {
+    pub fn current_profile(&self, lead: LeadId) -> (LeadId, LeadProfile) {
         let known = self.ask("the directory of leads", |db| {
             let now = survivor(db, lead)?.unwrap_or(lead);
             Ok((now, profile(db, now)?))
@@ -273,8 +273,8 @@ impl Directory for LeadDirectory {
     }
 
     fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
-        let given = self.ask("the given leads", |db| given(db, phone))?;
-        Ok(given.map(|assigned| (assigned.lead_id, assigned.words())))
+        let given = self.ask("the given leads", |db| assigned_lead(db, phone))?;
+        Ok(given.map(|assigned| (assigned.lead_id, assigned.message())))
     }
 }
 

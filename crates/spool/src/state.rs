@@ -281,12 +281,12 @@ impl Step {
         )
     }
 
-    /// Makes the step by which a call continues with other values. `said` is put before its
+    /// Makes the step by which a call continues with other values. `prefix` is put before its
     /// message.
-    pub fn moved(on: Reroute, said: &str) -> Self {
-        let why = match said {
+    pub fn moved(on: Reroute, prefix: &str) -> Self {
+        let why = match prefix {
             "" => on.why,
-            said => format!("{said}; {}", on.why),
+            prefix => format!("{prefix}; {}", on.why),
         };
         Self::Moved {
             record: Box::new(on.record),

@@ -45,31 +45,31 @@ impl StateDir {
     pub fn check_in_place(&self) -> Result<(), Error> {
         self.check_name(&self.file, &self.held)?;
         // The log exists from the first commit to the end of the last connection.
-        let log = beside(&self.file, "-wal");
-        self.found(&log)?;
+        let log = sibling_path(&self.file, "-wal");
+        self.metadata(&log)?;
         self.check_name(&self.file.with_file_name(LOCK), &self.lock.held)
     }
 
     /// Checks that this name leads to this open file.
     fn check_name(&self, path: &Path, open: &File) -> Result<(), Error> {
-        let found = self.found(path)?;
+        let found = self.metadata(path)?;
         let ours = open
             .metadata()
             .map_err(|error| not_writable(path, &error))?;
         if is_same(&found, &ours) {
             return Ok(());
         }
-        Err(self.gone(path, "was replaced"))
+        Err(self.gone_error(path, "was replaced"))
     }
 
-    fn found(&self, path: &Path) -> Result<Metadata, Error> {
+    fn metadata(&self, path: &Path) -> Result<Metadata, Error> {
         path.symlink_metadata().map_err(|error| match error.kind() {
-            ErrorKind::NotFound | ErrorKind::NotADirectory => self.gone(path, "is missing"),
+            ErrorKind::NotFound | ErrorKind::NotADirectory => self.gone_error(path, "is missing"),
             _ => not_writable(path, &error),
         })
     }
 
-    fn gone(&self, path: &Path, what: &str) -> Error {
+    fn gone_error(&self, path: &Path, what: &str) -> Error {
         let folder = self.file.parent().unwrap_or(Path::new("."));
         let name = path.file_name().unwrap_or_default().display();
         Error::Gone(folder.to_path_buf(), format!("{name} {what}"))
@@ -123,7 +123,7 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // If this fails, the next start is in doubt, which is right.
         if let Ok(meta) = self.file.symlink_metadata() {
-            writeln!(self.held, "{}", Seen::of(&meta).stamp).ok();
+            writeln!(self.held, "{}", Seen::from_metadata(&meta).stamp).ok();
         }
     }
 }
@@ -135,13 +135,13 @@ impl Drop for Lock {
 /// [`Error::NotPlain`] names what it found. [`Error::NotWritable`] if the system does not allow the
 /// check.
 pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
-    for path in ["", "-wal", "-shm", "-journal"].map(|end| beside(file, end)) {
+    for path in ["", "-wal", "-shm", "-journal"].map(|end| sibling_path(file, end)) {
         plain_file::check(&path).map_err(|error| not_writable(&path, &error))?;
     }
     Ok(())
 }
 
-fn beside(file: &Path, end: &str) -> PathBuf {
+fn sibling_path(file: &Path, end: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(end);
     name.into()

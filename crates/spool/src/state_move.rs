@@ -55,7 +55,7 @@ pub(crate) fn move_rows(
         let mark = MovedMark::parse(&mark);
         if meta::meta(target, UNFINISHED)? == Some(format!("{COMPLETE}{}", mark.id)) {
             finish(target)?;
-            return Transfer::of(target);
+            return Transfer::read(target);
         }
         return Err(Error::Moved(source.path.clone(), mark.to));
     }

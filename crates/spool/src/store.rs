@@ -96,7 +96,7 @@ impl Store {
     pub fn in_memory(settings: Settings) -> Result<Self, Error> {
         let path = Path::new(":memory:");
         let db = Connection::open_in_memory().map_err(|error| Error::sqlite(path, &error))?;
-        Self::over(db, path, settings)
+        Self::from_connection(db, path, settings)
     }
 
     /// Opens a store in memory that all stores of this name in this process share, as processes
@@ -112,7 +112,7 @@ impl Store {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let path = Path::new(&path);
         let db = Connection::open_with_flags(path, flags);
-        Self::over(
+        Self::from_connection(
             db.map_err(|error| Error::sqlite(path, &error))?,
             path,
             settings,
@@ -120,7 +120,7 @@ impl Store {
     }
 
     /// Makes a store over an open connection, and migrates it.
-    pub(super) fn over(
+    pub(super) fn from_connection(
         connection: Connection,
         path: &Path,
         settings: Settings,

@@ -45,7 +45,7 @@ pub(crate) enum Book {
 impl Book {
     pub(crate) const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    pub(crate) const fn of(state: State) -> Self {
+    pub(crate) const fn for_state(state: State) -> Self {
         Self::ALL[state as usize]
     }
 
@@ -122,8 +122,8 @@ impl Tally {
     }
 
     pub(crate) fn shift(&mut self, from: State, to: State) {
-        self.add(Book::of(from), -1);
-        self.add(Book::of(to), 1);
+        self.add(Book::for_state(from), -1);
+        self.add(Book::for_state(to), 1);
     }
 
     pub(crate) fn count(&mut self, name: &str, by: u64) {
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn book_index_and_word_match_each_state() {
         for (at, state) in State::ALL.iter().copied().enumerate() {
-            assert_eq!(Book::of(state) as usize, at);
+            assert_eq!(Book::for_state(state) as usize, at);
             assert_eq!(Book::ALL[at].word(), state.word());
         }
     }

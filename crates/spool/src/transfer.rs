@@ -51,7 +51,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(Copied<'_>);
 
 impl Transfer {
     /// Reads the rows of a state.
-    pub(crate) fn of(db: &Db) -> Result<Self, Error> {
+    pub(crate) fn read(db: &Db) -> Result<Self, Error> {
         let mut rows = BTreeMap::new();
         for table in copied_tables()? {
             let count = table.count(db)?;

@@ -22,7 +22,7 @@ pub(crate) enum OwnedValue {
 }
 
 impl OwnedValue {
-    pub(crate) fn of(value: &Value<'_>) -> Self {
+    pub(crate) fn from_value(value: &Value<'_>) -> Self {
         match *value {
             Value::Null => Self::Null,
             Value::Integer(number) => Self::Integer(number),
@@ -53,7 +53,7 @@ impl Columns {
             self.0 = vec![Vec::new(); values.len()];
         }
         for (column, value) in self.0.iter_mut().zip(&values) {
-            column.push(OwnedValue::of(value));
+            column.push(OwnedValue::from_value(value));
         }
     }
 

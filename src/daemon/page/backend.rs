@@ -85,7 +85,7 @@ impl DaemonBackend {
         for _ in 0..pages {
             let of = filter.clone();
             let room = most - all.len();
-            let read = self.read(move |db| tables::listed::listed_back(db, &of, before, room));
+            let read = self.read(move |db| tables::listed::list_calls_back(db, &of, before, room));
             let (found, behind) = read.await?;
             all.extend(found);
             next = behind;

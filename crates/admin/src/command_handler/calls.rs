@@ -58,7 +58,7 @@ impl CommandHandler {
                 &self.spool,
                 internal,
                 |store, seen| tables::listed::internal_since(store, seen).map(Some),
-                |call| filter.takes(&call).then(|| item(call)),
+                |call| filter.matches(&call).then(|| item(call)),
                 TOO_MANY,
                 line,
             )
@@ -71,7 +71,7 @@ impl CommandHandler {
             moves,
             |store, seen| tables::listed::moved_since(store, seen, MOVES_PAGE),
             |call| {
-                let is_sent = is_news(&call, &mut under_way) && filter.takes(&call);
+                let is_sent = is_news(&call, &mut under_way) && filter.matches(&call);
                 is_sent.then(|| item(call))
             },
             TOO_MANY,
@@ -127,9 +127,9 @@ impl CommandHandler {
             let filter = filter.clone();
             let page = self.spool.read(move |store| {
                 if internal {
-                    tables::listed::listed_internal(store, &filter, after)
+                    tables::listed::list_internal(store, &filter, after)
                 } else {
-                    tables::listed::listed(store, &filter, after)
+                    tables::listed::list_calls(store, &filter, after)
                 }
             });
             let (calls, then) = page.await?;
@@ -197,7 +197,7 @@ impl CommandHandler {
                 ..CallFilter::default()
             };
             let page = self.spool.read(move |store| {
-                tables::listed::listed_back(store, &filter, before, OTHERS_MAX + 1)
+                tables::listed::list_calls_back(store, &filter, before, OTHERS_MAX + 1)
             });
             let (calls, then) = page.await?;
             found.extend(calls);

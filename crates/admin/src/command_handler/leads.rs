@@ -124,7 +124,7 @@ impl CommandHandler {
         let number = phone.clone();
         let read = self
             .spool
-            .read(move |store| tables::given::given(store, &number));
+            .read(move |store| tables::given::assigned_lead(store, &number));
         let Some(given) = read.await? else {
             let message = "has no assigned lead: `callbridge lead given` lists those that have one";
             return Err(Refusal::new(65, format!("{} {message}", phone.as_str())));
@@ -178,7 +178,7 @@ impl CommandHandler {
                 for customer in
                     tables::missed::missed_waiting(store, since, from.as_ref(), PHONES_PAGE)?
                 {
-                    let given = tables::given::given(store, &customer.phone)?;
+                    let given = tables::given::assigned_lead(store, &customer.phone)?;
                     customers.push((customer, given.map(|assigned| assigned.lead_id)));
                 }
                 Ok(customers)
@@ -226,11 +226,11 @@ impl CommandHandler {
         };
         let of = number.clone();
         let read = self.spool.read(move |store| {
-            let given = tables::given::given(store, &of)?;
+            let given = tables::given::assigned_lead(store, &of)?;
             Ok((given, tables::directory::holders(store, &of)?))
         });
         let answer = match read.await? {
-            (Some(given), _) => LeadAnswer::One(given.lead_id, given.words()),
+            (Some(given), _) => LeadAnswer::One(given.lead_id, given.message()),
             (None, found) if found.holders.is_empty() => return Ok(()),
             (None, found) => found.answer(),
         };

@@ -43,7 +43,7 @@ impl ResultRow for rusqlite::Row<'_> {
     }
 }
 
-fn bound<'db>(
+fn bind_statement<'db>(
     db: &'db Connection,
     text: &str,
     values: &impl Values,
@@ -62,7 +62,8 @@ pub(super) fn execute(
     text: &str,
     values: &impl Values,
 ) -> Result<usize, Error> {
-    let changed = bound(db, text, values).and_then(|mut statement| statement.raw_execute());
+    let changed =
+        bind_statement(db, text, values).and_then(|mut statement| statement.raw_execute());
     changed.map_err(|error| Error::sqlite(path, &error))
 }
 
@@ -74,7 +75,8 @@ pub(super) fn rows<T: DeserializeOwned>(
     values: &impl Values,
     limit: usize,
 ) -> Result<Vec<T>, Error> {
-    let mut statement = bound(db, text, values).map_err(|error| Error::sqlite(path, &error))?;
+    let mut statement =
+        bind_statement(db, text, values).map_err(|error| Error::sqlite(path, &error))?;
     let mut rows = statement.raw_query();
     let mut read = Vec::new();
     let names = OnceCell::new();

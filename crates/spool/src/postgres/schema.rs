@@ -8,7 +8,7 @@ use crate::tables::schema::{Found, compare};
 ///
 /// Text is sorted by its bytes, as in SQLite. A row that is inserted without an id gets the next
 /// id.
-pub(super) fn translated(script: &str) -> String {
+pub(super) fn translate(script: &str) -> String {
     const WORDS: [(&str, &str); 7] = [
         (
             "    id INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -64,7 +64,7 @@ pub(crate) fn migrate(session: &Session, migrations: &[&str]) -> Result<Found, E
         );
     }
     for migration in &migrations[from..] {
-        script.push_str(&translated(migration));
+        script.push_str(&translate(migration));
     }
     let known = migrations.len();
     script.push_str(&format!(

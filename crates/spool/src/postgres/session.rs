@@ -297,7 +297,10 @@ impl Session {
 
     fn write(&self, text: &str, values: &impl Values, purpose: Purpose) -> Result<(), Error> {
         let values = values.to_values();
-        let values = values.iter().map(OwnedValue::of).map(Parameter::One);
+        let values = values
+            .iter()
+            .map(OwnedValue::from_value)
+            .map(Parameter::One);
         self.write_parameters(text, values.collect(), purpose)
     }
 

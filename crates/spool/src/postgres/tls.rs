@@ -34,16 +34,18 @@ pub(super) fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, Str
 }
 
 fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|why| wrong(path, &why))? {
-        let certificate = certificate.map_err(|why| wrong(path, &why))?;
-        roots.add(certificate).map_err(|why| wrong(path, &why))?;
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|why| file_error(path, &why))? {
+        let certificate = certificate.map_err(|why| file_error(path, &why))?;
+        roots
+            .add(certificate)
+            .map_err(|why| file_error(path, &why))?;
     }
     if roots.is_empty() {
-        return Err(wrong(path, &"contains no PEM certificate"));
+        return Err(file_error(path, &"contains no PEM certificate"));
     }
     Ok(())
 }
 
-fn wrong(path: &Path, why: &dyn Display) -> String {
+fn file_error(path: &Path, why: &dyn Display) -> String {
     format!("ca-file={}: {why}", path.display())
 }

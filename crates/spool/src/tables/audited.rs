@@ -117,7 +117,7 @@ pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<AuditedFate>, Error> 
     let mut open_calls = None;
     let mut fates = Vec::with_capacity(calls.len());
     for call in calls {
-        let (mut fate, uuid) = found(db, call)?;
+        let (mut fate, uuid) = find_fate(db, call)?;
         if fate == CallFate::Unknown {
             if open_calls.is_none() {
                 open_calls = Some(resume::all_open_calls(db)?);
@@ -151,7 +151,7 @@ fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
 
 /// Finds the fate of a call, except for calls in progress, and the uuid under which it is stored,
 /// if it is.
-fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Error> {
+fn find_fate(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Error> {
     if let Some(state) = state_of(db, call.uuid)? {
         return Ok((CallFate::Stands(state), Some(call.uuid)));
     }
@@ -183,7 +183,7 @@ fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Er
 pub fn journaled(db: &Db, calls: &[AuditedCall]) -> Result<Vec<Option<JournaledCall>>, Error> {
     let mut journaled = Vec::with_capacity(calls.len());
     for call in calls {
-        journaled.push(match found(db, call)? {
+        journaled.push(match find_fate(db, call)? {
             (CallFate::Stands(State::Journaled), Some(uuid)) => journaled_call(db, uuid, call)?,
             (_, _) => None,
         });

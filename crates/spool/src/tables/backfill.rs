@@ -14,7 +14,7 @@ pub(crate) const KEY: &str = "directory.backfill";
 
 /// Reads the backfill's progress; `None` before its first page.
 pub fn backfill(db: &Db) -> Result<Option<Backfill>, Error> {
-    meta::remembered(db, KEY)
+    meta::recall(db, KEY)
 }
 
 /// Returns the directory's figures for the status. `None` if nothing was learned and nothing is
@@ -73,7 +73,7 @@ pub(crate) fn backfill_granted(db: &Db) -> Result<(), Error> {
     meta::remember(db, KEY, &backfill)
 }
 
-pub(crate) fn backfilled(
+pub(crate) fn apply_page(
     store: &mut Store,
     page: &LeadsPage,
     answer: &ApiResult,

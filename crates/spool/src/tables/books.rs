@@ -18,7 +18,7 @@ pub(crate) fn recount_of(db: &Db, tally: &Tally) -> Result<Vec<WrongBook>, Error
     let mut rows = [0_i64; Book::ALL.len()];
     let text = "SELECT state, count(*) FROM calls GROUP BY state";
     for (state, count) in db.query_all(text, ())? {
-        rows[Book::of(state) as usize] = count;
+        rows[Book::for_state(state) as usize] = count;
     }
     let books = &tally.counts;
     for (state, purged) in [
@@ -26,7 +26,7 @@ pub(crate) fn recount_of(db: &Db, tally: &Tally) -> Result<Vec<WrongBook>, Error
         (State::Discarded, Book::PurgedDiscarded),
         (State::Forwarded, Book::PurgedForwarded),
     ] {
-        rows[Book::of(state) as usize] += books[purged as usize];
+        rows[Book::for_state(state) as usize] += books[purged as usize];
     }
     let states = State::ALL.len();
     rows[Book::Finished as usize] = rows[..states].iter().sum();

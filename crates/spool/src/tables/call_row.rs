@@ -21,7 +21,7 @@ pub(super) struct DuplicateCandidate {
 }
 
 impl DuplicateCandidate {
-    pub(super) fn is(&self, new: &Finished) -> bool {
+    pub(super) fn is_same_call(&self, new: &Finished) -> bool {
         let phone = compare_numbers(self.phone.as_deref(), new.phone());
         let raw = compare_numbers(self.raw.as_deref(), new.raw_number());
         let number = phone == raw && raw.is_none() || [phone, raw].contains(&Some(true));
@@ -58,7 +58,7 @@ pub(super) fn count_in_books(
     reason: Option<Reason>,
 ) -> Result<(), Error> {
     store.tally.add(Book::Finished, 1);
-    store.tally.add(Book::of(state), 1);
+    store.tally.add(Book::for_state(state), 1);
     reason_counts::change(store, state, reason, 1)?;
     store.tally.moved.push(id);
     Ok(())

@@ -74,26 +74,26 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     }
     match &delivery.news {
         WebhookEvent::Completed { uuid, leads, shown } => {
-            completed(store, *uuid, (leads, shown), delivery.at)
+            note_completed(store, *uuid, (leads, shown), delivery.at)
         }
         WebhookEvent::Learn(news) => look_ups::learn(store, news).map(Delivered::Learned),
     }
 }
 
 /// Handles an event that reports that the journal holds this call.
-fn completed(
+fn note_completed(
     store: &mut Store,
     uuid: CallUuid,
     (leads, shown): (&[LeadId], &CallEcho),
     at: EventTime,
 ) -> Result<Delivered, Error> {
-    let Some(found) = found(store, uuid)? else {
+    let Some(found) = find_delivered(store, uuid)? else {
         return Ok(Delivered::NotOurs);
     };
     let row = found.id;
     let as_sent = found.sent && !found.changed && !found.again;
     let shown = if as_sent { Some(shown) } else { None };
-    echoes::shown(store, row, shown, at)?;
+    echoes::note_shown(store, row, shown, at)?;
     // An event can date from the time before the journal lost the call. Pages are more certain.
     let step = if found.again { None } else { found.step() };
     let Some(step) = step else {
@@ -121,7 +121,7 @@ fn completed(
     Ok(Delivered::Confirmed { row, other_lead })
 }
 
-fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
+fn find_delivered(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
     let text = "SELECT id, state, reason, if_absent, message, submitted_at AS accepted,
                 lead, first_sent IS NOT NULL AS sent,
                 times_dead > CASE WHEN state = 'dead' THEN 1 ELSE 0 END
@@ -134,9 +134,13 @@ fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
 /// Takes from pages of the journal what webhooks report, for calls that were sent from here. A dead
 /// letter that was sent again with another lead is only confirmed if the page shows that lead.
 /// Otherwise the page can show the earlier request.
-pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Result<(), Error> {
+pub(crate) fn note_shown(
+    store: &mut Store,
+    calls: &[ShownCall],
+    at: EventTime,
+) -> Result<(), Error> {
     for call in calls {
-        let Some(found) = found(store, call.uuid)? else {
+        let Some(found) = find_delivered(store, call.uuid)? else {
             continue;
         };
         let is_same_lead = !found.changed

@@ -115,8 +115,8 @@ impl LeadColumns {
     fn profile(self) -> ProfileFacts {
         let employee = self.responsible;
         ProfileFacts {
-            name: self.name_at.map(known),
-            stage: self.stage_at.map(known),
+            name: self.name_at.map(known_name),
+            stage: self.stage_at.map(known_name),
             responsible: self
                 .responsible_at
                 .map(|columns| known_responsible(columns, employee)),
@@ -135,7 +135,7 @@ struct LeadPhoneColumns {
     life: Life,
 }
 
-fn known((at, rank, text): NameColumns) -> Known<Name> {
+fn known_name((at, rank, text): NameColumns) -> Known<Name> {
     Known {
         at,
         rank: rank.unwrap_or(0),
@@ -144,7 +144,7 @@ fn known((at, rank, text): NameColumns) -> Known<Name> {
 }
 
 fn known_responsible(columns: NameColumns, employee: Option<EmployeeId>) -> Known<Responsible> {
-    let name = known(columns);
+    let name = known_name(columns);
     Known {
         at: name.at,
         rank: name.rank,
@@ -238,7 +238,7 @@ fn stored_size(db: &Db, name: &str) -> Result<u64, Error> {
     Ok(db.query_first(text, [name])?.unwrap_or(0))
 }
 
-fn grew(db: &Db, name: &str, by: i64) -> Result<(), Error> {
+fn change_size(db: &Db, name: &str, by: i64) -> Result<(), Error> {
     if by != 0 {
         let text = "INSERT INTO directory_size (name, count) VALUES (?1, ?2)
              ON CONFLICT (name) DO UPDATE SET count = directory_size.count + ?2";
@@ -288,7 +288,7 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
         };
     }
     let went = count_unheld(db, before.difference(&after))?;
-    grew(db, "phones", came - went)
+    change_size(db, "phones", came - went)
 }
 
 fn held_phones(rows: &Rows) -> BTreeSet<i64> {
@@ -358,7 +358,7 @@ fn seconds(at: Option<EpochSeconds>) -> Option<i64> {
     at.map(EpochSeconds::get)
 }
 
-fn lives(life: &Life) -> i64 {
+fn live_count(life: &Life) -> i64 {
     i64::from(life.living.is_some() && !life.is_deleted() && life.merged.is_none())
 }
 
@@ -377,7 +377,7 @@ impl Ledger for Db {
         let text = "SELECT phone, slot, held, told, gone, name_at, name_rank, name
              FROM directory_phones WHERE lead = ?1";
         for (digits, slot, held, source, gone, name) in self.query_all(text, [lead])? {
-            let name = Option::map(name, known);
+            let name = Option::map(name, known_name);
             let row = PhoneRow {
                 held,
                 source,
@@ -393,7 +393,7 @@ impl Ledger for Db {
         put_phones(self, lead.get(), &rows_of(old), &rows_of(new))?;
         if (old.life, &old.profile) != (new.life, &new.profile) {
             put_lead(self, lead.get(), new)?;
-            grew(self, "leads", lives(&new.life) - lives(&old.life))?;
+            change_size(self, "leads", live_count(&new.life) - live_count(&old.life))?;
         }
         Ok(())
     }

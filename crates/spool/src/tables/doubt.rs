@@ -20,17 +20,17 @@ struct RememberedText {
 const ALL: [RememberedText; 6] = [
     RememberedText {
         key: meta::MEMORY,
-        reads: is::<RequestMemory>,
+        reads: parses_as::<RequestMemory>,
         then: "requests about leads that were on hold are tried again",
     },
     RememberedText {
         key: shows::CATALOGUE,
-        reads: is::<Catalogue>,
+        reads: parses_as::<Catalogue>,
         then: "the CRM's fields are read again",
     },
     RememberedText {
         key: backfill::KEY,
-        reads: is::<Backfill>,
+        reads: parses_as::<Backfill>,
         then: "lead/filter is read from its beginning",
     },
     RememberedText {
@@ -45,13 +45,13 @@ const ALL: [RememberedText; 6] = [
     },
     RememberedText {
         key: unknown_employees::KEY,
-        reads: is::<unknown_employees::UnknownEmployees>,
+        reads: parses_as::<unknown_employees::UnknownEmployees>,
         then: "employees whom the CRM does not know are reported at the next call that fails for \
                one",
     },
 ];
 
-fn is<T: DeserializeOwned>(text: &str) -> bool {
+fn parses_as<T: DeserializeOwned>(text: &str) -> bool {
     serde_json::from_str::<T>(text).is_ok()
 }
 

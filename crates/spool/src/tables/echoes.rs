@@ -15,7 +15,7 @@ const FOREIGN: &str = "journal.foreign";
 
 /// Notes that an event shows our call. `Some` has the values, if it was sent from here as
 /// it is now.
-pub(crate) fn shown(
+pub(crate) fn note_shown(
     store: &Store,
     row: RowId,
     echo: Option<&CallEcho>,
@@ -32,7 +32,7 @@ pub(crate) fn shown(
         return Ok(());
     };
     let mut log = log(store)?;
-    if log.ours(phone, call.started_at, at) {
+    if log.note_ours(phone, call.started_at, at) {
         meta::remember(store, FOREIGN, &log)?;
     }
     Ok(())
@@ -63,11 +63,11 @@ pub(crate) fn foreign(
 
 /// Reads how fields of our calls are shown, one entry per field that was sent.
 pub fn fields(db: &Db) -> Result<Vec<JournalField>, Error> {
-    Ok(meta::remembered(db, FIELDS)?.unwrap_or_default())
+    Ok(meta::recall(db, FIELDS)?.unwrap_or_default())
 }
 
 fn log(db: &Db) -> Result<ForeignLog, Error> {
-    Ok(meta::remembered(db, FOREIGN)?.unwrap_or_default())
+    Ok(meta::recall(db, FOREIGN)?.unwrap_or_default())
 }
 
 /// Returns the other providers that journaled our calls in the last 24 hours before `at` (seconds).

@@ -2,7 +2,7 @@
 //! calls with customers.
 
 use crate::employee_work::CustomerCall;
-use crate::{Db, Error, Json, State, rang};
+use crate::{Db, Error, Json, State, called_extensions};
 use callbridge_call::{Direction, EventTime, Timeline};
 use callbridge_model::{CallRecord, EmployeeId};
 use serde::Deserialize;
@@ -65,9 +65,9 @@ fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCal
     let mut wait_sec = 0;
     let mut extensions = Vec::new();
     if inbound && record.answered {
-        wait_sec = facts.waited().as_secs();
+        wait_sec = facts.wait_time().as_secs();
     } else if inbound {
-        extensions = rang(facts.timeline.as_ref());
+        extensions = called_extensions(facts.timeline.as_ref());
     }
     CustomerCall {
         started,
@@ -93,7 +93,7 @@ struct Facts {
 impl Facts {
     /// Returns the time from the caller's first event to the first word. If only the talk time is
     /// known, this is the rest of the call.
-    fn waited(&self) -> Duration {
+    fn wait_time(&self) -> Duration {
         let talk = self
             .timeline
             .as_ref()

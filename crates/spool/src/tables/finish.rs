@@ -24,7 +24,7 @@ pub(crate) fn finish(
 ) -> Result<Done, Error> {
     match intake.traces_of(store, new)? {
         Traces::None => return intake.take(store, new),
-        Traces::Repeat(row) => return repeated(store, row),
+        Traces::Repeat(row) => return count_repeat(store, row),
         Traces::Unknown => intake.begin_alone(store)?,
     }
     let seen = seen_calls::mark_seen(store, new)?;
@@ -43,7 +43,7 @@ pub(crate) fn finish(
 /// Only counts the call. `seen`: its id was known before, with that start.
 fn count_only(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
     match seen {
-        Some(started) if new.same_start(started) => return repeated(store, None),
+        Some(started) if new.same_start(started) => return count_repeat(store, None),
         Some(_) if new.uuid().is_some() => return conflict(store, new),
         Some(_) | None => {}
     }
@@ -61,19 +61,19 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
             return Ok(Done::New(row));
         }
         // The memory of its ids has expired, but its row is still stored.
-    } else if let Some(done) = corrected(store, new)? {
+    } else if let Some(done) = correct_incomplete(store, new)? {
         seen_calls::mark_aliases_seen(store, new)?;
         give_up_parts(store, new)?;
         return Ok(done);
     }
     match same_uuid(store, new)? {
-        Some(known) if known.is(new) => repeated(store, Some(known.id)),
-        None if seen.is_some_and(|started| new.same_start(started)) => repeated(store, None),
+        Some(known) if known.is_same_call(new) => count_repeat(store, Some(known.id)),
+        None if seen.is_some_and(|started| new.same_start(started)) => count_repeat(store, None),
         Some(_) | None => conflict(store, new),
     }
 }
 
-fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
+fn count_repeat(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
     store.tally.count(REPEATS, 1);
     Ok(Done::Repeat(row))
 }
@@ -82,8 +82,8 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 /// dead letter.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     for known in same_conflicting_uuid(store, new)? {
-        if known.is(new) {
-            return repeated(store, Some(known.id));
+        if known.is_same_call(new) {
+            return count_repeat(store, Some(known.id));
         }
     }
     let message = format!(
@@ -145,7 +145,7 @@ fn same_conflicting_uuid(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandida
 
 /// Corrects the dead letter `incomplete` of the same uuid. `None` if there is none, or if it has as
 /// much data as the new account.
-fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
+fn correct_incomplete(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let text = format!("SELECT id, call, phone, answered FROM calls WHERE uuid = ?1 AND {WAITS}");
     let found: Option<(RowId, Json<FinishedCall>, Option<String>, bool)> =
         store.query_first(&text, [new.uuid()])?;

@@ -21,7 +21,7 @@ pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<()
         loop {
             let calls = store.execute(&text, (at.micros(), count(OFFERED_MAX)))?;
             let shifted = count(calls);
-            store.tally.add(Book::of(*state), -shifted);
+            store.tally.add(Book::for_state(*state), -shifted);
             store.tally.add(Book::Ready, shifted);
             if calls < OFFERED_MAX {
                 break;

@@ -7,7 +7,7 @@ use callbridge_model::{LeadId, Phone};
 
 impl LeadByHand {
     /// Returns the reason why the number has this lead: `given by ana on 2026-11-20 …`.
-    pub fn words(&self) -> String {
+    pub fn message(&self) -> String {
         format!("given by {} on {}", self.who, moment(self.at))
     }
 }
@@ -35,9 +35,11 @@ pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
 }
 
 /// Reads the lead that is assigned to this number. `None` if there is none.
-pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
+pub fn assigned_lead(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
     let text = "SELECT phone, lead, at, who FROM assigned_leads WHERE phone = ?1";
-    Ok(db.query_first(text, [phone.as_str()])?.and_then(known))
+    Ok(db
+        .query_first(text, [phone.as_str()])?
+        .and_then(lead_from_row))
 }
 
 /// Reads the assigned leads by number, a page at a time, after `after`.
@@ -45,11 +47,13 @@ pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<L
     let after = after.map_or("", Phone::as_str);
     let text =
         "SELECT phone, lead, at, who FROM assigned_leads WHERE phone > ?1 ORDER BY phone LIMIT ?2";
-    db.query_known(text, (after, count(limit)), known)
+    db.query_known(text, (after, count(limit)), lead_from_row)
 }
 
 /// Returns the lead of a row. `None` for a row that no version of callbridge wrote.
-fn known((phone, lead, at, who): (String, i64, EpochSeconds, String)) -> Option<LeadByHand> {
+fn lead_from_row(
+    (phone, lead, at, who): (String, i64, EpochSeconds, String),
+) -> Option<LeadByHand> {
     Some(LeadByHand {
         phone: Phone::from_e164(&phone)?,
         lead_id: LeadId::new(lead)?,

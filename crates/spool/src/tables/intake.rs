@@ -12,7 +12,9 @@ use super::trunk_calls::TrunkSums;
 use super::{branches, outbox};
 use crate::db::Asked;
 use crate::value::{Columns, values};
-use crate::{Db, Done, Error, Finished, INTERNAL_KEPT, Letter, Op, RowId, Store, rang};
+use crate::{
+    Db, Done, Error, Finished, INTERNAL_KEPT, Letter, Op, RowId, Store, called_extensions,
+};
 use callbridge_model::{Outcome, Reason};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -68,7 +70,7 @@ struct FoundTraces {
 }
 
 impl FoundTraces {
-    fn compared_with(self, new: &Finished) -> Traces {
+    fn compare_with(self, new: &Finished) -> Traces {
         if self.is_entangled {
             return Traces::Unknown;
         }
@@ -84,7 +86,7 @@ impl FoundTraces {
                 }
             }
             (Some(_), None) if is_same_start => Traces::Repeat(None),
-            (Some(_), Some(SameUuid { call, waits, .. })) if !waits && call.is(new) => {
+            (Some(_), Some(SameUuid { call, waits, .. })) if !waits && call.is_same_call(new) => {
                 Traces::Repeat(Some(call.id))
             }
             (Some(_), _) => Traces::Unknown,
@@ -127,7 +129,7 @@ impl Intake {
             questions.answer(db, &mut self.traces)?;
         }
         match self.traces.pop_front() {
-            Some(found) => Ok(found.compared_with(new)),
+            Some(found) => Ok(found.compare_with(new)),
             None => Ok(Traces::Unknown),
         }
     }
@@ -362,7 +364,7 @@ impl Default for Rows {
 impl Rows {
     /// Keeps a missed call that is not journaled.
     fn leave_out(&mut self, new: &Finished) {
-        let rang = rang(new.call.timeline.as_ref()).join(" ");
+        let rang = called_extensions(new.call.timeline.as_ref()).join(" ");
         let record = &new.judged.record;
         self.left_out.push(values![
             record.pbx,

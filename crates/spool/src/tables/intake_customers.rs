@@ -194,7 +194,7 @@ impl Customer {
             tries: 1,
         };
         self.missed = Some(match self.missed.take() {
-            Some(before) => before.and(newest),
+            Some(before) => before.merge(newest),
             None => newest,
         });
     }
@@ -202,7 +202,7 @@ impl Customer {
 
 impl MissedCalls {
     /// Adds calls that were taken later.
-    fn and(self, later: Self) -> Self {
+    fn merge(self, later: Self) -> Self {
         let first_at = self.first_at.min(later.first_at);
         let last_at = self.last_at.max(later.last_at);
         let tries = self.tries + later.tries;

@@ -105,7 +105,7 @@ pub(super) fn lead_requests_of(
 ) -> Result<DueRequests, Error> {
     let mut due = DueRequests::default();
     if let Some(questions) = questions.about_leads {
-        about_leads(store, questions, ask, &mut due)?;
+        add_lead_questions(store, questions, ask, &mut due)?;
     }
     if let Some(backfill) = questions.backfill {
         backfill::add_page(store, backfill, ask, &mut due)?;
@@ -113,7 +113,7 @@ pub(super) fn lead_requests_of(
     Ok(due)
 }
 
-fn about_leads(
+fn add_lead_questions(
     store: &Store,
     questions: LeadQuestions,
     ask: &QueueQuery,
@@ -175,7 +175,7 @@ pub(crate) fn apply(
         }
         LeadOutcome::LookedUp(lead, found) => {
             change_memory(store, |memory| memory.claimant_done(*lead))?;
-            return look_ups::looked_up(store, *lead, *found, at);
+            return look_ups::store_finding(store, *lead, *found, at);
         }
         LeadOutcome::MergedInto(lead, survivor) => {
             change_memory(store, |memory| memory.claimant_done(*lead))?;
@@ -189,7 +189,7 @@ pub(crate) fn apply(
                 )
             };
             look_ups::learn(store, &news)?;
-            return look_ups::looked_up(store, *lead, Finding::LeadExists, at);
+            return look_ups::store_finding(store, *lead, Finding::LeadExists, at);
         }
         LeadOutcome::Catalogue(catalogue) => catalogue_read(store, catalogue, at)?,
         LeadOutcome::Accepted(lead, request_id, token) => {
@@ -202,7 +202,7 @@ pub(crate) fn apply(
         LeadOutcome::Written(lead) => {
             let (written, items) = change_shows(store, *lead, |shows| shows.written(at))?;
             store.tally.count(WRITTEN, written);
-            shows::taken(store, &items)?;
+            shows::note_accepted(store, &items)?;
         }
         LeadOutcome::Refused(lead, refusal) => fields_refused(store, *lead, refusal, at)?,
         LeadOutcome::Again(lead_request, reason) => {
@@ -229,7 +229,7 @@ fn change_shows<T: Default>(
     lead: LeadId,
     change: impl FnOnce(&mut LeadFieldState) -> T,
 ) -> Result<T, Error> {
-    let Some(mut shows) = shows::shows(db, lead)? else {
+    let Some(mut shows) = shows::field_state(db, lead)? else {
         return Ok(T::default());
     };
     let done = change(&mut shows);
@@ -250,7 +250,7 @@ fn fields_refused(
         (polled, shows.refused(&refusal.blames, at))
     })?;
     store.tally.count(GIVEN_UP, given_up);
-    shows::refused(store, lead, items, refusal, at)?;
+    shows::note_refused(store, lead, items, refusal, at)?;
     // FAILED comes after an acceptance, and an answer that names an item has read the others. So
     // the request itself was right.
     let named = matches!(refusal.blames, RefusedPart::Items(_));

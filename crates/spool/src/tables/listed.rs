@@ -56,7 +56,7 @@ pub struct CallFilter {
 
 impl CallFilter {
     /// Returns `true` if this call matches.
-    pub fn takes(&self, call: &Listed) -> bool {
+    pub fn matches(&self, call: &Listed) -> bool {
         let started = call.record.started_at.get();
         let phone = call.record.client_phone.as_ref();
         self.from.is_none_or(|from| started >= from)
@@ -66,15 +66,15 @@ impl CallFilter {
                 .phone
                 .as_ref()
                 .is_none_or(|typed| phone.is_some_and(|phone| typed.matches(phone)))
-            && self.takes_trunk(&call.record)
-            && self.takes_extension(&call.record)
+            && self.matches_trunk(&call.record)
+            && self.matches_extension(&call.record)
     }
 
-    fn takes_trunk(&self, record: &CallRecord) -> bool {
+    fn matches_trunk(&self, record: &CallRecord) -> bool {
         self.trunk.is_none() || self.trunk == record.trunk
     }
 
-    fn takes_extension(&self, record: &CallRecord) -> bool {
+    fn matches_extension(&self, record: &CallRecord) -> bool {
         let Some(wanted) = &self.extension else {
             return true;
         };
@@ -164,7 +164,7 @@ impl ListedColumns {
 
 /// Returns a page of calls after this place, oldest first, and the place where the next one begins.
 /// `None` at the end. A page can be empty although others follow.
-pub fn listed(
+pub fn list_calls(
     db: &Db,
     filter: &CallFilter,
     after: Place,
@@ -174,8 +174,8 @@ pub fn listed(
 }
 
 /// Returns a page of at most `most` calls before this place, newest first. Otherwise like
-/// [`listed`].
-pub fn listed_back(
+/// [`list_calls`].
+pub fn list_calls_back(
     db: &Db,
     filter: &CallFilter,
     before: Place,
@@ -230,7 +230,7 @@ fn page(
             continue;
         }
         let call = raw.read(db)?;
-        if filter.takes_extension(&call.record) {
+        if filter.matches_extension(&call.record) {
             calls.push(call);
             if calls.len() == most {
                 return Ok((calls, Some(raw.place)));
@@ -267,8 +267,8 @@ pub(crate) fn purge_internal(db: &Db, now: EventTime) -> Result<(), Error> {
     db.run("DELETE FROM internal_calls WHERE started < ?1", [before])
 }
 
-/// Returns a page of calls between extensions. Like [`listed`].
-pub fn listed_internal(
+/// Returns a page of calls between extensions. Like [`list_calls`].
+pub fn list_internal(
     db: &Db,
     filter: &CallFilter,
     after: Place,

@@ -99,7 +99,7 @@ fn record_and_history(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory
 
 /// Returns how a ready call is sent to the surviving lead directly, if its lead is known to be
 /// merged.
-pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
+pub fn find_reroute(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     let (record, history) = record_and_history(db, row)?;
     let Some(lead) = record.lead_id else {
         return Ok(None);
@@ -117,7 +117,7 @@ pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let at = EventTime::from_seconds(news.at.get());
     for lead in &news.merged {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
-            if let Some(on) = onward(store, row)? {
+            if let Some(on) = find_reroute(store, row)? {
                 store.tally.count(TO_SURVIVOR, 1);
                 // Events can be late.
                 step::step(store, row, &Step::moved(on, ""), at.max(since))?;
@@ -184,12 +184,12 @@ pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> R
             let wait = [15, 15, 60, 300][tries.min(3) as usize];
             look_up_at(store, lead, at.plus(Duration::from_secs(wait)))
         }
-        Some(_) => looked_up(store, lead, Finding::Unclear, at).map(drop),
+        Some(_) => store_finding(store, lead, Finding::Unclear, at).map(drop),
     }
 }
 
 /// Stores a finding. The dead letters of that lead show it, or are sent without their employee.
-pub(crate) fn looked_up(
+pub(crate) fn store_finding(
     store: &mut Store,
     lead: LeadId,
     found: Finding,
@@ -241,7 +241,7 @@ fn explain(
     let Some(message) = failed::message(record, found, &progress.message) else {
         return Ok(false);
     };
-    progress.attempted(at, &message);
+    progress.note_attempt(at, &message);
     progress.message = message;
     progress.finding = Some(found.word().to_owned());
     step::set_progress(db, row, &progress)?;

@@ -59,7 +59,7 @@ pub(super) fn ask_meta(db: &Db, key: &str) -> Result<Asked<String>, Error> {
 }
 
 /// Reads a small durable setting that is JSON.
-pub(crate) fn remembered<T: DeserializeOwned>(db: &Db, key: &str) -> Result<Option<T>, Error> {
+pub(crate) fn recall<T: DeserializeOwned>(db: &Db, key: &str) -> Result<Option<T>, Error> {
     let text = meta(db, key)?;
     text.map(|text| db.read_json(RowId(0), &text)).transpose()
 }
@@ -118,7 +118,7 @@ pub(crate) const MEMORY: &str = "lead_requests.memory";
 
 /// Reads the memory of requests about leads. Empty before the first request.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
-    Ok(remembered(db, MEMORY)?.unwrap_or_default())
+    Ok(recall(db, MEMORY)?.unwrap_or_default())
 }
 
 /// Reads a setting that was asked for, and is JSON.

@@ -6,7 +6,7 @@
 //! of a number have an index each (`TALKS`, `MISSED`), so a call costs the same however many
 //! calls of its number came before it.
 
-use crate::{Db, Error, Finished, MissedCustomer, count, rang};
+use crate::{Db, Error, Finished, MissedCustomer, called_extensions, count};
 use callbridge_call::{Direction, EventTime};
 use callbridge_model::{Judged, LeadId, Phone, Reason};
 use serde::Deserialize;
@@ -75,8 +75,8 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
 /// Updates the wait of this call's customer. The call did not count until now.
 pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
     match contact(new) {
-        Some((phone, Contact::Talked)) => talked(db, new, phone),
-        Some((phone, Contact::Missed)) => missed(db, new, phone),
+        Some((phone, Contact::Talked)) => note_talk(db, new, phone),
+        Some((phone, Contact::Missed)) => note_missed(db, new, phone),
         None => Ok(()),
     }
 }
@@ -89,14 +89,14 @@ fn keep_out(db: &Db, new: &Finished) -> Result<(), Error> {
         new.trunk(),
         new.phone(),
         new.started(),
-        rang(new.call.timeline.as_ref()).join(" "),
+        called_extensions(new.call.timeline.as_ref()).join(" "),
     );
     db.run(text, values)?;
     let text = "DELETE FROM left_out_calls WHERE id <= (SELECT max(id) FROM left_out_calls) - ?1";
     db.run(text, [KEPT_OUT_MAX])
 }
 
-fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
+fn note_missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     let talked_after = format!("SELECT ended FROM {TALKS} AND ended > ?2 LIMIT 1");
     if db.exists(&talked_after, (phone, new.started()))? {
         return Ok(());
@@ -121,7 +121,7 @@ fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     db.run(text, values)
 }
 
-fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
+fn note_talk(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     // The first and the last missed call of a customer who waits.
     let text = "SELECT first_at, last_at FROM missed_customers WHERE phone = ?1";
     match db.query_first(text, [phone])? {
@@ -152,7 +152,7 @@ fn wait_since(db: &Db, phone: &str, first: i64, talk_end: i64, last: i64) -> Res
 }
 
 /// Counts the missed calls of this customer since the last talk. Returns 0 if they do not wait.
-pub(crate) fn tries(db: &Db, phone: &str) -> Result<u64, Error> {
+pub(crate) fn count_tries(db: &Db, phone: &str) -> Result<u64, Error> {
     Ok(db
         .query_first(
             "SELECT tries FROM missed_customers WHERE phone = ?1",

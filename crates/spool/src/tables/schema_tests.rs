@@ -9,7 +9,8 @@ fn commits_are_synced_into_a_write_ahead_log() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("spool");
     let db = Connection::open(&path).expect("opens");
-    let store = crate::store::Store::over(db, &path, Default::default()).expect("a store");
+    let store =
+        crate::store::Store::from_connection(db, &path, Default::default()).expect("a store");
     let word = |pragma| {
         let connection = store.sqlite_connection().expect("SQLite");
         let found = connection.pragma_query_value(None, pragma, |row| row.get(0));

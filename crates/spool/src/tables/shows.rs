@@ -47,7 +47,7 @@ pub struct LeadFields {
 }
 
 /// Notes that a call is journaled: its lead shows it, unless it shows a newer one.
-pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Result<(), Error> {
+pub(crate) fn show_call(store: &mut Store, row: RowId, at: EventTime) -> Result<(), Error> {
     let Some(settings) = store.settings.shows.clone() else {
         return Ok(());
     };
@@ -55,7 +55,7 @@ pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Res
     let Some(lead) = call.lead_id else {
         return Ok(());
     };
-    let mut shows = match shows(store, lead)? {
+    let mut shows = match field_state(store, lead)? {
         Some(shows) => shows,
         None => {
             let kept = at.minus(KEPT).floor_seconds().get();
@@ -72,7 +72,7 @@ pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Res
     let mut learned = false;
     let tries = match &call.client_phone {
         Some(phone) if settings.fields.contains_key(&Name::MissedCount) => {
-            Some(missed::tries(store, phone.as_str())?)
+            Some(missed::count_tries(store, phone.as_str())?)
         }
         Some(_) | None => None,
     };
@@ -90,7 +90,7 @@ fn floor(db: &Db) -> Result<Option<i64>, Error> {
 }
 
 /// Reads the values that a lead must show. `None` if nothing is remembered of it.
-pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
+pub fn field_state(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
     let text = "SELECT field_state, lead AS id FROM lead_field_values WHERE lead = ?1";
     Ok(db.query_first(text, [lead.get()])?.map(|Json(shows)| shows))
 }
@@ -152,7 +152,7 @@ pub fn field_write(
     lead: LeadId,
     now: EventTime,
 ) -> Result<Option<FieldWrite>, Error> {
-    let shows = shows(store, lead)?;
+    let shows = field_state(store, lead)?;
     let catalogue = catalogue(store)?;
     let (Some(settings), Some(shows), Some(catalogue)) = (&store.settings.shows, shows, catalogue)
     else {
@@ -164,12 +164,12 @@ pub fn field_write(
 
 /// Reads the fields whose values the CRM refused.
 pub fn refused_fields(db: &Db) -> Result<RefusedFields, Error> {
-    Ok(meta::remembered(db, REFUSED)?.unwrap_or_default())
+    Ok(meta::recall(db, REFUSED)?.unwrap_or_default())
 }
 
 /// Notes that these items of a lead were refused. Their fields are left out for a while, and the
 /// log says so.
-pub(crate) fn refused(
+pub(crate) fn note_refused(
     store: &mut Store,
     lead: LeadId,
     items: Vec<(Name, Item)>,
@@ -195,7 +195,7 @@ pub(crate) fn refused(
 }
 
 /// Notes that the CRM accepted these items.
-pub(crate) fn taken(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> {
+pub(crate) fn note_accepted(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> {
     let mut all = refused_fields(store)?;
     if all.taken(items) {
         meta::remember(store, REFUSED, &all)?;
@@ -219,7 +219,7 @@ fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
 
 /// Returns the CRM's fields from the last read.
 pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
-    meta::remembered(db, CATALOGUE)
+    meta::recall(db, CATALOGUE)
 }
 
 /// Returns the state of the fields of `--lead-field`. `None` without the flag.

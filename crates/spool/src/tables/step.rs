@@ -13,7 +13,7 @@ use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
 /// following one.
 pub(super) const LAST_TURN: &str = "sender.last_turn";
 
-const fn left_by(step: &Step, to: State) -> Left {
+const fn leave_kind(step: &Step, to: State) -> Left {
     match (to, step) {
         (State::Journaled, _) => Left::Journaled,
         (State::Discarded, _) => Left::Discarded,
@@ -54,7 +54,7 @@ pub(crate) fn step(
     match step {
         Step::Send => had_turn(store, row)?,
         Step::Retry { record, .. } | Step::Recheck { record, .. } => {
-            mended(store, row, record, at)?
+            send_corrected(store, row, record, at)?
         }
         Step::Moved { record, .. } => set_record(store, row, record)?,
         _ => {}
@@ -64,12 +64,12 @@ pub(crate) fn step(
         store.tally.moved.push(row);
     }
     if to == State::Journaled {
-        shows::shown_by_lead(store, row, at)?;
+        shows::show_call(store, row, at)?;
         unknown_employees::employee_is_known(store, row)?;
     }
     let letter = letter.filter(|letter| letter.times_dead > 0);
     if let Some(letter) = &letter {
-        outbox::queue_leave(store, letter, left_by(step, to), at)?;
+        outbox::queue_leave(store, letter, leave_kind(step, to), at)?;
     } else if to == State::Journaled && !leaves && progress.times_dead > 0 {
         outbox::queue_journaled(store, row, progress.times_dead, at)?;
     }
@@ -161,7 +161,7 @@ fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
 
 /// Sends a dead letter or a waiting call again, with the record's values. Its uuid must be the
 /// row's own: a `uuid_conflict` dead letter has none.
-fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
+fn send_corrected(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
     let uuid = (record.uuid).ok_or_else(|| Error::NoUuid(record.linkedid.clone()))?;
     let text = "SELECT uuid, answered FROM calls WHERE id = ?1";
     let (own, answered): (Option<CallUuid>, Option<bool>) = db.query_one(text, [row.0])?;

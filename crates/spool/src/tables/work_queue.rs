@@ -162,7 +162,7 @@ impl SubmittedQuestions {
     }
 
     fn ask_unresolved(self, db: &Db, ask: &QueueQuery) -> Result<UnresolvedQuestions, Error> {
-        let tokens = others(self.tokens.all(db)?, &ask.tokens);
+        let tokens = expired_tokens(self.tokens.all(db)?, &ask.tokens);
         Ok(UnresolvedQuestions {
             polls: self.polls,
             next_poll: self.next_poll,
@@ -212,7 +212,7 @@ pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error
     let limit = count(RECONCILE_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
     let mut calls: Vec<Unconfirmed> = db.query_all(&text, [limit])?;
-    for token in others(db.query_all(TOKENS, ())?, &ask.tokens) {
+    for token in expired_tokens(db.query_all(TOKENS, ())?, &ask.tokens) {
         let text =
             format!("{UNCONFIRMED} AND absent >= 2 AND token = ?1 ORDER BY next_poll LIMIT ?2");
         calls.extend(db.query_all::<Unconfirmed>(&text, (&token, limit))?);
@@ -405,7 +405,7 @@ const TOKENS: &str = "WITH RECURSIVE each(token) AS (
      SELECT token FROM each WHERE token IS NOT NULL";
 
 /// Returns the tokens that are not valid any more.
-fn others(mut tokens: Vec<String>, living: &[TokenFingerprint]) -> Vec<String> {
+fn expired_tokens(mut tokens: Vec<String>, living: &[TokenFingerprint]) -> Vec<String> {
     tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
     tokens
 }

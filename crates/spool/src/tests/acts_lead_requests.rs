@@ -61,7 +61,7 @@ pub const ERRANDS: &[Act] = &[
             reroute_history: Default::default(),
             why: "merged".into(),
         };
-        tables::look_ups::onward(store, row).expect("readable");
+        tables::look_ups::find_reroute(store, row).expect("readable");
         step(store, row, moved);
     }),
     ("an employee turns out to be known", |store, rows| {

@@ -10,7 +10,7 @@ fn number() -> TypedNumber {
 }
 
 fn page(store: &Store, filter: &CallFilter) {
-    tables::listed::listed(store, filter, filter.beginning()).expect("readable");
+    tables::listed::list_calls(store, filter, filter.beginning()).expect("readable");
 }
 
 /// The acts of `calls`. They follow [`super::acts_lead_requests::ERRANDS`].
@@ -45,11 +45,11 @@ pub const LISTED: &[Act] = &[
             phone: Some(number()),
             ..CallFilter::default()
         };
-        drop(tables::listed::listed_back(store, &filter, Place::END, 50).expect("readable"));
+        drop(tables::listed::list_calls_back(store, &filter, Place::END, 50).expect("readable"));
     }),
     ("the newest calls", |store, _| {
         let filter = CallFilter::default();
-        drop(tables::listed::listed_back(store, &filter, Place::END, 50).expect("readable"));
+        drop(tables::listed::list_calls_back(store, &filter, Place::END, 50).expect("readable"));
     }),
     ("what became of calls of a time", |store, _| {
         drop(tables::figures::outcomes(store, T0 + 20, T0 + 30).expect("readable"));
@@ -125,7 +125,7 @@ pub const LISTED: &[Act] = &[
             1
         );
         assert!(
-            tables::given::given(store, &phone)
+            tables::given::assigned_lead(store, &phone)
                 .expect("readable")
                 .is_some()
         );
@@ -146,6 +146,6 @@ pub const LISTED: &[Act] = &[
         let (calls, _) = tables::listed::internal_since(store, last - 1).expect("readable");
         assert_eq!(calls.len(), 1);
         let all = CallFilter::default();
-        tables::listed::listed_internal(store, &all, all.beginning()).expect("readable");
+        tables::listed::list_internal(store, &all, all.beginning()).expect("readable");
     }),
 ];

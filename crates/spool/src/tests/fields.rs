@@ -371,7 +371,7 @@ fn purged_field_state_is_not_replaced_by_older_call() {
     let old = 500 * 24 * 3600;
     journaled(&mut store, 1, -old, 20);
     assert!(
-        tables::shows::shows(&store, lead())
+        tables::shows::field_state(&store, lead())
             .expect("readable")
             .is_none(),
         "too old to know"
@@ -380,21 +380,21 @@ fn purged_field_state_is_not_replaced_by_older_call() {
     write(&mut store, 21);
     store.write(vec![Op::Purge(at(old))]).expect("purged");
     assert!(
-        tables::shows::shows(&store, lead())
+        tables::shows::field_state(&store, lead())
             .expect("readable")
             .is_none()
     );
     journaled(&mut store, 3, 5, 30);
     assert!(
-        tables::shows::shows(&store, lead())
+        tables::shows::field_state(&store, lead())
             .expect("readable")
             .is_none(),
         "{:?}",
-        tables::shows::shows(&store, lead())
+        tables::shows::field_state(&store, lead())
     );
     journaled(&mut store, 4, 11, 30);
     assert!(
-        tables::shows::shows(&store, lead())
+        tables::shows::field_state(&store, lead())
             .expect("readable")
             .is_some()
     );

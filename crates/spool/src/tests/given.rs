@@ -31,7 +31,7 @@ fn given_lead_outlives_a_restart_is_replaced_and_taken_away() {
     let read = handle
         .read(move |store| {
             Ok((
-                tables::given::given(store, &phone)?,
+                tables::given::assigned_lead(store, &phone)?,
                 tables::given::given_leads(store, None, 1)?,
                 tables::given::given_leads(store, Some(&after), 10)?,
             ))
@@ -43,7 +43,7 @@ fn given_lead_outlives_a_restart_is_replaced_and_taken_away() {
     let (phone, gone) = (first.phone.clone(), first.phone);
     handle.write(vec![Op::Take(phone)]).wait().expect("taken");
     let left = handle
-        .read(move |store| tables::given::given(store, &gone))
+        .read(move |store| tables::given::assigned_lead(store, &gone))
         .wait();
     assert_eq!(left.expect("readable"), None);
 }

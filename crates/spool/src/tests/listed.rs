@@ -28,7 +28,7 @@ fn step(store: &mut Store, row: i64, step: Step) {
 fn all(store: &Store, filter: &CallFilter) -> Vec<Listed> {
     let (mut found, mut next) = (Vec::new(), Some(filter.beginning()));
     while let Some(after) = next {
-        let (calls, then) = tables::listed::listed(store, filter, after).expect("readable");
+        let (calls, then) = tables::listed::list_calls(store, filter, after).expect("readable");
         found.extend(calls);
         next = then;
     }
@@ -105,7 +105,7 @@ fn list_knows_state_trunk_and_reason() {
     assert_eq!(starts(&waiting), [2]);
     let by_both: Vec<bool> = found
         .iter()
-        .map(|call| of(|filter| filter.state = Some(State::Waiting)).takes(call))
+        .map(|call| of(|filter| filter.state = Some(State::Waiting)).matches(call))
         .collect();
     assert_eq!(
         by_both,
@@ -141,7 +141,7 @@ fn number_is_found_by_last_digits_among_similar_numbers() {
     assert_eq!(found("9999"), [0_i64; 0]);
     let filter = of(|filter| filter.phone = Some(typed("1110001")));
     let (back, next) =
-        tables::listed::listed_back(&store, &filter, Place::END, 500).expect("readable");
+        tables::listed::list_calls_back(&store, &filter, Place::END, 500).expect("readable");
     assert_eq!((starts(&back), next), (vec![11, 1], None));
 }
 
@@ -157,7 +157,7 @@ fn newest_calls_come_first_over_any_number_of_pages() {
             // The place passes through a link in its text form.
             let before = Place::read(&before.to_string()).expect("a place");
             let (calls, then) =
-                tables::listed::listed_back(&store, filter, before, 70).expect("readable");
+                tables::listed::list_calls_back(&store, filter, before, 70).expect("readable");
             found.extend(calls);
             next = then;
         }
@@ -228,7 +228,7 @@ fn newest_1000_internal_calls_are_kept_for_7_days() {
         let mut next = Some(filter.beginning());
         while let Some(after) = next {
             let (calls, then) =
-                tables::listed::listed_internal(store, &filter, after).expect("readable");
+                tables::listed::list_internal(store, &filter, after).expect("readable");
             found.extend(calls);
             next = then;
         }

@@ -81,7 +81,7 @@ impl Place {
             Self::Folder(dir) => {
                 let file = dir.path().join(crate::folder::FILE);
                 let db = rusqlite::Connection::open(&file).expect("opens");
-                Store::over(db, &file, settings).expect("a store")
+                Store::from_connection(db, &file, settings).expect("a store")
             }
             Self::Schema(schema) => {
                 let session = Session::open(&url(schema), Access::Write, "test");
