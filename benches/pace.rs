@@ -107,7 +107,7 @@ impl Keeper for Ours {
     }
 
     fn answered(&mut self, number: u32, now: Duration) {
-        self.0.ended(number, now);
+        self.0.note_end(number, now);
     }
 
     fn restart(&mut self, now: Duration) {

@@ -12,7 +12,7 @@ use callbridge_model::status::{OutboxProblem, Requests};
 use callbridge_model::{ETC, Heartbeat, HeartbeatMonitor, SecretKind, SecretPlace, credstore};
 use callbridge_oauth::{command, keeper};
 use callbridge_ops::metrics::Durations;
-use callbridge_sender::crm_proxy::{CrmProxy, asking};
+use callbridge_sender::crm_proxy::{CrmProxy, question_channel};
 use callbridge_sender::status::{SenderStatus, TokenPlace};
 use callbridge_sender::{
     plan::Settings, run::Sender, token::TokenSource, token_update::TokenUpdate,
@@ -45,7 +45,7 @@ pub(crate) fn start_sender(
     keeper: &mut Tasks,
 ) -> Outward {
     let (status, sender) = watch::channel(SenderStatus::default());
-    let (asking, questions) = asking();
+    let (asking, questions) = question_channel();
     let mut outward = Outward {
         sender,
         asking,

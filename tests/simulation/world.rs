@@ -237,7 +237,7 @@ impl World {
         let (slot, lane) = (plan.slot, plan.task.lane);
         let ask = self.core.ask(self.now);
         let Ok(about) = self.disk.read(|store| plan.task.work.inputs(store, &ask)) else {
-            self.core.aborted(slot);
+            self.core.abort(slot);
             self.troubled();
             return;
         };
@@ -254,14 +254,14 @@ impl World {
             return;
         };
         let Some(secret) = self.secret_of(&token) else {
-            self.core.aborted(slot);
+            self.core.abort(slot);
             return;
         };
         if self.struck_writing(&ops) {
             return;
         }
         if self.write(ops).is_err() {
-            self.core.aborted(slot);
+            self.core.abort(slot);
             self.troubled();
             return;
         }
@@ -282,7 +282,7 @@ impl World {
         let row = |id| self.disk.states.get(&id).copied();
         let (slot, lane) = (waits.slot, waits.lane);
         let answer = Path::answer(waits.request.endpoint(), &received.answer);
-        let outcome = self.core.answered(self.now, slot, received);
+        let outcome = self.core.judge_answer(self.now, slot, received);
         let outcome = outcome.expect("its slot");
         let kind = outcome.kind.expect("no request about leads");
         let state: Option<State> = outcome.row.and_then(row);
@@ -382,7 +382,7 @@ impl World {
             .older
             .as_ref()
             .map(|(token, until)| (TokenFingerprint::of(token), *until));
-        self.core.before(before);
+        self.core.set_previous_token(before);
     }
 
     /// Returns the token with this fingerprint.

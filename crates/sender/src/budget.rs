@@ -130,7 +130,7 @@ impl Budget {
         };
         self.limited_until = Some(now + wait + self.jitter.up_to(more));
         if own {
-            self.pacer.refused(now);
+            self.pacer.note_limit(now);
         }
     }
 
@@ -155,7 +155,7 @@ impl Budget {
 
     /// Handles the answer to a request, and returns its slot in its stored form. If the answer was
     /// lost, the request can still arrive, and counts until it cannot.
-    pub(super) fn answered(
+    pub(super) fn note_answer(
         &mut self,
         now: Now,
         request: &InFlight,
@@ -163,7 +163,7 @@ impl Budget {
     ) -> Option<Op> {
         let straggles = matches!(answer, Err(ApiError::TimedOut | ApiError::Lost { .. }));
         let ended = now.boot + STRAGGLER * u32::from(straggles);
-        let one = self.pacer.ended(request.plan.slot, ended)?;
+        let one = self.pacer.note_end(request.plan.slot, ended)?;
         Some(self.row(request.plan.slot, &request.token, request.sent.wall, one))
     }
 

@@ -34,7 +34,7 @@ pub struct CrmProxy(mpsc::Sender<Question>);
 pub struct Questions(pub(super) mpsc::Receiver<Question>);
 
 /// Makes both ends of the channel, with room for 16 questions.
-pub fn asking() -> (CrmProxy, Questions) {
+pub fn question_channel() -> (CrmProxy, Questions) {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
     (CrmProxy(sender), Questions(receiver))
 }

@@ -58,13 +58,13 @@ impl LeadRequests {
 
     /// Returns `true` for a request that was answered in the last 60 s without a change to what is
     /// due.
-    pub(super) fn rests(&self, now: Now, lead_request: &LeadRequest) -> bool {
+    pub(super) fn is_resting(&self, now: Now, lead_request: &LeadRequest) -> bool {
         let mut answered = self.answered.iter();
         answered.any(|(request, at)| request == lead_request && *at + AGAIN > now.boot)
     }
 
     /// Notes an answer. `unchanged`: it changed nothing that is due.
-    pub(super) fn answered(&mut self, now: Now, lead_request: &LeadRequest, unchanged: bool) {
+    pub(super) fn note_answer(&mut self, now: Now, lead_request: &LeadRequest, unchanged: bool) {
         self.answered.retain(|(_, at)| *at + AGAIN > now.boot);
         if unchanged && !matches!(lead_request, LeadRequest::Asked(..)) {
             self.answered.push_back((lead_request.clone(), now.boot));

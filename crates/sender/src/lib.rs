@@ -48,7 +48,7 @@ mod tokens;
 pub use self::core::Core;
 pub use budget::rate::{Rate, RateError};
 pub use budget::{pacer, rate};
-pub use crm_proxy::{CrmProxy, ProxyReply, Questions, asking};
+pub use crm_proxy::{CrmProxy, ProxyReply, Questions, question_channel};
 pub use plan::Settings;
 pub use run::Sender;
 pub use status::SenderStatus;

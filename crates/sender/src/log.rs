@@ -110,7 +110,7 @@ fn has_part(all: &[DegradedPart], part: &DegradedPart) -> bool {
 }
 
 /// Logs a warning about parts of the sender's memory that cannot be read.
-pub(super) fn doubted(doubts: &[String]) {
+pub(super) fn log_doubts(doubts: &[String]) {
     if !doubts.is_empty() {
         let what = doubts.join("; ");
         warn!(
@@ -130,7 +130,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn of(plan: &Plan, inputs: &RequestInputs) -> Self {
+    pub(super) fn from_plan(plan: &Plan, inputs: &RequestInputs) -> Self {
         let (uuid, linkedid, trunk) = match (plan.task.work.poll(), &inputs.row) {
             (Some(call), _) => (call.uuid, &call.linkedid, &call.trunk),
             (None, Some(row)) => (row.uuid, &row.record.linkedid, &row.record.trunk),

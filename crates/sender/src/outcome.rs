@@ -128,7 +128,7 @@ impl VerdictKind {
 /// a call at this address.
 pub fn judge(endpoint: Endpoint, answer: ApiResult, accepted_before: bool) -> Verdict {
     let error = match answer {
-        Ok(reply) => return granted(reply),
+        Ok(reply) => return judge_reply(reply),
         Err(error) => error,
     };
     let message = error.to_string();
@@ -168,7 +168,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, accepted_before: bool) -> Ve
     }
 }
 
-fn granted(reply: ApiReply) -> Verdict {
+fn judge_reply(reply: ApiReply) -> Verdict {
     match reply {
         ApiReply::Accepted(request_id) => Verdict::Accepted(request_id),
         ApiReply::Status(WriteStatus::Success) => Verdict::Journaled,

@@ -4,7 +4,7 @@
 use crate::budget::pacer::SEND_WITHIN;
 use crate::core::Core;
 use crate::crm_proxy::{ProxyReply, Question, Questions};
-use crate::log::{Call, SenderView, doubted, log_answer, log_step};
+use crate::log::{Call, SenderView, log_answer, log_doubts, log_step};
 use crate::plan::{Decision, Known, Launch, Plan, Settings};
 use crate::status::{self, SenderStatus, TOKEN_MISSING};
 use crate::token::{TokenCheck, TokenSource, Watch};
@@ -105,14 +105,16 @@ impl Sender {
                 loop {
                     tokio::select! {
                         Some(answered) = work.in_flight.join_next_with_id() => {
-                            work.answered(answer_or_lost(answered));
+                            work.handle_answer(answer_or_lost(answered));
                         }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
                         () = sleep_until(until) => {}
                         () = work.watch.changed() => {
                             work.check_token();
                         }
-                        Some(question) = work.with.questions.0.recv() => work.asked(question),
+                        Some(question) = work.with.questions.0.recv() => {
+                            work.take_question(question);
+                        }
                         _ = looks.tick() => {
                             work.with.pulse.beat();
                             if !(watched && work.check_token()) {
@@ -139,7 +141,7 @@ impl Sender {
             .await?;
         let now = clock::now();
         let (core, mut ops) = Core::start(self.settings.clone(), known, now);
-        doubted(&core.doubts);
+        log_doubts(&core.doubts);
         ops.extend(core.interrupted(&sending, now));
         if !sending.is_empty() {
             info!(
@@ -213,7 +215,7 @@ impl Loop {
         let ask = self.core.ask(now);
         match self.with.spool.read(move |store| read(store, &ask)).await {
             Ok(found) => Ok(Some(found)),
-            Err(trouble) => self.troubled(trouble).map(|()| None),
+            Err(trouble) => self.note_trouble(trouble).map(|()| None),
         }
     }
 
@@ -225,10 +227,10 @@ impl Loop {
             .read(clock::now(), move |store, ask| work.inputs(store, ask))
             .await?;
         let Some(inputs) = inputs else {
-            self.core.aborted(slot);
+            self.core.abort(slot);
             return Ok(());
         };
-        let call = Call::of(&plan, &inputs);
+        let call = Call::from_plan(&plan, &inputs);
         let now = clock::now();
         let Launch { request, ops } = self.core.launch(now, plan, inputs);
         let Some((request, token)) = request else {
@@ -236,13 +238,13 @@ impl Loop {
             return Ok(());
         };
         let Some(secret) = self.secret(&token) else {
-            self.core.aborted(slot);
+            self.core.abort(slot);
             return Ok(());
         };
         if let Err(trouble) = self.with.spool.write(ops).await {
-            self.core.aborted(slot);
+            self.core.abort(slot);
             if !matches!(trouble, Error::Refused { .. }) {
-                return self.troubled(trouble);
+                return self.note_trouble(trouble);
             }
             // A webhook has settled the call since it was chosen.
             debug!(refused = %trouble, "not sent");
@@ -262,14 +264,14 @@ impl Loop {
         self.tasks.insert(task.id(), (slot, Instant::now()));
     }
 
-    fn answered(&mut self, (task, response): Response) {
+    fn handle_answer(&mut self, (task, response): Response) {
         let Some((slot, began)) = self.tasks.remove(&task) else {
             return;
         };
         let took = began.elapsed();
         (self.with.request_times)(took);
         let call = self.calls.remove(&slot).unwrap_or_default();
-        if let Some(outcome) = self.core.answered(clock::now(), slot, response) {
+        if let Some(outcome) = self.core.judge_answer(clock::now(), slot, response) {
             log_answer(&outcome, &call, took);
             self.unwritten.push_back(outcome.ops);
             if let Some((LeadRequest::Asked(ticket, _), answer, token)) = outcome.lead_request
@@ -289,7 +291,7 @@ impl Loop {
         both.find(|secret| print(secret) == *token).cloned()
     }
 
-    fn asked(&mut self, Question { asked, reply }: Question) {
+    fn take_question(&mut self, Question { asked, reply }: Question) {
         let ticket = RequestId(self.next_ticket);
         self.next_ticket += 1;
         if self.core.lead_requests.ask(ticket, asked) {
@@ -326,7 +328,7 @@ impl Loop {
             match self.with.spool.write(ops.clone()).await {
                 Ok(_) => self.trouble = None,
                 Err(trouble) if trouble.is_retryable() || trouble == Error::Closed => {
-                    return self.troubled(trouble).map(|()| false);
+                    return self.note_trouble(trouble).map(|()| false);
                 }
                 Err(refused) => {
                     // The step no longer fits the row, but its budget operations do.
@@ -346,7 +348,7 @@ impl Loop {
     }
 
     /// Sends nothing until the spool works again. Fails if the spool is closed.
-    fn troubled(&mut self, trouble: Error) -> Result<(), Error> {
+    fn note_trouble(&mut self, trouble: Error) -> Result<(), Error> {
         if trouble == Error::Closed {
             return Err(trouble);
         }
@@ -383,7 +385,7 @@ impl Loop {
                 let ops = self.core.token(clock::now(), current);
                 self.unwritten.push_back(ops);
                 self.core.tokens.company = token.as_ref().and_then(|tokens| tokens.company);
-                self.core.before(before);
+                self.core.set_previous_token(before);
                 self.tokens = token;
                 true
             }
@@ -403,8 +405,8 @@ impl Loop {
             };
         }
         status.token_print = self.tokens.as_ref().map(|tokens| print(&tokens.current));
-        status.token_taken = status::taken(&status.token);
-        if let Some(kept) = self.watch.kept() {
+        status.token_taken = status::acceptance(&status.token);
+        if let Some(kept) = self.watch.keeper_update() {
             kept.adorn(&mut status);
         }
         if let Some(trouble) = &self.trouble {
@@ -415,7 +417,7 @@ impl Loop {
         } else {
             self.answer_waiting(None);
         }
-        let renewed = self.watch.kept().is_some();
+        let renewed = self.watch.keeper_update().is_some();
         let place = if renewed {
             None
         } else {
@@ -429,7 +431,7 @@ impl Loop {
     async fn finish(mut self) -> Result<(), Error> {
         let landing = async {
             while let Some(answered) = self.in_flight.join_next_with_id().await {
-                self.answered(answer_or_lost(answered));
+                self.handle_answer(answer_or_lost(answered));
             }
         };
         if timeout(FINISH, landing).await.is_err() {

@@ -1,7 +1,7 @@
 //! A request whose task ends before its answer.
 
 use super::*;
-use crate::crm_proxy::asking;
+use crate::crm_proxy::question_channel;
 use crate::queue::Work;
 use callbridge_crm::{Address, Request, Setup};
 use callbridge_model::Judged;
@@ -40,7 +40,7 @@ impl Stage {
             token: TokenSource::Fixed(Secret::from("svc_pat_sandbox".to_owned())),
             settings: Settings::default(),
             request_times: Box::new(|_| {}),
-            questions: asking().1,
+            questions: question_channel().1,
             pulse: Heartbeat::new("sender"),
         };
         let (status, _) = watch::channel(SenderStatus::default());
@@ -73,7 +73,7 @@ impl Stage {
                 let wait = wait.min(SPOOL_AGAIN); // the spool may have changed
                 tokio::select! {
                     Some(answered) = self.work.in_flight.join_next_with_id() => {
-                        self.work.answered(answer_or_lost(answered));
+                        self.work.handle_answer(answer_or_lost(answered));
                     }
                     () = tokio::time::sleep(wait) => {}
                 }
@@ -164,7 +164,9 @@ async fn panicked_request_loses_answer_and_keeps_call() {
     stage.work.start(slot, async { panic!("a bug") });
 
     let answered = stage.work.in_flight.join_next_with_id().await;
-    stage.work.answered(answer_or_lost(answered.expect("one")));
+    stage
+        .work
+        .handle_answer(answer_or_lost(answered.expect("one")));
     assert_eq!(stage.work.core.in_flight.by_slot.len(), 0);
     assert!(stage.work.tasks.is_empty());
     assert!(stage.work.write_back().await.expect("open"));

@@ -127,9 +127,9 @@ pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> 
     };
     Token {
         state,
-        kind: named(&info.kind, None),
-        company: named(&info.company_name, Some(info.company)),
-        application: named(&info.application_name, info.application),
+        kind: name_or_id(&info.kind, None),
+        company: name_or_id(&info.company_name, Some(info.company)),
+        application: name_or_id(&info.application_name, info.application),
         expires_at: info.expires_at.map(|at| at.get()),
         grants: info.grants.clone().unwrap_or_default(),
         ..Token::default()
@@ -137,7 +137,7 @@ pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> 
 }
 
 /// Returns the name, or the id if there is no name.
-fn named(name: &str, id: Option<i64>) -> Option<String> {
+fn name_or_id(name: &str, id: Option<i64>) -> Option<String> {
     if name.is_empty() {
         return id.map(|id| id.to_string());
     }
@@ -145,7 +145,7 @@ fn named(name: &str, id: Option<i64>) -> Option<String> {
 }
 
 /// Reads from a displayed token whether the CRM accepts it. `None` if this is not known.
-pub fn taken(token: &Token) -> Option<bool> {
+pub fn acceptance(token: &Token) -> Option<bool> {
     match token.state.as_str() {
         "ok" | "no_grant" | "wrong_company" => Some(true),
         "refused" => Some(false),

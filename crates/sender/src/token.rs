@@ -132,7 +132,7 @@ impl Watch {
     }
 
     /// Returns the newest update of the token's keeper. `None` without a keeper.
-    pub fn kept(&self) -> Option<TokenUpdate> {
+    pub fn keeper_update(&self) -> Option<TokenUpdate> {
         match &self.source {
             TokenSource::Kept(updates) => Some(updates.borrow().clone()),
             TokenSource::File(_) | TokenSource::Fixed(_) | TokenSource::Missing => None,

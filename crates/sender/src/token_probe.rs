@@ -86,7 +86,7 @@ impl<'a> TokenProbe<'a> {
             ..Settings::default()
         };
         let (mut core, ops) = Core::start(settings, known, clock::now());
-        crate::log::doubted(&core.doubts);
+        crate::log::log_doubts(&core.doubts);
         core.token(clock::now(), Some(print(token)));
         Ok(Self {
             core,
@@ -130,7 +130,7 @@ impl<'a> TokenProbe<'a> {
         let send_by = now.boot + SEND_WITHIN;
         let response = self.client.send(&request, self.token, send_by).await;
         let answer = response.answer.clone();
-        if let Some(outcome) = self.core.answered(clock::now(), slot, response) {
+        if let Some(outcome) = self.core.judge_answer(clock::now(), slot, response) {
             self.keep(outcome.ops).await?;
         }
         Ok(answer)

@@ -64,7 +64,7 @@ pub const CLIENT_REFUSED: &str = "client_refused";
 
 /// Returns `true` if only a person can fix the problem. It is then shown before the last token
 /// expires.
-fn is_of_people(trouble: &Pause) -> bool {
+fn needs_person(trouble: &Pause) -> bool {
     matches!(trouble.reason.as_str(), RECONNECT | CLIENT_REFUSED)
 }
 
@@ -73,7 +73,7 @@ impl TokenUpdate {
     /// known, although its last token can still be valid for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
         let trouble = self.trouble.as_ref();
-        if let Some(trouble) = trouble.filter(|trouble| is_of_people(trouble)) {
+        if let Some(trouble) = trouble.filter(|trouble| needs_person(trouble)) {
             status.token.state.clone_from(&trouble.reason);
         }
         let Some(pause) = &mut status.pause else {
@@ -89,7 +89,7 @@ impl TokenUpdate {
         }
         let refused = pause.reason == TOKEN_REFUSED;
         match trouble {
-            Some(trouble) if missing || (refused && is_of_people(trouble)) => {
+            Some(trouble) if missing || (refused && needs_person(trouble)) => {
                 pause.clone_from(trouble);
             }
             _ if (missing || refused) && !self.fix.is_empty() => pause.fix.clone_from(&self.fix),

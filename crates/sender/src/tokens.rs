@@ -89,7 +89,7 @@ impl KnownTokens {
     }
 
     /// Returns the tokens whose requestIds can be read, the current one first.
-    pub(super) fn living(&self, now: Now) -> impl Iterator<Item = &TokenFingerprint> {
+    pub(super) fn valid_tokens(&self, now: Now) -> impl Iterator<Item = &TokenFingerprint> {
         let mut before = None;
         if let Some((token, until)) = &self.before
             && now.wall.floor_seconds() < *until
@@ -100,8 +100,8 @@ impl KnownTokens {
     }
 
     /// Returns `true` if a requestId of this token can be read.
-    pub(super) fn reads(&self, now: Now, token: &TokenFingerprint) -> bool {
-        self.living(now).any(|living| living == token)
+    pub(super) fn can_read(&self, now: Now, token: &TokenFingerprint) -> bool {
+        self.valid_tokens(now).any(|valid| valid == token)
     }
 
     /// Returns the token for a request. A requestId is polled with the token that received it
@@ -113,7 +113,7 @@ impl KnownTokens {
             Work::TokenInfo | Work::Submit(_) | Work::Page { .. } | Work::Settle(_) => None,
         };
         match own {
-            Some(own) if self.reads(now, own) => Some(own.clone()),
+            Some(own) if self.can_read(now, own) => Some(own.clone()),
             Some(_) => None,
             None => self.current.clone(),
         }
@@ -241,7 +241,7 @@ impl KnownTokens {
 
     /// Removes the previous token, because it is invalid. Its calls can only be looked for in the
     /// journal.
-    pub(super) fn over(&mut self, token: &TokenFingerprint) {
+    pub(super) fn drop_previous(&mut self, token: &TokenFingerprint) {
         self.before.take_if(|(before, _)| before == token);
     }
 

@@ -8,7 +8,7 @@ use callbridge_model::status::Books;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Server;
 use callbridge_sandbox::faults::parse;
-use callbridge_sender::{Sender, SenderStatus, Settings, TokenSource, asking};
+use callbridge_sender::{Sender, SenderStatus, Settings, TokenSource, question_channel};
 use callbridge_spool as spool;
 use callbridge_spool::{Guard, Handle, Op};
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Work {
                 ..Settings::default()
             },
             request_times: Box::new(|_| {}),
-            questions: asking().1,
+            questions: question_channel().1,
         };
         let (shown, status) = watch::channel(SenderStatus::default());
         let (stop, stopped) = oneshot::channel::<()>();

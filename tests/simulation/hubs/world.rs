@@ -445,7 +445,7 @@ impl World {
             return Ok(());
         };
         if let Err(error) = hub.store.write(ops) {
-            hub.core.aborted(slot);
+            hub.core.abort(slot);
             // The other hub has changed the call, though it must not write.
             return match error {
                 Error::Refused(..) => Ok(()),
@@ -511,7 +511,7 @@ impl World {
         if !self.open.remove(&sent.number) || !hub.leads || hub.life != sent.life {
             return;
         }
-        if let Some(outcome) = hub.core.answered(now, sent.slot, response) {
+        if let Some(outcome) = hub.core.judge_answer(now, sent.slot, response) {
             hub.unwritten.push_back(outcome.ops);
         }
     }

@@ -158,7 +158,7 @@ impl Breakers {
 
     /// Notes that a request is sent. It is the probe if its endpoint's breaker is open, or if
     /// `stands_in`: no other request can be the probe.
-    pub fn sent(&mut self, slot: u32, endpoint: Endpoint, stands_in: bool) {
+    pub fn note_sent(&mut self, slot: u32, endpoint: Endpoint, stands_in: bool) {
         let open = self.breaker(endpoint).map(|breaker| breaker.state) == Some(State::Open);
         if open || stands_in {
             self.probe = Some(slot);
@@ -167,16 +167,16 @@ impl Breakers {
     }
 
     /// Notes that a request ended without a result that concerns its endpoint, or was never sent.
-    pub fn released(&mut self, slot: u32) {
+    pub fn release(&mut self, slot: u32) {
         if self.probe == Some(slot) {
             self.probe = None;
         }
     }
 
     /// Notes that the endpoint answered.
-    pub fn succeeded(&mut self, slot: u32, endpoint: Endpoint) {
+    pub fn note_success(&mut self, slot: u32, endpoint: Endpoint) {
         let was_probe = self.probe == Some(slot);
-        self.released(slot);
+        self.release(slot);
         let Some(breaker) = self.breaker_mut(endpoint) else {
             return;
         };
@@ -192,7 +192,7 @@ impl Breakers {
     }
 
     /// Notes that a request failed. If the CRM is `unreachable`, that concerns all endpoints.
-    pub fn failed(
+    pub fn note_failure(
         &mut self,
         now: Now,
         slot: u32,
@@ -201,7 +201,7 @@ impl Breakers {
         unreachable: bool,
     ) {
         let was_probe = self.probe == Some(slot);
-        self.released(slot);
+        self.release(slot);
         let had_open = self.is_any_open();
         let Some(breaker) = self.breaker_mut(endpoint) else {
             return;

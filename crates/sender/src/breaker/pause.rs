@@ -186,7 +186,7 @@ pub struct Refusals {
 
 impl Refusals {
     /// Notes that a call was refused. Returns `true` if that is the fifth in a row, or a later one.
-    pub fn refused(&mut self, kind: Reason, call: RowId) -> bool {
+    pub fn note_refusal(&mut self, kind: Reason, call: RowId) -> bool {
         if self.kind != Some(kind) {
             self.kind = Some(kind);
             self.calls.clear();
@@ -198,14 +198,14 @@ impl Refusals {
     }
 
     /// Notes that a call was accepted, which ends a series of refused submissions.
-    pub fn accepted(&mut self) {
+    pub fn note_accepted(&mut self) {
         if self.kind != Some(Reason::Failed) {
             *self = Self::default();
         }
     }
 
     /// Notes that a call is journaled, which ends a series of calls that FAILED.
-    pub fn journaled(&mut self) {
+    pub fn note_journaled(&mut self) {
         if self.kind == Some(Reason::Failed) {
             *self = Self::default();
         }
@@ -312,20 +312,20 @@ mod tests {
     fn fifth_refusal_of_one_kind_in_a_row_pauses() {
         let mut refusals = Refusals::default();
         for call in 1..=4 {
-            assert!(!refusals.refused(Reason::Rejected, RowId(call)));
+            assert!(!refusals.note_refusal(Reason::Rejected, RowId(call)));
         }
         assert!(
-            !refusals.refused(Reason::Conflict, RowId(5)),
+            !refusals.note_refusal(Reason::Conflict, RowId(5)),
             "another kind"
         );
         for call in 6..=8 {
-            assert!(!refusals.refused(Reason::Conflict, RowId(call)));
+            assert!(!refusals.note_refusal(Reason::Conflict, RowId(call)));
         }
         assert!(
-            !refusals.refused(Reason::Conflict, RowId(8)),
+            !refusals.note_refusal(Reason::Conflict, RowId(8)),
             "the same call"
         );
-        assert!(refusals.refused(Reason::Conflict, RowId(9)));
+        assert!(refusals.note_refusal(Reason::Conflict, RowId(9)));
         let calls = refusals.take();
         assert_eq!(calls, [5, 6, 7, 8, 9].map(RowId));
         assert_eq!(refusals, Refusals::default());
@@ -335,11 +335,11 @@ mod tests {
     fn four_refusals_send_no_call_again() {
         let mut refusals = Refusals::default();
         for call in 1..=4 {
-            refusals.refused(Reason::Rejected, RowId(call));
+            refusals.note_refusal(Reason::Rejected, RowId(call));
         }
         assert_eq!(refusals.take(), []);
         assert!(
-            refusals.refused(Reason::Rejected, RowId(5)),
+            refusals.note_refusal(Reason::Rejected, RowId(5)),
             "the row goes on"
         );
     }
@@ -348,7 +348,7 @@ mod tests {
     fn refusals_remember_at_most_a_hundred_calls() {
         let mut refusals = Refusals::default();
         for call in 0..150 {
-            refusals.refused(Reason::Rejected, RowId(call));
+            refusals.note_refusal(Reason::Rejected, RowId(call));
         }
         assert_eq!(refusals.take().len(), 100);
     }
@@ -356,18 +356,18 @@ mod tests {
     #[test]
     fn success_resets_refusals_of_its_own_kind_only() {
         let mut rejected = Refusals::default();
-        rejected.refused(Reason::Rejected, RowId(1));
+        rejected.note_refusal(Reason::Rejected, RowId(1));
         let before = rejected.clone();
-        rejected.journaled();
+        rejected.note_journaled();
         assert_eq!(rejected, before);
-        rejected.accepted();
+        rejected.note_accepted();
         assert_eq!(rejected, Refusals::default());
         let mut failed = Refusals::default();
-        failed.refused(Reason::Failed, RowId(1));
+        failed.note_refusal(Reason::Failed, RowId(1));
         let before = failed.clone();
-        failed.accepted();
+        failed.note_accepted();
         assert_eq!(failed, before);
-        failed.journaled();
+        failed.note_journaled();
         assert_eq!(failed, Refusals::default());
     }
 }

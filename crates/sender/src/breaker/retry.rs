@@ -43,7 +43,7 @@ impl CallFailures {
     }
 
     /// Notes that a submission succeeded.
-    pub fn succeeded(&mut self, row: RowId) {
+    pub fn note_success(&mut self, row: RowId) {
         self.succeeded += 1;
         self.last.remove(&row);
     }
@@ -56,7 +56,7 @@ impl CallFailures {
     /// Notes that the call failed again, after `counted` failures that count against it. Returns
     /// their new number: this failure counts only if another submission succeeded since the call's
     /// previous one.
-    pub fn failed(&mut self, row: RowId, counted: u32) -> u32 {
+    pub fn note_failure(&mut self, row: RowId, counted: u32) -> u32 {
         if self.last.len() >= REMEMBERED_MAX && !self.last.contains_key(&row) {
             self.last.pop_first();
         }
@@ -83,25 +83,33 @@ mod tests {
     #[test]
     fn failure_counts_only_after_another_submission_succeeded() {
         let mut failures = CallFailures::new(7);
-        assert_eq!(failures.failed(ONE, 0), 0, "the first one");
-        assert_eq!(failures.failed(ONE, 0), 0, "no other call succeeded");
-        failures.succeeded(OTHER);
-        failures.succeeded(OTHER);
-        assert_eq!(failures.failed(ONE, 0), 1);
-        assert_eq!(failures.failed(ONE, 1), 1, "none since the last failure");
-        failures.succeeded(OTHER);
-        assert_eq!(failures.failed(ONE, 1), 2);
+        assert_eq!(failures.note_failure(ONE, 0), 0, "the first one");
+        assert_eq!(failures.note_failure(ONE, 0), 0, "no other call succeeded");
+        failures.note_success(OTHER);
+        failures.note_success(OTHER);
+        assert_eq!(failures.note_failure(ONE, 0), 1);
+        assert_eq!(
+            failures.note_failure(ONE, 1),
+            1,
+            "none since the last failure"
+        );
+        failures.note_success(OTHER);
+        assert_eq!(failures.note_failure(ONE, 1), 2);
     }
 
     #[test]
     fn first_failure_after_success_or_restart_does_not_count() {
         let mut failures = CallFailures::new(7);
-        failures.failed(ONE, 0);
-        failures.succeeded(ONE);
-        assert_eq!(failures.failed(ONE, 0), 0);
-        failures.succeeded(OTHER);
+        failures.note_failure(ONE, 0);
+        failures.note_success(ONE);
+        assert_eq!(failures.note_failure(ONE, 0), 0);
+        failures.note_success(OTHER);
         failures.forget(ONE);
-        assert_eq!(failures.failed(ONE, 3), 3, "the previous one is not known");
+        assert_eq!(
+            failures.note_failure(ONE, 3),
+            3,
+            "the previous one is not known"
+        );
     }
 
     fn waits(seed: u64) -> [Duration; 5] {
@@ -127,11 +135,11 @@ mod tests {
     fn failures_beyond_limit_forget_the_oldest_call() {
         let mut failures = CallFailures::new(7);
         for row in 0..=10_000 {
-            failures.failed(RowId(row), 0);
+            failures.note_failure(RowId(row), 0);
         }
-        failures.succeeded(RowId(-1));
-        assert_eq!(failures.failed(RowId(1), 0), 1);
-        assert_eq!(failures.failed(RowId(0), 0), 0, "forgotten");
+        failures.note_success(RowId(-1));
+        assert_eq!(failures.note_failure(RowId(1), 0), 1);
+        assert_eq!(failures.note_failure(RowId(0), 0), 0, "forgotten");
         assert_eq!(failures.last.len(), REMEMBERED_MAX);
     }
 }

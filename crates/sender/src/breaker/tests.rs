@@ -27,7 +27,7 @@ fn fresh() -> Breakers {
 }
 
 fn fail(breakers: &mut Breakers, now: Now, slot: u32, endpoint: Endpoint) {
-    breakers.failed(now, slot, endpoint, "500", false);
+    breakers.note_failure(now, slot, endpoint, "500", false);
 }
 
 /// Makes breakers whose submissions have failed five times at this second.
@@ -42,7 +42,7 @@ fn open(seconds: u64) -> Breakers {
 /// Makes breakers for which the CRM was unreachable at this second.
 fn unreachable(seconds: u64) -> Breakers {
     let mut breakers = fresh();
-    breakers.failed(at(seconds), 0, Endpoint::Poll, "refused", true);
+    breakers.note_failure(at(seconds), 0, Endpoint::Poll, "refused", true);
     breakers
 }
 
@@ -72,7 +72,7 @@ fn success_between_failures_keeps_breaker_closed() {
     for slot in 0..4 {
         fail(&mut breakers, at(1), slot, Endpoint::Poll);
     }
-    breakers.succeeded(4, Endpoint::Poll);
+    breakers.note_success(4, Endpoint::Poll);
     for slot in 5..9 {
         fail(&mut breakers, at(2), slot, Endpoint::Poll);
     }
@@ -98,10 +98,10 @@ fn unreachable_crm_opens_all_breakers_at_once() {
 fn lead_endpoints_have_no_breaker() {
     let mut breakers = fresh();
     for slot in 0..9 {
-        breakers.failed(at(1), slot, Endpoint::Lead, "500", true);
+        breakers.note_failure(at(1), slot, Endpoint::Lead, "500", true);
     }
-    breakers.succeeded(9, Endpoint::Leads);
-    breakers.sent(10, Endpoint::FieldList, false);
+    breakers.note_success(9, Endpoint::Leads);
+    breakers.note_sent(10, Endpoint::FieldList, false);
     assert!(!breakers.is_any_open());
     for endpoint in [
         Endpoint::Lead,
@@ -119,7 +119,7 @@ fn one_probe_is_under_way_for_all_open_breakers() {
     assert!(!breakers.is_probe_due(at(1).boot) && breakers.is_probe_due(at(2).boot));
     let due = breakers.next_probe().expect("a probe");
     assert!(due > at(1).boot && due <= at(2).boot);
-    breakers.sent(1, Endpoint::Submit, false);
+    breakers.note_sent(1, Endpoint::Submit, false);
     assert_eq!(breakers.last_probed(), Some(Endpoint::Submit));
     for endpoint in ALL {
         assert_eq!(access(&breakers, at(30), endpoint), Access::No);
@@ -137,8 +137,8 @@ fn probes(breakers: &mut Breakers, until: Duration) -> Vec<Duration> {
             return times;
         }
         times.push(next);
-        breakers.sent(9, Endpoint::Submit, false);
-        breakers.failed(after(next), 9, Endpoint::Submit, "500", false);
+        breakers.note_sent(9, Endpoint::Submit, false);
+        breakers.note_failure(after(next), 9, Endpoint::Submit, "500", false);
     }
 }
 
@@ -146,7 +146,7 @@ fn probes(breakers: &mut Breakers, until: Duration) -> Vec<Duration> {
 fn probes_back_off_from_1_s_to_60_s_and_jitter_only_shortens() {
     for seed in 0..300 {
         let mut breakers = Breakers::new(seed, None);
-        breakers.failed(at(0), 0, Endpoint::Submit, "refused", true);
+        breakers.note_failure(at(0), 0, Endpoint::Submit, "refused", true);
         let mut last = Duration::ZERO;
         let times = probes(&mut breakers, 600 * S);
         for (time, most) in times.iter().zip([1, 2, 4, 8, 16, 32, 60, 60, 60]) {
@@ -159,8 +159,8 @@ fn probes_back_off_from_1_s_to_60_s_and_jitter_only_shortens() {
         }
     }
     let [mut one, mut other] = [1, 2].map(|seed| Breakers::new(seed, None));
-    one.failed(at(0), 0, Endpoint::Submit, "refused", true);
-    other.failed(at(0), 0, Endpoint::Submit, "refused", true);
+    one.note_failure(at(0), 0, Endpoint::Submit, "refused", true);
+    other.note_failure(at(0), 0, Endpoint::Submit, "refused", true);
     assert_ne!(
         one.next_probe(),
         other.next_probe(),
@@ -172,7 +172,7 @@ fn probes_back_off_from_1_s_to_60_s_and_jitter_only_shortens() {
 fn hour_of_failed_probes_is_fewer_than_seventy() {
     for seed in 0..50 {
         let mut breakers = Breakers::new(seed, None);
-        breakers.failed(at(0), 0, Endpoint::Submit, "refused", true);
+        breakers.note_failure(at(0), 0, Endpoint::Submit, "refused", true);
         assert!(probes(&mut breakers, 3600 * S).len() < 70);
     }
 }
@@ -180,8 +180,8 @@ fn hour_of_failed_probes_is_fewer_than_seventy() {
 #[test]
 fn success_of_a_probe_half_opens_all_breakers() {
     let mut breakers = unreachable(1);
-    breakers.sent(1, Endpoint::Poll, false);
-    breakers.succeeded(1, Endpoint::Poll);
+    breakers.note_sent(1, Endpoint::Poll, false);
+    breakers.note_success(1, Endpoint::Poll);
     assert_eq!(access(&breakers, at(2), Endpoint::Poll), Access::Yes);
     assert_eq!(
         breakers.access(Endpoint::Poll, at(2).boot, true),
@@ -199,9 +199,9 @@ fn success_of_a_probe_half_opens_all_breakers() {
 #[test]
 fn half_open_breaker_closes_on_success_and_opens_on_failure() {
     let mut breakers = unreachable(1);
-    breakers.sent(1, Endpoint::Poll, false);
-    breakers.succeeded(1, Endpoint::Poll);
-    breakers.succeeded(2, Endpoint::Filter);
+    breakers.note_sent(1, Endpoint::Poll, false);
+    breakers.note_success(1, Endpoint::Poll);
+    breakers.note_success(2, Endpoint::Filter);
     assert_eq!(
         breakers.access(Endpoint::Filter, at(2).boot, true),
         Access::Yes
@@ -218,7 +218,7 @@ fn half_open_breaker_closes_on_success_and_opens_on_failure() {
 #[test]
 fn success_of_a_closed_endpoint_half_opens_nothing() {
     let mut breakers = open(1);
-    breakers.succeeded(9, Endpoint::Poll);
+    breakers.note_success(9, Endpoint::Poll);
     assert_eq!(access(&breakers, at(1), Endpoint::Submit), Access::No);
     assert_eq!(breakers.failing().len(), 1);
 }
@@ -226,7 +226,7 @@ fn success_of_a_closed_endpoint_half_opens_nothing() {
 #[test]
 fn late_success_of_an_open_endpoint_closes_it() {
     let mut breakers = open(1);
-    breakers.succeeded(9, Endpoint::Submit);
+    breakers.note_success(9, Endpoint::Submit);
     assert_eq!(access(&breakers, at(1), Endpoint::Submit), Access::Yes);
     assert!(!breakers.is_any_open());
 }
@@ -247,14 +247,14 @@ fn failure_that_is_not_the_probe_changes_no_wait() {
 #[test]
 fn token_info_serves_as_probe_and_half_opens_others() {
     let mut breakers = open(1);
-    breakers.sent(9, Endpoint::TokenInfo, true);
+    breakers.note_sent(9, Endpoint::TokenInfo, true);
     assert_eq!(breakers.last_probed(), Some(Endpoint::TokenInfo));
     assert!(!breakers.is_probe_due(at(9).boot));
-    breakers.succeeded(9, Endpoint::TokenInfo);
+    breakers.note_success(9, Endpoint::TokenInfo);
     assert_eq!(access(&breakers, at(2), Endpoint::Submit), Access::Yes);
     let mut breakers = open(1);
-    breakers.sent(9, Endpoint::TokenInfo, false);
-    breakers.succeeded(9, Endpoint::TokenInfo);
+    breakers.note_sent(9, Endpoint::TokenInfo, false);
+    breakers.note_success(9, Endpoint::TokenInfo);
     assert_eq!(access(&breakers, at(1), Endpoint::Submit), Access::No);
     assert_eq!(breakers.last_probed(), None);
 }
@@ -262,7 +262,7 @@ fn token_info_serves_as_probe_and_half_opens_others() {
 #[test]
 fn failed_stand_in_doubles_the_wait() {
     let mut breakers = open(1);
-    breakers.sent(9, Endpoint::TokenInfo, true);
+    breakers.note_sent(9, Endpoint::TokenInfo, true);
     fail(&mut breakers, at(2), 9, Endpoint::TokenInfo);
     let next = breakers.next_probe().expect("a probe");
     assert!(next > at(3).boot && next <= at(4).boot, "{next:?}");
@@ -271,10 +271,10 @@ fn failed_stand_in_doubles_the_wait() {
 #[test]
 fn released_probe_lets_another_one_go() {
     let mut breakers = open(1);
-    breakers.sent(9, Endpoint::Submit, false);
-    breakers.released(8);
+    breakers.note_sent(9, Endpoint::Submit, false);
+    breakers.release(8);
     assert_eq!(access(&breakers, at(2), Endpoint::Submit), Access::No);
-    breakers.released(9);
+    breakers.release(9);
     assert_eq!(access(&breakers, at(2), Endpoint::Submit), Access::Probe);
 }
 
@@ -282,12 +282,12 @@ fn released_probe_lets_another_one_go() {
 fn next_outage_begins_the_backoff_again() {
     let mut breakers = unreachable(0);
     assert_eq!(probes(&mut breakers, 60 * S).len(), 5);
-    breakers.sent(1, Endpoint::Poll, false);
-    breakers.succeeded(1, Endpoint::Poll);
+    breakers.note_sent(1, Endpoint::Poll, false);
+    breakers.note_success(1, Endpoint::Poll);
     for endpoint in ALL {
-        breakers.succeeded(2, endpoint);
+        breakers.note_success(2, endpoint);
     }
-    breakers.failed(at(100), 3, Endpoint::Poll, "refused", true);
+    breakers.note_failure(at(100), 3, Endpoint::Poll, "refused", true);
     let next = breakers.next_probe().expect("a probe");
     assert!(next > at(100).boot && next <= at(101).boot);
 }
@@ -296,7 +296,7 @@ fn next_outage_begins_the_backoff_again() {
 fn failing_endpoint_shows_its_first_failure_and_last_reason() {
     let mut breakers = fresh();
     for (slot, reason) in [(0, "500"), (1, "503"), (2, "503"), (3, "504"), (4, "502")] {
-        breakers.failed(at(u64::from(slot)), slot, Endpoint::Filter, reason, false);
+        breakers.note_failure(at(u64::from(slot)), slot, Endpoint::Filter, reason, false);
     }
     let expected = Failing {
         endpoint: Endpoint::Filter,
@@ -313,7 +313,7 @@ fn failing_submissions_are_known_since_before_a_restart() {
     let mut breakers = Breakers::new(7, Some(since));
     fail(&mut breakers, at(1), 0, Endpoint::Submit);
     assert_eq!(breakers.submit_failing_since(), Some(since));
-    breakers.succeeded(1, Endpoint::Submit);
+    breakers.note_success(1, Endpoint::Submit);
     assert_eq!(breakers.submit_failing_since(), None);
     fail(&mut breakers, at(2), 2, Endpoint::Submit);
     assert_eq!(breakers.submit_failing_since(), Some(at(2).wall));

@@ -170,7 +170,7 @@ impl Pacer {
     }
 
     /// Notes that the request of a slot was answered, or can no longer arrive, at `ended`.
-    pub fn ended(&mut self, slot: u32, ended: Duration) -> Option<Use> {
+    pub fn note_end(&mut self, slot: u32, ended: Duration) -> Option<Use> {
         let one = self.uses.get_mut(&slot)?;
         one.ended = Some(ended.max(one.sent));
         Some(*one)
@@ -183,7 +183,7 @@ impl Pacer {
 
     /// Handles a 429 within the cap. In the third window in a row it halves the rate, because
     /// another program uses the token.
-    pub fn refused(&mut self, now: Duration) {
+    pub fn note_limit(&mut self, now: Duration) {
         let allowed = self.allowed(now);
         if let Some(shared) = &mut self.shared {
             *shared = Shared {

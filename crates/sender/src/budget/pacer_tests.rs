@@ -31,7 +31,7 @@ fn used(pacer: &Pacer, now: Duration) -> usize {
 fn burst(pacer: &mut Pacer, now: Duration) -> u32 {
     let mut sent = 0;
     while let Ok(slot) = pacer.take(now, Pace::AtOnce) {
-        pacer.ended(slot, now).expect("a slot under way");
+        pacer.note_end(slot, now).expect("a slot under way");
         sent += 1;
     }
     sent
@@ -53,7 +53,7 @@ fn slot_frees_one_window_after_its_answer() {
     let mut pacer = fresh("1/60s");
     let slot = pacer.take(S, Pace::AtOnce).expect("free");
     assert_eq!(pacer.take(100 * S, Pace::AtOnce), Err(None));
-    pacer.ended(slot, 100 * S);
+    pacer.note_end(slot, 100 * S);
     let free = 160 * S + Duration::from_millis(30);
     assert_eq!(pacer.take(159 * S, Pace::AtOnce), Err(Some(free)));
     assert_eq!(pacer.take(free, Pace::AtOnce), Ok(slot));
@@ -88,7 +88,7 @@ fn backlog_is_paced_evenly_and_live_call_does_not_wait() {
 fn restart_in_same_boot_keeps_slots_and_adds_no_wait() {
     let mut pacer = fresh("3/60s");
     let first = pacer.take(S, Pace::AtOnce).expect("free");
-    pacer.ended(first, 2 * S);
+    pacer.note_end(first, 2 * S);
     pacer.take(3 * S, Pace::AtOnce).expect("free");
     let kept = pacer.uses(4 * S).collect();
     let mut again = Pacer::start(rate("3/60s"), kept, 10 * S);
@@ -127,7 +127,7 @@ fn freed_slot_is_no_longer_counted_from_that_moment() {
 fn refused_at(seconds: &[u32]) -> Pacer {
     let mut pacer = fresh("60/60s");
     for second in seconds {
-        pacer.refused(S * *second);
+        pacer.note_limit(S * *second);
     }
     pacer
 }
@@ -146,7 +146,7 @@ fn window_without_a_429_begins_the_count_again() {
     let pacer = refused_at(&[1, 61, 181, 241]);
     assert_eq!(pacer.allowed(241 * S), 60);
     let mut pacer = pacer;
-    pacer.refused(301 * S);
+    pacer.note_limit(301 * S);
     assert_eq!(pacer.allowed(301 * S), 30);
 }
 
@@ -154,11 +154,11 @@ fn window_without_a_429_begins_the_count_again() {
 fn rate_is_halved_down_to_a_quarter_and_no_further() {
     let mut pacer = refused_at(&[1, 61, 121]);
     for second in [181, 241, 301] {
-        pacer.refused(S * second);
+        pacer.note_limit(S * second);
     }
     assert_eq!(pacer.allowed(301 * S), 15);
     for second in [361, 421, 481] {
-        pacer.refused(S * second);
+        pacer.note_limit(S * second);
     }
     assert_eq!(pacer.allowed(481 * S), 15);
 }
@@ -177,11 +177,11 @@ fn lowered_rate_doubles_after_ten_minutes_without_a_429() {
 #[test]
 fn each_429_keeps_a_lowered_rate_for_ten_minutes_more() {
     let mut pacer = refused_at(&[1, 61, 121]);
-    pacer.refused(700 * S);
+    pacer.note_limit(700 * S);
     assert_eq!(pacer.allowed(1299 * S), 30);
     assert_eq!(pacer.allowed(1300 * S), 60);
     let mut pacer = refused_at(&[1, 61, 121, 181, 241, 301]);
-    pacer.refused(1000 * S);
+    pacer.note_limit(1000 * S);
     assert_eq!(pacer.allowed(1000 * S), 30, "doubled before");
     assert_eq!(pacer.allowed(1600 * S), 60);
 }
@@ -357,7 +357,7 @@ impl Played {
             }
             Event::Idle(for_ms) => self.now += for_ms,
             Event::Refused => {
-                self.pacer.refused(self.boot(self.now));
+                self.pacer.note_limit(self.boot(self.now));
             }
             Event::Restart { down, rate } => {
                 let kept = self.pacer.uses(self.boot(self.now)).collect();
@@ -382,7 +382,9 @@ impl Played {
             .partition(|(_, seen, _)| *seen <= self.now);
         self.under_way = open;
         for (slot, _, ended) in Vec::<(u32, u64, u64)>::into_iter(seen) {
-            self.pacer.ended(slot, self.boot(ended)).expect("under way");
+            self.pacer
+                .note_end(slot, self.boot(ended))
+                .expect("under way");
         }
     }
 

@@ -64,7 +64,7 @@ fn lost_call_from_a_clock_ahead_is_resent_at_once() {
 fn request_id_is_lost_until_the_call_can_be_resent() {
     let confirm = confirm();
     let poll = submitted(1, at(0));
-    let step = confirm.lost(&poll, after(2), "404");
+    let step = confirm.lost_step(&poll, after(2), "404");
     let Step::Unresolved {
         next_check,
         if_absent,
@@ -88,7 +88,7 @@ fn next_check_of_lost(confirm: &Confirm, now: u64, resubmits: u32) -> EventTime 
         resubmits,
         ..submitted(1, at(0))
     };
-    next_check(confirm.lost(&call, after(now), "404"))
+    next_check(confirm.lost_step(&call, after(now), "404"))
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn given_up_call_that_no_page_shows_is_a_server_error() {
     };
     for pages_read in [true, false] {
         let step = confirm().settle(&call, after(1), pages_read);
-        assert_eq!(step, died(Reason::ServerError, "500".to_owned()));
+        assert_eq!(step, dead_step(Reason::ServerError, "500".to_owned()));
     }
 }
 
@@ -159,12 +159,12 @@ fn expired_request_id_is_lost_or_ends_where_nothing_confirms() {
     let mut confirm = confirm();
     let call = submitted(1, at(0));
     let now = after(24 * HOUR);
-    assert_eq!(next_check(confirm.expired(&call, now)), now);
+    assert_eq!(next_check(confirm.expired_step(&call, now)), now);
     confirm.refuse_polls(at(0), "403: xato");
     confirm.refuse_pages(at(0), "403");
     let Step::Died {
         reason, message, ..
-    } = confirm.expired(&call, now)
+    } = confirm.expired_step(&call, now)
     else {
         panic!("it counts as written");
     };

@@ -15,7 +15,7 @@ use callbridge_spool::{Unconfirmed, WebhookPace};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use step::{REQUEST_ID_LIFE, died, found, give_up, next_poll};
+pub use step::{REQUEST_ID_LIFE, dead_step, found_step, give_up, next_poll};
 
 /// Age from which an accepted call should be in the journal.
 pub const WRITTEN_WITHIN: Duration = Duration::from_secs(10);

@@ -32,19 +32,19 @@ pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime 
         1 => submitted.plus(Duration::from_secs(5)),
         2 => submitted.plus(Duration::from_secs(15)),
         3 => submitted.plus(Duration::from_secs(60)),
-        _ => now.plus(doubled(polls - 4)),
+        _ => now.plus(poll_backoff(polls - 4)),
     };
     // Under load, a poll can be late. The next one is then not due at once.
     planned.max(now.plus(Duration::from_secs(1)))
 }
 
-fn doubled(times: u32) -> Duration {
+fn poll_backoff(times: u32) -> Duration {
     let minutes = 2 << times.min(8);
     Duration::from_secs(minutes * 60).min(WAIT_MAX)
 }
 
 /// Returns the step of a call that the journal shows.
-pub fn found(call: &Unconfirmed) -> Step {
+pub fn found_step(call: &Unconfirmed) -> Step {
     match call.if_absent {
         IfAbsent::Resubmit | IfAbsent::Interrupted | IfAbsent::ServerError => {
             Step::Journaled(OutcomeSource::Confirmation)
@@ -55,7 +55,7 @@ pub fn found(call: &Unconfirmed) -> Step {
 
 /// Makes the step that turns a call into a dead letter. callbridge decides that, so there are no
 /// `errors` from the CRM.
-pub fn died(reason: Reason, message: String) -> Step {
+pub fn dead_step(reason: Reason, message: String) -> Step {
     Step::Died {
         reason,
         message,
@@ -66,15 +66,15 @@ pub fn died(reason: Reason, message: String) -> Step {
 /// Returns the step of a call that was given up with `server_error`, and that the journal does not
 /// show.
 pub fn give_up(message: &str) -> Step {
-    died(Reason::ServerError, message.to_owned())
+    dead_step(Reason::ServerError, message.to_owned())
 }
 
 impl Confirm {
     /// Returns the step of a call whose requestId is older than 24 hours, and that nothing showed.
     /// If nothing can confirm calls, it counts as written and is not sent again.
-    pub fn expired(&self, call: &Unconfirmed, now: EventTime) -> Step {
+    pub fn expired_step(&self, call: &Unconfirmed, now: EventTime) -> Step {
         if self.is_impossible() {
-            return self.unobservable(call);
+            return self.unobservable_step(call);
         }
         Step::Unresolved {
             next_check: now,
@@ -83,7 +83,7 @@ impl Confirm {
         }
     }
 
-    fn unobservable(&self, call: &Unconfirmed) -> Step {
+    fn unobservable_step(&self, call: &Unconfirmed) -> Step {
         let mut why = call.message.as_str();
         if let Some(refused) = &self.polls_refused {
             why = &refused.reason;
@@ -93,12 +93,12 @@ impl Confirm {
              is journaled ({why}): check in the CRM. To confirm later calls, set up webhooks, or \
              grant PERMISSION_OPEN_API_CALL:READ"
         );
-        died(Reason::Unconfirmed, message)
+        dead_step(Reason::Unconfirmed, message)
     }
 
     /// Returns the step of a call that no page showed, although one should have. It is looked for
     /// again, or polled.
-    pub fn absent(&self, call: &Unconfirmed, now: EventTime) -> Step {
+    pub fn absent_step(&self, call: &Unconfirmed, now: EventTime) -> Step {
         let wait = call.age(now).clamp(AFTER_PAGE, WAIT_MAX);
         let mut absent = call.absent.saturating_add(1);
         if self.polls_refused.is_some() {
@@ -112,7 +112,7 @@ impl Confirm {
     }
 
     /// Returns the step of a call whose requestId was lost, with the time of the next step.
-    pub fn lost(&self, call: &Unconfirmed, now: EventTime, why: &str) -> Step {
+    pub fn lost_step(&self, call: &Unconfirmed, now: EventTime, why: &str) -> Step {
         Step::Unresolved {
             next_check: resend_at(call, now).unwrap_or(now),
             if_absent: IfAbsent::Resubmit,
@@ -148,7 +148,7 @@ impl Confirm {
         };
         match call.if_absent {
             IfAbsent::ServerError => give_up(&call.message),
-            IfAbsent::Changed if !pages_read => died(
+            IfAbsent::Changed if !pages_read => dead_step(
                 Reason::Unconfirmed,
                 format!(
                     "it may be in the journal as it was first sent: {}; callbridge cannot read the \
@@ -157,8 +157,8 @@ impl Confirm {
                     call.message
                 ),
             ),
-            IfAbsent::Resubmit if self.is_impossible() => self.unobservable(call),
-            IfAbsent::Resubmit if call.resubmits as usize >= RESEND_AFTER.len() => died(
+            IfAbsent::Resubmit if self.is_impossible() => self.unobservable_step(call),
+            IfAbsent::Resubmit if call.resubmits as usize >= RESEND_AFTER.len() => dead_step(
                 Reason::Unconfirmed,
                 format!(
                     "sent {} times, and each time its outcome could not be requested in time; the \

@@ -433,13 +433,13 @@ fn call_on_a_page_is_journaled_unless_its_values_changed() {
             if_absent,
             ..lost(1, at(0))
         };
-        assert_eq!(found(&call), journaled);
+        assert_eq!(found_step(&call), journaled);
     }
     let changed = Unconfirmed {
         if_absent: IfAbsent::Changed,
         ..lost(1, at(0))
     };
-    assert_eq!(found(&changed), Step::too_late("404"));
+    assert_eq!(found_step(&changed), Step::too_late("404"));
 }
 
 #[test]
@@ -450,14 +450,14 @@ fn absent_call_is_asked_for_again_after_its_age() {
         ..submitted(1, at(0))
     };
     for (now, wait) in [(10, 15), (100, 100), (9_000, 3600)] {
-        let step = confirm.absent(&call, after(now));
+        let step = confirm.absent_step(&call, after(now));
         let Step::NotYet { next_check, absent } = step else {
             panic!("{step:?}");
         };
         assert_eq!((next_check, absent), (after(now + wait), Some(2)));
     }
     confirm.refuse_polls(at(100), "403");
-    let step = confirm.absent(&call, after(100));
+    let step = confirm.absent_step(&call, after(100));
     assert!(
         matches!(
             step,

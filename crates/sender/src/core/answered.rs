@@ -56,7 +56,7 @@ struct Ended<'a> {
 }
 
 /// Judges an answer and applies its effects.
-pub(super) fn answered(
+pub(super) fn judge_answer(
     core: &mut Core,
     now: Now,
     in_flight: InFlight,
@@ -70,13 +70,13 @@ pub(super) fn answered(
         core.tokens.expires_in_days = Some(days);
     }
     let mut ended = Ended {
-        ops: Vec::from_iter(core.budget.answered(now, &in_flight, &answer)),
+        ops: Vec::from_iter(core.budget.note_answer(now, &in_flight, &answer)),
         core,
         now,
         in_flight,
         steps: Vec::new(),
     };
-    ended.ops.extend(shown(now, &answer));
+    ended.ops.extend(shown_calls(now, &answer));
     let lead_request = ended.in_flight.plan.task.work.lead_request().cloned();
     if ended
         .core
@@ -93,7 +93,7 @@ pub(super) fn answered(
 
 /// Stores a call that a page shows. A page contains news about every call that it shows, not only
 /// about those that were looked for.
-fn shown(now: Now, answer: &ApiResult) -> Option<Op> {
+fn shown_calls(now: Now, answer: &ApiResult) -> Option<Op> {
     match answer {
         Ok(ApiReply::Page(page)) if !page.shown.is_empty() => Some(Op::Shown {
             calls: page.shown.clone(),
@@ -121,7 +121,7 @@ impl Ended<'_> {
         for effect in effects(endpoint, verdict) {
             self.apply(effect);
         }
-        self.core.breakers.released(self.in_flight.plan.slot);
+        self.core.breakers.release(self.in_flight.plan.slot);
         self.core.remember(self.now, &mut self.ops);
         Answered {
             again: kind.is_again() || self.ops.iter().any(is_unresolved),
@@ -160,7 +160,7 @@ impl Ended<'_> {
         self.ops.extend(settled.changes.into_iter().map(Op::Lead));
         self.core
             .lead_requests
-            .answered(now, &lead_request, unchanged);
+            .note_answer(now, &lead_request, unchanged);
         let verdict = lead_requests::word(&answer);
         self.count(verdict);
         self.core.remember(now, &mut self.ops);
@@ -210,12 +210,16 @@ impl Ended<'_> {
         let slot = self.in_flight.plan.slot;
         let endpoint = self.in_flight.endpoint;
         match effect {
-            Effect::EndpointWorks => self.core.breakers.succeeded(slot, endpoint),
+            Effect::EndpointWorks => self.core.breakers.note_success(slot, endpoint),
             Effect::EndpointFails(why) => {
-                self.core.breakers.failed(now, slot, endpoint, &why, false);
+                self.core
+                    .breakers
+                    .note_failure(now, slot, endpoint, &why, false);
             }
             Effect::CrmUnreachable(why) => {
-                self.core.breakers.failed(now, slot, endpoint, &why, true);
+                self.core
+                    .breakers
+                    .note_failure(now, slot, endpoint, &why, true);
             }
             Effect::SlowDown { own } => self.core.budget.rate_limited(now.boot, own),
             Effect::Pause(pause) => self.pause(pause),
@@ -232,7 +236,7 @@ impl Ended<'_> {
             Effect::CallFailed(why) => self.call_failed(&why),
             Effect::RequestIdLost(why) => {
                 if let Some(call) = self.poll() {
-                    let step = self.core.confirm.lost(call, now.wall, &why);
+                    let step = self.core.confirm.lost_step(call, now.wall, &why);
                     self.step(step);
                 }
             }
@@ -251,7 +255,7 @@ impl Ended<'_> {
         let is_refused = matches!(pause, Pause::TokenRefused(_));
         if !self.core.tokens.is_current(token) {
             if is_refused {
-                self.core.tokens.over(token);
+                self.core.tokens.drop_previous(token);
             }
             return;
         }
@@ -300,7 +304,7 @@ impl Ended<'_> {
 
     fn call_accepted(&mut self, request_id: String) {
         if let Some(row) = self.row() {
-            self.core.failures.succeeded(row);
+            self.core.failures.note_success(row);
         }
         self.core.accepted_at = Some(self.core.tokens.address().to_owned());
         let token = self.in_flight.token.clone();
@@ -313,13 +317,13 @@ impl Ended<'_> {
         if is_over {
             self.core.end_pause(self.now, &mut self.ops);
         }
-        self.core.refusals.accepted();
+        self.core.refusals.note_accepted();
     }
 
     fn call_journaled(&mut self) {
         if let Some(call) = self.poll().cloned() {
             self.core.confirm.note_journaled(self.now.wall, &call);
-            self.step(confirm::found(&call));
+            self.step(confirm::found_step(&call));
         }
         self.core.note_journaled(self.now, &mut self.ops);
     }
@@ -334,7 +338,7 @@ impl Ended<'_> {
         let is_own = self
             .poll()
             .is_some_and(|call| self.core.confirm.is_passed_by(call));
-        if !is_own && self.core.refusals.refused(reason, row) {
+        if !is_own && self.core.refusals.note_refusal(reason, row) {
             self.pause(Pause::CallsRefused(reason, message.clone()));
         }
         if reason == Reason::Failed {
@@ -358,7 +362,10 @@ impl Ended<'_> {
         let Some(row) = self.row() else {
             return;
         };
-        let counted = self.core.failures.failed(row, self.in_flight.failures);
+        let counted = self
+            .core
+            .failures
+            .note_failure(row, self.in_flight.failures);
         if let Some(wait) = self.core.failures.wait(counted)
             && !self.fails_alone()
         {
@@ -421,12 +428,12 @@ impl Ended<'_> {
             self.core.note_journaled(now, &mut self.ops);
         }
         for call in findings.found {
-            let step = confirm::found(&call);
+            let step = confirm::found_step(&call);
             self.steps.push((call, step));
         }
         for call in findings.absent {
-            let step = if self.core.tokens.reads(now, &call.token) {
-                self.core.confirm.absent(&call, now.wall)
+            let step = if self.core.tokens.can_read(now, &call.token) {
+                self.core.confirm.absent_step(&call, now.wall)
             } else {
                 self.core
                     .confirm

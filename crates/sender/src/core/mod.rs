@@ -2,8 +2,8 @@
 //! one request at a time, and operations to commit.
 //!
 //! A request has three stages. [`Core::next`] chooses it and takes its slot. [`Core::launch`] makes
-//! it, and returns the operations to commit **before** it is sent. [`Core::answered`] judges its
-//! answer, applies the effects, and returns the operations to commit after it.
+//! it, and returns the operations to commit **before** it is sent. [`Core::judge_answer`] judges
+//! its answer, applies the effects, and returns the operations to commit after it.
 
 pub mod answered;
 mod view;
@@ -130,14 +130,14 @@ impl Core {
     pub fn ask(&self, now: Now) -> QueueQuery {
         QueueQuery {
             now: now.wall,
-            tokens: self.tokens.living(now).cloned().collect(),
+            tokens: self.tokens.valid_tokens(now).cloned().collect(),
             confirmable_before: self.confirm.written_before(now.wall),
             untried_first: self.breakers.is_any_open(),
         }
     }
 
     /// Sets the previous token, while it is valid.
-    pub fn before(&mut self, before: Option<Before>) {
+    pub fn set_previous_token(&mut self, before: Option<Before>) {
         self.tokens.before = before.filter(|(token, _)| !self.tokens.is_current(token));
     }
 
@@ -191,7 +191,7 @@ impl Core {
         if (self.paused.as_ref()).is_some_and(Paused::is_ended_by_journaled) {
             self.end_pause(now, ops);
         }
-        self.refusals.journaled();
+        self.refusals.note_journaled();
     }
 
     /// Chooses the best request now and takes its slot.
@@ -275,8 +275,8 @@ impl Core {
 
     /// Returns the step of a call that needs no request.
     pub fn settle(&self, now: Now, call: &Unconfirmed) -> Step {
-        if self.tokens.reads(now, &call.token) {
-            return self.confirm.expired(call, now.wall);
+        if self.tokens.can_read(now, &call.token) {
+            return self.confirm.expired_step(call, now.wall);
         }
         self.confirm.settle(call, now.wall, false)
     }
@@ -322,7 +322,8 @@ impl Core {
         }
         if let Some(endpoint) = task.work.endpoint() {
             let stands_in = task.lane == Lane::StandIn;
-            self.breakers.sent(in_flight.plan.slot, endpoint, stands_in);
+            self.breakers
+                .note_sent(in_flight.plan.slot, endpoint, stands_in);
         }
         if let Some(paused) = &mut self.paused {
             let is_probe = match paused.probe(now.boot) {
@@ -368,7 +369,7 @@ impl Core {
 
     fn make_page(&mut self, now: Now, mut calls: Vec<Unconfirmed>) -> Option<Request> {
         calls.retain(|call| !self.in_flight.has_call(call.row));
-        let living: Vec<TokenFingerprint> = self.tokens.living(now).cloned().collect();
+        let living: Vec<TokenFingerprint> = self.tokens.valid_tokens(now).cloned().collect();
         let page = self.confirm.page(now.wall, calls, &living);
         if page.is_none() {
             self.page_from = now.boot + PAGE_AGAIN;
@@ -391,29 +392,29 @@ impl Core {
             Step::Send
         } else {
             // Our rules never make such a call ready. If there is one, it must not stop the queue.
-            confirm::died(Reason::NoLead, "the call has no lead or no uuid".to_owned())
+            confirm::dead_step(Reason::NoLead, "the call has no lead or no uuid".to_owned())
         };
         ops.push(Op::step(id, step, now.wall));
         body.map(Request::Submit)
     }
 
     /// Undoes a launch whose operations could not be committed. Nothing was sent.
-    pub fn aborted(&mut self, slot: u32) {
+    pub fn abort(&mut self, slot: u32) {
         if let Some(in_flight) = self.in_flight.by_slot.remove(&slot)
             && matches!(in_flight.plan.task.work, Work::Page { .. })
         {
             self.confirm.drop_reading();
         }
-        self.breakers.released(slot);
+        self.breakers.release(slot);
         self.budget.pacer.never_sent(slot);
         // The next memory is stored in any case.
         self.memory.clear();
     }
 
     /// Judges the answer to the request of a slot. `None` if the slot has no request under way.
-    pub fn answered(&mut self, now: Now, slot: u32, response: ApiResponse) -> Option<Answered> {
+    pub fn judge_answer(&mut self, now: Now, slot: u32, response: ApiResponse) -> Option<Answered> {
         let in_flight = self.in_flight.by_slot.remove(&slot)?;
-        Some(answered::answered(self, now, in_flight, response))
+        Some(answered::judge_answer(self, now, in_flight, response))
     }
 
     /// Adds the operation that stores the sender's memory, if it has changed.
@@ -457,7 +458,7 @@ impl Core {
 
     /// Returns `true` for a call whose requestId could be read, and whose 24 hours are over.
     fn is_expired(&self, now: Now, call: &Unconfirmed) -> bool {
-        call.age(now.wall) >= REQUEST_ID_LIFE && self.tokens.reads(now, &call.token)
+        call.age(now.wall) >= REQUEST_ID_LIFE && self.tokens.can_read(now, &call.token)
     }
 
     /// Returns `true` if requests of commands must wait. One endpoint that fails is no reason.

@@ -104,7 +104,7 @@ pub(super) fn exchange(
 ) -> (Request, Answered) {
     let (slot, _, launch) = sent(core, now, head);
     let (request, _) = launch.request.expect("it goes");
-    let answered = core.answered(now, slot, answer.into());
+    let answered = core.judge_answer(now, slot, answer.into());
     (request, answered.expect("under way"))
 }
 
@@ -112,7 +112,7 @@ pub(super) fn exchange(
 pub(super) fn lane(core: &mut Core, now: Now, head: &WorkQueue) -> Option<Lane> {
     match core.next(now, head) {
         Decision::Send(plan) => {
-            core.aborted(plan.slot);
+            core.abort(plan.slot);
             Some(plan.task.lane)
         }
         Decision::Settle(_) | Decision::Commit(_) => None,
@@ -173,8 +173,8 @@ fn request_too_late_ends_no_wait_after_a_429() {
     let limited: ApiResult = Err(ApiError::TooMany(true));
     let (first, _, _) = sent(&mut core, at(10), &live(1));
     let (second, _, _) = sent(&mut core, at(10), &live(2));
-    core.answered(at(10), first, limited.into());
-    core.answered(at(10), second, Err(ApiError::TooLate).into());
+    core.judge_answer(at(10), first, limited.into());
+    core.judge_answer(at(10), second, Err(ApiError::TooLate).into());
     assert_eq!(pause(&core, at(10)).as_deref(), Some("rate_limited"));
 }
 
@@ -327,14 +327,18 @@ fn accepted_call_is_submitted_with_its_token() {
     let send = Op::step(RowId(1), Step::Send, at(1).wall);
     assert!(launch.ops.contains(&send), "{:?}", launch.ops);
     let answer = ApiResponse::from(Ok(ApiReply::Accepted("r1".to_owned())));
-    let answered = core.answered(at(2), slot, answer).expect("under way");
+    let answered = core.judge_answer(at(2), slot, answer).expect("under way");
     let accepted = Step::Accepted {
         request_id: "r1".to_owned(),
         token: print(),
     };
     assert_eq!(step(&answered), accepted);
     assert!(core.has_accepted());
-    assert_eq!(core.answered(at(2), slot, record().into()), None, "once");
+    assert_eq!(
+        core.judge_answer(at(2), slot, record().into()),
+        None,
+        "once"
+    );
 }
 
 /// Sends call 1, which times out. Returns the seconds until it is sent again, and the failures that
@@ -371,8 +375,8 @@ fn call_that_failed_five_times_is_looked_for_and_given_up() {
         if !pages {
             core.confirm.rest_pages(at(1).wall);
         }
-        core.failures.failed(RowId(1), 4);
-        core.failures.succeeded(RowId(2));
+        core.failures.note_failure(RowId(1), 4);
+        core.failures.note_success(RowId(2));
         let Decision::Send(plan) = core.next(at(1), &live(1)) else {
             panic!("sent");
         };
@@ -383,7 +387,7 @@ fn call_that_failed_five_times_is_looked_for_and_given_up() {
         };
         core.launch(at(1), plan, inputs);
         let answer = ApiResponse::from(Err(ApiError::TimedOut));
-        let answered = core.answered(at(1), slot, answer).expect("under way");
+        let answered = core.judge_answer(at(1), slot, answer).expect("under way");
         match step(&answered) {
             Step::Unresolved {
                 if_absent: IfAbsent::ServerError,

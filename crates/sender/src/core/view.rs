@@ -231,9 +231,11 @@ fn may_go(core: &Core, now: Now, request: &LeadRequest) -> bool {
         // any case.
         LeadRequest::Catalogue | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => true,
     };
-    let has_token = request.token().is_none_or(|token| tokens.reads(now, token));
+    let has_token = request
+        .token()
+        .is_none_or(|token| tokens.can_read(now, token));
     is_granted
         && has_token
         && !core.in_flight.has_like(request)
-        && !core.lead_requests.rests(now, request)
+        && !core.lead_requests.is_resting(now, request)
 }

@@ -79,7 +79,8 @@ fn spare_lead_requests_use_at_most_half_of_budget() {
         let slot = plan.slot;
         core.launch(at(second), plan, RequestInputs::default());
         let heard = ApiResponse::from(told());
-        core.answered(at(second), slot, heard).expect("under way");
+        core.judge_answer(at(second), slot, heard)
+            .expect("under way");
         sent += 1;
     }
     assert_eq!(sent, 30);
@@ -173,7 +174,7 @@ fn lead_request_with_unchanged_result_waits_a_minute() {
     assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Lead));
     // The answer changed nothing in the spool.
     let lead_request = LeadRequest::LookUp(lead());
-    core.lead_requests.answered(at(12), &lead_request, true);
+    core.lead_requests.note_answer(at(12), &lead_request, true);
     assert_eq!(lane(&mut core, at(71), &look_up()), None);
     assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::Lead));
 }
@@ -336,7 +337,7 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
             "{launch:?}"
         );
         assert_eq!(lane, Lane::SpareLead);
-        core.answered(now, slot, ApiResponse::from(empty()));
+        core.judge_answer(now, slot, ApiResponse::from(empty()));
     }
     let used = core.budget.used(at(50)) - before;
     assert!((1..=30).contains(&used), "{used}");

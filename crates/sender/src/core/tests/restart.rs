@@ -121,7 +121,7 @@ fn refused_at(seconds: u64) -> Vec<Op> {
     let slot = plan.slot;
     core.launch(at(seconds), plan, RequestInputs::default());
     let heard = ApiResponse::from(Err(ApiError::UNAUTHORIZED));
-    core.answered(at(seconds), slot, heard)
+    core.judge_answer(at(seconds), slot, heard)
         .expect("under way")
         .ops
 }
@@ -310,7 +310,7 @@ fn hub_that_lost_commits_keeps_silence() {
         ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(0), &head), Some(Lane::Token));
-    core.aborted(0);
+    core.abort(0);
     head.silence = Some(silence_of("boot", 105));
     assert_eq!(core.next(at(1), &head), Decision::WaitUntil(at(105).boot));
     assert_eq!(lane(&mut core, at(105), &head), Some(Lane::Token));
@@ -322,7 +322,7 @@ fn memory_of_aborted_launch_is_stored_with_next_launch() {
     for seconds in [60, 120] {
         let (slot, _, launch) = sent(&mut core, at(seconds), &WorkQueue::default());
         assert!(stored(&launch.ops).is_some(), "{:?}", launch.ops);
-        core.aborted(slot);
+        core.abort(slot);
     }
 }
 

@@ -12,7 +12,7 @@ fn second() -> TokenFingerprint {
 fn refreshed() -> Core {
     let mut core = ready(Settings::default());
     core.token(at(100), Some(second()));
-    core.before(Some((print(), at(400).wall.floor_seconds())));
+    core.set_previous_token(Some((print(), at(400).wall.floor_seconds())));
     let (request, token) = answered(&mut core, at(100), &WorkQueue::default(), record());
     assert_eq!((request, token), (Request::TokenInfo, second()));
     core
@@ -30,7 +30,8 @@ fn answered(
     answer: ApiResult,
 ) -> (Request, TokenFingerprint) {
     let (slot, _, launch) = sent(core, now, head);
-    core.answered(now, slot, answer.into()).expect("under way");
+    core.judge_answer(now, slot, answer.into())
+        .expect("under way");
     launch.request.expect("it goes")
 }
 
@@ -108,7 +109,7 @@ fn new_token_without_the_older_one_reads_nothing_of_it() {
     let mut core = ready(Settings::default());
     core.token(at(100), Some(second()));
     assert_eq!(core.ask(at(101)).tokens, [second()]);
-    core.before(Some((second(), at(400).wall.floor_seconds())));
+    core.set_previous_token(Some((second(), at(400).wall.floor_seconds())));
     assert_eq!(
         core.ask(at(101)).tokens,
         [second()],
@@ -147,7 +148,7 @@ fn expired_token_call_is_not_resubmitted_before_poll_answer() {
     };
     assert!(!matches!(core.next(at(401), &over), Decision::Settle(_)));
     let heard = ApiResponse::from(Err(ApiError::TimedOut));
-    core.answered(at(401), slot, heard).expect("under way");
+    core.judge_answer(at(401), slot, heard).expect("under way");
     assert!(matches!(core.next(at(403), &over), Decision::Settle(_)));
 }
 
@@ -219,7 +220,7 @@ fn answers_to_the_old_token_do_not_affect_the_new_one() {
         let (slot, _, _) = sent(&mut core, at(10), &waits(at(0)));
         core.token(at(11), Some(second()));
         assert_eq!(lane(&mut core, at(11), &live(1)), None, "one is under way");
-        core.answered(at(12), slot, answer.into())
+        core.judge_answer(at(12), slot, answer.into())
             .expect("under way");
         assert_eq!(pause(&core, at(12)), None);
         assert_eq!(lane(&mut core, at(12), &live(1)), Some(Lane::Token));
