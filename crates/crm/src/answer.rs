@@ -43,7 +43,7 @@ pub enum WriteStatus {
 pub enum ApiError {
     /// 401, 406: no such token, or the company is blocked (§7.2, §7.3). A 401 does not count
     /// against the limit.
-    #[error("{}", said(.status, .message))]
+    #[error("{}", status_text(.status, .message))]
     TokenRefused {
         /// 401 or 406.
         status: u16,
@@ -51,10 +51,10 @@ pub enum ApiError {
         message: String,
     },
     /// 403: the grant is missing. With the CRM's message, which can be empty.
-    #[error("{}", said(403, .0))]
+    #[error("{}", status_text(403, .0))]
     Forbidden(String),
     /// 404: for a poll, the requestId is unknown or older than 24 hours (§4.6).
-    #[error("{}", said(404, .message))]
+    #[error("{}", status_text(404, .message))]
     NotFound {
         /// The answer is in the CRM's envelope (§2.1). A proxy's answer says nothing about
         /// requestIds and leads.
@@ -71,7 +71,7 @@ pub enum ApiError {
         own: bool,
     },
     /// 400, 409 and any other 4xx: not to be repeated unchanged (§7.4, §7.7).
-    #[error("{}", said(.status, .message))]
+    #[error("{}", status_text(.status, .message))]
     Rejected {
         /// 400, 409 or another 4xx.
         status: u16,
@@ -86,7 +86,7 @@ pub enum ApiError {
     TooMany(bool),
     /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope. The latter is
     /// from a proxy, which does not know tokens, grants and calls (§7.1).
-    #[error("{}", said(of_server(*.status), .message))]
+    #[error("{}", status_text(of_server(*.status), .message))]
     Server {
         /// 5xx, 200 with `accept: false`, or a 4xx of a proxy.
         status: u16,
@@ -128,7 +128,7 @@ impl ApiError {
 }
 
 /// Joins a status and the message that came with it.
-fn said(status: impl fmt::Display, message: &str) -> String {
+fn status_text(status: impl fmt::Display, message: &str) -> String {
     match message {
         "" => status.to_string(),
         message => format!("{status}: {message}"),
@@ -186,7 +186,11 @@ pub fn read_redacted(
         };
     }
     let (message, errors, own) = match &envelope {
-        Ok(envelope) => (envelope.explained(), envelope.errors(), is_own(&envelope.0)),
+        Ok(envelope) => (
+            envelope.explanation(),
+            envelope.errors(),
+            is_own(&envelope.0),
+        ),
         Err(_) => (String::new(), Value::Null, false),
     };
     Err(match status {
@@ -225,7 +229,7 @@ pub fn names_max(errors: &Value) -> bool {
 }
 
 fn success(endpoint: Endpoint, envelope: Envelope) -> ApiResponse {
-    if envelope.refused() {
+    if envelope.is_refused() {
         return Err(ApiError::Server {
             status: 200,
             own: true,
@@ -247,9 +251,9 @@ fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static st
             accepted.ok_or("accepted, but without a requestId")
         }
         Endpoint::Poll => {
-            let (word, words) = envelope.status().ok_or("no status in the answer")?;
+            let (word, message) = envelope.status().ok_or("no status in the answer")?;
             Ok(ApiReply::Status(match word.parse() {
-                Ok(word) => WriteStatus::Failed(word, words, envelope.errors_of_status()),
+                Ok(word) => WriteStatus::Failed(word, message, envelope.errors_of_status()),
                 Err(_) if word == SUCCESS => WriteStatus::Success,
                 Err(_) => WriteStatus::Pending(word),
             }))

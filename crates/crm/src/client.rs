@@ -39,7 +39,7 @@ pub enum Unanswered {
 }
 
 impl Unanswered {
-    fn of(error: reqwest::Error, way: &Setup) -> Self {
+    fn from_error(error: reqwest::Error, way: &Setup) -> Self {
         let sent = !error.is_connect() && !error.is_builder();
         let why = match failure(error, way) {
             ApiError::NotConnected(why) | ApiError::TlsRefused(why) | ApiError::Lost(why) => why,
@@ -139,13 +139,13 @@ impl Client {
         let mut response = builder
             .send()
             .await
-            .map_err(|error| Unanswered::of(error, &self.setup))?;
+            .map_err(|error| Unanswered::from_error(error, &self.setup))?;
         let status = response.status().as_u16();
         let success = (200..300).contains(&status);
         match body(&mut response, FORM_BODY_MAX).await {
             Ok(Ok(body)) => Ok((status, body)),
             Ok(Err(why)) if success => Err(Unanswered::Perhaps(format!("status {status}, {why}"))),
-            Err(error) if success => Err(Unanswered::of(error, &self.setup)),
+            Err(error) if success => Err(Unanswered::from_error(error, &self.setup)),
             // The status is valid without its body.
             Ok(Err(_)) | Err(_) => Ok((status, Vec::new())),
         }

@@ -38,7 +38,7 @@ const ROW_DEPTH: u32 = 2;
 const STATUS_KEYS: [&str; 5] = ["status", "requestStatus", "state", "result", "outcome"];
 
 /// Keys of a text for people.
-const SAID_KEYS: [&str; 6] = [
+const MESSAGE_KEYS: [&str; 6] = [
     "message",
     "error",
     "reason",
@@ -65,7 +65,7 @@ impl Envelope {
         }
     }
 
-    pub(super) fn refused(&self) -> bool {
+    pub(super) fn is_refused(&self) -> bool {
         self.0.get("accept") == Some(&Value::Bool(false))
     }
 
@@ -76,10 +76,10 @@ impl Envelope {
 
     /// Returns all information of an error: the text for people, the parser's or validator's text
     /// in `data` (§7.1), and `error.messageCode` (§7.5) with its arguments.
-    pub(super) fn explained(&self) -> String {
+    pub(super) fn explanation(&self) -> String {
         let message = self.message();
         let data = text_at(&self.0, "data");
-        let mut said = match (message.as_str(), data.as_str()) {
+        let mut text = match (message.as_str(), data.as_str()) {
             (_, "") => message,
             ("", _) => data,
             (one, other) if one == other => message,
@@ -87,13 +87,13 @@ impl Envelope {
         };
         let error = self.0.get("error").and_then(Value::as_object);
         if let Some(code) = error.and_then(message_code) {
-            said = if said.is_empty() {
+            text = if text.is_empty() {
                 code
             } else {
-                format!("{said} ({code})")
+                format!("{text} ({code})")
             };
         }
-        said.chars().take(WORDS_MAX).collect()
+        text.chars().take(WORDS_MAX).collect()
     }
 
     /// Returns the CRM's `errors[]` (§7.5). `Null` if it has none.
@@ -106,10 +106,10 @@ impl Envelope {
 
     /// Reads `errors[]` of a FAILED status, from the envelope or inside `data`.
     pub(super) fn errors_of_status(&self) -> Value {
-        let data = alone(self.0.get("data").unwrap_or(&Value::Null));
+        let data = single_entry(self.0.get("data").unwrap_or(&Value::Null));
         self.0
             .get("errors")
-            .and_then(listed)
+            .and_then(nonempty_list)
             .or_else(|| listed_errors(data))
             .or_else(|| data.as_object()?.values().find_map(listed_errors))
             .unwrap_or_default()
@@ -135,16 +135,16 @@ impl Envelope {
     /// documented words (§3.2) anywhere in `data`, or the envelope's own status.
     pub(super) fn status(&self) -> Option<(String, String)> {
         let data = self.0.get("data").unwrap_or(&Value::Null);
-        let found = match alone(data) {
+        let found = match single_entry(data) {
             Value::String(word) => Some((word.clone(), String::new())),
-            data => keyed(data, STATUS_DEPTH).or_else(|| named(data)),
+            data => keyed_status(data, STATUS_DEPTH).or_else(|| named_status(data)),
         };
-        let (word, said) = found.or_else(|| status_of(&self.0))?;
+        let (word, message) = found.or_else(|| status_of(&self.0))?;
         let word = word.trim().to_uppercase();
         if !(1..=64).contains(&word.chars().count()) {
             return None;
         }
-        Some((word, said))
+        Some((word, message))
     }
 
     /// Reads the record of `token/info` (§2.2). It must contain the company's id.
@@ -180,7 +180,7 @@ impl Envelope {
             places.extend(map.values().filter_map(Value::as_object));
         }
         let best = places.iter().filter_map(|map| best_rows(map));
-        let rows = data.as_array().or_else(|| best.max_by_key(worth))?;
+        let rows = data.as_array().or_else(|| best.max_by_key(rate_rows))?;
         places.push(&self.0);
         let mut shown = Vec::new();
         for row in rows {
@@ -214,7 +214,7 @@ impl Envelope {
 
 /// Formats `error.messageCode` with its arguments (§7.5). `None` if there is no code.
 fn message_code(error: &Map<String, Value>) -> Option<String> {
-    let code = words(error.get("messageCode")?);
+    let code = value_text(error.get("messageCode")?);
     if code.is_empty() {
         return None;
     }
@@ -231,17 +231,17 @@ fn first_count(places: &[&Map<String, Value>], key: &str) -> Option<u32> {
 }
 
 fn listed_errors(value: &Value) -> Option<Value> {
-    listed(value.get("errors")?)
+    nonempty_list(value.get("errors")?)
 }
 
 /// Returns a nonempty list. `None` for any other value.
-fn listed(value: &Value) -> Option<Value> {
+fn nonempty_list(value: &Value) -> Option<Value> {
     let all = value.as_array().filter(|all| !all.is_empty())?;
     Some(all.iter().take(ERRORS_MAX).cloned().collect())
 }
 
 /// Replaces a list with one entry by that entry.
-fn alone(value: &Value) -> &Value {
+fn single_entry(value: &Value) -> &Value {
     match value.as_array().map(Vec::as_slice) {
         Some([one]) => one,
         Some(_) | None => value,
@@ -249,33 +249,35 @@ fn alone(value: &Value) -> &Value {
 }
 
 /// Finds a status under its key, in this object or in the objects inside it. The outermost wins.
-fn keyed(value: &Value, depth: u32) -> Option<(String, String)> {
-    let map = alone(value).as_object()?;
+fn keyed_status(value: &Value, depth: u32) -> Option<(String, String)> {
+    let map = single_entry(value).as_object()?;
     let here = status_of(map);
     if here.is_some() || depth == 0 {
         return here;
     }
-    let mut inside = map.values().filter_map(|value| keyed(value, depth - 1));
-    let (word, said) = inside.next()?;
+    let mut inside = map
+        .values()
+        .filter_map(|value| keyed_status(value, depth - 1));
+    let (word, message) = inside.next()?;
     // If two statuses differ, it is not known which one is meant.
     if !inside.all(|(other, _)| other.eq_ignore_ascii_case(&word)) {
         return None;
     }
-    Some((word, said))
+    Some((word, message))
 }
 
 fn status_of(map: &Map<String, Value>) -> Option<(String, String)> {
     let word = STATUS_KEYS
         .into_iter()
         .find_map(|key| map.get(key).and_then(word_of))?;
-    Some((word.to_owned(), said(map)))
+    Some((word.to_owned(), message_in(map)))
 }
 
 /// Returns the object's text for people. Empty if it has none.
-fn said(map: &Map<String, Value>) -> String {
-    let mut all = SAID_KEYS.into_iter().filter_map(|key| map.get(key));
-    let said = all.find(|value| !value.is_null());
-    said.map(words).unwrap_or_default()
+fn message_in(map: &Map<String, Value>) -> String {
+    let mut all = MESSAGE_KEYS.into_iter().filter_map(|key| map.get(key));
+    let message = all.find(|value| !value.is_null());
+    message.map(value_text).unwrap_or_default()
 }
 
 /// Returns the word of `"SUCCESS"`, or of `{"name": "SUCCESS"}`, another common form of enums.
@@ -291,7 +293,7 @@ fn word_of(value: &Value) -> Option<&str> {
 
 /// Finds a final status (§3.2) under any key except those of texts for people, because every good
 /// answer has a message `Success` (§2.1).
-fn named(data: &Value) -> Option<(String, String)> {
+fn named_status(data: &Value) -> Option<(String, String)> {
     let map = data.as_object()?;
     let deeper = map.values().filter_map(Value::as_object);
     let mut finals = std::iter::once(map).chain(deeper).flat_map(|map| {
@@ -302,13 +304,13 @@ fn named(data: &Value) -> Option<(String, String)> {
     if !finals.all(|(other, _)| other == word) {
         return None;
     }
-    Some((word, said(map)))
+    Some((word, message_in(map)))
 }
 
 fn final_word(key: &str, value: &Value) -> Option<String> {
     let word = value.as_str()?.trim().to_uppercase();
     let is_final = word == SUCCESS || word.parse::<FailureWord>().is_ok();
-    if !is_final || SAID_KEYS.contains(&key) {
+    if !is_final || MESSAGE_KEYS.contains(&key) {
         return None;
     }
     Some(word)
@@ -330,11 +332,11 @@ fn grant(value: &Value) -> Option<String> {
 /// Returns the object's array that most likely contains the rows.
 fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
     let lists = map.values().filter_map(Value::as_array);
-    lists.max_by_key(worth)
+    lists.max_by_key(rate_rows)
 }
 
 /// Rates an array as rows: how many of them name a call, then their number.
-fn worth(rows: &&Vec<Value>) -> (usize, usize) {
+fn rate_rows(rows: &&Vec<Value>) -> (usize, usize) {
     let calls = rows.iter().filter(|row| names_a_call(row)).count();
     (calls, rows.len())
 }
@@ -384,13 +386,13 @@ fn uuid_in(text: &str) -> Option<CallUuid> {
 fn integer(value: &Value) -> Option<i64> {
     match value {
         // Some systems write 3.0 for 3.
-        Value::Number(number) => number.as_i64().or_else(|| whole(number.as_f64()?)),
+        Value::Number(number) => number.as_i64().or_else(|| whole_number(number.as_f64()?)),
         Value::String(text) => text.trim().parse().ok(),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
-fn whole(number: f64) -> Option<i64> {
+fn whole_number(number: f64) -> Option<i64> {
     // Above this, a float no longer distinguishes consecutive integers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() < EXACT {
@@ -402,11 +404,11 @@ fn whole(number: f64) -> Option<i64> {
 
 /// Returns the text for people under a key. Empty if there is none.
 fn text_at(map: &Map<String, Value>, key: &str) -> String {
-    map.get(key).map(words).unwrap_or_default()
+    map.get(key).map(value_text).unwrap_or_default()
 }
 
 /// Formats a text for people: a string as it is, anything else as JSON, cut to a readable length.
-fn words(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
