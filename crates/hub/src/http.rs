@@ -127,7 +127,7 @@ impl AnswerHttp for Gate {
                 .find(&token, now.wall.floor_seconds())
         });
         let name = branch.as_ref().map_or("", |branch| &branch.name).to_owned();
-        match self.admitted(place, request, branch).await {
+        match self.handle(place, request, branch).await {
             Ok(response) => response,
             Err(refused) => {
                 self.receiver
@@ -146,7 +146,7 @@ impl AnswerHttp for Gate {
 }
 
 impl Gate {
-    async fn admitted(
+    async fn handle(
         &self,
         place: &ConnectionPlace,
         request: Request<Incoming>,
@@ -175,7 +175,7 @@ impl Gate {
         };
         let origin = Origin {
             branch,
-            seen: seen(request.headers()),
+            seen: seen_position(request.headers()),
         };
         if method == Method::GET {
             self.admit(&origin, 0)?;
@@ -203,7 +203,7 @@ impl Gate {
             let answer = self.receiver.calls(&origin, body, content_type).await;
             answer.map(|answer| json(StatusCode::OK, &answer))
         };
-        answered.map_err(not_stored)
+        answered.map_err(refuse)
     }
 
     fn admit(&self, origin: &Origin, length: u64) -> Result<(), Refused> {
@@ -299,7 +299,7 @@ fn too_large(bytes_max: usize) -> Refused {
     Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
 }
 
-fn not_stored(refusal: Refusal) -> Refused {
+fn refuse(refusal: Refusal) -> Refused {
     let message = refusal.to_string();
     match refusal {
         Refusal::Body(crate::lines::BodyRefusal::TooManyLines) => {
@@ -336,7 +336,7 @@ fn bearer(headers: &HeaderMap) -> Option<Secret> {
 }
 
 /// Returns the highest pair that a collector has seen. Scripts send none.
-fn seen(headers: &HeaderMap) -> Option<HubPosition> {
+fn seen_position(headers: &HeaderMap) -> Option<HubPosition> {
     let incarnation = headers.get(SEEN_INCARNATION)?.to_str().ok()?;
     let seq: i64 = headers.get(SEEN_SEQ)?.to_str().ok()?.parse().ok()?;
     if incarnation.is_empty() || incarnation.len() > INCARNATION_BYTES_MAX {

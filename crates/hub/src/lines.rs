@@ -50,14 +50,16 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
             Err(wrong) if has_newer_version(bytes) => {
                 return Err(BodyRefusal::UnknownVersion(wrong.message));
             }
-            Err(wrong) => lines.refused.push(refused(line, wrong.id, &wrong.message)),
+            Err(wrong) => lines
+                .refused
+                .push(refuse_line(line, wrong.id, &wrong.message)),
         }
     }
     Ok(lines)
 }
 
 /// Makes a line that is refused.
-pub(crate) fn refused(line: usize, id: Option<String>, error: &str) -> RefusedLine {
+pub(crate) fn refuse_line(line: usize, id: Option<String>, error: &str) -> RefusedLine {
     RefusedLine {
         line,
         id,

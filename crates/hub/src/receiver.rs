@@ -1,6 +1,6 @@
 //! Receives calls and reports of a branch: reads, judges, commits, and answers them.
 
-use crate::lines::{BodyRefusal, Lines, read_lines, refused};
+use crate::lines::{BodyRefusal, Lines, read_lines, refuse_line};
 use crate::protocol::{BranchAnswer, CallsAnswer, RefusedLine, ReportAnswer};
 use crate::tally::Tally;
 use crate::token::{BranchTable, KnownBranch, new_incarnation};
@@ -47,7 +47,7 @@ pub struct Receiver {
 pub struct Turns(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
 impl Turns {
-    fn of(&self, branch: &str) -> Arc<AsyncMutex<()>> {
+    fn for_branch(&self, branch: &str) -> Arc<AsyncMutex<()>> {
         let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(turns.entry(branch.to_owned()).or_default())
     }
@@ -98,7 +98,7 @@ impl Receiver {
         body: Bytes,
         content_type: Option<String>,
     ) -> Result<CallsAnswer, Refusal> {
-        let turn = self.turns.of(&origin.branch.name);
+        let turn = self.turns.for_branch(&origin.branch.name);
         let _turn = turn.lock().await;
         let now = clock::now();
         let judging = Judging {
@@ -168,7 +168,7 @@ impl Receiver {
                 Err(error) if is_of_all_calls(&error) => return Err(error),
                 Err(error) => {
                     let id = Some(line.id.clone());
-                    refused_lines.push(refused(line.line, id, &error.to_string()));
+                    refused_lines.push(refuse_line(line.line, id, &error.to_string()));
                     self.tally.refuse(&origin.branch.name, "line", 1, now.boot);
                 }
             }
@@ -182,7 +182,7 @@ impl Receiver {
     /// If it cannot be read or stored.
     pub async fn report(&self, origin: &Origin, body: &[u8]) -> Result<ReportAnswer, Refusal> {
         let report: BranchReport = serde_json::from_slice(body).map_err(Refusal::Report)?;
-        let text = serde_json::to_string(&shortened(report)).map_err(Refusal::Report)?;
+        let text = serde_json::to_string(&shorten(report)).map_err(Refusal::Report)?;
         let now = clock::now();
         let op = self.request(origin, 0, Some(text), now);
         let done = self.spool.write(vec![op]).await?;
@@ -255,7 +255,7 @@ impl Judging {
                      --pbx {}",
                     reported.pbx, self.branch.name, self.branch.name, reported.pbx
                 );
-                refused_lines.push(refused(line, Some(id), &error));
+                refused_lines.push(refuse_line(line, Some(id), &error));
                 continue;
             }
             let uuid = figures::uuid(&reported.pbx, &reported.call.linkedid);
@@ -288,7 +288,7 @@ fn is_of_all_calls(error: &Error) -> bool {
 }
 
 /// Returns the report with bounded lists and texts. It is stored and shown.
-fn shortened(mut report: BranchReport) -> BranchReport {
+fn shorten(mut report: BranchReport) -> BranchReport {
     report.sources.truncate(LISTED_MAX);
     report.problems.truncate(LISTED_MAX);
     cut(&mut report.version);

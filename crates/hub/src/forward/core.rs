@@ -368,13 +368,13 @@ impl ForwardCore {
         self.failed = 0;
         let backoff = BACKOFF_MIN.saturating_mul(1 << self.rounds.min(10));
         self.rounds += 1;
-        let wait = self.shortened(backoff.min(BACKOFF_MAX));
+        let wait = self.shorten(backoff.min(BACKOFF_MAX));
         let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
         self.not_before = now + wait.max(asked).max(REQUEST_EVERY);
     }
 
     /// Returns a backoff, shortened by up to a quarter.
-    fn shortened(&mut self, backoff: Duration) -> Duration {
+    fn shorten(&mut self, backoff: Duration) -> Duration {
         // An xorshift generator: the same seed gives the same waits.
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;

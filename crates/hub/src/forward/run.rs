@@ -113,7 +113,7 @@ impl Loop {
                 .with
                 .spool
                 .read(|store| Ok(Some(store.books().ready > 0)));
-            let ready = read.await.or_else(later)?.unwrap_or(false);
+            let ready = read.await.or_else(wait_if_retryable)?.unwrap_or(false);
             match self.core.next(clock::now().boot, ready) {
                 Next::Calls { hub, lines } => self.send_calls(hub, lines).await?,
                 Next::Report { hub } => self.send_report(hub, false).await?,
@@ -137,7 +137,7 @@ impl Loop {
             .with
             .spool
             .read(move |store| forward::next_calls(store, lines).map(Some));
-        let Some(rows) = read.await.or_else(later)? else {
+        let Some(rows) = read.await.or_else(wait_if_retryable)? else {
             return Ok(());
         };
         let batch = batch(&rows);
@@ -274,7 +274,7 @@ impl Loop {
 }
 
 /// Returns `None` if the spool can be read later.
-fn later<T>(error: Error) -> Result<Option<T>, Error> {
+fn wait_if_retryable<T>(error: Error) -> Result<Option<T>, Error> {
     if error.is_retryable() {
         Ok(None)
     } else {
