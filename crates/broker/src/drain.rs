@@ -122,7 +122,7 @@ pub(crate) struct Destination {
 
 impl Destination {
     /// Makes a destination from a URL. It opens no connection.
-    pub(crate) fn of(url: &BrokerUrl, secret: Secret) -> Self {
+    pub(crate) fn from_url(url: &BrokerUrl, secret: Secret) -> Self {
         Self {
             login: Login::new(&url.broker, secret, url.ca_file.as_ref()),
             queue: url.name.clone(),
@@ -168,12 +168,12 @@ pub(crate) trait Outbox {
     fn confirmed(&self, items: Vec<Self::Item>, all: bool) -> Vec<Op>;
 
     /// Returns the error for a message that could not be published, or that was not confirmed.
-    fn failed(&self, error: &lapin::Error) -> Error {
+    fn publish_error(&self, error: &lapin::Error) -> Error {
         Error::lost(error)
     }
 
     /// Returns the error for a message that the broker returned or refused.
-    fn returned(&self, message: String) -> Error;
+    fn return_error(&self, message: String) -> Error;
 
     /// Reports each turn of the loop, so that a loop that hangs is noticed.
     fn beat(&self) {}
@@ -387,7 +387,7 @@ fn report_waiting<O: Outbox>(outbox: &O, error: &Error, reported: &mut Option<St
 /// Publishes a message that no queue takes, and waits until the broker has returned it.
 async fn try_line<O: Outbox>(outbox: &O, line: &ConfirmedLine) -> Result<(), Error> {
     let tried = line.may_write(NOWHERE).await;
-    tried.map_err(|error| outbox.failed(&error))
+    tried.map_err(|error| outbox.publish_error(&error))
 }
 
 /// Publishes all items, then waits for all confirms. Adds the items that were taken to `confirmed`.
@@ -407,7 +407,7 @@ async fn publish<O: Outbox>(
         match sent.await {
             Ok(confirm) => under_way.push((item, confirm)),
             Err(error) => {
-                ended = Err(outbox.failed(&error));
+                ended = Err(outbox.publish_error(&error));
                 break;
             }
         }
@@ -416,9 +416,9 @@ async fn publish<O: Outbox>(
         match confirm.await {
             Ok(confirmation) => match refusal(&confirmation) {
                 None => confirmed.push(item),
-                Some(message) => ended = Err(outbox.returned(message)),
+                Some(message) => ended = Err(outbox.return_error(message)),
             },
-            Err(error) => ended = Err(outbox.failed(&error)),
+            Err(error) => ended = Err(outbox.publish_error(&error)),
         }
     }
     ended
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn echoed_password_is_not_in_the_reason() {
         let url = BrokerUrl::queue("amqp://callbridge@127.0.0.1/?queue=dead").expect("a URL");
-        let to = Destination::of(&url, Secret::Value("secret word".into()));
+        let to = Destination::from_url(&url, Secret::Value("secret word".into()));
         let text = "low on secret%20word".to_owned();
         for error in [
             Error::Lost(text.clone()),

@@ -40,7 +40,7 @@ pub struct Queue {
 impl Queue {
     /// Makes a publisher for the queue of `--dead-letter-queue`. It opens no connection.
     pub fn new(url: &BrokerUrl, secret: Secret) -> Self {
-        let mut to = Destination::of(url, secret);
+        let mut to = Destination::from_url(url, secret);
         to.login.variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
         Self {
             to,
@@ -77,7 +77,7 @@ impl Queue {
         let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
         let asked = line.last(async |line| {
             let found = line.find_queue(&self.to.queue).await;
-            found.map_err(|error| self.returned(error.to_string()))?;
+            found.map_err(|error| self.return_error(error.to_string()))?;
             let written = line.may_write(&nowhere).await;
             written.map_err(|error| self.no_right(&error))
         });
@@ -104,7 +104,7 @@ impl Queue {
 }
 
 /// Adds the time as the timestamp of the properties, if it is after 1970.
-fn stamped(properties: BasicProperties, at: Option<EventTime>) -> BasicProperties {
+fn add_timestamp(properties: BasicProperties, at: Option<EventTime>) -> BasicProperties {
     match at.and_then(|at| u64::try_from(at.floor_seconds().get()).ok()) {
         Some(at) => properties.with_timestamp(at),
         None => properties,
@@ -160,7 +160,7 @@ impl Outbox for Queue {
             .collect()
     }
 
-    fn returned(&self, message: String) -> Error {
+    fn return_error(&self, message: String) -> Error {
         let queue = &self.to.queue;
         let Broker { user, vhost, .. } = &self.to.login.broker;
         let declare = declare_command(vhost, queue);
@@ -202,7 +202,7 @@ fn properties(notice: &Notice) -> BasicProperties {
         .with_delivery_mode(2)
         .with_app_id("callbridge".into())
         .with_headers(headers);
-    stamped(properties, notice.at)
+    add_timestamp(properties, notice.at)
 }
 
 #[cfg(test)]
