@@ -67,8 +67,8 @@ impl Acceptor {
         let now = Instant::now();
         self.again_at = Some(now + AGAIN_AFTER);
         self.failed += 1;
-        let said = self.said_at.is_some_and(|at| now < at + SAID_EVERY);
-        if self.failed == 1 && !said {
+        let logged_lately = self.said_at.is_some_and(|at| now < at + SAID_EVERY);
+        if self.failed == 1 && !logged_lately {
             self.said_at = Some(now);
             tracing::warn!(
                 listener = self.name,

@@ -93,7 +93,7 @@ impl Taken {
     }
 
     /// Chooses the connection to cut. `roll` returns a number below its argument.
-    fn whom(&self, mut roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
+    fn choose_connection(&self, mut roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
         let most = self.waiting.values().map(BTreeMap::len).max()?;
         let those: Vec<_> = self
             .waiting
@@ -150,7 +150,7 @@ impl Places {
     /// has ended.
     pub fn make_room(&self) -> bool {
         let mut taken = self.taken.lock();
-        let Some((origin, id)) = taken.whom(random) else {
+        let Some((origin, id)) = taken.choose_connection(random) else {
             return false;
         };
         if let Some(Some(handle)) = taken.leave(origin, id) {

@@ -9,7 +9,7 @@ fn origin(last: u8) -> PeerGroup {
 /// Cuts one connection, and returns its origin and number.
 fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
     let mut taken = places.taken.lock();
-    let (origin, id) = taken.whom(roll)?;
+    let (origin, id) = taken.choose_connection(roll)?;
     taken.leave(origin, id);
     Some((origin, id))
 }
@@ -63,7 +63,7 @@ fn among_equals_and_within_one_it_is_at_random() {
         for second in 0..2 {
             let mut rolls = [first, second].into_iter();
             let mut below = Vec::new();
-            let whom = taken.whom(|most| {
+            let whom = taken.choose_connection(|most| {
                 below.push(most);
                 rolls.next().expect("two rolls")
             });

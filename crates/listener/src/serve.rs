@@ -92,7 +92,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
     let answer: Arc<Answer> = Arc::new(move |place, request| {
         if let Some(refusal) = site.refusal(&request, is_loopback) {
             tracing::debug!(listener = name, ?refusal, "refused a request of a browser");
-            return Box::pin(std::future::ready(refused(refusal)));
+            return Box::pin(std::future::ready(refusal_response(refusal)));
         }
         let answer = Arc::clone(&answer);
         Box::pin(async move { answer.answer(&place, request).await })
@@ -139,7 +139,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
     }
 }
 
-fn refused(refusal: SiteRefusal) -> Response<Body> {
+fn refusal_response(refusal: SiteRefusal) -> Response<Body> {
     let message = body::whole(refusal.message());
     body::response(SiteRefusal::STATUS, "text/plain; charset=utf-8", message)
 }
