@@ -306,7 +306,11 @@ mod tests {
             ("99.0.0", None),
             ("x", None),
         ] {
-            assert_eq!(release_of_asterisk(version).as_deref(), release, "{version}");
+            assert_eq!(
+                release_of_asterisk(version).as_deref(),
+                release,
+                "{version}"
+            );
         }
     }
 
