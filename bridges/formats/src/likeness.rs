@@ -329,12 +329,16 @@ mod tests {
         assert_eq!(event("Event: Hello"), None);
     }
 
+    fn named(bytes: &[u8]) -> Option<(Option<Format>, String)> {
+        let likeness = Likeness::recognize(bytes)?;
+        Some((likeness.format, likeness.to_string()))
+    }
+
     #[test]
     fn foreign_formats_are_named_and_noise_is_not() {
-        let named = |bytes: &[u8]| Likeness::recognize(bytes).map(|it| (it.format, it.to_string()));
-        let (format, words) = named(b"{\"variable_uuid\":\"1\"}\n").expect("known");
+        let (format, message) = named(b"{\"variable_uuid\":\"1\"}\n").expect("known");
         assert_eq!(format, None);
-        assert!(words.contains("FreeSWITCH"), "{words}");
+        assert!(message.contains("FreeSWITCH"), "{message}");
         let quiet = b"{\"Event-Name\":\"RE_SCHEDULE\",\"FreeSWITCH-Hostname\":\"vm\"}\n";
         assert_eq!(named(quiet).expect("known").0, Some(Format::Freeswitch));
         assert!(named(b"{\"type\":\"StasisStart\"}\n").is_some());

@@ -127,9 +127,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn plain(text: &str) -> Cow<'_, str> {
+        decode(text.as_bytes()).0
+    }
+
     #[test]
     fn values_are_percent_decoded_and_plain_text_is_kept() {
-        let plain = |text: &'static str| decode(text.as_bytes()).0;
         assert!(matches!(plain("127.0.0.1"), Cow::Borrowed("127.0.0.1")));
         assert_eq!(
             plain("sofia/external/%2B998%40127.0.0.1"),

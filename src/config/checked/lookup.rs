@@ -85,9 +85,10 @@ mod tests {
     use callbridge_model::Environment;
 
     fn checked(address: &str, allow: Option<&str>, secret: bool) -> (Option<LookupConfig>, String) {
-        let environment = match secret {
-            true => Environment::from_pairs([("CALLBRIDGE_LOOKUP_SECRET", "hidden")]),
-            false => Environment::default(),
+        let environment = if secret {
+            Environment::from_pairs([("CALLBRIDGE_LOOKUP_SECRET", "hidden")])
+        } else {
+            Environment::default()
         };
         let flags = LookupFlags {
             lookup: Some(address.to_owned()),

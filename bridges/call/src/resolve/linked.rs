@@ -237,8 +237,8 @@ fn reported_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     later
 }
 
-/// Returns `true` if `by` reported at about this time that a link with the channel `leg` began, or
-/// a link of its own if it is that channel.
+/// Returns `true` if an event of `by` shows that a link of the channel `leg` began at about this
+/// time.
 fn reports_beginning(by: &Leg, leg: &Leg, at: EventTime) -> bool {
     by.facts.iter().any(|fact| {
         let Some((with, true)) = fact.what.link() else {

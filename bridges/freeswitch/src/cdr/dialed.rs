@@ -114,7 +114,7 @@ mod tests {
     fn found(data: &str, originated: &str) -> Vec<(String, String)> {
         let at = EventTime::from_seconds(1_795_211_901);
         let found = dialed_legs(&[(at, data)], originated).into_iter();
-        found.map(|it| (it.id, it.gateway)).collect()
+        found.map(|leg| (leg.id, leg.gateway)).collect()
     }
 
     fn pair(id: &str, gateway: &str) -> (String, String) {
