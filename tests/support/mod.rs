@@ -4,6 +4,7 @@ pub mod connecting;
 pub mod crm;
 pub mod crm_process;
 pub mod judge;
+pub mod live;
 pub mod program;
 pub mod prometheus;
 pub mod recordings;

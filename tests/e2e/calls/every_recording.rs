@@ -1,14 +1,13 @@
 //! Tests that every recorded call is journaled correctly, whichever source reports it.
 
 use crate::support::crm::{self, RATE_FLAG};
+use crate::support::live;
 use crate::support::program::{Place, Program};
 use crate::support::recordings::{self, LEADS, Recording, TRUNKS};
-use callbridge_model::clock;
 use callbridge_sandbox::Server;
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::expected::Expected;
 use callbridge_testbed::pbx::{self, FakePbx};
-use callbridge_testbed::wait::pass;
 use futures_util::future::join_all;
 
 /// A PBX, a callbridge, and a CRM.
@@ -96,53 +95,6 @@ async fn concurrent_calls_are_journaled_like_separate_calls() {
     .await;
 }
 
-/// Moves the recordings to begin in a few seconds.
-fn moved_to_soon(group: &[Recording]) -> Vec<Recording> {
-    // Moving the recordings takes seconds on a busy machine.
-    let mut lead_seconds = 2;
-    loop {
-        let soon = clock::now().wall.floor_seconds().get() + lead_seconds;
-        let moved = group.iter().map(|recording| recording.moved_to(soon));
-        let moved: Vec<Recording> = moved.collect();
-        if clock::now().wall.floor_seconds().get() < soon {
-            return moved;
-        }
-        lead_seconds *= 2;
-    }
-}
-
-/// Sends the events to callbridge when they happen. Events that are sent all at once look like a
-/// clock that was set, if callbridge needs more than 2 s to read them.
-async fn say_in_time<'e>(pbx: &FakePbx, recordings: impl Iterator<Item = Vec<&'e [u8]>>) {
-    let mut events = Vec::new();
-    for of_recording in recordings {
-        let mut time = None;
-        for event in of_recording {
-            time = recordings::last_time(event).or(time);
-            events.push((time, event));
-        }
-    }
-    events.sort_by_key(|(time, _)| *time);
-    for (time, event) in events {
-        if let Some(time) = time {
-            pass(time.since(clock::now().wall)).await;
-        }
-        pbx.say(event).await;
-    }
-}
-
-/// Sends the recordings as amiws sends them, when their events happen.
-async fn say_frames(socket: &FakePbx, group: &[Recording]) {
-    let frames = group.iter().map(|recording| recording.frames().collect());
-    say_in_time(socket, frames).await;
-}
-
-/// Sends the recordings as AMI sends them, when their events happen.
-async fn say_events(ami: &FakePbx, group: &[Recording]) {
-    let events = group.iter().map(|recording| recording.events().collect());
-    say_in_time(ami, events).await;
-}
-
 #[tokio::test]
 async fn calls_from_two_sources_then_repeated_are_journaled_once() {
     let group = recordings::at_once(recordings::all()).swap_remove(0);
@@ -152,10 +104,10 @@ async fn calls_from_two_sources_then_repeated_are_journaled_once() {
     let flags = [second.as_str(), TRUNKS[0], TRUNKS[1]];
     let mut program = scene.run(&format!("--source=ws://{}/", socket.addr()), &flags);
     tokio::join!(ami.logged_in(1), socket.logged_in(1));
-    scene.group = moved_to_soon(&scene.group);
+    scene.group = live::moved_to_soon(&scene.group);
     tokio::join!(
-        say_frames(&socket, &scene.group),
-        say_events(&ami, &scene.group)
+        live::send_frames(&socket, &scene.group),
+        live::send_events(&ami, &scene.group)
     );
     let expected = recordings::expected(&scene.group);
     let finished = u64::try_from(expected.len()).expect("few");
@@ -180,8 +132,8 @@ async fn every_recording_over_websocket_is_journaled_correctly() {
         let source = format!("--source=ws://{}/", pbx.addr());
         let program = scene.run(&source, &TRUNKS);
         pbx.logged_in(1).await;
-        scene.group = moved_to_soon(&scene.group);
-        say_frames(&pbx, &scene.group).await;
+        scene.group = live::moved_to_soon(&scene.group);
+        live::send_frames(&pbx, &scene.group).await;
         let expected = recordings::expected(&scene.group);
         scene.end(program, &expected).await;
         assert_eq!(
@@ -201,8 +153,8 @@ async fn every_recording_over_ami_md5_login_is_journaled_correctly() {
         let source = scene.place.ami(&pbx);
         let program = scene.run(&source, &TRUNKS);
         pbx.logged_in(1).await;
-        scene.group = moved_to_soon(&scene.group);
-        say_events(&pbx, &scene.group).await;
+        scene.group = live::moved_to_soon(&scene.group);
+        live::send_events(&pbx, &scene.group).await;
         let expected = recordings::expected(&scene.group);
         scene.end(program, &expected).await;
         let asked = pbx.asked().join("\n\n");

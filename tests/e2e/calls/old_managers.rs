@@ -1,6 +1,7 @@
 //! Tests managers that treat filters and classes as old releases do.
 
 use crate::support::crm::{self, RATE_FLAG};
+use crate::support::live;
 use crate::support::program::Place;
 use crate::support::recordings::{self, Recording};
 use callbridge_model::Status;
@@ -54,12 +55,9 @@ async fn hears(name: &str, release: Release) {
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
     pbx.is_asked("Action: CoreShowChannels").await;
-    let told = told(name);
-    for recording in &told {
-        let events: Vec<u8> = Recording::events(recording).collect::<Vec<_>>().concat();
-        pbx.say(&events).await;
-    }
-    let expected = recordings::expected(&told);
+    let calls = live::moved_to_soon(&told(name));
+    live::send_events(&pbx, &calls).await;
+    let expected = recordings::expected(&calls);
     let finished = u64::try_from(expected.len()).expect("few");
     program.settled(finished).await;
     program.terminate().await;
@@ -110,12 +108,9 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
     assert_eq!(asked(&pbx, "Action: Filter"), filters, "and asks for none");
     assert!(place.logs().contains("logged in again without it"));
 
-    let told = told("11");
-    for recording in &told {
-        let events: Vec<u8> = Recording::events(recording).collect::<Vec<_>>().concat();
-        pbx.say(&events).await;
-    }
-    let expected = recordings::expected(&told);
+    let calls = live::moved_to_soon(&told("11"));
+    live::send_events(&pbx, &calls).await;
+    let expected = recordings::expected(&calls);
     let finished = u64::try_from(expected.len()).expect("few");
     program.settled(finished).await;
     program.terminate().await;
