@@ -92,6 +92,6 @@ pub fn endpoints((a, b, name): (&str, &str, &str)) {
         return;
     };
     let turned = Endpoints::new(vec![b, a]).expect("no conflict either");
-    assert_eq!(endpoints.of(name), turned.of(name));
+    assert_eq!(endpoints.find(name), turned.find(name));
     let _ = trunk::party(name, &endpoints);
 }

@@ -20,7 +20,9 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
             let pairs = if first { pairs } else { Pairs::new(message) };
             let mut repaired = false;
             let event = event::decode(rule, pairs, clock, &mut repaired).transpose();
-            return event.map_or(Decoded::Skipped, |event| Decoded::of(event, repaired));
+            return event.map_or(Decoded::Skipped, |event| {
+                Decoded::from_event(event, repaired)
+            });
         }
         if same(key, b"Response") {
             return response(value, &Pairs::new(message));
@@ -37,7 +39,7 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
 /// Decodes a response. Only an accepted login means something for the stream.
 fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     if value == b"Success" && pairs.get("Message") == Some(b"Authentication accepted") {
-        return Decoded::of(Ok(PbxEvent::Mark(Mark::LoggedIn)), false);
+        return Decoded::from_event(Ok(PbxEvent::Mark(Mark::LoggedIn)), false);
     }
     Decoded::Skipped
 }

@@ -282,7 +282,10 @@ impl<'a> Read<'a> {
                 (one, kind)
             }
             Old::Room { .. } if new || word.is_empty() => (one, Kind::Seen),
-            Old::Room { enters } => (one, Kind::passes(enters, word, Text::Borrowed("softmix"))),
+            Old::Room { enters } => (
+                one,
+                Kind::enter_or_leave(enters, word, Text::Borrowed("softmix")),
+            ),
             Old::AgentConnect | Old::Transfer if two.uniqueid.is_empty() => (one, Kind::Seen),
             Old::AgentConnect | Old::Transfer => {
                 let kind = Kind::Joined {

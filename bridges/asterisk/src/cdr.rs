@@ -41,7 +41,7 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
         Ok(PbxEvent::Cdr(cdr)) if cdr.start.is_empty() && cdr.disposition.is_empty() => {
             Decoded::Unreadable(Unreadable::NoEvent)
         }
-        event => Decoded::of(event, repaired),
+        event => Decoded::from_event(event, repaired),
     }
 }
 

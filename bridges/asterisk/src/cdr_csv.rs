@@ -95,7 +95,7 @@ impl CdrRows {
         let names = layout.columns.names(&self.record).into_iter().enumerate();
         let pairs = names.map(|(column, name)| (name, self.record.field(column)));
         let mut repaired = false;
-        Decoded::of(cdr::decode(pairs, &mut repaired), repaired)
+        Decoded::from_event(cdr::decode(pairs, &mut repaired), repaired)
     }
 
     /// Returns the layout of a header. `None` if this row is not one.

@@ -123,7 +123,7 @@ impl<'a> CelRow<'a> {
                 let peers = if enters { &self.peer } else { "" };
                 let fields = self.extra.fields();
                 let bridge = or_unnamed(fields.bridge, &self.application, &self.app_data, peers);
-                Kind::passes(enters, bridge, fields.technology)
+                Kind::enter_or_leave(enters, bridge, fields.technology)
             }
             // Before Asterisk 12, the channel that picks up takes the unique id of the phone that
             // rang. The bridge can be reported before that.
@@ -169,7 +169,7 @@ impl<'a> CelRow<'a> {
         if !event.channel.is_named() {
             return Decoded::Unreadable(Unreadable::NoChannel);
         }
-        Decoded::of(Ok(callbridge_call::PbxEvent::Channel(event)), repaired)
+        Decoded::from_event(Ok(callbridge_call::PbxEvent::Channel(event)), repaired)
     }
 }
 
@@ -220,11 +220,11 @@ fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'
         },
         b"BRIDGE_START" | b"BRIDGE_END" => {
             let bridge = Cow::Owned(format!("{UNNAMED}{WHO_ANSWERED}"));
-            Kind::passes(event == b"BRIDGE_START", bridge, Text::default())
+            Kind::enter_or_leave(event == b"BRIDGE_START", bridge, Text::default())
         }
         b"CONF_ENTER" | b"CONF_EXIT" if !app_data.is_empty() => {
             let technology = Cow::Borrowed("softmix");
-            Kind::passes(event == b"CONF_ENTER", room(app_data), technology)
+            Kind::enter_or_leave(event == b"CONF_ENTER", room(app_data), technology)
         }
         _ => return None,
     })

@@ -1,7 +1,7 @@
 //! Which of several channels or records began first.
 
-/// Returns the indices of these items from the oldest to the youngest. Each item has the epoch and
-/// counter of its id ([`UniqueId::made`](crate::UniqueId::made)), and a key for items without
+/// Returns the indices of these items from the oldest to the youngest. Each item has the
+/// [epoch and counter](crate::UniqueId::epoch_and_counter) of its id, and a key for items without
 /// these: the time at which it was first seen, and its place in the stream.
 ///
 /// Two ids that Asterisk made are compared as ids. An id that was chosen through an API carries no
@@ -38,7 +38,7 @@ mod tests {
     /// Returns the ids from the oldest to the youngest. `seen` has the ids and the times at which
     /// each was first seen.
     fn sorted<'a>(seen: &[(&'a str, i64)]) -> Vec<&'a str> {
-        let made = |id: &str| UniqueId::new(id).and_then(|id| id.made());
+        let made = |id: &str| UniqueId::new(id).and_then(|id| id.epoch_and_counter());
         let items: Vec<_> = seen.iter().map(|&(id, at)| (made(id), at)).collect();
         by_age(&items).into_iter().map(|i| seen[i].0).collect()
     }

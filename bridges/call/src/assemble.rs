@@ -151,7 +151,7 @@ impl Assembler {
 
     fn on_channel_event(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
         if event.kind == Kind::LinkedidEnd {
-            let key = self.calls.knows(&event.channel.linkedid);
+            let key = self.calls.find(&event.channel.linkedid);
             if let Some(call) = key.and_then(|key| self.calls.get_mut(key)) {
                 let ended = Some(event.at.unwrap_or(arrived));
                 call.times.linkedid_ended = call.times.linkedid_ended.max(ended);
@@ -171,14 +171,14 @@ impl Assembler {
             self.counts.unidentified += 1;
             return;
         };
-        let completed = self.calls.completed(&id, event);
+        let completed = self.calls.complete_event(&id, event);
         let event = completed.as_ref().unwrap_or(event);
         // A key press that changes no monitoring says nothing about a call.
         if matches!(&event.kind, Kind::Monitors { target, .. } if target.is_empty()) {
             return;
         }
         let timing = self.stream.timing;
-        let mut found = self.calls.of(&id, &event.channel.linkedid);
+        let mut found = self.calls.find_for_event(&id, &event.channel.linkedid);
         let open = found.ok().flatten();
         let call = open.and_then(|key| self.calls.get(key));
         let wall_ahead = call.map_or(timing.wall_ahead, |call| call.times.wall_ahead);
@@ -209,7 +209,7 @@ impl Assembler {
         }
         self.listening.whole = self.listening.whole.max(Some(arrived));
         if self.advance(arrived) {
-            found = self.calls.of(&id, &event.channel.linkedid);
+            found = self.calls.find_for_event(&id, &event.channel.linkedid);
         }
         let Ok(open) = found else {
             self.counts.late += 1;
@@ -283,12 +283,12 @@ impl Assembler {
             self.asks_set_back(key, process);
         }
         let key = if outcome.new_leg {
-            self.met(key, id, event, at)
+            self.on_first_event(key, id, event, at)
         } else {
             key
         };
         if let Kind::Renamed { to, .. } = &event.kind {
-            self.calls.renamed(key, id, (at, to));
+            self.calls.rename_channel(key, id, (at, to));
         }
         if outcome.changed {
             self.changes.insert(key);
@@ -308,19 +308,25 @@ impl Assembler {
     /// Processes the first event of a channel: the event's own channel, or the one that dials it.
     /// Events that named the channel only by its name become its own. Returns the key of the call,
     /// which changes if two calls become one.
-    fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>, at: EventTime) -> u64 {
-        let mut met = vec![(id.clone(), unmarked(&event.channel.name))];
+    fn on_first_event(
+        &mut self,
+        mut key: u64,
+        id: &UniqueId,
+        event: &ChannelEvent<'_>,
+        at: EventTime,
+    ) -> u64 {
+        let mut channels = vec![(id.clone(), unmarked(&event.channel.name))];
         if let Some(other) = event.kind.other() {
-            met.extend(UniqueId::new(&other.uniqueid).map(|id| (id, unmarked(&other.name))));
+            channels.extend(UniqueId::new(&other.uniqueid).map(|id| (id, unmarked(&other.name))));
         }
-        for (id, name) in met {
+        for (id, name) in channels {
             if let Some(stand_in) = self.calls.stand_in(name).filter(|other| *other != id) {
                 key = self.tie(key, [LinkKey::Id(stand_in.as_str())], at);
                 if let Some(call) = self.calls.get_mut(key) {
                     call.merge_stand_in(&stand_in, &id);
                 }
             }
-            self.calls.met(key, &id);
+            self.calls.register_name(key, &id);
             let early = self.early.take_of_channel(id.as_str());
             self.give_early(key, early);
         }
@@ -355,7 +361,7 @@ impl Assembler {
             return;
         }
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
-        let Some(key) = ids.find_map(|id| self.calls.knows(id)) else {
+        let Some(key) = ids.find_map(|id| self.calls.find(id)) else {
             self.keep_cdr(cdr, arrived);
             return;
         };
@@ -374,7 +380,7 @@ impl Assembler {
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         let awaited = self.settings.awaits_cdr() && !ids.any(|id| self.calls.has_finished(id));
-        if awaited && let Some(early) = EarlyCdr::of(cdr, arrived) {
+        if awaited && let Some(early) = EarlyCdr::from_cdr(cdr, arrived) {
             let key = self.calls.next_key();
             self.early.put(key, early);
             self.changes.insert(key);
@@ -427,12 +433,12 @@ impl Assembler {
     /// # Errors
     /// Returns an error if the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
-        if let Ok(cdr) = self.changes.restored::<EarlyCdr>(key, snapshot) {
+        if let Ok(cdr) = self.changes.restore::<EarlyCdr>(key, snapshot) {
             self.calls.key_is_used(key);
             self.early.put(key, cdr);
             return Ok(());
         }
-        let mut call: OpenCall = self.changes.restored(key, snapshot)?;
+        let mut call: OpenCall = self.changes.restore(key, snapshot)?;
         call.size.bytes = snapshot.len();
         self.cel_bridges |= call.cel_bridges;
         let places = call.legs.values().map(|leg| leg.place);
@@ -456,7 +462,7 @@ impl Assembler {
 
     /// Returns `true` if this unique id or linkedid is part of an open call.
     pub fn knows(&self, id: &str) -> bool {
-        self.calls.knows(id).is_some()
+        self.calls.find(id).is_some()
     }
 
     /// Returns `true` if an event had this unique id, linkedid, or channel name. Ids of finished

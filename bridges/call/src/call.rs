@@ -170,7 +170,7 @@ pub struct DecidingEvent {
 
 /// Returns the reason for a call's direction. `how` is the reason for the direction of its
 /// customer's channel, which belongs to this trunk.
-pub(crate) fn direction_words(direction: Direction, trunk: Option<&str>, how: &str) -> String {
+pub(crate) fn direction_message(direction: Direction, trunk: Option<&str>, how: &str) -> String {
     let trunk = trunk.unwrap_or_default();
     match direction {
         Direction::Inbound => format!("came in on trunk {trunk}: {how}"),

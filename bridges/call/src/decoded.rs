@@ -89,7 +89,7 @@ pub enum Decoded<'a> {
 impl<'a> Decoded<'a> {
     /// Creates the outcome of a message that names no server.
     #[inline]
-    pub fn of(event: Result<PbxEvent<'a>, Unreadable>, repaired: bool) -> Self {
+    pub fn from_event(event: Result<PbxEvent<'a>, Unreadable>, repaired: bool) -> Self {
         match event {
             Ok(event) => Self::Event {
                 received: ServerEvent {

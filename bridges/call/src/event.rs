@@ -416,7 +416,7 @@ pub enum Kind<'a> {
 
 impl<'a> Kind<'a> {
     /// Returns the event of a channel that enters this bridge (`enters`), or leaves it.
-    pub fn passes(enters: bool, bridge: Text<'a>, technology: Text<'a>) -> Self {
+    pub fn enter_or_leave(enters: bool, bridge: Text<'a>, technology: Text<'a>) -> Self {
         if enters {
             Self::BridgeEnter { bridge, technology }
         } else {

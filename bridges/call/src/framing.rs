@@ -71,9 +71,9 @@ impl fmt::Debug for Outgoing {
 }
 
 /// Received bytes that have not been taken yet. They are read directly into the buffer
-/// ([`space`](Self::space) and [`filled`](Self::filled)) and lent out from it. The result does not
-/// depend on the size of the pieces in which they arrive. The buffer grows to the size of the
-/// waiting bytes and one piece.
+/// ([`space`](Self::space) and [`mark_filled`](Self::mark_filled)) and lent out from it. The result
+/// does not depend on the size of the pieces in which they arrive. The buffer grows to the size of
+/// the waiting bytes and one piece.
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     bytes: Vec<u8>,
@@ -83,8 +83,8 @@ pub struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// Returns free space of at least `bytes` bytes. Report with [`filled`](Self::filled) how many
-    /// were received.
+    /// Returns free space of at least `bytes` bytes. Report with
+    /// [`mark_filled`](Self::mark_filled) how many were received.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         if self.start == self.end {
             self.start = 0;
@@ -102,14 +102,14 @@ impl ReadBuffer {
     }
 
     /// Marks the first `bytes` bytes of [`space`](Self::space) as received.
-    pub fn filled(&mut self, bytes: usize) {
+    pub fn mark_filled(&mut self, bytes: usize) {
         self.end = self.bytes.len().min(self.end + bytes);
     }
 
     /// Appends a copy of a piece.
     pub fn push(&mut self, piece: &[u8]) {
         self.space(piece.len())[..piece.len()].copy_from_slice(piece);
-        self.filled(piece.len());
+        self.mark_filled(piece.len());
     }
 
     /// Returns the received bytes that have not been taken yet.
@@ -163,7 +163,7 @@ mod tests {
         let mut buffer = ReadBuffer::default();
         for _ in 0..1000 {
             buffer.space(64)[..10].fill(b'x');
-            buffer.filled(10);
+            buffer.mark_filled(10);
             buffer.take(9);
             buffer.take(1);
         }

@@ -28,7 +28,7 @@ impl Default for Reception {
 
 impl Reception {
     /// Corrects the state for a clock that shows `now`, because it can have been set back.
-    pub(crate) fn until(self, now: EventTime) -> Self {
+    pub(crate) fn correct_for_clock(self, now: EventTime) -> Self {
         match self {
             Self::Arriving { since } => Self::Arriving {
                 since: since.min(now),
@@ -39,7 +39,7 @@ impl Reception {
 
     /// Returns the moment since which messages have arrived. If none arrive, or they always did,
     /// returns the earliest moment.
-    pub(crate) fn since(self) -> EventTime {
+    pub(crate) fn arriving_since(self) -> EventTime {
         match self {
             Self::Arriving { since } => since,
             Self::Kept | Self::Lost => EventTime::MIN,

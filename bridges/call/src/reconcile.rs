@@ -123,14 +123,14 @@ impl Reconciler {
 
     /// Returns the number of the primary's calls that wait for the second account.
     pub fn waiting(&self) -> usize {
-        self.of(By::Primary).count()
+        self.held_by(By::Primary).count()
     }
 
     /// Processes a finished call of the primary. A complete call is returned at once, and an
     /// incomplete one is held.
     pub fn on_primary(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
         let earlier: Vec<u64> = self
-            .of(By::Primary)
+            .held_by(By::Primary)
             .filter(|(_, held)| held.call.linkedid == call.linkedid)
             .map(|(key, _)| key)
             .collect();
@@ -161,7 +161,7 @@ impl Reconciler {
         self.held.remove(&key)
     }
 
-    fn of(&self, by: By) -> impl Iterator<Item = (u64, &HeldCall)> {
+    fn held_by(&self, by: By) -> impl Iterator<Item = (u64, &HeldCall)> {
         let own = self.held.iter().filter(move |(_, held)| held.by == by);
         own.map(|(key, held)| (*key, held))
     }
@@ -179,9 +179,9 @@ impl Reconciler {
         let over_limit = self.held.len() > HELD_MAX;
         let mut decisions = Vec::new();
         let mut done = BTreeSet::new();
-        for (key, held) in self.of(By::Second) {
+        for (key, held) in self.held_by(By::Second) {
             let (keys, halves): (Vec<u64>, Vec<&FinishedCall>) = self
-                .of(By::Primary)
+                .held_by(By::Primary)
                 .filter(|(_, primary)| share_id(&primary.call, &held.call))
                 .map(|(key, primary)| (key, &primary.call))
                 .unzip();
@@ -195,7 +195,7 @@ impl Reconciler {
             }
             decisions.extend(decision);
         }
-        for (key, held) in self.of(By::Primary) {
+        for (key, held) in self.held_by(By::Primary) {
             let over = now >= held.since.plus(self.patience.second);
             let goes_on = held.call.ids().any(is_open);
             if (over_limit || (over && !goes_on)) && done.insert(key) {
@@ -228,7 +228,7 @@ impl Reconciler {
     /// # Errors
     /// Returns an error if the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
-        let held = self.changes.restored(key, snapshot)?;
+        let held = self.changes.restore(key, snapshot)?;
         self.next = self.next.max(key + 1);
         self.held.insert(key, held);
         Ok(())
@@ -286,13 +286,13 @@ fn second(
         return (None, true);
     }
     let finish = !halves.is_empty() || correctable || chance_over || unheard(call);
-    let decision = finish.then(|| Decision::Finish(Box::new(by_both(call, &halves))));
+    let decision = finish.then(|| Decision::Finish(Box::new(merge_halves(call, &halves))));
     (decision, finish)
 }
 
 /// Returns the second account's call with values that only the primary can have. A file of CEL has
 /// no channel variables. CDRs have neither those nor who talked with whom, and for how long.
-fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
+fn merge_halves(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     let mut call = second.clone();
     for half in halves {
         call.live |= half.live;
@@ -350,11 +350,11 @@ fn by_both(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
 /// Asterisk. Records have whole seconds, so if two calls began in one second, the primary's id is
 /// used.
 fn oldest_id<'a>(second: &'a FinishedCall, halves: &[&'a FinishedCall]) -> &'a UniqueId {
-    let own = second.linkedid.made();
+    let own = second.linkedid.epoch_and_counter();
     let mut ids = vec![&second.linkedid];
     let mut ages = vec![(own, (second.started.floor_seconds(), true))];
     for half in halves {
-        let made = half.linkedid.made();
+        let made = half.linkedid.epoch_and_counter();
         if own.is_some() || made.is_some() {
             ids.push(&half.linkedid);
             ages.push((made, (half.started.floor_seconds(), false)));

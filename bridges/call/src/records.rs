@@ -86,7 +86,7 @@ impl Folder {
     /// Processes a record that arrived at `arrived` by our own clock. Returns `false` if it belongs
     /// to a call that was already folded, and so changed nothing.
     pub fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
-        let Some(record) = Record::of(cdr, arrived) else {
+        let Some(record) = Record::from_cdr(cdr, arrived) else {
             return true;
         };
         if self.is_late(&record) {
@@ -106,7 +106,7 @@ impl Folder {
     }
 
     /// Sets whether records arrive from here on. While none can arrive, no call waits for one.
-    pub fn receives(&mut self, reception: Reception) {
+    pub fn set_reception(&mut self, reception: Reception) {
         self.reception = reception;
     }
 
@@ -145,7 +145,7 @@ impl Folder {
 
     /// Advances the time to `now`. Call it at [`Folder::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
-        self.reception = self.reception.until(now);
+        self.reception = self.reception.correct_for_clock(now);
         let clock = self.reception.clock(now, self.wait());
         self.finish_groups(|folder, group| clock >= folder.due(group));
     }
@@ -276,7 +276,7 @@ impl Folder {
     /// # Errors
     /// Returns an error if the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
-        let group: Group = self.changes.restored(key, snapshot)?;
+        let group: Group = self.changes.restore(key, snapshot)?;
         self.groups.remove(key);
         self.stream = self.stream.max(Some(group.end()));
         self.groups.put(key, group);
@@ -306,7 +306,7 @@ fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>
         for (i, leg) in record.legs.iter().enumerate() {
             // If a channel has its own record, only that is used.
             if i == 0 || !own_legs.clone().any(|own_leg| own_leg.id == leg.id) {
-                *call.legs.met(leg.id.clone(), leg.first, leg.place) = leg.clone();
+                *call.legs.get_or_add(leg.id.clone(), leg.first, leg.place) = leg.clone();
             }
         }
     }

@@ -38,7 +38,7 @@ use std::collections::BTreeSet;
 use view::View;
 
 pub(crate) use number::{in_dial_data, is_number, subscriber};
-pub(crate) use plan::{DialedLine, Plan, apart, by_customer};
+pub(crate) use plan::{DialedLine, Plan, divide_by_customer, divide_indices};
 pub(crate) use split::Sets;
 
 /// Reason for events from a file without times, because their arrival does not show when they
@@ -92,7 +92,7 @@ pub(crate) fn resolve(
     ended: EndReason,
     cel_bridges: bool,
 ) -> Vec<FinishedCall> {
-    let channels = Channels::of(call, settings);
+    let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
     let old = channels.by_occupant.is_some();
     let parts = split::parts(&views, channels.joined(call), channels.rooms(call));
@@ -102,7 +102,7 @@ pub(crate) fn resolve(
         let Some(part) = unreported_part(part, &call.parts) else {
             continue;
         };
-        let narrowed = several.then(|| call.of_part(&ids(part.own())));
+        let narrowed = several.then(|| call.copy_with_channels(&ids(part.own())));
         let call = narrowed.as_ref().unwrap_or(call);
         let mut incomplete = ended
             .incomplete(call, settings)
@@ -147,7 +147,7 @@ pub(crate) fn resolve(
 
 /// Returns the channels of each call among those of an open one, as [`resolve`] divides them.
 pub(crate) fn groups(call: &OpenCall, settings: &Settings) -> Vec<BTreeSet<UniqueId>> {
-    let channels = Channels::of(call, settings);
+    let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
     let parts = split::parts(&views, channels.joined(call), channels.rooms(call));
     parts.iter().map(|part| ids(part.own())).collect()
@@ -195,7 +195,7 @@ struct Channels {
 }
 
 impl Channels {
-    fn of(call: &OpenCall, settings: &Settings) -> Self {
+    fn from_call(call: &OpenCall, settings: &Settings) -> Self {
         let links = call.has_traits();
         let by_occupant = (!links).then(|| masquerade::by_occupant(call)).flatten();
         let mut channels = Self {
@@ -205,9 +205,9 @@ impl Channels {
         };
         let legs = channels.legs(call);
         let named = if links {
-            linked::linked(&legs, &settings.endpoints)
+            linked::replace_links(&legs, &settings.endpoints)
         } else {
-            unnamed::named(&legs)
+            unnamed::name_bridges(&legs)
         };
         channels.named = named;
         channels
@@ -241,7 +241,7 @@ impl Channels {
             .any(|leg| leg.extens.first().or(leg.callers.first()).is_some());
         let views: Vec<View<'_>> = legs
             .iter()
-            .map(|leg| View::of(leg, &settings.endpoints, timed, numbers))
+            .map(|leg| View::from_leg(leg, &settings.endpoints, timed, numbers))
             .collect();
         let ages: Vec<_> = views.iter().map(|view| view.leg.age()).collect();
         by_age(&ages)

@@ -64,7 +64,7 @@ impl Changes {
     }
 
     /// Reads the snapshot that was published under this key before a restart.
-    pub(crate) fn restored<T: DeserializeOwned>(
+    pub(crate) fn restore<T: DeserializeOwned>(
         &mut self,
         key: u64,
         snapshot: &[u8],

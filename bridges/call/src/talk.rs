@@ -107,7 +107,7 @@ impl Talk {
     }
 
     /// Returns the talk with the channels that have a number in the timeline.
-    pub(crate) fn drawn(&self, number: &BTreeMap<usize, u16>) -> Vec<TalkSpan> {
+    pub(crate) fn timeline_spans(&self, number: &BTreeMap<usize, u16>) -> Vec<TalkSpan> {
         let mut talk = Vec::new();
         for &(from, to, channel) in &self.spans {
             if let Some(&with) = number.get(&channel) {
@@ -119,7 +119,7 @@ impl Talk {
     }
 
     /// Notes the events that decided `answered` and `talkTimeSec`. `name` returns the name of a
-    /// channel, and `customer` is the name of the customer's channel. `words` describes the
+    /// channel, and `customer` is the name of the customer's channel. `texts` describes the
     /// beginning and the end of the talk. `never` is the time and the description if there was no
     /// talk.
     pub(crate) fn note<'n>(
@@ -127,12 +127,12 @@ impl Talk {
         why: &mut DecidingEvents,
         name: impl Fn(usize) -> &'n str,
         customer: &str,
-        words: [&str; 2],
+        texts: [&str; 2],
         never: (EventTime, &str),
     ) {
         if let (Some((from, with)), Some(until)) = (self.first, self.last) {
-            why.note("answered", from, name(with), words[0]);
-            why.note("talkTimeSec", until, customer, words[1]);
+            why.note("answered", from, name(with), texts[0]);
+            why.note("talkTimeSec", until, customer, texts[1]);
         } else {
             why.note("answered", never.0, customer, never.1);
             why.note("talkTimeSec", never.0, customer, never.1);

@@ -18,7 +18,7 @@ pub const TEXT_BYTES_MAX: usize = 120;
 /// that are left out. The customer's channels are kept first, then those of other real parties,
 /// then plumbing. `is` returns whether a channel is the customer's, and whether it is a real
 /// party's.
-pub(crate) fn kept(
+pub(crate) fn fit_channels(
     mut channels: Vec<usize>,
     is: impl Fn(usize) -> (bool, bool),
 ) -> (BTreeMap<usize, u16>, u32) {

@@ -65,8 +65,8 @@ impl TrunkEndpoint {
         let name = unmarked(name);
         let end = if self.pattern.contains('*') {
             let mut ends = (0..=name.len()).filter(|&end| name.is_char_boundary(end));
-            ends.rfind(|&end| goes_on(name, end) && glob(&self.pattern, &name[..end]))?
-        } else if name.starts_with(&self.pattern) && goes_on(name, self.pattern.len()) {
+            ends.rfind(|&end| can_end_at(name, end) && glob(&self.pattern, &name[..end]))?
+        } else if name.starts_with(&self.pattern) && can_end_at(name, self.pattern.len()) {
             self.pattern.len()
         } else {
             return None;
@@ -116,7 +116,7 @@ impl Endpoints {
 
     /// Returns the trunk of the channel with the name `name`. If several endpoints match, the
     /// longest wins. Of endpoints with the same length, the one that matches more of the name wins.
-    pub fn of(&self, name: &str) -> Option<&TrunkEndpoint> {
+    pub fn find(&self, name: &str) -> Option<&TrunkEndpoint> {
         let fits = self
             .0
             .iter()
@@ -273,7 +273,7 @@ pub(crate) fn unmarked(name: &str) -> &str {
 
 /// Returns `true` if an endpoint can end after `end` bytes of the name: at its end, before a `/`,
 /// or before a suffix of its technology.
-fn goes_on(name: &str, end: usize) -> bool {
+fn can_end_at(name: &str, end: usize) -> bool {
     let rest = &name[end..];
     match rest.as_bytes().first() {
         None | Some(b'/') => true,
@@ -418,7 +418,7 @@ mod tests {
             TrunkEndpoint::new("rest", "Dongle/*"),
         ])
         .expect("no conflict");
-        let trunk = |name: &str| endpoints.of(name).map(|e| e.trunk.clone());
+        let trunk = |name: &str| endpoints.find(name).map(|e| e.trunk.clone());
         assert_eq!(
             trunk("Dongle/MTS-SUP-0100000151").as_deref(),
             Some("support")
@@ -434,7 +434,7 @@ mod tests {
         let b = TrunkEndpoint::new("b", "PJSIP/*-b");
         for both in [[a.clone(), b.clone()], [b, a]] {
             let endpoints = Endpoints::new(both.to_vec()).expect("no conflict");
-            let of = |name| endpoints.of(name).map(|it| it.trunk.as_str());
+            let of = |name| endpoints.find(name).map(|it| it.trunk.as_str());
             assert_eq!(of("PJSIP/x-a/y-b-00000001"), Some("b"));
             assert_eq!(of("PJSIP/y-b/x-a-00000001"), Some("a"));
             assert_eq!(of("PJSIP/x-a-00000001"), Some("a"));

@@ -171,7 +171,7 @@ impl UniqueId {
     /// Returns the epoch and the counter of an id that Asterisk made: `[system-]epoch.counter`,
     /// with an epoch of ten digits. `None` for an id that was chosen through an API, such as a UUID
     /// or the number of a deal (`4711`, `12.5`, `deal-77.1`).
-    pub fn made(&self) -> Option<(u64, u64)> {
+    pub fn epoch_and_counter(&self) -> Option<(u64, u64)> {
         const TEN_DIGITS: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
         numbers(&self.0).filter(|(epoch, _)| TEN_DIGITS.contains(epoch))
     }

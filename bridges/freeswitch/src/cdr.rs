@@ -315,7 +315,8 @@ impl<'f> LegFile<'f> {
                 }
                 Ran::Room(room) => {
                     for (at, enters) in [(came, true), (left, false)] {
-                        let kind = Kind::passes(enters, room.clone().into(), "softmix".into());
+                        let kind =
+                            Kind::enter_or_leave(enters, room.clone().into(), "softmix".into());
                         events.push(event_of(&channel, at, kind));
                     }
                 }

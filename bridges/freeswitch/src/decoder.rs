@@ -32,7 +32,7 @@ impl Decoder {
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let message = match without_frame(message) {
             Ok(message) => message,
-            Err(Some(mark)) => return Decoded::of(Ok(PbxEvent::Mark(mark)), false),
+            Err(Some(mark)) => return Decoded::from_event(Ok(PbxEvent::Mark(mark)), false),
             Err(None) => return Decoded::Skipped,
         };
         if is_needless_execute(message) {

@@ -145,7 +145,7 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
                 return None;
             }
             let enters = fields.get(Header::Action) == "add-member";
-            Kind::passes(enters, bridge, Cow::Borrowed("softmix"))
+            Kind::enter_or_leave(enters, bridge, Cow::Borrowed("softmix"))
         }
         EventRule::Hangup => Kind::Hangup {
             cause: cause(fields),

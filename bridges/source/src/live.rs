@@ -146,7 +146,7 @@ impl TcpLine {
         let read = self.stream.read(buffer.space(READ_BYTES)).await;
         match read.map_err(|error| self.target.io_error(&error))? {
             0 => return Err(self.target.closed_error(NO_REASON)),
-            read => buffer.filled(read),
+            read => buffer.mark_filled(read),
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Intake {
     pub fn note_stall(&mut self, id: SourceId, is_stalled: bool) {
         let line = self.current_line(id);
         self.each_pbx(usize::from(id.0), |pbx| {
-            pbx.assembler.stalled(line, is_stalled);
+            pbx.assembler.set_stalled(line, is_stalled);
         });
     }
 

@@ -183,10 +183,10 @@ impl Intake {
         });
         self.each_pbx(at, |pbx| {
             if let Some(events) = events {
-                pbx.assembler.receives(events);
+                pbx.assembler.set_reception(events);
             }
             if let Some(records) = records {
-                pbx.records.receives(records);
+                pbx.records.set_reception(records);
             }
         });
     }

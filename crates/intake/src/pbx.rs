@@ -69,13 +69,13 @@ impl Pbx {
     /// Begins an outage: events after `since` may be missing.
     pub(super) fn begin_outage(&mut self, since: EventTime) {
         self.clock_ahead = self.assembler.clock_ahead().or(self.clock_ahead);
-        self.assembler.lost(since);
+        self.assembler.begin_gap(since);
         self.outages.begins(since);
     }
 
     /// Ends the outage: events come again.
     pub(super) fn end_outage(&mut self, now: EventTime) {
-        self.assembler.back(now);
+        self.assembler.end_gap(now);
         self.outages.ends(now);
     }
 
@@ -238,7 +238,7 @@ impl Pbx {
         };
         let mut knows = |id: &UniqueId| {
             let id = id.as_str();
-            if let Some(doubt) = self.assembler.in_doubt(id) {
+            if let Some(doubt) = self.assembler.may_miss_events(id) {
                 return Knowledge::Open { doubt };
             }
             let just = self.just_finished.get(id).cloned();
@@ -253,7 +253,7 @@ impl Pbx {
             let id = id.as_str();
             // The second account may never report the end of calls that the primary knows as
             // finished.
-            !over && second.assembler.knows(id) && self.assembler.in_doubt(id).is_some()
+            !over && second.assembler.knows(id) && self.assembler.may_miss_events(id).is_some()
         };
         // If neither account will report more, all waits are over.
         let then = if over { now.plus(FOREVER) } else { now };

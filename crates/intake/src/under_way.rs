@@ -81,7 +81,7 @@ pub fn under_way(
     }
     let mut calls = Vec::new();
     for (pbx, assembler) in assemblers {
-        for call in assembler.so_far(now) {
+        for call in assembler.resolve_open(now) {
             calls.push((pbx.to_owned(), call));
         }
     }

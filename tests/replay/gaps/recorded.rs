@@ -91,8 +91,8 @@ impl Recording {
         for (at, message) in &self.messages {
             if let Some((from, until)) = lost.filter(|(_, until)| at >= until) {
                 lost = None;
-                assembler.lost(from);
-                assembler.back(until);
+                assembler.begin_gap(from);
+                assembler.end_gap(until);
             }
             last = last.max(*at);
             let unheard = cut.is_some_and(|(from, until)| (from..until).contains(at));
@@ -102,8 +102,8 @@ impl Recording {
             }
         }
         if let Some((from, until)) = lost {
-            assembler.lost(from);
-            assembler.back(until);
+            assembler.begin_gap(from);
+            assembler.end_gap(until);
         }
         assembler.tick(last.plus(Duration::from_secs(5)));
         assembler.tick(last.plus(Duration::from_secs(3600)));

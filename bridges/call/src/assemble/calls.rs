@@ -116,15 +116,19 @@ impl OpenCalls {
     }
 
     /// Returns the open call that has this unique id or linkedid.
-    pub(super) fn knows(&self, id: &str) -> Option<u64> {
+    pub(super) fn find(&self, id: &str) -> Option<u64> {
         self.ids.get(id).copied()
     }
 
     /// Returns the open call that an event of this channel belongs to, or `None` if none is known
     /// yet.
-    pub(super) fn of(&self, id: &UniqueId, linkedid: &str) -> Result<Option<u64>, Finished> {
+    pub(super) fn find_for_event(
+        &self,
+        id: &UniqueId,
+        linkedid: &str,
+    ) -> Result<Option<u64>, Finished> {
         for id in [id.as_str(), linkedid] {
-            if let Some(key) = self.knows(id) {
+            if let Some(key) = self.find(id) {
                 return Ok(Some(key));
             }
             if self.has_finished(id) {
@@ -138,7 +142,7 @@ impl OpenCalls {
     /// end. The events of a batch in reverse order do not. Only if it is in order, a time far from
     /// the arrival shows that a clock was set, rather than that the event is late.
     pub(super) fn is_in_order(&self, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
-        let call = self.knows(id.as_str()).and_then(|key| self.get(key));
+        let call = self.find(id.as_str()).and_then(|key| self.get(key));
         match call.and_then(|call| call.legs.get(id)) {
             Some(leg) => leg.is_born() && !leg.is_over(),
             None => matches!(event.kind, Kind::Born { .. }),
@@ -197,7 +201,7 @@ impl OpenCalls {
         let names = call.names.clone();
         self.insert(key, Box::new(call));
         for id in legs {
-            self.met(key, &id);
+            self.register_name(key, &id);
         }
         self.know_names(key, names);
     }
@@ -419,7 +423,7 @@ impl OpenCalls {
     /// Returns the calls of a backlog that were opened by this time of the stream.
     pub(super) fn backlog_until(&self, stream: EventTime) -> Vec<u64> {
         self.opened
-            .until(stream)
+            .due_at(stream)
             .filter(|key| self.get(*key).is_some_and(|call| !call.times.live))
             .collect()
     }

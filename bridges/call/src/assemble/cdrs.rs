@@ -26,7 +26,7 @@ pub(super) struct EarlyCdr {
 
 impl EarlyCdr {
     /// Returns the part to keep of a CDR with a user field, or `None` for other CDRs.
-    pub(super) fn of(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
+    pub(super) fn from_cdr(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
         let bytes = cdr.uniqueid.len() + cdr.linkedid.len() + cdr.userfield.len();
         let useful = !cdr.uniqueid.is_empty() && !cdr.userfield.is_empty();
         (useful && bytes <= CDR_BYTES_MAX).then(|| Self {

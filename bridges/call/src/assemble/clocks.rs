@@ -102,7 +102,7 @@ impl Assembler {
 
     /// Notes whether events of the line arrive late or are not read. If so, the arrival of an event
     /// without a time does not show when the event happened.
-    pub fn stalled(&mut self, line: Line, is_stalled: bool) {
+    pub fn set_stalled(&mut self, line: Line, is_stalled: bool) {
         self.clocks.line(line).is_stalled = is_stalled;
         self.change_each(|call| {
             let touched = call.times.by_arrival && !call.times.stalled && !call.is_over();

@@ -14,7 +14,7 @@ const HEADLESS: &str = "the beginning of the call was not received";
 
 impl OpenCall {
     /// Returns `true` if the call is over or has parts that are.
-    fn settles(&self, settings: &Settings) -> bool {
+    fn has_ended_parts(&self, settings: &Settings) -> bool {
         self.is_over()
             || self.is_left(&settings.endpoints)
             || !self.ended_groups(settings).is_empty()
@@ -24,8 +24,8 @@ impl OpenCall {
 impl Assembler {
     /// Advances the time to `now`. Call it at [`Assembler::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
-        if self.reception.since() > now {
-            self.receives(self.reception.until(now));
+        if self.reception.arriving_since() > now {
+            self.set_reception(self.reception.correct_for_clock(now));
         }
         self.advance(now);
         if self.wrong_clock.is_some() {
@@ -38,7 +38,7 @@ impl Assembler {
         let most = self.settings.max_call;
         let awaited = self.reception.clock(now, self.settings.lost_after);
         self.end_too_long(now, |calls| {
-            calls.opened_arrived.until(awaited.minus(most)).collect()
+            calls.opened_arrived.due_at(awaited.minus(most)).collect()
         });
         self.give_out_overdue(self.reception.clock(now, Duration::ZERO));
         self.give_out_silent(now);
@@ -130,7 +130,7 @@ impl Assembler {
     /// Resolves each call that goes on as if it ended at `now` by our own clock. The calls stay
     /// open. A call with two customers becomes two. Calls that have hung up and only settle are
     /// left out.
-    pub fn so_far(&self, now: EventTime) -> Vec<FinishedCall> {
+    pub fn resolve_open(&self, now: EventTime) -> Vec<FinishedCall> {
         let mut resolved = Vec::new();
         for key in self.calls.keys() {
             let Some(call) = self.calls.get(key) else {
@@ -143,7 +143,7 @@ impl Assembler {
             let since = now.since(call.times.latest_arrived);
             let mut shown = call.clone();
             shown.is_cut(call.times.latest.plus(since));
-            resolved.extend(self.resolved(&shown, EndReason::TooLong));
+            resolved.extend(self.resolve_call(&shown, EndReason::TooLong));
         }
         resolved
     }
@@ -178,7 +178,7 @@ impl Assembler {
     }
 
     /// Returns the finished calls that the channels of this open call make if it ends now.
-    pub(super) fn resolved(&self, call: &OpenCall, ended: EndReason) -> Vec<FinishedCall> {
+    pub(super) fn resolve_call(&self, call: &OpenCall, ended: EndReason) -> Vec<FinishedCall> {
         resolve(call, &self.settings, ended, self.cel_bridges)
     }
 
@@ -204,7 +204,7 @@ impl Assembler {
         self.counts.forced += u64::from(ended != EndReason::HungUp);
         self.counts.oversized += u64::from(ended == EndReason::TooLarge);
         self.calls.remember_finished(&call);
-        let mut finished = self.resolved(&call, ended);
+        let mut finished = self.resolve_call(&call, ended);
         if headless {
             for call in &mut finished {
                 call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
@@ -220,8 +220,9 @@ impl Assembler {
     /// Sets the deadline of a call that is over or has parts that are, and removes it otherwise.
     pub(super) fn update_settling(&mut self, key: u64) {
         match self.calls.get(key) {
-            Some(call) if call.settles(&self.settings) => {
-                self.settling.put(key, Deadline::of(call, &self.settings));
+            Some(call) if call.has_ended_parts(&self.settings) => {
+                self.settling
+                    .put(key, Deadline::for_call(call, &self.settings));
             }
             Some(_) | None => self.settling.remove(key),
         }
@@ -234,7 +235,8 @@ impl Assembler {
         if self.settling.deadlines.contains_key(&key)
             && let Some(call) = self.calls.get(key)
         {
-            self.settling.put(key, Deadline::of(call, &self.settings));
+            self.settling
+                .put(key, Deadline::for_call(call, &self.settings));
         }
         self.update_overdue(key);
     }
@@ -244,7 +246,7 @@ impl Assembler {
         debug_assert!(
             self.settling.deadlines.iter().all(|(key, kept)| {
                 let call = self.calls.get(*key);
-                call.is_some_and(|call| Deadline::of(call, &self.settings) == *kept)
+                call.is_some_and(|call| Deadline::for_call(call, &self.settings) == *kept)
             }),
             "a call settles under a deadline that it no longer has"
         );
@@ -254,7 +256,7 @@ impl Assembler {
     fn check_overdue(&self) {
         debug_assert!(
             self.calls.calls.iter().all(|(key, call)| {
-                let due = call.overdue_at(&self.settings, self.reception.since());
+                let due = call.overdue_at(&self.settings, self.reception.arriving_since());
                 due.as_ref() == self.overdue.at.get(key)
             }),
             "a call in doubt is kept under a moment that it no longer has"
@@ -288,7 +290,7 @@ impl Assembler {
         };
         let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
         self.calls.forget_past(key, &past);
-        let mut finished = self.resolved(&past, EndReason::HungUp);
+        let mut finished = self.resolve_call(&past, EndReason::HungUp);
         // An internal call with a channel that is still up is not over. It is given out at its end,
         // without the channels that are past.
         finished.retain(|call| {
@@ -324,7 +326,7 @@ impl Assembler {
                 return;
             }
             for key in keys {
-                if !self.goes_on(key, now) {
+                if !self.keep_open_room(key, now) {
                     self.finish(key, EndReason::TooLong);
                 }
             }
@@ -334,7 +336,7 @@ impl Assembler {
     /// Returns `true` if the call is a room that goes on. The room has been open too long, but none
     /// of the outside channels in it has. Its past part is given out, and its age becomes that of
     /// the oldest outside channel.
-    fn goes_on(&mut self, key: u64, now: EventTime) -> bool {
+    fn keep_open_room(&mut self, key: u64, now: EventTime) -> bool {
         let call = self.calls.get(key);
         if !call.is_some_and(|call| call.is_room() || call.parts.relieved) {
             return false;

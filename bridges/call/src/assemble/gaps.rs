@@ -74,10 +74,10 @@ impl OpenCall {
 
     /// Ends every channel that is not known to be over at `at`, or if `None`, when it was last
     /// known to be up. The channel that a linkedid names counts as ended, too.
-    fn all_gone(&mut self, at: Option<EventTime>, arrived: EventTime) {
+    fn end_all_channels(&mut self, at: Option<EventTime>, arrived: EventTime) {
         let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| !leg.is_over()) {
-            leg.gone(at.unwrap_or_else(|| there_until(leg.last, &cuts, leg.last)));
+            leg.note_gone(at.unwrap_or_else(|| there_until(leg.last, &cuts, leg.last)));
         }
         self.times.rest(at.unwrap_or(self.times.latest), arrived);
         self.gaps.rootless = true;
@@ -95,7 +95,7 @@ impl OpenCall {
     pub(super) fn end_with_process(&mut self, last: Option<EventTime>, arrived: EventTime) {
         self.touch(self.times.latest_arrived);
         self.gaps.end(arrived);
-        self.all_gone(last, arrived);
+        self.end_all_channels(last, arrived);
     }
 
     /// Sets the end of each channel that is up, because the call is given out before the channels
@@ -112,7 +112,7 @@ impl OpenCall {
 impl Assembler {
     /// Notes that no events have been received since `since`, by our own clock. Events of the open
     /// calls may be missed.
-    pub fn lost(&mut self, since: EventTime) {
+    pub fn begin_gap(&mut self, since: EventTime) {
         self.listening.lost = true;
         self.change_each(|call| {
             let open = !call.is_over();
@@ -125,7 +125,7 @@ impl Assembler {
 
     /// Notes that the stream goes on from `now`. Calls that are first seen in their middle after
     /// this are known to have begun in the gap.
-    pub fn back(&mut self, now: EventTime) {
+    pub fn end_gap(&mut self, now: EventTime) {
         self.listening.lost = false;
         self.listening.whole = Some(now);
         self.listening.back = Some(now);
@@ -144,15 +144,15 @@ impl Assembler {
 
     /// Returns `true` if events of the open call with this id may be missing, and `None` if there
     /// is no such call.
-    pub fn in_doubt(&self, id: &str) -> Option<bool> {
-        let call = self.calls.get(self.calls.knows(id)?)?;
+    pub fn may_miss_events(&self, id: &str) -> Option<bool> {
+        let call = self.calls.get(self.calls.find(id)?)?;
         Some(!call.gaps.blinds.is_empty() || call.gaps.late.is_some())
     }
 
     /// Ends the open call with this id at its last sign of life, because another source reported
     /// its end. [`Assembler::take_finished`] returns it as incomplete.
     pub fn end_unheard(&mut self, id: &str) {
-        if let Some(key) = self.calls.knows(id)
+        if let Some(key) = self.calls.find(id)
             && !self.end_one_of_several(key, id)
         {
             self.finish(key, EndReason::Missed);
@@ -167,25 +167,25 @@ impl Assembler {
                     |_| true,
                     |call| {
                         let moment = at.unwrap_or(arrived.by_clock(call.times.clock_ahead));
-                        call.all_gone(Some(moment), arrived);
+                        call.end_all_channels(Some(moment), arrived);
                     },
                 );
             }
             Mark::LoggedIn => {
                 // A list that the broken connection cut off is outdated.
                 self.listening.listed.clear();
-                self.begins_anew(arrived);
+                self.note_gap_at_beginning(arrived);
             }
             Mark::FullyBooted { uptime } => {
-                self.begins_anew(arrived);
+                self.note_gap_at_beginning(arrived);
                 let booted = uptime.map(|uptime| arrived.minus(uptime));
                 self.end_each(
                     |call| booted.is_some_and(|at| call.times.latest_arrived < at),
-                    |call| call.all_gone(None, arrived),
+                    |call| call.end_all_channels(None, arrived),
                 );
             }
-            Mark::ListEnd => self.list_ends(arrived),
-            Mark::Restarted { began } => self.ends_before(began, arrived),
+            Mark::ListEnd => self.on_list_end(arrived),
+            Mark::Restarted { began } => self.end_processes_before(began, arrived),
             Mark::Alive {
                 process,
                 at,
@@ -194,7 +194,7 @@ impl Assembler {
                 channels,
             } => {
                 self.on_sign(process, stamp, began, at, arrived);
-                self.beats((process, began), at, arrived);
+                self.on_beat((process, began), at, arrived);
                 if let Some(channels) = channels {
                     self.end_forgotten(process, channels, at, arrived);
                 }
@@ -203,17 +203,17 @@ impl Assembler {
     }
 
     /// Notes a gap before the new beginning of the stream, unless it is known already.
-    fn begins_anew(&mut self, arrived: EventTime) {
+    fn note_gap_at_beginning(&mut self, arrived: EventTime) {
         let whole = self.listening.whole.unwrap_or(arrived);
         if whole < arrived || self.listening.lost {
-            self.lost(whole);
-            self.back(arrived);
+            self.begin_gap(whole);
+            self.end_gap(arrived);
         }
     }
 
     /// Ends the calls of processes that ended before another `began`. If `began` is known,
     /// processes that send signs of life are judged by these.
-    pub(super) fn ends_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
+    pub(super) fn end_processes_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
         self.end_each(
             |call| began.is_none_or(|began| call.of.process.is_none() && call.times.latest < began),
             |call| call.end_with_process(None, arrived),
@@ -240,7 +240,7 @@ impl Assembler {
 
     /// Processes the end of a list of live channels. In calls with a gap, channels that are not in
     /// the list have ended.
-    fn list_ends(&mut self, arrived: EventTime) {
+    fn on_list_end(&mut self, arrived: EventTime) {
         let live = std::mem::take(&mut self.listening.listed);
         for key in self.calls.keys() {
             let call = self.calls.get_mut(key);
@@ -251,7 +251,7 @@ impl Assembler {
             let mut ended = false;
             for leg in call.legs.values_mut() {
                 if !leg.is_over() && !live.contains(&leg.id) {
-                    leg.gone(there_until(leg.last, &cuts, leg.last));
+                    leg.note_gone(there_until(leg.last, &cuts, leg.last));
                     ended = true;
                 }
             }
@@ -270,7 +270,7 @@ impl Assembler {
     /// Updates the moment at which the call counts as overdue.
     pub(super) fn update_overdue(&mut self, key: u64) {
         let call = self.calls.get(key);
-        let since = self.reception.since();
+        let since = self.reception.arriving_since();
         match call.and_then(|call| call.overdue_at(&self.settings, since)) {
             Some(at) => self.overdue.put(key, at),
             None => self.overdue.remove(key),
@@ -280,7 +280,7 @@ impl Assembler {
     /// Gives out the overdue calls as far as they are known. They stay open, because a long talk is
     /// just as silent.
     pub(super) fn give_out_overdue(&mut self, now: EventTime) {
-        for key in in_order(self.overdue.until(now)) {
+        for key in in_order(self.overdue.due_at(now)) {
             self.give_out_open(key, |call| call.times.latest);
         }
     }
@@ -301,7 +301,7 @@ impl Assembler {
         }
         let mut cut = call.clone();
         cut.is_cut(latest(&cut));
-        let known = self.resolved(&cut, EndReason::Missed);
+        let known = self.resolve_call(&cut, EndReason::Missed);
         self.finished.extend(known);
     }
 

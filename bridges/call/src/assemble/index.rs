@@ -121,7 +121,7 @@ impl<T: Copy + Ord> Schedule<T> {
     }
 
     /// Returns the calls whose moment has come, in the order of their moments.
-    pub(super) fn until(&self, now: T) -> impl Iterator<Item = u64> {
+    pub(super) fn due_at(&self, now: T) -> impl Iterator<Item = u64> {
         let due = self.order.iter().take_while(move |&&(at, _)| now >= at);
         due.map(|&(_, key)| key)
     }

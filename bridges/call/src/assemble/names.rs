@@ -24,7 +24,7 @@ impl OpenCalls {
 
     /// Returns the event with the missing values that are known here, such as the unique id of a
     /// channel that it identifies only by name. Returns `None` if nothing is missing.
-    pub(super) fn completed<'a>(
+    pub(super) fn complete_event<'a>(
         &self,
         id: &UniqueId,
         event: &ChannelEvent<'a>,
@@ -44,7 +44,7 @@ impl OpenCalls {
         let mut event = event.clone();
         if let Some(other) = event.kind.other_mut() {
             let id = self
-                .named_at(unmarked(&other.name), event.at)
+                .holder_at(unmarked(&other.name), event.at)
                 .cloned()
                 .or_else(|| self.identify(other));
             other.uniqueid = id.map_or_else(String::new, |id| id.to_string()).into();
@@ -54,7 +54,7 @@ impl OpenCalls {
             for other in std::mem::take(with) {
                 if !other.contains('/') {
                     ids.push(other);
-                } else if let Some(id) = self.named_at(unmarked(&other), event.at) {
+                } else if let Some(id) = self.holder_at(unmarked(&other), event.at) {
                     ids.push(id.to_string().into());
                 }
             }
@@ -64,8 +64,8 @@ impl OpenCalls {
             *target = self.monitored_by_keys(id, event.at?)?.to_string().into();
         }
         if let Kind::Renamed { to, holder } = &mut event.kind {
-            let parts_with = self.parts_with(to, &event.channel.name);
-            *holder = parts_with.filter(|holder| holder != id)?.to_string().into();
+            let yielding = self.find_yielding_channel(to, &event.channel.name);
+            *holder = yielding.filter(|holder| holder != id)?.to_string().into();
         }
         Some(event)
     }
@@ -73,22 +73,22 @@ impl OpenCalls {
     /// Returns the channel whose monitoring mode a key press on this channel changes at that
     /// moment.
     fn monitored_by_keys(&self, id: &UniqueId, at: EventTime) -> Option<&UniqueId> {
-        let call = self.get(self.knows(id.as_str())?)?;
+        let call = self.get(self.find(id.as_str())?)?;
         call.legs.get(id)?.monitored_by_keys(at)
     }
 
     /// Returns the channel that had this name at that moment. If the moment is not known, returns
     /// the one that has it now. A name can be used again long after.
-    fn named_at(&self, name: &str, at: Option<EventTime>) -> Option<&UniqueId> {
+    fn holder_at(&self, name: &str, at: Option<EventTime>) -> Option<&UniqueId> {
         let now = self.names.get(name)?;
-        let then = at.and_then(|at| self.named_in_call(name, now, at));
+        let then = at.and_then(|at| self.holder_in_call(name, now, at));
         then.or(Some(now))
     }
 
     /// Returns the channel that had this name at that moment, in the call of the channel that has
     /// it `now`. Returns `None` if the name has not moved.
-    fn named_in_call(&self, name: &str, now: &UniqueId, at: EventTime) -> Option<&UniqueId> {
-        let call = self.get(self.knows(now.as_str())?)?;
+    fn holder_in_call(&self, name: &str, now: &UniqueId, at: EventTime) -> Option<&UniqueId> {
+        let call = self.get(self.find(now.as_str())?)?;
         let changes = call.names.named.get(name)?;
         if let Some((_, id)) = changes.iter().rev().find(|(from, _)| *from <= at) {
             return Some(id);
@@ -99,7 +99,7 @@ impl OpenCalls {
 
     /// Returns the channel that gives up the name `to` to a channel that was called `from`. The two
     /// subchannels of one DAHDI line are one telephone.
-    fn parts_with(&self, to: &str, from: &str) -> Option<UniqueId> {
+    fn find_yielding_channel(&self, to: &str, from: &str) -> Option<UniqueId> {
         let name = unmarked(to);
         if to.ends_with("<MASQ>") || trunk::is_same_line(name, from) {
             return None;
@@ -110,14 +110,14 @@ impl OpenCalls {
     /// Returns the channel that is up and has this name now.
     fn holder(&self, name: &str) -> Option<UniqueId> {
         let id = self.names.get(name)?;
-        let call = self.get(self.knows(id.as_str())?)?;
+        let call = self.get(self.find(id.as_str())?)?;
         let leg = call.legs.get(id)?;
         (!leg.is_over()).then(|| id.clone())
     }
 
     /// Notes that a channel goes on under another name. `<MASQ>` and `<ZOMBIE>` are intermediate
     /// names and are ignored.
-    pub(super) fn renamed(&mut self, key: u64, id: &UniqueId, (at, to): (EventTime, &str)) {
+    pub(super) fn rename_channel(&mut self, key: u64, id: &UniqueId, (at, to): (EventTime, &str)) {
         let name = unmarked(to);
         if let Some(call) = self.calls.get_mut(&key)
             && !name.is_empty()
@@ -142,9 +142,9 @@ impl OpenCalls {
         if let Some(had) = had
             && self.names.get(&had) == Some(id)
         {
-            self.renamed(key, holder, (at, &had));
+            self.rename_channel(key, holder, (at, &had));
         }
-        self.renamed(key, id, (at, unmarked(name)));
+        self.rename_channel(key, id, (at, unmarked(name)));
     }
 
     /// Returns the name that is used as the id of a channel, if its unique id is not known yet.
@@ -154,7 +154,7 @@ impl OpenCalls {
     }
 
     /// Registers the name of a new channel of an open call.
-    pub(super) fn met(&mut self, key: u64, id: &UniqueId) {
+    pub(super) fn register_name(&mut self, key: u64, id: &UniqueId) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
         };
@@ -187,7 +187,7 @@ impl OpenCalls {
     pub(super) fn know_names(&mut self, key: u64, names: Renamings) {
         for (name, known) in names.named {
             for (at, id) in known {
-                self.renamed(key, &id, (at, &name));
+                self.rename_channel(key, &id, (at, &name));
             }
         }
     }

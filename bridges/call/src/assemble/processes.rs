@@ -95,7 +95,7 @@ impl OpenCall {
 impl Assembler {
     /// Sets whether events arrive from here on. If they do not, silence says nothing about a call
     /// or a process.
-    pub fn receives(&mut self, reception: Reception) {
+    pub fn set_reception(&mut self, reception: Reception) {
         self.reception = reception;
         for key in self.calls.keys() {
             self.update_overdue(key);
@@ -120,7 +120,7 @@ impl Assembler {
 
     /// Processes a report that a process is alive, and since when. Silent processes that were last
     /// active before it began have ended.
-    pub(super) fn beats(
+    pub(super) fn on_beat(
         &mut self,
         (process, began): (u64, Option<EventTime>),
         at: EventTime,
@@ -152,7 +152,7 @@ impl Assembler {
             |call| call.end_with_process(Some(last_alive(&known, call)), arrived),
         );
         if first {
-            self.ends_before(Some(began), arrived);
+            self.end_processes_before(Some(began), arrived);
         }
     }
 
@@ -235,7 +235,7 @@ impl Assembler {
         let Some(stamp) = stamp else { return };
         let by_number = sign.counter.counts(stamp);
         let by_time = match began {
-            Some(began) => sign.counter.beats(stamp, began),
+            Some(began) => sign.counter.note_beat(stamp, began),
             None => sign.counter.is_stamped_before(at, stamp),
         };
         if !by_number && !by_time {
@@ -313,7 +313,7 @@ impl Counter {
 
     /// Processes a sign of life of a process that `began` then by its clock. Returns `true` if it
     /// shows that the clock was set back.
-    fn beats(&mut self, stamp: EventStamp, began: EventTime) -> bool {
+    fn note_beat(&mut self, stamp: EventStamp, began: EventTime) -> bool {
         let (before, begun) = self.beat.unwrap_or((stamp, began));
         if stamp.number < before.number {
             return false;

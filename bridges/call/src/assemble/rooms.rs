@@ -91,7 +91,7 @@ impl OpenCall {
                 .collect();
             if customers.is_empty()
                 || !customers.iter().all(|leg| leg.is_over())
-                || !up.iter().all(|leg| self.sits(leg))
+                || !up.iter().all(|leg| self.is_in_conference(leg))
             {
                 return None;
             }
@@ -129,7 +129,7 @@ impl OpenCall {
     }
 
     /// Returns `true` if the channel is in a conference now.
-    fn sits(&self, leg: &Leg) -> bool {
+    fn is_in_conference(&self, leg: &Leg) -> bool {
         let last = leg.last_passage().filter(|last| last.enters);
         last.is_some_and(|last| self.rooms.contains(last.bridge))
     }
@@ -152,7 +152,7 @@ impl OpenCall {
     }
 
     /// Marks these channels as given out. Returns the ids that belong to no open call from here on.
-    fn tell(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
+    fn mark_reported(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
         let up: Vec<&Leg> = channels
             .iter()
             .filter_map(|id| self.legs.get(id))
@@ -330,7 +330,7 @@ impl Assembler {
         let mut past = call.as_of_latest();
         past.parts.only.clone_from(channels);
         past.parts.past = true;
-        let mut finished = self.resolved(&past, ended);
+        let mut finished = self.resolve_call(&past, ended);
         for call in &mut finished {
             // A linkedid whose channel appears later does not belong to this call.
             call.also_known_as.retain(|id| channels.contains(id));
@@ -340,7 +340,7 @@ impl Assembler {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        let past = call.tell(channels);
+        let past = call.mark_reported(channels);
         let going_on = ids.into_iter().filter(|id| !past.contains(id));
         call.parts.given.extend(going_on);
         self.calls.forget_ids(key, &past);
@@ -376,7 +376,7 @@ impl Assembler {
         if let Some(call) = self.calls.get_mut(key) {
             for leg in call.legs.values_mut() {
                 if own.contains(&leg.id) && !leg.is_over() {
-                    leg.gone(leg.last);
+                    leg.note_gone(leg.last);
                 }
             }
         }

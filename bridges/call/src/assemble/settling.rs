@@ -32,7 +32,7 @@ pub(super) struct Deadline {
 
 impl Deadline {
     /// Returns the deadline of a call that has hung up, or of the first group in it that has.
-    pub(super) fn of(call: &OpenCall, settings: &Settings) -> Self {
+    pub(super) fn for_call(call: &OpenCall, settings: &Settings) -> Self {
         let times = &call.times;
         if call.is_ghost() {
             return Self {
@@ -46,18 +46,18 @@ impl Deadline {
                 let wait = wait(call, settings, awaits_beginning, |leg| {
                     group.channels.contains(&leg.id)
                 });
-                Self::after(call, settings, (group.at, group.arrived), wait)
+                Self::for_quiet_since(call, settings, (group.at, group.arrived), wait)
             }
             None => {
                 let wait = wait(call, settings, call.awaits_beginning(), |_| true);
-                Self::after(call, settings, (times.quiet, times.quiet_arrived), wait)
+                Self::for_quiet_since(call, settings, (times.quiet, times.quiet_arrived), wait)
             }
         }
     }
 
     /// Returns the deadline of a call that has been quiet since this moment, by its events and by
     /// our clock.
-    fn after(
+    fn for_quiet_since(
         call: &OpenCall,
         settings: &Settings,
         (quiet_since, arrived): (EventTime, EventTime),
@@ -179,11 +179,11 @@ impl Settling {
             .by_clock
             .get(&None)
             .into_iter()
-            .flat_map(|order| order.until(now));
-        let backlog = stream.into_iter().flat_map(|at| self.by_stream.until(at));
+            .flat_map(|order| order.due_at(now));
+        let backlog = stream.into_iter().flat_map(|at| self.by_stream.due_at(at));
         let apart = self
             .apart
-            .until(now)
+            .due_at(now)
             .filter(|key| stream >= self.deadlines[key].stream);
         let mut due = in_order(live.chain(backlog).chain(apart));
         due.dedup();
@@ -197,7 +197,7 @@ impl Settling {
             .by_clock
             .iter()
             .filter(|(wait, _)| now >= quiet_from(arrived, **wait));
-        in_order(orders.flat_map(|(_, order)| order.until(now)))
+        in_order(orders.flat_map(|(_, order)| order.due_at(now)))
     }
 
     /// Returns the moment at which our own clock finishes the next call.

@@ -20,7 +20,7 @@ impl Assembler {
         for part in searched.split(|byte| !is_part_of_id(*byte)) {
             let text = String::from_utf8_lossy(part);
             let word = text.trim_matches('.');
-            let Some(key) = self.calls.knows(word) else {
+            let Some(key) = self.calls.find(word) else {
                 continue;
             };
             let (Some(call), Some(id)) = (self.calls.get_mut(key), UniqueId::new(word)) else {

@@ -110,7 +110,7 @@ impl FactKind {
 
     /// Returns the fact that a channel enters a bridge (`enters`) or leaves it. In a `holding`
     /// bridge, the channels do not hear each other.
-    pub(crate) fn passes(bridge: String, enters: bool, holding: bool) -> Self {
+    pub(crate) fn enter_or_leave(bridge: String, enters: bool, holding: bool) -> Self {
         if enters {
             Self::Enter { bridge, holding }
         } else {
@@ -202,7 +202,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         Kind::App { .. } => FactKind::App,
         Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } => {
             let enters = matches!(kind, Kind::BridgeEnter { .. });
-            FactKind::passes(clip(bridge, TEXT_BYTES_MAX), enters, is_holding(technology))
+            FactKind::enter_or_leave(clip(bridge, TEXT_BYTES_MAX), enters, is_holding(technology))
         }
         Kind::Linked { with } => FactKind::Linked {
             with: UniqueId::new(with.uniqueid.as_ref())?,

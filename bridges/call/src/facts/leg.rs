@@ -181,13 +181,13 @@ impl Leg {
             .last_passage()
             .is_none_or(|last| !last.enters || last.bridge != bridge)
         {
-            let what = FactKind::passes(clip(bridge, TEXT_BYTES_MAX), true, false);
+            let what = FactKind::enter_or_leave(clip(bridge, TEXT_BYTES_MAX), true, false);
             self.facts.push(Fact::new(at, Origin::Channel, what));
         }
     }
 
     /// Notes that the channel ended although no event reported it.
-    pub(crate) fn gone(&mut self, at: EventTime) {
+    pub(crate) fn note_gone(&mut self, at: EventTime) {
         let gone = Fact::new(at, Origin::Channel, FactKind::Gone);
         self.facts.push(gone);
     }
@@ -252,7 +252,10 @@ impl Leg {
     /// channels that were first seen at the same time, the one that was not born in another's call
     /// is older.
     pub(crate) fn age(&self) -> (Option<(u64, u64)>, (EventTime, bool, u64)) {
-        (self.id.made(), (self.first, !self.is_root(), self.place))
+        (
+            self.id.epoch_and_counter(),
+            (self.first, !self.is_root(), self.place),
+        )
     }
 
     /// Returns `true` if the channel was in no bridge, or has left the last one.
@@ -335,7 +338,7 @@ impl Leg {
 
     /// Returns the trunk that the channel belongs to.
     pub(crate) fn endpoint<'e>(&self, endpoints: &'e Endpoints) -> Option<&'e TrunkEndpoint> {
-        endpoints.of_line(self.name(), self.line())
+        endpoints.find_for_line(self.name(), self.line())
     }
 
     /// Returns the line traits that the PBX reports in addition to the channel's name.

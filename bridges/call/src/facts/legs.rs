@@ -47,7 +47,7 @@ impl Legs {
 
     /// Returns the channel. If it was not known yet, adds it as first seen at `at`, in the event at
     /// this place of the stream.
-    pub(crate) fn met(&mut self, id: UniqueId, at: EventTime, place: u64) -> &mut Leg {
+    pub(crate) fn get_or_add(&mut self, id: UniqueId, at: EventTime, place: u64) -> &mut Leg {
         let index = self.find(&id).unwrap_or_else(|index| {
             let leg = Box::new(Leg::new(id.clone(), at, place));
             self.0.insert(index, (id, leg));

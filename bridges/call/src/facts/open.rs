@@ -162,7 +162,7 @@ impl OpenCall {
             return outcome;
         }
         if !known {
-            self.legs.met(id.clone(), at, place);
+            self.legs.get_or_add(id.clone(), at, place);
         }
         let Some(leg) = self.legs.get_mut(id) else {
             return outcome;
@@ -218,7 +218,7 @@ impl OpenCall {
             return;
         }
         self.size.facts += usize::from(!known);
-        let leg = self.legs.met(id, at, place);
+        let leg = self.legs.get_or_add(id, at, place);
         outcome.changed |= leg.describe(at, channel);
         outcome.changed |= self.ties.note_linkedid(leg, at, channel);
         outcome.new_leg |= !known;
@@ -422,7 +422,7 @@ impl OpenCall {
     }
 
     /// Returns a copy with only these channels. Gaps before the first of them do not count.
-    pub(crate) fn of_part(&self, own: &BTreeSet<UniqueId>) -> Self {
+    pub(crate) fn copy_with_channels(&self, own: &BTreeSet<UniqueId>) -> Self {
         let mut part = self.clone();
         part.legs.retain(|id, _| own.contains(id));
         // An id of none of its channels can belong to any part.

@@ -4,7 +4,7 @@ use super::group::Group;
 use super::plan::{self, Channel};
 use super::record::{Record, birth};
 use super::timeline;
-use crate::call::{aliases, direction_words, distinct};
+use crate::call::{aliases, direction_message, distinct};
 use crate::resolve::{Plan, is_number};
 use crate::talk::longest;
 use crate::unmatched::{Carried, Unmatched};
@@ -59,7 +59,7 @@ impl CallBuilder<'_, '_> {
         } else {
             "a record's destination"
         };
-        let message = direction_words(plan.direction, customer.party.trunk(), how);
+        let message = direction_message(plan.direction, customer.party.trunk(), how);
         why.note("direction", started, customer.name, message);
         let ended = self.ended(&mut why).max(started);
         let talk = self.talk(ended.since(started));
@@ -76,7 +76,7 @@ impl CallBuilder<'_, '_> {
         );
         let number = match plan.direction {
             Direction::Inbound => caller(customer),
-            Direction::Outbound => customer.dialed().or_else(|| self.dialed_elsewhere()),
+            Direction::Outbound => customer.dialed_number().or_else(|| self.dialed_elsewhere()),
             Direction::Internal | Direction::Unknown => None,
         };
         let first_start = customer.records().map(|record| record.start).min();
@@ -143,7 +143,7 @@ impl CallBuilder<'_, '_> {
                 if internal && let Some((number, _)) = caller(channel) {
                     found.note(channel.name, &number.text, Carried::In);
                 }
-            } else if let Some((number, _)) = channel.dialed()
+            } else if let Some((number, _)) = channel.dialed_number()
                 && number.from_dial_string
             {
                 found.note(channel.name, &number.text, Carried::Out);
@@ -269,7 +269,7 @@ impl CallBuilder<'_, '_> {
     fn placing_extension(&self) -> (Option<&Channel<'_>>, &'static str) {
         if let Some(record) = self.plan.own.first() {
             let names = [&record.channel, &record.dest].into_iter();
-            let mut channels = names.filter_map(|name| self.named(name));
+            let mut channels = names.filter_map(|name| self.find_channel(name));
             if let Some(placed) = channels.find(|channel| channel.party.is_real())
                 && placed.is_extension()
             {
@@ -279,7 +279,7 @@ impl CallBuilder<'_, '_> {
         (None, "no extension placed the call")
     }
 
-    fn named(&self, name: &str) -> Option<&Channel<'_>> {
+    fn find_channel(&self, name: &str) -> Option<&Channel<'_>> {
         self.channels.iter().find(|channel| channel.name == name)
     }
 
@@ -289,7 +289,7 @@ impl CallBuilder<'_, '_> {
         let mut fields = Vec::new();
         for &i in &self.plan.customers {
             for record in &self.channels[i].own {
-                let dest = self.named(&record.dest);
+                let dest = self.find_channel(&record.dest);
                 let is_to_trunk = dest.is_some_and(|channel| channel.party.trunk().is_some());
                 if !record.was_called() && !is_to_trunk {
                     fields.push(record.userfield.as_str());

@@ -126,8 +126,8 @@ impl Group {
         self.records.iter().any(|record| {
             let mut legs = record.legs.iter();
             legs.any(|leg| leg.endpoint(endpoints).is_some())
-                || endpoints.of(&record.channel).is_some()
-                || endpoints.of(&record.dest).is_some()
+                || endpoints.find(&record.channel).is_some()
+                || endpoints.find(&record.dest).is_some()
         })
     }
 

@@ -29,7 +29,7 @@ pub(super) fn give_back(records: &mut [Record]) {
     }
     for i in 0..records.len() {
         if records[i].is_transferred() {
-            goes_on(records, i);
+            move_transferred_start(records, i);
         }
     }
 }
@@ -61,7 +61,7 @@ fn owner(records: &[Record], i: usize) -> Option<String> {
 
 /// Moves the beginning of a transferred call's record to the end of the one before it. That one
 /// ends for both parties when the transferring party began to talk with the new one.
-fn goes_on(records: &mut [Record], i: usize) {
+fn move_transferred_start(records: &mut [Record], i: usize) {
     let record = &records[i];
     let earlier = (0..records.len()).filter(|&place| {
         let other = &records[place];

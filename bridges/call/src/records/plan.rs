@@ -9,7 +9,7 @@ use super::group::Group;
 use super::record::Record;
 use crate::age::by_age;
 use crate::resolve::{
-    DialedLine, Plan, Sets, apart, by_customer, in_dial_data, is_number, subscriber,
+    DialedLine, Plan, Sets, divide_by_customer, divide_indices, in_dial_data, is_number, subscriber,
 };
 use crate::talk::{Talk, local_pairs};
 use crate::trunk;
@@ -27,7 +27,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
         return Vec::new();
     }
     let trunks = (0..channels.len()).filter(|&i| channels[i].party.trunk().is_some());
-    let mut plans = by_customer(
+    let mut plans = divide_by_customer(
         trunks,
         |i| channels[i].came_in(),
         |i| dialed_line(&channels[i]),
@@ -36,8 +36,8 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     if plans.is_empty() {
         plans.push((Direction::Internal, vec![first]));
     }
-    let owns = apart(records.len(), &plans, |customers| {
-        of_customers(records, channels, customers)
+    let owns = divide_indices(records.len(), &plans, |customers| {
+        records_of_customers(records, channels, customers)
     });
     let mut made = Vec::new();
     for (i, ((direction, customers), own)) in plans.into_iter().zip(owns).enumerate() {
@@ -63,7 +63,9 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
 
 /// Returns the line that was dialed on this channel. All records of a group belong to one call.
 fn dialed_line(channel: &Channel<'_>) -> DialedLine {
-    let number = channel.dialed().map(|(number, _)| subscriber(&number.text));
+    let number = channel
+        .dialed_number()
+        .map(|(number, _)| subscriber(&number.text));
     DialedLine {
         number: number.unwrap_or_default(),
         ..DialedLine::default()
@@ -77,7 +79,7 @@ fn oldest(records: &[&Record]) -> Option<UniqueId> {
     let mut ages = Vec::new();
     for record in records {
         if let Some(id) = record.id() {
-            ages.push((id.made(), record.start));
+            ages.push((id.epoch_and_counter(), record.start));
             ids.push(id);
         }
     }
@@ -98,7 +100,7 @@ fn own_id(channel: &Channel<'_>) -> Option<UniqueId> {
 
 /// Returns the records that name the customer's channels, and those with the id of the customer's
 /// first record, unless that is the id of the whole.
-fn of_customers(
+fn records_of_customers(
     records: &[&Record],
     channels: &[Channel<'_>],
     customers: &[usize],
@@ -166,7 +168,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Returns the number that was dialed on this trunk channel.
-    pub(super) fn dialed(&self) -> Option<(RawNumber, &'static str)> {
+    pub(super) fn dialed_number(&self) -> Option<(RawNumber, &'static str)> {
         let mut reached = self.reached.iter();
         if let Some(text) = reached.find_map(|record| in_dial_data(&record.data, self.name)) {
             return Some((RawNumber::new(text, true), "the data of Dial"));
@@ -265,7 +267,7 @@ fn is_invited(channel: &Channel<'_>, channels: &[Channel<'_>]) -> bool {
 /// that it dials in the same second.
 fn order(record: &Record) -> impl Ord {
     let age = match UniqueId::new(record.uniqueid.as_str()) {
-        Some(id) => id.made().unwrap_or_default(),
+        Some(id) => id.epoch_and_counter().unwrap_or_default(),
         None => (u64::MAX, u64::MAX),
     };
     let local = trunk::local_pair(&record.channel).is_some();
@@ -313,7 +315,7 @@ pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[u
             .filter(|line| line.from <= from && line.to >= to)
             .copied()
             .collect();
-        connected(channels, customers, &there, &pairs)
+        connected_parties(channels, customers, &there, &pairs)
     })
 }
 
@@ -349,7 +351,7 @@ fn connected_pair(record: &Record, channels: &[Channel<'_>]) -> Option<Connected
 
 /// Returns the real parties, other than the customer's own channels, that one of these is connected
 /// with.
-fn connected(
+fn connected_parties(
     channels: &[Channel<'_>],
     customers: &[usize],
     there: &[ConnectedPair],
@@ -370,8 +372,8 @@ fn connected(
     for pair in pairs {
         sets.join(pair[0], pair[1]);
     }
-    let own: Vec<usize> = customers.iter().map(|&i| sets.of(i)).collect();
+    let own: Vec<usize> = customers.iter().map(|&i| sets.find(i)).collect();
     let others = (0..channels.len()).filter(|i| !customers.contains(i));
     let real = others.filter(|&i| channels[i].party.is_real());
-    real.filter(|&i| own.contains(&sets.of(i))).collect()
+    real.filter(|&i| own.contains(&sets.find(i))).collect()
 }

@@ -122,7 +122,7 @@ pub(super) struct Record {
 
 impl Record {
     /// Reads a CDR that arrived at this moment. Returns `None` if it names no channel.
-    pub(super) fn of(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
+    pub(super) fn from_cdr(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
         let channel = unmarked(&cdr.channel);
         if channel.is_empty() {
             return None;
@@ -149,8 +149,8 @@ impl Record {
         Some(Self {
             uniqueid: clip(&cdr.uniqueid),
             linkedid: clip(&cdr.linkedid),
-            channel: clip(whole(channel)),
-            dest: clip(whole(unmarked(dest(cdr)))),
+            channel: clip(strip_half_suffix(channel)),
+            dest: clip(strip_half_suffix(unmarked(dest(cdr)))),
             source: clip(&cdr.source),
             caller_id: clip(&cdr.caller_id),
             destination: clip(&cdr.destination),
@@ -337,7 +337,7 @@ fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> Event
 
 /// Returns a name without the suffix of a Local half, which a channel keeps after it has replaced
 /// one.
-fn whole(name: &str) -> &str {
+fn strip_half_suffix(name: &str) -> &str {
     if trunk::local_pair(name).is_some() {
         return name;
     }
@@ -378,19 +378,19 @@ fn legs_of(cdr: &Cdr<'_>) -> Vec<Leg> {
         let Some((at, id)) = event.at.zip(UniqueId::new(event.channel.uniqueid.as_ref())) else {
             continue;
         };
-        let leg = met(&mut legs, &id, at);
+        let leg = get_or_add_leg(&mut legs, &id, at);
         leg.on_event(at, event, true);
         leg.linkedids.note(at, &event.channel.linkedid);
         if let Some(other) = event.kind.other().filter(|other| other.traits.is_some())
             && let Some(id) = UniqueId::new(other.uniqueid.as_ref())
         {
-            met(&mut legs, &id, at).describe(at, other);
+            get_or_add_leg(&mut legs, &id, at).describe(at, other);
         }
     }
     legs
 }
 
-fn met<'l>(legs: &'l mut Vec<Leg>, id: &UniqueId, at: EventTime) -> &'l mut Leg {
+fn get_or_add_leg<'l>(legs: &'l mut Vec<Leg>, id: &UniqueId, at: EventTime) -> &'l mut Leg {
     let known = legs.iter().position(|leg| leg.id == *id);
     let place = known.unwrap_or_else(|| {
         legs.push(Leg::new(id.clone(), at, 0));

@@ -4,21 +4,21 @@ use super::plan::Channel as Known;
 use super::record::Record;
 use crate::resolve::Plan;
 use crate::timeline::{
-    Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Timeline, kept,
+    Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Timeline, fit_channels,
 };
 use crate::{EventTime, UniqueId, Way, clip};
 use std::collections::BTreeMap;
 
 /// Returns the timeline of one plan.
 pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<&Record>) -> Timeline {
-    let (numbers, left_out) = kept(shown(channels, plan), |i| {
+    let (numbers, left_out) = fit_channels(shown_channels(channels, plan), |i| {
         (plan.customers.contains(&i), channels[i].party.is_real())
     });
     let mut by_name = BTreeMap::new();
     for (&i, &number) in &numbers {
         by_name.insert(channels[i].name, number);
     }
-    let mut talk = plan.talk.drawn(&numbers);
+    let mut talk = plan.talk.timeline_spans(&numbers);
     talk.truncate(ENTRIES_MAX / 2);
     let room = ENTRIES_MAX / 2 / numbers.len().max(1);
     let drawn = numbers.keys().filter_map(|&i| {
@@ -35,7 +35,7 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<&Record>) -> Timeline
 
 /// Returns the customer's channels, those that talked with the customer, and those of the call's
 /// own records.
-fn shown(channels: &[Known<'_>], plan: &Plan<&Record>) -> Vec<usize> {
+fn shown_channels(channels: &[Known<'_>], plan: &Plan<&Record>) -> Vec<usize> {
     let mut shown = Vec::new();
     for (i, channel) in channels.iter().enumerate() {
         let talks = plan.talk.spans.iter().any(|span| span.2 == i);

@@ -4,7 +4,7 @@ use super::plan::{self, Plan};
 use super::split::Part;
 use super::view::View;
 use super::{number, timeline};
-use crate::call::{aliases, direction_words, distinct};
+use crate::call::{aliases, direction_message, distinct};
 use crate::facts::{FactKind, Leg, OpenCall, SeenVariable, Stamped};
 use crate::talk::longest;
 use crate::unmatched::{Carried, Unmatched};
@@ -33,7 +33,7 @@ pub(super) fn finish(
     } else {
         plan.direction
     };
-    let message = direction_words(direction, customer.party.trunk(), how);
+    let message = direction_message(direction, customer.party.trunk(), how);
     why.note("direction", at, customer.name, message);
     let first = plan
         .begins_with
@@ -83,7 +83,7 @@ pub(super) fn finish(
     .into_iter();
     let number = numbers.next();
     let shown = if plan.direction == Direction::Outbound && number.is_none() {
-        number::shown(customer)
+        number::shown_number(customer)
     } else {
         None
     };
@@ -182,7 +182,7 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
             Way::CameIn if telephone && plan.direction != Direction::Internal => continue,
             Way::CameIn if !leg.is_root() => continue,
             Way::CameIn => (number::caller(leg), Carried::In),
-            Way::Dialed => (number::dialed(legs, i), Carried::Out),
+            Way::Dialed => (number::dialed_number(legs, i), Carried::Out),
         };
         let Some(number) = number else { continue };
         // Other numbers of a dialed channel can be those of the caller.

@@ -60,21 +60,21 @@ impl Monitor {
 }
 
 /// Returns the channels with their links as bridges of two, or `None` if there were no links.
-pub(super) fn linked(legs: &[&Leg], endpoints: &Endpoints) -> Option<Vec<Leg>> {
+pub(super) fn replace_links(legs: &[&Leg], endpoints: &Endpoints) -> Option<Vec<Leg>> {
     let links = links(legs);
     if links.is_empty() && !legs.iter().any(|leg| any(&leg.facts, is_of_links)) {
         return None;
     }
     let monitors = monitors(legs, &links);
-    let consults = consults(legs, &monitors);
+    let consults = find_consultations(legs, &monitors);
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
     for leg in &mut own {
         leg.facts.retain(|fact| !is_of_links(&fact.what));
     }
     let mut heard: Vec<(Link, Span)> = Vec::new();
     for (i, link) in links.iter().enumerate() {
-        let away = away(&links[i..], &consults, &monitors);
-        for span in without(answered_span(legs, link), away) {
+        let away = spans_away(&links[i..], &consults, &monitors);
+        for span in cut_spans(answered_span(legs, link), away) {
             put_into_bridge(&mut own, link.sides, link.sides, span);
             heard.push((*link, span));
         }
@@ -87,7 +87,7 @@ pub(super) fn linked(legs: &[&Leg], endpoints: &Endpoints) -> Option<Vec<Leg>> {
 
 /// Returns the spans in which the sides of the first of these links were away from it: in a later
 /// link, in a consultation, or monitoring.
-fn away(links: &[Link], consults: &[Vec<Span>], monitors: &[Monitor]) -> Vec<Span> {
+fn spans_away(links: &[Link], consults: &[Vec<Span>], monitors: &[Monitor]) -> Vec<Span> {
     let Some((link, later)) = links.split_first() else {
         return Vec::new();
     };
@@ -119,7 +119,7 @@ fn put_into_bridge<const N: usize>(
     let bridge = format!("{} + {}", legs[a].id, legs[b].id);
     for leg in members {
         for (at, enters) in [(from, true), (to, false)] {
-            let what = FactKind::passes(bridge.clone(), enters, false);
+            let what = FactKind::enter_or_leave(bridge.clone(), enters, false);
             legs[leg].facts.push(Fact::new(at, Origin::Channel, what));
         }
     }
@@ -164,7 +164,7 @@ fn add_monitor(
             from: monitor.from,
             to: monitor.to,
         };
-        for span in without(answered_span(legs, &link), with_partner) {
+        for span in cut_spans(answered_span(legs, &link), with_partner) {
             put_into_bridge(own, sides, sides, span);
         }
     }
@@ -266,7 +266,7 @@ fn answered_span(legs: &[&Leg], link: &Link) -> Option<Span> {
 /// Returns the spans in which each channel was away from its link because it consulted a third
 /// party. A consultation ends when all channels that were dialed for it have hung up, or when one
 /// of them joins the call as a third party.
-fn consults(legs: &[&Leg], monitors: &[Monitor]) -> Vec<Vec<Span>> {
+fn find_consultations(legs: &[&Leg], monitors: &[Monitor]) -> Vec<Vec<Span>> {
     let mut consults = Vec::new();
     for (i, leg) in legs.iter().enumerate() {
         let mut reports: Vec<(EventTime, bool)> = Vec::new();
@@ -354,7 +354,7 @@ fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTim
 }
 
 /// Cuts other spans out of one, and returns the rest of it.
-fn without(span: Option<Span>, mut away: Vec<Span>) -> Vec<Span> {
+fn cut_spans(span: Option<Span>, mut away: Vec<Span>) -> Vec<Span> {
     let Some((mut from, to)) = span else {
         return Vec::new();
     };
@@ -382,7 +382,7 @@ mod tests {
         let at = EventTime::from_seconds;
         let left = |away: &[(i64, i64)]| {
             let away = away.iter().map(|&(from, to)| (at(from), at(to)));
-            let left = without(Some((at(10), at(20))), away.collect());
+            let left = cut_spans(Some((at(10), at(20))), away.collect());
             let seconds = |at: EventTime| at.floor_seconds().get();
             left.into_iter()
                 .map(|(from, to)| (seconds(from), seconds(to)))

@@ -61,11 +61,14 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<(Vec<Leg>, JoinedPairs)> {
             joined.insert((occupancies[a].leg.id.clone(), occupancies[b].leg.id.clone()));
         }
     }
-    let mut legs: Vec<Leg> = occupancies.iter().map(ChannelOccupancy::born).collect();
+    let mut legs: Vec<Leg> = occupancies
+        .iter()
+        .map(ChannelOccupancy::leg_at_birth)
+        .collect();
     for occupancy in &occupancies {
         occupancy.hand_out(&occupancies, &mut legs);
     }
-    let left = left(&occupancies);
+    let left = departures(&occupancies);
     for ((a, b), mut reports) in links(&occupancies) {
         for origin in [Origin::Channel, Origin::Cel] {
             for &(at, place) in &left {
@@ -88,14 +91,14 @@ fn is_of_occupants(what: &FactKind) -> bool {
 
 impl ChannelOccupancy<'_> {
     /// Returns the telephone that had this unique id at its birth, without its facts.
-    fn born(&self) -> Leg {
+    fn leg_at_birth(&self) -> Leg {
         let mut leg = Leg::new(self.leg.id.clone(), self.leg.first, self.leg.place);
         leg.names.note(self.leg.first, self.leg.name());
         leg
     }
 
     /// Returns the telephone that had this unique id at that moment.
-    fn who(&self, at: EventTime) -> usize {
+    fn occupant_at(&self, at: EventTime) -> usize {
         let sits = self.sits.iter().rev().find(|(from, _)| *from <= at);
         sits.unwrap_or(&self.sits[0]).1
     }
@@ -116,40 +119,42 @@ impl ChannelOccupancy<'_> {
             if let FactKind::Dialed { by: Some(by), .. } = &mut fact.what
                 && let Some(dialler) = occupancy_of(occupancies, by)
             {
-                let dialler = occupancies[dialler].who(fact.at);
+                let dialler = occupancies[dialler].occupant_at(fact.at);
                 by.clone_from(&occupancies[dialler].leg.id);
             }
             // Each telephone was born in its first place, whatever the clocks of AMI and CEL show.
             let who = match fact.what {
                 FactKind::Born(_) => self.sits[0].1,
-                _ => self.who(fact.at),
+                _ => self.occupant_at(fact.at),
             };
             legs[who].facts.push(fact);
         }
         // The names themselves change places.
         for (kind, texts) in self.leg.texts().into_iter().enumerate().skip(1) {
             for stamped in texts.iter() {
-                let leg = &mut legs[self.who(stamped.at)];
+                let leg = &mut legs[self.occupant_at(stamped.at)];
                 leg.texts_mut()[kind].note(stamped.at, &stamped.text);
             }
         }
         legs[self.sits[0].1].did.clone_from(&self.leg.did);
         for seen in &self.leg.variables {
-            legs[self.who(seen.first)].variables.push(seen.clone());
+            legs[self.occupant_at(seen.first)]
+                .variables
+                .push(seen.clone());
         }
         let ran = &self.leg.applications;
         for dial in &ran.dials {
-            let dials = &mut legs[self.who(dial.first)].applications.dials;
+            let dials = &mut legs[self.occupant_at(dial.first)].applications.dials;
             dials.push(dial.clone());
         }
         if let Some(at) = ran.outgoing {
-            legs[self.who(at)].applications.outgoing = Some(at);
+            legs[self.occupant_at(at)].applications.outgoing = Some(at);
         }
         if let Some(at) = ran.conference {
-            legs[self.who(at)].applications.conference = Some(at);
+            legs[self.occupant_at(at)].applications.conference = Some(at);
         }
         if let Some(at) = ran.agent {
-            legs[self.who(at)].applications.agent = Some(at);
+            legs[self.occupant_at(at)].applications.agent = Some(at);
         }
         for (who, _, until) in self.spans() {
             let last = until.unwrap_or(self.leg.last);
@@ -244,7 +249,7 @@ fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<L
 /// Returns the moments at which a telephone transferred a call on another of its channels, with its
 /// places in that call. From then on it hears no one there, although the masquerade can come much
 /// later.
-fn left(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
+fn departures(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
     let mut left = Vec::new();
     for occupancy in occupancies {
         let own = trunk::prefix(occupancy.leg.name());
@@ -296,7 +301,7 @@ fn bridge(
                     continue;
                 }
                 for (at, enters) in [(Some(enter), true), (leave, false)] {
-                    let what = FactKind::passes(name.clone(), enters, false);
+                    let what = FactKind::enter_or_leave(name.clone(), enters, false);
                     legs[who]
                         .facts
                         .extend(at.map(|at| Fact::new(at, origin, what)));

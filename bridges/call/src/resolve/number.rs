@@ -30,7 +30,7 @@ fn number(text: impl Into<String>, dialed: bool, at: EventTime, message: &'stati
 }
 
 /// Returns a number that a channel shows.
-fn shows(text: &Stamped, message: &'static str) -> Number {
+fn number_in_text(text: &Stamped, message: &'static str) -> Number {
     number(text.text.as_str(), false, text.at, message)
 }
 
@@ -38,7 +38,7 @@ fn shows(text: &Stamped, message: &'static str) -> Number {
 pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
     let callers = leg.leg.callers.by_time();
     let caller = callers.into_iter().find(|caller| is_number(&caller.text))?;
-    Some(shows(caller, "the caller's number"))
+    Some(number_in_text(caller, "the caller's number"))
 }
 
 /// Returns the candidates for the number of a customer who called in on this channel: the numbers
@@ -57,7 +57,7 @@ pub(super) fn callers(leg: &View<'_>, first_dialed: Option<EventTime>) -> Vec<Nu
             break;
         }
         if is_number(&text.text) && Some(text.text.as_str()) != did {
-            numbers.push(shows(text, "the caller's number"));
+            numbers.push(number_in_text(text, "the caller's number"));
         }
     }
     numbers
@@ -78,7 +78,7 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     }
     numbers.sort_by_key(|number| number.at);
     if numbers.is_empty() {
-        numbers.extend(dialed(legs, i));
+        numbers.extend(dialed_number(legs, i));
     }
     // An originated channel shows the company's number or the extension.
     if leg.leg.linkedids.first().is_some() && leg.is_root() {
@@ -87,7 +87,7 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     for text in leg.leg.callers.by_time() {
         let mut facts = leg.leg.facts.iter();
         if is_number(&text.text) && facts.any(|fact| fact.at == text.at && fact.what.is_dialed()) {
-            numbers.push(shows(text, "the number of the dialed channel"));
+            numbers.push(number_in_text(text, "the number of the dialed channel"));
         }
     }
     if let Some((at, text)) = in_dial_application(legs, leg) {
@@ -104,7 +104,7 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
 
 /// Returns the number that was dialed on this trunk channel: from the dial string, or else its
 /// caller number or extension, which can have a dial prefix.
-pub(super) fn dialed(legs: &[&View<'_>], i: usize) -> Option<Number> {
+pub(super) fn dialed_number(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let leg = legs[i];
     let facts = &leg.leg.facts;
     let own = facts.iter().filter_map(|fact| match &fact.what {
@@ -136,17 +136,17 @@ pub(super) fn dialed(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let texts = callers.chain(leg.leg.extens.by_time());
     let mut prefixed = texts.filter(|text| is_number(&text.text));
     if let Some(text) = prefixed.next() {
-        return Some(shows(text, "the number of the dialed channel"));
+        return Some(number_in_text(text, "the number of the dialed channel"));
     }
     let first = legs.iter().find(|leg| leg.party.extension().is_some())?;
     let extens = first.leg.extens.by_time();
     let exten = extens.into_iter().find(|exten| is_number(&exten.text))?;
-    Some(shows(exten, "the extension that was dialed"))
+    Some(number_in_text(exten, "the extension that was dialed"))
 }
 
 /// Returns the digits of the number dialed on this trunk channel that carriers do not change.
 pub(super) fn dialed_digits(legs: &[&View<'_>], i: usize) -> Option<String> {
-    let number = dialed(legs, i)?;
+    let number = dialed_number(legs, i)?;
     let digits = subscriber(&number.raw.text);
     if digits.is_empty() {
         None
@@ -163,7 +163,7 @@ pub(crate) fn subscriber(number: &str) -> String {
 
 /// Returns the number that an originated channel shows. The originator chooses it: the customer's
 /// or the company's number.
-pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
+pub(super) fn shown_number(leg: &View<'_>) -> Option<Number> {
     let number = caller(leg)?;
     let message = "the number that the called channel shows; it counts only if a lead has it";
     Some(Number { message, ..number })
@@ -228,12 +228,12 @@ fn in_dial_string(string: &str, peer: &str) -> Option<String> {
     }
     // `peer/number` and `peer/number/host`: the number is the second.
     let order = segments.get(1).into_iter().chain(segments.first());
-    let mut numbers = order.filter_map(|segment| bare(segment));
+    let mut numbers = order.filter_map(|segment| number_in_segment(segment));
     numbers.find(|number| *number != peer).map(str::to_owned)
 }
 
 /// Returns a segment's number without scheme, host, and suffixes.
-fn bare(segment: &str) -> Option<&str> {
+fn number_in_segment(segment: &str) -> Option<&str> {
     let lower = segment.to_ascii_lowercase();
     let mut schemes = ["sips:", "sip:", "tel:"].into_iter();
     let scheme = schemes.find(|scheme| lower.starts_with(scheme));

@@ -40,7 +40,7 @@ pub(super) fn plans(part: &Part<'_, '_>, given: Option<&BTreeSet<UniqueId>>) -> 
         return Vec::new();
     };
     let trunks = (0..part.own).filter(|&i| legs[i].party.trunk().is_some());
-    let mut plans = by_customer(
+    let mut plans = divide_by_customer(
         trunks,
         |i| legs[i].way == Way::CameIn,
         |i| dialed_line(own_legs, i),
@@ -49,7 +49,7 @@ pub(super) fn plans(part: &Part<'_, '_>, given: Option<&BTreeSet<UniqueId>>) -> 
     if plans.is_empty() {
         plans.push((Direction::Internal, vec![first]));
     }
-    let owns = apart(part.own, &plans, |those| with_linkedid(part, those));
+    let owns = divide_indices(part.own, &plans, |those| with_linkedid(part, those));
     let mut made = Vec::new();
     for (i, ((direction, customers), own)) in plans.into_iter().zip(owns).enumerate() {
         // Colleagues who were in a room before the customer came do not begin the call.
@@ -136,9 +136,10 @@ pub(super) fn oldest(part: &Part<'_, '_>) -> UniqueId {
         // A linkedid is as old as its channel. If that was never seen, it is as old as the first
         // event that names it.
         let channel = legs.iter().find(|leg| leg.leg.id == id);
-        let age = channel.map_or((id.made(), (linkedid.at, true, u64::MAX)), |leg| {
-            leg.leg.age()
-        });
+        let age = channel.map_or(
+            (id.epoch_and_counter(), (linkedid.at, true, u64::MAX)),
+            |leg| leg.leg.age(),
+        );
         ids.push(id);
         ages.push(age);
     }
@@ -196,7 +197,7 @@ impl DialedLine {
 /// customer who called in has a call. If none of them was first, the dialed lines have calls too.
 /// Lines that were dialed in one call are one call, because the first carrier can refuse and the
 /// second can answer. They are several calls only if people on several numbers talked.
-pub(crate) fn by_customer(
+pub(crate) fn divide_by_customer(
     trunks: impl Iterator<Item = usize>,
     came_in: impl Fn(usize) -> bool,
     line: impl Fn(usize) -> DialedLine,
@@ -208,8 +209,8 @@ pub(crate) fn by_customer(
     }
     let lines: Vec<(usize, DialedLine)> = dialed.into_iter().map(|i| (i, line(i))).collect();
     let mut calls = Vec::new();
-    for lines in by_call(&lines) {
-        let mut numbers = by_number(&lines);
+    for lines in divide_by_call(&lines) {
+        let mut numbers = divide_by_number(&lines);
         numbers.retain(|customers| talk(customers).is_answer());
         if numbers.len() < 2 {
             numbers = vec![lines.iter().map(|(i, _)| *i).collect()];
@@ -225,7 +226,7 @@ pub(crate) fn by_customer(
 }
 
 /// Divides dialed lines by the call that they were dialed in.
-fn by_call(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLine)>> {
+fn divide_by_call(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLine)>> {
     let mut of_one_call = Sets::new(lines.len());
     for (later, (_, line)) in lines.iter().enumerate() {
         for (earlier, (_, other)) in lines[..later].iter().enumerate() {
@@ -236,13 +237,13 @@ fn by_call(lines: &[(usize, DialedLine)]) -> Vec<Vec<&(usize, DialedLine)>> {
     }
     let mut calls: BTreeMap<usize, Vec<&(usize, DialedLine)>> = BTreeMap::new();
     for (i, line) in lines.iter().enumerate() {
-        calls.entry(of_one_call.of(i)).or_default().push(line);
+        calls.entry(of_one_call.find(i)).or_default().push(line);
     }
     calls.into_values().collect()
 }
 
 /// Divides dialed lines by number, in the order of the first line of each.
-fn by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
+fn divide_by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
     let mut numbers: Vec<(&str, Vec<usize>)> = Vec::new();
     for (i, line) in lines {
         match numbers
@@ -257,12 +258,12 @@ fn by_number(lines: &[&(usize, DialedLine)]) -> Vec<Vec<usize>> {
 }
 
 /// Divides `all` indices among these calls. The first call gets those that no other call has.
-pub(crate) fn apart(
+pub(crate) fn divide_indices(
     all: usize,
     plans: &[(Direction, Vec<usize>)],
-    of: impl Fn(&[usize]) -> BTreeSet<usize>,
+    own_of: impl Fn(&[usize]) -> BTreeSet<usize>,
 ) -> Vec<Vec<usize>> {
-    let later: Vec<BTreeSet<usize>> = plans.iter().skip(1).map(|plan| of(&plan.1)).collect();
+    let later: Vec<BTreeSet<usize>> = plans.iter().skip(1).map(|plan| own_of(&plan.1)).collect();
     let first: Vec<usize> = (0..all)
         .filter(|i| !later.iter().any(|own| own.contains(i)))
         .collect();
@@ -325,7 +326,7 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
             .copied()
             .filter(|presence| presence.from <= from && presence.to >= to)
             .collect();
-        connected(legs, customers, &there, &pairs, bridges.len())
+        connected_parties(legs, customers, &there, &pairs, bridges.len())
     });
     Talk {
         untimed: legs.iter().any(|leg| !leg.timed),
@@ -335,7 +336,7 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
 
 /// Returns the real parties, other than the customer's own channels, that one of these is connected
 /// with, in the order in which they entered the bridge.
-fn connected(
+fn connected_parties(
     legs: &[&View<'_>],
     customers: &[usize],
     there: &[Presence],
@@ -351,13 +352,13 @@ fn connected(
     let own: Vec<usize> = customers
         .iter()
         .filter_map(|&leg| bridge_of(there, leg))
-        .map(|bridge| sets.of(bridge))
+        .map(|bridge| sets.find(bridge))
         .collect();
     let mut heard = Vec::new();
     for presence in there {
         if !customers.contains(&presence.leg)
             && legs[presence.leg].party.is_real()
-            && own.contains(&sets.of(presence.bridge))
+            && own.contains(&sets.find(presence.bridge))
         {
             heard.push(presence.leg);
         }

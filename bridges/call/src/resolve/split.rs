@@ -35,7 +35,7 @@ impl Sets {
     }
 
     /// Returns the set that contains `i`.
-    pub(crate) fn of(&mut self, i: usize) -> usize {
+    pub(crate) fn find(&mut self, i: usize) -> usize {
         let mut root = i;
         while self.0[root] != root {
             self.0[root] = self.0[self.0[root]];
@@ -46,8 +46,8 @@ impl Sets {
 
     /// Merges the sets of `a` and `b`.
     pub(crate) fn join(&mut self, a: usize, b: usize) {
-        let a_root = self.of(a);
-        let b_root = self.of(b);
+        let a_root = self.find(a);
+        let b_root = self.find(b);
         self.0[a_root.max(b_root)] = a_root.min(b_root);
     }
 }
@@ -104,9 +104,9 @@ pub(super) fn parts<'v, 'a>(
     let entered = stays.first_entries(&mut sets);
     let foreign = join_by_later_linkedids(views, &entered, &mut by_name, &mut sets);
     let groups = groups(views, &mut sets);
-    for (a, b) in stays.met_in_rooms() {
-        let a_set = sets.of(a);
-        let b_set = sets.of(b);
+    for (a, b) in stays.pairs_in_rooms() {
+        let a_set = sets.find(a);
+        let b_set = sets.find(b);
         if let (Some(a_group), Some(b_group)) = (groups.get(&a_set), groups.get(&b_set))
             && a_set != b_set
             && is_one_call(views, a_group, b_group, &stays)
@@ -116,7 +116,7 @@ pub(super) fn parts<'v, 'a>(
     }
     let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for i in 0..views.len() {
-        members.entry(sets.of(i)).or_default().push(i);
+        members.entry(sets.find(i)).or_default().push(i);
     }
     let mut parts = Vec::new();
     for own in members.values() {
@@ -175,13 +175,13 @@ struct Stays<'v, 'a> {
 impl<'v, 'a> Stays<'v, 'a> {
     fn new(views: &'v [View<'a>], rooms: Option<&Texts>, sets: &mut Sets) -> Self {
         let trunks = (0..views.len()).filter(|&i| views[i].party.trunk().is_some());
-        let outside: BTreeSet<usize> = trunks.map(|i| sets.of(i)).collect();
+        let outside: BTreeSet<usize> = trunks.map(|i| sets.find(i)).collect();
         let mut stays = Self {
             ordinary: Vec::new(),
             seated: Vec::new(),
         };
         for (i, view) in views.iter().enumerate() {
-            let is_inside = view.party.extension().is_some() && !outside.contains(&sets.of(i));
+            let is_inside = view.party.extension().is_some() && !outside.contains(&sets.find(i));
             for stay in &view.stays {
                 let is_seated = rooms.is_some_and(|rooms| {
                     rooms.contains(stay.bridge) || (is_inside && was_on_call(view, stay))
@@ -205,10 +205,10 @@ impl<'v, 'a> Stays<'v, 'a> {
     fn first_entries(&self, sets: &mut Sets) -> BTreeMap<usize, EventTime> {
         let mut entered: BTreeMap<usize, EventTime> = BTreeMap::new();
         for &(stay, i) in &self.seated {
-            note_entry(&mut entered, sets.of(i), stay.from);
+            note_entry(&mut entered, sets.find(i), stay.from);
             for &(other, j) in &self.ordinary {
                 if other.bridge == stay.bridge && other.from <= stay.to && stay.from <= other.to {
-                    note_entry(&mut entered, sets.of(j), stay.from.max(other.from));
+                    note_entry(&mut entered, sets.find(j), stay.from.max(other.from));
                 }
             }
         }
@@ -216,7 +216,7 @@ impl<'v, 'a> Stays<'v, 'a> {
     }
 
     /// Returns each pair of channels that were in one room at the same time.
-    fn met_in_rooms(&self) -> Vec<(usize, usize)> {
+    fn pairs_in_rooms(&self) -> Vec<(usize, usize)> {
         let mut pairs = Vec::new();
         for (at, &(a, i)) in self.seated.iter().enumerate() {
             for &(b, j) in &self.seated[at + 1..] {
@@ -272,13 +272,13 @@ fn join_by_later_linkedids<'v>(
     let mut later = Vec::new();
     let mut foreign: BTreeMap<usize, Vec<UniqueId>> = BTreeMap::new();
     for (i, view) in views.iter().enumerate() {
-        let set = sets.of(i);
+        let set = sets.find(i);
         for linkedid in view.leg.linkedids.iter() {
             if linkedid.text == view.first_linkedid() {
                 continue;
             }
             let own = by_name.get(linkedid.text.as_str());
-            let is_own = own.is_some_and(|&owner| sets.of(owner) == set);
+            let is_own = own.is_some_and(|&owner| sets.find(owner) == set);
             let since = entered.get(&set);
             if !is_own && since.is_some_and(|&at| linkedid.at.plus(AT_ONCE) >= at) {
                 let id = UniqueId::new(linkedid.text.as_str());
@@ -315,7 +315,7 @@ impl Group<'_, '_> {
     }
 
     /// Returns the first moment at which one of its channels entered the bridge.
-    fn entered(&self, bridge: &str) -> Option<EventTime> {
+    fn first_entry(&self, bridge: &str) -> Option<EventTime> {
         let stays = self.legs.iter().flat_map(|leg| &leg.stays);
         let here = stays.filter(|stay| stay.bridge == bridge);
         here.map(|stay| stay.from).min()
@@ -329,7 +329,7 @@ impl Group<'_, '_> {
 fn groups<'v, 'a>(views: &'v [View<'a>], sets: &mut Sets) -> BTreeMap<usize, Group<'v, 'a>> {
     let mut groups: BTreeMap<usize, Group<'v, 'a>> = BTreeMap::new();
     for (i, view) in views.iter().enumerate() {
-        let group = groups.entry(sets.of(i)).or_insert_with(|| Group {
+        let group = groups.entry(sets.find(i)).or_insert_with(|| Group {
             legs: Vec::new(),
             trunks: Vec::new(),
         });
@@ -370,13 +370,13 @@ fn is_dialed_into(
         if !line.contains(&views[*i]) {
             return false;
         }
-        let was_there = caller.entered(room.bridge) <= Some(room.from);
+        let was_there = caller.first_entry(room.bridge) <= Some(room.from);
         let mut others = stays.seated.iter().filter(|(stay, other)| {
             let here = stay.bridge == room.bridge && stay.from <= room.from && stay.to > room.from;
             here && views[*other].party.is_real()
         });
         was_there
-            && caller.entered(room.bridge).is_some()
+            && caller.first_entry(room.bridge).is_some()
             && others
                 .all(|(_, other)| caller.contains(&views[*other]) || line.contains(&views[*other]))
     })

@@ -4,14 +4,14 @@ use super::plan::Plan;
 use super::view::View;
 use crate::facts::{FactKind, Note};
 use crate::timeline::{
-    Channel, ENTRIES_MAX, Moment, MomentKind, Stay, TEXT_BYTES_MAX, Timeline, kept,
+    Channel, ENTRIES_MAX, Moment, MomentKind, Stay, TEXT_BYTES_MAX, Timeline, fit_channels,
 };
 use crate::{ChannelState, EventTime, clip};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the timeline of one plan.
 pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
-    let (numbers, left_out) = kept(shown(legs, plan), |i| {
+    let (numbers, left_out) = fit_channels(shown_legs(legs, plan), |i| {
         (plan.customers.contains(&i), legs[i].party.is_real())
     });
     let by_id: BTreeMap<&str, u16> = numbers
@@ -23,7 +23,7 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
         room: ENTRIES_MAX,
         left_out,
     };
-    let talk = drawing.fitting(plan.talk.drawn(&numbers));
+    let talk = drawing.keep_fitting(plan.talk.timeline_spans(&numbers));
     let mut channels = Vec::new();
     for &i in numbers.keys() {
         channels.push(drawing.channel(legs[i], plan.customers.contains(&i), &by_id));
@@ -37,15 +37,20 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
 }
 
 /// Returns the call's own channels, and those that shared a bridge with one of them.
-fn shown(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
+fn shown_legs(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
     let own: BTreeSet<usize> = plan.own.iter().chain(&plan.customers).copied().collect();
     (0..legs.len())
-        .filter(|i| own.contains(i) || own.iter().any(|&other| met(legs[*i], legs[other])))
+        .filter(|i| {
+            own.contains(i)
+                || own
+                    .iter()
+                    .any(|&other| were_together(legs[*i], legs[other]))
+        })
         .collect()
 }
 
 /// Returns `true` if the two channels were in one bridge at the same time.
-fn met(a: &View<'_>, b: &View<'_>) -> bool {
+fn were_together(a: &View<'_>, b: &View<'_>) -> bool {
     a.stays.iter().any(|stay| {
         b.stays.iter().any(|other| {
             other.bridge == stay.bridge && other.from < stay.to && stay.from < other.to
@@ -82,7 +87,7 @@ impl Drawing<'_> {
         let mut all_moments = moments(view, by_id);
         // Keep the hangup even if other moments are dropped.
         let hangup = all_moments.pop_if(|moment| matches!(moment.what, MomentKind::HungUp { .. }));
-        let mut moments = self.fitting(all_moments);
+        let mut moments = self.keep_fitting(all_moments);
         moments.extend(hangup);
         let mut stays = Vec::new();
         for stay in view.stays.iter().chain(&view.waits) {
@@ -106,12 +111,12 @@ impl Drawing<'_> {
             from: view.leg.first,
             to: view.end.max(view.leg.first),
             moments,
-            stays: self.fitting(stays),
+            stays: self.keep_fitting(stays),
         }
     }
 
     /// Keeps as many entries as there is room for, and counts the rest.
-    fn fitting<T>(&mut self, mut entries: Vec<T>) -> Vec<T> {
+    fn keep_fitting<T>(&mut self, mut entries: Vec<T>) -> Vec<T> {
         let most = entries.len().min(self.room);
         self.room -= most;
         let over = u32::try_from(entries.len() - most).unwrap_or(u32::MAX);

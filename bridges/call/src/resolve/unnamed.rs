@@ -45,7 +45,7 @@ struct Group<'a> {
 }
 
 /// Returns the channels with names for all their bridges, or `None` if all are named already.
-pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
+pub(super) fn name_bridges(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let steps = steps(legs);
     if steps.is_empty() {
         return None;
@@ -58,7 +58,7 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let (groups, partners) = if is_named_elsewhere {
         (vec![None; steps.len()], Vec::new())
     } else {
-        Meeting::of(legs, &steps).walk(&steps)
+        Meeting::new(legs, &steps).walk(&steps)
     };
     for (leg, fact) in partners {
         own[leg].facts.push(fact);
@@ -121,7 +121,7 @@ struct Meeting<'l, 'a> {
 }
 
 impl<'l, 'a> Meeting<'l, 'a> {
-    fn of(legs: &'l [&'a Leg], steps: &[BridgeMove<'a>]) -> Self {
+    fn new(legs: &'l [&'a Leg], steps: &[BridgeMove<'a>]) -> Self {
         let ages: Vec<_> = legs.iter().map(|leg| leg.age()).collect();
         let mut ranks = vec![0; legs.len()];
         for (rank, leg) in by_age(&ages).into_iter().enumerate() {
@@ -146,13 +146,13 @@ impl<'l, 'a> Meeting<'l, 'a> {
         let mut bridges = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             let group = if step.is_of_both() {
-                self.both(step)
+                self.apply_to_both(step)
             } else if step.enters {
                 self.leave(step);
                 let found = if self.has_peers {
-                    self.by_peers(step)
+                    self.find_by_peers(step)
                 } else {
-                    self.by_time(step, &steps[at + 1..])
+                    self.find_by_time(step, &steps[at + 1..])
                 };
                 Some(self.enter(step, found))
             } else {
@@ -164,7 +164,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
     }
 
     /// Applies a step to both sides of a bridge, and returns the bridge.
-    fn both(&mut self, step: &BridgeMove<'a>) -> Option<usize> {
+    fn apply_to_both(&mut self, step: &BridgeMove<'a>) -> Option<usize> {
         if !step.enters {
             let group = self.leave(step)?;
             for leg in self.groups[group].members.clone() {
@@ -190,7 +190,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
         let left = self.leave(&its);
         let group = into.map(|group| self.enter(&its, Some(group))).or(left);
         let Some(group) = group else { return };
-        let what = FactKind::passes(format!("{UNNAMED}{group}"), step.enters, false);
+        let what = FactKind::enter_or_leave(format!("{UNNAMED}{group}"), step.enters, false);
         self.partners
             .push((leg, Fact::new(step.at, Origin::Cel, what)));
     }
@@ -255,7 +255,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
 
     /// Returns the bridge that holds one of the named channels, or else the one in which this
     /// channel is expected.
-    fn by_peers(&self, step: &BridgeMove<'a>) -> Option<usize> {
+    fn find_by_peers(&self, step: &BridgeMove<'a>) -> Option<usize> {
         for (leg, group) in self.legs.iter().zip(&self.sits) {
             let mut names = leg.names.iter();
             if group.is_some() && names.any(|name| step.peers.contains(&name.text.as_str())) {
@@ -271,7 +271,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
     /// Returns the bridge in which one channel waits. Of several, returns the one that changed
     /// last. A bridge that has not changed within `TOGETHER` counts only if no other channel enters
     /// within that time.
-    fn by_time(&self, step: &BridgeMove<'a>, later: &[BridgeMove<'a>]) -> Option<usize> {
+    fn find_by_time(&self, step: &BridgeMove<'a>, later: &[BridgeMove<'a>]) -> Option<usize> {
         let alone: Vec<usize> = (0..self.groups.len())
             .filter(|&group| self.one_waits(group, step.leg))
             .collect();

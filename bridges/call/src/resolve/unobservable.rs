@@ -87,7 +87,7 @@ fn is_of_cel(legs: &[&View<'_>]) -> bool {
 }
 
 /// Returns the time at which the channel answered first.
-fn up(leg: &Leg) -> Option<EventTime> {
+fn first_answer(leg: &Leg) -> Option<EventTime> {
     leg.facts
         .iter()
         .filter(|fact| fact.what == FactKind::State(ChannelState::Up))
@@ -100,8 +100,11 @@ fn bridges(legs: &[&View<'_>], plan: &Plan) -> bool {
     let mut others = (0..legs.len()).filter(|i| !plan.customers.contains(i));
     plan.talk.first.is_none()
         && is_of_cel(legs)
-        && plan.customers.iter().any(|&i| up(legs[i].leg).is_some())
-        && others.any(|i| legs[i].party.is_real() && up(legs[i].leg).is_some())
+        && plan
+            .customers
+            .iter()
+            .any(|&i| first_answer(legs[i].leg).is_some())
+        && others.any(|i| legs[i].party.is_real() && first_answer(legs[i].leg).is_some())
 }
 
 /// Returns `true` if the customer ran a conference, and no bridge is reported after it began.
@@ -136,7 +139,7 @@ fn conference(legs: &[&View<'_>], plan: &Plan) -> bool {
 /// Returns how long both channels were up at the same time, after `since` and after the last bridge
 /// of either.
 fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
-    let (Some(a_up), Some(b_up)) = (up(a.leg), up(b.leg)) else {
+    let (Some(a_up), Some(b_up)) = (first_answer(a.leg), first_answer(b.leg)) else {
         return Duration::ZERO;
     };
     let stays = a.stays.iter().chain(&b.stays);

@@ -40,11 +40,16 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     /// Makes the view of a channel. `timed`: the source's events have times. `numbers`: the source
     /// reports extensions or callers' numbers.
-    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, timed: bool, numbers: bool) -> Self {
+    pub(super) fn from_leg(
+        leg: &'a Leg,
+        endpoints: &'a Endpoints,
+        timed: bool,
+        numbers: bool,
+    ) -> Self {
         let mut facts: Vec<&Fact> = leg.facts.iter().collect();
         facts.sort_by_key(|fact| fact.at);
         let name = leg.name();
-        let (way, at, words, begun) = way(leg, &facts, numbers);
+        let (way, at, message, begun) = way(leg, &facts, numbers);
         let end = end(leg, &facts);
         let (waits, stays) = stays(&facts, end)
             .into_iter()
@@ -54,7 +59,7 @@ impl<'a> View<'a> {
             name,
             party: leg.party(endpoints),
             way,
-            way_by: (at, words),
+            way_by: (at, message),
             begun,
             end,
             left: requested_end(&facts).map_or(end, |at| at.min(end)),
@@ -96,12 +101,12 @@ impl<'a> View<'a> {
 fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
     if let Some(traits) = &leg.traits {
-        let (way, words) = if traits.line.inbound {
+        let (way, message) = if traits.line.inbound {
             (Way::CameIn, "the PBX reports that it came in")
         } else {
             (Way::Dialed, "the PBX reports that it was dialed")
         };
-        return (way, leg.first, words, traits.fresh);
+        return (way, leg.first, message, traits.fresh);
     }
     if let Some(fact) = first_of(facts, |what| matches!(what, FactKind::Born(Ring | PreRing))) {
         return (Way::CameIn, fact.at, "created in state Ring", true);

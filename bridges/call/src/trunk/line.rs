@@ -88,9 +88,9 @@ impl TrunkEndpoint {
 
 impl Endpoints {
     /// Returns the trunk of a channel: by its line, if the PBX reports it, and by its name.
-    pub fn of_line(&self, name: &str, line: Option<&LineTraits>) -> Option<&TrunkEndpoint> {
+    pub fn find_for_line(&self, name: &str, line: Option<&LineTraits>) -> Option<&TrunkEndpoint> {
         let Some(line) = line else {
-            return self.of(name);
+            return self.find(name);
         };
         if is_plumbing(name) {
             return None;
@@ -137,7 +137,7 @@ pub(crate) fn party_of_line<'a>(
     line: Option<&LineTraits>,
     endpoints: &'a Endpoints,
 ) -> Party<'a> {
-    if let Some(endpoint) = endpoints.of_line(name, line) {
+    if let Some(endpoint) = endpoints.find_for_line(name, line) {
         return Party::Trunk(endpoint);
     }
     let Some(known) = line else {
@@ -178,7 +178,7 @@ mod tests {
 
     fn trunk<'e>(endpoints: &'e Endpoints, line: &LineTraits) -> Option<&'e str> {
         let name = "sofia/external/998901110001@203.0.113.5";
-        let found = endpoints.of_line(name, Some(line));
+        let found = endpoints.find_for_line(name, Some(line));
         found.map(|it| it.trunk.as_str())
     }
 
@@ -242,7 +242,7 @@ mod tests {
             ..LineTraits::default()
         };
         let name = "sofia/internal/101@127.0.0.1:16101";
-        assert!(trunks.of_line(name, Some(&phone)).is_none());
+        assert!(trunks.find_for_line(name, Some(&phone)).is_none());
         let half = "loopback/101;4bf5c277;1";
         assert_eq!(
             party_of_line(half, Some(&LineTraits::default()), &trunks),

@@ -318,7 +318,7 @@ fn stall_makes_calls_without_times_incomplete() {
             assembler.timing(live_line());
             for (i, (at, event)) in story.events.iter().enumerate() {
                 if i == from || i == until {
-                    assembler.stalled(LINE, i == from);
+                    assembler.set_stalled(LINE, i == from);
                 }
                 assembler.on_event(event, *at);
             }
@@ -339,8 +339,8 @@ fn stall_between_two_events_makes_an_untimed_call_incomplete() {
         assembler.timing(live_line());
         for (i, (at, event)) in story.events.iter().enumerate() {
             if i == 4 {
-                assembler.stalled(LINE, true);
-                assembler.stalled(LINE, false);
+                assembler.set_stalled(LINE, true);
+                assembler.set_stalled(LINE, false);
             }
             assembler.on_event(event, *at);
         }

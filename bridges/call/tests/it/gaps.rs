@@ -55,8 +55,8 @@ fn pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
     let (story, _, _) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
-    assembler.lost(moment(2.0));
-    assembler.back(moment(60.0));
+    assembler.begin_gap(moment(2.0));
+    assembler.end_gap(moment(60.0));
     let uptime = Some(Duration::from_secs(20));
     assembler.on_event(&PbxEvent::Mark(Mark::FullyBooted { uptime }), moment(60.0));
     let calls = finished(&mut assembler, 61.0);
@@ -71,8 +71,8 @@ fn call_after_gap_ends_unless_channels_are_listed() {
     for listed in [true, false] {
         let mut assembler = assembler();
         tell(&mut assembler, &story);
-        assembler.lost(moment(2.0));
-        assembler.back(moment(30.0));
+        assembler.begin_gap(moment(2.0));
+        assembler.end_gap(moment(30.0));
         let mut list = Story::new();
         let bridge = "b1".into();
         list.at(30.0)
@@ -96,8 +96,8 @@ fn talk_of_a_cut_call_ends_where_the_gap_began() {
     for way in 0..3 {
         let mut assembler = assembler();
         tell(&mut assembler, &story);
-        assembler.lost(moment(8.0));
-        assembler.back(moment(30.0));
+        assembler.begin_gap(moment(8.0));
+        assembler.end_gap(moment(30.0));
         match way {
             0 => {}
             1 => drop(assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1))),
@@ -118,8 +118,8 @@ fn talk_of_a_cut_call_ends_where_the_gap_began() {
             .tell(channel, Kind::Listed { bridge, state: Up });
     }
     for (from, until) in [(8.0, 10.0), (20.0, 30.0)] {
-        assembler.lost(moment(from));
-        assembler.back(moment(until));
+        assembler.begin_gap(moment(from));
+        assembler.end_gap(moment(until));
         tell(&mut assembler, &list);
         assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(until));
         list.events.clear();
@@ -137,8 +137,8 @@ fn cut_call_ends_by_the_clock_of_the_events() {
             let arrived = at.micros() as f64 / 1e6 - moment(0.0).micros() as f64 / 1e6;
             assembler.on_event(told, moment(arrived + off));
         }
-        assembler.lost(moment(8.0 + off));
-        assembler.back(moment(30.0 + off));
+        assembler.begin_gap(moment(8.0 + off));
+        assembler.end_gap(moment(30.0 + off));
         assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1 + off));
         let calls = finished(&mut assembler, 60.0 + off);
         assert_eq!(seconds(&calls[0]), (7.0, 8.0), "{off}");
@@ -150,8 +150,8 @@ fn silent_call_after_gap_finishes_after_minute_and_at_end() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
-    assembler.lost(moment(2.0));
-    assembler.back(moment(30.0));
+    assembler.begin_gap(moment(2.0));
+    assembler.end_gap(moment(30.0));
     assert!(finished(&mut assembler, 80.0).is_empty());
     let early = finished(&mut assembler, 91.0);
     assert!(early[0].incomplete.is_some());
@@ -174,8 +174,8 @@ fn talk_over_long_gap_is_incomplete_with_catch_up() {
             ..settings()
         });
         tell(&mut assembler, &story);
-        assembler.lost(moment(2.0));
-        assembler.back(moment(until));
+        assembler.begin_gap(moment(2.0));
+        assembler.end_gap(moment(until));
         story.events.clear();
         story.at(40.0).leave(&city, "b1").leave(&phone, "b1");
         story.hangups(&[&city, &phone]);
@@ -190,8 +190,8 @@ fn one_second_gap_keeps_talk_complete() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
-    assembler.lost(moment(2.0));
-    assembler.back(moment(3.0));
+    assembler.begin_gap(moment(2.0));
+    assembler.end_gap(moment(3.0));
     story.events.clear();
     story.at(9.0).leave(&city, "b1").leave(&phone, "b1");
     story.hangups(&[&city, &phone]);
@@ -219,8 +219,8 @@ fn call_ringing_before_gap_and_answered_after_is_complete() {
         after.hangups(&[&city, &phone]);
         let mut assembler = assembler();
         tell(&mut assembler, &before);
-        assembler.lost(moment(2.0));
-        assembler.back(moment(30.0));
+        assembler.begin_gap(moment(2.0));
+        assembler.end_gap(moment(30.0));
         tell(&mut assembler, &after);
         let calls = finished(&mut assembler, 40.0);
         assert_eq!(calls[0].incomplete.is_none(), whole, "{calls:?}");
@@ -244,8 +244,8 @@ fn missed_call_over_gap_is_complete_if_dial_end_is_received() {
         after.hangups(&[&phone, &city]);
         let mut assembler = assembler();
         tell(&mut assembler, &before);
-        assembler.lost(moment(2.0));
-        assembler.back(moment(30.0));
+        assembler.begin_gap(moment(2.0));
+        assembler.end_gap(moment(30.0));
         tell(&mut assembler, &after);
         let calls = finished(&mut assembler, 40.0);
         assert!(!calls[0].answered);
@@ -270,8 +270,8 @@ fn call_hung_up_after_gap_waits_full_time_for_cdr() {
         });
         let (before, after) = story.events.split_at(if touched { 6 } else { 0 });
         tell(&mut assembler, &story.with(before.to_vec()));
-        assembler.lost(moment(if touched { 2.0 } else { -2.0 }));
-        assembler.back(moment(if touched { 3.0 } else { -1.0 }));
+        assembler.begin_gap(moment(if touched { 2.0 } else { -2.0 }));
+        assembler.end_gap(moment(if touched { 3.0 } else { -1.0 }));
         tell(&mut assembler, &story.with(after.to_vec()));
         assert!(finished(&mut assembler, 124.0).is_empty(), "{touched}");
         let calls = finished(&mut assembler, 126.0);
@@ -304,8 +304,8 @@ fn call_begun_in_a_gap_takes_its_values_from_the_list() {
         for (at, event) in &story.events {
             assembler.on_event(event, clock(*at));
         }
-        assembler.lost(clock(moment(-10.0)));
-        assembler.back(clock(moment(40.0)));
+        assembler.begin_gap(clock(moment(-10.0)));
+        assembler.end_gap(clock(moment(40.0)));
         let mut list = Story::new();
         list.at(40.0);
         for channel in [&city, &phone] {

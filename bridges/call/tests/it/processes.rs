@@ -60,11 +60,11 @@ fn calls_of_silent_process_end_at_last_heartbeat() {
     assembler.tick(moment(200.0));
     assert!(assembler.take_finished().is_empty());
     // Nothing is received, so the silence of the process means nothing.
-    assembler.receives(Reception::Lost);
+    assembler.set_reception(Reception::Lost);
     assembler.tick(moment(4000.0));
     assert!(assembler.take_finished().is_empty());
     let since = moment(4000.0);
-    assembler.receives(Reception::Arriving { since });
+    assembler.set_reception(Reception::Arriving { since });
     assembler.tick(moment(4179.0));
     assert!(assembler.take_finished().is_empty());
     assembler.tick(moment(4180.0));
@@ -102,7 +102,7 @@ fn restart_does_not_forget_until_when_a_process_lived() {
     three_beats(&mut first);
     let mut second = restarted(first);
     let since = moment(600.0);
-    second.receives(Reception::Arriving { since });
+    second.set_reception(Reception::Arriving { since });
     beats(&mut second, 2, moment(600.0), moment(590.0));
     second.tick(moment(601.0));
     let calls = second.take_finished();

@@ -32,7 +32,7 @@ fn ends_while_nobody_runs() -> (Assembler, Story) {
     let mut before = assembler();
     tell(&mut before, &story, 0.0);
     let mut after = restarted(before);
-    after.receives(Reception::Kept);
+    after.set_reception(Reception::Kept);
     let mut end = Story::new();
     end.at(6.0).hangup(&phone);
     (after, end)
@@ -43,7 +43,7 @@ fn call_with_end_in_queue_finishes_after_queue_is_read() {
     let (mut assembler, end) = ends_while_nobody_runs();
     assert_eq!(assembler.next_deadline(), None);
     assembler.tick(moment(HOUR));
-    assembler.receives(arriving(HOUR));
+    assembler.set_reception(arriving(HOUR));
     assembler.tick(moment(HOUR));
     assert!(assembler.take_finished().is_empty());
     tell(&mut assembler, &end, HOUR);
@@ -56,7 +56,7 @@ fn call_with_end_in_queue_finishes_after_queue_is_read() {
 #[test]
 fn silence_counts_from_the_moment_at_which_the_queue_is_read() {
     let (mut assembler, _) = ends_while_nobody_runs();
-    assembler.receives(arriving(HOUR));
+    assembler.set_reception(arriving(HOUR));
     assert_eq!(assembler.next_deadline(), Some(moment(HOUR + 300.0)));
     assembler.tick(moment(HOUR + 299.9));
     assert!(assembler.take_finished().is_empty());
@@ -71,7 +71,7 @@ fn silence_counts_from_the_moment_at_which_the_queue_is_read() {
 #[test]
 fn clock_set_back_delays_no_call() {
     let (mut assembler, _) = ends_while_nobody_runs();
-    assembler.receives(arriving(HOUR));
+    assembler.set_reception(arriving(HOUR));
     assembler.tick(moment(10.0));
     assert_eq!(assembler.next_deadline(), Some(moment(310.0)));
     assembler.tick(moment(310.0));
@@ -87,10 +87,10 @@ fn hung_up_call_waits_for_kept_but_not_lost_messages() {
         let mut before = assembler();
         tell(&mut before, &story, 0.0);
         let mut after = restarted(before);
-        after.receives(reception);
+        after.set_reception(reception);
         after.tick(moment(HOUR));
         assert_eq!(after.open_calls(), open, "{reception:?}");
-        after.receives(arriving(HOUR));
+        after.set_reception(arriving(HOUR));
         after.tick(moment(HOUR + 0.4));
         assert_eq!(after.open_calls(), open, "{reception:?}");
         after.tick(moment(HOUR + 0.5));
@@ -106,10 +106,10 @@ fn call_is_too_long_only_when_its_end_could_have_come() {
     let mut before = assembler();
     tell(&mut before, &story, 0.0);
     let mut after = restarted(before);
-    after.receives(Reception::Kept);
+    after.set_reception(Reception::Kept);
     let back = 13.0 * HOUR;
     after.tick(moment(back));
-    after.receives(arriving(back));
+    after.set_reception(arriving(back));
     after.tick(moment(back + 1.0));
     assert_eq!(after.open_calls(), 1);
     let mut end = Story::new();
@@ -150,10 +150,10 @@ fn records_of_a_call_wait_for_those_that_a_queue_keeps() {
         let snapshot = change.snapshot.expect("it waits");
         after.restore(change.key, &snapshot).expect("a snapshot");
     }
-    after.receives(Reception::Kept);
+    after.set_reception(Reception::Kept);
     assert_eq!(after.next_deadline(), None);
     after.tick(moment(HOUR));
-    after.receives(arriving(HOUR));
+    after.set_reception(arriving(HOUR));
     after.tick(moment(HOUR + 1.0));
     assert_eq!((after.open_calls(), after.take_finished().len()), (1, 0));
     assert!(after.on_cdr(&record("1700000000.2", 5.0, 9.0), moment(HOUR + 1.0)));

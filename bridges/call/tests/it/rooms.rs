@@ -460,8 +460,8 @@ fn calls_after_a_gap_in_the_login_are_complete() {
     login(&mut story, Room::MeetMe, 0.0);
     let mut assembler = assembler();
     let mut given = play(&mut assembler, &story);
-    assembler.lost(moment(100.0));
-    assembler.back(moment(200.0));
+    assembler.begin_gap(moment(100.0));
+    assembler.end_gap(moment(200.0));
     let mut later = Story::new();
     let root = call(&mut later, Room::MeetMe, 1, 300.0, 20.0);
     given.extend(play(&mut assembler, &later));

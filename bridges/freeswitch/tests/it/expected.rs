@@ -194,7 +194,7 @@ pub fn finished_but_for(
     let mut now = EventTime::from_seconds(0);
     for (at, message) in messages.iter().enumerate() {
         if at == missed.start && !missed.is_empty() {
-            assembler.lost(now);
+            assembler.begin_gap(now);
         }
         match decoder.decode(message) {
             Decoded::Event { received, .. } => {
@@ -202,7 +202,7 @@ pub fn finished_but_for(
                     now = now.max(event.at.unwrap_or(now));
                 }
                 if at == missed.end && !missed.is_empty() {
-                    assembler.back(now);
+                    assembler.end_gap(now);
                 }
                 if !missed.contains(&at) {
                     assembler.on_event(&received.event, now);

@@ -107,7 +107,7 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
 /// of one clock.
 fn other_clock(call: &FileCall) -> Option<i64> {
     let id = UniqueId::new(&call.linkedid)?;
-    let epoch = i64::try_from(id.made()?.0).ok()?;
+    let epoch = i64::try_from(id.epoch_and_counter()?.0).ok()?;
     let apart = call.started.floor_seconds().get() - epoch;
     if apart.unsigned_abs() > SAME_CLOCK.as_secs() {
         Some(apart)

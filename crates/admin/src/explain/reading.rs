@@ -128,7 +128,7 @@ impl Reading {
     /// # Errors
     /// If two endpoints conflict.
     pub fn filled(&mut self, bytes: usize) -> Result<Vec<ReadCall>, Conflict> {
-        self.framer.buffer().filled(bytes);
+        self.framer.buffer().mark_filled(bytes);
         while let Some(frame) = self.framer.next() {
             self.decoding.on_frame(frame, &self.rules)?;
         }

@@ -132,8 +132,8 @@ impl Recording {
         let (at, next) = (self.messages[last].0, self.messages.get(last + 1));
         let cut = next.map_or(at, |next| at.plus(next.0.since(at) / 2));
         let back = cut.plus(Duration::from_secs(60));
-        assembler.lost(cut);
-        assembler.back(back);
+        assembler.begin_gap(cut);
+        assembler.end_gap(back);
         if self.format == Format::Ami {
             assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), back);
         }
