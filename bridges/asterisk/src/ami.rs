@@ -97,7 +97,8 @@ impl<'a> Iterator for Pairs<'a> {
                 None => (tail, &tail[tail.len()..]),
             };
             if key.len() > 12 && key[12] == b'(' {
-                (key, value) = beyond_parenthesis(&self.rest[..found + 1 + value.len()], found);
+                (key, value) =
+                    split_after_parenthesis(&self.rest[..found + 1 + value.len()], found);
             }
             self.rest = rest;
             while let [head @ .., b'\r'] = value {
@@ -125,7 +126,7 @@ const fn zeros(word: u64) -> u64 {
 
 /// Marks the first byte of `word` that is equal to `byte`.
 #[inline]
-fn marked(word: u64, byte: u8) -> u64 {
+fn mark_byte(word: u64, byte: u8) -> u64 {
     zeros(word ^ ONES.wrapping_mul(u64::from(byte)))
 }
 
@@ -134,7 +135,7 @@ fn marked(word: u64, byte: u8) -> u64 {
 fn find(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = word(bytes, at) {
-        let hits = marked(word, one) | marked(word, two);
+        let hits = mark_byte(word, one) | mark_byte(word, two);
         if hits != 0 {
             return Some(at + (hits.trailing_zeros() / 8) as usize);
         }
@@ -155,7 +156,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 
 /// Splits `ChanVariable(SIP/10.0.0.1:5060-1): a=b`. The colon after the parenthesis ends the key.
 #[cold]
-fn beyond_parenthesis(line: &[u8], colon: usize) -> (&[u8], &[u8]) {
+fn split_after_parenthesis(line: &[u8], colon: usize) -> (&[u8], &[u8]) {
     let at = memmem::find(line, b"):").map_or(colon, |parenthesis| parenthesis + 1);
     (&line[..at], &line[at + 1..])
 }

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::key::{self, Key};
-use crate::text::{RawPairs, RawValue, add_variable, epoch, known, same};
+use crate::text::{RawPairs, RawValue, add_variable, epoch, same, text_or_empty};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin, Text};
 use std::borrow::Cow;
 
@@ -39,7 +39,7 @@ pub(crate) enum Old {
 
 impl Old {
     /// Returns the rule for an event's name.
-    pub(crate) fn of(event: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(event: &[u8]) -> Option<Self> {
         Some(match event {
             b"Dial" => Self::Dial,
             b"Bridge" | b"Link" => Self::Link { begins: true },
@@ -88,7 +88,7 @@ pub(crate) fn decode<'a>(
     }
     read.give_variables();
     let at = read.at;
-    let (channel, kind) = read.means(old)?;
+    let (channel, kind) = read.into_channel_and_kind(old)?;
     let named = channel.is_named();
     named.then(|| ChannelEvent::new(at, Origin::Channel, channel, kind))
 }
@@ -189,7 +189,7 @@ fn has_suffix(name: &str) -> bool {
 
 impl<'a> Read<'a> {
     fn take(&mut self, old: Old, name: &[u8], value: impl RawValue<'a>, repaired: &mut bool) {
-        match key::of(name) {
+        match key::parse(name) {
             Key::Timestamp => {
                 self.at = epoch(value.as_ref());
                 return;
@@ -215,7 +215,7 @@ impl<'a> Read<'a> {
             Target::OtherNumber => &mut self.two.caller_number,
             Target::Word => &mut self.word,
             Target::Room => {
-                self.word = Cow::Owned(format!("room {}", known(value, repaired)));
+                self.word = Cow::Owned(format!("room {}", text_or_empty(value, repaired)));
                 return;
             }
             Target::EndsBy(word) => {
@@ -229,12 +229,12 @@ impl<'a> Read<'a> {
         };
         *field = match value.as_ref() {
             b"<null>" | b"(null)" => Text::default(),
-            _ => known(value, repaired),
+            _ => text_or_empty(value, repaired),
         };
     }
 
     /// Returns the channel of the event, and what happened to it.
-    fn means(self, old: Old) -> Option<(ChannelRef<'a>, Kind<'a>)> {
+    fn into_channel_and_kind(self, old: Old) -> Option<(ChannelRef<'a>, Kind<'a>)> {
         let Self {
             one,
             two,

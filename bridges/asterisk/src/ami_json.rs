@@ -67,7 +67,7 @@ pub(crate) fn decode<'a>(
             if let PbxEvent::Channel(event) = &mut event {
                 if event.at.is_none() {
                     let born = matches!(event.kind, Kind::Born { .. });
-                    event.at = clock.at(&timestamp, &event.channel.uniqueid, born);
+                    event.at = clock.read_time(&timestamp, &event.channel.uniqueid, born);
                 }
                 memory.channel_events |= event.origin == Origin::Channel;
                 memory.names.note(server.as_deref(), event, cut);
@@ -133,7 +133,7 @@ enum Head {
 }
 
 impl Head {
-    fn of_event(name: &str) -> Self {
+    fn for_event(name: &str) -> Self {
         rule(name.as_bytes()).map_or(Self::Needless, Self::Event)
     }
 }
@@ -152,7 +152,7 @@ impl<'a> Collected<'a> {
             .deserialize_map(ValueSeed(frame))
             .and_then(|()| json.end());
         if collected.head == Head::Nothing && collected.enveloped {
-            collected.head = collected.named();
+            collected.head = collected.head_of_name();
         }
         if end.is_ok() || collected.head == Head::Needless {
             Some(collected)
@@ -168,14 +168,14 @@ impl<'a> Collected<'a> {
     }
 
     /// Returns the head for the envelope's `name`.
-    fn named(&self) -> Head {
+    fn head_of_name(&self) -> Head {
         match &self.name {
-            Some(name) => Head::of_event(name),
+            Some(name) => Head::for_event(name),
             None => Head::Nothing,
         }
     }
 
-    fn of_envelope(&mut self, key: &str) -> bool {
+    fn note_envelope_key(&mut self, key: &str) -> bool {
         self.of_gateway |= key == "type";
         matches!(key, "server_name" | "origin_uuid" | "name" | "timestamp")
     }
@@ -192,7 +192,7 @@ impl<'a> Collected<'a> {
     fn take(&mut self, key: &'a str, value: Text<'a>) {
         if self.head == Head::Nothing {
             if same(key.as_bytes(), b"Event") {
-                self.head = Head::of_event(&value);
+                self.head = Head::for_event(&value);
                 return;
             }
             if same(key.as_bytes(), b"Response") {
@@ -245,7 +245,7 @@ impl<'de> ReadValue<'de> for Reading<'_, 'de> {
             to.enveloped = true;
             to.pairs.clear();
             to.head = Head::Nothing;
-            if to.named() == Head::Needless {
+            if to.head_of_name() == Head::Needless {
                 to.head = Head::Needless;
                 return Ok(());
             }
@@ -256,7 +256,7 @@ impl<'de> ReadValue<'de> for Reading<'_, 'de> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            if !is_data && to.of_envelope(key) {
+            if !is_data && to.note_envelope_key(key) {
                 to.envelope(key, map.next_value::<Json<'de>>()?.into_text());
             } else if is_needless(key.as_bytes()) || (to.enveloped && !is_data) {
                 map.next_value::<IgnoredAny>()?;

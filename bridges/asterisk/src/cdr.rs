@@ -3,7 +3,7 @@
 
 use crate::cdr_time::is_time;
 use crate::repair::Scratch;
-use crate::text::{JsonText, RawPairs, RawValue, epoch, known};
+use crate::text::{JsonText, RawPairs, RawValue, epoch, text_or_empty};
 use callbridge_call::{Cdr, Decoded, PbxEvent, Text, Unreadable};
 
 /// Reads a record. The names are those of AMI and of `cdr.conf`, and `linkedid`, if an
@@ -55,11 +55,11 @@ pub(crate) fn is_missing(value: &[u8]) -> bool {
 }
 
 /// Returns the value as text. Empty if it is missing.
-pub(crate) fn given<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
+pub(crate) fn text_if_present<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
     if is_missing(value.as_ref()) {
         Text::default()
     } else {
-        known(value, repaired)
+        text_or_empty(value, repaired)
     }
 }
 
@@ -92,22 +92,24 @@ fn set<'a>(cdr: &mut Cdr<'a>, name: &[u8], value: impl RawValue<'a>, repaired: &
         b"billableseconds" | b"billsec" | b"billablesec" => {
             cdr.billed_micros = seconds(value.as_ref());
         }
-        b"uniqueid" => cdr.uniqueid = given(value, repaired),
-        b"linkedid" => cdr.linkedid = given(value, repaired),
-        b"channel" => cdr.channel = given(value, repaired),
-        b"destinationchannel" | b"dstchannel" => cdr.dest_channel = given(value, repaired),
-        b"source" | b"src" => cdr.source = given(value, repaired),
-        b"destination" | b"dst" => cdr.destination = given(value, repaired),
-        b"did" => cdr.did = given(value, repaired),
-        b"destinationcontext" | b"dcontext" => cdr.context = given(value, repaired),
-        b"lastapplication" | b"lastapp" => cdr.last_app = given(value, repaired),
-        b"lastdata" => cdr.last_data = given(value, repaired),
-        b"starttime" | b"start" | b"calldate" => cdr.start = given(value, repaired),
-        b"answertime" | b"answer" => cdr.answer = given(value, repaired),
-        b"endtime" | b"end" => cdr.end = given(value, repaired),
-        b"disposition" => cdr.disposition = given(value, repaired),
-        b"userfield" => cdr.userfield = given(value, repaired),
-        b"callerid" | b"clid" => cdr.caller_id = given(value, repaired),
+        b"uniqueid" => cdr.uniqueid = text_if_present(value, repaired),
+        b"linkedid" => cdr.linkedid = text_if_present(value, repaired),
+        b"channel" => cdr.channel = text_if_present(value, repaired),
+        b"destinationchannel" | b"dstchannel" => {
+            cdr.dest_channel = text_if_present(value, repaired);
+        }
+        b"source" | b"src" => cdr.source = text_if_present(value, repaired),
+        b"destination" | b"dst" => cdr.destination = text_if_present(value, repaired),
+        b"did" => cdr.did = text_if_present(value, repaired),
+        b"destinationcontext" | b"dcontext" => cdr.context = text_if_present(value, repaired),
+        b"lastapplication" | b"lastapp" => cdr.last_app = text_if_present(value, repaired),
+        b"lastdata" => cdr.last_data = text_if_present(value, repaired),
+        b"starttime" | b"start" | b"calldate" => cdr.start = text_if_present(value, repaired),
+        b"answertime" | b"answer" => cdr.answer = text_if_present(value, repaired),
+        b"endtime" | b"end" => cdr.end = text_if_present(value, repaired),
+        b"disposition" => cdr.disposition = text_if_present(value, repaired),
+        b"userfield" => cdr.userfield = text_if_present(value, repaired),
+        b"callerid" | b"clid" => cdr.caller_id = text_if_present(value, repaired),
         _ => {}
     }
 }

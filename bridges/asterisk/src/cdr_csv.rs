@@ -184,24 +184,24 @@ fn check_named(names: &[String], record: &CsvRecord) -> Result<(), Unreadable> {
     if beyond.any(|field| !field.is_empty()) || missing.any(|name| !name.is_empty()) {
         return Err(Unreadable::OtherColumns);
     }
-    if !is_time(named_text(names, record, "start")) {
+    if !is_time(text_of_column(names, record, "start")) {
         return Err(Unreadable::NoStart);
     }
     for name in ["duration", "billsec"] {
-        let count = named_text(names, record, name);
+        let count = text_of_column(names, record, name);
         if !is_missing(count.as_bytes()) && !is_count(count) {
             return Err(Unreadable::NoCount(name));
         }
     }
-    let duration = named_text(names, record, "duration");
-    if !is_time(named_text(names, record, "end")) && is_missing(duration.as_bytes()) {
+    let duration = text_of_column(names, record, "duration");
+    if !is_time(text_of_column(names, record, "end")) && is_missing(duration.as_bytes()) {
         return Err(Unreadable::NoCount("duration"));
     }
     Ok(())
 }
 
 /// Returns the text in the column with this name. Empty if there is no such column.
-fn named_text<'r>(names: &[String], record: &'r CsvRecord, name: &str) -> &'r str {
+fn text_of_column<'r>(names: &[String], record: &'r CsvRecord, name: &str) -> &'r str {
     let column = names.iter().position(|known| known == name);
     column.map_or("", |column| record.text(column))
 }

@@ -50,7 +50,7 @@ impl CdrClock {
     /// is the server of the record, if one stream has several.
     pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>, server: Option<&str>) {
         // A record without an id is of the same PBX as the one before it.
-        if !cdr.uniqueid.is_empty() || self.walls.at_hand().is_none() {
+        if !cdr.uniqueid.is_empty() || self.walls.current().is_none() {
             let server = server.unwrap_or_default();
             self.walls.turn_to(server, &cdr.uniqueid);
         }
@@ -59,7 +59,7 @@ impl CdrClock {
         self.last.clear();
         self.last.push_str(&cdr.uniqueid);
         self.zoneless = false;
-        let start = match written(&cdr.start) {
+        let start = match read_time(&cdr.start) {
             Some(Written::Absolute(at)) => Some((at.micros(), None)),
             Some(Written::Local(local, other)) => {
                 let local = nearest(local, other, born.map(|born| born * 1_000_000));
@@ -109,7 +109,7 @@ impl CdrClock {
         if first && let Some(offset) = born.and_then(|born| offset(local, born)) {
             self.learn(offset);
         }
-        let learned = self.walls.at_hand().and_then(|wall| wall.offset_sec);
+        let learned = self.walls.current().and_then(|wall| wall.offset_sec);
         let offset = learned.or_else(|| offset_hint(local, born?));
         self.zoneless |= offset.is_none();
         Some(as_utc(local)? - offset.unwrap_or(0) * 1_000_000)
@@ -118,7 +118,7 @@ impl CdrClock {
     /// Learns an offset. Clocks are changed by at most an hour. A record with another offset can be
     /// a later one of its channel. An offset is used if two records have it.
     fn learn(&mut self, offset: i64) {
-        let Some(wall) = self.walls.at_hand() else {
+        let Some(wall) = self.walls.current() else {
             return;
         };
         let is_near = wall
@@ -141,18 +141,18 @@ impl CdrClock {
         began: Option<DateTime>,
         wanted: Option<i64>,
     ) -> Option<i64> {
-        match written(text)? {
+        match read_time(text)? {
             Written::Absolute(at) => Some(at.micros()),
             Written::Local(local, other) => {
                 let local = nearest(local, other, began.and_then(as_utc).or(Some(start)));
-                self.after(local, start, began, wanted)
+                self.convert_later(local, start, began, wanted)
             }
         }
     }
 
     /// Converts a later local time of a record to the time nearest to the wanted one. The clocks
     /// may have been changed during the call.
-    fn after(
+    fn convert_later(
         &self,
         local: DateTime,
         start: i64,
@@ -211,7 +211,7 @@ fn moments(zone: &TimeZone, local: DateTime) -> Option<[i64; 2]> {
 
 /// Returns `true` if a text can be a record's time: in 2000 or later, with a zone or without.
 pub(crate) fn is_time(text: &str) -> bool {
-    written(text).is_some()
+    read_time(text).is_some()
 }
 
 /// Returns the reading of a local time that is nearer to this time, in microseconds of UTC. A zone
@@ -233,7 +233,7 @@ fn distance(local: DateTime, moment: i64) -> i64 {
 
 /// Reads a time in any form that a PBX, a database, or Excel writes. `None` for no time, and for
 /// zero or 1970, which mean no time.
-fn written(text: &str) -> Option<Written> {
+fn read_time(text: &str) -> Option<Written> {
     let text = text.trim();
     let written = local_time::read(text)?;
     let is_plain = match written {
@@ -396,11 +396,11 @@ mod tests {
     #[test]
     fn epochs_and_offsets_are_absolute_and_1970_is_no_time() {
         assert!(matches!(
-            written("2026-11-20T10:08:37+05:00"),
+            read_time("2026-11-20T10:08:37+05:00"),
             Some(Written::Absolute(_))
         ));
         assert!(matches!(
-            written("1536293101"),
+            read_time("1536293101"),
             Some(Written::Absolute(at)) if at == EventTime::from_seconds(1_536_293_101)
         ));
         for none in [

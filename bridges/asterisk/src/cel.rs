@@ -4,7 +4,7 @@
 use crate::cel_time::CelClock;
 use crate::key::is;
 use crate::repair::Scratch;
-use crate::text::{JsonText, RawPairs, RawValue, epoch, known, number};
+use crate::text::{JsonText, RawPairs, RawValue, epoch, number, text_or_empty};
 use callbridge_call::event::{UNNAMED, WHO_ANSWERED};
 use callbridge_call::json::{Json, Members};
 use callbridge_call::{
@@ -57,7 +57,7 @@ impl<'a> CelRow<'a> {
     pub(crate) fn from_pairs(pairs: impl RawPairs<'a>, repaired: &mut bool) -> Self {
         let mut row = Self::default();
         for (key, value) in pairs {
-            if let Some(field) = Field::of(key.as_ref()) {
+            if let Some(field) = Field::from_ami_key(key.as_ref()) {
                 row.set(field, value, repaired);
             }
         }
@@ -71,7 +71,7 @@ impl<'a> CelRow<'a> {
                 return;
             }
             Field::Extra => {
-                self.extra = Extra::Text(known(value, repaired));
+                self.extra = Extra::Text(text_or_empty(value, repaired));
                 return;
             }
             Field::Event => &mut self.event,
@@ -87,11 +87,11 @@ impl<'a> CelRow<'a> {
             Field::Userfield => &mut self.channel.userfield,
             Field::Peer => &mut self.peer,
         };
-        *place = known(value, repaired);
+        *place = text_or_empty(value, repaired);
     }
 
     /// Returns `true` if its peer is another channel.
-    fn names_another(&self) -> bool {
+    fn has_other_peer(&self) -> bool {
         !self.peer.is_empty() && self.peer != self.channel.name
     }
 
@@ -101,7 +101,7 @@ impl<'a> CelRow<'a> {
         let starts = self.event == "CHAN_START";
         let at = self
             .at
-            .or_else(|| clock.at(&self.time, &self.channel.uniqueid, starts));
+            .or_else(|| clock.read_time(&self.time, &self.channel.uniqueid, starts));
         let kind = match self.event.as_bytes() {
             b"CHAN_START" => Kind::Born {
                 state: ChannelState::Unknown,
@@ -127,7 +127,7 @@ impl<'a> CelRow<'a> {
             }
             // Before Asterisk 12, the channel that picks up takes the unique id of the phone that
             // rang. The bridge can be reported before that.
-            b"PICKUP" if !self.extra.is_given() && self.names_another() => Kind::Renamed {
+            b"PICKUP" if !self.extra.is_given() && self.has_other_peer() => Kind::Renamed {
                 to: self.peer,
                 holder: Text::default(),
             },
@@ -142,7 +142,7 @@ impl<'a> CelRow<'a> {
             | b"BLINDTRANSFER"
             | b"LOCAL_OPTIMIZE"
             | b"LOCAL_OPTIMIZE_BEGIN" => {
-                let another = self.names_another();
+                let another = self.has_other_peer();
                 let mut with = self.extra.fields().others;
                 // Before Asterisk 12, only the name of the other channel is reported.
                 if with.is_empty() && another {
@@ -155,7 +155,7 @@ impl<'a> CelRow<'a> {
                     Kind::Joined { with }
                 }
             }
-            event => before_12(event, &self.peer, &self.app_data).unwrap_or(Kind::Seen),
+            event => old_bridge_kind(event, &self.peer, &self.app_data).unwrap_or(Kind::Seen),
         };
         let mut channel = self.channel;
         channel.application = self.application;
@@ -164,7 +164,7 @@ impl<'a> CelRow<'a> {
     }
 
     /// Turns the row into an event. A row without a channel is unreadable.
-    pub(crate) fn decoded(self, clock: &mut CelClock, repaired: bool) -> Decoded<'a> {
+    pub(crate) fn into_decoded(self, clock: &mut CelClock, repaired: bool) -> Decoded<'a> {
         let event = self.into_event(clock);
         if !event.channel.is_named() {
             return Decoded::Unreadable(Unreadable::NoChannel);
@@ -183,18 +183,18 @@ pub(crate) fn decode_amqp<'a>(
     let Some((members, repaired)) = scratch.object(body) else {
         return Decoded::Unreadable(Unreadable::NotJson);
     };
-    let row = of_members(members);
+    let row = row_from_members(members);
     if row.event.is_empty() {
         return Decoded::Unreadable(Unreadable::NoEvent);
     }
-    row.decoded(clock, repaired)
+    row.into_decoded(clock, repaired)
 }
 
-fn of_members(members: Members<'_>) -> CelRow<'_> {
+fn row_from_members(members: Members<'_>) -> CelRow<'_> {
     let mut row = CelRow::default();
     let mut repaired = false;
     for (name, value) in members {
-        match (Field::named(&name), value) {
+        match (Field::from_name(&name), value) {
             (None, Json::Object(caller)) if name.eq_ignore_ascii_case("caller_id") => {
                 let number = caller.into_iter().find(|(name, _)| name == "num");
                 if let Some((_, number)) = number {
@@ -210,7 +210,7 @@ fn of_members(members: Members<'_>) -> CelRow<'_> {
 }
 
 /// Reads a bridge of CEL before Asterisk 12.
-fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
+fn old_bridge_kind<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
     Some(match event {
         b"BRIDGE_START" | b"BRIDGE_UPDATE" if !peer.is_empty() => Kind::Linked {
             with: channel_named(peer),
@@ -277,7 +277,7 @@ pub(crate) enum Field {
 impl Field {
     /// Returns the field with this name in the mapping, in AMI, or in a table of a database:
     /// `${CHANNEL(channame)}`, `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let lower = name.trim().trim_start_matches('\u{feff}').to_lowercase();
         let unquoted = lower.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
         let argument = unquoted
@@ -312,7 +312,7 @@ impl Field {
 
     /// Returns the field with this key of AMI, which is compared without case.
     #[inline]
-    fn of(key: &[u8]) -> Option<Self> {
+    fn from_ami_key(key: &[u8]) -> Option<Self> {
         Some(match key.len() {
             4 if is(key, b"Peer") => Self::Peer,
             5 if is(key, b"Exten") => Self::Exten,
@@ -351,20 +351,20 @@ impl<'a> Extra<'a> {
         match self {
             Self::Text(text) if text.is_empty() => ExtraFields::default(),
             Self::Text(Cow::Borrowed(text)) => Json::object(text.as_bytes())
-                .map(ExtraFields::of)
+                .map(ExtraFields::from_members)
                 .unwrap_or_default(),
             // The text was escaped inside JSON or CSV, so nothing can borrow from it.
             Self::Text(Cow::Owned(text)) => {
-                let fields = Json::object(text.as_bytes()).map(ExtraFields::of);
+                let fields = Json::object(text.as_bytes()).map(ExtraFields::from_members);
                 fields.unwrap_or_default().into_owned()
             }
-            Self::Members(members) => ExtraFields::of(members),
+            Self::Members(members) => ExtraFields::from_members(members),
         }
     }
 }
 
 impl<'a> ExtraFields<'a> {
-    fn of(members: Members<'a>) -> Self {
+    fn from_members(members: Members<'a>) -> Self {
         let mut fields = Self::default();
         for (name, value) in members {
             let value = value.into_text();

@@ -57,7 +57,7 @@ impl CsvRows {
                 row.set(*column, self.field(index), &mut repaired);
             }
         }
-        row.decoded(clock, repaired)
+        row.into_decoded(clock, repaired)
     }
 
     /// Returns the delimiter and the columns of a header. `None` if this record is not one. Few
@@ -73,7 +73,7 @@ impl CsvRows {
         for delimiter in DELIMITERS {
             self.record.read(record, delimiter);
             let names = (0..self.record.len()).map(|index| self.record.text(index));
-            if let Ok(columns) = Columns::of(names) {
+            if let Ok(columns) = Columns::from_names(names) {
                 return Some((delimiter, columns));
             }
         }
@@ -102,7 +102,7 @@ impl CsvRows {
     fn split(&mut self, record: &[u8], delimiter: u8) -> Result<(), Unreadable> {
         self.record.read(record, delimiter);
         if !self.named && !self.columns.fit(&self.record) {
-            match Columns::recognized(&self.record) {
+            match Columns::recognize(&self.record) {
                 Some(columns) => self.columns = columns,
                 None if self.record.len() < KNOWN_MIN => return Err(Unreadable::TooFewColumns),
                 None => return Err(Unreadable::UnknownColumns),
@@ -181,18 +181,20 @@ const KNOWN: [&str; 6] = [
 impl Default for Columns {
     /// Returns the columns of Asterisk's sample mapping.
     fn default() -> Self {
-        Self::listed(KNOWN[0])
+        Self::from_list(KNOWN[0])
     }
 }
 
 impl Columns {
-    fn listed(names: &str) -> Self {
-        Self(once_each(names.split(',').map(Field::named)))
+    fn from_list(names: &str) -> Self {
+        Self(keep_first(names.split(',').map(Field::from_name)))
     }
 
     /// Reads the column names of a header. The error names the column that is missing.
-    pub(crate) fn of<'n>(names: impl Iterator<Item = &'n str>) -> Result<Self, &'static str> {
-        let columns = once_each(names.map(Field::named));
+    pub(crate) fn from_names<'n>(
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<Self, &'static str> {
+        let columns = keep_first(names.map(Field::from_name));
         for (column, name) in [
             (Field::Event, "eventtype"),
             (Field::Time, "eventtime"),
@@ -209,14 +211,14 @@ impl Columns {
 
     /// Returns the known layout of this record, by its ids. If ARI or `Originate` chose the ids,
     /// the number of columns decides.
-    fn recognized(record: &CsvRecord) -> Option<Self> {
-        Self::known()
+    fn recognize(record: &CsvRecord) -> Option<Self> {
+        Self::known_layouts()
             .find(|columns| columns.fit(record))
-            .or_else(|| Self::known().find(|columns| columns.fit_in_number(record)))
+            .or_else(|| Self::known_layouts().find(|columns| columns.fit_in_number(record)))
     }
 
-    fn known() -> impl Iterator<Item = Self> {
-        KNOWN.iter().map(|names| Self::listed(names))
+    fn known_layouts() -> impl Iterator<Item = Self> {
+        KNOWN.iter().map(|names| Self::from_list(names))
     }
 
     /// Returns `true` if the record has an event's name, a channel, and two unique ids in these
@@ -251,7 +253,7 @@ impl Columns {
 
 /// Keeps only the first column of each field. FreePBX's table has an empty `channel` after
 /// `channame`.
-fn once_each(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>> {
+fn keep_first(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>> {
     let mut each: Vec<Option<Field>> = Vec::new();
     for column in columns {
         let is_repeated = each.contains(&column);

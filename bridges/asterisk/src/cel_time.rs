@@ -61,7 +61,12 @@ impl CelClock {
 
     /// Returns the time that `text` means in a row of the channel `uniqueid`. `starts` is `true`
     /// for the row that was written when the channel was created. `None` if the time is not known.
-    pub(crate) fn at(&mut self, text: &str, uniqueid: &str, starts: bool) -> Option<EventTime> {
+    pub(crate) fn read_time(
+        &mut self,
+        text: &str,
+        uniqueid: &str,
+        starts: bool,
+    ) -> Option<EventTime> {
         if text.is_empty() {
             return None;
         }
@@ -72,10 +77,10 @@ impl CelClock {
         let born = UniqueId::epoch_in(uniqueid);
         let local = nearest(local, other, born);
         self.walls.turn_to(&self.server, uniqueid);
-        let wall = self.walls.at_hand()?;
+        let wall = self.walls.current()?;
         let at = match &self.zone {
-            Some(zone) => in_zone(zone, local, born, starts, wall.latest),
-            None => wall.by_unique_id(local, born, starts, self.guess),
+            Some(zone) => convert_in_zone(zone, local, born, starts, wall.latest),
+            None => wall.convert_by_unique_id(local, born, starts, self.guess),
         }?;
         wall.latest = wall.latest.max(Some(at.floor_seconds().get()));
         Some(at)
@@ -83,7 +88,7 @@ impl CelClock {
 }
 
 impl WallClock {
-    fn by_unique_id(
+    fn convert_by_unique_id(
         &mut self,
         local: DateTime,
         born: Option<i64>,
@@ -138,7 +143,7 @@ fn distance(local: DateTime, born: i64) -> i64 {
 
 /// Converts a local time with the zone. In an hour that exists twice, the unique id's epoch
 /// decides, or else the latest row: the later time is used if the earlier one would be before them.
-fn in_zone(
+fn convert_in_zone(
     zone: &TimeZone,
     local: DateTime,
     born: Option<i64>,

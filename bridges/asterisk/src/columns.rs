@@ -26,7 +26,7 @@ impl FromStr for CsvColumns {
     fn from_str(text: &str) -> Result<Self, MissingColumn> {
         let names = cdr_csv::names(text.split(','));
         let missing = cdr_csv::missing_column(&names);
-        let cel = Columns::of(text.split(','));
+        let cel = Columns::from_names(text.split(','));
         if let (Err(column), Some(missing)) = (&cel, missing) {
             let is_cdr = cdr_csv::is_header(&names) && !text.contains("event");
             let (file, column) = if is_cdr {

@@ -4,7 +4,7 @@ use crate::ami1::{self, Old};
 use crate::cel::CelRow;
 use crate::cel_time::CelClock;
 use crate::key::Key;
-use crate::text::{RawPairs, RawValue, add_variable, epoch, known, number, same, strip};
+use crate::text::{RawPairs, RawValue, add_variable, epoch, number, same, strip, text_or_empty};
 use crate::{cdr, key};
 use callbridge_call::{
     ChannelEvent, ChannelRef, ChannelState, Kind, Mark, Origin, PbxEvent, Text, Unreadable,
@@ -91,7 +91,7 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"Shutdown" => Rule::Mark(Mark::Shutdown { at: None }),
         b"CoreShowChannel" => Rule::Plain(Plain::Listed),
         b"CoreShowChannelsComplete" => Rule::Mark(Mark::ListEnd),
-        _ => return Old::of(event).map(Rule::Old),
+        _ => return Old::parse(event).map(Rule::Old),
     })
 }
 
@@ -129,7 +129,7 @@ fn with_details<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
             Mark::FullyBooted { uptime }
         }
         Mark::Shutdown { .. } => {
-            let time = pairs.find(|(name, _)| key::of(name.as_ref()) == Key::Timestamp);
+            let time = pairs.find(|(name, _)| key::parse(name.as_ref()) == Key::Timestamp);
             let at = time.and_then(|(_, value)| epoch(value.as_ref()));
             Mark::Shutdown { at }
         }
@@ -158,7 +158,7 @@ fn describe<'a, V: RawValue<'a>>(
         }
         _ => return Some(value),
     };
-    *field = known(value, repaired);
+    *field = text_or_empty(value, repaired);
     None
 }
 
@@ -174,7 +174,7 @@ fn decode_plain<'a>(
     let mut bridge = Text::default();
     let mut technology = Text::default();
     for (name, value) in pairs {
-        let key = key::of(name.as_ref());
+        let key = key::parse(name.as_ref());
         let Some(value) = describe(&mut channel, key, value, repaired) else {
             continue;
         };
@@ -183,10 +183,10 @@ fn decode_plain<'a>(
             Key::StateDesc => state = state_of(value.as_ref()),
             Key::State if state == ChannelState::Unknown => state = state_of(value.as_ref()),
             Key::Cause => cause = number(value.as_ref()),
-            Key::BridgeUniqueid => bridge = known(value, repaired),
-            Key::BridgeTechnology => technology = known(value, repaired),
+            Key::BridgeUniqueid => bridge = text_or_empty(value, repaired),
+            Key::BridgeTechnology => technology = text_or_empty(value, repaired),
             _ if plain == Plain::Listed && same(name.as_ref(), b"BridgeId") => {
-                bridge = known(value, repaired);
+                bridge = text_or_empty(value, repaired);
             }
             _ => {}
         }
@@ -217,17 +217,17 @@ fn decode_dial<'a>(
     for (name, value) in pairs {
         let name = name.as_ref();
         if let Some(name) = strip(name, b"Dest") {
-            describe(&mut dialed, key::of(name), value, repaired);
+            describe(&mut dialed, key::parse(name), value, repaired);
             continue;
         }
-        let key = key::of(name);
+        let key = key::parse(name);
         let Some(value) = describe(&mut by, key, value, repaired) else {
             continue;
         };
         match key {
             Key::Timestamp => at = epoch(value.as_ref()),
-            Key::DialString => dial_string = known(value, repaired),
-            Key::DialStatus => status = known(value, repaired),
+            Key::DialString => dial_string = text_or_empty(value, repaired),
+            Key::DialStatus => status = text_or_empty(value, repaired),
             _ => {}
         }
     }
@@ -261,20 +261,20 @@ fn decode_joined<'a>(
     let mut failed = false;
     for (name, value) in pairs {
         let name = name.as_ref();
-        if key::of(name) == Key::Timestamp {
+        if key::parse(name) == Key::Timestamp {
             at = epoch(value.as_ref());
         } else if same(name, b"Result") {
             failed = value.as_ref() != b"Success";
         } else if numbered && let Some(rest) = name.strip_suffix(b"1") {
-            describe(&mut channel, key::of(rest), value, repaired);
+            describe(&mut channel, key::parse(rest), value, repaired);
         } else if numbered && same(name, b"Uniqueid2") {
-            with.push(known(value, repaired));
+            with.push(text_or_empty(value, repaired));
         } else if let Some(rest) = others.iter().find_map(|side| strip(name, side)) {
-            if key::of(rest) == Key::Uniqueid && !value.as_ref().is_empty() {
-                with.push(known(value, repaired));
+            if key::parse(rest) == Key::Uniqueid && !value.as_ref().is_empty() {
+                with.push(text_or_empty(value, repaired));
             }
         } else if let Some(rest) = strip(name, main) {
-            describe(&mut channel, key::of(rest), value, repaired);
+            describe(&mut channel, key::parse(rest), value, repaired);
         }
     }
     with.retain(|other| !other.is_empty() && *other != channel.uniqueid);

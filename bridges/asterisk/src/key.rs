@@ -64,7 +64,7 @@ pub(crate) const fn is(name: &[u8], other: &[u8]) -> bool {
 
 /// Returns the key with this name, which is compared without case.
 #[inline]
-pub(crate) fn of(name: &[u8]) -> Key {
+pub(crate) fn parse(name: &[u8]) -> Key {
     match name.len() {
         5 if is(name, b"Exten") => Key::Exten,
         5 if is(name, b"Cause") => Key::Cause,
@@ -134,14 +134,14 @@ mod tests {
 
     #[test]
     fn key_is_known_in_every_spelling() {
-        assert_eq!(of(b"Uniqueid"), Key::Uniqueid);
-        assert_eq!(of(b"UniqueID"), Key::Uniqueid);
-        assert_eq!(of(b"LINKEDID"), Key::Linkedid);
-        assert_eq!(of(b"ChanVariable(PJSIP/x)"), Key::ChanVariable);
-        assert_eq!(of(b"chanvariable(SIP/1-1)"), Key::ChanVariable);
-        assert_eq!(of(b"ChanVariableX"), Key::Other);
-        assert_eq!(of(b"Chanvel"), Key::Other);
-        assert_eq!(of(b""), Key::Other);
+        assert_eq!(parse(b"Uniqueid"), Key::Uniqueid);
+        assert_eq!(parse(b"UniqueID"), Key::Uniqueid);
+        assert_eq!(parse(b"LINKEDID"), Key::Linkedid);
+        assert_eq!(parse(b"ChanVariable(PJSIP/x)"), Key::ChanVariable);
+        assert_eq!(parse(b"chanvariable(SIP/1-1)"), Key::ChanVariable);
+        assert_eq!(parse(b"ChanVariableX"), Key::Other);
+        assert_eq!(parse(b"Chanvel"), Key::Other);
+        assert_eq!(parse(b""), Key::Other);
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl<T: Default> WallClocks<T> {
     }
 
     /// Returns the facts about the current PBX. `None` before the first record.
-    pub(crate) fn at_hand(&mut self) -> Option<&mut T> {
+    pub(crate) fn current(&mut self) -> Option<&mut T> {
         self.known.get_mut(self.at_hand).map(|(_, clock)| clock)
     }
 }

@@ -278,14 +278,14 @@ impl Login {
     /// Makes a ping, and the id under which [`pong`] finds its answer. The answer shows that the
     /// connection is alive.
     pub fn ping(&mut self) -> (String, Outgoing) {
-        self.asks(&[("Action", "Ping")])
+        self.ask(&[("Action", "Ping")])
     }
 
     /// Requests the live channels. The list shows channels that began or ended without a
     /// connection. This needs `write = reporting`. If it is refused, there is no list. Returns the
     /// id of the answer, too.
     pub fn list(&mut self) -> (String, Outgoing) {
-        self.asks(&[("Action", "CoreShowChannels")])
+        self.ask(&[("Action", "CoreShowChannels")])
     }
 
     /// Makes the action `Logoff`.
@@ -296,11 +296,11 @@ impl Login {
     /// Makes our own event (`write = user`), which must come back through the filters. Returns the
     /// id of the answer, too.
     pub fn event(&mut self) -> (String, Outgoing) {
-        self.asks(&[("Action", "UserEvent"), ("UserEvent", OWN_EVENT)])
+        self.ask(&[("Action", "UserEvent"), ("UserEvent", OWN_EVENT)])
     }
 
     /// Makes another question. Returns the id of its answer, too.
-    pub fn asks(&mut self, pairs: &[(&str, &str)]) -> (String, Outgoing) {
+    pub fn ask(&mut self, pairs: &[(&str, &str)]) -> (String, Outgoing) {
         let outgoing = self.action(pairs);
         (format!("{OURS}{}", self.actions), outgoing)
     }

@@ -133,7 +133,7 @@ impl Repairer<'_> {
         loop {
             let rest = &self.bytes[self.next..];
             self.next += match *rest.first()? {
-                b'"' if closes(&rest[1..], is_key) => {
+                b'"' if ends_text(&rest[1..], is_key) => {
                     self.out.push(b'"');
                     self.next += 1;
                     return Some(());
@@ -170,7 +170,7 @@ const fn is_plain(byte: u8) -> bool {
 
 /// Returns `true` if a quote ends a text, because the next bytes can follow a text. Any other quote
 /// is an unescaped part of the text, after half a character.
-fn closes(after: &[u8], is_key: bool) -> bool {
+fn ends_text(after: &[u8], is_key: bool) -> bool {
     let after = after.trim_ascii_start();
     match after.first() {
         None => true,
@@ -199,7 +199,7 @@ fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         b'a' => out.extend_from_slice(b"\\u0007"),
         b'\'' => out.push(b'\''),
         b'u' => {
-            let (text, length) = match (unit(rest), rest.get(5..).and_then(low)) {
+            let (text, length) = match (unit(rest), rest.get(5..).and_then(low_surrogate)) {
                 (Some(0xD800..0xDC00), Some(_)) => (&rest[..11], 11),
                 (Some(0xD800..0xE000), _) => (&b"ufffd"[..], 5),
                 (Some(_), _) => (&rest[..5], 5),
@@ -228,7 +228,7 @@ fn unit(text: &[u8]) -> Option<u32> {
 }
 
 /// Returns the second half of a pair of surrogates, which begins with a backslash.
-fn low(text: &[u8]) -> Option<u32> {
+fn low_surrogate(text: &[u8]) -> Option<u32> {
     unit(text.strip_prefix(b"\\")?).filter(|unit| (0xDC00..0xE000).contains(unit))
 }
 

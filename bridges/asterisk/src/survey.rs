@@ -124,7 +124,7 @@ impl Survey {
 
     /// Asks the first question, for the actions that the account may use.
     pub fn begin(&mut self, login: &mut Login) -> Outgoing {
-        self.asks(login, "ListCommands", Question::Commands)
+        self.ask_question(login, "ListCommands", Question::Commands)
     }
 
     /// Asks the other questions once the first one is answered, but only those that the account may
@@ -134,8 +134,8 @@ impl Survey {
         for (action, asked) in QUESTIONS {
             // Later releases report a queue's telephones without a question.
             let is_told = asked == Question::Queues && !self.account.is_old();
-            if !is_told && self.may(action) {
-                outgoing.push(self.asks(login, action, asked));
+            if !is_told && self.is_allowed(action) {
+                outgoing.push(self.ask_question(login, action, asked));
             }
         }
         outgoing.extend(self.list(login));
@@ -146,26 +146,26 @@ impl Survey {
     pub fn list(&mut self, login: &mut Login) -> Option<Outgoing> {
         self.listing.clear();
         let action = "CoreShowChannels";
-        self.may(action)
-            .then(|| self.asks(login, action, Question::Channels))
+        self.is_allowed(action)
+            .then(|| self.ask_question(login, action, Question::Channels))
     }
 
     /// Returns `true` if an action is allowed. If the PBX listed none, all are, except our own
     /// event.
-    fn may(&self, action: &str) -> bool {
+    fn is_allowed(&self, action: &str) -> bool {
         match &self.account.actions {
             Some(actions) => actions.contains(&action.to_ascii_lowercase()),
             None => action != "UserEvent",
         }
     }
 
-    fn asks(&mut self, login: &mut Login, action: &str, asked: Question) -> Outgoing {
+    fn ask_question(&mut self, login: &mut Login, action: &str, asked: Question) -> Outgoing {
         let mut pairs = vec![("Action", action)];
         if asked == Question::Echo {
             self.account.echoed = Some(false);
             pairs.push((action, "CallbridgeCheck"));
         }
-        let (id, outgoing) = login.asks(&pairs);
+        let (id, outgoing) = login.ask(&pairs);
         self.waiting.push((id, asked));
         outgoing
     }

@@ -71,7 +71,7 @@ pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
 
 /// Returns the value, or an empty text if Asterisk writes that it has none.
 #[inline]
-pub(crate) fn known<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
+pub(crate) fn text_or_empty<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
     match value.as_ref() {
         b"" | b"<unknown>" => Cow::Borrowed(""),
         _ => value.text(repaired),
@@ -89,7 +89,7 @@ pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     while let Some(c) = chars.next() {
         let next = chars.as_str().chars().next();
         if c == '\\'
-            && let Some(escaped) = next.and_then(meaning)
+            && let Some(escaped) = next.and_then(unescaped_char)
         {
             plain.push(escaped);
             chars.next();
@@ -101,7 +101,7 @@ pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
 }
 
 /// Returns the character of an escape. `None` if it is not an escape.
-const fn meaning(escaped: char) -> Option<char> {
+const fn unescaped_char(escaped: char) -> Option<char> {
     Some(match escaped {
         'a' => '\x07',
         'b' => '\x08',
@@ -205,12 +205,12 @@ mod tests {
     fn windows_1251_is_read_lossily_and_marked_as_repaired() {
         let mut repaired = false;
         assert_eq!(
-            known(&b"\xc0\xe7\xe8\xe7\xe0"[..], &mut repaired),
+            text_or_empty(&b"\xc0\xe7\xe8\xe7\xe0"[..], &mut repaired),
             "\u{fffd}".repeat(5)
         );
         assert!(repaired);
         repaired = false;
-        assert_eq!(known(&b"<unknown>"[..], &mut repaired), "");
+        assert_eq!(text_or_empty(&b"<unknown>"[..], &mut repaired), "");
         assert!(!repaired);
     }
 }

@@ -7,7 +7,7 @@ fn seconds(at: Option<EventTime>) -> Option<i64> {
 #[test]
 fn absolute_forms_are_taken_as_they_are() {
     let mut clock = CelClock::default();
-    let mut micros = |text: &str| clock.at(text, "", false).map(EventTime::micros);
+    let mut micros = |text: &str| clock.read_time(text, "", false).map(EventTime::micros);
     assert_eq!(micros("1524597350.146287"), Some(1_524_597_350_146_287));
     assert_eq!(
         micros("2018-04-25T00:15:50.146+05:00"),
@@ -20,10 +20,10 @@ fn absolute_forms_are_taken_as_they_are() {
 #[test]
 fn offset_is_learned_from_a_channel_that_starts() {
     let mut clock = CelClock::default();
-    let born = clock.at("2026-11-20 10:08:38", "pbx1-1795151317.146", true);
+    let born = clock.read_time("2026-11-20 10:08:38", "pbx1-1795151317.146", true);
     assert_eq!(seconds(born), Some(1_795_151_318));
     // Half an hour into the call, the offset is still used.
-    let later = clock.at("2026-11-20 10:38:37", "pbx1-1795151317.146", false);
+    let later = clock.read_time("2026-11-20 10:38:37", "pbx1-1795151317.146", false);
     assert_eq!(seconds(later), Some(1_795_153_117));
 }
 
@@ -31,45 +31,51 @@ fn offset_is_learned_from_a_channel_that_starts() {
 fn two_pbxs_on_one_stream_keep_separate_zones() {
     let mut clock = CelClock::default();
     // Tashkent and Kathmandu, by the system name in the unique id.
-    let born = clock.at("2026-11-20 10:08:37", "tas-1795151317.1", true);
+    let born = clock.read_time("2026-11-20 10:08:37", "tas-1795151317.1", true);
     assert_eq!(seconds(born), Some(1_795_151_317));
-    let born = clock.at("2026-11-20 10:53:37", "ktm-1795151317.1", true);
+    let born = clock.read_time("2026-11-20 10:53:37", "ktm-1795151317.1", true);
     assert_eq!(seconds(born), Some(1_795_151_317));
     for (text, id) in [
         ("2026-11-20 10:38:37", "tas-1795151317.1"),
         ("2026-11-20 11:23:37", "ktm-1795151317.1"),
     ] {
-        assert_eq!(seconds(clock.at(text, id, false)), Some(1_795_153_117));
+        assert_eq!(
+            seconds(clock.read_time(text, id, false)),
+            Some(1_795_153_117)
+        );
     }
     // The server that the frame names also identifies a PBX.
     clock.set_server(Some("b"));
-    let born = clock.at("2026-11-20 05:08:37", "1795151317.1", true);
+    let born = clock.read_time("2026-11-20 05:08:37", "1795151317.1", true);
     assert_eq!(seconds(born), Some(1_795_151_317));
     clock.set_server(Some("a"));
-    let born = clock.at("2026-11-20 08:08:37", "1795151317.1", true);
+    let born = clock.read_time("2026-11-20 08:08:37", "1795151317.1", true);
     assert_eq!(seconds(born), Some(1_795_151_317));
     clock.set_server(Some("b"));
-    let later = clock.at("2026-11-20 05:38:37", "1795151317.1", false);
+    let later = clock.read_time("2026-11-20 05:38:37", "1795151317.1", false);
     assert_eq!(seconds(later), Some(1_795_153_117));
 }
 
 #[test]
 fn row_from_mid_call_takes_its_zone_from_its_unique_id() {
     let mut clock = CelClock::default();
-    let middle = clock.at("2026-11-20 10:18:37", "1795151317.146", false);
+    let middle = clock.read_time("2026-11-20 10:18:37", "1795151317.146", false);
     assert_eq!(seconds(middle), Some(1_795_151_917));
-    assert_eq!(clock.at("2026-11-20 10:18:37", "torn", false), None);
+    assert_eq!(clock.read_time("2026-11-20 10:18:37", "torn", false), None);
 }
 
 #[test]
 fn ids_that_hold_no_epoch_teach_nothing() {
     let mut clock = CelClock::new(None, false);
-    assert_eq!(clock.at("2026-11-20 10:18:37", "1375994780.1", true), None);
+    assert_eq!(
+        clock.read_time("2026-11-20 10:18:37", "1375994780.1", true),
+        None
+    );
     let mut of_a_file = CelClock::new(None, true);
-    let at = of_a_file.at("2026-11-20 10:18:37", "1375994780.1", true);
+    let at = of_a_file.read_time("2026-11-20 10:18:37", "1375994780.1", true);
     assert_eq!(seconds(at), Some(1_795_169_917));
     // The time is seven minutes away from any zone, because the id was made long before.
-    let odd = of_a_file.at("2026-11-20 10:15:37", "1795151317.146", true);
+    let odd = of_a_file.read_time("2026-11-20 10:15:37", "1795151317.146", true);
     assert_eq!(seconds(odd), Some(1_795_151_737));
 }
 
@@ -78,7 +84,7 @@ fn day_and_month_of_either_order_are_settled_by_the_unique_id() {
     let mut clock = CelClock::default();
     for text in ["12/11/2026 10:08:37", "11/12/2026 10:08:37"] {
         // 2026-11-12 05:08:37 UTC
-        let at = clock.at(text, "1794460117.1", true);
+        let at = clock.read_time(text, "1794460117.1", true);
         assert_eq!(seconds(at), Some(1_794_460_117), "{text}");
     }
 }
@@ -89,8 +95,9 @@ fn repeated_hour_is_resolved_by_the_unique_id() {
     let mut clock = CelClock::new(Some(zone), false);
     // 2026-10-25 02:30 in Berlin is 00:30 UTC and again 01:30 UTC.
     let (first, second) = (1_792_888_200, 1_792_891_800);
-    let mut at =
-        |epoch: i64| seconds(clock.at("2026-10-25 02:30:00", &format!("{}.1", epoch - 5), false));
+    let mut at = |epoch: i64| {
+        seconds(clock.read_time("2026-10-25 02:30:00", &format!("{}.1", epoch - 5), false))
+    };
     assert_eq!(at(first), Some(first));
     assert_eq!(at(second), Some(second));
 }
@@ -102,7 +109,7 @@ fn call_through_repeated_hour_gets_increasing_times() {
         let given = zone.is_some();
         let mut clock = CelClock::new(zone, false);
         let id = "1792889400.1"; // 00:50 UTC, 02:50 for the first time
-        let mut at = |text: &str, starts| seconds(clock.at(text, id, starts));
+        let mut at = |text: &str, starts| seconds(clock.read_time(text, id, starts));
         assert_eq!(at("2026-10-25 02:50:00", true), Some(1_792_889_400));
         assert_eq!(at("2026-10-25 02:58:00", false), Some(1_792_889_880));
         assert_eq!(at("2026-10-25 02:05:00", false), Some(1_792_890_300));
