@@ -21,27 +21,27 @@ pub(crate) struct Problem {
     /// The key of its title: `problem.host`.
     pub(crate) title: &'static str,
     /// The problem and its fix, translated or in the daemon's text.
-    pub(crate) words: String,
+    pub(crate) message: String,
 }
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, title: &'static str, words: impl Into<String>) -> Self {
-        let words = words.into();
+    pub(crate) fn new(status: StatusCode, title: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
         Self {
             status,
             title,
-            words,
+            message,
         }
     }
 
     /// Makes a problem with the page's texts.
-    pub(crate) fn known(status: StatusCode, shell: &PageShell, title: &'static str) -> Self {
+    pub(crate) fn from_title(status: StatusCode, shell: &PageShell, title: &'static str) -> Self {
         Self::new(status, title, shell.t(&format!("{title}.words")))
     }
 
     /// Returns the problem of a path whose call, dead letter or job does not exist (404).
-    pub(crate) fn missing(shell: &PageShell, title: &'static str) -> Self {
-        Self::known(StatusCode::NOT_FOUND, shell, title)
+    pub(crate) fn not_found(shell: &PageShell, title: &'static str) -> Self {
+        Self::from_title(StatusCode::NOT_FOUND, shell, title)
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) type Handled = Result<Response<Body>, Problem>;
 struct ProblemSheet<'a> {
     c: &'a PageShell,
     title: &'a str,
-    words: &'a str,
+    message: &'a str,
 }
 
 /// Makes a page that shows the problem.
@@ -61,7 +61,7 @@ pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
     let view = ProblemSheet {
         c: shell,
         title: shell.t(problem.title),
-        words: &problem.words,
+        message: &problem.message,
     };
     let mut response = html(&view).unwrap_or_else(|_| Response::new(body::whole("")));
     *response.status_mut() = problem.status;
@@ -72,7 +72,7 @@ pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
 pub(crate) fn svg(text: String) -> Response<Body> {
     let kind = "image/svg+xml; charset=utf-8";
     let drawing = body::response(StatusCode::OK, kind, body::whole(text));
-    with(drawing, "content-security-policy", DRAWING)
+    add_header(drawing, "content-security-policy", DRAWING)
 }
 
 /// Renders a template as a page with status 200.
@@ -105,11 +105,15 @@ pub(crate) fn form(view: &impl Template, is_wrong: bool) -> Handled {
 pub(crate) fn download(body: Body, content_type: &'static str, name: &str) -> Response<Body> {
     let file = body::response(StatusCode::OK, content_type, body);
     let as_file = format!("attachment; filename=\"{name}\"");
-    with(file, "content-disposition", &as_file)
+    add_header(file, "content-disposition", &as_file)
 }
 
 /// Adds a header to the answer, if the value is valid.
-pub(crate) fn with(mut to: Response<Body>, name: &'static str, value: &str) -> Response<Body> {
+pub(crate) fn add_header(
+    mut to: Response<Body>,
+    name: &'static str,
+    value: &str,
+) -> Response<Body> {
     if let Ok(value) = HeaderValue::from_str(value) {
         to.headers_mut().insert(name, value);
     }
@@ -121,7 +125,7 @@ pub(crate) fn see(path: &str) -> Response<Body> {
     let mut response = Response::new(body::whole(""));
     *response.status_mut() = StatusCode::SEE_OTHER;
     // A path that is not a valid header value leads to the first view.
-    with(with(response, "location", "/"), "location", path)
+    add_header(add_header(response, "location", "/"), "location", path)
 }
 
 /// Adds the security headers that every HTTP response has.

@@ -216,7 +216,7 @@ impl LetterQuery {
     /// Returns `true` if the dead letter has the requested cause.
     pub fn takes_cause(&self, letter: &Letter) -> bool {
         let wanted = self.cause.as_deref();
-        wanted.is_none_or(|wanted| Cause::of(letter).to_string() == wanted)
+        wanted.is_none_or(|wanted| Cause::from_letter(letter).to_string() == wanted)
     }
 }
 
@@ -245,7 +245,7 @@ pub struct Cause {
 
 impl Cause {
     /// Returns the cause that the dead letter shares with others.
-    pub fn of(letter: &Letter) -> Self {
+    pub fn from_letter(letter: &Letter) -> Self {
         let about = match (letter.reason, letter.finding) {
             (Reason::Failed, Some(Finding::LeadExists)) => {
                 let employee = letter.employee();
@@ -293,11 +293,13 @@ pub struct CauseGroup {
 
 impl CauseGroup {
     /// Groups these dead letters by their causes, most frequent first.
-    pub fn of<'a>(letters: impl Iterator<Item = &'a Letter>) -> Vec<Self> {
+    pub fn from_letters<'a>(letters: impl Iterator<Item = &'a Letter>) -> Vec<Self> {
         let mut groups = BTreeMap::<Cause, (u64, i64)>::new();
         for letter in letters {
             let since = letter.since.floor_seconds().get();
-            let group = groups.entry(Cause::of(letter)).or_insert((0, since));
+            let group = groups
+                .entry(Cause::from_letter(letter))
+                .or_insert((0, since));
             *group = (group.0 + 1, group.1.min(since));
         }
         let mut groups: Vec<Self> = groups

@@ -37,7 +37,7 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    pub(crate) fn of(bars: &[Bar]) -> Self {
+    pub(crate) fn from_bars(bars: &[Bar]) -> Self {
         let most = bars.iter().map(|bar| bar.outcomes.total()).max();
         let top = round_up(most.unwrap_or(0));
         let columns = bars.iter().enumerate().map(|(at, bar)| Column {
@@ -112,7 +112,7 @@ mod tests {
             forwarded: 0,
         };
         let bar = |outcomes| Bar { from: 0, outcomes };
-        let chart = Chart::of(&[bar(outcomes), bar(Outcomes::default())]);
+        let chart = Chart::from_bars(&[bar(outcomes), bar(Outcomes::default())]);
         assert_eq!((chart.top, chart.total, chart.width), (8, 8, 20));
         let pieces: Vec<_> = chart.columns[0]
             .pieces
@@ -130,7 +130,7 @@ mod tests {
             letters: 1,
             ..Outcomes::default()
         };
-        let chart = Chart::of(&[Bar { from: 0, outcomes }]);
+        let chart = Chart::from_bars(&[Bar { from: 0, outcomes }]);
         assert!(chart.columns[0].pieces[1].height >= 10);
         let endless = Outcomes {
             journaled: u64::MAX,
@@ -140,7 +140,7 @@ mod tests {
             from: 0,
             outcomes: endless,
         };
-        assert_eq!(Chart::of(&[bar]).columns[0].pieces.len(), 1);
-        assert_eq!(Chart::of(&[]).top, 4);
+        assert_eq!(Chart::from_bars(&[bar]).columns[0].pieces.len(), 1);
+        assert_eq!(Chart::from_bars(&[]).top, 4);
     }
 }

@@ -65,7 +65,7 @@ impl Language {
         }
     }
 
-    pub(crate) fn by_code(code: &str) -> Option<Self> {
+    pub(crate) fn from_code(code: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|language| language.code() == code)
@@ -73,7 +73,7 @@ impl Language {
 
     /// Returns the available language with the browser's highest weight (`Accept-Language`).
     /// English if there is none.
-    pub(crate) fn wished(accept: &str) -> Self {
+    pub(crate) fn preferred(accept: &str) -> Self {
         let mut best = (0.0, Self::default());
         for wish in accept.split(',').take(20) {
             let mut parts = wish.split(';').map(str::trim);
@@ -83,7 +83,7 @@ impl Language {
                 None => 1.0,
             };
             let code = tag.split('-').next().unwrap_or_default();
-            if let Some(language) = Self::by_code(code)
+            if let Some(language) = Self::from_code(code)
                 && weight > best.0
             {
                 best = (weight, language);
@@ -115,7 +115,7 @@ impl Language {
     }
 
     /// Returns the text of this key for this count, with the count in it.
-    pub(crate) fn counted(self, key: &str, count: u64) -> String {
+    pub(crate) fn text_for_count(self, key: &str, count: u64) -> String {
         let text = match self.texts().get(key) {
             Some(TextEntry::Forms(forms)) => self.form(forms, count),
             Some(TextEntry::One(text)) => text,

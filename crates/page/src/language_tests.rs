@@ -117,8 +117,8 @@ fn asked() -> BTreeSet<String> {
     for call in [
         "c.t(\"",
         "c.n(\"",
-        "c.with(\"",
-        "c.with2(\"",
+        "c.text_with(\"",
+        "c.text_with_two(\"",
         "shell.t(\"",
         "shell.n(\"",
     ] {
@@ -188,7 +188,7 @@ fn russian_has_all_its_plurals_and_the_others_theirs() {
             assert!(forms.few.is_some() && forms.many.is_some(), "{key}");
         }
     }
-    let calls = |count: u64| Language::Russian.counted("chart.calls", count);
+    let calls = |count: u64| Language::Russian.text_for_count("chart.calls", count);
     let said = [0, 1, 2, 5, 11, 12, 21, 22, 25, 111, 112, 121].map(calls);
     let words: Vec<&str> = said
         .iter()
@@ -211,12 +211,15 @@ fn russian_has_all_its_plurals_and_the_others_theirs() {
             "звонок"
         ]
     );
-    assert_eq!(Language::English.counted("chart.calls", 1), "1 call");
+    assert_eq!(Language::English.text_for_count("chart.calls", 1), "1 call");
     assert_eq!(
-        Language::English.counted("chart.calls", 12_345),
+        Language::English.text_for_count("chart.calls", 12_345),
         "12,345 calls"
     );
-    assert_eq!(Language::Uzbek.counted("chart.calls", 3), "3 ta qoʻngʻiroq");
+    assert_eq!(
+        Language::Uzbek.text_for_count("chart.calls", 3),
+        "3 ta qoʻngʻiroq"
+    );
 }
 
 #[test]
@@ -231,7 +234,7 @@ fn preferred_available_language_of_the_browser_is_chosen() {
         ("ru;q=x", Language::English),
         ("", Language::English),
     ] {
-        assert_eq!(Language::wished(accept), language, "{accept}");
+        assert_eq!(Language::preferred(accept), language, "{accept}");
     }
 }
 

@@ -50,7 +50,7 @@ impl Live {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let mut full = Response::new(body::whole("too many live parts\n"));
             *full.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-            return answer::with(full, "retry-after", "5");
+            return answer::add_header(full, "retry-after", "5");
         };
         let changes = ChangeStream {
             changes: self.changes.clone(),
@@ -66,7 +66,7 @@ impl Live {
         let events = body::in_pieces(events);
         let response = body::response(StatusCode::OK, "text/event-stream", events);
         // Proxies that buffer answers would delay the events.
-        answer::with(response, "x-accel-buffering", "no")
+        answer::add_header(response, "x-accel-buffering", "no")
     }
 }
 

@@ -55,7 +55,7 @@ struct CarryOnSheet<'a> {
 }
 
 /// Returns the token and the session of the first cookie that belongs to an open session.
-pub(crate) fn whose<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str, LoggedIn)> {
+pub(crate) fn find_session<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str, LoggedIn)> {
     let now = now_seconds();
     let people = page.settings.people.borrow();
     let mut tokens = asked.cookies(&page.cookie);
@@ -63,7 +63,12 @@ pub(crate) fn whose<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str, Logge
 }
 
 /// Handles a request without a login.
-pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&str]) -> Handled {
+pub(crate) fn handle_logged_out(
+    page: &Page,
+    shell: &PageShell,
+    asked: &Asked,
+    path: &[&str],
+) -> Handled {
     if path == ["live"] {
         let message = shell.t("login.ended");
         return Err(Problem::new(
@@ -81,7 +86,7 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&st
     }
     // A form of an expired session: its input is carried through the login.
     let view = LoginSheet {
-        carried: &asked.form.without("token").encoded(),
+        carried: &asked.form.without("token").encode(),
         wrong: Some(shell.t("login.ended")),
         ..LoginSheet::new(page, shell, asked.uri.path())
     };
@@ -102,15 +107,15 @@ impl<'a> LoginSheet<'a> {
     }
 
     /// Returns the carried fields for display: name and value.
-    fn typed(&self) -> Vec<(String, String)> {
-        for_people(self.c, &FormFields::read(self.carried.as_bytes()))
+    fn typed_fields(&self) -> Vec<(String, String)> {
+        displayed_fields(self.c, &FormFields::read(self.carried.as_bytes()))
     }
 }
 
 /// Returns the fields of a form by their displayed names, without the fields that no person types.
-fn for_people(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
+fn displayed_fields(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
     let named = fields.iter().filter_map(|(name, value)| {
-        let known = shell.knows("field", name) && !value.trim().is_empty();
+        let known = shell.has_word("field", name) && !value.trim().is_empty();
         known.then(|| (shell.word("field", name), value.to_owned()))
     });
     named.take(20).collect()
@@ -120,15 +125,15 @@ fn for_people(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
 pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
     if !asked.is_post() {
         let next = local_path(asked.query.get("next").unwrap_or("/"));
-        return match whose(page, asked) {
+        return match find_session(page, asked) {
             // A person who is logged in already is redirected.
             Some(_) => Ok(see(next)),
             None => answer::html(&LoginSheet::new(page, shell, next)),
         };
     }
     let name = asked.form.get("name").unwrap_or_default().to_owned();
-    let next = asked.form.typed("next");
-    let carried = asked.form.typed(CARRIED);
+    let next = asked.form.typed_value("next");
+    let carried = asked.form.typed_value(CARRIED);
     let Some(turn) = LoginTurn::enter(page, asked.from, &name) else {
         tracing::debug!(from = ?asked.from, "refused a login to the page: too many tries");
         let view = LoginSheet {
@@ -139,10 +144,10 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         };
         let refused = answer::html_as(StatusCode::TOO_MANY_REQUESTS, &view)?;
         let seconds = WAIT_MAX.as_secs().to_string();
-        return Ok(answer::with(refused, "retry-after", &seconds));
+        return Ok(answer::add_header(refused, "retry-after", &seconds));
     };
     turn.wait().await;
-    let password = asked.form.typed("password");
+    let password = asked.form.typed_value("password");
     let Some(role) = role(page, &name, password).await else {
         drop(turn);
         tracing::warn!(from = ?asked.from, "wrong name or password for the page");
@@ -172,7 +177,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         answer::html(&CarryOnSheet {
             c: &shell,
             path: local_path(&next),
-            typed: for_people(&shell, &fields),
+            typed: displayed_fields(&shell, &fields),
             fields,
         })?
     };
@@ -199,15 +204,15 @@ impl<'a> LoginTurn<'a> {
         loop {
             let mut left = std::pin::pin!(self.page.login_left.notified());
             left.as_mut().enable();
-            if self.begins() {
+            if self.try_begin() {
                 return;
             }
             left.await;
         }
     }
 
-    fn begins(&self) -> bool {
-        lock_throttle(self.page).begins(self.admitted.rank)
+    fn try_begin(&self) -> bool {
+        lock_throttle(self.page).try_begin(self.admitted.rank)
     }
 
     fn leave(&self, is_right: bool) {
@@ -322,7 +327,7 @@ pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
     // The session has ended here in any case. But a restart could reopen it, so the error is
     // reported.
     if let Err(problem) = kept {
-        let error = &problem.words;
+        let error = &problem.message;
         tracing::error!(error, "cannot delete an ended session from the state");
         return Err(problem);
     }
@@ -333,7 +338,7 @@ pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
 pub(crate) fn language(page: &Page, asked: &Asked, code: &str) -> Response<Body> {
     let back = local_path(asked.query.get("back").unwrap_or("/"));
     let mut response = see(back);
-    if let Some(language) = Language::by_code(code) {
+    if let Some(language) = Language::from_code(code) {
         let code = language.code();
         let cookie =
             format!("{LANGUAGE_COOKIE}={code}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000");

@@ -22,24 +22,24 @@ impl HtmlSafe for Markup {}
 
 impl Markup {
     /// Marks HTML as safe. Every value in it must be escaped already.
-    pub(crate) const fn made(html: String) -> Self {
+    pub(crate) const fn from_html(html: String) -> Self {
         Self(html)
     }
 
     /// Makes a value for a line, isolated from the text direction around it.
     pub(crate) fn value(text: &str) -> Self {
-        Self(format!("<bdi>{}</bdi>", escaped(&cut(text, VALUE_CHARS))))
+        Self(format!("<bdi>{}</bdi>", escape(&cut(text, VALUE_CHARS))))
     }
 
     /// Makes whole lines, without a limit on their length.
     pub(crate) fn lines(text: &str) -> Self {
         let lines: Vec<String> = text.split('\n').map(safe::safe).collect();
-        Self(escaped(&lines.join("\n")))
+        Self(escape(&lines.join("\n")))
     }
 
     /// Escapes a telephone number, which is never masked here.
     pub(crate) fn number(phone: &str) -> Self {
-        let shown = escaped(&cut(phone, VALUE_CHARS));
+        let shown = escape(&cut(phone, VALUE_CHARS));
         Self(format!("<bdi class=\"number\">{shown}</bdi>"))
     }
 
@@ -87,7 +87,7 @@ impl Markup {
 
 /// Masks a number for lists. The first 4 and last 2 characters are kept, or fewer of a short
 /// number. The rest is shown as dots.
-pub(crate) fn masked(phone: &str) -> String {
+pub(crate) fn mask(phone: &str) -> String {
     let chars: Vec<char> = phone.chars().take(VALUE_CHARS).collect();
     let (head, tail) = match chars.len() {
         0..=2 => (0, 0),
@@ -111,7 +111,7 @@ pub(crate) fn cut(text: &str, chars: usize) -> String {
 }
 
 /// Escapes a text for HTML, between tags and in attributes.
-pub(crate) fn escaped(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -162,8 +162,8 @@ mod tests {
             ("7", "•"),
             ("", ""),
         ] {
-            assert_eq!(masked(phone), left);
+            assert_eq!(mask(phone), left);
         }
-        assert!(masked(&"9".repeat(1 << 20)).chars().count() < 30);
+        assert!(mask(&"9".repeat(1 << 20)).chars().count() < 30);
     }
 }

@@ -120,7 +120,7 @@ impl AuthenticatedRequest<'_> {
     }
 
     /// Sets the notice that the next page of this session shows.
-    pub(crate) fn say(&self, message: String) {
+    pub(crate) fn set_notice(&self, message: String) {
         let mut notices = (self.page.notices.lock()).unwrap_or_else(PoisonError::into_inner);
         if notices.len() >= NOTICES_MAX {
             notices.pop_first();

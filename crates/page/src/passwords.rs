@@ -93,9 +93,9 @@ impl Passwords {
     /// # Errors
     /// The first error of [`Passwords::read`].
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (people, faults) = Self::read(text);
-        match faults.into_iter().next() {
-            Some(fault) => Err(fault),
+        let (people, errors) = Self::read(text);
+        match errors.into_iter().next() {
+            Some(error) => Err(error),
             None => Ok(people),
         }
     }
@@ -108,7 +108,7 @@ impl Passwords {
         let mut people: Vec<Person> = Vec::new();
         let mut names = BTreeSet::new();
         let mut repeated = BTreeSet::new();
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         for (line, number) in text.lines().zip(1..) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -116,24 +116,24 @@ impl Passwords {
             }
             let person = match person(line) {
                 Ok(person) => person,
-                Err(why) => {
-                    faults.push(format!("line {number} {why}"));
+                Err(reason) => {
+                    errors.push(format!("line {number} {reason}"));
                     continue;
                 }
             };
             if !names.insert(person.name.clone()) {
-                let why = "repeats the name of an earlier line: remove one of the two lines";
-                faults.push(format!("line {number} {why}"));
+                let reason = "repeats the name of an earlier line: remove one of the two lines";
+                errors.push(format!("line {number} {reason}"));
                 repeated.insert(person.name);
             } else if people.len() == PEOPLE_MAX {
-                let why = "is more than the 1000 people that a file can name: remove some lines";
-                faults.push(format!("line {number} {why}"));
+                let reason = "is more than the 1000 people that a file can name: remove some lines";
+                errors.push(format!("line {number} {reason}"));
             } else {
                 people.push(person);
             }
         }
         people.retain(|person| !repeated.contains(&person.name));
-        (Self(people), faults)
+        (Self(people), errors)
     }
 
     /// Returns `true` if the file names no users, so that only links open sessions.

@@ -35,12 +35,12 @@ impl FormFields {
     }
 
     /// Returns an owned copy of [`FormFields::get`].
-    pub(crate) fn owned(&self, name: &str) -> Option<String> {
+    pub(crate) fn get_owned(&self, name: &str) -> Option<String> {
         self.get(name).map(str::to_owned)
     }
 
     /// Returns a field as it was typed, to show it again.
-    pub(crate) fn typed(&self, name: &str) -> String {
+    pub(crate) fn typed_value(&self, name: &str) -> String {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.clone()).unwrap_or_default()
     }
@@ -61,8 +61,8 @@ impl FormFields {
     /// Returns the query for the reason and the cause in the fields.
     pub(crate) fn letter_query(&self) -> LetterQuery {
         LetterQuery {
-            reason: self.owned("reason"),
-            cause: self.owned("cause"),
+            reason: self.get_owned("reason"),
+            cause: self.get_owned("cause"),
             before: None,
         }
     }
@@ -72,7 +72,7 @@ impl FormFields {
     }
 
     /// Returns the fields in the encoding of forms: `a=1&b=2`.
-    pub(crate) fn encoded(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let mut text = form_urlencoded::Serializer::new(String::new());
         text.extend_pairs(self.iter());
         text.finish()
@@ -138,7 +138,7 @@ impl Asked {
 
     /// Returns the last address of `X-Forwarded-For`, which the proxy added. The client itself can
     /// write the ones before it.
-    pub(crate) fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
+    pub(crate) fn forwarded_address(headers: &HeaderMap) -> Option<IpAddr> {
         let value = headers.get_all("x-forwarded-for").into_iter().next_back()?;
         let last = value.to_str().ok()?.rsplit(',').next()?.trim();
         let bare = last.trim_start_matches('[').trim_end_matches(']');

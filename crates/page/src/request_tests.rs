@@ -123,7 +123,7 @@ fn last_forwarded_address_of_a_proxy_is_the_client() {
             .iter()
             .map(|line| ("x-forwarded-for", *line))
             .collect();
-        Asked::forwarded(&asked(&all).headers).map(|ip| ip.to_string())
+        Asked::forwarded_address(&asked(&all).headers).map(|ip| ip.to_string())
     };
     assert_eq!(of(&["192.0.2.1, 192.0.2.2"]).as_deref(), Some("192.0.2.2"));
     assert_eq!(
@@ -165,8 +165,8 @@ fn fields_go_in_and_out_and_are_not_endless() {
     assert_eq!(fields.letters("id"), [RowId(1), RowId(2)]);
     assert_eq!(fields.get("lead"), Some("4001"));
     assert_eq!(fields.get("empty"), None);
-    assert_eq!(fields.typed("lead"), " 4001 ");
-    assert_eq!(FormFields::read(fields.encoded().as_bytes()), fields);
+    assert_eq!(fields.typed_value("lead"), " 4001 ");
+    assert_eq!(FormFields::read(fields.encode().as_bytes()), fields);
     assert_eq!(FormFields::read(&b"a=1&".repeat(1000)).0.len(), FIELDS_MAX);
     let made = link("/calls", &[("text", Some("+998 & co")), ("day", None)]);
     assert_eq!(made, "/calls?text=%2B998+%26+co");

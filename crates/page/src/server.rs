@@ -63,18 +63,18 @@ impl AnswerHttp for Page {
     async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let asked = match self.read(request, place.origin).await {
             Ok(asked) => asked,
-            Err(status) => return bare(status),
+            Err(status) => return plain_response(status),
         };
         let _answering = place.answer();
-        let shown = timeout(PAGE_WITHIN, self.shown(&asked)).await;
-        let mut response = shown.unwrap_or_else(|_| bare(StatusCode::GATEWAY_TIMEOUT));
+        let shown = timeout(PAGE_WITHIN, self.response(&asked)).await;
+        let mut response = shown.unwrap_or_else(|_| plain_response(StatusCode::GATEWAY_TIMEOUT));
         harden(&mut response);
         response
     }
 }
 
 /// Makes a plain answer, for requests that no form of the page sends.
-fn bare(status: StatusCode) -> Response<Body> {
+fn plain_response(status: StatusCode) -> Response<Body> {
     let message = body::whole(format!("{status}\n"));
     let mut response = body::response(status, "text/plain; charset=utf-8", message);
     harden(&mut response);
@@ -100,8 +100,8 @@ impl Page {
             }
             form = FormFields::read(&bytes);
         }
-        let client = if self.settings.believes(peer) {
-            Asked::forwarded(&head.headers)
+        let client = if self.settings.trusts_proxy(peer) {
+            Asked::forwarded_address(&head.headers)
         } else {
             None
         };
@@ -116,7 +116,7 @@ impl Page {
     }
 
     /// Passes a request through all checks to its view. Problems become pages.
-    async fn shown(&self, asked: &Asked) -> Response<Body> {
+    async fn response(&self, asked: &Asked) -> Response<Body> {
         let shell = self.shell(asked);
         let handled = self.handled(&shell, asked).await;
         handled.unwrap_or_else(|problem| answer::problem(&shell, &problem))
@@ -136,24 +136,24 @@ impl Page {
             None => Vec::new(),
         };
         let Some(methods) = methods(&parts) else {
-            let words = shell.with("problem.no_page.words", path);
+            let message = shell.text_with("problem.no_page.words", path);
             let status = StatusCode::NOT_FOUND;
-            return Err(Problem::new(status, "problem.no_page", words));
+            return Err(Problem::new(status, "problem.no_page", message));
         };
         if !methods
             .split(',')
             .any(|method| method == asked.method.as_str())
         {
-            let words = shell.with("problem.method.words", methods);
+            let message = shell.text_with("problem.method.words", methods);
             let status = StatusCode::METHOD_NOT_ALLOWED;
-            let problem = Problem::new(status, "problem.method", words);
+            let problem = Problem::new(status, "problem.method", message);
             let refusal = answer::problem(shell, &problem);
-            return Ok(answer::with(refusal, "allow", methods));
+            return Ok(answer::add_header(refusal, "allow", methods));
         }
         if asked.is_post()
-            && let Err(words) = check_origin(asked, &self.settings)
+            && let Err(key) = check_origin(asked, &self.settings)
         {
-            return Err(self.foreign_request_problem(shell, "problem.origin", words));
+            return Err(self.foreign_request_problem(shell, "problem.origin", key));
         }
         let path = &parts[..];
         match path {
@@ -162,14 +162,14 @@ impl Page {
             ["language", code] => return Ok(login::language(self, asked, code)),
             _ => {}
         }
-        let Some((token, one)) = login::whose(self, asked) else {
-            return login::outside(self, shell, asked, path);
+        let Some((token, one)) = login::find_session(self, asked) else {
+            return login::handle_logged_out(self, shell, asked, path);
         };
         let form_token = random::form_token(token);
         if asked.is_post() {
-            let sent = asked.form.typed("token");
+            let sent = asked.form.typed_value("token");
             if !bool::from(sent.as_bytes().ct_eq(form_token.as_bytes())) {
-                return Err(Problem::known(
+                return Err(Problem::from_title(
                     StatusCode::FORBIDDEN,
                     shell,
                     "problem.token",
@@ -179,7 +179,11 @@ impl Page {
                 return login::logout(self, token).await;
             }
             if !one.role.may_act() {
-                return Err(Problem::known(StatusCode::FORBIDDEN, shell, "problem.role"));
+                return Err(Problem::from_title(
+                    StatusCode::FORBIDDEN,
+                    shell,
+                    "problem.role",
+                ));
             }
         }
         let session = random::hash(token);
@@ -210,17 +214,17 @@ impl Page {
         &self,
         shell: &PageShell,
         title: &'static str,
-        words: &str,
+        key: &str,
     ) -> Problem {
-        let words = shell.with(words, self.settings.hosts().join(", "));
-        Problem::new(StatusCode::FORBIDDEN, title, words)
+        let message = shell.text_with(key, self.settings.hosts().join(", "));
+        Problem::new(StatusCode::FORBIDDEN, title, message)
     }
 
     fn shell(&self, asked: &Asked) -> PageShell {
-        let chosen = asked.cookies(LANGUAGE_COOKIE).find_map(Language::by_code);
+        let chosen = asked.cookies(LANGUAGE_COOKIE).find_map(Language::from_code);
         let language = match chosen {
             Some(language) => language,
-            None => Language::wished(asked.header(header::ACCEPT_LANGUAGE)),
+            None => Language::preferred(asked.header(header::ACCEPT_LANGUAGE)),
         };
         let target = if asked.is_post() { "/" } else { asked.target() };
         PageShell {

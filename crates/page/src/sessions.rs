@@ -38,7 +38,7 @@ pub(crate) struct LoggedIn {
 impl LoggedIn {
     /// Returns `true` if a link opened the session, or the user's line in the password file is
     /// unchanged.
-    fn stands(&self, people: &Passwords) -> bool {
+    fn is_valid(&self, people: &Passwords) -> bool {
         let Some(line) = &self.line else {
             return true;
         };
@@ -68,7 +68,7 @@ impl Sessions {
         let mut kept: ByHash = serde_json::from_str(kept)?;
         kept.retain(|_, one| {
             // If the clock was ahead, a stored session must not live longer than a new one.
-            one.stands(people) && one.until > now && one.until <= now + SESSION_SECONDS
+            one.is_valid(people) && one.until > now && one.until <= now + SESSION_SECONDS
         });
         *self.lock() = kept;
         Ok(())
@@ -118,7 +118,7 @@ impl Sessions {
     pub(crate) fn find(&self, now: i64, token: &str, people: &Passwords) -> Option<LoggedIn> {
         let open = self.lock();
         let one = open.get(&random::hash(token))?;
-        (one.until > now && one.stands(people)).then(|| one.clone())
+        (one.until > now && one.is_valid(people)).then(|| one.clone())
     }
 
     /// Ends the session of this token, if there is one.

@@ -84,7 +84,7 @@ impl Settings {
     }
 
     /// Returns `true` if `X-Forwarded-For` of this peer is trusted.
-    pub(crate) fn believes(&self, peer: PeerGroup) -> bool {
+    pub(crate) fn trusts_proxy(&self, peer: PeerGroup) -> bool {
         let of_loopback = match peer {
             PeerGroup::V4(address) => address.is_loopback(),
             PeerGroup::V6(_) => peer == PeerGroup::from(IpAddr::from(Ipv6Addr::LOCALHOST)),
@@ -159,11 +159,11 @@ mod tests {
         let proxy = ["10.0.0.5".parse().expect("an address")];
         let named = Settings::new(address, None, Some(&proxy), &[]).expect("settings");
         for believed in ["127.0.0.1", "127.9.9.9", "::1", "10.0.0.5"] {
-            assert!(named.believes(at(believed)), "{believed}");
+            assert!(named.trusts_proxy(at(believed)), "{believed}");
         }
-        assert!(!named.believes(at("10.0.0.6")) && !named.believes(at("2001:db8::1")));
+        assert!(!named.trusts_proxy(at("10.0.0.6")) && !named.trusts_proxy(at("2001:db8::1")));
         let without = settings("127.0.0.1:9000", false, &[]).expect("settings");
-        assert!(!without.believes(at("127.0.0.1")));
+        assert!(!without.trusts_proxy(at("127.0.0.1")));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! it `c`, and format texts, times, and values from outside with it.
 
 use crate::language::Language;
-use crate::markup::{Markup, cut, escaped, masked};
+use crate::markup::{Markup, cut, escape, mask};
 use callbridge_admin::PageRole;
 use callbridge_call::Direction;
 use callbridge_leads::{directory::LeadProfile, lead_request::Finding};
@@ -106,13 +106,13 @@ impl PageShell {
     }
 
     /// Returns `true` if there is a text for this word.
-    pub(crate) fn knows(&self, family: &str, word: &str) -> bool {
+    pub(crate) fn has_word(&self, family: &str, word: &str) -> bool {
         self.language.has(&format!("{family}.{word}"))
     }
 
     /// Returns a text for this count.
     pub(crate) fn n(&self, key: &str, count: impl Borrow<u64>) -> String {
-        self.language.counted(key, *count.borrow())
+        self.language.text_for_count(key, *count.borrow())
     }
 
     /// Returns a count as the language writes it: `12,345`.
@@ -121,17 +121,17 @@ impl PageShell {
     }
 
     /// Returns a text with one value in it.
-    pub(crate) fn with(&self, key: &str, a: impl Display) -> String {
-        self.filled(key, &[a.to_string()])
+    pub(crate) fn text_with(&self, key: &str, a: impl Display) -> String {
+        self.fill(key, &[a.to_string()])
     }
 
     /// Returns a text with two values in it.
-    pub(crate) fn with2(&self, key: &str, a: impl Display, b: impl Display) -> String {
-        self.filled(key, &[a.to_string(), b.to_string()])
+    pub(crate) fn text_with_two(&self, key: &str, a: impl Display, b: impl Display) -> String {
+        self.fill(key, &[a.to_string(), b.to_string()])
     }
 
     /// Replaces `{a}`, `{b}`, and so on in a text with these values.
-    fn filled(&self, key: &str, values: &[String]) -> String {
+    fn fill(&self, key: &str, values: &[String]) -> String {
         let text = self.language.text(key);
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
@@ -153,7 +153,7 @@ impl PageShell {
     }
 
     /// Returns the reason why a call became a dead letter.
-    pub(crate) fn why(&self, letter: &Letter) -> LocalText {
+    pub(crate) fn reason_text(&self, letter: &Letter) -> LocalText {
         let phone = letter.phone().unwrap_or(self.t("number.hidden")).to_owned();
         let extension = letter.extension().unwrap_or_default();
         let key = format!("why.{}", letter.reason.word());
@@ -174,24 +174,24 @@ impl PageShell {
     }
 
     /// Returns the text of a problem that needs a person.
-    pub(crate) fn found(&self, problem: &Problem) -> LocalText {
+    pub(crate) fn problem_text(&self, problem: &Problem) -> LocalText {
         let Detail { code, values } = &problem.detail;
         self.local_text(&format!("detail.{code}"), values, &problem.message)
     }
 
     /// Returns the text of this key with these values, if it is translated. In English, the message
     /// that came with the values is more precise, and is used if there is one.
-    fn local_text(&self, key: &str, values: &[String], words: &str) -> LocalText {
+    fn local_text(&self, key: &str, values: &[String], message: &str) -> LocalText {
         let is_translated = self.language != Language::English && self.language.has(key);
         let lang = if is_translated {
             self.language.code()
         } else {
             "en"
         };
-        let text = if is_translated || words.is_empty() {
-            self.filled(key, values)
+        let text = if is_translated || message.is_empty() {
+            self.fill(key, values)
         } else {
-            words.to_owned()
+            message.to_owned()
         };
         LocalText { lang, text }
     }
@@ -207,7 +207,7 @@ impl PageShell {
     }
 
     /// Returns a value from outside, or a dash if it is empty or missing.
-    pub(crate) fn some(&self, text: &Option<String>) -> Markup {
+    pub(crate) fn value_or_dash(&self, text: &Option<String>) -> Markup {
         match text.as_deref() {
             Some(text) if !text.is_empty() => Markup::value(text),
             _ => self.none(),
@@ -219,10 +219,10 @@ impl PageShell {
     pub(crate) fn lead(&self, id: &Option<LeadId>) -> Markup {
         match (id, &self.lead_url) {
             (Some(id), Some(url)) => {
-                let url = escaped(&url.replace("{id}", &id.to_string()));
+                let url = escape(&url.replace("{id}", &id.to_string()));
                 let link =
                     format!("<a class=\"number\" rel=\"noreferrer\" href=\"{url}\">{id}</a>");
-                Markup::made(link)
+                Markup::from_html(link)
             }
             _ => self.id(id),
         }
@@ -237,23 +237,23 @@ impl PageShell {
     /// Returns an id of the CRM, or a dash.
     pub(crate) fn id(&self, id: &Option<impl Display>) -> Markup {
         match id {
-            Some(id) => Markup::made(format!("<span class=\"number\">{id}</span>")),
+            Some(id) => Markup::from_html(format!("<span class=\"number\">{id}</span>")),
             None => self.none(),
         }
     }
 
     /// Returns the dash for a missing value.
     pub(crate) fn none(&self) -> Markup {
-        let said = escaped(self.t("none"));
-        Markup::made(format!(
+        let said = escape(self.t("none"));
+        Markup::from_html(format!(
             "<span class=\"none\" aria-hidden=\"true\">–</span><span class=\"hear\">{said}</span>"
         ))
     }
 
     /// Returns a sentence from outside, escaped and cut at 1,500 characters.
-    pub(crate) fn said(&self, text: &str) -> Markup {
-        let shown = escaped(&cut(text, SENTENCE_CHARS));
-        Markup::made(format!("<bdi>{shown}</bdi>"))
+    pub(crate) fn sentence(&self, text: &str) -> Markup {
+        let shown = escape(&cut(text, SENTENCE_CHARS));
+        Markup::from_html(format!("<bdi>{shown}</bdi>"))
     }
 
     /// Returns whole lines from outside, escaped.
@@ -264,8 +264,8 @@ impl PageShell {
     /// Returns a whole telephone number. `None` is shown as hidden.
     pub(crate) fn phone(&self, phone: Option<&str>) -> Markup {
         let Some(phone) = phone else {
-            let hidden = escaped(self.t("number.hidden"));
-            return Markup::made(format!("<span class=\"none\">{hidden}</span>"));
+            let hidden = escape(self.t("number.hidden"));
+            return Markup::from_html(format!("<span class=\"none\">{hidden}</span>"));
         };
         Markup::number(phone)
     }
@@ -274,25 +274,25 @@ impl PageShell {
     /// anything.
     pub(crate) fn listed_phone(&self, phone: Option<&str>) -> Markup {
         match phone {
-            Some(phone) if !self.may_act() => Markup::number(&masked(phone)),
+            Some(phone) if !self.may_act() => Markup::number(&mask(phone)),
             phone => self.phone(phone),
         }
     }
 
     /// Returns a time in its shortest clear form: `14:05`, `20 Nov 14:05`, `20 Nov 2025 14:05`.
     pub(crate) fn time(&self, at: &i64) -> Markup {
-        let iso = escaped(&self.part(*at, "%Y-%m-%dT%H:%M:%S%:z"));
-        let whole = escaped(&self.zone.second(*at));
-        let short = escaped(&self.moment(*at));
-        Markup::made(format!(
+        let iso = escape(&self.part(*at, "%Y-%m-%dT%H:%M:%S%:z"));
+        let whole = escape(&self.zone.second(*at));
+        let short = escape(&self.moment(*at));
+        Markup::from_html(format!(
             "<time datetime=\"{iso}\" title=\"{whole}\">{short}</time>"
         ))
     }
 
     /// Returns a time inside the text of this key: `since 10:22`, `10:22 dan beri`.
-    pub(crate) fn since(&self, key: &str, at: &i64) -> Markup {
-        let message = escaped(self.language.text(key));
-        Markup::made(message.replace("{a}", &self.time(at).to_string()))
+    pub(crate) fn text_with_time(&self, key: &str, at: &i64) -> Markup {
+        let message = escape(self.language.text(key));
+        Markup::from_html(message.replace("{a}", &self.time(at).to_string()))
     }
 
     /// Returns a time, or a dash if there is none.
@@ -315,7 +315,7 @@ impl PageShell {
     pub(crate) fn date(&self, at: impl Borrow<i64>) -> String {
         let at = *at.borrow();
         let month = self.word("month", &self.part(at, "%-m"));
-        let day = self.with2("date", self.part(at, "%-d"), month);
+        let day = self.text_with_two("date", self.part(at, "%-d"), month);
         match self.part(at, "%Y") {
             year if year == self.part(self.now, "%Y") => day,
             year => format!("{day} {year}"),
@@ -360,35 +360,35 @@ impl PageShell {
         let hours = minutes / 60;
         let days = hours / 24;
         if days > 0 {
-            return self.with2("span.dh", days, hours % 24);
+            return self.text_with_two("span.dh", days, hours % 24);
         }
         if hours > 0 {
-            return self.with2("span.hm", hours, format!("{:02}", minutes % 60));
+            return self.text_with_two("span.hm", hours, format!("{:02}", minutes % 60));
         }
         match (minutes, seconds % 60) {
-            (0, rest) => self.with("span.s", rest),
-            (_, 0) => self.with("span.m", minutes),
-            (_, rest) => self.with2("span.ms", minutes, format!("{rest:02}")),
+            (0, rest) => self.text_with("span.s", rest),
+            (_, 0) => self.text_with("span.m", minutes),
+            (_, rest) => self.text_with_two("span.ms", minutes, format!("{rest:02}")),
         }
     }
 
     /// Returns a measured duration, with tenths below ten seconds. A dash if there is none.
-    pub(crate) fn measured(&self, seconds: &Option<f64>) -> Markup {
+    pub(crate) fn measured_span(&self, seconds: &Option<f64>) -> Markup {
         let Some(seconds) = seconds.filter(|seconds| seconds.is_finite() && *seconds >= 0.0) else {
             return self.none();
         };
         let message = if seconds < 10.0 {
-            self.with("span.s", self.language.tenths(seconds))
+            self.text_with("span.s", self.language.tenths(seconds))
         } else {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // finite, positive
             let whole = seconds.round() as u64;
             self.span(whole)
         };
-        Markup::made(escaped(&message))
+        Markup::from_html(escape(&message))
     }
 
     /// Returns the time since `at`, without seconds from ten minutes on. 0 for a future time.
-    pub(crate) fn ago(&self, at: &i64) -> String {
+    pub(crate) fn time_since(&self, at: &i64) -> String {
         match u64::try_from(self.now.saturating_sub(*at)).unwrap_or(0) {
             short @ ..600 => self.span(short),
             long => self.span(long - long % 60),
@@ -404,8 +404,8 @@ impl PageShell {
     /// Returns the hidden field with the token, which every form contains.
     pub(crate) fn csrf(&self) -> Markup {
         let viewer = self.viewer.as_ref();
-        let token = escaped(viewer.map_or("", |viewer| &viewer.form_token));
-        Markup::made(format!(
+        let token = escape(viewer.map_or("", |viewer| &viewer.form_token));
+        Markup::from_html(format!(
             "<input type=\"hidden\" name=\"token\" value=\"{token}\">"
         ))
     }
@@ -491,9 +491,9 @@ impl PageShell {
             (_, true) => ("inbound", "in"),
             (_, false) => ("missed", "lost-call"),
         };
-        let said = escaped(&self.word("direction", call.direction.word()));
+        let said = escape(&self.word("direction", call.direction.word()));
         let drawing = Markup::icon(icon);
-        Markup::made(format!(
+        Markup::from_html(format!(
             "<span class=\"direction {look}\">{drawing}<span class=\"hear\">{said} </span></span>"
         ))
     }

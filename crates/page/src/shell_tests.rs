@@ -45,16 +45,16 @@ fn span_is_shown_in_two_units_at_most() {
             "1 d 3 h"
         ]
     );
-    assert_eq!(english.ago(&(english.now - 599)), "9 min 59 s");
-    assert_eq!(english.ago(&(english.now - 659)), "10 min");
-    assert_eq!(english.ago(&(english.now + 5)), "0 s");
-    assert_eq!(english.measured(&Some(2.44)).to_string(), "2.4 s");
+    assert_eq!(english.time_since(&(english.now - 599)), "9 min 59 s");
+    assert_eq!(english.time_since(&(english.now - 659)), "10 min");
+    assert_eq!(english.time_since(&(english.now + 5)), "0 s");
+    assert_eq!(english.measured_span(&Some(2.44)).to_string(), "2.4 s");
     let russian = shell(Language::Russian);
-    assert_eq!(russian.measured(&Some(2.44)).to_string(), "2,4 с");
-    assert_eq!(english.measured(&Some(61.6)).to_string(), "1 min 02 s");
+    assert_eq!(russian.measured_span(&Some(2.44)).to_string(), "2,4 с");
+    assert_eq!(english.measured_span(&Some(61.6)).to_string(), "1 min 02 s");
     assert!(
         english
-            .measured(&Some(f64::NAN))
+            .measured_span(&Some(f64::NAN))
             .to_string()
             .contains("none")
     );
@@ -63,7 +63,7 @@ fn span_is_shown_in_two_units_at_most() {
 #[test]
 fn value_that_looks_like_a_mark_stays_a_value() {
     let english = shell(Language::English);
-    let said = english.with2("jobs.done", "{b}", "{a}");
+    let said = english.text_with_two("jobs.done", "{b}", "{a}");
     assert_eq!(said, "{b} of {a}");
 }
 

@@ -142,7 +142,7 @@ impl LoginThrottle {
 
     /// Makes a try ready, whose wait is over, and begins to hash it if its turn has come. Otherwise
     /// ask again when another try has left.
-    pub(crate) fn begins(&mut self, rank: Rank) -> bool {
+    pub(crate) fn try_begin(&mut self, rank: Rank) -> bool {
         if let Some(pending) = self.pending.get_mut(&rank) {
             pending.progress = TryProgress::Ready;
         }

@@ -74,16 +74,16 @@ fn address_under_its_limit_is_hashed_before_a_flood() {
     }
     let flood = throttle.enter(at(2), from(1), "anna").expect("admitted");
     let second = throttle.enter(at(2), from(2), "bek").expect("admitted");
-    assert!(throttle.begins(flood.rank));
-    assert!(!throttle.begins(second.rank), "one hash at a time");
+    assert!(throttle.try_begin(flood.rank));
+    assert!(!throttle.try_begin(second.rank), "one hash at a time");
     let owner = throttle.enter(at(3), from(3), "anna").expect("admitted");
     assert_eq!(owner.wait, WAIT_OF_OTHERS);
-    assert!(!throttle.begins(owner.rank));
+    assert!(!throttle.try_begin(owner.rank));
     throttle.leave(flood.rank, false);
-    assert!(!throttle.begins(second.rank), "the owner is first");
-    assert!(throttle.begins(owner.rank));
+    assert!(!throttle.try_begin(second.rank), "the owner is first");
+    assert!(throttle.try_begin(owner.rank));
     throttle.leave(owner.rank, true);
-    assert!(throttle.begins(second.rank));
+    assert!(throttle.try_begin(second.rank));
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn waiting_login_try_delays_no_other_try() {
     let mut throttle = LoginThrottle::default();
     let waits = throttle.enter(at(1), from(1), "anna").expect("admitted");
     let ready = throttle.enter(at(1), from(2), "bek").expect("admitted");
-    assert!(throttle.begins(ready.rank));
+    assert!(throttle.try_begin(ready.rank));
     throttle.leave(ready.rank, true);
-    assert!(throttle.begins(waits.rank));
+    assert!(throttle.try_begin(waits.rank));
 }
 
 #[test]

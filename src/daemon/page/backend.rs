@@ -224,7 +224,7 @@ impl Backend for DaemonBackend {
             true
         });
         walk.await?;
-        Ok(CauseGroup::of(newest.iter()))
+        Ok(CauseGroup::from_letters(newest.iter()))
     }
 
     async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>> {

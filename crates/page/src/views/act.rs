@@ -39,7 +39,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     let backend = &visit.page.backend;
     let change = match change(&visit.shell, form) {
         Ok(change) => change,
-        Err(wrong) => return again(visit, wrong).await,
+        Err(wrong) => return show_again(visit, wrong).await,
     };
     let ids = if form.all_letters() {
         backend.letter_ids(form.letter_query()).await?
@@ -48,7 +48,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     };
     if ids.is_empty() {
         let wrong = visit.shell.t("deadLetters.none_chosen").to_owned();
-        return again(visit, wrong).await;
+        return show_again(visit, wrong).await;
     }
     if change == LetterChange::Discard && form.get("confirmed") != Some("yes") {
         return confirm(visit, ids).await;
@@ -56,7 +56,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     let jobs = &visit.page.jobs;
     if !jobs.has_room() {
         let wrong = visit.shell.t("deadLetters.busy").to_owned();
-        return again(visit, wrong).await;
+        return show_again(visit, wrong).await;
     }
     let who = visit.who.clone();
     let mut job = Job::new(change, &who, ids.len(), visit.shell.now);
@@ -64,7 +64,7 @@ pub(crate) async fn act(visit: AuthenticatedRequest<'_>) -> Handled {
     let (first, left) = ids.split_at(ids.len().min(CHUNK));
     match backend.act(change, first, &who).await {
         Ok(acted) => job.take(acted, first.len()),
-        Err(refusal) if refusal.is_usage() => return again(visit, refusal.message).await,
+        Err(refusal) if refusal.is_usage() => return show_again(visit, refusal.message).await,
         Err(refusal) => return Err(refusal.into()),
     }
     let id = jobs.begin(job, left.to_vec(), Arc::clone(backend));
@@ -79,7 +79,7 @@ fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> 
             wish: RetryValues {
                 lead: lead(shell, form.get("lead"))?,
                 employee: employee(shell, form.get("employee"))?,
-                said: said(shell, form)?,
+                said: supplied_facts(shell, form)?,
             },
             dry_run: word == "dry_run",
         }),
@@ -88,7 +88,7 @@ fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> 
 }
 
 /// Returns the dead letter on whose page the form was.
-fn one(visit: &AuthenticatedRequest<'_>) -> Option<RowId> {
+fn letter_of_form(visit: &AuthenticatedRequest<'_>) -> Option<RowId> {
     let one = visit.asked.form.get("one")?;
     one.parse().ok().map(RowId)
 }
@@ -97,7 +97,9 @@ fn one(visit: &AuthenticatedRequest<'_>) -> Option<RowId> {
 pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<LeadId>, String> {
     let Some(typed) = typed else { return Ok(None) };
     let lead = typed.parse().ok().and_then(LeadId::new);
-    Ok(Some(lead.ok_or_else(|| shell.with("wrong.lead", typed))?))
+    Ok(Some(
+        lead.ok_or_else(|| shell.text_with("wrong.lead", typed))?,
+    ))
 }
 
 fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeChoice>, String> {
@@ -110,17 +112,17 @@ fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeCho
     }
     match typed.parse().ok().and_then(EmployeeId::new) {
         Some(id) => Ok(Some(EmployeeChoice::Is(id))),
-        None => Err(shell.with("wrong.employee", typed)),
+        None => Err(shell.text_with("wrong.employee", typed)),
     }
 }
 
 /// Reads the fields for dead letters `incomplete`: whether the call was answered, its seconds of
 /// talk, and its direction.
-fn said(shell: &PageShell, form: &FormFields) -> Result<Option<SuppliedFacts>, String> {
+fn supplied_facts(shell: &PageShell, form: &FormFields) -> Result<Option<SuppliedFacts>, String> {
     let talk_sec = match form.get("talk") {
         Some(typed) => {
             let seconds = typed.parse();
-            Some(seconds.map_err(|_| shell.with("wrong.talk", typed))?)
+            Some(seconds.map_err(|_| shell.text_with("wrong.talk", typed))?)
         }
         None => None,
     };
@@ -140,9 +142,9 @@ fn said(shell: &PageShell, form: &FormFields) -> Result<Option<SuppliedFacts>, S
 }
 
 /// Shows the form again, with the input and the error.
-async fn again(visit: AuthenticatedRequest<'_>, wrong: String) -> Handled {
-    match one(&visit) {
-        Some(id) => letters::one(visit, id, Some(wrong)).await,
+async fn show_again(visit: AuthenticatedRequest<'_>, wrong: String) -> Handled {
+    match letter_of_form(&visit) {
+        Some(id) => letters::show(visit, id, Some(wrong)).await,
         None => letters::list(visit, Some(wrong)).await,
     }
 }
@@ -154,7 +156,7 @@ async fn confirm(mut visit: AuthenticatedRequest<'_>, ids: Vec<RowId>) -> Handle
         c: &visit.shell,
         all: form.all_letters(),
         query: form.letter_query(),
-        one: one(&visit),
+        one: letter_of_form(&visit),
         count: ids.len() as u64,
         ids: if form.all_letters() { Vec::new() } else { ids },
     };
@@ -165,7 +167,7 @@ async fn confirm(mut visit: AuthenticatedRequest<'_>, ids: Vec<RowId>) -> Handle
 pub(crate) async fn job(mut visit: AuthenticatedRequest<'_>, id: u64) -> Handled {
     let _ = visit.refresh_badges().await;
     let Some(job) = visit.page.jobs.find(id) else {
-        return Err(Problem::missing(&visit.shell, "problem.no_job"));
+        return Err(Problem::not_found(&visit.shell, "problem.no_job"));
     };
     let c = &visit.shell;
     answer::html(&JobSheet { c, job })
@@ -186,7 +188,7 @@ impl JobSheet<'_> {
     }
 
     /// Returns the lead and the employee that were typed for the dead letters.
-    fn chosen(&self) -> (Option<String>, Option<String>) {
+    fn typed_wish(&self) -> (Option<String>, Option<String>) {
         let LetterChange::Retry { wish, .. } = self.job.change else {
             return (None, None);
         };
@@ -202,7 +204,7 @@ impl JobSheet<'_> {
         match &self.job.state {
             JobState::Working => None,
             JobState::Done => Some(("well", self.c.t("job.done").to_owned())),
-            JobState::Refused(words) => Some(("down", words.clone())),
+            JobState::Refused(message) => Some(("down", message.clone())),
             JobState::Stopped => Some(("attention", self.c.t("job.stopped").to_owned())),
         }
     }

@@ -37,7 +37,7 @@ impl BranchesSheet<'_> {
     /// Returns the sentence about a silence after lost commits.
     fn silence(&self, until: &i64) -> String {
         let c = self.c;
-        c.with("branches.silent", c.moment(until))
+        c.text_with("branches.silent", c.moment(until))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use crate::csv::{Columns, CsvText, cell};
-use crate::{markup::masked, page::AuthenticatedRequest, request::link, shell::PageShell};
+use crate::{markup::mask, page::AuthenticatedRequest, request::link, shell::PageShell};
 use askama::Template;
 use callbridge_call::Direction;
 use callbridge_leads::directory::LeadProfile;
@@ -97,11 +97,11 @@ fn link_to(path: &str, query: &CallQuery, before: Option<&str>) -> String {
 fn query(visit: &AuthenticatedRequest<'_>) -> CallQuery {
     let asked = &visit.asked.query;
     CallQuery {
-        text: asked.owned("text"),
-        day: asked.owned("day"),
-        trunk: asked.owned("trunk"),
-        state: asked.owned("state"),
-        before: asked.owned("before"),
+        text: asked.get_owned("text"),
+        day: asked.get_owned("day"),
+        trunk: asked.get_owned("trunk"),
+        state: asked.get_owned("state"),
+        before: asked.get_owned("before"),
     }
 }
 
@@ -116,7 +116,7 @@ const COLUMNS: &Columns<Listed> = &[
     ("phone", |call, c| {
         match (call.record.phone(), c.may_act()) {
             (phone, true) => phone.unwrap_or_default().to_owned(),
-            (phone, false) => masked(phone.unwrap_or_default()),
+            (phone, false) => mask(phone.unwrap_or_default()),
         }
     }),
     ("leadId", |call, _| cell(&call.record.lead_id)),
@@ -183,11 +183,13 @@ impl CallSheet<'_> {
         };
         let talk = c.span(u64::from(call.talk_time_sec));
         let then = match (call.answered, call.employee.as_deref()) {
-            (true, Some(extension)) => c.with2("call.told.talked", c.plain(extension), talk),
-            (true, None) => c.with("call.told.talk", talk),
-            (false, _) => c.with("call.told.unanswered", c.span(u64::from(call.duration_sec))),
+            (true, Some(extension)) => {
+                c.text_with_two("call.told.talked", c.plain(extension), talk)
+            }
+            (true, None) => c.text_with("call.told.talk", talk),
+            (false, _) => c.text_with("call.told.unanswered", c.span(u64::from(call.duration_sec))),
         };
-        format!("{} {then}", c.with2(called, phone, trunk))
+        format!("{} {then}", c.text_with_two(called, phone, trunk))
     }
 
     /// Returns a sentence with the call's state, and the time since which it has it.
@@ -195,23 +197,23 @@ impl CallSheet<'_> {
         let c = self.c;
         let since = c.moment(self.call.since);
         match self.line.state {
-            Some(State::Journaled) => c.with("call.told.journaled", since),
-            Some(State::Submitted) => c.with("call.told.submitted", since),
+            Some(State::Journaled) => c.text_with("call.told.journaled", since),
+            Some(State::Submitted) => c.text_with("call.told.submitted", since),
             Some(State::Ready | State::Sending) | None => c.t("call.told.ready").to_owned(),
-            Some(State::Discarded) => c.with("call.told.discarded", since),
-            Some(State::Forwarded) => c.with("call.told.forwarded", since),
+            Some(State::Discarded) => c.text_with("call.told.discarded", since),
+            Some(State::Forwarded) => c.text_with("call.told.forwarded", since),
             Some(State::Dead | State::Waiting) => {
                 let reason = self
                     .line
                     .reason
                     .map(|reason| c.word("reason", reason.word()));
-                c.with("call.told.dead_letter", reason.unwrap_or_default())
+                c.text_with("call.told.dead_letter", reason.unwrap_or_default())
             }
         }
     }
 
     /// Returns `true` if no request with the call was sent.
-    fn nothing_left(&self) -> bool {
+    fn was_never_sent(&self) -> bool {
         let RequestView { sent_at, id, .. } = &self.call.request;
         sent_at.is_none() && id.is_none() && self.call.attempts.is_empty()
     }
@@ -225,16 +227,16 @@ impl CallSheet<'_> {
 pub(crate) async fn picture(visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
     match visit.page.backend.call(uuid.to_owned()).await? {
         Some(call) if !call.picture.is_empty() => Ok(answer::svg(call.picture)),
-        _ => Err(Problem::missing(&visit.shell, "problem.no_call")),
+        _ => Err(Problem::not_found(&visit.shell, "problem.no_call")),
     }
 }
 
 /// Serves `GET /calls/UUID`: one call with everything known about it.
-pub(crate) async fn one(mut visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
+pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>, uuid: &str) -> Handled {
     let _ = visit.refresh_badges().await;
     let call = visit.page.backend.call(uuid.to_owned()).await;
     let Some(call) = call? else {
-        return Err(Problem::missing(&visit.shell, "problem.no_call"));
+        return Err(Problem::not_found(&visit.shell, "problem.no_call"));
     };
     let mut profile = None;
     if let Some(lead) = call.line.record.lead_id {

@@ -76,7 +76,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<Stri
 
 impl LettersSheet<'_> {
     /// Returns the number of dead letters that match the query, on all of its pages.
-    fn found(&self) -> u64 {
+    fn match_count(&self) -> u64 {
         if self.query.cause.is_some() {
             return self.chosen_cause().map_or(0, |group| group.letters);
         }
@@ -108,7 +108,7 @@ impl LettersSheet<'_> {
     fn name(&self, cause: &Cause) -> String {
         let c = self.c;
         match &cause.about {
-            Some((about, which)) => c.with(&format!("cause.{about}"), which),
+            Some((about, which)) => c.text_with(&format!("cause.{about}"), which),
             None => c.word("reason", cause.reason.word()),
         }
     }
@@ -165,16 +165,16 @@ fn link_to(path: &str, query: &LetterQuery, before: Option<RowId>) -> String {
 }
 
 /// Serves `GET /letters/ID`, and the same page after a form was refused.
-pub(crate) async fn one(
+pub(crate) async fn show(
     mut visit: AuthenticatedRequest<'_>,
     id: RowId,
     wrong: Option<String>,
 ) -> Handled {
     let _ = visit.refresh_badges().await;
     let Some(letter) = find(&*visit.page.backend, id).await? else {
-        return Err(Problem::missing(&visit.shell, "problem.no_dead_letter"));
+        return Err(Problem::not_found(&visit.shell, "problem.no_dead_letter"));
     };
-    let cause = Cause::of(&letter);
+    let cause = Cause::from_letter(&letter);
     let causes = visit.page.backend.causes().await?;
     let mut groups = causes.iter();
     let same = groups.find(|group| group.cause.about.is_some() && group.cause == cause);
@@ -224,9 +224,9 @@ pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     let export: Export = if !asked.is_post() || form.all_letters() {
         (Some(form.letter_query()), Vec::new())
     } else if chosen.is_empty() {
-        let words = visit.shell.t("deadLetters.none_chosen");
+        let message = visit.shell.t("deadLetters.none_chosen");
         let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(Problem::new(status, "problem.input", words));
+        return Err(Problem::new(status, "problem.input", message));
     } else {
         (None, chosen)
     };

@@ -33,12 +33,12 @@ pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Hand
         [""] => today::show(visit).await,
         ["calls"] => calls::list(visit).await,
         ["calls.csv"] => calls::csv(&visit).await,
-        ["calls", uuid] => calls::one(visit, uuid).await,
+        ["calls", uuid] => calls::show(visit, uuid).await,
         ["calls", uuid, "picture.svg"] => calls::picture(visit, uuid).await,
         ["letters"] => letters::list(visit, None).await,
         ["letters", "act"] => act::act(visit).await,
         ["letters", "export"] => letters::export(&visit).await,
-        ["letters", id] => letters::one(visit, RowId(number(id)), None).await,
+        ["letters", id] => letters::show(visit, RowId(number(id)), None).await,
         ["jobs", id] => act::job(visit, number(id)).await,
         ["numbers"] => numbers::list(visit, Vec::new()).await,
         ["numbers.csv"] => numbers::csv(&visit).await,
@@ -55,7 +55,7 @@ pub(crate) async fn show(visit: AuthenticatedRequest<'_>, path: &[&str]) -> Hand
             Ok(see("/check"))
         }
         ["check"] => operations::check(visit).await,
-        _ => Err(Problem::missing(&visit.shell, "problem.no_page")),
+        _ => Err(Problem::not_found(&visit.shell, "problem.no_page")),
     }
 }
 

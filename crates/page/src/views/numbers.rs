@@ -62,23 +62,23 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, typed: Vec<TypedLe
 
 impl NumbersSheet<'_> {
     /// Returns the fields typed for this number. Empty if nothing was typed.
-    fn typed(&self, phone: &str) -> TypedLead {
+    fn typed_lead(&self, phone: &str) -> TypedLead {
         let typed = self.typed.iter().find(|lead| lead.phone == phone);
         typed.cloned().unwrap_or_default()
     }
 
     /// Returns the errors for numbers that are not in the list: typed ones, or ones that left the
     /// list.
-    fn unlisted_faults(&self) -> Vec<(&TypedLead, &String)> {
-        let mut faults = Vec::new();
+    fn unlisted_errors(&self) -> Vec<(&TypedLead, &String)> {
+        let mut errors = Vec::new();
         for lead in &self.typed {
             if let Some(wrong) = &lead.wrong
                 && !self.is_listed(&lead.phone)
             {
-                faults.push((lead, wrong));
+                errors.push((lead, wrong));
             }
         }
-        faults
+        errors
     }
 
     fn is_listed(&self, phone: &str) -> bool {
@@ -87,8 +87,8 @@ impl NumbersSheet<'_> {
     }
 
     /// Returns the number and lead of the first unlisted error, to correct them in the form.
-    fn again(&self) -> (&str, &str) {
-        match self.unlisted_faults()[..] {
+    fn first_unlisted(&self) -> (&str, &str) {
+        match self.unlisted_errors()[..] {
             [(lead, _), ..] => (&lead.phone, &lead.lead),
             [] => ("", ""),
         }
@@ -97,7 +97,7 @@ impl NumbersSheet<'_> {
 
 /// Returns all typed leads: from the rows of the list, from the form for one number, and from CSV.
 /// Also returns how many rows of CSV lack one of the two values.
-fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
+fn typed_leads(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     let [phones, leads] = ROW.map(|row| form.iter().filter(move |(name, _)| *name == row));
     let mut all = Vec::new();
     for ((_, phone), (_, lead)) in phones.zip(leads) {
@@ -106,7 +106,10 @@ fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
         }
     }
     if form.get("phone").is_some() || form.get("lead").is_some() {
-        all.push(TypedLead::new(&form.typed("phone"), &form.typed("lead")));
+        all.push(TypedLead::new(
+            &form.typed_value("phone"),
+            &form.typed_value("lead"),
+        ));
     }
     let mut lacking = 0;
     match form.get("csv").map(leads_of) {
@@ -166,7 +169,7 @@ impl TypedLead {
     /// Stores the error, with its line in the file.
     fn refuse(&mut self, shell: &PageShell, wrong: String) {
         self.wrong = Some(match self.line {
-            Some(line) => shell.with2("numbers.line", line, &wrong),
+            Some(line) => shell.text_with_two("numbers.line", line, &wrong),
             None => wrong,
         });
     }
@@ -202,7 +205,7 @@ fn leads_of(csv: &str) -> Option<(Vec<PairRow>, u64)> {
 /// Serves `POST /numbers/give`: assigns a lead to each typed number, and shows the errors of the
 /// rest.
 pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
-    let (mut all, lacking) = typed(&visit.shell, &visit.asked.form);
+    let (mut all, lacking) = typed_leads(&visit.shell, &visit.asked.form);
     let left_out = (lacking > 0).then(|| visit.shell.n("numbers.left_out", lacking));
     if all.is_empty() {
         all.push(TypedLead {
@@ -238,7 +241,7 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     }
     all.retain(|one| one.wrong.is_some());
     if all.is_empty() {
-        visit.say(message);
+        visit.set_notice(message);
         return Ok(see("/numbers"));
     }
     let mut visit = visit;
@@ -272,7 +275,7 @@ async fn give_one(
 pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
     let phone = visit.asked.form.get("phone").unwrap_or_default();
     visit.page.backend.take_lead(phone).await?;
-    visit.say(visit.shell.t("numbers.taken").to_owned());
+    visit.set_notice(visit.shell.t("numbers.taken").to_owned());
     Ok(see("/numbers"))
 }
 

@@ -65,8 +65,8 @@ pub(crate) async fn show(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let sheet = TodaySheet {
         c: shell,
         lead: lead(shell, &status, &figures),
-        hours: Chart::of(&figures.hours),
-        days: Chart::of(&figures.days),
+        hours: Chart::from_bars(&figures.hours),
+        days: Chart::from_bars(&figures.days),
         books: books(&status),
         newest: newest.calls.into_iter().take(CALLS).collect(),
         status: &status,
@@ -85,7 +85,7 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
     };
     let (state, sentence) = match (status.verdict, &missed) {
         (OverallState::Ok, Some(missed)) => ("attention", missed.clone()),
-        (OverallState::Ok, None) => ("ok", all_well(shell, &figures.today)),
+        (OverallState::Ok, None) => ("ok", ok_message(shell, &figures.today)),
         (OverallState::Attention, _) => ("attention", worst(shell, status)),
         (OverallState::Down, _) => ("down", worst(shell, status)),
     };
@@ -109,7 +109,7 @@ fn customers(shell: &PageShell, title: String) -> Waiting {
     }
 }
 
-fn all_well(shell: &PageShell, today: &Outcomes) -> String {
+fn ok_message(shell: &PageShell, today: &Outcomes) -> String {
     let all = today.total();
     match (all, today.journaled == all) {
         (0, _) => shell.t("today.well.none").to_owned(),
@@ -131,7 +131,7 @@ fn waiting(shell: &PageShell, problem: &Problem, link: Option<&'static str>) -> 
     let word = problem.kind.word();
     Waiting {
         title: shell.word("kind", word),
-        message: shell.found(problem),
+        message: shell.problem_text(problem),
         fix: shell.word("fix", word),
         command: problem.command.clone(),
         link,
@@ -214,7 +214,7 @@ fn books(status: &Status) -> Vec<Book> {
 
 impl TodaySheet<'_> {
     /// Returns the counts of calls that are not customers' calls, as texts.
-    fn beside(&self) -> Vec<String> {
+    fn other_books(&self) -> Vec<String> {
         let books = &self.status.books;
         let all = [
             ("books.internal", books.internal),

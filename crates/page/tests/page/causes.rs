@@ -156,7 +156,7 @@ async fn dead_letter_advice_follows_finding_in_reader_language() {
 #[test]
 fn cause_names_the_value_that_a_person_must_correct() {
     let (mut one, text) = (letter("101", NOW, 1), |letter: &Letter| {
-        Cause::of(letter).to_string()
+        Cause::from_letter(letter).to_string()
     });
     one.call.as_mut().expect("a call").employee_id = EmployeeId::new(501);
     assert_eq!(text(&one), "lead:4001");
@@ -176,7 +176,7 @@ fn cause_names_the_value_that_a_person_must_correct() {
     }
     let mut other = failed(2);
     other.since = callbridge_call::EventTime::from_seconds(NOW - 9_000);
-    let groups = CauseGroup::of([failed(2), other, failed(3)].iter());
+    let groups = CauseGroup::from_letters([failed(2), other, failed(3)].iter());
     let told = groups
         .iter()
         .map(|it| (it.cause.about.clone(), it.letters, it.since));

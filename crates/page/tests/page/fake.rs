@@ -170,7 +170,7 @@ impl Backend for Fake {
     }
 
     async fn causes(&self) -> Answer<Vec<CauseGroup>> {
-        Ok(CauseGroup::of(self.known().letters.values()))
+        Ok(CauseGroup::from_letters(self.known().letters.values()))
     }
 
     async fn letter_ids(&self, query: LetterQuery) -> Answer<Vec<RowId>> {
