@@ -320,15 +320,15 @@ pub(super) async fn search_journal(
     let mut pace = None;
     let mut shown = false;
     while let Some(query) = search.next() {
-        if !search.rest().is_zero() {
-            tokio::time::sleep(search.rest()).await;
+        if !search.pause().is_zero() {
+            tokio::time::sleep(search.pause()).await;
         }
         match all_items(at, ControlRequest::JournalPage(query)).await {
             Ok(mut answers) => {
                 let reason = "the daemon gave no answer".to_owned();
                 search.on_answer(answers.pop().unwrap_or(JournalAnswer::Failed { reason }));
             }
-            Err(failure) => search.unread(failure.to_string()),
+            Err(failure) => search.give_up(failure.to_string()),
         }
         if let Some((left, all)) = search.pages()
             && is_watched

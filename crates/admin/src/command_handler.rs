@@ -125,7 +125,7 @@ pub struct LetterOutcome {
 
 impl LetterOutcome {
     /// Returns the outcome `result` for this dead letter, without sent values.
-    pub fn of(letter: &Letter, result: &'static str, message: Option<String>) -> Self {
+    pub fn from_letter(letter: &Letter, result: &'static str, message: Option<String>) -> Self {
         Self {
             id: letter.id,
             uuid: letter.uuid,
@@ -142,7 +142,7 @@ impl LetterOutcome {
     }
 
     fn refusal(letter: &Letter, why: String) -> Self {
-        Self::of(letter, "refused", Some(why))
+        Self::from_letter(letter, "refused", Some(why))
     }
 }
 
@@ -186,7 +186,7 @@ impl AnswerRequest for CommandHandler {
             // The client may have disconnected, which the next reply detects.
             let _ = to.send(ControlReply::Zone(zone.clone())).await;
         }
-        let last = match self.say(ask, &mut line).await {
+        let last = match self.answer_request(ask, &mut line).await {
             Ok(()) => ControlReply::End { count: line.said },
             Err(Stop::Refused(Refusal { code, message })) => ControlReply::Error { code, message },
             Err(Stop::Gone) => return,
@@ -200,11 +200,11 @@ impl CommandHandler {
     /// Answers a request. The future is boxed here, so not every crate that waits for an answer
     /// contains all of it.
     #[inline(never)]
-    fn say<'a>(&'a self, ask: ControlRequest, line: &'a mut ReplySender) -> Saying<'a> {
-        Box::pin(self.say_it(ask, line))
+    fn answer_request<'a>(&'a self, ask: ControlRequest, line: &'a mut ReplySender) -> Saying<'a> {
+        Box::pin(self.dispatch(ask, line))
     }
 
-    async fn say_it(&self, ask: ControlRequest, line: &mut ReplySender) -> Answered {
+    async fn dispatch(&self, ask: ControlRequest, line: &mut ReplySender) -> Answered {
         match ask {
             ControlRequest::Status => line.item((self.status)().await?).await,
             ControlRequest::Letters { which, whole } => self.letters(&which, whole, line).await,
@@ -228,7 +228,7 @@ impl CommandHandler {
                 line.item(item).await
             }
             ControlRequest::LeadTake { phone } => line.item(self.take_lead(&phone).await?).await,
-            ControlRequest::LeadGiven => line.items(self.leads_given().await?).await,
+            ControlRequest::LeadGiven => line.items(self.assigned_leads().await?).await,
             ControlRequest::Missed { within_sec } => {
                 line.items(self.missed_customers(within_sec).await?).await
             }
@@ -291,7 +291,7 @@ impl CommandHandler {
     }
 
     async fn letters(&self, which: &Selection, whole: bool, line: &mut ReplySender) -> Answered {
-        let mut letters = Letters::of(which)?;
+        let mut letters = Letters::from_selection(which)?;
         let mut found = 0;
         loop {
             let page = letters.next(&self.spool).await?;
@@ -338,7 +338,7 @@ impl CommandHandler {
             let message = "name the dead letters: give ids, --reason REASON, or --all";
             return Err(Refusal::usage(message).into());
         }
-        let mut letters = Letters::of(which)?;
+        let mut letters = Letters::from_selection(which)?;
         let mut found = 0;
         loop {
             let page = self.change_next(&mut letters, change, &line.who).await?;
@@ -394,7 +394,7 @@ impl CommandHandler {
             Err(error @ Error::Refused { .. }) => ("refused", Some(error.to_string())),
             Err(error) => return Err(error),
         };
-        Ok(LetterOutcome::of(letter, result, why))
+        Ok(LetterOutcome::from_letter(letter, result, why))
     }
 
     async fn retry_one(
@@ -409,14 +409,14 @@ impl CommandHandler {
                 Ok(()) => {
                     let result = if dry_run { "would_send" } else { "ready" };
                     let why = format!("the file is read again: {file}");
-                    Ok(LetterOutcome::of(letter, result, Some(why)))
+                    Ok(LetterOutcome::from_letter(letter, result, Some(why)))
                 }
                 Err(why) => Ok(LetterOutcome::refusal(letter, why)),
             };
         }
         if letter.reason == Reason::Unreadable {
             return match self.read_again(letter.id, dry_run, who).await? {
-                Ok(result) => Ok(LetterOutcome::of(letter, result, None)),
+                Ok(result) => Ok(LetterOutcome::from_letter(letter, result, None)),
                 Err(why) => Ok(LetterOutcome::refusal(letter, why)),
             };
         }
@@ -449,7 +449,7 @@ impl CommandHandler {
             lead_id: Some(record.lead_id),
             employee_id: Some(record.employee_id),
             direction: given.direction,
-            ..LetterOutcome::of(letter, if dry_run { "would_send" } else { then }, why)
+            ..LetterOutcome::from_letter(letter, if dry_run { "would_send" } else { then }, why)
         };
         if given.answered.is_some() || given.talk_sec.is_some() {
             outcome.answered = Some(record.answered);

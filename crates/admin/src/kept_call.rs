@@ -30,7 +30,7 @@ pub struct KeptCall {
 
 impl KeptCall {
     /// Makes it from a row, with the results of the search.
-    pub fn of(row: Row, others: Option<Vec<Other>>, actions: Option<Vec<Action>>) -> Self {
+    pub fn from_row(row: Row, others: Option<Vec<Other>>, actions: Option<Vec<Action>>) -> Self {
         let progress = row.progress;
         Self {
             state: progress.state,

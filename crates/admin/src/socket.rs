@@ -68,14 +68,14 @@ pub fn listen(state: &Path) -> io::Result<UnixListener> {
     match std::fs::remove_dir_all(&nursery) {
         // It is not a folder, but a leftover file.
         Err(error) if error.kind() == ErrorKind::NotADirectory => std::fs::remove_file(&nursery)?,
-        removed => unless_absent(removed).map(drop)?,
+        removed => none_if_absent(removed).map(drop)?,
     }
     std::fs::DirBuilder::new().mode(0o700).create(&nursery)?;
     let listener = UnixListener::bind(&Folder::open(&nursery)?.path)?;
     let born = nursery.join(NAME);
     std::fs::set_permissions(&born, std::fs::Permissions::from_mode(0o600))?;
     std::fs::rename(&born, state.join(NAME))?;
-    unless_absent(std::fs::remove_dir(&nursery))?;
+    none_if_absent(std::fs::remove_dir(&nursery))?;
     Ok(listener)
 }
 
@@ -218,7 +218,7 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
 
 /// Returns a connection to the daemon of this state folder. `None` if none runs.
 async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
-    let Some(folder) = unless_absent(Folder::open(state))? else {
+    let Some(folder) = none_if_absent(Folder::open(state))? else {
         return Ok(None);
     };
     // A link could lead to a socket that accepts every request and never answers.
@@ -227,12 +227,12 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
         let message = format!("{NAME} is not a socket of callbridge: move it away");
         return Err(io::Error::new(ErrorKind::InvalidInput, message));
     }
-    unless_absent(UnixStream::connect(&folder.path).await)
+    none_if_absent(UnixStream::connect(&folder.path).await)
 }
 
 /// Returns `None` for an error that means absence. The spool refuses a file in the folder's place.
 /// A connection is reset if its listener closed before it was accepted.
-fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+fn none_if_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     use ErrorKind::{ConnectionRefused, ConnectionReset, NotADirectory, NotFound};
     let absent = [NotFound, NotADirectory, ConnectionRefused, ConnectionReset];
     match result {
@@ -257,7 +257,7 @@ enum RepliesFrom {
 
 impl Replies {
     /// Receives the replies of a handler in this process.
-    pub const fn here(replies: mpsc::Receiver<ControlReply>) -> Self {
+    pub const fn from_handler(replies: mpsc::Receiver<ControlReply>) -> Self {
         Self {
             from: RepliesFrom::Here(replies),
             zone: None,

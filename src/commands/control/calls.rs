@@ -23,7 +23,10 @@ fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, color: bool) ->
     } else {
         zone.second(started)
     };
-    let text = cut(&format!("{at}  {} {}", call.columns(), call.stand()), width);
+    let text = cut(
+        &format!("{at}  {} {}", call.columns(), call.state_text()),
+        width,
+    );
     if color {
         format!("\x1b[{}m{text}\x1b[0m", call.color())
     } else {

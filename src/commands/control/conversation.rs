@@ -45,7 +45,7 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
         // Blocks until the spool's thread has ended, which is soon.
         let _ = tokio::task::spawn_blocking(move || guard.close()).await;
     });
-    Ok((Replies::here(replies), Some(task)))
+    Ok((Replies::from_handler(replies), Some(task)))
 }
 
 /// Opens the state in this process. Fails if there is none.

@@ -243,7 +243,7 @@ pub(crate) struct View {
 }
 
 fn line_of(row: &Row) -> OneLine {
-    OneLine::of(&row.record, row.state, row.reason)
+    OneLine::from_record(&row.record, row.state, row.reason)
 }
 
 impl View {
@@ -281,7 +281,7 @@ impl View {
                 .to_string(),
                 Form::Live { .. } | Form::Plain => {
                     let line = line_of(row);
-                    format!("{} {}", line.columns(), line.stand())
+                    format!("{} {}", line.columns(), line.state_text())
                 }
             };
             print(format!("{text}\n"))?;
@@ -294,7 +294,7 @@ impl View {
         let mut lines = Vec::new();
         for row in rows {
             let call = line_of(row);
-            let message = format!("  {} {}", call.columns(), call.stand());
+            let message = format!("  {} {}", call.columns(), call.state_text());
             lines.push((message, call.color()));
         }
         let playing = match left_sec {

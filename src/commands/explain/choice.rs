@@ -111,7 +111,7 @@ impl Choice {
             Some(IdMatch::Ending | IdMatch::Number) => {
                 let others = self.kept.drain(1..).take(NAMED_MAX);
                 others
-                    .map(|(_, judged)| Other::of(&judged.record))
+                    .map(|(_, judged)| Other::from_record(&judged.record))
                     .collect()
             }
             Some(IdMatch::Any | IdMatch::Beginning) if self.fitting > 1 => {

@@ -205,7 +205,7 @@ pub(crate) fn read(
         }
         let calls = match read {
             0 => reading.finish(clock::now().wall),
-            read => reading.filled(read),
+            read => reading.read_bytes(read),
         };
         let calls = calls.or_fail_at(Code::Usage, "--trunk")?;
         if !each(reading, calls, read == 0)? || read == 0 {
@@ -276,7 +276,7 @@ impl Printing<'_> {
             return Ok(());
         }
         if self.explain.json {
-            return self.print(&shape::Shape::of(&judged).to_line());
+            return self.print(&shape::Shape::from_judged(&judged).to_line());
         }
         let of = self.explained(call, &judged);
         let times = Times::new(&self.zone, call.started);
@@ -443,7 +443,7 @@ pub(crate) fn unreadable_messages(reading: &Reading) -> String {
     }
     let more = reading.counts().unreadable - reading.unreadable().len() as u64;
     // Unreadable messages of whole calls are shown one by one elsewhere.
-    if more > 0 && !reading.is_of_messages() {
+    if more > 0 && !reading.carries_whole_calls() {
         text += &format!("{more} more are unreadable\n");
     }
     text
@@ -459,7 +459,7 @@ fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String 
     text += &unreadable_messages(reading);
     if counts.read + counts.skipped + counts.unreadable == 0 {
         text += "the file is empty\n";
-    } else if counts.read + counts.unreadable == 0 && !reading.is_of_messages() {
+    } else if counts.read + counts.unreadable == 0 && !reading.carries_whole_calls() {
         text += "nothing in the file is about a call: check that it is the right file, that it \
                  holds more than a header, and that the PBX reports call events\n";
     }
@@ -472,7 +472,7 @@ fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String 
         let of = format!("because events carry no time ({})", counts.timeless);
         text += &format!("seconds are not exact, {of}: set timestampevents=yes\n");
     }
-    if !reading.is_of_messages() && config.rules.trunks.is_empty() {
+    if !reading.carries_whole_calls() && config.rules.trunks.is_empty() {
         text += "no --trunk is given, so every call looks internal\n";
         if !endpoints.0.is_empty() {
             text += &format!("give --trunk for each trunk among: {}\n", endpoints.named());

@@ -276,7 +276,7 @@ impl Backend for DaemonBackend {
     }
 
     async fn given_leads(&self) -> Answer<Vec<LeadByHand>> {
-        self.handler.leads_given().await
+        self.handler.assigned_leads().await
     }
 
     async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles> {

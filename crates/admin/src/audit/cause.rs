@@ -36,7 +36,7 @@ impl Listening {
 
 /// Returns the cause for a call that is journaled here since `since` but missing from the CRM's
 /// journal.
-pub(crate) fn lost_there(since: Option<EventTime>, zone: &Zone) -> String {
+pub(crate) fn loss_cause(since: Option<EventTime>, zone: &Zone) -> String {
     let when = match since {
         Some(since) => format!("at {}", zone.second(since.floor_seconds().get())),
         None => "long ago".to_owned(),
@@ -47,7 +47,7 @@ pub(crate) fn lost_there(since: Option<EventTime>, zone: &Zone) -> String {
     )
 }
 
-pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
+pub(crate) fn likeliest_cause(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
     if !call.unmatched.is_empty() {
         return format!(
             "no trunk matched: {} carried an outside number and belongs to no --trunk; add its \
@@ -68,7 +68,7 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
         }
         CallFate::Stands(_) | CallFate::Open | CallFate::Unknown => {}
     }
-    if let Some(apart) = other_clock(call) {
+    if let Some(apart) = clock_difference(call) {
         return format!(
             "different clocks: the file says that the call began {} min {} the time in its id; \
              check --pbx-timezone and the PBX's clock",
@@ -105,7 +105,7 @@ pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) 
 
 /// Returns the seconds by which the call's time is after the epoch in its id. `None` if both can be
 /// of one clock.
-fn other_clock(call: &FileCall) -> Option<i64> {
+fn clock_difference(call: &FileCall) -> Option<i64> {
     let id = UniqueId::new(&call.linkedid)?;
     let epoch = i64::try_from(id.epoch_and_counter()?.0).ok()?;
     let apart = call.started.floor_seconds().get() - epoch;

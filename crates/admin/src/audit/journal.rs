@@ -125,7 +125,7 @@ pub enum JournalAnswer {
 
 impl JournalAnswer {
     /// Classifies the reason why a page did not arrive.
-    pub fn of(error: &ApiError) -> Self {
+    pub fn from_error(error: &ApiError) -> Self {
         let reason = error.to_string();
         match error {
             ApiError::Forbidden(..) => Self::Barred {
@@ -213,7 +213,7 @@ impl JournalSearch {
             failures: 0,
         };
         if search.missing.is_empty() {
-            search.unread("the file has no call to look for in it");
+            search.give_up("the file has no call to look for in it");
         } else {
             search.begin(false);
         }
@@ -235,7 +235,7 @@ impl JournalSearch {
     }
 
     /// Returns the wait before the next request: 2, 4, 8, then 16 s after failures in a row.
-    pub fn rest(&self) -> Duration {
+    pub fn pause(&self) -> Duration {
         match self.failures {
             0 => Duration::ZERO,
             times => Duration::from_secs(1 << times.min(4)),
@@ -263,7 +263,7 @@ impl JournalSearch {
                 if self.pass.reader.use_smaller_pages() {
                     self.restart_pass();
                 } else {
-                    self.unread(format!("the CRM refuses pages of any size ({reason})"));
+                    self.give_up(format!("the CRM refuses pages of any size ({reason})"));
                 }
             }
             JournalAnswer::Refused { .. } if self.ranged => {
@@ -271,15 +271,15 @@ impl JournalSearch {
                 self.restart_pass();
             }
             JournalAnswer::Refused { reason } => {
-                self.unread(format!("the CRM refuses to show pages of it ({reason})"));
+                self.give_up(format!("the CRM refuses to show pages of it ({reason})"));
             }
             JournalAnswer::Failed { reason } => {
                 self.failures += 1;
                 if self.failures >= FAILURES_MAX {
-                    self.unread(format!("the CRM does not show it ({reason})"));
+                    self.give_up(format!("the CRM does not show it ({reason})"));
                 }
             }
-            JournalAnswer::Barred { reason, .. } => self.unread(reason),
+            JournalAnswer::Barred { reason, .. } => self.give_up(reason),
         }
     }
 
@@ -312,29 +312,29 @@ impl JournalSearch {
         }
         let last = self.pass.reader.read();
         let number = self.pass.page();
-        if self.pass.is_beyond() && page.rows == 0 {
+        if self.pass.is_past_end() && page.rows == 0 {
             return self.end_pass();
         }
         // If the total is not smaller, the journal has grown meanwhile.
-        if self.pass.is_beyond() && page.total < Some(number) {
+        if self.pass.is_past_end() && page.total < Some(number) {
             return self.doubt(format!(
                 "it reports page {last} as its last, but page {number} holds records"
             ));
         }
-        if let Some(words) = self.pass.contradiction(page) {
-            return self.doubt(words);
+        if let Some(message) = self.pass.contradiction(page) {
+            return self.doubt(message);
         }
         self.take(&page.shown);
         if self.missing.is_empty() {
-            return self.over();
+            return self.finish();
         }
         if page.total.unwrap_or(number) > PAGES_MAX {
-            return self.unread(format!(
+            return self.give_up(format!(
                 "since the first of these calls it has more than {PAGES_MAX} pages; audit only \
                  later calls (--from)"
             ));
         }
-        if !self.pass.goes_on(page) {
+        if !self.pass.count_page(page) {
             self.end_pass();
         }
     }
@@ -345,9 +345,9 @@ impl JournalSearch {
             return self.begin(true);
         }
         match (self.proven, self.ranged) {
-            (true, _) => self.over(),
+            (true, _) => self.finish(),
             (false, true) => self.stage = SearchStage::Proof { last: None },
-            (false, false) => self.unproven(),
+            (false, false) => self.give_up_unproven(),
         }
     }
 
@@ -360,17 +360,17 @@ impl JournalSearch {
             return self.begin(false);
         }
         match page.total {
-            _ if self.proven => self.over(),
+            _ if self.proven => self.finish(),
             Some(total) if total > 1 && !was_last => {
                 self.stage = SearchStage::Proof { last: Some(total) };
             }
-            _ => self.unproven(),
+            _ => self.give_up_unproven(),
         }
     }
 
-    fn unproven(&mut self) {
+    fn give_up_unproven(&mut self) {
         let asked = self.findings.reading.asked;
-        self.unread(format!(
+        self.give_up(format!(
             "it shows none of the {asked} calls that callbridge journaled, nor any other such \
              call: perhaps its pages show no uuids, or are another company's; look for one of the \
              calls in the CRM"
@@ -380,7 +380,7 @@ impl JournalSearch {
     /// Handles an answer that cannot be right. The first one can be a coincidence.
     fn doubt(&mut self, message: String) {
         if self.anew {
-            return self.unread(format!("its pages contradict each other: {message}"));
+            return self.give_up(format!("its pages contradict each other: {message}"));
         }
         self.anew = true;
         self.restart_pass();
@@ -399,7 +399,7 @@ impl JournalSearch {
         }
     }
 
-    fn over(&mut self) {
+    fn finish(&mut self) {
         self.stage = SearchStage::Over;
         self.findings.missing = std::mem::take(&mut self.missing).into_values().collect();
         self.findings.reading.missing = self.findings.missing.len() as u64;
@@ -407,7 +407,7 @@ impl JournalSearch {
     }
 
     /// Ends the search with this reason: no more can be requested, or the pages prove nothing.
-    pub fn unread(&mut self, reason: impl Into<String>) {
+    pub fn give_up(&mut self, reason: impl Into<String>) {
         self.stage = SearchStage::Over;
         let reading = std::mem::take(&mut self.findings).reading;
         self.findings.reading = JournalReading {

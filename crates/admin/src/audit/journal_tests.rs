@@ -276,7 +276,7 @@ fn barred_or_failing_search_reports_its_reason() {
     let mut failing = search(10);
     let mut rests = Vec::new();
     while failing.next().is_some() {
-        rests.push(failing.rest().as_secs());
+        rests.push(failing.pause().as_secs());
         let reason = "503".to_owned();
         failing.on_answer(JournalAnswer::Failed { reason });
     }
@@ -418,11 +418,11 @@ fn crm_error_becomes_too_large_refused_barred_or_failed() {
         errors,
     };
     let max = serde_json::json!([{"field": "size", "reason": "MAX"}]);
-    let large = JournalAnswer::of(&rejected(max));
+    let large = JournalAnswer::from_error(&rejected(max));
     assert!(matches!(large, JournalAnswer::TooLarge { .. }), "{large:?}");
     let epoch = serde_json::json!([{"field": "registeredTimestampFrom", "reason": "MAX"}]);
     for errors in [epoch, serde_json::Value::Null] {
-        let refused = JournalAnswer::of(&rejected(errors));
+        let refused = JournalAnswer::from_error(&rejected(errors));
         assert!(
             matches!(refused, JournalAnswer::Refused { .. }),
             "{refused:?}"
@@ -440,7 +440,7 @@ fn crm_error_becomes_too_large_refused_barred_or_failed() {
         },
     ];
     for error in barred {
-        let barred = JournalAnswer::of(&error);
+        let barred = JournalAnswer::from_error(&error);
         assert!(
             matches!(barred, JournalAnswer::Barred { asked: true, .. }),
             "{barred:?}"
@@ -451,7 +451,7 @@ fn crm_error_becomes_too_large_refused_barred_or_failed() {
         ApiError::TimedOut,
         ApiError::UNAUTHORIZED,
     ] {
-        let failed = JournalAnswer::of(&error);
+        let failed = JournalAnswer::from_error(&error);
         assert!(matches!(failed, JournalAnswer::Failed { .. }), "{failed:?}");
         // The daemon sends it to the command in this form.
         let line = serde_json::to_string(&failed).expect("a line");

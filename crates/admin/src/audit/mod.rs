@@ -106,7 +106,7 @@ pub fn account(
             phone: file_call.phone.clone(),
         };
         if let Some(lost) = journal.missing.get(&at) {
-            let cause = cause::lost_there(lost.since, zone);
+            let cause = cause::loss_cause(lost.since, zone);
             report.unexplained.push(Unexplained { call, cause });
             continue;
         }
@@ -123,7 +123,7 @@ pub fn account(
         match place(file_call, fate) {
             Some(place) => *place(&mut report) += 1,
             None => {
-                let cause = cause::likeliest(file_call, fate, listening);
+                let cause = cause::likeliest_cause(file_call, fate, listening);
                 report.unexplained.push(Unexplained { call, cause });
             }
         }

@@ -124,12 +124,12 @@ fn after_nuls(mut file: impl Read, most: usize) -> io::Result<Vec<u8>> {
 
 /// Returns `true` if the file holds one record on several lines.
 fn is_one_record(path: &Path) -> io::Result<bool> {
-    let bytes = beginning(path).map_err(|error| named(path, &error))?;
+    let bytes = beginning(path).map_err(|error| error_with_path(path, &error))?;
     let is_object = bytes.trim_ascii_start().starts_with(b"{");
     if !is_object || detected_format(&bytes).is_some() {
         return Ok(false);
     }
-    Ok(detected_format(&in_a_line(bytes)) == Some(Format::FreeswitchCdr))
+    Ok(detected_format(&to_single_line(bytes)) == Some(Format::FreeswitchCdr))
 }
 
 /// Gathers the plain files of a folder, each with its time. Hidden files and links are omitted.
@@ -139,8 +139,8 @@ fn gather(
     since: Option<EventTime>,
     found: &mut Vec<(i64, PathBuf)>,
 ) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder).map_err(|error| named(folder, &error))? {
-        let entry = entry.map_err(|error| named(folder, &error))?;
+    for entry in std::fs::read_dir(folder).map_err(|error| error_with_path(folder, &error))? {
+        let entry = entry.map_err(|error| error_with_path(folder, &error))?;
         let path = entry.path();
         // The file may have been deleted.
         let Ok(about) = entry.metadata() else {
@@ -156,14 +156,17 @@ fn gather(
         } else if about.is_file() && !is_old {
             // In a copied folder, all files have the time of the copy.
             let record = record(&path)?;
-            found.push((ended(&record.bytes).unwrap_or(changed.micros()), path));
+            found.push((
+                end_of_record(&record.bytes).unwrap_or(changed.micros()),
+                path,
+            ));
         }
     }
     Ok(())
 }
 
 fn record(path: &Path) -> io::Result<Record> {
-    read_record(path).map_err(|error| named(path, &error))
+    read_record(path).map_err(|error| error_with_path(path, &error))
 }
 
 fn read_record(path: &Path) -> io::Result<Record> {
@@ -181,7 +184,7 @@ fn read_record(path: &Path) -> io::Result<Record> {
 }
 
 /// Returns the microsecond at which the channel of a record ended. `None` if the record has no end.
-fn ended(record: &[u8]) -> Option<i64> {
+fn end_of_record(record: &[u8]) -> Option<i64> {
     let mut windows = record.windows(ENDED.len());
     let from = windows.position(|window| window == ENDED)? + ENDED.len();
     let digits = record[from..].split(|byte| !byte.is_ascii_digit()).next()?;
@@ -189,7 +192,7 @@ fn ended(record: &[u8]) -> Option<i64> {
 }
 
 /// Writes a JSON text on one line. Its strings contain no line ends.
-fn in_a_line(mut text: Vec<u8>) -> Vec<u8> {
+fn to_single_line(mut text: Vec<u8>) -> Vec<u8> {
     for byte in &mut text {
         if matches!(byte, b'\n' | b'\r') {
             *byte = b' ';
@@ -199,7 +202,7 @@ fn in_a_line(mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
-fn named(path: &Path, error: &io::Error) -> io::Error {
+fn error_with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -242,7 +245,7 @@ impl Read for RecordLines {
             match record(&next) {
                 Ok(record) => {
                     self.note_unread(next, &record);
-                    self.line = Cursor::new(in_a_line(record.bytes));
+                    self.line = Cursor::new(to_single_line(record.bytes));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),

@@ -123,7 +123,7 @@ impl Report {
             text.push_str("\nIn the CRM's journal with other values than were sent:\n");
         }
         for ChangedCall { call, differs } in self.changed.iter().take(SHOWN_MAX) {
-            let differs: Vec<String> = differs.iter().map(Difference::words).collect();
+            let differs: Vec<String> = differs.iter().map(Difference::message).collect();
             let _ = writeln!(text, "\n{}\n  {}", call.to_text(zone), differs.join("; "));
         }
         more(&mut text, self.changed.len());
@@ -176,7 +176,7 @@ impl JournalReading {
 }
 
 impl Difference {
-    fn words(&self) -> String {
+    fn message(&self) -> String {
         let here = value_text(&self.here);
         let there = value_text(&self.there);
         format!("{}: {here} here, {there} there", self.field)

@@ -363,6 +363,6 @@ fn call_lost_by_crm_is_unexplained_and_changed_call_listed() {
                  journaled too recently to be looked for: 2.";
     assert!(text.contains(wants), "{text}");
     assert!(text.contains("  durationSec: 61 here, 6 there\n"), "{text}");
-    let old = cause::lost_there(long_ago.since, &zone());
+    let old = cause::loss_cause(long_ago.since, &zone());
     assert!(old.starts_with("journaled here long ago, but"), "{old}");
 }

@@ -70,7 +70,7 @@ impl CommandHandler {
             ProxyReply::Answer(Ok(_), _) => JournalAnswer::Failed {
                 reason: "the CRM's answer is not a page of the journal".to_owned(),
             },
-            ProxyReply::Answer(Err(error), _) => JournalAnswer::of(&error),
+            ProxyReply::Answer(Err(error), _) => JournalAnswer::from_error(&error),
             ProxyReply::Paused(Pause { reason, fix }) => JournalAnswer::Barred {
                 reason: format!("no request is sent to the CRM ({reason}): {fix}"),
                 asked: false,
@@ -97,7 +97,7 @@ impl CommandHandler {
                 Some(result) => (result, None),
                 // It was purged long ago, so its values come from the file.
                 None if figures::uuid(pbx, &call.linkedid) == uuid => {
-                    self.store_anew(pbx, call).await?
+                    self.store_again(pbx, call).await?
                 }
                 None => {
                     let why = "it was journaled under another of its ids, and the values that were \
@@ -105,7 +105,7 @@ impl CommandHandler {
                     ("left_out", Some(why.to_owned()))
                 }
             },
-            None => self.store_anew(pbx, call).await?,
+            None => self.store_again(pbx, call).await?,
         };
         line.item(json!({"linkedid": linkedid, "result": result, "reason": why}))
             .await
@@ -137,7 +137,7 @@ impl CommandHandler {
     }
 
     /// Judges the call and stores it as a new one. Returns its outcome, and why it was left out.
-    async fn store_anew(
+    async fn store_again(
         &self,
         pbx: &str,
         mut call: FinishedCall,

@@ -159,7 +159,8 @@ impl CommandHandler {
                     .spool
                     .read(move |store| tables::letters::actions(store, id));
                 let actions = read.await?;
-                line.item(KeptCall::of(*row, None, Some(actions))).await
+                line.item(KeptCall::from_row(*row, None, Some(actions)))
+                    .await
             }
             Search::None => {
                 if let Some(typed) = typed.filter(|typed| !typed.is_plain())
@@ -211,8 +212,10 @@ impl CommandHandler {
         let Some(row) = row.await? else {
             return Ok(false); // purged meanwhile
         };
-        let others = found.take(OTHERS_MAX).map(|other| Other::of(&other.record));
-        line.item(KeptCall::of(row, Some(others.collect()), None))
+        let others = found
+            .take(OTHERS_MAX)
+            .map(|other| Other::from_record(&other.record));
+        line.item(KeptCall::from_row(row, Some(others.collect()), None))
             .await?;
         Ok(true)
     }
@@ -310,7 +313,7 @@ fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
 fn item(call: Listed) -> Value {
     let state = call.state_word();
     let judged = judged_as_kept(call.record, call.state, call.reason);
-    let mut item = json!(Shape::of(&judged));
+    let mut item = json!(Shape::from_judged(&judged));
     item["state"] = json!(state);
     item
 }

@@ -57,7 +57,7 @@ impl CommandHandler {
                          daemon's budget; start `callbridge run`";
             return Err(Refusal::new(69, message));
         }
-        let (wrong, notes) = judged(&self.catalogue(items).await?, items);
+        let (wrong, notes) = check_fields(&self.catalogue(items).await?, items);
         if !wrong.is_empty() {
             let message = format!("nothing was sent: {}", wrong.join("; "));
             return Err(Refusal::new(65, message));
@@ -74,7 +74,7 @@ impl CommandHandler {
                 notes,
             }),
             Err(error @ ApiError::Rejected { status: 400, .. }) => {
-                let error = with_errors(&error);
+                let error = message_with_errors(&error);
                 let message = format!(
                     "the CRM refuses the values ({error}); if it wants the list under a key, give \
                      the daemon --field-list-wrapper"
@@ -85,13 +85,13 @@ impl CommandHandler {
                 error @ (ApiError::Rejected { status: 409, .. }
                 | ApiError::NotFound { own: true, .. }),
             ) => {
-                let error = with_errors(&error);
+                let error = message_with_errors(&error);
                 let message =
                     format!("the CRM refuses it ({error}): check whether lead {lead} exists");
                 Err(Refusal::new(65, message))
             }
-            Ok(_) => Err(unfit()),
-            Err(error) => Err(failed(&error, Grant::LeadSave.word())),
+            Ok(_) => Err(wrong_reply()),
+            Err(error) => Err(crm_refusal(&error, Grant::LeadSave.word())),
         }
     }
 
@@ -115,27 +115,27 @@ impl CommandHandler {
                     let result = "written";
                     return Ok(LeadWrite { result, ..write });
                 }
-                Ok((Ok(ApiReply::Status(WriteStatus::Failed(_, words, errors))), _)) => {
-                    let said = match (words.as_str(), errors.is_null()) {
+                Ok((Ok(ApiReply::Status(WriteStatus::Failed(_, text, errors))), _)) => {
+                    let said = match (text.as_str(), errors.is_null()) {
                         ("", true) => String::new(),
-                        (words, true) => format!(" ({words})"),
-                        (words, false) => format!(" ({})", format!("{words} {errors}").trim()),
+                        (text, true) => format!(" ({text})"),
+                        (text, false) => format!(" ({})", format!("{text} {errors}").trim()),
                     };
-                    let words = format!(
+                    let message = format!(
                         "the CRM accepted the values but could not write them{said}: check whether \
                          lead {} exists",
                         write.lead
                     );
-                    return Err(Refusal::new(65, words));
+                    return Err(Refusal::new(65, message));
                 }
-                Ok((Err(ApiError::Forbidden(message)), _)) => {
-                    let words = format!(
+                Ok((Err(ApiError::Forbidden(answer)), _)) => {
+                    let message = format!(
                         "the CRM accepted the values as request {}, but the token has no right to \
-                         ask whether they were written (403 {message}): look in the CRM; setting \
+                         ask whether they were written (403 {answer}): look in the CRM; setting \
                          them again does no harm",
                         write.request_id
                     );
-                    return Err(Refusal::new(77, words));
+                    return Err(Refusal::new(77, message));
                 }
                 Ok((Ok(ApiReply::Status(WriteStatus::Pending(word))), _)) => last = word,
                 Ok((Ok(_), _)) => last = String::new(),
@@ -143,13 +143,13 @@ impl CommandHandler {
                 Err(refusal) => last = refusal.message,
             }
         }
-        let words = format!(
+        let message = format!(
             "the CRM accepted the values as request {}, but did not confirm within {} s that they \
              were written; the last answer: {last}; setting them again does no harm",
             write.request_id,
             WITHIN.as_secs()
         );
-        Err(Refusal::new(69, words))
+        Err(Refusal::new(69, message))
     }
 
     /// Returns the CRM's fields from a recent read, or reads them now.
@@ -176,8 +176,8 @@ impl CommandHandler {
                 | ApiError::WrongAddress { .. }
                 | ApiError::Rejected { .. }),
             ) => Catalogue::unread(error.to_string(), now),
-            Ok(_) => return Err(unfit()),
-            Err(error) => return Err(failed(error, "the CRM's fields (crm-field)")),
+            Ok(_) => return Err(wrong_reply()),
+            Err(error) => return Err(crm_refusal(error, "the CRM's fields (crm-field)")),
         };
         let outcome = Box::new(LeadOutcome::Catalogue(read.clone()));
         let change = LeadChange::Request { outcome, at: now };
@@ -212,7 +212,7 @@ impl CommandHandler {
 }
 
 /// Returns the fields that would be ignored, and those that could not be checked.
-fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
+fn check_fields(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
     let mut wrong = Vec::new();
     let mut notes = Vec::new();
     for item in items {
@@ -222,12 +222,12 @@ fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
             Some(name) => format!(" ({name})"),
             None => String::new(),
         };
-        let words = format!("field {}{name} is {fit}", item.id);
+        let message = format!("field {}{name} is {fit}", item.id);
         match fit {
             catalogue::Fit::Led => {}
-            catalogue::Fit::Unsure(_) => notes.push(words),
+            catalogue::Fit::Unsure(_) => notes.push(message),
             catalogue::Fit::Other(_) | catalogue::Fit::Unknown | catalogue::Fit::Refused(_) => {
-                wrong.push(words);
+                wrong.push(message);
             }
         }
     }
@@ -235,7 +235,7 @@ fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
 }
 
 /// Returns the message with the fields that it names and their reasons (§7.5).
-fn with_errors(error: &ApiError) -> String {
+fn message_with_errors(error: &ApiError) -> String {
     match error {
         ApiError::Rejected { errors, .. } if !errors.is_null() => format!("{error}: {errors}"),
         error => error.to_string(),
@@ -243,14 +243,14 @@ fn with_errors(error: &ApiError) -> String {
 }
 
 /// Returns an error that is not about the lead or its values.
-fn failed(error: &ApiError, needs: &str) -> Refusal {
+fn crm_refusal(error: &ApiError, needs: &str) -> Refusal {
     match error {
         ApiError::Forbidden(..) => Refusal::new(77, format!("the token lacks {needs} ({error})")),
         ApiError::TokenRefused { .. } => {
             Refusal::new(77, format!("the CRM refuses the token ({error})"))
         }
         error => {
-            let error = with_errors(error);
+            let error = message_with_errors(error);
             let message = format!("the CRM cannot do it now: {error}; try again");
             Refusal::new(69, message)
         }
@@ -258,7 +258,7 @@ fn failed(error: &ApiError, needs: &str) -> Refusal {
 }
 
 /// Makes the error for a reply that belongs to another request.
-fn unfit() -> Refusal {
+fn wrong_reply() -> Refusal {
     Refusal::new(69, "the CRM cannot do it now; try again")
 }
 
@@ -285,7 +285,7 @@ mod tests {
             .iter()
             .map(|text| Item::parse(text).expect("an item"))
             .collect();
-        let (wrong, notes) = judged(&catalogue, &items);
+        let (wrong, notes) = check_fields(&catalogue, &items);
         assert!(notes.is_empty());
         insta::assert_snapshot!(wrong.join("\n"), @r"
         field 21 (kun) is a field of contacts (CONTACT): the CRM would silently ignore it
@@ -302,13 +302,13 @@ mod tests {
             errors,
         };
         let said = r#"400: xato: [{"field":"value","reason":"LENGTH"}]"#;
-        assert_eq!(with_errors(&rejected(errors)), said);
-        assert_eq!(with_errors(&rejected(Value::Null)), "400: xato");
+        assert_eq!(message_with_errors(&rejected(errors)), said);
+        assert_eq!(message_with_errors(&rejected(Value::Null)), "400: xato");
     }
 
     #[test]
     fn exit_code_distinguishes_denied_from_unavailable() {
-        let code = |error| failed(&error, "x").code;
+        let code = |error| crm_refusal(&error, "x").code;
         let message = String::new;
         assert_eq!(code(ApiError::Forbidden(message())), 77);
         assert_eq!(code(ApiError::UNAUTHORIZED), 77);

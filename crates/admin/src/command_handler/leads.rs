@@ -91,7 +91,7 @@ impl CommandHandler {
         lead: LeadId,
         who: &str,
     ) -> Result<(LeadByHand, u64), Refusal> {
-        let phone = self.in_full(phone)?;
+        let phone = self.parse_phone(phone)?;
         let now = clock::now().wall;
         let given = LeadByHand {
             phone: phone.clone(),
@@ -120,7 +120,7 @@ impl CommandHandler {
     /// # Errors
     /// If it is not a number, it has no assigned lead, or the spool fails.
     pub async fn take_lead(&self, phone: &str) -> Result<LeadByHand, Refusal> {
-        let phone = self.in_full(phone)?;
+        let phone = self.parse_phone(phone)?;
         let number = phone.clone();
         let read = self
             .spool
@@ -137,7 +137,7 @@ impl CommandHandler {
     ///
     /// # Errors
     /// If the spool fails.
-    pub async fn leads_given(&self) -> Result<Vec<LeadByHand>, Refusal> {
+    pub async fn assigned_leads(&self) -> Result<Vec<LeadByHand>, Refusal> {
         let mut all: Vec<LeadByHand> = Vec::new();
         loop {
             let from = all.last().map(|last| last.phone.clone());
@@ -153,7 +153,7 @@ impl CommandHandler {
     }
 
     /// Parses a number as people type it.
-    fn in_full(&self, phone: &str) -> Result<Phone, Refusal> {
+    fn parse_phone(&self, phone: &str) -> Result<Phone, Refusal> {
         TypedNumber::parse_full(phone, self.countries())
             .map_err(|message| Refusal::new(65, message))
     }
@@ -189,7 +189,7 @@ impl CommandHandler {
             };
             after = Some(last.clone());
             all.extend(page.into_iter().map(|(mut customer, given)| {
-                customer.lead_id = self.lead_of(&customer, given);
+                customer.lead_id = self.find_lead(&customer, given);
                 customer
             }));
         }
@@ -197,7 +197,7 @@ impl CommandHandler {
 
     /// Returns the lead that the rules give the number now, otherwise that of the last try. Without
     /// a daemon, only assigned leads are known.
-    fn lead_of(&self, customer: &MissedCustomer, given: Option<LeadId>) -> Option<LeadId> {
+    fn find_lead(&self, customer: &MissedCustomer, given: Option<LeadId>) -> Option<LeadId> {
         let trunk = self.rules.trunks.find(&customer.pbx, &customer.trunk);
         match trunk.map(|trunk| self.people().lead_of_phone(&customer.phone, trunk)) {
             Some(LeadAnswer::One(lead, _)) => Some(lead),

@@ -49,7 +49,7 @@ impl Letters {
     ///
     /// # Errors
     /// If an id is not a number.
-    pub fn of(which: &Selection) -> Result<Self, Refusal> {
+    pub fn from_selection(which: &Selection) -> Result<Self, Refusal> {
         let mut ids = Vec::new();
         for id in &which.ids {
             let Ok(number) = id.trim().parse() else {
@@ -166,7 +166,7 @@ fn record(
     now: EventTime,
 ) -> Result<CallRecord, String> {
     if rules.trunks.is_empty() {
-        return as_kept(row, asked);
+        return stored_record(row, asked);
     }
     let judged = journal::remap(&row.record, &row.call, Some(asked), rules, people, now);
     match judged.outcome {
@@ -177,7 +177,7 @@ fn record(
 
 /// Returns the stored values. Without the daemon's flags nothing can be mapped again, so these are
 /// sent.
-fn as_kept(row: &Row, asked: RetryValues) -> Result<CallRecord, String> {
+fn stored_record(row: &Row, asked: RetryValues) -> Result<CallRecord, String> {
     let mut record = row.record.clone();
     if asked.lead.is_some() {
         record.lead_id = asked.lead;

@@ -12,7 +12,7 @@ pub const CSV_COLUMNS: &str = "id,reason,since,message,uuid,linkedid,trunk,direc
                                employeeId,state";
 
 /// Returns a value as plain text. Nested values are JSON, missing ones empty.
-fn plain(value: Option<&Value>) -> String {
+fn plain_text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -23,7 +23,7 @@ fn plain(value: Option<&Value>) -> String {
 /// Returns a field of the dead letter, or of its call.
 fn field(letter: &Value, name: &str) -> String {
     let own = letter.get(name).filter(|value| !value.is_null());
-    plain(own.or_else(|| letter.get("call").and_then(|call| call.get(name))))
+    plain_text(own.or_else(|| letter.get("call").and_then(|call| call.get(name))))
 }
 
 fn seconds(letter: &Value, name: &str) -> Option<i64> {
@@ -90,7 +90,7 @@ fn employee(letter: &Value) -> String {
 }
 
 /// Returns the values of the call that a person set, as text. `None` without any.
-fn by_hand(letter: &Value) -> Option<String> {
+fn values_by_hand(letter: &Value) -> Option<String> {
     let call: CallRecord = serde_json::from_value(letter.get("call")?.clone()).ok()?;
     call.by_hand_message()
 }
@@ -99,7 +99,7 @@ fn by_hand(letter: &Value) -> Option<String> {
 const INDENT: usize = 15;
 
 /// Returns a value on several lines, each at most as wide as the terminal.
-fn wrapped(value: &str, width: usize) -> String {
+fn wrap(value: &str, width: usize) -> String {
     let room = width.saturating_sub(INDENT).max(20);
     let mut lines: Vec<String> = Vec::new();
     for paragraph in value.trim_end().split('\n') {
@@ -131,7 +131,7 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     let _ = writeln!(text, "dead letter {id}: {reason}{waits}");
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
-            let _ = writeln!(text, "  {name:<12} {}", wrapped(&value, width));
+            let _ = writeln!(text, "  {name:<12} {}", wrap(&value, width));
         }
     };
     line("since", time(letter, "since", zone));
@@ -148,7 +148,7 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     line("started", time(letter, "startedAt", zone));
     line("seconds", field(letter, "durationSec"));
     line("talk", field(letter, "talkTimeSec"));
-    line("by hand", by_hand(letter).unwrap_or_default());
+    line("by hand", values_by_hand(letter).unwrap_or_default());
     line("source", field(letter, "source"));
     line("file", field(letter, "file"));
     line("bytes", field(letter, "length"));

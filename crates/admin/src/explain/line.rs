@@ -22,7 +22,7 @@ pub struct OneLine {
 }
 
 impl OneLine {
-    pub fn of(record: &CallRecord, state: State, reason: Option<Reason>) -> Self {
+    pub fn from_record(record: &CallRecord, state: State, reason: Option<Reason>) -> Self {
         Self {
             direction: record.direction,
             answered: record.answered,
@@ -73,7 +73,7 @@ impl OneLine {
     }
 
     /// Returns the state as text: `journaled`, `failed: dead letter`, `no_lead: waiting`.
-    pub fn stand(&self) -> String {
+    pub fn state_text(&self) -> String {
         match (self.known_state(), self.reason) {
             (Some(State::Dead), Some(reason)) => format!("{reason}: dead letter"),
             (Some(State::Waiting), Some(reason)) => format!("{reason}: waiting"),
@@ -123,8 +123,8 @@ mod tests {
         serde_json::from_value(line).expect("a line")
     }
 
-    fn shown(line: &OneLine) -> String {
-        format!("{} {}", line.columns(), line.stand())
+    fn line_text(line: &OneLine) -> String {
+        format!("{} {}", line.columns(), line.state_text())
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
             line("INTERNAL", "internal", None),
             line("INBOUND", "of a later release", None),
         ];
-        let lines: Vec<String> = lines.iter().map(shown).collect();
+        let lines: Vec<String> = lines.iter().map(line_text).collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
         in   +998901110001  lead 4001  101 talked 4 s   journaled
         out  +998901110001  lead -     101 no answer    no_lead: waiting
@@ -158,7 +158,7 @@ mod tests {
     fn extension_gives_the_terminal_no_orders() {
         let mut evil = line("INBOUND", "journaled", None);
         evil.employee = Some("1\u{1b}[2J".to_owned());
-        assert!(shown(&evil).contains(r"1\u{1b}[2J talked"));
+        assert!(line_text(&evil).contains(r"1\u{1b}[2J talked"));
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Reading {
         }
     }
 
-    /// Returns a buffer for the next piece. Report with [`Reading::filled`] how much of it was
+    /// Returns a buffer for the next piece. Report with [`Reading::read_bytes`] how much of it was
     /// used.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         self.framer.buffer().space(bytes)
@@ -127,12 +127,12 @@ impl Reading {
     ///
     /// # Errors
     /// If two endpoints conflict.
-    pub fn filled(&mut self, bytes: usize) -> Result<Vec<ReadCall>, Conflict> {
+    pub fn read_bytes(&mut self, bytes: usize) -> Result<Vec<ReadCall>, Conflict> {
         self.framer.buffer().mark_filled(bytes);
         while let Some(frame) = self.framer.next() {
             self.decoding.on_frame(frame, &self.rules)?;
         }
-        Ok(self.decoding.finished())
+        Ok(self.decoding.take_finished())
     }
 
     /// Ends the recording, and returns the calls finished by its last events. In rows that a PBX
@@ -153,7 +153,7 @@ impl Reading {
                 pbx.assembler.tick(end.max(now));
             }
         }
-        Ok(self.decoding.finished())
+        Ok(self.decoding.take_finished())
     }
 
     /// Returns the calls in progress at the recording's end, as known so far. Call it after
@@ -161,10 +161,14 @@ impl Reading {
     pub fn under_way(&mut self) -> Vec<ReportedCall> {
         let end = self.decoding.now;
         for pbx in self.decoding.pbxes.values_mut() {
-            pbx.end_before(None, end);
+            pbx.end_calls_before(None, end);
             pbx.assembler.finish_all(end);
         }
-        self.decoding.finished().into_iter().flatten().collect()
+        self.decoding
+            .take_finished()
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     pub fn counts(&self) -> MessageCounts {
@@ -187,7 +191,7 @@ impl Reading {
     }
 
     /// Returns `true` for a format whose messages are whole calls and name their trunks.
-    pub fn is_of_messages(&self) -> bool {
+    pub fn carries_whole_calls(&self) -> bool {
         self.rules.format.carries_whole_calls()
     }
 
@@ -267,7 +271,7 @@ impl PbxReading {
 
     /// Ends the calls without events since another process of the PBX `began`. With `None`, ends
     /// all remaining calls.
-    fn end_before(&mut self, began: Option<EventTime>, now: EventTime) {
+    fn end_calls_before(&mut self, began: Option<EventTime>, now: EventTime) {
         let mark = PbxEvent::Mark(Mark::Restarted { began });
         self.assembler.on_event(&mark, now);
     }
@@ -407,7 +411,7 @@ impl Decoding {
         }
     }
 
-    fn finished(&mut self) -> Vec<ReadCall> {
+    fn take_finished(&mut self) -> Vec<ReadCall> {
         let mut read = std::mem::take(&mut self.calls);
         for (pbx, reading) in &mut self.pbxes {
             read.extend(reading.take_finished().into_iter().map(|call| {

@@ -25,7 +25,7 @@ pub struct Other {
 
 impl Other {
     /// Returns the entry for a call in the list of a number's calls.
-    pub fn of(record: &CallRecord) -> Self {
+    pub fn from_record(record: &CallRecord) -> Self {
         Self {
             linkedid: record.linkedid.clone(),
             uuid: record.uuid,
@@ -80,7 +80,7 @@ pub struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    pub fn of(judged: &'a Judged) -> Self {
+    pub fn from_judged(judged: &'a Judged) -> Self {
         let record = &judged.record;
         let message = judged.message.as_str();
         let is_letter = judged.outcome == Outcome::DeadLetter;
@@ -116,8 +116,8 @@ impl<'a> Shape<'a> {
     pub fn with_story(of: &Explained<'a>, others: &'a [Other]) -> Self {
         Self {
             others,
-            timeline: Story::of(of.call),
-            ..Self::of(of.judged)
+            timeline: Story::from_call(of.call),
+            ..Self::from_judged(of.judged)
         }
     }
 
@@ -194,7 +194,7 @@ struct Decided<'a> {
 
 impl<'a> Story<'a> {
     /// Returns the story of a call. `None` if it has no channel events.
-    fn of(call: &'a FinishedCall) -> Option<Self> {
+    fn from_call(call: &'a FinishedCall) -> Option<Self> {
         let timeline = call.timeline.as_ref()?;
         let lanes = timeline
             .channels
@@ -234,7 +234,7 @@ fn lane<'a>(channel: &'a Channel, timeline: &'a Timeline) -> Lane<'a> {
         Role::Plumbing => ("plumbing", None, None),
     };
     let events = channel.moments.iter().map(|moment| {
-        let (event, by, words, cause) = match &moment.what {
+        let (event, by, text, cause) = match &moment.what {
             MomentKind::Dialed { by, string } => {
                 let by = by.map(|number| channel_name(timeline, number));
                 ("dialed", by, Some(string.as_str()), None)
@@ -248,7 +248,7 @@ fn lane<'a>(channel: &'a Channel, timeline: &'a Timeline) -> Lane<'a> {
             at: seconds(moment.at),
             event,
             by,
-            detail: words.filter(|words| !words.is_empty()),
+            detail: text.filter(|text| !text.is_empty()),
             cause,
         }
     });
@@ -318,7 +318,7 @@ mod tests {
         let people = People::default();
         let mut judged = judge(&call, "pbx1", &Rules::default(), &people, call.ended);
         judged.record.employee = Some("1\u{9b}2J\u{202e}".to_owned());
-        let line = Shape::of(&judged).to_line();
+        let line = Shape::from_judged(&judged).to_line();
         assert!(!line.trim_end().contains(is_hostile), "{line:?}");
         let read: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!(read["employee"], "1\u{9b}2J\u{202e}");
@@ -335,7 +335,7 @@ mod tests {
         };
         let call = call();
         let judged = judge(&call, "explain", &rules, &People::default(), call.ended);
-        insta::assert_snapshot!(Shape::of(&judged).to_line().replace(",\"", "\n,\""), @r#"
+        insta::assert_snapshot!(Shape::from_judged(&judged).to_line().replace(",\"", "\n,\""), @r#"
         {"uuid":"217a8488-e365-54d7-9ba2-a0dc4e86a3c8"
         ,"linkedid":"1795151317.146"
         ,"direction":"INBOUND"

@@ -64,7 +64,7 @@ impl Times {
     }
 
     /// Formats the time after the start: `+1.277` seconds, or `+2:03:04.277` from one hour on.
-    pub fn after(&self, at: EventTime) -> String {
+    pub fn time_after_start(&self, at: EventTime) -> String {
         let late = at.micros().saturating_sub(self.from.micros());
         let sign = if late < 0 { '-' } else { '+' };
         let micros = late.unsigned_abs();
@@ -137,7 +137,9 @@ fn line(at: EventTime, rank: u8, channel: usize, message: impl Into<String>) -> 
 pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
     let mut text = channels(timeline, paint);
     let lines = lines(timeline);
-    let widths = lines.iter().map(|line| times.after(line.at).len());
+    let widths = lines
+        .iter()
+        .map(|line| times.time_after_start(line.at).len());
     let late = widths.max().unwrap_or(0).max(10);
     let time = "time";
     let after = "from start";
@@ -152,18 +154,22 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
         }
         let mut talks = timeline.talk.iter();
         let talk = if talks.any(|talk| (talk.from..=talk.to).contains(&line.at)) {
-            paint.on("32", "|   ")
+            paint.color_text("32", "|   ")
         } else {
             "    ".to_owned()
         };
         let plumbing = timeline.channels[line.channel].party == Role::Plumbing;
-        let words = format!("{:<2} {}", label(line.channel), line.message);
+        let message = format!("{:<2} {}", label(line.channel), line.message);
         let _ = writeln!(
             text,
             "  {}  {:>late$}  {talk}  {}",
             paint.dim(&times.clock(line.at)),
-            times.after(line.at),
-            if plumbing { paint.dim(&words) } else { words }
+            times.time_after_start(line.at),
+            if plumbing {
+                paint.dim(&message)
+            } else {
+                message
+            }
         );
     }
     if timeline.left_out > 0 {
@@ -179,7 +185,7 @@ pub fn events(timeline: &Timeline, times: &Times) -> Vec<(String, String)> {
     for line in lines(timeline) {
         let channel = short(&timeline.channels[line.channel].name, NAME_MAX);
         let message = format!("{} {channel}: {}", label(line.channel), line.message);
-        events.push((times.after(line.at), message));
+        events.push((times.time_after_start(line.at), message));
     }
     events
 }
@@ -216,7 +222,7 @@ fn channels(timeline: &Timeline, paint: Paint) -> String {
 fn lines(timeline: &Timeline) -> Vec<StoryLine> {
     let mut all = Vec::new();
     for (i, channel) in timeline.channels.iter().enumerate() {
-        all.extend(of_channel(i, channel));
+        all.extend(channel_lines(i, channel));
     }
     for talk in &timeline.talk {
         let with = usize::from(talk.with);
@@ -228,11 +234,11 @@ fn lines(timeline: &Timeline) -> Vec<StoryLine> {
             Role::Trunk(trunk) => format!("the other party on {}", safe(trunk)),
             Role::Customer(_) | Role::Plumbing => "this channel".to_owned(),
         };
-        let words = format!("talk of the customer with {who} begins");
-        all.push(line(talk.from, 8, with, words));
+        let message = format!("talk of the customer with {who} begins");
+        all.push(line(talk.from, 8, with, message));
         let lasted = seconds(talk.to.since(talk.from));
-        let words = format!("talk with {who} ends after {lasted}");
-        all.push(line(talk.to, 5, with, words));
+        let message = format!("talk with {who} ends after {lasted}");
+        all.push(line(talk.to, 5, with, message));
     }
     for (i, channel) in timeline.channels.iter().enumerate() {
         for stay in &channel.stays {
@@ -269,7 +275,7 @@ fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
     }
 }
 
-fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
+fn channel_lines(i: usize, channel: &Channel) -> Vec<StoryLine> {
     let mut all = Vec::new();
     let dialing_shown = channel
         .moments
@@ -284,11 +290,11 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
         (Way::Dialed, _) => Some("is made"),
     };
     if let Some(begins) = begins {
-        let words = format!("{begins}: {}", channel.how);
-        all.push(line(channel.from, 0, i, words));
+        let message = format!("{begins}: {}", channel.how);
+        all.push(line(channel.from, 0, i, message));
     }
     for moment in &channel.moments {
-        let (rank, words) = match &moment.what {
+        let (rank, message) = match &moment.what {
             MomentKind::Dialed { by, string } => (1, dialing(*by, string)),
             MomentKind::Rings => (2, "rings".to_owned()),
             MomentKind::Up => (3, "is up".to_owned()),
@@ -296,7 +302,7 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
             MomentKind::DialEnded(status) => (4, format!("dialing it ended: {}", safe(status))),
             MomentKind::HungUp { cause } => (9, hang_up(*cause)),
         };
-        let new = line(moment.at, rank, i, words);
+        let new = line(moment.at, rank, i, message);
         // Both sides of a Local channel can report the same end.
         let is_repeated = all
             .iter()
@@ -306,8 +312,8 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
         }
     }
     if !channel.hung_up() {
-        let words = "has its last event here: no hang-up was received";
-        all.push(line(channel.to, 9, i, words));
+        let message = "has its last event here: no hang-up was received";
+        all.push(line(channel.to, 9, i, message));
     }
     all
 }
@@ -333,7 +339,7 @@ fn hang_up(cause: Option<u16>) -> String {
 /// Returns the cause with its text: `busy (17)`, or `cause 999` for one without a text.
 pub(super) fn cause_and_words(cause: u16) -> String {
     match cause_words(cause) {
-        Some(words) => format!("{words} ({cause})"),
+        Some(text) => format!("{text} ({cause})"),
         None => format!("cause {cause}"),
     }
 }
@@ -399,7 +405,7 @@ pub struct Paint {
 
 impl Paint {
     /// Returns the text in this color (SGR code), or unchanged without colors.
-    pub fn on(self, code: &str, text: &str) -> String {
+    pub fn color_text(self, code: &str, text: &str) -> String {
         if self.color {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
@@ -412,7 +418,7 @@ impl Paint {
         if text.trim().is_empty() {
             text.to_owned()
         } else {
-            self.on("2", text)
+            self.color_text("2", text)
         }
     }
 }

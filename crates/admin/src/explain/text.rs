@@ -27,7 +27,7 @@ impl ValueRow {
             // The time is in AMI's form, so you can find it in a recording.
             (Some((at, _)), Depth::Values) => at.to_string(),
             (Some((at, _)), Depth::Story) => {
-                format!("{} {:>8}", times.clock(*at), times.after(*at))
+                format!("{} {:>8}", times.clock(*at), times.time_after_start(*at))
             }
         }
     }
@@ -130,13 +130,13 @@ fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
         Outcome::DeadLetter => "31",
         Outcome::Internal | Outcome::Skipped => "2",
     };
-    let linkedid = paint.on("1", &safe(&judged.record.linkedid));
+    let linkedid = paint.color_text("1", &safe(&judged.record.linkedid));
     let message = match (discarded, judged.reason) {
         (true, Some(reason)) => format!("discarded {reason}"),
         (true, None) => "discarded".to_owned(),
         (false, _) => outcome(judged),
     };
-    let outcome = paint.on(code, &message);
+    let outcome = paint.color_text(code, &message);
     let date = paint.dim(&times.date(of.call.started));
     let mut text = format!("{linkedid}  {outcome}  {date}\n");
     if !judged.message.is_empty() {
@@ -164,53 +164,57 @@ impl Explained<'_> {
         let record = &self.judged.record;
         let answered = if record.answered { "yes" } else { "no" };
         let mut rows = vec![
-            self.own("direction", record.direction.word()),
-            self.own("answered", answered),
+            self.own_value("direction", record.direction.word()),
+            self.own_value("answered", answered),
         ];
         if record.direction != Direction::Internal {
-            rows.push(self.own("trunk", &or_none(record.trunk.as_deref())));
+            rows.push(self.own_value("trunk", &text_or_none(record.trunk.as_deref())));
             rows.push(self.phone());
             rows.push(self.lead());
         }
-        rows.push(self.own("employee", &or_none(record.employee.as_deref())));
+        rows.push(self.own_value("employee", &text_or_none(record.employee.as_deref())));
         if let Some(id) = record.employee_id {
             let message = match self.call.given.and_then(|given| given.employee) {
                 Some(_) => "as the message says",
                 None => "by the list of employees",
             };
-            rows.push(plain("employeeId", &id.to_string(), message));
+            rows.push(plain_value("employeeId", &id.to_string(), message));
         }
         if record.employees_in_order.len() > 1 {
             let all = safe(&record.employees_in_order.join(" "));
-            rows.push(plain(
+            rows.push(plain_value(
                 "employeesInOrder",
                 &all,
                 "in the order in which they talked",
             ));
         }
-        rows.push(self.own("startedAt", &record.started_at.to_string()));
-        rows.push(self.own("durationSec", &record.duration_sec.to_string()));
-        rows.push(self.own("talkTimeSec", &record.talk_time_sec.to_string()));
+        rows.push(self.own_value("startedAt", &record.started_at.to_string()));
+        rows.push(self.own_value("durationSec", &record.duration_sec.to_string()));
+        rows.push(self.own_value("talkTimeSec", &record.talk_time_sec.to_string()));
         if let Some(message) = record.by_hand_message() {
-            rows.push(plain("by hand", "yes", &message));
+            rows.push(plain_value("by hand", "yes", &message));
         }
         if record.estimate {
-            rows.push(plain("estimate", "yes", "known from CDRs only"));
+            rows.push(plain_value("estimate", "yes", "known from CDRs only"));
         }
         if let Some(uuid) = record.uuid {
-            rows.push(plain("uuid", &uuid.to_string(), &of_pbx(&record.pbx)));
+            rows.push(plain_value(
+                "uuid",
+                &uuid.to_string(),
+                &uuid_reason(&record.pbx),
+            ));
         }
         rows
     }
 
     /// Returns a value that is explained by the event with its own name.
-    fn own(&self, name: &'static str, value: &str) -> ValueRow {
-        self.because(name, value, name)
+    fn own_value(&self, name: &'static str, value: &str) -> ValueRow {
+        self.value_by_event(name, value, name)
     }
 
     /// Returns a value that is explained by the event named `by`.
-    fn because(&self, name: &'static str, value: &str, by: &str) -> ValueRow {
-        let mut row = plain(name, value, "");
+    fn value_by_event(&self, name: &'static str, value: &str, by: &str) -> ValueRow {
+        let mut row = plain_value(name, value, "");
         if let Some(because) = self
             .call
             .decided_by
@@ -230,9 +234,9 @@ impl Explained<'_> {
 
     fn phone(&self) -> ValueRow {
         if let Some(phone) = &self.judged.record.client_phone {
-            return self.own("clientPhone", &safe(phone.as_str()));
+            return self.own_value("clientPhone", &safe(phone.as_str()));
         }
-        let mut row = self.own("clientPhone", "none");
+        let mut row = self.own_value("clientPhone", "none");
         if let Some(raw) = &self.call.number {
             let message = match self.trunk().and_then(|trunk| trunk.country) {
                 Some(country) => {
@@ -263,14 +267,14 @@ impl Explained<'_> {
         };
         let named = message.strip_prefix("variable ").unwrap_or_default();
         let variable = named.split(' ').next().unwrap_or_default();
-        let mut row = self.because("leadId", &value, variable);
+        let mut row = self.value_by_event("leadId", &value, variable);
         row.message = safe(&message);
         row
     }
 }
 
 /// Returns a value that no single event decided.
-fn plain(name: &'static str, value: &str, message: &str) -> ValueRow {
+fn plain_value(name: &'static str, value: &str, message: &str) -> ValueRow {
     ValueRow {
         name,
         value: value.to_owned(),
@@ -280,14 +284,14 @@ fn plain(name: &'static str, value: &str, message: &str) -> ValueRow {
 }
 
 /// Returns the reason for the uuid: the PBX's id that it is made from.
-fn of_pbx(pbx: &str) -> String {
+fn uuid_reason(pbx: &str) -> String {
     if pbx == super::PBX {
         return "without --pbx-id, this is not the uuid that `run` uses".to_owned();
     }
     format!("of PBX {pbx}")
 }
 
-fn or_none(text: Option<&str>) -> String {
+fn text_or_none(text: Option<&str>) -> String {
     text.map_or_else(|| "none".to_owned(), safe)
 }
 

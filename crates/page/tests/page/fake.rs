@@ -215,7 +215,7 @@ impl Backend for Fake {
                 known.letters.remove(&id);
             }
             let letter = letter.unwrap_or_else(|| crate::morning::letter("gone", NOON, id.0));
-            let mut outcome = LetterOutcome::of(&letter, result, None);
+            let mut outcome = LetterOutcome::from_letter(&letter, result, None);
             outcome.lead_id = Some(lead);
             outcome
         };

@@ -108,7 +108,7 @@ impl DaemonBackend {
         let since = row.since.floor_seconds().get();
         let line = listed(&row);
         let request = self.request(&row);
-        let kept = KeptCall::of(row, None, None);
+        let kept = KeptCall::from_row(row, None, None);
         let judged = kept.judged();
         let of = Explained {
             judged: &judged,

@@ -68,7 +68,7 @@ impl JournalPass {
 
     /// Counts a page. Returns whether another must be requested: the next, or the one beyond the
     /// end.
-    pub(super) fn goes_on(&mut self, page: &Page) -> bool {
+    pub(super) fn count_page(&mut self, page: &Page) -> bool {
         let first = *self.rows.get_or_insert(page.rows);
         let full = match self.reader.read() {
             0 => page.rows >= SMALLEST_PAGE,
@@ -85,7 +85,7 @@ impl JournalPass {
     }
 
     /// Returns `true` if the next page is beyond the last one.
-    pub(super) fn is_beyond(&self) -> bool {
+    pub(super) fn is_past_end(&self) -> bool {
         let total = self.reader.total();
         total.is_some_and(|total| self.reader.read() >= total)
     }

@@ -78,7 +78,7 @@ impl Canvas {
 
     /// Writes the tooltip of the element just opened.
     pub(super) fn title(&mut self, text: &str) {
-        let _ = writeln!(self.out, "<title>{}</title>", escaped(text));
+        let _ = writeln!(self.out, "<title>{}</title>", escape(text));
     }
 
     /// Writes a line of text that begins, ends, or is centered at `x`, depending on its class.
@@ -88,14 +88,14 @@ impl Canvas {
             "<text class=\"{class}\" x=\"{}\" y=\"{}\">{}</text>",
             tenth(x),
             tenth(y),
-            escaped(text)
+            escape(text)
         );
     }
 
     pub(super) fn file(self, width: f64, height: f64, title: &str, style: &str) -> String {
         let width = tenth(width);
         let height = tenth(height);
-        let title = escaped(title);
+        let title = escape(title);
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{title}</title>\n\
@@ -113,7 +113,7 @@ fn tenth(value: f64) -> String {
 }
 
 /// Escapes text for XML, because names come from outside.
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in safe(text).chars() {
         match c {

@@ -97,7 +97,7 @@ impl<'a> Lanes<'a> {
         for talk in &self.timeline.talk {
             self.talk_in(canvas, usize::from(talk.with), talk, times);
         }
-        for whole in united(&self.timeline.talk) {
+        for whole in merge_talks(&self.timeline.talk) {
             for (lane, channel) in self.timeline.channels.iter().enumerate() {
                 if matches!(channel.party, Role::Customer(_)) && self.is_bridged(channel, &whole) {
                     self.talk_in(canvas, lane, &whole, times);
@@ -177,7 +177,7 @@ impl<'a> Lanes<'a> {
             format!("stay b{}", stay.bridge % COLORS)
         };
         canvas.rect(&class, (x, y - BAR / 2.0), (width, BAR), true);
-        let words = match (stay.holding, width) {
+        let text = match (stay.holding, width) {
             (_, width) if width < 16.0 => String::new(),
             (_, width) if width < 62.0 => number.to_string(),
             (true, _) => format!("waits {number}"),
@@ -185,8 +185,8 @@ impl<'a> Lanes<'a> {
             (false, _) => format!("bridge {number}  {}", short(id, 9)),
         };
         let class = if stay.holding { "waits" } else { "inside" };
-        if !words.is_empty() {
-            canvas.text(class, x + width / 2.0, y + 4.0, &words);
+        if !text.is_empty() {
+            canvas.text(class, x + width / 2.0, y + 4.0, &text);
         }
         canvas.close("g");
     }
@@ -206,21 +206,21 @@ impl<'a> Lanes<'a> {
             | MomentKind::Up
             | MomentKind::DialEnded(_) => None,
         });
-        let words = match cause {
+        let reason = match cause {
             Some(cause) => format!(", {}", cause_and_words(cause)),
             None => String::new(),
         };
         canvas.open("g", "", &[]);
-        canvas.title(&format!("hangs up at {}{words}", times.clock(channel.to)));
+        canvas.title(&format!("hangs up at {}{reason}", times.clock(channel.to)));
         canvas.cross(x, y);
         canvas.close("g");
         // Normal clearing explains nothing. Busy, refused and others explain why there was no talk.
-        if let Some(words) = cause
+        if let Some(text) = cause
             .filter(|cause| !matches!(cause, 0 | 16))
             .and_then(cause_words)
-            && x + 12.0 + 6.2 * words.len() as f64 <= AXIS_RIGHT + MARGIN
+            && x + 12.0 + 6.2 * text.len() as f64 <= AXIS_RIGHT + MARGIN
         {
-            canvas.text("party", x + 9.0, y + 4.0, words);
+            canvas.text("party", x + 9.0, y + 4.0, text);
         }
     }
 
@@ -256,7 +256,7 @@ impl<'a> Lanes<'a> {
 }
 
 /// Merges talks that overlap or touch.
-fn united(talks: &[TalkSpan]) -> Vec<TalkSpan> {
+fn merge_talks(talks: &[TalkSpan]) -> Vec<TalkSpan> {
     let mut all: Vec<TalkSpan> = Vec::new();
     for talk in talks {
         match all.last_mut().filter(|last| talk.from <= last.to) {

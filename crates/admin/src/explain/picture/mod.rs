@@ -34,15 +34,15 @@ const STYLE: &str = include_str!("style.css");
 
 /// Returns the picture of a call with its values. `None` if it has no channel events.
 pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
-    drawn(of, times, draw_values)
+    draw(of, times, draw_values)
 }
 
 /// Returns the picture of a call without its values, which are shown next to it.
 pub fn lanes_svg(of: &Explained<'_>, times: &Times) -> Option<String> {
-    drawn(of, times, |_, _, _, top| top - 24.0)
+    draw(of, times, |_, _, _, top| top - 24.0)
 }
 
-fn drawn(
+fn draw(
     of: &Explained<'_>,
     times: &Times,
     beneath: impl Fn(&mut Canvas, &Explained<'_>, &Times, f64) -> f64,
@@ -76,14 +76,14 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
     let record = &of.judged.record;
     let title = format!("Call {}", short(&record.linkedid, 60));
     canvas.text("h1", MARGIN, 40.0, &title);
-    let mut words = vec![outcome(of.judged)];
+    let mut parts = vec![outcome(of.judged)];
     // The outcome of an internal call already shows this.
     if record.direction != Direction::Internal {
-        words.push(format!("{:?}", record.direction).to_lowercase());
+        parts.push(format!("{:?}", record.direction).to_lowercase());
     }
-    words.push(times.date(of.call.started));
+    parts.push(times.date(of.call.started));
     if record.estimate {
-        words.push("an estimate from CDRs only".to_owned());
+        parts.push("an estimate from CDRs only".to_owned());
     }
     let talk = if record.answered {
         format!("talk {}", seconds(of.call.talk))
@@ -91,8 +91,8 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
         "not answered".to_owned()
     };
     let lasted = of.call.ended.since(of.call.started);
-    words.extend([format!("lasted {}", seconds(lasted)), talk]);
-    canvas.text("h2", MARGIN, 62.0, &words.join("  ·  "));
+    parts.extend([format!("lasted {}", seconds(lasted)), talk]);
+    canvas.text("h2", MARGIN, 62.0, &parts.join("  ·  "));
 }
 
 /// Draws round times above the lanes with lines through them, and shortened stretches with their
@@ -104,7 +104,7 @@ fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
         canvas.text("tick", x, top - 18.0, &times.short_clock(at));
         canvas.text("tick dim", x, top - 5.0, &times.short_after(at));
     }
-    for (middle, lasts) in scale.cuts() {
+    for (middle, lasts) in scale.shortened_stretches() {
         for x in [middle - 4.0, middle + 4.0] {
             canvas.path("cut", &[(x + 3.0, top), (x - 3.0, bottom)]);
         }
@@ -216,9 +216,12 @@ fn draw_values(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64)
     for row in of.rows() {
         canvas.line("rule", (MARGIN, y + 6.5), (WIDTH - MARGIN, y + 6.5));
         y += ROW;
-        let by = row
-            .by
-            .map(|(at, channel)| (format!("{}  {}", times.clock(at), times.after(at)), channel));
+        let by = row.by.map(|(at, channel)| {
+            (
+                format!("{}  {}", times.clock(at), times.time_after_start(at)),
+                channel,
+            )
+        });
         let (when, channel) = by.unwrap_or_default();
         let cells = [row.name.to_owned(), row.value, when, channel, row.message];
         let classes = ["dim", "value", "mono dim", "mono", "words"];

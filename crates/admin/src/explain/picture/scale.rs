@@ -140,7 +140,7 @@ impl Scale {
     }
 
     /// Returns the middles of the shortened stretches, each with its real length.
-    pub(super) fn cuts(&self) -> impl Iterator<Item = (f64, Duration)> {
+    pub(super) fn shortened_stretches(&self) -> impl Iterator<Item = (f64, Duration)> {
         let cut = self.stretches.iter().filter(|stretch| stretch.cut);
         cut.map(|stretch| {
             let middle = f64::midpoint(stretch.left, stretch.right);
@@ -170,7 +170,7 @@ mod tests {
     fn short_call_has_a_straight_axis() {
         let scale = scale(&[0.0, 0.1, 1.0, 2.0]);
         assert!((scale.x(at(1.0)) - 600.0).abs() < 0.01);
-        assert_eq!(scale.cuts().count(), 0);
+        assert_eq!(scale.shortened_stretches().count(), 0);
         let ticks = scale.ticks(at(0.0));
         assert!((5..=12).contains(&ticks.len()), "{ticks:?}");
         assert!(ticks.windows(2).all(|pair| pair[1].0 - pair[0].0 >= 70.0));
@@ -182,7 +182,7 @@ mod tests {
         let widths =
             [(0.0, 5.0), (43_190.0, 43_200.0)].map(|(a, b)| scale.x(at(b)) - scale.x(at(a)));
         assert!(widths.iter().all(|width| *width > 100.0), "{widths:?}");
-        let cuts: Vec<(f64, Duration)> = scale.cuts().collect();
+        let cuts: Vec<(f64, Duration)> = scale.shortened_stretches().collect();
         assert_eq!(cuts.len(), 1);
         assert_eq!(
             cuts[0].1.as_secs(),
