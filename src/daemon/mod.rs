@@ -449,7 +449,7 @@ async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
             } else {
                 tracing::error!(stalled = %names, "a part does not respond; the watchdog of \
                                                    systemd is not notified");
-                systemd::stalled(&names);
+                systemd::report_stalled(&names);
             }
             reported.clone_from(&stalled);
         }

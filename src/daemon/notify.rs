@@ -32,8 +32,8 @@ pub(crate) async fn keep(
 ) -> anyhow::Result<()> {
     let notifications = spool.meta(PROBLEMS_KEY).await?;
     let waited = spool.meta(WAITING_KEY).await?;
-    let mut problems = Problems::restored(notifications.as_deref(), clock::now().boot);
-    let mut waiting = WaitingCustomers::restored(waited.as_deref());
+    let mut problems = Problems::restore(notifications.as_deref(), clock::now().boot);
+    let mut waiting = WaitingCustomers::restore(waited.as_deref());
     let mut kept = [(PROBLEMS_KEY, notifications), (WAITING_KEY, waited)];
     let mut pending = PendingNotifications::default();
     let mut looked: Option<Duration> = None;
@@ -71,7 +71,7 @@ pub(crate) async fn keep(
         if !pending.is_empty() {
             continue;
         }
-        for ((key, kept), value) in kept.iter_mut().zip([problems.stored(), waiting.stored()]) {
+        for ((key, kept), value) in kept.iter_mut().zip([problems.to_json(), waiting.to_json()]) {
             if kept.as_ref() != Some(&value) {
                 match spool.keep_meta(*key, value.clone()).await {
                     Ok(()) => *kept = Some(value),
@@ -98,14 +98,14 @@ async fn deliver(command: &str, pending: &mut PendingNotifications, observer: &O
     let ran = notify::run(command, due, WITHIN).await;
     if let Err(error) = ran {
         let messages = due.len();
-        let wait = pending.failed(clock::now().boot);
+        let wait = pending.wait_after_failure(clock::now().boot);
         let again_sec = wait.as_secs();
         tracing::error!(%error, messages, again_sec, "--notify-command failed and is tried again");
         observer.notify_problem.send_replace(Some(error));
         return;
     }
     observer.notify_problem.send_replace(None);
-    for message in pending.delivered() {
+    for message in pending.take_delivered() {
         tracing::info!(kind = message.kind, state = ?message.state, "--notify-command has run");
     }
 }

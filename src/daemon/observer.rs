@@ -75,7 +75,7 @@ impl Observer {
         let at = now.floor_seconds().get();
         let state = self.state.clone();
         let read = self.spool.read(move |store| {
-            let kept = callbridge_ops::kept::kept(store, at, &state, crate::RELEASE)?;
+            let kept = callbridge_ops::kept::stored_status(store, at, &state, crate::RELEASE)?;
             let fields = tables::shows::lead_fields(store, now)?;
             let calls = tables::trunk_calls::trunk_calls(store, at - trunks::DAY)?;
             let missed = tables::missed::missed_by_trunk(store)?;

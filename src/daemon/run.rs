@@ -88,7 +88,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
                 () = &mut shutdown => return Ok(()),
             }
         }
-        systemd::stopping();
+        systemd::report_stopping();
         daemon.stop(guard).await;
         return ended.map_err(failed_at_work);
     }

@@ -275,9 +275,9 @@ impl StandbyView {
     async fn status(&self) -> Status {
         let at = clock::now().wall.floor_seconds().get();
         let state = self.state.clone();
-        let read = self
-            .reader
-            .read(move |store| callbridge_ops::kept::kept(store, at, &state, crate::RELEASE));
+        let read = self.reader.read(move |store| {
+            callbridge_ops::kept::stored_status(store, at, &state, crate::RELEASE)
+        });
         let mut status = read.await.unwrap_or_else(|_| Status {
             at,
             state: self.state.clone(),

@@ -76,7 +76,7 @@ impl<W: Watch> Pages<W> {
         };
         let header = request.headers().get(header::ACCEPT);
         let accept = header.and_then(|value| value.to_str().ok());
-        let format = Format::of(accept.unwrap_or_default());
+        let format = Format::from_accept(accept.unwrap_or_default());
         let page = metrics::render(&seen, format);
         body::response(StatusCode::OK, format.content_type(), body::whole(page))
     }

@@ -11,7 +11,12 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// If the spool cannot be read.
-pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Status, Error> {
+pub fn stored_status(
+    store: &Store,
+    at: i64,
+    state: &str,
+    release: Release,
+) -> Result<Status, Error> {
     // At the daemon's start, an unreadable value is logged and reset.
     let gaps =
         GapLog::restore(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
@@ -29,8 +34,8 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
         state: state.to_owned(),
         pbx_id: tables::meta::meta(store, identity::META_KEY)?,
         last_call_at: tables::listed::newest_start(store, at)?,
-        dead_letters: by_word(tables::letters::dead_by_reason(store)?),
-        waiting: by_word(tables::letters::waiting_by_reason(store)?),
+        dead_letters: counts_by_word(tables::letters::dead_by_reason(store)?),
+        waiting: counts_by_word(tables::letters::waiting_by_reason(store)?),
         gaps: gaps.into_gaps(),
         unmatched: unmatched.unwrap_or_default().into_channels(),
         journal_fields: tables::echoes::fields(store)?,
@@ -41,7 +46,7 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
     Ok(status)
 }
 
-fn by_word(counts: BTreeMap<Reason, u64>) -> BTreeMap<String, u64> {
+fn counts_by_word(counts: BTreeMap<Reason, u64>) -> BTreeMap<String, u64> {
     let counts = counts.into_iter();
     counts
         .map(|(reason, count)| (reason.word().to_owned(), count))

@@ -77,7 +77,7 @@ pub enum Format {
 
 impl Format {
     /// Returns the format that this `Accept` header asks for.
-    pub fn of(accept: &str) -> Self {
+    pub fn from_accept(accept: &str) -> Self {
         if accept.contains("application/openmetrics-text") {
             Self::Open
         } else {
@@ -107,7 +107,7 @@ pub fn render(seen: &Observed, format: Format) -> String {
     budget(&mut all, seen);
     source_metrics::sources(&mut all, &seen.status);
     losses(&mut all, seen);
-    source_metrics::unmatched(&mut all, &seen.status);
+    source_metrics::unmatched_channels(&mut all, &seen.status);
     trunks(&mut all, seen);
     token(&mut all, seen);
     hub_metrics::hub(&mut all, &seen.status, seen.branch_refusals.as_ref());
@@ -117,7 +117,7 @@ pub fn render(seen: &Observed, format: Format) -> String {
     journal(&mut all, seen);
     lookups(&mut all, seen);
     leads(&mut all, seen);
-    single(&mut all, seen);
+    single_metrics(&mut all, seen);
     let Release { version, commit } = seen.release;
     let build = labels([("version", version), ("commit", commit)]);
     let help = "Version and commit, always 1";
@@ -347,7 +347,7 @@ fn trunks(all: &mut Registry, seen: &Observed) {
     gauges(all, "missed_customers", help, missed);
 }
 
-fn single(all: &mut Registry, seen: &Observed) {
+fn single_metrics(all: &mut Registry, seen: &Observed) {
     let help = "Lines of the log that stderr did not accept";
     counter(all, "log_lines_lost", help, seen.log_lines_lost);
     if let Some(open) = seen.page_sessions {
@@ -372,8 +372,8 @@ fn classic(open: &str) -> String {
     let mut text = String::with_capacity(open.len());
     for line in open.lines().filter(|line| *line != "# EOF") {
         match metadata(line) {
-            Some((mark, name, words)) if counters.contains(&name) => {
-                let _ = writeln!(text, "{mark}{name}_total {words}");
+            Some((mark, name, tail)) if counters.contains(&name) => {
+                let _ = writeln!(text, "{mark}{name}_total {tail}");
             }
             _ => {
                 let _ = writeln!(text, "{line}");
@@ -387,8 +387,8 @@ fn classic(open: &str) -> String {
 fn metadata(line: &str) -> Option<(&'static str, &str, &str)> {
     for mark in ["# HELP ", "# TYPE "] {
         if let Some(rest) = line.strip_prefix(mark) {
-            let (name, words) = rest.split_once(' ')?;
-            return Some((mark, name, words));
+            let (name, tail) = rest.split_once(' ')?;
+            return Some((mark, name, tail));
         }
     }
     None
@@ -516,8 +516,8 @@ mod tests {
     fn classic_format_is_default_and_has_same_samples() {
         let prometheus =
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
-        assert_eq!(Format::of(prometheus), Format::Open);
-        assert_eq!(Format::of("*/*"), Format::Classic);
+        assert_eq!(Format::from_accept(prometheus), Format::Open);
+        assert_eq!(Format::from_accept("*/*"), Format::Classic);
         let mut seen = Observed::default();
         seen.requests
             .insert(("submit".into(), "submitted".into()), 4);

@@ -69,7 +69,7 @@ pub(crate) fn sources(all: &mut Registry, status: &Status) {
 }
 
 /// Registers the calls on channels that no trunk matches. The source is the first of their PBX.
-pub(crate) fn unmatched(all: &mut Registry, status: &Status) {
+pub(crate) fn unmatched_channels(all: &mut Registry, status: &Status) {
     let channels = status.unmatched.iter().map(|unmatched| {
         let mut sources = status.sources.iter();
         let source = sources.find(|source| is_of_pbx(source, &unmatched.pbx));

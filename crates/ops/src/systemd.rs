@@ -92,7 +92,7 @@ pub fn ready() {
 }
 
 /// Reports to systemd that the process is ending.
-pub fn stopping() {
+pub fn report_stopping() {
     notify(Kind::Stopping, "STOPPING=1".to_owned());
 }
 
@@ -122,7 +122,7 @@ pub fn alive_as_standby(message: &str) {
 }
 
 /// Reports loops that hang in the status line, and does not feed the watchdog.
-pub fn stalled(names: &str) {
+pub fn report_stalled(names: &str) {
     notify(Kind::Status, format!("STATUS=no longer working: {names}"));
 }
 

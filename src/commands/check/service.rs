@@ -55,7 +55,7 @@ async fn kept(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
     let at = clock::now().wall.floor_seconds().get();
     let state = place.to_string();
     let kept = spool
-        .read(move |store| callbridge_ops::kept::kept(store, at, &state, RELEASE))
+        .read(move |store| callbridge_ops::kept::stored_status(store, at, &state, RELEASE))
         .await;
     match kept {
         Ok(status) => of_journal(&status.judged()),

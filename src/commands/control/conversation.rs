@@ -9,7 +9,7 @@ use callbridge_admin::{CommandHandler, ControlReply, ControlRequest, socket, use
 use callbridge_mapping::{Rules, people::files::Watched};
 use callbridge_model::status::{Pause, Role, findings};
 use callbridge_model::{Code, Zone, clock, safe_cell, safe_json, safe_lines};
-use callbridge_ops::{kept::kept, log::say};
+use callbridge_ops::{kept::stored_status, log::say};
 use callbridge_spool::{self as spool, Guard, Handle, StatePlace, folder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -111,7 +111,10 @@ async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<Comm
                 let at = clock::now().wall.floor_seconds().get();
                 let read = spool.read(move |store| {
                     let leadership = leadership::read(store, Role::Command)?;
-                    Ok((kept(store, at, &folder, crate::RELEASE)?, leadership))
+                    Ok((
+                        stored_status(store, at, &folder, crate::RELEASE)?,
+                        leadership,
+                    ))
                 });
                 let (mut status, leadership) = read.await?;
                 let books = &status.books;

@@ -25,7 +25,7 @@ const WORDS_MAX: usize = 120;
 pub(super) struct LeftOut {
     pub level: Level,
     /// The text of the first one, without fields.
-    pub words: String,
+    pub message: String,
     pub lines: u64,
 }
 
@@ -54,9 +54,14 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
         }
     }
 
-    /// Returns `true` if a line of this kind is written now. Otherwise it is counted, and `words`
-    /// is called if it is the first.
-    fn takes(&mut self, kind: K, now: Instant, words: impl FnOnce() -> (Level, String)) -> bool {
+    /// Returns `true` if a line of this kind is written now. Otherwise it is counted, and
+    /// `first_line` is called if it is the first.
+    fn admit(
+        &mut self,
+        kind: K,
+        now: Instant,
+        first_line: impl FnOnce() -> (Level, String),
+    ) -> bool {
         let count = self.kinds.entry(kind).or_insert(Count {
             until: now + SPAN,
             said: 0,
@@ -72,10 +77,10 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
             return true;
         }
         let left_out = count.left_out.get_or_insert_with(|| {
-            let (level, words) = words();
+            let (level, message) = first_line();
             LeftOut {
                 level,
-                words,
+                message,
                 lines: 0,
             }
         });
@@ -120,12 +125,12 @@ impl LogLimit {
         self.0.say_all(&due);
     }
 
-    fn takes(&self, event: &Event<'_>) -> bool {
+    fn admit(&self, event: &Event<'_>) -> bool {
         let metadata = event.metadata();
         let now = Instant::now();
         let mut counts = self.0.lock();
-        let taken = counts.takes(metadata.callsite(), now, || {
-            (*metadata.level(), words(event))
+        let taken = counts.admit(metadata.callsite(), now, || {
+            (*metadata.level(), event_message(event))
         });
         if !taken && !counts.is_reporting {
             let shared = Arc::clone(&self.0);
@@ -178,13 +183,13 @@ impl LimiterState {
 
 impl<S: Subscriber> Layer<S> for LogLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
-        self.takes(event)
+        self.admit(event)
     }
 }
 
-fn words(event: &Event<'_>) -> String {
-    struct Words(String);
-    impl Visit for Words {
+fn event_message(event: &Event<'_>) -> String {
+    struct Message(String);
+    impl Visit for Message {
         fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
             // A field with the same name comes after it.
             if field.name() == "message" && self.0.is_empty() {
@@ -193,9 +198,9 @@ fn words(event: &Event<'_>) -> String {
             }
         }
     }
-    let mut words = Words(String::new());
-    event.record(&mut words);
-    words.0
+    let mut message = Message(String::new());
+    event.record(&mut message);
+    message.0
 }
 
 /// A writer that keeps the first [`WORDS_MAX`] characters.
@@ -222,19 +227,19 @@ mod tests {
     fn lines_beyond_ten_per_second_of_a_kind_are_counted() {
         let (mut counts, begun) = (RepeatCounts::new(), Instant::now());
         let at = |millis| begun + Duration::from_millis(millis);
-        let taken = (0..1_000).filter(|n| counts.takes("flood", at(*n), words));
+        let taken = (0..1_000).filter(|n| counts.admit("flood", at(*n), words));
         assert_eq!(taken.count(), 10);
-        assert!(counts.takes("other", at(999), words), "another kind");
+        assert!(counts.admit("other", at(999), words), "another kind");
         assert_eq!(counts.due(at(999)), []);
         assert_eq!(counts.next(), Some(at(1_000)));
         let left_out = LeftOut {
             level: Level::WARN,
-            words: "one kind".to_owned(),
+            message: "one kind".to_owned(),
             lines: 990,
         };
         assert_eq!(counts.due(at(1_000)), [left_out]);
         assert_eq!((counts.next(), counts.due(at(1_000))), (None, vec![]));
-        assert!(counts.takes("flood", at(1_000), words), "the next second");
+        assert!(counts.admit("flood", at(1_000), words), "the next second");
     }
 
     #[test]
@@ -244,7 +249,7 @@ mod tests {
         for second in 0..5 {
             for _ in 0..100 {
                 let now = begun + Duration::from_secs(second);
-                said += u64::from(counts.takes("flood", now, words));
+                said += u64::from(counts.admit("flood", now, words));
             }
         }
         let due = counts.due(begun + Duration::from_secs(5));
@@ -280,7 +285,7 @@ mod tests {
             let Ok(left_out) = said.recv_timeout(patience) else {
                 break;
             };
-            assert_eq!(left_out.words, "somebody knocks");
+            assert_eq!(left_out.message, "somebody knocks");
             assert_eq!(left_out.level, Level::WARN);
             lines += left_out.lines;
         }

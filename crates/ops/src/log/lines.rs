@@ -86,7 +86,7 @@ fn now_text() -> String {
 }
 
 /// Makes a line about lost lines.
-pub(super) fn lost(json: bool, lines: u64) -> String {
+pub(super) fn lost_line(json: bool, lines: u64) -> String {
     own_line(json, Level::WARN, LOST, &[("lines", lines.into())])
 }
 
@@ -94,10 +94,10 @@ pub(super) fn lost(json: bool, lines: u64) -> String {
 const LEFT_OUT: &str = "more than ten lines of one kind in a second: the rest are left out";
 
 /// Makes a line about left-out lines.
-pub(super) fn left_out(json: bool, it: &LeftOut) -> String {
-    let kind = it.words.as_str().into();
-    let fields = [("kind", kind), ("lines", it.lines.into())];
-    own_line(json, it.level, LEFT_OUT, &fields)
+pub(super) fn left_out_line(json: bool, left_out: &LeftOut) -> String {
+    let kind = left_out.message.as_str().into();
+    let fields = [("kind", kind), ("lines", left_out.lines.into())];
+    own_line(json, left_out.level, LEFT_OUT, &fields)
 }
 
 /// Makes a line of the log about itself.
@@ -259,14 +259,15 @@ mod tests {
     fn left_out_lines_are_reported_in_an_ordinary_log_line() {
         let left_out = LeftOut {
             level: tracing::Level::INFO,
-            words: "a \"kind\"\n".to_owned(),
+            message: "a \"kind\"\n".to_owned(),
             lines: 7,
         };
-        let text = super::left_out(false, &left_out);
+        let text = super::left_out_line(false, &left_out);
         let (_, words) = text.split_once("  INFO ").expect("a level");
         let wants = format!("{LEFT_OUT} kind=\"a \\\"kind\\\"\\n\" lines=7\n");
         assert_eq!(words, wants);
-        let line: Value = serde_json::from_str(&super::left_out(true, &left_out)).expect("JSON");
+        let line: Value =
+            serde_json::from_str(&super::left_out_line(true, &left_out)).expect("JSON");
         assert_eq!(
             (&line["level"], &line["lines"], &line["kind"]),
             (&"INFO".into(), &7.into(), &"a \"kind\"\n".into())
@@ -306,11 +307,11 @@ mod tests {
 
     #[test]
     fn lost_lines_are_reported_in_an_ordinary_log_line() {
-        let text = lost(false, 7);
+        let text = lost_line(false, 7);
         let (_, words) = text.split_once(" WARN ").expect("a level");
         let wants = "lines of the log are lost: stderr did not accept them lines=7\n";
         assert_eq!(words, wants);
-        let line: Value = serde_json::from_str(&lost(true, 7)).expect("JSON");
+        let line: Value = serde_json::from_str(&lost_line(true, 7)).expect("JSON");
         assert_eq!(
             (&line["level"], &line["lines"]),
             (&"WARN".into(), &7.into())

@@ -63,7 +63,7 @@ static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 /// Sets the log up for the whole process. A second call changes nothing.
 pub fn set_up(logging: Logging, environment: &Environment) {
     let json = logging.json;
-    let Ok(started) = LogWriter::start(Stderr, move |count| lines::lost(json, count)) else {
+    let Ok(started) = LogWriter::start(Stderr, move |count| lines::lost_line(json, count)) else {
         say("cannot start a thread for the log: nothing is logged");
         return;
     };
@@ -71,7 +71,7 @@ pub fn set_up(logging: Logging, environment: &Environment) {
     let shared_limit = LIMIT.get_or_init(|| {
         let writer = log.clone();
         LogLimit::new(Arc::new(move |left_out: &LeftOut| {
-            writer.say(lines::left_out(json, left_out).as_bytes());
+            writer.say(lines::left_out_line(json, left_out).as_bytes());
         }))
     });
     let limit = shared_limit.clone();
@@ -115,7 +115,7 @@ pub fn flush() {
 
 /// Returns the number of log lines that were lost.
 pub fn lost_lines() -> u64 {
-    LOG.get().map_or(0, LogWriter::lost)
+    LOG.get().map_or(0, LogWriter::lost_lines)
 }
 
 /// Logs panics. The standard library's hook would wait for a reader that has stopped.

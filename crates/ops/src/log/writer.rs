@@ -121,7 +121,7 @@ impl LogWriter {
     }
 
     /// Returns the number of lost lines since the start.
-    pub fn lost(&self) -> u64 {
+    pub fn lost_lines(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
     }
 }

@@ -91,7 +91,7 @@ fn closed_reader_loses_lines_but_blocks_nothing() {
         log.say(b"a line\n");
     }
     log.flush(DEADLINE);
-    assert_eq!(log.lost(), 1_000);
+    assert_eq!(log.lost_lines(), 1_000);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn stopped_reader_blocks_no_writer_and_gets_loss_counts() {
         log.say(format!("line {line}\n").as_bytes());
     }
     log.flush(Duration::ZERO);
-    assert!(log.lost() > 0);
+    assert!(log.lost_lines() > 0);
     let mut lines = BufReader::new(read).lines().map(|line| line.expect("text"));
     let (mut next, mut missed) = (0, 0);
     while next < SAID {
@@ -120,7 +120,7 @@ fn stopped_reader_blocks_no_writer_and_gets_loss_counts() {
             }
         }
     }
-    assert_eq!(missed, log.lost());
+    assert_eq!(missed, log.lost_lines());
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn lost_lines_are_reported_when_writes_succeed_again() {
     reader.ends(true);
     reader.log.flush(DEADLINE);
     assert_eq!(reader.read(), "2 lost\nthree\n");
-    assert_eq!(reader.log.lost(), 2);
+    assert_eq!(reader.log.lost_lines(), 2);
 }
 
 #[test]

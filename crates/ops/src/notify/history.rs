@@ -70,8 +70,8 @@ pub struct Problems {
 
 impl Problems {
     /// Restores the problems that an earlier run has reported as begun but not as ended, from the
-    /// text of [`Problems::stored`]. Unreadable text restores none, so they are reported again.
-    pub fn restored(text: Option<&str>, boot: Duration) -> Self {
+    /// text of [`Problems::to_json`]. Unreadable text restores none, so they are reported again.
+    pub fn restore(text: Option<&str>, boot: Duration) -> Self {
         let read = text.and_then(|text| serde_json::from_str(text).ok());
         let stored: BTreeMap<String, ReportedProblem> = read.unwrap_or_default();
         let mut problems = Self::default();
@@ -90,7 +90,7 @@ impl Problems {
     }
 
     /// Returns the problems that were reported and have not ended, as JSON for the next start.
-    pub fn stored(&self) -> String {
+    pub fn to_json(&self) -> String {
         let mut notified = BTreeMap::new();
         for (kind, history) in &self.histories {
             if history.notified {
@@ -228,29 +228,26 @@ mod tests {
     fn problem_over_a_restart_is_reported_once_with_its_end() {
         let found = [problem(FindingKind::DeadLetters, "2 letters")];
         let mut before = Problems::default();
-        assert_eq!(Problems::default().stored(), "{}");
+        assert_eq!(Problems::default().to_json(), "{}");
         before.update(&found, 70, second(0));
-        assert_eq!(before.stored(), "{}", "not told yet");
+        assert_eq!(before.to_json(), "{}", "not told yet");
         assert_eq!(before.update(&found, 75, second(5)).len(), 1);
         // Later versions must be able to read the stored text, so it must not change.
         let golden = r#"{"dead_letters":{"since":70,"message":"2 letters","#.to_owned()
             + r#""command":"callbridge 2 letters"}}"#;
-        assert_eq!(before.stored(), golden);
-        let mut after = Problems::restored(Some(&golden), second(30));
+        assert_eq!(before.to_json(), golden);
+        let mut after = Problems::restore(Some(&golden), second(30));
         for at in 30..200 {
             assert_eq!(after.update(&found, 100, second(at)), [], "{at}");
         }
         assert_eq!(after.update(&[], 0, second(208)), []);
         let ended = after.update(&[], 0, second(209));
         assert_eq!((ended[0].state, ended[0].since), (Turn::Ends, 70));
-        assert_eq!(after.stored(), "{}");
-        assert_eq!(
-            Problems::restored(Some("{"), second(0)),
-            Problems::default()
-        );
+        assert_eq!(after.to_json(), "{}");
+        assert_eq!(Problems::restore(Some("{"), second(0)), Problems::default());
         let unknown = r#"{"of_the_future":{"since":1,"message":"w","command":"t"}}"#;
         assert_eq!(
-            Problems::restored(Some(unknown), second(0)),
+            Problems::restore(Some(unknown), second(0)),
             Problems::default()
         );
     }

@@ -46,7 +46,7 @@ pub struct Settings {
 pub async fn run(command: &str, all: &[Notification], within: Duration) -> Result<(), String> {
     let mut process = shell::command(command);
     for (name, _) in std::env::vars_os() {
-        let is_kept = name.to_str().is_some_and(|name| !is_ours(name));
+        let is_kept = name.to_str().is_some_and(|name| !is_own_variable(name));
         if !is_kept {
             process.env_remove(name);
         }
@@ -75,7 +75,7 @@ pub async fn run(command: &str, all: &[Notification], within: Duration) -> Resul
     Err(format!("it failed ({}){reason}", output.status))
 }
 
-fn is_ours(variable: &str) -> bool {
+fn is_own_variable(variable: &str) -> bool {
     OURS.iter().any(|prefix| variable.starts_with(prefix))
 }
 

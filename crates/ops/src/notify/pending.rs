@@ -41,13 +41,13 @@ impl PendingNotifications {
     }
 
     /// Removes and returns the delivered messages.
-    pub fn delivered(&mut self) -> Vec<Notification> {
+    pub fn take_delivered(&mut self) -> Vec<Notification> {
         self.failures = 0;
         std::mem::take(&mut self.messages)
     }
 
     /// Returns how long to wait before the command is run again.
-    pub fn failed(&mut self, boot: Duration) -> Duration {
+    pub fn wait_after_failure(&mut self, boot: Duration) -> Duration {
         let doubled = FIRST_WAIT.saturating_mul(1 << self.failures.min(16));
         let wait = doubled.min(LAST_WAIT);
         self.failures += 1;
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(pending.add(vec![message(1)]), 0);
         for seconds in [5, 10, 20, 40, 80, 160, 300, 300] {
             assert_eq!(pending.due(boot).len(), 1);
-            let wait = pending.failed(boot);
+            let wait = pending.wait_after_failure(boot);
             assert_eq!(wait, Duration::from_secs(seconds));
             pending.add(vec![]);
             assert!(pending.due(boot + wait - Duration::from_secs(1)).is_empty());
@@ -86,10 +86,14 @@ mod tests {
         }
         pending.add(vec![message(2)]);
         assert_eq!(pending.due(boot).len(), 2);
-        assert_eq!(pending.delivered(), [message(1), message(2)]);
+        assert_eq!(pending.take_delivered(), [message(1), message(2)]);
         assert!(pending.is_empty());
         pending.add(vec![message(3)]);
-        assert_eq!(pending.failed(boot), FIRST_WAIT, "a success begins anew");
+        assert_eq!(
+            pending.wait_after_failure(boot),
+            FIRST_WAIT,
+            "a success begins anew"
+        );
     }
 
     #[test]

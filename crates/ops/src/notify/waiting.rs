@@ -25,8 +25,8 @@ pub struct WaitingCustomers {
 
 impl WaitingCustomers {
     /// Restores the customers that an earlier run has reported, from the text of
-    /// [`WaitingCustomers::stored`]. Empty if the text cannot be read.
-    pub fn restored(text: Option<&str>) -> Self {
+    /// [`WaitingCustomers::to_json`]. Empty if the text cannot be read.
+    pub fn restore(text: Option<&str>) -> Self {
         let read = text.and_then(|text| serde_json::from_str(text).ok());
         Self {
             notified: read.unwrap_or_default(),
@@ -35,7 +35,7 @@ impl WaitingCustomers {
     }
 
     /// Returns the reported customers who still wait, as JSON for the next start.
-    pub fn stored(&self) -> String {
+    pub fn to_json(&self) -> String {
         // Strings and numbers always serialize.
         serde_json::to_string(&self.notified).unwrap_or_default()
     }
@@ -165,7 +165,7 @@ mod tests {
             format!("2 customers have waited for a callback longer than 30 min: {names}")
         );
         // They are also not reported again after a restart.
-        let mut notified = WaitingCustomers::restored(Some(&notified.stored()));
+        let mut notified = WaitingCustomers::restore(Some(&notified.to_json()));
         assert_eq!(update(&mut notified, &both, 12_000), None);
         // One is called back and another arrives, so only the new one is named.
         let now = [customer("+2", 10_060), customer("+3", 10_300)];
@@ -181,7 +181,7 @@ mod tests {
             "a minute lies between"
         );
         let (turn, message) = update(&mut notified, &[], 12_160).expect("told");
-        assert_eq!((turn, notified.stored().as_str()), (Turn::Ends, "{}"));
+        assert_eq!((turn, notified.to_json().as_str()), (Turn::Ends, "{}"));
         assert_eq!(
             message,
             "no customer has waited for a callback longer than 30 min"
