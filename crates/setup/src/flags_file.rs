@@ -52,10 +52,10 @@ pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<Strin
     let rest = flags
         .iter()
         .filter(|flag| !known.clone().any(|long| long == flag.long));
-    for (at, (words, longs)) in GROUPS.iter().enumerate() {
+    for (at, (heading, longs)) in GROUPS.iter().enumerate() {
         let names = longs.split(' ');
         let group = names.flat_map(|long| flags.iter().filter(move |flag| flag.long == long));
-        write_group(&mut text, words, group);
+        write_group(&mut text, heading, group);
         if at == 1 {
             for note in notes {
                 let _ = writeln!(text, "# {note}");
@@ -66,10 +66,10 @@ pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<Strin
     Ok(text)
 }
 
-fn write_group<'a>(text: &mut String, message: &str, flags: impl Iterator<Item = &'a WrittenFlag>) {
+fn write_group<'a>(text: &mut String, heading: &str, flags: impl Iterator<Item = &'a WrittenFlag>) {
     let mut flags = flags.peekable();
     if flags.peek().is_some() {
-        let _ = write!(text, "\n# {message}\n");
+        let _ = write!(text, "\n# {heading}\n");
     }
     for flag in flags {
         let _ = match &flag.value {

@@ -27,7 +27,7 @@ pub enum SetupQuestion {
 
 impl SetupQuestion {
     /// Returns the question as text.
-    pub const fn words(self) -> &'static str {
+    pub const fn text(self) -> &'static str {
         match self {
             Self::PbxAddress => {
                 "Address of the PBX's manager (AMI), as HOST or HOST:PORT; for FreeSWITCH, as \
@@ -164,10 +164,10 @@ mod tests {
             SetupQuestion::Country,
         ];
         for question in all {
-            let (flag, words) = question.flag();
+            let (flag, message) = question.flag();
             assert!(
-                flag.starts_with("--") && words.contains("missing"),
-                "{words}"
+                flag.starts_with("--") && message.contains("missing"),
+                "{message}"
             );
             assert!(!(question.is_secret() && question.default(false).is_some()));
         }

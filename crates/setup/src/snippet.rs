@@ -11,7 +11,7 @@ pub const WRITE: &str = "write = reporting,user";
 
 /// Returns the whole account, for a PBX that does not know it. `from` is the address that it
 /// connects from.
-pub fn whole(user: &str, from: &str, variables: &BTreeSet<String>) -> String {
+pub fn whole_account(user: &str, from: &str, variables: &BTreeSet<String>) -> String {
     let mut text = general(true, variables);
     let _ = write!(
         text,
@@ -24,7 +24,7 @@ pub fn whole(user: &str, from: &str, variables: &BTreeSet<String>) -> String {
 
 /// Returns the lines that our account lacks, or an empty text if nothing is missing. `variables`
 /// are those that lead rules read.
-pub fn missing(user: &str, account: &Account, variables: &BTreeSet<String>) -> String {
+pub fn missing_lines(user: &str, account: &Account, variables: &BTreeSet<String>) -> String {
     let lacking = match &account.variables {
         Some(shown) => variables.difference(shown).cloned().collect(),
         None => BTreeSet::new(),
@@ -81,14 +81,14 @@ mod tests {
             variables: Some(wanted.clone()),
             ..Account::default()
         };
-        assert_eq!(missing("callbridge", &well, &wanted), "");
+        assert_eq!(missing_lines("callbridge", &well, &wanted), "");
         let bare = Account {
             actions: Some(BTreeSet::new()),
             timed: Some(false),
             variables: Some(BTreeSet::new()),
             ..well
         };
-        insta::assert_snapshot!(missing("callbridge", &bare, &wanted), @"
+        insta::assert_snapshot!(missing_lines("callbridge", &bare, &wanted), @"
         [general](+)
         timestampevents = yes
         channelvars = LEAD_ID   ; in addition to those that are there
@@ -96,7 +96,7 @@ mod tests {
         read = call,cdr,system,agent,user
         write = reporting,user
         ");
-        insta::assert_snapshot!(whole("callbridge", "127.0.0.1", &wanted), @"
+        insta::assert_snapshot!(whole_account("callbridge", "127.0.0.1", &wanted), @"
         [general](+)
         timestampevents = yes
         channelvars = LEAD_ID   ; in addition to those that are there

@@ -117,7 +117,7 @@ impl Answers {
     /// Asks a question. An empty line means its default.
     pub(crate) async fn ask(&mut self, question: SetupQuestion) -> Result<String> {
         let default = question.default(self.is_freeswitch());
-        let mut prompt = question.words().to_owned();
+        let mut prompt = question.text().to_owned();
         if let Some(default) = default {
             prompt.push_str(&format!(" [{default}]"));
         }

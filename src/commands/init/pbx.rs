@@ -57,7 +57,11 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
         if fault.fault == Some(Code::NoPermission) && !shown.user.is_empty() {
             say("The account needs these lines in manager.conf of the PBX:")?;
             let variables = config.rules.trunks.variables();
-            say(&snippet::whole(&shown.user, "127.0.0.1", &variables))?;
+            say(&snippet::whole_account(
+                &shown.user,
+                "127.0.0.1",
+                &variables,
+            ))?;
         }
         let message = "Correct the problem; type s to enter only the secret, or press Enter to try \
                      again (Ctrl-C cancels): ";
@@ -165,7 +169,7 @@ pub(crate) fn snippet(answers: &Answers, shown: &ShownPbx) -> String {
         .config()
         .map(|config| config.rules.trunks.variables())
         .unwrap_or_default();
-    snippet::missing(&shown.user, account, &variables)
+    snippet::missing_lines(&shown.user, account, &variables)
 }
 
 /// Turns a finding into a failure with its name, problem, and fix.
