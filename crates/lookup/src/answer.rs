@@ -143,14 +143,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn no(reason: UnknownReason) -> Self {
+    pub fn unknown(reason: UnknownReason) -> Self {
         Self {
             reason: Some(reason),
-            ..Self::bare(Known::No)
+            ..Self::empty(Known::No)
         }
     }
 
-    const fn bare(known: Known) -> Self {
+    const fn empty(known: Known) -> Self {
         Self {
             known,
             lead: None,
@@ -171,29 +171,29 @@ impl Answer {
         profile: impl FnOnce(LeadId) -> (LeadId, LeadProfile),
     ) -> Self {
         let Some(trunk) = question.trunk(trunks) else {
-            return Self::no(UnknownReason::NoTrunk);
+            return Self::unknown(UnknownReason::NoTrunk);
         };
         let raw = RawNumber::new(&question.phone, false);
         let strip = trunk.strip.as_deref();
         let Some(phone) = normalize(&raw, trunk.country, strip, Direction::Inbound) else {
-            return Self::no(UnknownReason::NoNumber);
+            return Self::unknown(UnknownReason::NoNumber);
         };
         let lead = match people.lead_of_phone(&phone, trunk) {
             LeadAnswer::One(lead, _) => lead,
-            LeadAnswer::Two(..) => return Self::bare(Known::Several),
-            LeadAnswer::None(_) => return Self::no(UnknownReason::NoLead),
+            LeadAnswer::Two(..) => return Self::empty(Known::Several),
+            LeadAnswer::None(_) => return Self::unknown(UnknownReason::NoLead),
         };
         let (lead, profile) = profile(lead);
         let employee = profile.responsible;
         let extension = employee.and_then(|id| extension(id, people, trunk));
         Self {
             lead: Some(lead),
-            name: shown(profile.name),
+            name: display_text(profile.name),
             extension: extension.map(str::to_owned),
             employee,
-            employee_name: shown(profile.responsible_name),
-            stage: shown(profile.stage),
-            ..Self::bare(Known::Yes)
+            employee_name: display_text(profile.responsible_name),
+            stage: display_text(profile.stage),
+            ..Self::empty(Known::Yes)
         }
     }
 
@@ -241,7 +241,7 @@ impl Answer {
 }
 
 /// Returns the text as a display can show it. `None` if nothing of it is left.
-fn shown(text: Option<String>) -> Option<String> {
+fn display_text(text: Option<String>) -> Option<String> {
     let name = harmless::name(&text?);
     if name.is_empty() { None } else { Some(name) }
 }

@@ -132,7 +132,7 @@ fn assigned_lead_without_profile_is_answered_without_name() {
     let answer = ask("phone=901110003&trunk=city", LeadProfile::default());
     let wanted = Answer {
         lead: Some(lead(77)),
-        ..Answer::bare(Known::Yes)
+        ..Answer::empty(Known::Yes)
     };
     assert_eq!(answer, wanted);
     let blank = ask("phone=901110003&trunk=city", profile("😀", 501));

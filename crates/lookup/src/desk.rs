@@ -61,11 +61,11 @@ impl Desk {
     pub async fn ask(&self, question: Question) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.asked.try_send((question, answer)).is_err() {
-            return Answer::no(UnknownReason::Full);
+            return Answer::unknown(UnknownReason::Full);
         }
         match timeout(self.within, answered).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) | Err(_) => Answer::no(UnknownReason::Late),
+            Ok(Err(_)) | Err(_) => Answer::unknown(UnknownReason::Late),
         }
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     fn known() -> Answer {
         Answer {
             known: Known::Yes,
-            ..Answer::no(UnknownReason::NoLead)
+            ..Answer::unknown(UnknownReason::NoLead)
         }
     }
 
@@ -114,23 +114,23 @@ mod tests {
             })
             .collect();
         let first = first.await.expect("it asks").expect("answered in time");
-        assert_eq!(first, Answer::no(UnknownReason::Late));
+        assert_eq!(first, Answer::unknown(UnknownReason::Late));
         for late in waiting {
             assert_eq!(
                 late.await.expect("answered"),
-                Answer::no(UnknownReason::Late)
+                Answer::unknown(UnknownReason::Late)
             );
         }
         // The queue still holds all of them, so further questions are refused.
         assert_eq!(
             desk.ask(Question::default()).await,
-            Answer::no(UnknownReason::Full)
+            Answer::unknown(UnknownReason::Full)
         );
         drop(go_on);
         let mut asked = 0;
         loop {
             let answer = desk.ask(Question::default()).await;
-            asked += usize::from(answer != Answer::no(UnknownReason::Full));
+            asked += usize::from(answer != Answer::unknown(UnknownReason::Full));
             if answer == known() {
                 break;
             }
@@ -150,8 +150,8 @@ mod tests {
             .expect("a thread");
         assert_eq!(
             desk.ask(Question::default()).await,
-            Answer::no(UnknownReason::Late)
+            Answer::unknown(UnknownReason::Late)
         );
-        while desk.ask(Question::default()).await != Answer::no(UnknownReason::Full) {}
+        while desk.ask(Question::default()).await != Answer::unknown(UnknownReason::Full) {}
     }
 }

@@ -62,7 +62,7 @@ impl AnswerHttp for Gate {
         let begun = clock::now().boot;
         let (question, format) = Question::read(request.uri().query().unwrap_or_default());
         let (status, answer) = match self.refusal(place, &request) {
-            Some((status, reason)) => (status, Answer::no(reason)),
+            Some((status, reason)) => (status, Answer::unknown(reason)),
             None => (StatusCode::OK, self.desk.ask(question).await),
         };
         self.tally.count(&answer, begun);
@@ -79,7 +79,7 @@ impl Gate {
     ) -> Option<(StatusCode, UnknownReason)> {
         let networks = &self.access.networks;
         let origin = place.origin;
-        if !networks.is_empty() && !networks.iter().any(|network| network.holds(origin)) {
+        if !networks.is_empty() && !networks.iter().any(|network| network.contains(origin)) {
             return Some((StatusCode::FORBIDDEN, UnknownReason::Refused));
         }
         if let Some(secrets) = &self.access.secrets {

@@ -37,7 +37,7 @@ impl Network {
     }
 
     /// Returns `true` if this peer is in the network.
-    pub fn holds(&self, peer: PeerGroup) -> bool {
+    pub fn contains(&self, peer: PeerGroup) -> bool {
         let (width, own) = bits_of(PeerGroup::from(self.address));
         let (peer_width, other) = bits_of(peer);
         let rest = width - u32::from(self.bits).min(width);
@@ -83,15 +83,15 @@ mod tests {
             ("192.168.1.0/24", "::ffff:192.168.1.7", "::1"),
         ] {
             let network = Network::parse(network).expect(network);
-            assert!(network.holds(at(inside)), "{network:?} {inside}");
-            assert!(!network.holds(at(outside)), "{network:?} {outside}");
+            assert!(network.contains(at(inside)), "{network:?} {inside}");
+            assert!(!network.contains(at(outside)), "{network:?} {outside}");
         }
         let all = Network::parse("0.0.0.0/0").expect("all");
-        assert!(all.holds(at("203.0.113.1")) && !all.holds(at("::2")));
+        assert!(all.contains(at("203.0.113.1")) && !all.contains(at("::2")));
         assert!(
             Network::parse("::/0")
                 .expect("all")
-                .holds(at("2001:db8::1"))
+                .contains(at("2001:db8::1"))
         );
     }
 

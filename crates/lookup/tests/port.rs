@@ -107,7 +107,7 @@ fn open() -> Access {
 
 /// A lookup that knows no caller.
 fn nobody() -> LookUp {
-    Box::new(|_: &Question| Answer::no(UnknownReason::NoLead))
+    Box::new(|_: &Question| Answer::unknown(UnknownReason::NoLead))
 }
 
 const ASKED: &str = "/caller?phone=%2B998901110001&trunk=city&format=hash";
@@ -206,7 +206,7 @@ async fn request_during_a_stalled_disk_is_answered_as_late() {
     let (go_on, going) = std::sync::mpsc::sync_channel::<()>(0);
     let stands: LookUp = Box::new(move |_| {
         going.recv().ok();
-        Answer::no(UnknownReason::NoLead)
+        Answer::unknown(UnknownReason::NoLead)
     });
     let served = Served::within(ANSWER_WITHIN, open(), stands).await;
     let begun = Instant::now();
