@@ -34,7 +34,7 @@ impl InputFiles {
             Some(TokenFrom::Place(place)) => Some(place.clone()),
             Some(TokenFrom::Command(_) | TokenFrom::Connection) | None => None,
         };
-        let watched = Watched::of(config.rules.every_trunk());
+        let watched = Watched::for_trunks(config.rules.every_trunk());
         let lists = watched.files().into_iter().map(Path::to_path_buf);
         Self {
             token,

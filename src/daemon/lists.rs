@@ -46,7 +46,7 @@ impl Lists {
     /// Reads the lists for the first time, and adds the directory of leads. A list that cannot be
     /// used is logged and does not stop the start: its calls wait until it can be used.
     pub(crate) fn load(rules: &Rules, directory: Arc<dyn Directory>) -> Self {
-        let mut watched = Watched::of(rules.every_trunk()).with_directory(directory);
+        let mut watched = Watched::for_trunks(rules.every_trunk()).with_directory(directory);
         let news = watched.reload(clock::now().wall);
         let lists = Self {
             watched,
@@ -124,7 +124,7 @@ impl Lists {
 fn show(news: &News, at: i64, shown: &mut ListFile) {
     shown.file = news.file.display().to_string();
     news.kind.word().clone_into(&mut shown.kind);
-    let about = news.about();
+    let about = news.list_report();
     shown.bad = about.map_or(0, |about| count(about.bad));
     let rows = about.map_or(&[][..], |about| &about.named[..]);
     let named = rows.iter().take(NAMED_MAX);
@@ -153,7 +153,9 @@ fn log(news: &News) {
             "a list cannot be used; rows that were read before, if any, stay in use"
         );
     }
-    let Some(about) = news.about() else { return };
+    let Some(about) = news.list_report() else {
+        return;
+    };
     for row in about.named.iter().take(LOGGED_MAX) {
         let reason = row.masked();
         tracing::error!(%file, reason, "a row of the list cannot be used");

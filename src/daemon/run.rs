@@ -139,7 +139,7 @@ fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
 
 /// Logs each trunk that `check` fails. Bad rows of the lists are logged where the lists are read.
 fn warn_of_trunks(config: &Config) {
-    let mut lists = Watched::of(config.rules.every_trunk());
+    let mut lists = Watched::for_trunks(config.rules.every_trunk());
     lists.reload(clock::now().wall);
     for trunk in config.rules.trunks.iter() {
         if let Some(problem) = trunk_problem::find(config, trunk, lists.people()) {

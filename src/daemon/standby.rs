@@ -148,7 +148,7 @@ async fn listen(
     let place = config.state_place();
     let asked = Arc::clone(view);
     // Problems of the lists are logged when this process leads.
-    let mut lists = Watched::of(config.rules.every_trunk());
+    let mut lists = Watched::for_trunks(config.rules.every_trunk());
     lists.reload(clock::now().wall);
     let handler = CommandHandler {
         spool: view.reader.clone(),

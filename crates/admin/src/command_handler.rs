@@ -459,7 +459,7 @@ impl CommandHandler {
             return Ok(outcome);
         }
         let op = Op::step(id, step, now);
-        let act = Op::action(id, who, wish.words(), now);
+        let act = Op::action(id, who, wish.text(), now);
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(outcome),
             Err(error @ (Error::Refused { .. } | Error::UuidTaken { .. })) => {

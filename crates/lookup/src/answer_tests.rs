@@ -22,7 +22,7 @@ impl Directory for Leads {
         }
     }
 
-    fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
+    fn assigned_lead(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
         let given = phone.as_str() == "+998901110003";
         Ok(given.then(|| (lead(77), "given".to_owned())))
     }

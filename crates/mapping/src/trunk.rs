@@ -59,22 +59,22 @@ impl Trunks {
     /// # Errors
     /// Messages about duplicate names on one PBX, and about endpoints of equal precedence.
     pub fn new(trunks: Vec<Trunk>) -> Result<Self, Vec<String>> {
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         for (at, trunk) in trunks.iter().enumerate() {
             for other in trunks[..at].iter().filter(|other| trunk.shares_pbx(other)) {
                 if other.name == trunk.name {
-                    faults.push(format!("two trunks are called `{}`", trunk.name));
+                    errors.push(format!("two trunks are called `{}`", trunk.name));
                 }
-                let both = other.known_by().chain(trunk.known_by());
+                let both = other.trunk_endpoints().chain(trunk.trunk_endpoints());
                 if let Err(conflict) = Endpoints::new(both.collect()) {
-                    faults.push(conflict.to_string());
+                    errors.push(conflict.to_string());
                 }
             }
         }
-        if faults.is_empty() {
+        if errors.is_empty() {
             Ok(Self(trunks))
         } else {
-            Err(faults)
+            Err(errors)
         }
     }
 
@@ -83,12 +83,12 @@ impl Trunks {
     /// # Errors
     /// Never for trunks of [`Trunks::new`], which checked all of them.
     pub fn endpoints(&self, pbx: &str) -> Result<Endpoints, Conflict> {
-        Endpoints::new(self.of_pbx(pbx).flat_map(Trunk::known_by).collect())
+        Endpoints::new(self.of_pbx(pbx).flat_map(Trunk::trunk_endpoints).collect())
     }
 
     /// Returns `true` if channels with this name belong to a trunk of the PBX.
     pub fn take_in(&self, pbx: &str, channel: &str) -> bool {
-        self.of_pbx(pbx).any(|trunk| trunk.takes_in(channel))
+        self.of_pbx(pbx).any(|trunk| trunk.matches_channel(channel))
     }
 
     pub fn find(&self, pbx: &str, name: &str) -> Option<&Trunk> {
@@ -126,8 +126,9 @@ impl Trunk {
     }
 
     /// Returns `true` if channels with this name belong to it.
-    pub fn takes_in(&self, channel: &str) -> bool {
-        self.known_by().any(|endpoint| endpoint.matches(channel))
+    pub fn matches_channel(&self, channel: &str) -> bool {
+        self.trunk_endpoints()
+            .any(|endpoint| endpoint.matches(channel))
     }
 
     /// Returns a phone that this trunk's pattern also matches: `PJSIP/101` for `PJSIP/*`. Only for
@@ -144,7 +145,7 @@ impl Trunk {
         for extension in extensions {
             for technology in ["PJSIP", "SIP", "IAX2", "SCCP", "Skinny"] {
                 let telephone = format!("{technology}/{extension}");
-                if self.takes_in(&format!("{telephone}-0000004f")) {
+                if self.matches_channel(&format!("{telephone}-0000004f")) {
                     return Some(telephone);
                 }
             }
@@ -166,7 +167,7 @@ impl Trunk {
 
     /// Returns the endpoints whose calls wait for a CDR. A trunk whose lead is in the user field
     /// waits for the CDR that contains it.
-    fn known_by(&self) -> impl Iterator<Item = TrunkEndpoint> {
+    fn trunk_endpoints(&self) -> impl Iterator<Item = TrunkEndpoint> {
         let mut rules = self.leads.iter();
         let awaits_cdr = rules.any(|rule| matches!(rule, LeadRule::UserField(_)));
         self.endpoints().map(move |pattern| TrunkEndpoint {
@@ -192,22 +193,22 @@ const KEYS: &str = "pbx, country, strip, lead, employees, unanswered, journal";
 /// Parses one `--trunk`, or returns all of its errors as messages. Missing keys come from
 /// `defaults`: the flags `--country --strip --lead --employees --unanswered`.
 pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     let mut pieces = pieces(text).into_iter();
     let head = pieces.next().unwrap_or_default();
     let (name, endpoint) = head.split_once('=').unwrap_or((&head, ""));
     // `city=` is a trunk that only messages name: it has no channels.
     let of_messages = head.strip_suffix('=').is_some_and(is_name);
     if name.is_empty() || (endpoint.is_empty() && !of_messages) {
-        faults.push("must begin with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
+        errors.push("must begin with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
     } else if !is_name(name) {
-        let words =
+        let message =
             "is not a valid name: use letters, digits, `-`, `_` and `.`, at most 64 characters";
-        faults.push(format!("`{name}` {words}"));
-    } else if let Err(fault) = endpoint.split('|').try_for_each(endpoint_form)
+        errors.push(format!("`{name}` {message}"));
+    } else if let Err(error) = endpoint.split('|').try_for_each(endpoint_form)
         && !of_messages
     {
-        faults.push(fault);
+        errors.push(error);
     }
     let mut trunk = Trunk {
         name: name.to_owned(),
@@ -217,25 +218,25 @@ pub fn parse(text: &str, defaults: &Trunk) -> Result<Trunk, Vec<String>> {
     let mut given: Vec<String> = Vec::new();
     for piece in pieces {
         let Some((key, value)) = piece.split_once('=') else {
-            faults.push(format!("`{piece}` is not key=value; keys are {KEYS}"));
+            errors.push(format!("`{piece}` is not key=value; keys are {KEYS}"));
             continue;
         };
         if given.iter().any(|other| other == key) {
-            faults.push(format!("`{key}` is given twice"));
+            errors.push(format!("`{key}` is given twice"));
             continue;
         }
         given.push(key.to_owned());
-        faults.extend(set(&mut trunk, key, value.trim()).err());
+        errors.extend(set(&mut trunk, key, value.trim()).err());
     }
-    if faults.is_empty() {
+    if errors.is_empty() {
         Ok(trunk)
     } else {
-        Err(faults)
+        Err(errors)
     }
 }
 
 fn set(trunk: &mut Trunk, key: &str, value: &str) -> Result<(), String> {
-    let named = |fault: String| format!("{key}: {fault}");
+    let named = |error: String| format!("{key}: {error}");
     match key {
         "pbx" if is_name(value) => trunk.pbx = Some(value.to_owned()),
         "pbx" => return Err(format!("pbx: `{value}` is not a name of a PBX")),
@@ -358,7 +359,7 @@ mod tests {
         let trunk = parse(text, &Trunk::default()).expect("good");
         let wants = ["gateway/city", "address/203.0.113.5:5060", "sofia/external"];
         assert_eq!(trunk.endpoints().collect::<Vec<_>>(), wants);
-        assert!(trunk.takes_in("sofia/external/998901110001"));
+        assert!(trunk.matches_channel("sofia/external/998901110001"));
         for wrong in [
             "city=gateway/city|",
             "city=gateway/city|x",

@@ -272,7 +272,7 @@ impl Directory for LeadDirectory {
         Ok(self.find(phone)?.answer())
     }
 
-    fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
+    fn assigned_lead(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
         let given = self.ask("the given leads", |db| assigned_lead(db, phone))?;
         Ok(given.map(|assigned| (assigned.lead_id, assigned.message())))
     }

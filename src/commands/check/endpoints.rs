@@ -82,7 +82,7 @@ pub(crate) fn judge(
 /// Returns `true` if the endpoint belongs to the trunk. A trunk can also be a part of an endpoint:
 /// `DAHDI/i1/998712000000`.
 fn is_of(trunk: &Trunk, endpoint: &str) -> bool {
-    trunk.takes_in(endpoint)
+    trunk.matches_channel(endpoint)
         || trunk
             .endpoints()
             .filter_map(|own| own.strip_prefix(endpoint))

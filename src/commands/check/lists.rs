@@ -13,7 +13,7 @@ const MEND: &str = "correct the row; the valid rows are in use, and the file is 
 /// Checks every list that the trunks name. Also returns the employees of the lists that can be
 /// read.
 pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
-    let mut lists = Watched::of(config.rules.every_trunk());
+    let mut lists = Watched::for_trunks(config.rules.every_trunk());
     let news = lists.reload(clock::now().wall);
     let mut found: Vec<CheckFinding> = news.iter().flat_map(findings).collect();
     found.extend(doubtful(config, lists.people()));
@@ -55,7 +55,7 @@ fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
             continue;
         };
         for (extension, _) in employees.iter() {
-            if let Some(meant) = matching::meant(extension.as_str()) {
+            if let Some(meant) = matching::probable_extension(extension.as_str()) {
                 doubtful.insert(extension.as_str().to_owned(), meant);
             }
         }
@@ -100,7 +100,7 @@ fn findings(news: &News) -> Vec<CheckFinding> {
             fault(Code::Input, &name, error, fix)
         }
     }];
-    let Some(about) = news.about() else {
+    let Some(about) = news.list_report() else {
         return found;
     };
     for row in &about.named {
@@ -111,8 +111,8 @@ fn findings(news: &News) -> Vec<CheckFinding> {
         let name = format!("{name} line {}", row.line);
         found.push(fault(Code::Input, name, message, MEND));
     }
-    if about.unnamed() > 0 {
-        let message = format!("more rows that cannot be used: {}", about.unnamed());
+    if about.unlisted_count() > 0 {
+        let message = format!("more rows that cannot be used: {}", about.unlisted_count());
         found.push(fault(
             Code::Input,
             format!("{name} and so on"),

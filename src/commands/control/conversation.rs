@@ -77,7 +77,7 @@ fn no_daemon_or_state(state: &StatePlace) -> Failure {
 /// Returns a handler that only uses the spool.
 async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<CommandHandler> {
     let zone = spool.meta(open::ZONE_KEY).await?;
-    let mut lists = Watched::of(rules.every_trunk());
+    let mut lists = Watched::for_trunks(rules.every_trunk());
     match state.lead_directory() {
         Ok(directory) => lists = lists.with_directory(Arc::new(directory)),
         Err(error) => say(&error.to_string()),

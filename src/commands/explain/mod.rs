@@ -43,7 +43,9 @@ pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
         Failure::new(Code::Input, messages.join("\n"))
     })?;
     for news in &news {
-        let Some(about) = news.about() else { continue };
+        let Some(about) = news.list_report() else {
+            continue;
+        };
         for row in &about.named {
             let _ = writeln!(notes, "callbridge: {}: {row}", news.file.display());
         }

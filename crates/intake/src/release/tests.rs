@@ -33,7 +33,7 @@ impl Place {
         let trunk = parse(flag, &Trunk::default()).expect("good");
         let trunks = Trunks::new(vec![trunk]).expect("one trunk");
         let directory = LeadDirectory::open(folder.path()).expect("beside it");
-        let lists = Watched::of(trunks.iter()).with_directory(Arc::new(directory));
+        let lists = Watched::for_trunks(trunks.iter()).with_directory(Arc::new(directory));
         let rules = Rules {
             trunks,
             ..Rules::default()

@@ -63,7 +63,7 @@ pub struct Figures {
 
 impl Figures {
     /// Rounds exact intervals to whole seconds, half up.
-    pub fn of(call: &FinishedCall, now: EventTime) -> Self {
+    pub fn from_call(call: &FinishedCall, now: EventTime) -> Self {
         let length = call.ended.since(call.started);
         let duration_sec = half_up(length).max(1);
         let talked = if call.answered { half_up(call.talk) } else { 0 };
@@ -106,7 +106,7 @@ mod tests {
         let mut call = call();
         call.ended = call.started.plus(Duration::from_millis(length_ms));
         (call.talk, call.answered) = (Duration::from_millis(talk_ms), answered);
-        Figures::of(&call, call.ended)
+        Figures::from_call(&call, call.ended)
     }
 
     /// Promise: The same call always has the same uuid.
@@ -191,7 +191,7 @@ mod tests {
         let mut call = call();
         call.started = EventTime::from_seconds(5);
         call.ended = EventTime::from_seconds(15);
-        let figures = Figures::of(&call, EventTime::from_seconds(1_795_151_317));
+        let figures = Figures::from_call(&call, EventTime::from_seconds(1_795_151_317));
         assert_eq!(figures.started_at, EpochSeconds::new(1_795_151_307));
         assert!(figures.wrong_start.is_some());
     }

@@ -69,7 +69,7 @@ pub fn judge(
     now: EventTime,
 ) -> Judged {
     let trunk = trunk_of(call, pbx, rules);
-    let figures = Figures::of(call, now);
+    let figures = Figures::from_call(call, now);
     let mut remarks = call.remarks.clone();
     remarks.extend(figures.remarks.iter().cloned());
     let in_order = call.employees_in_order.iter().map(ToString::to_string);
@@ -95,22 +95,23 @@ pub fn judge(
         by_hand: None,
     };
     let limit = rules.limit(pbx);
-    let (outcome, reason, message) = match left_out(call, trunk, limit, &figures) {
+    let (outcome, reason, message) = match exclusion(call, trunk, limit, &figures) {
         Some((outcome, why)) => {
             record.uuid = None;
             (outcome, None, why)
         }
         None => {
-            let who = who(call, trunk, (rules, people), &record);
-            if let Some((lead, origin)) = &who.lead {
+            let owners = find_owners(call, trunk, (rules, people), &record);
+            if let Some((lead, origin)) = &owners.lead {
                 record.lead_id = Some(*lead);
                 record.lead_from = Some(origin.clone());
             }
-            record.employee_id = who.employee_id;
+            record.employee_id = owners.employee_id;
             if trunk.is_some_and(|trunk| trunk.employees.is_some()) {
-                remarks.extend(who.no_employee.clone());
+                remarks.extend(owners.no_employee.clone());
             }
-            let error = facts(call, &figures, now).or_else(|| who.missing(rules.require_employee));
+            let error =
+                facts(call, &figures, now).or_else(|| owners.missing(rules.require_employee));
             match error {
                 Some((reason, why)) => (Outcome::DeadLetter, Some(reason), why),
                 None => (Outcome::Journal, None, String::new()),
@@ -153,18 +154,22 @@ fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a 
 /// called. That can be the company's own, but if a lead has it, it is the customer's.
 fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
     for number in call.number.iter().chain(&call.more_numbers) {
-        if let Some(phone) = normalized(number, trunk, call.direction) {
+        if let Some(phone) = normalize_number(number, trunk, call.direction) {
             return Some(phone);
         }
     }
-    let phone = normalized(call.shown_number.as_ref()?, trunk, call.direction)?;
+    let phone = normalize_number(call.shown_number.as_ref()?, trunk, call.direction)?;
     match people.lead_of_phone(&phone, trunk?) {
         LeadAnswer::One(..) | LeadAnswer::Two(..) => Some(phone),
         LeadAnswer::None(_) => None,
     }
 }
 
-fn normalized(number: &RawNumber, trunk: Option<&Trunk>, direction: Direction) -> Option<Phone> {
+fn normalize_number(
+    number: &RawNumber,
+    trunk: Option<&Trunk>,
+    direction: Direction,
+) -> Option<Phone> {
     let country = trunk.and_then(|trunk| trunk.country);
     let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
     normalize(number, country, strip, direction)
@@ -172,7 +177,7 @@ fn normalized(number: &RawNumber, trunk: Option<&Trunk>, direction: Direction) -
 
 /// Returns outcome and reason of a call that is not journaled because of a flag or because it is
 /// internal. `None` for any other.
-fn left_out(
+fn exclusion(
     call: &FinishedCall,
     trunk: Option<&Trunk>,
     limit: Option<EventTime>,
@@ -236,7 +241,7 @@ fn field_error(of_message: bool, field: &str, why: &str, allowed: &str) -> Strin
 
 /// Lead and employee of a call by their CRM ids, or why they are missing.
 #[derive(Default)]
-struct Who {
+struct CallOwners {
     /// The lead, and text for its origin, as `explain` shows it.
     lead: Option<(LeadId, String)>,
     employee_id: Option<EmployeeId>,
@@ -246,18 +251,18 @@ struct Who {
     no_employee: Option<String>,
 }
 
-fn who(
+fn find_owners(
     call: &FinishedCall,
     trunk: Option<&Trunk>,
     (rules, people): (&Rules, &People),
     record: &CallRecord,
-) -> Who {
+) -> CallOwners {
     let given = call.given.unwrap_or_default();
     let Some(trunk) = trunk else {
         if rules.forwards {
-            return Who::default();
+            return CallOwners::default();
         }
-        let words = match (call.given, &call.trunk) {
+        let message = match (call.given, &call.trunk) {
             (Some(_), Some(name)) => format!(
                 "trunk: no --trunk of PBX {} is called {name}; it must be the name of a \
                  --trunk, or left out",
@@ -268,47 +273,52 @@ fn who(
                 format!("no --trunk is called {name} any more, so no rule gives a lead")
             }
         };
-        return Who {
-            no_lead: Some((Reason::NoLead, words)),
-            ..Who::default()
+        return CallOwners {
+            no_lead: Some((Reason::NoLead, message)),
+            ..CallOwners::default()
         };
     };
-    let mut who = Who::default();
+    let mut owners = CallOwners::default();
     if let Some(lead) = given.lead.and_then(LeadId::new) {
-        who.lead = Some((lead, "as the message says".to_owned()));
+        owners.lead = Some((lead, "as the message says".to_owned()));
     } else {
         match people.lead_of(call, record.client_phone.as_ref(), trunk) {
-            LeadAnswer::One(lead, origin) => who.lead = Some((lead, origin)),
+            LeadAnswer::One(lead, origin) => owners.lead = Some((lead, origin)),
             LeadAnswer::None(why) => {
-                let why = without_lead(call, trunk, record, why);
-                who.no_lead = Some((Reason::NoLead, why));
+                let why = explain_missing_lead(call, trunk, record, why);
+                owners.no_lead = Some((Reason::NoLead, why));
             }
-            LeadAnswer::Two(_, _, why) => who.no_lead = Some((Reason::AmbiguousLead, why)),
+            LeadAnswer::Two(_, _, why) => owners.no_lead = Some((Reason::AmbiguousLead, why)),
         }
     }
     let left_to_hub = rules.forwards && trunk.leads.is_empty();
     if left_to_hub {
-        who.no_lead = None;
+        owners.no_lead = None;
     }
     let extension = call.employee.as_ref();
-    who.employee_id = given
+    owners.employee_id = given
         .employee
         .and_then(EmployeeId::new)
         .or_else(|| people.employee_of(extension?, trunk));
-    if who.employee_id.is_none()
+    if owners.employee_id.is_none()
         && let Some(extension) = extension
     {
         let name = &trunk.name;
-        who.no_employee = Some(match trunk.employees {
+        owners.no_employee = Some(match trunk.employees {
             Some(_) => format!("extension {extension} is not among the employees of {name}"),
             None => format!("extension {extension}: trunk {name} has no employees"),
         });
     }
-    who
+    owners
 }
 
 /// Adds the error of the message's phone to `why`, the reason for a missing lead.
-fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: String) -> String {
+fn explain_missing_lead(
+    call: &FinishedCall,
+    trunk: &Trunk,
+    record: &CallRecord,
+    why: String,
+) -> String {
     if call.given.is_none() || record.client_phone.is_some() {
         return why;
     }
@@ -325,7 +335,7 @@ fn without_lead(call: &FinishedCall, trunk: &Trunk, record: &CallRecord, why: St
     format!("{wrong}; it must be like +998901110001, or you can give a leadId. {why}")
 }
 
-impl Who {
+impl CallOwners {
     /// Returns the reason why the call cannot be journaled yet: no lead, or no employee although
     /// one is required.
     fn missing(&self, employee_required: bool) -> Option<(Reason, String)> {
@@ -365,7 +375,7 @@ pub struct RetryValues {
 
 impl RetryValues {
     /// Returns text for the actions: `retry with lead 4002, employee 501`.
-    pub fn words(&self) -> String {
+    pub fn text(&self) -> String {
         let mut values = Vec::new();
         if let Some(lead) = self.lead {
             values.push(format!("lead {lead}"));
@@ -419,7 +429,7 @@ pub fn remap(
     if record.client_phone.is_none() {
         record.client_phone = client_phone(call, trunk, people);
     }
-    let mut found = who(&known, trunk, (rules, people), &record);
+    let mut found = find_owners(&known, trunk, (rules, people), &record);
     let wish = by.unwrap_or_default();
     let lead = match wish.lead {
         Some(lead) => Some((lead, BY_HAND.to_owned())),

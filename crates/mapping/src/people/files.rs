@@ -46,7 +46,7 @@ pub enum Error {
 
 impl Error {
     /// Returns the invalid rows, if they are the cause.
-    pub const fn about(&self) -> Option<&ListReport> {
+    pub const fn list_report(&self) -> Option<&ListReport> {
         match self {
             Self::Useless(_, about) => Some(about),
             Self::Missing(_) | Self::Unreadable(..) | Self::TooLarge(_) | Self::Header(..) => None,
@@ -81,10 +81,10 @@ pub struct News {
 
 impl News {
     /// Returns the report on the file's rows, if it has any.
-    pub fn about(&self) -> Option<&ListReport> {
+    pub fn list_report(&self) -> Option<&ListReport> {
         match &self.result {
             Ok(change) => Some(&change.about),
-            Err(error) => error.about(),
+            Err(error) => error.list_report(),
         }
     }
 }
@@ -139,16 +139,16 @@ struct FileState {
 impl FileState {
     /// Returns `true` if the file was the same at the last check, or has changed at too many
     /// checks.
-    fn rests(&mut self, version: FileVersion) -> bool {
+    fn check_stable(&mut self, version: FileVersion) -> bool {
         if matches!(self.seen, Seen::Version { version: old, .. } if old == version) {
             return true;
         }
         let (newer, looks) = self.newer.unzip();
-        let rests = newer == Some(version) || looks >= Some(LOOKS_MAX);
-        if !rests {
+        let stable = newer == Some(version) || looks >= Some(LOOKS_MAX);
+        if !stable {
             self.newer = Some((version, looks.map_or(1, |looks| looks + 1)));
         }
-        rests
+        stable
     }
 }
 
@@ -161,7 +161,7 @@ pub struct Watched {
 
 impl Watched {
     /// Makes the lists of these trunks. Nothing is read yet.
-    pub fn of<'a>(trunks: impl Iterator<Item = &'a Trunk>) -> Self {
+    pub fn for_trunks<'a>(trunks: impl Iterator<Item = &'a Trunk>) -> Self {
         let mut watched = Self::default();
         for trunk in trunks {
             for rule in &trunk.leads {
@@ -192,7 +192,7 @@ impl Watched {
         trunks: impl Iterator<Item = &'a Trunk>,
         now: EventTime,
     ) -> Result<(Self, Vec<News>), Vec<Error>> {
-        let mut watched = Self::of(trunks);
+        let mut watched = Self::for_trunks(trunks);
         let mut news = Vec::new();
         let mut errors = Vec::new();
         for list in watched.reload(now) {
@@ -265,7 +265,7 @@ fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListCh
                 return Err(Error::Useless(path.clone(), about));
             }
             let older = people.leads.entry(file.clone()).or_default();
-            let phones = older.changed(&newer);
+            let phones = older.changed_phones(&newer);
             *older = newer;
             Ok(ListChange { about, phones })
         }
@@ -298,7 +298,7 @@ fn read(
     };
     let same =
         matches!(known.seen, Seen::Version { version: old, settled: true } if old == version);
-    if same || in_force && !known.rests(version) {
+    if same || in_force && !known.check_stable(version) {
         return None;
     }
     let mut settled = now.since(version.written()) > YOUNG;

@@ -7,7 +7,7 @@
 //! 901110002,4002          102,502
 //! ```
 
-use super::rows::{ListReport, WrongHeader, each_row, refused, shortened};
+use super::rows::{ListReport, WrongHeader, each_row, shorten, unusable_row};
 use callbridge_call::Extension;
 use callbridge_model::number::e164;
 use callbridge_model::{Country, EmployeeId, LeadId, Phone};
@@ -72,10 +72,14 @@ impl LeadList {
         let mut about = ListReport::default();
         each_row(bytes, LEADS, &mut about, |line, phone, lead| {
             let Some(digits) = key(phone, country) else {
-                return Err(refused(line, phone, no_number(phone, country)));
+                return Err(unusable_row(line, phone, no_number(phone, country)));
             };
             let Some(lead_id) = LeadId::parse(lead) else {
-                return Err(refused(line, lead, "is not a lead id: use digits only"));
+                return Err(unusable_row(
+                    line,
+                    lead,
+                    "is not a lead id: use digits only",
+                ));
             };
             rows.push((digits, lead_id));
             Ok(())
@@ -105,7 +109,7 @@ impl LeadList {
                             "has two leads, {other} (line {before}) and {lead}: its calls become \
                          dead letters `ambiguous_lead`"
                         );
-                        about.note(refused(line, phone, message));
+                        about.note(unusable_row(line, phone, message));
                     }
                     Ok(())
                 },
@@ -125,7 +129,7 @@ impl LeadList {
     }
 
     /// Returns the phones whose leads differ in `newer`.
-    pub fn changed(&self, newer: &Self) -> Vec<Phone> {
+    pub fn changed_phones(&self, newer: &Self) -> Vec<Phone> {
         let old = (self.rows.iter()).filter(|row| newer.rows.binary_search(row).is_err());
         let new = (newer.rows.iter()).filter(|row| self.rows.binary_search(row).is_err());
         let mut digits: Vec<u64> = old.chain(new).map(|(key, _)| *key).collect();
@@ -150,12 +154,16 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     let mut repeated = 0;
     each_row(bytes, EMPLOYEES, &mut about, |line, extension, id| {
         if let Some((_, alone)) = extension.rsplit_once('/') {
-            let alone = shortened(alone);
+            let alone = shorten(alone);
             let message = format!("is a channel: give only the extension, `{alone}`");
-            return Err(refused(line, extension, message));
+            return Err(unusable_row(line, extension, message));
         }
         let Some(employee) = EmployeeId::parse(id) else {
-            return Err(refused(line, id, "is not an employee id: use digits only"));
+            return Err(unusable_row(
+                line,
+                id,
+                "is not an employee id: use digits only",
+            ));
         };
         let own = Extension::new(extension);
         let (other, before) = *lines.entry(own.clone()).or_insert((employee, line));
@@ -164,7 +172,7 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
             let message = format!(
                 "has two employees, {other} (line {before}) and {employee}: neither is sent"
             );
-            return Err(refused(line, extension, message));
+            return Err(unusable_row(line, extension, message));
         }
         if before != line {
             repeated += 1;
@@ -414,8 +422,8 @@ mod tests {
         let old = list_of("phone,leadId\n901110001,1\n901110002,2\n901110003,3\n");
         let new = list_of("phone,leadId\n901110001,1\n901110002,9\n901110004,4\n");
         let wants = ["+998901110002", "+998901110003", "+998901110004"].map(phone);
-        assert_eq!(old.changed(&new), wants);
-        assert_eq!(new.changed(&new), []);
+        assert_eq!(old.changed_phones(&new), wants);
+        assert_eq!(new.changed_phones(&new), []);
     }
 
     proptest! {

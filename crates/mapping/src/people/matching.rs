@@ -24,7 +24,7 @@ const LOOK_ALIKES: [(&str, char); 3] = [("OoОо", '0'), ("IlІ|", '1'), ("Зз"
 
 /// Returns the probable extension, if the only letters among its digits look like digits: `101` for
 /// `1O1`.
-pub fn meant(extension: &str) -> Option<String> {
+pub fn probable_extension(extension: &str) -> Option<String> {
     let meant: String = extension.chars().map(look_alike_digit).collect();
     let all_digits = meant.bytes().all(|b| b.is_ascii_digit());
     let some_digit = extension.bytes().any(|b| b.is_ascii_digit());
@@ -74,7 +74,7 @@ pub fn compare(rules: &Rules, people: &People, met: &[UsedExtension]) -> Employe
     let unmatched: Vec<String> = listed.difference(&hit).map(ToString::to_string).collect();
     let mut doubtful = Vec::new();
     for extension in &unmatched {
-        if let Some(meant) = meant(extension) {
+        if let Some(meant) = probable_extension(extension) {
             let extension = extension.clone();
             doubtful.push(Doubtful { extension, meant });
         }
@@ -115,7 +115,7 @@ mod tests {
             ("anna", None),
             ("", None),
         ] {
-            assert_eq!(meant(typed).as_deref(), wants, "{typed}");
+            assert_eq!(probable_extension(typed).as_deref(), wants, "{typed}");
         }
     }
 

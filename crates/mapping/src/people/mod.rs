@@ -51,7 +51,7 @@ pub trait Directory: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// A message, if it cannot be looked up now.
-    fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String>;
+    fn assigned_lead(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String>;
 }
 
 /// The file of a lead list and its trunk's country. Two trunks can read one file differently.
@@ -86,7 +86,11 @@ impl People {
             !rule.is_by_number()
                 && !matches!(self.ask(rule, call, phone, trunk), LeadAnswer::None(_))
         });
-        let assignment = if named { None } else { self.given(phone) };
+        let assignment = if named {
+            None
+        } else {
+            self.assigned_lead(phone)
+        };
         // If the assigned leads cannot be read, any rule can still give a lead.
         let (assigned, unread) = match assignment {
             Some(LeadAnswer::None(why)) => (None, Some(LeadAnswer::None(why))),
@@ -117,8 +121,8 @@ impl People {
         match rule {
             LeadRule::Variable(name) => variable(name, call),
             LeadRule::UserField(pattern) => user_field(pattern, call),
-            LeadRule::Csv(file) => self.listed(file, phone, trunk),
-            LeadRule::Directory => self.learned(phone),
+            LeadRule::Csv(file) => self.look_up_list(file, phone, trunk),
+            LeadRule::Directory => self.look_up_directory(phone),
         }
     }
 
@@ -127,15 +131,18 @@ impl People {
     pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
         let listed = trunk.leads.iter().filter_map(|rule| match rule {
             LeadRule::Variable(_) | LeadRule::UserField(_) => None,
-            LeadRule::Csv(file) => Some(self.listed(file, Some(phone), trunk)),
-            LeadRule::Directory => Some(self.learned(Some(phone))),
+            LeadRule::Csv(file) => Some(self.look_up_list(file, Some(phone), trunk)),
+            LeadRule::Directory => Some(self.look_up_directory(Some(phone))),
         });
         let unasked = format!(
             "trunk {} has no rule `csv:` or `directory`: its leads come with the call, not by \
              number",
             trunk.name
         );
-        first_of(self.given(Some(phone)).into_iter().chain(listed), unasked)
+        first_of(
+            self.assigned_lead(Some(phone)).into_iter().chain(listed),
+            unasked,
+        )
     }
 
     pub fn employee_of(&self, extension: &Extension, trunk: &Trunk) -> Option<EmployeeId> {
@@ -163,8 +170,8 @@ impl People {
 
     /// Looks up the lead that a person has assigned to the number. `None` if there is none, and for
     /// a hidden caller.
-    fn given(&self, phone: Option<&Phone>) -> Option<LeadAnswer> {
-        match self.directory.as_ref()?.given(phone?) {
+    fn assigned_lead(&self, phone: Option<&Phone>) -> Option<LeadAnswer> {
+        match self.directory.as_ref()?.assigned_lead(phone?) {
             Ok(given) => given.map(|(lead, message)| LeadAnswer::One(lead, message)),
             Err(why) => {
                 let message = format!("the leads assigned with `lead give` cannot be read: {why}");
@@ -174,7 +181,7 @@ impl People {
     }
 
     /// Looks up the number in the directory. A hidden caller has no number to look up.
-    fn learned(&self, phone: Option<&Phone>) -> LeadAnswer {
+    fn look_up_directory(&self, phone: Option<&Phone>) -> LeadAnswer {
         let Some(phone) = phone else {
             return LeadAnswer::None("no number to look up in the directory".to_owned());
         };
@@ -188,7 +195,7 @@ impl People {
         }
     }
 
-    fn listed(&self, file: &Path, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
+    fn look_up_list(&self, file: &Path, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
         let shown = file.display();
         let Some(phone) = phone else {
             return LeadAnswer::None(format!("no number to look up in {shown}"));

@@ -104,7 +104,7 @@ impl ListReport {
     }
 
     /// Returns the number of invalid rows that are not listed.
-    pub fn unnamed(&self) -> usize {
+    pub fn unlisted_count(&self) -> usize {
         self.bad - self.named.len()
     }
 
@@ -139,10 +139,10 @@ impl ListReport {
 }
 
 /// Makes a row with an unusable cell.
-pub(super) fn refused(line: u64, cell: &str, message: impl Into<String>) -> BadRow {
+pub(super) fn unusable_row(line: u64, cell: &str, message: impl Into<String>) -> BadRow {
     BadRow {
         line,
-        cell: shortened(cell),
+        cell: shorten(cell),
         message: message.into(),
     }
 }
@@ -200,7 +200,7 @@ pub(super) fn each_row(
     let [Some(first_place), Some(second_place)] = places else {
         return Err(WrongHeader {
             wants: columns.join(","),
-            says: shortened(String::from_utf8_lossy(first_line).trim()),
+            says: shorten(String::from_utf8_lossy(first_line).trim()),
         });
     };
     let mut row = csv::StringRecord::new();
@@ -226,7 +226,7 @@ pub(super) fn each_row(
                     csv::ErrorKind::Utf8 { .. } => "is not UTF-8".to_owned(),
                     _ => error.to_string(),
                 };
-                Err(refused(line, "", message))
+                Err(unusable_row(line, "", message))
             }
         };
         if let Err(bad_row) = taken {
@@ -242,7 +242,7 @@ fn place_of(column: &str, names: &csv::StringRecord) -> Option<usize> {
 }
 
 fn missing_cell(line: u64, column: &str) -> BadRow {
-    refused(line, "", format!("the {column} is missing"))
+    unusable_row(line, "", format!("the {column} is missing"))
 }
 
 /// Returns the most frequent separator in the header. A comma if there is none.
@@ -268,7 +268,7 @@ fn line_of(bytes: &[u8], at: &csv::Position) -> u64 {
 }
 
 /// Shortens a cell for messages, because files can contain anything.
-pub(super) fn shortened(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     const CHARACTERS_MAX: usize = 60;
     let mut short: String = text.chars().take(CHARACTERS_MAX).collect();
     if text.chars().nth(CHARACTERS_MAX).is_some() {
@@ -309,7 +309,7 @@ mod tests {
             |_, _, _| Ok(()),
         );
         assert_eq!(read, Ok(()));
-        let counted = (about.bad, about.named.len(), about.unnamed());
+        let counted = (about.bad, about.named.len(), about.unlisted_count());
         assert_eq!(counted, (NAMED_MAX + 7, NAMED_MAX, 7));
     }
 }

@@ -293,7 +293,7 @@ impl Directory for GivenOne {
         Ok(LeadAnswer::One(lead(8), "the directory".to_owned()))
     }
 
-    fn given(&self, asked: &Phone) -> Result<Option<(LeadId, String)>, String> {
+    fn assigned_lead(&self, asked: &Phone) -> Result<Option<(LeadId, String)>, String> {
         let given = self.0.clone()? == *asked;
         Ok(given.then(|| (lead(9), "given by ana".to_owned())))
     }
