@@ -27,7 +27,7 @@ impl ReceiverView {
     /// Returns the errors of the files with the secrets that sign events.
     pub(crate) fn secret_files(&self) -> Vec<SecretFile> {
         let mut files = Vec::new();
-        for reason in self.secrets.faults() {
+        for reason in self.secrets.errors() {
             let flag = "webhook secrets".to_owned();
             files.push(SecretFile { flag, reason });
         }
@@ -78,7 +78,7 @@ pub(crate) async fn start(
         application: settings.application.clone(),
         installations: settings.installations.clone(),
     };
-    let connection = secrets::of_connection(spool).await;
+    let connection = secrets::connection_secret(spool).await;
     let (secrets, faults) = Secrets::new(places, connection, bound);
     for error in faults {
         tracing::warn!(%error, "a webhook secret cannot be used");

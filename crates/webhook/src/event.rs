@@ -99,7 +99,7 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
         kind,
         company: company.to_string(),
         what: match kind {
-            "CALL_COMPLETED" => completed(&json["call"], country),
+            "CALL_COMPLETED" => read_completed(&json["call"], country),
             OTHER => Err(UnusedReason::Unknown),
             _ => lead::news(kind, &json, at, country)
                 .map(|news| WebhookEvent::Learn(Box::new(news)))
@@ -111,7 +111,7 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
 /// Reads a call that can be ours: with our provider, or without one. A wrong confirmation would
 /// lose a call, but a missed one only costs a request. Therefore a call with any other provider is
 /// foreign.
-fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, UnusedReason> {
+fn read_completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, UnusedReason> {
     let id = optional_word(&call["callId"])?.ok_or(UnusedReason::Incomplete)?;
     if optional_word(&call["conversationKind"])?.is_some_and(|kind| kind != "CALL") {
         return Err(UnusedReason::Meeting);
@@ -119,7 +119,7 @@ fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, Unu
     if let Some(provider) = optional_word(&call["provider"])?
         && provider != PROVIDER
     {
-        return Err(UnusedReason::Foreign(foreign(provider, call, country)));
+        return Err(UnusedReason::Foreign(read_foreign(provider, call, country)));
     }
     let bare = id.strip_prefix(PREFIX).unwrap_or(id);
     if bare.len() != uuid::fmt::Hyphenated::LENGTH {
@@ -130,7 +130,7 @@ fn completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, Unu
     Ok(WebhookEvent::Completed {
         uuid: CallUuid(uuid),
         leads: lead_ids.take(LEADS_MAX).filter_map(lead_id).collect(),
-        shown: Box::new(shown(call)),
+        shown: Box::new(call_echo(call)),
     })
 }
 
@@ -143,7 +143,7 @@ fn optional_word(value: &Value) -> Result<Option<&str>, UnusedReason> {
 }
 
 /// Reads a call of another provider, if number and start identify it.
-fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<ForeignCall> {
+fn read_foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<ForeignCall> {
     let FirstPhone::Is(phone) = FirstPhone::of(call["clientPhone"].as_str(), country) else {
         return None;
     };
@@ -161,7 +161,7 @@ fn text(value: &Value) -> Option<&str> {
 }
 
 /// Reads the call's fields in the journal. A block that would be null is left out (§6.5).
-fn shown(call: &Value) -> CallEcho {
+fn call_echo(call: &Value) -> CallEcho {
     CallEcho {
         direction: short_word(&call["direction"]),
         answered: call["answered"].as_bool(),

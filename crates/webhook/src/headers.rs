@@ -60,13 +60,13 @@ impl Headers {
 
     fn parse(values: [Option<&[u8]>; 4]) -> Option<Self> {
         let [id, installation, timestamp, signature] = values;
-        let timestamp = visible(timestamp?, TIMESTAMP_BYTES_MAX)?;
+        let timestamp = visible_ascii(timestamp?, TIMESTAMP_BYTES_MAX)?;
         if !timestamp.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
         Some(Self {
-            id: visible(id?, ID_BYTES_MAX)?,
-            installation: visible(installation?, INSTALLATION_BYTES_MAX)?,
+            id: visible_ascii(id?, ID_BYTES_MAX)?,
+            installation: visible_ascii(installation?, INSTALLATION_BYTES_MAX)?,
             signed_at: timestamp.parse().ok()?,
             timestamp,
             signature: Signature::parse(signature?)?,
@@ -75,7 +75,7 @@ impl Headers {
 }
 
 /// Returns visible ASCII of at least one and at most `most` bytes.
-fn visible(value: &[u8], most: usize) -> Option<String> {
+fn visible_ascii(value: &[u8], most: usize) -> Option<String> {
     let good = (1..=most).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
     good.then(|| String::from_utf8_lossy(value).into_owned())
 }

@@ -77,7 +77,7 @@ struct Gate {
 
 impl Gate {
     fn turn_away(&self, status: u16, word: &'static str) -> Response<Body> {
-        self.receiver.turned_away(word, status, "");
+        self.receiver.record_refusal(word, status, "");
         response(status, word)
     }
 }
@@ -119,7 +119,7 @@ impl AnswerHttp for Gate {
     }
 
     fn no_tls(&self, why: &'static str) {
-        self.receiver.turned_away("no_tls", 0, why);
+        self.receiver.record_refusal("no_tls", 0, why);
     }
 }
 

@@ -58,7 +58,7 @@ impl Connection {
 
 /// Owner of the secret that verified a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum SecretOwner {
     /// The installation, by `--installation-secret`.
     Installation,
     /// Our connection, which is known to be this installation.
@@ -85,29 +85,29 @@ impl Keyring {
         };
         let known = connection.and_then(|connection| connection.installation.as_ref());
         let is_bound = known == Some(&headers.installation);
-        let mut keys: Vec<(Whose, &Key)> = Vec::new();
+        let mut keys: Vec<(SecretOwner, &Key)> = Vec::new();
         for key in own.into_iter().flatten() {
-            keys.push((Whose::Installation, key));
+            keys.push((SecretOwner::Installation, key));
         }
         if let Some(connection) = connection {
-            let whose = if is_bound {
-                Whose::Connection
+            let owner = if is_bound {
+                SecretOwner::Connection
             } else {
-                Whose::Unbound
+                SecretOwner::Unbound
             };
-            keys.push((whose, &connection.key));
+            keys.push((owner, &connection.key));
         }
         for key in &self.application {
-            keys.push((Whose::Application, key));
+            keys.push((SecretOwner::Application, key));
         }
         let tried = keys
             .iter()
-            .map(|(whose, key)| (*whose, key.begin(&headers.timestamp)))
+            .map(|(owner, key)| (*owner, key.begin(&headers.timestamp)))
             .collect();
         let bound_otherwise = known.is_some() && !is_bound;
         let meant = keys
             .iter()
-            .any(|(whose, _)| !(bound_otherwise && *whose == Whose::Unbound));
+            .any(|(owner, _)| !(bound_otherwise && *owner == SecretOwner::Unbound));
         Proof {
             tried,
             meant,
@@ -120,7 +120,7 @@ impl Keyring {
 #[derive(Clone, Debug)]
 pub struct Proof {
     /// The secrets that can have signed it, the likeliest first.
-    tried: Vec<(Whose, Signing)>,
+    tried: Vec<(SecretOwner, Signing)>,
     /// If `true`, a signature by none of these secrets is forged. `false` if there is no secret, or
     /// only that of our connection, which is known to be another installation. Then the right
     /// secret can be missing here.
@@ -138,10 +138,10 @@ impl Proof {
 
     /// Returns the owner of the secret that made the signature. Returns `None` if the right secret
     /// can be missing, and `Some(None)` if the signature is forged.
-    pub fn whose(self) -> Option<Option<Whose>> {
-        for (whose, signing) in self.tried {
+    pub fn find_owner(self) -> Option<Option<SecretOwner>> {
+        for (owner, signing) in self.tried {
             if signing.makes(&self.signature) {
-                return Some(Some(whose));
+                return Some(Some(owner));
             }
         }
         if self.meant { Some(None) } else { None }
@@ -156,7 +156,7 @@ mod tests {
         Secret::from(text)
     }
 
-    fn prove(keyring: &Keyring, installation: &str, by: &str) -> Option<Option<Whose>> {
+    fn prove(keyring: &Keyring, installation: &str, by: &str) -> Option<Option<SecretOwner>> {
         let signature = Key::new(&secret(by)).sign("1", b"{}");
         let headers = Headers {
             id: "e".to_owned(),
@@ -168,7 +168,7 @@ mod tests {
         let mut proof = keyring.begin(&headers);
         proof.add(b"{");
         proof.add(b"}");
-        proof.whose()
+        proof.find_owner()
     }
 
     fn keys(texts: &[&str]) -> Vec<Key> {
@@ -182,16 +182,16 @@ mod tests {
             application: keys(&["app", "app before"]),
             ..Keyring::default()
         };
-        for (installation, by, whose) in [
-            ("9", "own", Some(Whose::Installation)),
-            ("9", "own before", Some(Whose::Installation)),
-            ("9", "app", Some(Whose::Application)),
-            ("9", "app before", Some(Whose::Application)),
+        for (installation, by, owner) in [
+            ("9", "own", Some(SecretOwner::Installation)),
+            ("9", "own before", Some(SecretOwner::Installation)),
+            ("9", "app", Some(SecretOwner::Application)),
+            ("9", "app before", Some(SecretOwner::Application)),
             ("9", "other", None),
             ("8", "own", None),
-            ("8", "app", Some(Whose::Application)),
+            ("8", "app", Some(SecretOwner::Application)),
         ] {
-            assert_eq!(prove(&keyring, installation, by), Some(whose), "{by}");
+            assert_eq!(prove(&keyring, installation, by), Some(owner), "{by}");
         }
     }
 
@@ -202,15 +202,21 @@ mod tests {
             connection: Some(Connection::new(&secret("mine"), None)),
             ..Keyring::default()
         };
-        assert_eq!(prove(&keyring, "8", "mine"), Some(Some(Whose::Unbound)));
+        assert_eq!(
+            prove(&keyring, "8", "mine"),
+            Some(Some(SecretOwner::Unbound))
+        );
         assert_eq!(prove(&keyring, "9", "mine"), Some(None), "it has its own");
         let unbound = keyring.connection.clone().expect("a connection");
         let bound = unbound.binding("8");
         keyring.connection = Some(Connection::new(&secret("mine"), Some(&bound)));
-        assert_eq!(prove(&keyring, "8", "mine"), Some(Some(Whose::Connection)));
+        assert_eq!(
+            prove(&keyring, "8", "mine"),
+            Some(Some(SecretOwner::Connection))
+        );
         assert_eq!(
             prove(&keyring, "7", "mine"),
-            Some(Some(Whose::Unbound)),
+            Some(Some(SecretOwner::Unbound)),
             "a wrong binding heals"
         );
         assert_eq!(
@@ -222,7 +228,7 @@ mod tests {
         keyring.connection = Some(Connection::new(&secret("a new one"), Some(&bound)));
         assert_eq!(
             prove(&keyring, "7", "a new one"),
-            Some(Some(Whose::Unbound))
+            Some(Some(SecretOwner::Unbound))
         );
     }
 

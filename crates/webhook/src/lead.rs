@@ -21,7 +21,7 @@ pub fn news(
     let snapshot = &json["lead"];
     let lead = lead_id(&snapshot["id"])?;
     let what = ChangeKind::of_event(kind)?;
-    let mut merged = merged(&json["mergedLeadIds"], lead);
+    let mut merged = merged_leads(&json["mergedLeadIds"], lead);
     merged.retain(|_| what == ChangeKind::Merged);
     let at = occurred_at.or_else(|| seconds(&snapshot["updatedTimestamp"]))?;
     // A block that would be null is left out (§6.5).
@@ -38,7 +38,7 @@ pub fn news(
     })
 }
 
-fn merged(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
+fn merged_leads(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
     let entries = ids.as_array().into_iter().flatten().take(ENTRIES_MAX);
     entries
         .filter_map(lead_id)

@@ -117,12 +117,12 @@ impl Receiver {
             Refusal::Unreadable(message) => message,
             _ => "",
         };
-        self.turned_away(word, status, message);
+        self.record_refusal(word, status, message);
         Answer { status, word }
     }
 
     /// Counts and logs a request that was not verified.
-    pub fn turned_away(&self, word: &'static str, status: u16, message: &str) {
+    pub fn record_refusal(&self, word: &'static str, status: u16, message: &str) {
         let now = clock::now().wall;
         self.tally.count(None, word, now);
         if let Some(times) = self.tally.due(word, now) {

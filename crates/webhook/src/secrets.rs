@@ -35,12 +35,12 @@ impl Places {
     /// Reads all places. An unreadable file has no valid secrets, because a removed secret must not
     /// stay valid because of another error.
     fn read(&self) -> (Texts, Vec<Error>) {
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         let mut texts = Texts::default();
         if let Some(place) = &self.application {
             match place.read_lines() {
                 Ok(secrets) => texts.application = secrets,
-                Err(error) => faults.push(error),
+                Err(error) => errors.push(error),
             }
         }
         for (id, place) in &self.installations {
@@ -48,16 +48,16 @@ impl Places {
                 Ok(secrets) => {
                     texts.installations.insert(id.clone(), secrets);
                 }
-                Err(error) => faults.push(error),
+                Err(error) => errors.push(error),
             }
         }
-        (texts, faults)
+        (texts, errors)
     }
 }
 
 /// Reads the secret of the stored connection. An unreadable connection is reported where it is
 /// used.
-pub async fn of_connection(state: &Handle) -> Option<Secret> {
+pub async fn connection_secret(state: &Handle) -> Option<Secret> {
     let connection = store::read(state).await.ok().flatten();
     connection.and_then(|connection| connection.webhook_secret)
 }
@@ -105,7 +105,7 @@ pub struct Secrets {
     /// The stored text of [`Connection::binding`].
     bound: RwLock<Option<String>>,
     /// Current errors of the files. They contain no secret.
-    faults: RwLock<Vec<String>>,
+    errors: RwLock<Vec<String>>,
 }
 
 impl Secrets {
@@ -116,16 +116,16 @@ impl Secrets {
         connection: Option<Secret>,
         bound: Option<String>,
     ) -> (Arc<Self>, Vec<Error>) {
-        let (mut texts, faults) = places.read();
+        let (mut texts, errors) = places.read();
         texts.connection = connection;
         let keyring = texts.keyring(bound.as_deref());
         let secrets = Self {
             places,
             current: RwLock::new(Arc::new(keyring)),
             bound: RwLock::new(bound),
-            faults: RwLock::new(messages(&faults)),
+            errors: RwLock::new(messages(&errors)),
         };
-        (Arc::new(secrets), faults)
+        (Arc::new(secrets), errors)
     }
 
     /// Returns the current secrets. A later change does not alter them.
@@ -135,13 +135,13 @@ impl Secrets {
     }
 
     /// Returns the current errors of the files.
-    pub fn faults(&self) -> Vec<String> {
-        let faults = self.faults.read();
-        faults.unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn errors(&self) -> Vec<String> {
+        let errors = self.errors.read();
+        errors.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_faults(&self, faults: Vec<String>) {
-        *self.faults.write().unwrap_or_else(PoisonError::into_inner) = faults;
+    fn set_errors(&self, errors: Vec<String>) {
+        *self.errors.write().unwrap_or_else(PoisonError::into_inner) = errors;
     }
 
     fn set(&self, keyring: Keyring) {
@@ -172,19 +172,19 @@ impl Secrets {
             ticks.tick().await;
             let places = self.places.clone();
             let reading = tokio::task::spawn_blocking(move || places.read());
-            let Ok((mut read, faults)) = reading.await else {
+            let Ok((mut read, errors)) = reading.await else {
                 continue;
             };
-            read.connection = of_connection(&state).await;
-            let faults = messages(&faults);
-            let state = Some((read.print(), faults.clone()));
+            read.connection = connection_secret(&state).await;
+            let errors = messages(&errors);
+            let state = Some((read.print(), errors.clone()));
             if state == seen && state != used {
-                if used.is_some() || faults != self.faults() {
-                    report(&faults);
+                if used.is_some() || errors != self.errors() {
+                    report(&errors);
                 }
                 let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
                 self.set(read.keyring(bound.as_deref()));
-                self.set_faults(faults);
+                self.set_errors(errors);
                 used.clone_from(&state);
             }
             seen = state;
@@ -192,18 +192,18 @@ impl Secrets {
     }
 }
 
-fn messages(faults: &[Error]) -> Vec<String> {
-    let messages = faults.iter();
+fn messages(errors: &[Error]) -> Vec<String> {
+    let messages = errors.iter();
     messages
-        .map(|fault| format!("{fault}; no delivery can be verified with this file"))
+        .map(|error| format!("{error}; no delivery can be verified with this file"))
         .collect()
 }
 
-fn report(faults: &[String]) {
-    if faults.is_empty() {
+fn report(errors: &[String]) {
+    if errors.is_empty() {
         tracing::info!("read the signing secrets of webhooks again");
     }
-    for error in faults {
+    for error in errors {
         tracing::warn!(error, "cannot use a file of signing secrets of webhooks");
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let opened = spool::open(folder.path(), spool::Settings::default());
         let (state, guard) = opened.expect("a state");
-        assert!(of_connection(&state).await.is_none());
+        assert!(connection_secret(&state).await.is_none());
         let text = include_str!("../../../tests/golden/connection.json");
         let connection = Connection::from_json(text).expect("a connection");
         let change = ConnectionChange {
@@ -228,7 +228,7 @@ mod tests {
         };
         let done = state.write(vec![Op::Connection(Box::new(change))]).await;
         assert_eq!(done, Ok(vec![Done::Connection(true)]));
-        let secret = of_connection(&state).await.expect("a secret");
+        let secret = connection_secret(&state).await.expect("a secret");
         assert_eq!(secret.expose_secret(), "webhook");
         drop(state);
         guard.close();

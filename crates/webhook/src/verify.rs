@@ -2,7 +2,7 @@
 
 use super::event::{self, UnusedReason};
 use super::headers::{FRESH, Headers, Refusal};
-use super::keyring::{Proof, Whose};
+use super::keyring::{Proof, SecretOwner};
 use callbridge_call::EventTime;
 use callbridge_model::Country;
 use callbridge_spool::{Delivery, WebhookEvent};
@@ -49,7 +49,7 @@ pub fn judge(
     proof: Proof,
     bench: VerifyContext,
 ) -> Result<Verified, Refusal> {
-    let whose = (proof.whose().ok_or(Refusal::NoSecret)?).ok_or(Refusal::Forged)?;
+    let owner = (proof.find_owner().ok_or(Refusal::NoSecret)?).ok_or(Refusal::Forged)?;
     if bench.now < bench.right_from {
         return Err(Refusal::Clock);
     }
@@ -87,7 +87,7 @@ pub fn judge(
             at: bench.now,
             news,
         }),
-        binds: whose == Whose::Unbound,
+        binds: owner == SecretOwner::Unbound,
     })
 }
 
