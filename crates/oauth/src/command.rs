@@ -48,13 +48,13 @@ pub async fn run(command: &str) -> Result<Secret, String> {
         .await
         .map_err(|_| format!("--token-command did not end within {seconds} s and was killed"))?
         .map_err(|error| format!("--token-command cannot be run: {error}"))?;
-    let words = redacted(&ran.stderr, &ran.stdout);
-    for line in words.lines().filter(|line| !line.trim().is_empty()) {
+    let stderr = redact(&ran.stderr, &ran.stdout);
+    for line in stderr.lines().filter(|line| !line.trim().is_empty()) {
         info!(words = line, "--token-command wrote to stderr");
     }
     if !ran.status.success() {
         let status = ran.status;
-        let reason = shell::reason(&words);
+        let reason = shell::reason(&stderr);
         return Err(format!("--token-command failed ({status}){reason}"));
     }
     let token = ran.stdout.trim_start_matches('\u{feff}').trim();
@@ -67,17 +67,17 @@ pub async fn run(command: &str) -> Result<Secret, String> {
 
 /// Escapes control characters of stderr, and replaces each word that is or looks like a token or
 /// secret by `[redacted]`.
-fn redacted(words: &str, printed: &str) -> String {
+fn redact(text: &str, printed: &str) -> String {
     let printed = printed.trim();
-    let words = Redactor::new([printed]).redact(words);
-    let lines: Vec<String> = words
+    let redacted = Redactor::new([printed]).redact(text);
+    let lines: Vec<String> = redacted
         .lines()
-        .map(|line| redacted_line(line, printed))
+        .map(|line| redact_line(line, printed))
         .collect();
     lines.join("\n")
 }
 
-fn redacted_line(line: &str, printed: &str) -> String {
+fn redact_line(line: &str, printed: &str) -> String {
     let line = safe(line);
     let mut words: Vec<&str> = line.split_whitespace().collect();
     for word in &mut words {
@@ -153,7 +153,7 @@ impl Keeper {
                 printed = due => printed,
             };
             if let Some(printed) = printed {
-                work.printed(printed);
+                work.on_printed(printed);
             }
             match sender.has_changed() {
                 Ok(true) => work.on_sender_status(&sender.borrow_and_update().clone()),
@@ -181,7 +181,7 @@ impl Work {
         }
     }
 
-    fn printed(&mut self, printed: Result<Secret, String>) {
+    fn on_printed(&mut self, printed: Result<Secret, String>) {
         let now = clock::now();
         let tokens = self.tokens.as_ref();
         let current = tokens.map(|tokens| tokens.current.expose_secret());
@@ -277,10 +277,10 @@ mod tests {
         );
         let secret = "0123456789abcdef0123456789abcdef";
         assert_eq!(
-            redacted(&format!("key={secret} is\u{7} bad"), ""),
+            redact(&format!("key={secret} is\u{7} bad"), ""),
             r"[redacted] is\u{7} bad"
         );
-        assert_eq!(redacted("got ab12cd34", "ab12cd34"), "got [redacted]");
+        assert_eq!(redact("got ab12cd34", "ab12cd34"), "got [redacted]");
     }
 
     #[tokio::test]

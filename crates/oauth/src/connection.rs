@@ -88,13 +88,13 @@ impl Connection {
     pub fn tokens(&self, now: EpochSeconds) -> Tokens {
         Tokens {
             current: self.access_token.clone(),
-            previous: self.previous().filter(|(_, end)| *end > now),
+            previous: self.previous_access().filter(|(_, end)| *end > now),
             company: self.company_id,
         }
     }
 
     /// The previous access token, and its expiry.
-    pub fn previous(&self) -> Option<(Secret, EpochSeconds)> {
+    pub fn previous_access(&self) -> Option<(Secret, EpochSeconds)> {
         self.previous_token.clone().zip(self.previous_expires_at)
     }
 
@@ -117,7 +117,7 @@ impl Connection {
         let mut command = "callbridge connect".to_owned();
         for (flag, value) in flags {
             if let Some(value) = value {
-                command += &format!(" {flag} {}", quoted(value));
+                command += &format!(" {flag} {}", quote(value));
             }
         }
         command
@@ -166,7 +166,7 @@ impl Connection {
 }
 
 /// Quotes a word for a POSIX shell, if necessary.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     let is_plain = text
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c));

@@ -148,7 +148,7 @@ fn values_of<'a>(pairs: &'a [(Cow<'_, str>, Cow<'_, str>)], name: &str) -> Vec<&
 }
 
 /// Parses a pasted address, either whole or only its query.
-pub fn pasted(line: &str, redirect: &Redirect, state: &Secret) -> ConsentReply {
+pub fn read_pasted(line: &str, redirect: &Redirect, state: &Secret) -> ConsentReply {
     let line = line.trim_matches(|c: char| c.is_whitespace() || "\"'<>".contains(c));
     if line.contains("://") {
         return match Url::parse(line) {
@@ -266,7 +266,7 @@ mod tests {
             "/back?code=c1&state=s1",
         ] {
             assert_eq!(
-                told(&pasted(good, &redirect(), &state())),
+                told(&read_pasted(good, &redirect(), &state())),
                 "code c1",
                 "{good}"
             );
@@ -277,7 +277,7 @@ mod tests {
             "http://evil.example/back?code=c1&state=s1",
             "",
         ] {
-            let back = pasted(bad, &redirect(), &state());
+            let back = read_pasted(bad, &redirect(), &state());
             assert!(matches!(back, ConsentReply::Wrong(_)), "{bad}: {back:?}");
         }
     }
@@ -319,7 +319,7 @@ mod tests {
         #[test]
         fn pasted_line_without_the_state_is_never_accepted(line in "\\PC{0,80}") {
             let secret = Secret::from("0123456789abcdef0123456789abcdef");
-            prop_assert!(!pasted(&line, &redirect(), &secret).is_final());
+            prop_assert!(!read_pasted(&line, &redirect(), &secret).is_final());
         }
     }
 }

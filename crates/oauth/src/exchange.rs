@@ -44,8 +44,8 @@ impl TokenRequest {
         let path = ["v1", "open-api", "oauth", self.endpoint()];
         match host.post_form(&path, self.form(client)).await {
             Ok((status, body)) => read_redacted(self, status, &body, &self.redactor(client)),
-            Err(Unanswered::NotSent(why)) => TokenReply::NotSent(own(&why)),
-            Err(Unanswered::Perhaps(why)) => TokenReply::Unsure(own(&why)),
+            Err(Unanswered::NotSent(why)) => TokenReply::NotSent(name_auth_flag(&why)),
+            Err(Unanswered::Perhaps(why)) => TokenReply::Unsure(name_auth_flag(&why)),
         }
     }
 
@@ -129,7 +129,7 @@ impl TokenReply {
 }
 
 /// Replaces the flag in a message of the transport with the one for the OAuth address.
-pub(crate) fn own(why: &str) -> String {
+pub(crate) fn name_auth_flag(why: &str) -> String {
     why.replace("--crm-url", "--auth-url")
 }
 

@@ -10,7 +10,7 @@
 //! takes over the state waits until the pair is stored.
 
 use super::connection::Connection;
-use super::exchange::{Pair, TokenReply, TokenRequest, own};
+use super::exchange::{Pair, TokenReply, TokenRequest, name_auth_flag};
 use super::refresh::{Facts, RefreshOutcome, Refresher};
 use super::{revoke, store};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -149,14 +149,14 @@ impl Work {
         let found = match read {
             Ok(found) if self.seen.as_ref() == Some(&found) => return,
             Ok(found) => found,
-            Err(error) => return self.unreadable(error.to_string()),
+            Err(error) => return self.report_unreadable(error.to_string()),
         };
         let parsed = found
             .as_ref()
             .map(store::parse)
             .transpose()
             .map_err(|error| error.to_string());
-        match parsed.and_then(|connection| self.fits(connection)) {
+        match parsed.and_then(|connection| self.refuse_other_crm(connection)) {
             Ok(Some(connection)) => {
                 self.unread = None;
                 let before = self.connection.as_ref();
@@ -171,15 +171,15 @@ impl Work {
                     info!("disconnected: the connection was removed");
                 }
                 self.unread = None;
-                self.core.gone();
+                self.core.clear();
             }
-            Err(why) => self.unreadable(why),
+            Err(why) => self.report_unreadable(why),
         }
         self.seen = Some(found);
     }
 
     /// Records the reason and keeps the previous connection in use.
-    fn unreadable(&mut self, why: String) {
+    fn report_unreadable(&mut self, why: String) {
         self.seen = None;
         if self.unread.as_ref() != Some(&why) {
             error!(error = %why, "the connection cannot be read");
@@ -188,7 +188,7 @@ impl Work {
     }
 
     /// Refuses the connection of another CRM, because its token must not be sent to ours.
-    fn fits(&self, found: Option<Connection>) -> Result<Option<Connection>, String> {
+    fn refuse_other_crm(&self, found: Option<Connection>) -> Result<Option<Connection>, String> {
         let Some(connection) = &found else {
             return Ok(None);
         };
@@ -210,7 +210,7 @@ impl Work {
             None
         };
         let tokens = connection.map(|connection| connection.tokens(now.wall.floor_seconds()));
-        let trouble = self.trouble();
+        let trouble = self.pause();
         let prints = tokens.as_ref().map(Tokens::prints);
         let shown = Some((prints, trouble.clone()));
         if self.shown == shown {
@@ -233,7 +233,7 @@ impl Work {
         });
     }
 
-    fn trouble(&self) -> Option<Pause> {
+    fn pause(&self) -> Option<Pause> {
         let Some(connection) = &self.connection else {
             let place = &self.keeper.place;
             let nothing = format!("there is no connection in {place}: run `callbridge connect`");
@@ -304,7 +304,7 @@ impl Work {
         }
         let (ended, message) = match came {
             TokenReply::Pair(pair) => {
-                let next = renewed(&stored, *pair, sent, self.core.is_refused());
+                let next = renew(&stored, *pair, sent, self.core.is_refused());
                 if !self.insist(&stored, &next).await {
                     self.drop_pair(&host, next).await;
                     return Err(self.lost_race());
@@ -373,7 +373,7 @@ impl Work {
         let address = match &self.keeper.auth {
             Some(address) => address.clone(),
             None => Address::parse(&connection.client.auth_url)
-                .map_err(|error| own(&error.to_string()))?,
+                .map_err(|error| name_auth_flag(&error.to_string()))?,
         };
         Ok(Client::new(Setup {
             address,
@@ -453,10 +453,10 @@ pub fn facts(connection: &Connection) -> Facts {
 
 /// Returns the connection with its new pair. The previous access token works until its expiry,
 /// unless it was refused.
-fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Connection {
+fn renew(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Connection {
     let issued_at = sent.floor_seconds();
     let previous = if refused {
-        before.previous()
+        before.previous_access()
     } else {
         Some((before.access_token.clone(), before.expires_at))
     };

@@ -81,12 +81,12 @@ struct Moment {
 }
 
 impl Moment {
-    fn of(wall: EventTime, now: Now) -> Self {
+    fn from_wall(wall: EventTime, now: Now) -> Self {
         let boot = now.boot + wall.since(now.wall);
         Self { wall, boot }
     }
 
-    fn reached(self, now: Now) -> bool {
+    fn is_reached(self, now: Now) -> bool {
         now.wall >= self.wall || now.boot >= self.boot
     }
 }
@@ -164,7 +164,7 @@ impl Refresher {
     }
 
     /// Removes the pair, because there is no connection (any more).
-    pub fn gone(&mut self) {
+    pub fn clear(&mut self) {
         *self = Self::default();
     }
 
@@ -212,7 +212,7 @@ impl Refresher {
             return false;
         }
         self.phase = Phase::UnderWay(self.by_401);
-        let asked = self.refused && !self.due.reached(now);
+        let asked = self.refused && !self.due.is_reached(now);
         if asked {
             self.by_401 = Some(now.boot);
         }
@@ -257,7 +257,7 @@ impl Refresher {
     /// and impossible to refresh. If it is refused together with its client, the company may be
     /// blocked. The sender then uses it to find out when that is over.
     pub fn is_usable(&self, now: Now) -> bool {
-        let lives = self.access.is_some() && !self.end.reached(now);
+        let lives = self.access.is_some() && !self.end.is_reached(now);
         lives && !(self.is_over() && self.refused)
     }
 
@@ -268,8 +268,8 @@ impl Refresher {
         }
         let end = EventTime::from_seconds(expires_at.get());
         let early = EARLY.min(end.since(self.issued) / 2);
-        self.due = Moment::of(end.minus(early), now);
-        self.end = Moment::of(end, now);
+        self.due = Moment::from_wall(end.minus(early), now);
+        self.end = Moment::from_wall(end, now);
     }
 
     pub fn is_refused(&self) -> bool {
@@ -289,7 +289,7 @@ impl Refresher {
         if self.unsure && self.not_before > Duration::ZERO {
             return self.not_before;
         }
-        let mut next = if self.due.reached(now) {
+        let mut next = if self.due.is_reached(now) {
             now.boot
         } else {
             self.due.boot

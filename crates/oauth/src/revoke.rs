@@ -3,7 +3,7 @@
 //! revoked with this refresh token.
 
 use super::connection::Connection;
-use super::exchange::{TokenReply, TokenRequest, own};
+use super::exchange::{TokenReply, TokenRequest, name_auth_flag};
 use callbridge_crm::{Address, Client, Setup};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,9 +27,10 @@ pub struct Unrevoked {
 ///
 /// # Errors
 /// A message, if the address is not valid.
-pub fn way(connection: &Connection) -> Result<Client, String> {
+pub fn client(connection: &Connection) -> Result<Client, String> {
     let client = &connection.client;
-    let address = Address::parse(&client.auth_url).map_err(|error| own(&error.to_string()))?;
+    let address =
+        Address::parse(&client.auth_url).map_err(|error| name_auth_flag(&error.to_string()))?;
     let proxy = client.proxy.as_ref();
     Ok(Client::new(Setup {
         ca_file: client.ca_file.as_ref().map(PathBuf::from),
@@ -68,7 +69,7 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
 }
 
 /// Lists these tokens, and the reason why the first of them could not be revoked.
-pub fn words(left: &[Unrevoked]) -> String {
+pub fn message(left: &[Unrevoked]) -> String {
     let tokens: Vec<&str> = left.iter().map(|unrevoked| unrevoked.token).collect();
     let why = match left.first().map(|unrevoked| &unrevoked.came) {
         Some(TokenReply::WrongClient(why)) => format!("client id or secret is refused: {why}"),
@@ -100,7 +101,7 @@ mod tests {
         let no = Reply::Say(401, "{\"accept\": false}".to_owned());
         let host = Scripted::start(vec![yes(), no, yes()]).await;
         let connection = at(&host);
-        let exchange = way(&connection).expect("an address");
+        let exchange = client(&connection).expect("an address");
         let left = all(&exchange, &connection).await;
         let asked = host.asked();
         let wanted = ["svcrt_hidden", "svc_at_hidden", "svc_at_old_hidden"];
@@ -109,7 +110,7 @@ mod tests {
             let form = format!("/v1/open-api/oauth/revoke token={token}&");
             assert!(request.starts_with(&form), "{request}");
         }
-        let said = words(&left);
+        let said = message(&left);
         let wanted = "access token cannot be revoked (client id or secret is refused: 401)";
         assert_eq!(said, wanted);
         assert!(!format!("{left:?}").contains("hidden"));

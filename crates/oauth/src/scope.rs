@@ -26,7 +26,7 @@ const USUAL: [(Grant, &str); 4] = [
 ];
 
 /// Default of `--scope`: the needed and useful grants.
-pub fn usual() -> String {
+pub fn default_scope() -> String {
     USUAL.map(|(grant, _)| grant.word()).join(" ")
 }
 
@@ -34,7 +34,7 @@ pub fn usual() -> String {
 ///
 /// # Errors
 /// A message for `--scope`.
-pub fn checked(text: &str) -> Result<String, String> {
+pub fn parse(text: &str) -> Result<String, String> {
     let grants: Vec<&str> = text.split_whitespace().collect();
     if grants.is_empty() {
         return Err("is empty: give PERMISSION:SCOPE, separated by spaces".to_owned());
@@ -95,21 +95,21 @@ mod tests {
 
     #[test]
     fn default_scope_is_valid_and_sufficient() {
-        assert_eq!(checked(&usual()), Ok(usual()));
-        let all = compare(&usual(), &usual());
+        assert_eq!(parse(&default_scope()), Ok(default_scope()));
+        let all = compare(&default_scope(), &default_scope());
         assert_eq!((all.enough, all.lacks.len()), (true, 0));
     }
 
     #[test]
     fn narrower_grant_names_each_missing_scope_and_its_effect() {
-        let given = compare(&usual(), "PERMISSION_OPEN_API_CALL:SAVE");
+        let given = compare(&default_scope(), "PERMISSION_OPEN_API_CALL:SAVE");
         assert!(given.enough);
         assert_eq!(given.lacks.len(), 3);
         assert!(given.lacks[0].contains("halves the calls that fit into a minute"));
-        let given = compare(&usual(), "PERMISSION_OPEN_API_CALL:READ");
+        let given = compare(&default_scope(), "PERMISSION_OPEN_API_CALL:READ");
         assert!(!given.enough);
         assert!(given.lacks[0].contains("no call can be journaled"));
-        assert!(!compare(&usual(), "").enough);
+        assert!(!compare(&default_scope(), "").enough);
     }
 
     #[test]
@@ -126,10 +126,10 @@ mod tests {
                 "lacks PERMISSION_OPEN_API_CALL:SAVE",
             ),
         ] {
-            let error = checked(text).expect_err(text);
+            let error = parse(text).expect_err(text);
             assert!(error.contains(words), "{text}: {error}");
         }
-        let spaced = checked("  PERMISSION_OPEN_API_CALL:SAVE   X:Y ");
+        let spaced = parse("  PERMISSION_OPEN_API_CALL:SAVE   X:Y ");
         assert_eq!(spaced.as_deref(), Ok("PERMISSION_OPEN_API_CALL:SAVE X:Y"));
     }
 }

@@ -23,7 +23,7 @@ pub struct ShownOnce {
 
 impl ShownOnce {
     /// Takes the secrets of a connection if it is of the same client.
-    pub fn of(connection: &Connection, client: &Client) -> Self {
+    pub fn from_connection(connection: &Connection, client: &Client) -> Self {
         let shown = Self {
             crm_url: connection.client.crm_url.clone(),
             client_id: connection.client.client_id.clone(),
@@ -42,7 +42,7 @@ impl ShownOnce {
     ///
     /// # Errors
     /// If the state cannot be read.
-    pub fn left(state: &ConnectionStore, client: &Client) -> Result<Self, Error> {
+    pub fn read_earlier(state: &ConnectionStore, client: &Client) -> Result<Self, Error> {
         let Some(stored) = state.shown_once()? else {
             return Ok(Self::default());
         };
@@ -70,7 +70,7 @@ impl ShownOnce {
 /// # Errors
 /// If the state cannot be written.
 pub fn keep(state: &ConnectionStore, connection: &Connection) -> Result<(), Error> {
-    let kept = ShownOnce::of(connection, &connection.client);
+    let kept = ShownOnce::from_connection(connection, &connection.client);
     if kept.webhook_secret.is_none() && kept.embedded_secret.is_none() {
         return Ok(());
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn left_for(client: &Client, state: &ConnectionStore) -> Option<String> {
-        let left = ShownOnce::left(state, client).expect("readable");
+        let left = ShownOnce::read_earlier(state, client).expect("readable");
         let secret = left.webhook_secret?;
         Some(secret.expose_secret().to_owned())
     }
@@ -108,7 +108,11 @@ mod tests {
             ..ours.client.clone()
         };
         assert_eq!(left_for(&other, &state), None);
-        assert!(ShownOnce::of(&ours, &other).webhook_secret.is_none());
+        assert!(
+            ShownOnce::from_connection(&ours, &other)
+                .webhook_secret
+                .is_none()
+        );
         let torn = Secret::from("torn webhook_hidden");
         state.keep_shown_once(&torn).expect("kept");
         assert_eq!(left_for(&ours.client, &state), None);

@@ -29,7 +29,7 @@ use callbridge_call::{EventTime, shell::quoted_path};
 use callbridge_crm::{self as crm, Setup};
 use callbridge_model::{Code, ExposeSecret as _, Secret, clock, plain_file, safe, status::Books};
 use callbridge_oauth::connection::{Client, Connection};
-use callbridge_oauth::consent::{ConsentReply, address, pasted};
+use callbridge_oauth::consent::{ConsentReply, address, read_pasted};
 use callbridge_oauth::exchange::{Pair, TokenReply, TokenRequest};
 use callbridge_oauth::store::{self, REFRESH_WITHIN};
 use callbridge_oauth::{keeper::end_of, revoke, scope, shown_once, shown_once::ShownOnce};
@@ -220,8 +220,8 @@ impl Given<'_> {
             before => before?,
         };
         let shown = match &before {
-            Some(before) => ShownOnce::of(before, &self.client),
-            None => ShownOnce::left(&state.connections, &self.client)?,
+            Some(before) => ShownOnce::from_connection(before, &self.client),
+            None => ShownOnce::read_earlier(&state.connections, &self.client)?,
         };
         let new = self.connection(before.as_ref(), shown);
         let stored = state.change(from, Some(new.stored()));
@@ -319,7 +319,12 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let pasting = async move {
         while let Some(line) = typed.line().await {
             let is_empty = line.trim().is_empty();
-            if !is_empty && backs.send(pasted(&line, redirect, &state)).await.is_err() {
+            if !is_empty
+                && backs
+                    .send(read_pasted(&line, redirect, &state))
+                    .await
+                    .is_err()
+            {
                 break;
             }
         }
@@ -449,7 +454,7 @@ async fn taken_back(
         [] => "and the new tokens were revoked".to_owned(),
         left => format!(
             "but the new {}: disconnect the application in the CRM (Connected apps)",
-            revoke::words(left)
+            revoke::message(left)
         ),
     };
     Err(refused(format!(
@@ -459,7 +464,7 @@ async fn taken_back(
 
 /// Revokes the tokens of the previous connection, because nothing uses them any more.
 async fn revoke_before(before: &Connection) {
-    let left = match revoke::way(before) {
+    let left = match revoke::client(before) {
         Ok(host) => revoke::all(&host, before).await,
         Err(why) => vec![revoke::Unrevoked {
             token: "refresh token",
@@ -472,7 +477,7 @@ async fn revoke_before(before: &Connection) {
             "of the previous connection, the {}: an access token expires within an hour, a refresh \
              token after 30 days. To end them at once, disconnect the application in the CRM \
              (Connected apps) and connect it again",
-            revoke::words(left)
+            revoke::message(left)
         ),
     };
     say(&message);
@@ -512,18 +517,18 @@ async fn remove(state: &Held, place: &StatePlace, forget: bool) -> Result<String
         // Wait for a refresh that is under way, because its new pair must be revoked.
         let from = state.quiet().await?;
         let stored = store::parse(from.as_ref().ok_or_else(|| no_connection(place))?)?;
-        let host =
-            revoke::way(&stored).map_err(|message| Failure::new(Code::Configuration, message))?;
+        let host = revoke::client(&stored)
+            .map_err(|message| Failure::new(Code::Configuration, message))?;
         let left = revoke::all(&host, &stored).await;
         let end = match left.first() {
             None => "its tokens are revoked".to_owned(),
-            Some(_) if forget => format!("but its {}", revoke::words(&left)),
+            Some(_) if forget => format!("but its {}", revoke::message(&left)),
             Some(first) => {
                 let message = format!(
                     "its {}; the connection stays: try again, or disconnect the application in \
                      the CRM (Connected apps), which ends all of its tokens, and run `callbridge \
                      disconnect --forget`",
-                    revoke::words(&left)
+                    revoke::message(&left)
                 );
                 return Err(Failure::new(code(&first.came), message));
             }

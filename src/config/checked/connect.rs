@@ -79,8 +79,8 @@ fn read(flags: &ConnectFlags, environment: &Environment, faults: &mut Faults) ->
     let secret_place = SecretPlace::find(SecretKind::Client, secret_file.as_deref(), environment);
     let secret = faults.take("--client-secret-file", secret_place);
     let grants = match flags.scope.as_deref() {
-        Some(text) => scope::checked(text),
-        None => Ok(scope::usual()),
+        Some(text) => scope::parse(text),
+        None => Ok(scope::default_scope()),
     };
     let scope = faults.take("--scope", grants);
     let within = faults.read("--within", &flags.within, values::duration);
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn whole_flags_are_a_command() {
         let connect = checked(&flags()).expect("whole");
-        assert_eq!(connect.scope, scope::usual());
+        assert_eq!(connect.scope, scope::default_scope());
         assert_eq!(connect.wanted.within, WITHIN);
         assert_eq!(connect.consent.query(), Some("lang=uz"));
     }
