@@ -84,7 +84,7 @@ impl LeadRequests {
             .as_ref()
             .filter(|write| !write.items.is_empty())
             .map(|write| write.body.clone());
-        let changes = lead_request::launched(now.wall, lead_request, write);
+        let changes = lead_request::changes_before_send(now.wall, lead_request, write);
         ops.extend(changes.into_iter().map(Op::Lead));
         let request = match lead_request {
             LeadRequest::LookUp(lead) => Request::Lead(*lead),

@@ -144,7 +144,7 @@ fn optional_word(value: &Value) -> Result<Option<&str>, UnusedReason> {
 
 /// Reads a call of another provider, if number and start identify it.
 fn read_foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<ForeignCall> {
-    let FirstPhone::Is(phone) = FirstPhone::of(call["clientPhone"].as_str(), country) else {
+    let FirstPhone::Is(phone) = FirstPhone::parse(call["clientPhone"].as_str(), country) else {
         return None;
     };
     Some(ForeignCall {

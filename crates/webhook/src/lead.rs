@@ -20,19 +20,19 @@ pub fn news(
 ) -> Option<LeadNews> {
     let snapshot = &json["lead"];
     let lead = lead_id(&snapshot["id"])?;
-    let what = ChangeKind::of_event(kind)?;
+    let what = ChangeKind::from_event(kind)?;
     let mut merged = merged_leads(&json["mergedLeadIds"], lead);
     merged.retain(|_| what == ChangeKind::Merged);
     let at = occurred_at.or_else(|| seconds(&snapshot["updatedTimestamp"]))?;
     // A block that would be null is left out (§6.5).
     let phone = match &snapshot["phone"] {
-        Value::String(text) => FirstPhone::of(Some(text), country),
+        Value::String(text) => FirstPhone::parse(Some(text), country),
         Value::Null => FirstPhone::None,
         _ => FirstPhone::Unchanged,
     };
     Some(LeadNews {
         merged,
-        profile: ProfileNews::of_snapshot(snapshot),
+        profile: ProfileNews::read_snapshot(snapshot),
         contacts: contacts(&json["propertyChanges"], country),
         ..LeadNews::new(lead, at, what, phone)
     })
@@ -51,10 +51,10 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     let changes = changes.as_array().into_iter().flatten().take(ENTRIES_MAX);
     let of_contact = changes.filter(|change| change["type"] == "CONTACT");
     let contacts = of_contact.map(|change| {
-        let slot = Slot::of_contact(id_in(&change["contactId"]));
+        let slot = Slot::for_contact(id_in(&change["contactId"]));
         let from = change["from"].as_str();
         let to = change["to"].as_str();
-        ContactPhones::of_change(slot, from, to, country)
+        ContactPhones::read_change(slot, from, to, country)
     });
     contacts.collect()
 }

@@ -282,7 +282,7 @@ fn holders(found: &Finding) -> Vec<Value> {
         };
         json!({
             "leadId": holder.lead, "now": holder.now, "state": state, "since": holder.since,
-            "until": until, "source": holder.source.word(), "message": holder.words(),
+            "until": until, "source": holder.source.word(), "message": holder.text(),
         })
     });
     leads.collect()

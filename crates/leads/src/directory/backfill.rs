@@ -115,7 +115,7 @@ impl Backfill {
 
     /// Processes the answer for the page `asked`: moves on to the next page, and returns the news
     /// of the leads on this one.
-    pub fn took(
+    pub fn process_answer(
         &mut self,
         asked: &LeadsPage,
         answer: &ApiResult,
@@ -140,7 +140,7 @@ impl Backfill {
             }
             Err(ApiError::Rejected { status: 400, .. }) if asked.since.is_some() => {
                 self.by_page = true;
-                self.begin_anew();
+                self.restart();
                 not_before = Some(0);
             }
             Err(
@@ -183,7 +183,7 @@ impl Backfill {
     }
 
     /// Notes that the token can read leads now.
-    pub fn granted(&mut self) {
+    pub fn note_grant(&mut self) {
         self.no_grant = false;
         self.not_before = 0;
     }
@@ -191,10 +191,10 @@ impl Backfill {
     fn leave(&mut self, why: &str) {
         let why: String = why.chars().take(300).collect();
         self.left = Some(format!("{why}; tried again at the next start"));
-        self.begin_anew();
+        self.restart();
     }
 
-    fn begin_anew(&mut self) {
+    fn restart(&mut self) {
         self.page = None;
         self.newest = None;
         self.reading = false;
@@ -214,7 +214,7 @@ impl Backfill {
         let ignored = range.is_some_and(|(since, oldest)| oldest < since);
         if ignored && !self.by_page {
             self.by_page = true;
-            self.begin_anew();
+            self.restart();
         }
         self.newest = self.newest.max(newest);
         if self.by_page {
@@ -262,7 +262,7 @@ impl Backfill {
     fn end(&mut self) {
         self.read_to = self.read_to.max(self.newest);
         self.rounds += 1;
-        self.begin_anew();
+        self.restart();
     }
 
     /// Returns the word for people: `reading`, `waiting`, `no_grant` or `left`.

@@ -98,7 +98,7 @@ impl Reader {
                 return;
             };
             let heard = service.answer(&page);
-            for news in self.backfill.took(&page, &heard, now, HOW) {
+            for news in self.backfill.process_answer(&page, &heard, now, HOW) {
                 self.known.learn(&news);
             }
             // The state is stored and read again, as in a restart of the program.
@@ -180,12 +180,12 @@ fn backfill_without_grant_waits_hour_and_without_list_stops() {
         panic!("a page")
     };
     let forbidden = ApiError::Forbidden(String::new());
-    backfill.took(&page, &Err(forbidden), at(0), HOW);
+    backfill.process_answer(&page, &Err(forbidden), at(0), HOW);
     assert_eq!(backfill.state(), "no_grant");
     assert_eq!(backfill.next(at(1), true), Next::At(at(3600)));
     assert!(matches!(backfill.next(at(3600), true), Next::Read(_)));
     let no_list = Ok(ApiReply::Data(json!({"data": 7})));
-    backfill.took(&page, &no_list, at(3600), HOW);
+    backfill.process_answer(&page, &no_list, at(3600), HOW);
     assert_eq!(backfill.next(at(99_999), true), Next::Never);
     insta::assert_snapshot!(
         backfill.left.clone().unwrap_or_default(),
@@ -202,7 +202,7 @@ fn rows_without_ids_phones_or_order_are_reported() {
             panic!("a page")
         };
         let answer = Ok(ApiReply::Data(json!({"data": rows})));
-        backfill.took(&page, &answer, at(0), HOW);
+        backfill.process_answer(&page, &answer, at(0), HOW);
         backfill.left.unwrap_or_default()
     };
     let many = |row: &dyn Fn(i64) -> Value| (1..=50).map(row).collect::<Vec<_>>();
@@ -224,7 +224,7 @@ fn failures_wait_longer_and_longer() {
     };
     let mut waits = Vec::new();
     for _ in 0..8 {
-        backfill.took(&page, &Err(ApiError::TimedOut), at(0), HOW);
+        backfill.process_answer(&page, &Err(ApiError::TimedOut), at(0), HOW);
         match backfill.next(at(0), true) {
             Next::At(then) => waits.push(then.floor_seconds().get()),
             other => panic!("{other:?}"),

@@ -124,7 +124,7 @@ impl Entry {
                 self.take_from(slot, phone, news.at);
             }
             let own = ChangeKind::PropertiesUpdated;
-            let name = Known::updated(&contact.name, news.at, source, own);
+            let name = Known::from_update(&contact.name, news.at, source, own);
             self.set(slot, Fact::from_news(news, phones, name));
         }
         self.profile.learn(&news.profile, news.at, source);
@@ -158,7 +158,7 @@ impl Entry {
             .filter_map(|(_, fact)| fact.name.as_ref()?.fact.as_ref());
         let name = names.next();
         let is_main = first_phone.is_some() || names.next().is_none();
-        self.profile.shown(if is_main { name } else { None })
+        self.profile.into_profile(if is_main { name } else { None })
     }
 
     /// Returns the phones that it has, or had before it ended.
@@ -169,7 +169,7 @@ impl Entry {
     }
 
     /// Returns every phone that it mentions, including those that it gave up.
-    pub fn named(&self) -> BTreeSet<Phone> {
+    pub fn named_phones(&self) -> BTreeSet<Phone> {
         let gone = self.gone.keys().map(|(_, phone)| phone.clone());
         self.phones().into_iter().chain(gone).collect()
     }

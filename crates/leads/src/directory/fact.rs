@@ -35,7 +35,7 @@ pub enum ChangeKind {
 impl ChangeKind {
     /// Returns the source for an event of this kind (§6.2). `None` if the kind does not concern
     /// leads.
-    pub fn of_event(kind: &str) -> Option<Self> {
+    pub fn from_event(kind: &str) -> Option<Self> {
         kind.parse().ok().filter(|kind| *kind <= Self::Deleted)
     }
 

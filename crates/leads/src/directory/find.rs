@@ -58,19 +58,19 @@ impl Finding {
     pub fn answer(&self) -> LeadAnswer {
         match self.leads()[..] {
             [] => {
-                let had = self.holders.iter().take(NAMED_MAX).map(Holder::words);
+                let had = self.holders.iter().take(NAMED_MAX).map(Holder::text);
                 LeadAnswer::None(match had.collect::<Vec<_>>().join(", ").as_str() {
                     "" => "the directory knows no lead with the number".to_owned(),
                     had => format!("the directory has no current lead for the number: {had}"),
                 })
             }
             [lead] => {
-                let words = self.has().next().map(Holder::words).unwrap_or_default();
-                LeadAnswer::One(lead, format!("the directory: {words}"))
+                let message = self.has().next().map(Holder::text).unwrap_or_default();
+                LeadAnswer::One(lead, format!("the directory: {message}"))
             }
             [a, b, ..] => {
-                let words = format!("the directory has leads {a} and {b} for the number");
-                LeadAnswer::Two(a, b, words)
+                let message = format!("the directory has leads {a} and {b} for the number");
+                LeadAnswer::Two(a, b, message)
             }
         }
     }
@@ -82,7 +82,7 @@ impl Finding {
 
 impl Holder {
     /// Formats the holder: `lead 4001 (LEAD_CREATED, 2026-11-20T10:00:00Z), merged into 4002`.
-    pub fn words(&self) -> String {
+    pub fn text(&self) -> String {
         let lead = self.lead;
         let source = self.source.word();
         let since = moment(self.since);

@@ -111,8 +111,8 @@ impl Changed {
         }
         self.any = true;
         ledger.put(lead, &old, &new)?;
-        self.phones.extend(old.named());
-        self.phones.extend(new.named());
+        self.phones.extend(old.named_phones());
+        self.phones.extend(new.named_phones());
         if changes_merged_leads(&old.life, &new.life) {
             self.roots.push(lead);
         }
@@ -127,7 +127,7 @@ impl Changed {
         while let Some(root) = self.roots.pop() {
             for lead in ledger.merged_into(root, LEADS_MAX + 1)? {
                 if seen.insert(lead) {
-                    self.phones.extend(ledger.entry(lead)?.named());
+                    self.phones.extend(ledger.entry(lead)?.named_phones());
                     self.roots.push(lead);
                 }
             }

@@ -51,7 +51,7 @@ pub type FirstPhone = FactUpdate<Phone>;
 
 impl FirstPhone {
     /// Reads the `phone` of a snapshot, which is null or absent if there is none (§2.5, §6.5).
-    pub fn of(text: Option<&str>, country: Option<Country>) -> Self {
+    pub fn parse(text: Option<&str>, country: Option<Country>) -> Self {
         Self::from(text.and_then(|text| e164(text, country)))
     }
 }
@@ -68,7 +68,7 @@ impl Slot {
     pub const NAMELESS: Self = Self(-1);
 
     /// Returns the slot of the contact with this id in the CRM, which must be positive.
-    pub fn of_contact(id: Option<i64>) -> Self {
+    pub fn for_contact(id: Option<i64>) -> Self {
         id.filter(|id| *id > 0).map_or(Self::NAMELESS, Self)
     }
 
@@ -94,7 +94,7 @@ pub struct ContactPhones {
 impl ContactPhones {
     /// Reads a `CONTACT` entry of `propertyChanges` (§6.7): `from` and `to` are
     /// `<name> [<phone>, <phone>]`. Without `to`, the contact was removed.
-    pub fn of_change(
+    pub fn read_change(
         slot: Slot,
         from: Option<&str>,
         to: Option<&str>,
@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn removed_contact_has_no_phones_but_reports_former_ones() {
-        let contact = Slot::of_contact(Some(7));
-        let gone = ContactPhones::of_change(contact, Some("A [+998901110001]"), None, None);
+        let contact = Slot::for_contact(Some(7));
+        let gone = ContactPhones::read_change(contact, Some("A [+998901110001]"), None, None);
         let phone = Phone::from_e164("+998901110001").expect("a number");
         assert_eq!((gone.now, gone.before), (vec![], vec![phone]));
     }

@@ -40,11 +40,11 @@ impl Name {
                 name.push(c);
             }
         }
-        Self::stored(&name)
+        Self::from_stored(&name)
     }
 
     /// Makes a name from a stored text of [`Name::new`]. `None` for an empty text.
-    pub fn stored(text: &str) -> Option<Self> {
+    pub fn from_stored(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.into()))
     }
 
@@ -108,7 +108,7 @@ pub struct Known<T> {
 impl<T: Clone + Ord> Known<T> {
     /// Makes a known fact from an update of this event or answer. `None` if the update says
     /// nothing. `own` means that the event is about this fact, which counts more.
-    pub fn updated(
+    pub fn from_update(
         update: &FactUpdate<T>,
         at: EpochSeconds,
         by: ChangeKind,
@@ -135,7 +135,7 @@ pub struct ProfileNews {
 
 impl ProfileNews {
     /// Reads a lead's object, as in events (§2.5). An absent fact is unchanged.
-    pub fn of(lead: &Value) -> Self {
+    pub fn read(lead: &Value) -> Self {
         let id = match lead.get("responsibleId") {
             Some(Value::Null) => FactUpdate::None,
             Some(Value::Number(id)) => FactUpdate::from(id.as_i64().and_then(EmployeeId::new)),
@@ -151,8 +151,8 @@ impl ProfileNews {
     }
 
     /// Reads an event's snapshot, in which null facts can be absent (§6.5).
-    pub fn of_snapshot(lead: &Value) -> Self {
-        let news = Self::of(lead);
+    pub fn read_snapshot(lead: &Value) -> Self {
+        let news = Self::read(lead);
         Self {
             responsible: news.responsible.or_none(),
             stage: news.stage.or_none(),
@@ -182,11 +182,11 @@ pub struct ProfileFacts {
 impl ProfileFacts {
     /// Adds the facts from an event or answer of this second.
     pub fn learn(&mut self, news: &ProfileNews, at: EpochSeconds, by: ChangeKind) {
-        let name = Known::updated(&news.name, at, by, ChangeKind::PropertiesUpdated);
+        let name = Known::from_update(&news.name, at, by, ChangeKind::PropertiesUpdated);
         self.name = self.name.take().max(name);
-        let responsible = Known::updated(&news.responsible, at, by, ChangeKind::Assigned);
+        let responsible = Known::from_update(&news.responsible, at, by, ChangeKind::Assigned);
         self.responsible = self.responsible.take().max(responsible);
-        let stage = Known::updated(&news.stage, at, by, ChangeKind::StageChanged);
+        let stage = Known::from_update(&news.stage, at, by, ChangeKind::StageChanged);
         self.stage = self.stage.take().max(stage);
     }
 
@@ -198,7 +198,7 @@ impl ProfileFacts {
     }
 
     /// Returns the displayed profile, with the main contact's name if it has one.
-    pub fn shown(self, contact: Option<&Name>) -> LeadProfile {
+    pub fn into_profile(self, contact: Option<&Name>) -> LeadProfile {
         let own_name = self.name.and_then(|known| known.fact);
         let responsible = self.responsible.and_then(|known| known.fact);
         let stage = self.stage.and_then(|known| known.fact);

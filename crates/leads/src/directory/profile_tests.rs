@@ -12,12 +12,12 @@ fn lead(id: i64) -> LeadId {
 fn event(id: i64, at: i64, what: ChangeKind, snapshot: Value) -> LeadNews {
     let country = Country::parse("UZ");
     LeadNews {
-        profile: ProfileNews::of_snapshot(&snapshot),
+        profile: ProfileNews::read_snapshot(&snapshot),
         ..LeadNews::new(
             lead(id),
             EpochSeconds::new(at),
             what,
-            FirstPhone::of(snapshot["phone"].as_str(), country),
+            FirstPhone::parse(snapshot["phone"].as_str(), country),
         )
     }
 }
@@ -31,7 +31,7 @@ fn snapshot(name: &str, responsible: i64, stage: &str) -> Value {
 
 fn contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
     let change =
-        ContactPhones::of_change(Slot::of_contact(Some(id)), None, to, Country::parse("UZ"));
+        ContactPhones::read_change(Slot::for_contact(Some(id)), None, to, Country::parse("UZ"));
     LeadNews {
         contacts: vec![change],
         ..news
@@ -103,7 +103,7 @@ fn profile_shows_the_newest_value_of_each_fact() {
     assert_eq!(shown(&history, 1), "Anna, 16 Employee 16, New");
     // A row only changes the facts that it contains.
     let row = LeadNews {
-        profile: ProfileNews::of(&json!({"id": 1, "statusName": "Lost"})),
+        profile: ProfileNews::read(&json!({"id": 1, "statusName": "Lost"})),
         ..event(1, 40, ChangeKind::Filter, json!({}))
     };
     history.push(row);
@@ -261,11 +261,11 @@ fn merge_keeps_the_survivors_and_forgets_the_others() {
 #[test]
 fn invalid_names_and_employees_are_ignored() {
     let odd = json!({"name": 7, "responsibleId": {}, "statusName": ["x"]});
-    assert_eq!(ProfileNews::of(&odd), ProfileNews::default());
-    assert_eq!(ProfileNews::of(&json!("x")), ProfileNews::default());
-    let text = ProfileNews::of(&json!({"responsibleId": "15"}));
+    assert_eq!(ProfileNews::read(&odd), ProfileNews::default());
+    assert_eq!(ProfileNews::read(&json!("x")), ProfileNews::default());
+    let text = ProfileNews::read(&json!({"responsibleId": "15"}));
     assert!(matches!(text.responsible, FactUpdate::Is(it) if it.id.get() == 15));
-    let nobody = ProfileNews::of(&json!({"responsibleId": 0, "name": "\u{7}"}));
+    let nobody = ProfileNews::read(&json!({"responsibleId": 0, "name": "\u{7}"}));
     assert_eq!(
         (nobody.responsible, nobody.name),
         (FactUpdate::None, FactUpdate::None)

@@ -58,7 +58,9 @@ pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
             .iter()
             .map(|row| read(row, ChangeKind::Filter, country))
             .collect(),
-        total: total.and_then(whole).and_then(|n| u32::try_from(n).ok()),
+        total: total
+            .and_then(read_integer)
+            .and_then(|n| u32::try_from(n).ok()),
     })
 }
 
@@ -84,7 +86,7 @@ pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow 
     let (phone, contacts, whole) = phones(row, country);
     let has_phones = phone != FirstPhone::Unchanged || !contacts.is_empty() || whole;
     let news = lead.zip(at).map(|(lead, at)| LeadNews {
-        profile: ProfileNews::of(row),
+        profile: ProfileNews::read(row),
         contacts,
         whole,
         ..LeadNews::new(lead, at, what, phone)
@@ -98,18 +100,18 @@ pub fn read(row: &Value, what: ChangeKind, country: Option<Country>) -> LeadRow 
 }
 
 fn seconds_under(row: &Value, key: &str) -> Option<EpochSeconds> {
-    whole(row.get(key)?).map(EpochSeconds::new)
+    read_integer(row.get(key)?).map(EpochSeconds::new)
 }
 
 /// Reads the phones of a row, and whether those are all phones of its lead.
 fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhones>, bool) {
     let phone = match row.get("phone") {
         None => FirstPhone::Unchanged,
-        Some(value) => FirstPhone::of(text(value).as_deref(), country),
+        Some(value) => FirstPhone::parse(text(value).as_deref(), country),
     };
     let mut contacts = Vec::new();
     if row.get("phones").is_some_and(Value::is_array)
-        && let Some(mut phones) = of_contact(row, Slot::NAMELESS, country)
+        && let Some(mut phones) = read_contact(row, Slot::NAMELESS, country)
     {
         phones.name = FactUpdate::Unchanged;
         contacts.push(phones);
@@ -118,12 +120,13 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
     if let Some(Value::Array(all)) = row.get("contacts") {
         let before = contacts.len();
         let read = all.iter().take(CONTACTS_MAX);
-        contacts.extend(read.filter_map(|contact| of_contact(contact, slot_of(contact), country)));
+        contacts
+            .extend(read.filter_map(|contact| read_contact(contact, slot_of(contact), country)));
         is_whole = all.len() <= CONTACTS_MAX && contacts.len() - before == all.len();
     }
     for key in ["mainContact", "contact"] {
         if let Some(contact) = row.get(key).filter(|contact| contact.is_object()) {
-            contacts.extend(of_contact(contact, slot_of(contact), country));
+            contacts.extend(read_contact(contact, slot_of(contact), country));
         }
     }
     (phone, one_each(contacts), is_whole)
@@ -131,15 +134,15 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
 
 /// Returns the whole number under the first of these keys that has one.
 fn first_whole(row: &Value, keys: [&str; 2]) -> Option<i64> {
-    keys.into_iter().find_map(|key| whole(row.get(key)?))
+    keys.into_iter().find_map(|key| read_integer(row.get(key)?))
 }
 
 fn slot_of(contact: &Value) -> Slot {
-    Slot::of_contact(first_whole(contact, ["id", "contactId"]))
+    Slot::for_contact(first_whole(contact, ["id", "contactId"]))
 }
 
 /// Reads the phones of a contact. `None` if it has no field for them.
-fn of_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option<ContactPhones> {
+fn read_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option<ContactPhones> {
     let many = contact.get("phones").and_then(Value::as_array);
     let one = if slot.is_contact() || many.is_none() {
         contact.get("phone")
@@ -195,7 +198,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-fn whole(value: &Value) -> Option<i64> {
+fn read_integer(value: &Value) -> Option<i64> {
     let number = value.as_i64();
     number.or_else(|| value.as_str()?.trim().parse().ok())
 }

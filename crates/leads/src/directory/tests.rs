@@ -28,7 +28,7 @@ fn contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews
     let all = |phones: &[i64]| phones.iter().map(|n| phone(*n)).collect();
     news.contacts.push(ContactPhones {
         name: FactUpdate::Unchanged,
-        slot: Slot::of_contact(Some(id)),
+        slot: Slot::for_contact(Some(id)),
         now: all(now),
         before: all(before),
     });

@@ -51,8 +51,8 @@ impl Item {
             return Err(format!("`{text}` is not ID=VALUE or ID:=JSON"));
         };
         let (id, read): (_, fn(&str) -> _) = match id.strip_suffix(':') {
-            Some(id) => (id, exact),
-            None => (id, given),
+            Some(id) => (id, parse_exact),
+            None => (id, parse_given),
         };
         let id = FieldId::parse(id.trim()).ok_or_else(|| {
             format!("`{id}` is not a field id: use digits only, as in 11=VIP or 11:=5")
@@ -79,7 +79,7 @@ impl Item {
     }
 }
 
-fn given(text: &str) -> Result<Given, String> {
+fn parse_given(text: &str) -> Result<Given, String> {
     if text.is_empty() {
         return Err("is empty: `null` clears the field".to_owned());
     }
@@ -115,7 +115,7 @@ fn given(text: &str) -> Result<Given, String> {
 }
 
 /// Parses a JSON value. §2.4: a scalar, null, or a list of strings.
-fn exact(text: &str) -> Result<Given, String> {
+fn parse_exact(text: &str) -> Result<Given, String> {
     let not_json = "is not JSON: after := give 5, true, \"text\", null or [\"a\",\"b\"]";
     let value = serde_json::from_str(text).map_err(|_| not_json)?;
     match value {

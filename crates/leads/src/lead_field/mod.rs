@@ -160,17 +160,17 @@ pub struct Settings {
 /// A message per error: an unknown name, an invalid id, or a duplicate.
 pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
     let mut fields = Fields::new();
-    let mut faults = Vec::new();
+    let mut errors = Vec::new();
     for part in text.split(',').map(str::trim) {
         let Some((word, id)) = part.split_once('=') else {
-            faults.push(format!("`{part}` is not NAME=ID"));
+            errors.push(format!("`{part}` is not NAME=ID"));
             continue;
         };
         let word = word.trim();
         let Some(name) = Name::from_word(word) else {
             let names: Vec<&str> = Name::ALL.iter().map(|name| name.word()).collect();
             let list = names.join(", ");
-            faults.push(format!(
+            errors.push(format!(
                 "`{word}` is not a known name; the names are {list}"
             ));
             continue;
@@ -178,7 +178,7 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
         let id = id.trim();
         let (id, kind) = id.split_once(':').unwrap_or((id, "text"));
         let Some(id) = FieldId::parse(id) else {
-            faults.push(format!(
+            errors.push(format!(
                 "`{id}` of {name} is not a field id: use digits only"
             ));
             continue;
@@ -187,22 +187,22 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
         let Some(kind) = known.filter(|kind| name.kinds().contains(kind)) else {
             let kinds: Vec<&str> = name.kinds().iter().map(|kind| kind.into()).collect();
             let list = kinds.join(", ");
-            faults.push(format!("{name} is written as {list}, not as `{kind}`"));
+            errors.push(format!("{name} is written as {list}, not as `{kind}`"));
             continue;
         };
         if let Some((other, _)) = fields.iter().find(|(_, known)| known.id == id) {
-            faults.push(format!(
+            errors.push(format!(
                 "{name} and {other} are both field {id}: one of them would hide the other"
             ));
         }
         if fields.insert(name, Field { id, kind }).is_some() {
-            faults.push(format!("{name} is given twice"));
+            errors.push(format!("{name} is given twice"));
         }
     }
-    if faults.is_empty() {
+    if errors.is_empty() {
         Ok(fields)
     } else {
-        Err(faults)
+        Err(errors)
     }
 }
 
@@ -217,7 +217,7 @@ pub fn time(at: EpochSeconds, zone: &TimeZone) -> String {
 /// Returns the values of a journaled call for the fields of its lead. A value of `None` clears a
 /// field. `tries` is the number of calls for which the customer waits for a callback. `None`
 /// without a phone number.
-pub fn says(
+pub fn field_values(
     call: &CallRecord,
     settings: &Settings,
     tries: Option<u64>,
@@ -299,7 +299,7 @@ mod tests {
     fn each_field_name_shows_its_own_value_of_a_call() {
         let all = settings("last_call=11,last_missed=12,last_employee=13");
         let words = |call: &CallRecord, settings: &Settings| {
-            let said = says(call, settings, Some(2)).into_iter();
+            let said = field_values(call, settings, Some(2)).into_iter();
             said.map(|(name, text)| format!("{name}={}", text.as_deref().unwrap_or("null")))
                 .collect::<Vec<_>>()
         };

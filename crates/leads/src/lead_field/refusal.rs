@@ -105,25 +105,25 @@ impl RefusedFields {
 
     /// Notes that the CRM accepted these. Returns whether that changes anything. Every field
     /// accepts null.
-    pub fn taken(&mut self, items: &[(Name, Item)]) -> bool {
+    pub fn note_accepted(&mut self, items: &[(Name, Item)]) -> bool {
         let values = items.iter().filter(|(_, item)| item.given != Given::Null);
         let taken = values.filter(|(name, _)| self.0.remove(name).is_some());
         taken.count() > 0
     }
 
-    fn of(&self, name: Name, field: Field) -> Option<&RefusedField> {
+    fn sure_refusal(&self, name: Name, field: Field) -> Option<&RefusedField> {
         let refused = self.0.get(&name);
         refused.filter(|refused| refused.sure && refused.field == field)
     }
 
     /// Returns `true` if the field caused a refusal, so that it is tried separately.
     pub fn is_refused(&self, name: Name, field: Field) -> bool {
-        self.of(name, field).is_some()
+        self.sure_refusal(name, field).is_some()
     }
 
     /// Returns `true` if the field was refused within the last hour, so that it is not tried.
-    pub fn rests(&self, name: Name, field: Field, now: EventTime) -> bool {
-        self.of(name, field).is_some_and(|refused| {
+    pub fn is_resting(&self, name: Name, field: Field, now: EventTime) -> bool {
+        self.sure_refusal(name, field).is_some_and(|refused| {
             now < refused.at.plus(REST) && refused.at <= now.plus(CLOCK_SLACK)
         })
     }
@@ -131,7 +131,7 @@ impl RefusedFields {
     /// Checks whether the field can be written. `fit` is the catalog's verdict. A refusal overrides
     /// it.
     pub fn fit(&self, name: Name, field: Field, fit: Fit) -> Fit {
-        match self.of(name, field) {
+        match self.sure_refusal(name, field) {
             Some(refused) if fit.is_writable() => {
                 let item = refused.item.to_json();
                 Fit::Refused(format!(
@@ -220,7 +220,7 @@ mod tests {
             &refusal(RefusedPart::SomeItem),
             at(0),
         );
-        let rests = |refused: &RefusedFields, seconds| refused.rests(name, text, at(seconds));
+        let rests = |refused: &RefusedFields, seconds| refused.is_resting(name, text, at(seconds));
         assert!(rests(&refused, 1) && rests(&refused, 3_599) && !rests(&refused, 3_600));
         assert!(!rests(&refused, -400), "the clock was set back");
         assert!(refused.is_refused(name, text), "and is tried alone then");
@@ -231,7 +231,10 @@ mod tests {
             given: Given::Null,
             ..item.clone()
         };
-        assert!(!refused.taken(&[(name, null)]), "every field takes null");
-        assert!(refused.taken(&[(name, item)]) && !refused.is_refused(name, text));
+        assert!(
+            !refused.note_accepted(&[(name, null)]),
+            "every field takes null"
+        );
+        assert!(refused.note_accepted(&[(name, item)]) && !refused.is_refused(name, text));
     }
 }

@@ -130,7 +130,7 @@ impl LeadFieldState {
     }
 
     /// Returns the next request. `None` if nothing waits and no write is in flight.
-    pub fn asks(&self) -> Option<NextAction> {
+    pub fn next_action(&self) -> Option<NextAction> {
         match &self.request {
             Some(write) if write.accepted.is_some() => Some(NextAction::Poll),
             Some(_) => Some(NextAction::Write),
@@ -175,7 +175,7 @@ impl LeadFieldState {
                 of: value.of,
             };
             let writable = settings.fields.get(name).filter(|field| {
-                catalogue.fit(field.id).is_writable() && !refused.rests(*name, **field, now)
+                catalogue.fit(field.id).is_writable() && !refused.is_resting(*name, **field, now)
             });
             let Some(field) = writable else {
                 left_out.push(part);
@@ -183,7 +183,7 @@ impl LeadFieldState {
             };
             let item = Item {
                 id: field.id,
-                given: given(field.kind, value),
+                given: convert(field.kind, value),
             };
             let doubted = refused.is_refused(*name, *field);
             parts.push((doubted, part, item));
@@ -203,7 +203,7 @@ impl LeadFieldState {
     }
 
     /// Notes that this write is sent now, and returns how many values are left out.
-    pub fn sent(&mut self, write: &FieldWrite, now: EventTime) -> u64 {
+    pub fn note_sent(&mut self, write: &FieldWrite, now: EventTime) -> u64 {
         self.all(WriteState::Sent, WriteState::Waits);
         self.stand(&write.sent, WriteState::Sent);
         let left_out = self.stand(&write.left_out, WriteState::GivenUp);
@@ -235,7 +235,7 @@ impl LeadFieldState {
     }
 
     /// Notes that the request was accepted (§4.4).
-    pub fn accepted(&mut self, request_id: String, token: TokenFingerprint, now: EventTime) {
+    pub fn note_accepted(&mut self, request_id: String, token: TokenFingerprint, now: EventTime) {
         if let Some(write) = &mut self.request {
             write.accepted = Some((request_id, token));
             self.due = now.plus(FIRST_POLL).micros();
@@ -243,12 +243,12 @@ impl LeadFieldState {
     }
 
     /// Notes that the write is polled. If there is no answer, it is polled again after [`LOST`].
-    pub fn asked(&mut self, now: EventTime) {
+    pub fn note_polled(&mut self, now: EventTime) {
         self.due = now.plus(LOST).micros();
     }
 
     /// Notes that the write is unfinished, and sets the next poll: 3, 10, then every 60 s.
-    pub fn not_yet(&mut self, now: EventTime) {
+    pub fn note_unfinished(&mut self, now: EventTime) {
         let Some(write) = &mut self.request else {
             return;
         };
@@ -266,16 +266,20 @@ impl LeadFieldState {
     }
 
     /// Notes that the write is done, and returns how many values and which items it wrote.
-    pub fn written(&mut self, now: EventTime) -> (u64, Vec<(Name, Item)>) {
+    pub fn note_written(&mut self, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
         let written = self.all(WriteState::Sent, WriteState::Written);
-        (written, self.ended(now))
+        (written, self.finish(now))
     }
 
     /// Notes that the write is refused permanently, or FAILED. The items that caused it are given
     /// up, and the others are sent again. If the cause is not known, each is sent separately.
     /// Returns how many values are given up, and the items that caused it.
-    pub fn refused(&mut self, blames: &RefusedPart, now: EventTime) -> (u64, Vec<(Name, Item)>) {
+    pub fn note_refused(
+        &mut self,
+        blames: &RefusedPart,
+        now: EventTime,
+    ) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
         let items = self.request.as_ref().map_or(&[][..], |write| &write.items);
         let places = match blames {
@@ -299,7 +303,7 @@ impl LeadFieldState {
             }
         }
         self.all(WriteState::Sent, WriteState::Waits);
-        self.ended(now);
+        self.finish(now);
         (given_up, blamed)
     }
 
@@ -307,7 +311,7 @@ impl LeadFieldState {
     /// changes nothing. Returns how many values are given up because this happened repeatedly.
     pub fn again(&mut self, now: EventTime) -> u64 {
         self.all(WriteState::Sent, WriteState::Waits);
-        self.ended(now);
+        self.finish(now);
         self.tries = self.tries.saturating_add(1);
         if self.tries >= TRIES_MAX {
             self.tries = 0;
@@ -323,10 +327,10 @@ impl LeadFieldState {
     /// [`SOON`].
     pub fn back(&mut self, now: EventTime) {
         self.all(WriteState::Sent, WriteState::Waits);
-        self.ended(now.plus(SOON));
+        self.finish(now.plus(SOON));
     }
 
-    fn ended(&mut self, now: EventTime) -> Vec<(Name, Item)> {
+    fn finish(&mut self, now: EventTime) -> Vec<(Name, Item)> {
         self.due = now.micros();
         self.alone &= self.has(WriteState::Waits);
         self.request
@@ -336,7 +340,7 @@ impl LeadFieldState {
 }
 
 /// Converts a value to the kind of its field.
-fn given(kind: Kind, value: &Shown) -> Given {
+fn convert(kind: Kind, value: &Shown) -> Given {
     let Some(text) = value.text.clone() else {
         return Given::Null;
     };

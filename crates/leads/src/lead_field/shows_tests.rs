@@ -43,13 +43,13 @@ fn items(shows: &LeadFieldState, catalogue: &Catalogue) -> Vec<Item> {
 
 fn send(shows: &mut LeadFieldState, catalogue: &Catalogue) {
     let write = write(shows, catalogue);
-    shows.sent(&write, at(0));
+    shows.note_sent(&write, at(0));
 }
 
 /// Sends the waiting value of field 11.
 fn sent(shows: &mut LeadFieldState, now: EventTime) -> u64 {
     let write = write(shows, &catalogue(&[(11, "LED")]));
-    shows.sent(&write, now)
+    shows.note_sent(&write, now)
 }
 
 fn token() -> TokenFingerprint {
@@ -69,15 +69,15 @@ fn older_call_keeps_newer_value_and_three_need_one_write() {
         [Item::text(FieldId::new(11).expect("id"), "3".into())]
     );
     sent(&mut shows, at(1));
-    shows.accepted("r".into(), token(), at(2));
-    assert_eq!(shows.asks(), Some(NextAction::Poll));
-    assert_eq!(shows.written(at(3)).0, 1);
-    assert_eq!(shows.asks(), None);
+    shows.note_accepted("r".into(), token(), at(2));
+    assert_eq!(shows.next_action(), Some(NextAction::Poll));
+    assert_eq!(shows.note_written(at(3)).0, 1);
+    assert_eq!(shows.next_action(), None);
     assert!(
         !shows.learn(Name::LastCall, Some("2".into()), of(2)),
         "written"
     );
-    assert_eq!(shows.asks(), None);
+    assert_eq!(shows.next_action(), None);
 }
 
 #[test]
@@ -87,15 +87,15 @@ fn new_value_during_a_request_is_written_after_its_end() {
     sent(&mut shows, at(0));
     shows.learn(Name::LastCall, Some("2".into()), of(2));
     assert_eq!(shows.due, at(0).plus(LOST).micros(), "not a second one");
-    shows.accepted("r".into(), token(), at(1));
-    assert_eq!(shows.asks(), Some(NextAction::Poll));
+    shows.note_accepted("r".into(), token(), at(1));
+    assert_eq!(shows.next_action(), Some(NextAction::Poll));
     assert_eq!(
-        shows.written(at(3)).0,
+        shows.note_written(at(3)).0,
         0,
         "what was written is told no more"
     );
     assert_eq!(
-        (shows.asks(), shows.due),
+        (shows.next_action(), shows.due),
         (Some(NextAction::Write), at(3).micros())
     );
 }
@@ -114,13 +114,13 @@ fn unwritable_fields_are_left_out_and_cause_no_retry() {
     let items = items(&shows, &kinds);
     assert_eq!(items.len(), 1);
     assert_eq!(sent(&mut shows, at(0)), 2);
-    shows.accepted("r".into(), token(), at(1));
-    shows.written(at(2));
-    assert_eq!(shows.asks(), None);
+    shows.note_accepted("r".into(), token(), at(1));
+    shows.note_written(at(2));
+    assert_eq!(shows.next_action(), None);
     let mut none = LeadFieldState::default();
     none.learn(Name::LastMissed, Some("t".into()), of(1));
     assert_eq!(sent(&mut none, at(0)), 1);
-    assert_eq!(none.asks(), None);
+    assert_eq!(none.next_action(), None);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn lost_answer_is_retried_and_given_up_after_the_last_try() {
     let mut now = at(0);
     let mut given_up = 0;
     let mut tries = 0;
-    while shows.asks() == Some(NextAction::Write) {
+    while shows.next_action() == Some(NextAction::Write) {
         assert!(shows.due <= now.micros());
         sent(&mut shows, now);
         given_up += shows.again(now);
@@ -141,7 +141,7 @@ fn lost_answer_is_retried_and_given_up_after_the_last_try() {
     assert_eq!((tries, given_up), (TRIES_MAX, 1));
     // A newer call starts with new tries.
     assert!(shows.learn(Name::LastCall, Some("2".into()), of(2)));
-    assert_eq!(shows.asks(), Some(NextAction::Write));
+    assert_eq!(shows.next_action(), Some(NextAction::Write));
 }
 
 #[test]
@@ -151,12 +151,12 @@ fn kill_between_request_and_answer_is_a_lost_answer() {
     sent(&mut shows, at(0));
     let text = serde_json::to_string(&shows).expect("storable");
     let mut shows: LeadFieldState = serde_json::from_str(&text).expect("readable");
-    assert_eq!(shows.asks(), Some(NextAction::Write));
+    assert_eq!(shows.next_action(), Some(NextAction::Write));
     assert_eq!(shows.due, at(120).micros());
     assert_eq!(items(&shows, &catalogue(&[(11, "LED")])).len(), 1);
     sent(&mut shows, at(120));
-    shows.accepted("r2".into(), token(), at(121));
-    assert_eq!(shows.written(at(123)).0, 1);
+    shows.note_accepted("r2".into(), token(), at(121));
+    assert_eq!(shows.note_written(at(123)).0, 1);
 }
 
 #[test]
@@ -164,17 +164,17 @@ fn unfinished_request_is_rewritten_before_its_id_expires() {
     let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, Some("1".into()), of(1));
     sent(&mut shows, at(0));
-    shows.accepted("r".into(), token(), at(1));
+    shows.note_accepted("r".into(), token(), at(1));
     let mut polls = 0;
-    while shows.asks() == Some(NextAction::Poll) {
+    while shows.next_action() == Some(NextAction::Poll) {
         let now = EventTime::from_micros(shows.due);
         assert!(now.since(at(0)) < Duration::from_secs(24 * 3600));
-        shows.not_yet(now);
+        shows.note_unfinished(now);
         polls += 1;
         assert!(polls < 2_000, "no end");
     }
     assert!(polls > 1_000);
-    assert_eq!(shows.asks(), Some(NextAction::Write));
+    assert_eq!(shows.next_action(), Some(NextAction::Write));
 }
 
 /// A step in the life of a lead's fields.
@@ -218,7 +218,7 @@ proptest! {
                     newest = newest.max(started);
                     shows.learn(Name::LastCall, Some(started.to_string()), of(started));
                 }
-                Act::Send if shows.asks() == Some(NextAction::Write) => {
+                Act::Send if shows.next_action() == Some(NextAction::Write) => {
                     let items = items(&shows, &all);
                     let text = match &items[..] {
                         [Item { given: item::Given::Text(text), .. }] => text.parse().expect("n"),
@@ -230,16 +230,16 @@ proptest! {
                     prop_assert_eq!(text, newest);
                     last = text;
                 }
-                Act::Accepted if shows.asks() == Some(NextAction::Write) => {
-                    shows.accepted("r".into(), token(), now);
+                Act::Accepted if shows.next_action() == Some(NextAction::Write) => {
+                    shows.note_accepted("r".into(), token(), now);
                 }
                 Act::Written if shows.request.is_some() => {
                     state = last;
-                    shows.written(now);
+                    shows.note_written(now);
                 }
-                Act::NotYet => shows.not_yet(now),
+                Act::NotYet => shows.note_unfinished(now),
                 Act::Refused if shows.request.is_some() => {
-                    shows.refused(&RefusedPart::ItemOrLead, now);
+                    shows.note_refused(&RefusedPart::ItemOrLead, now);
                 }
                 Act::Again if shows.request.is_some() => {
                     shows.again(now);
@@ -317,21 +317,24 @@ fn refused_item_is_dropped_and_other_items_are_written() {
         items.map(|item| item.id.get()).collect::<Vec<_>>()
     };
     let mut named = three();
-    let (given_up, blamed) = named.refused(&RefusedPart::Items(vec![1, 9]), at(1));
+    let (given_up, blamed) = named.note_refused(&RefusedPart::Items(vec![1, 9]), at(1));
     assert_eq!((given_up, blamed[0].0), (1, Name::LastMissed));
     assert_eq!(ids(&named), [11, 13], "together");
     let mut unnamed = three();
-    assert_eq!(unnamed.refused(&RefusedPart::SomeItem, at(1)), (0, vec![]));
+    assert_eq!(
+        unnamed.note_refused(&RefusedPart::SomeItem, at(1)),
+        (0, vec![])
+    );
     for (alone, is_taken) in [(11, true), (12, false), (13, true)] {
         assert_eq!(ids(&unnamed), [alone]);
         send(&mut unnamed, &all);
         let changed = match is_taken {
-            true => unnamed.written(at(2)),
-            false => unnamed.refused(&RefusedPart::SomeItem, at(2)),
+            true => unnamed.note_written(at(2)),
+            false => unnamed.note_refused(&RefusedPart::SomeItem, at(2)),
         };
         assert_eq!((changed.0, changed.1[0].1.id.get()), (1, alone));
     }
-    assert_eq!(unnamed.asks(), None);
+    assert_eq!(unnamed.next_action(), None);
     unnamed.learn(Name::LastCall, Some("y".into()), of(2));
     unnamed.learn(Name::LastEmployee, Some("y".into()), of(2));
     assert_eq!(ids(&unnamed), [11, 13], "together again");
@@ -358,8 +361,8 @@ fn refused_field_is_tried_separately_after_other_fields() {
     refused.note(name, (lead, item), &why, at(0));
     let mut next = |seconds| {
         let write = shows.write(&settings, &all, &refused, at(seconds));
-        shows.sent(&write, at(seconds));
-        let (_, written) = shows.written(at(seconds));
+        shows.note_sent(&write, at(seconds));
+        let (_, written) = shows.note_written(at(seconds));
         written.iter().map(|it| it.1.id.get()).collect::<Vec<_>>()
     };
     assert_eq!(next(3_600), [11]);

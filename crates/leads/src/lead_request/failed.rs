@@ -62,8 +62,8 @@ pub enum FailedCallDecision {
 }
 
 impl FailedCall {
-    /// Decides the next step. `words` is the CRM's message.
-    pub fn decide(&self, words: &str) -> FailedCallDecision {
+    /// Decides the next step. `crm_message` is the CRM's message.
+    pub fn decide(&self, crm_message: &str) -> FailedCallDecision {
         if let Some(survivor) = self.survivor
             && let Some(reroute) = to_survivor(&self.record, survivor, &self.history)
         {
@@ -83,8 +83,8 @@ impl FailedCall {
             return FailedCallDecision::WithoutEmployee(reroute);
         }
         let message = finding
-            .and_then(|found| message(&self.record, found, words))
-            .unwrap_or_else(|| words.to_owned());
+            .and_then(|found| message(&self.record, found, crm_message))
+            .unwrap_or_else(|| crm_message.to_owned());
         FailedCallDecision::Letter { message, finding }
     }
 }
@@ -146,9 +146,9 @@ pub fn without_employee(
 }
 
 /// Returns the dead letter's message, followed by the CRM's. `None` if nothing was found out.
-pub fn message(call: &CallRecord, found: Finding, said: &str) -> Option<String> {
+pub fn message(call: &CallRecord, found: Finding, crm_message: &str) -> Option<String> {
     let lead = call.lead_id?;
-    let words = match (found, call.employee_id) {
+    let text = match (found, call.employee_id) {
         (Finding::LeadMissing, _) => {
             format!("lead {lead} does not exist (deleted or another company's)")
         }
@@ -160,10 +160,10 @@ pub fn message(call: &CallRecord, found: Finding, said: &str) -> Option<String> 
         }
         (Finding::Unclear, _) => return None,
     };
-    if said.is_empty() || said.starts_with(&words) {
-        return Some(words);
+    if crm_message.is_empty() || crm_message.starts_with(&text) {
+        return Some(text);
     }
-    Some(format!("{words}; the CRM answered \"{said}\""))
+    Some(format!("{text}; the CRM answered \"{crm_message}\""))
 }
 
 #[cfg(test)]

@@ -118,15 +118,15 @@ pub struct Settled {
     /// The request was successful, or needs nothing more.
     pub done: bool,
     /// Message of the CRM or the transport after a refusal or a failure. Empty otherwise.
-    pub words: String,
+    pub message: String,
 }
 
 impl Settled {
-    fn new(outcome: LeadOutcome, at: EventTime, done: bool, words: String) -> Self {
+    fn new(outcome: LeadOutcome, at: EventTime, done: bool, message: String) -> Self {
         Self {
             changes: LeadChange::request(outcome, at),
             done,
-            words,
+            message,
         }
     }
 }
@@ -169,10 +169,10 @@ const fn sort(error: &ApiError) -> Sort {
 
 /// Returns the message for an unexpected answer, and the errors of a refused write, or null. The
 /// errors can name an item (§7.5).
-fn explained(result: &ApiResult) -> (String, &Value) {
+fn explain(result: &ApiResult) -> (String, &Value) {
     match result {
-        Ok(ApiReply::Status(WriteStatus::Failed(word, words, errors))) => {
-            let message = append_errors(words.clone(), errors);
+        Ok(ApiReply::Status(WriteStatus::Failed(word, text, errors))) => {
+            let message = append_errors(text.clone(), errors);
             (failed(*word, message.trim()), errors)
         }
         Ok(_) => ("an answer to another request".to_owned(), &Value::Null),
@@ -201,7 +201,7 @@ fn failed(word: FailureWord, message: &str) -> String {
 
 /// Returns the changes to commit before a lead request is sent, so that a kill does not hide it.
 /// `write` belongs to a [`LeadRequest::FieldWrite`].
-pub fn launched(
+pub fn changes_before_send(
     now: EventTime,
     lead_request: &LeadRequest,
     write: Option<FieldWrite>,
@@ -226,7 +226,7 @@ pub fn settle(
 ) -> Settled {
     use ApiReply::{Accepted, Data, Page, Status, TokenInfo};
     use WriteStatus::{Failed, Pending, Success};
-    let (message, errors) = explained(result);
+    let (message, errors) = explain(result);
     let answer = Answer {
         lead_request,
         at: now,
@@ -240,10 +240,10 @@ pub fn settle(
                 answer: Box::new(result.clone()),
                 at: now,
             };
-            unjudged(result, vec![change])
+            report_success(result, vec![change])
         }
         // The command processes the answer itself.
-        (LeadRequest::Asked(..), _) => unjudged(result, Vec::new()),
+        (LeadRequest::Asked(..), _) => report_success(result, Vec::new()),
         (_, Err(Sort::Stopped)) => answer.continues(LeadOutcome::Back(lead_request.clone())),
         (LeadRequest::FieldPoll(poll), reply) => match reply {
             Ok(Status(Success)) => answer.succeeds(LeadOutcome::Written(poll.lead)),
@@ -259,7 +259,7 @@ pub fn settle(
         },
         (_, Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble)) => answer.repeats(),
         (LeadRequest::LookUp(lead), Ok(Data(envelope))) => {
-            answer.succeeds(looked_up(*lead, envelope))
+            answer.succeeds(read_lead_record(*lead, envelope))
         }
         (LeadRequest::LookUp(lead), Err(Sort::Missing)) => {
             answer.succeeds(LeadOutcome::LookedUp(*lead, Finding::LeadMissing))
@@ -332,23 +332,25 @@ fn unread_catalogue(reason: String, at: EventTime) -> Settled {
 
 /// Settles an answer that another part processes. It only reports whether the request was
 /// successful.
-fn unjudged(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
-    let (done, words) = match answer {
+fn report_success(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
+    let (done, message) = match answer {
         Ok(ApiReply::Status(WriteStatus::Pending(word))) => (false, word.clone()),
-        Ok(ApiReply::Status(WriteStatus::Failed(word, words, _))) => (false, failed(*word, words)),
+        Ok(ApiReply::Status(WriteStatus::Failed(word, message, _))) => {
+            (false, failed(*word, message))
+        }
         Ok(_) => (true, String::new()),
         Err(error) => (false, error.to_string()),
     };
     Settled {
         changes,
         done,
-        words,
+        message,
     }
 }
 
 /// Reads the record of a lead that was looked up. If it has another id, the lead was merged into
 /// that one.
-fn looked_up(lead: LeadId, envelope: &Value) -> LeadOutcome {
+fn read_lead_record(lead: LeadId, envelope: &Value) -> LeadOutcome {
     let row = envelope.get("data");
     let outcome = row.and_then(|row| rows::read(row, ChangeKind::Read, None).lead);
     match outcome {

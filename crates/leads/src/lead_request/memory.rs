@@ -52,7 +52,7 @@ pub struct RequestMemory {
 
 impl RequestMemory {
     /// Returns the current pause of this kind. `None` if it can be sent.
-    pub fn resting(&self, kind: RequestKind, now: EventTime) -> Option<&Rest> {
+    pub fn current_pause(&self, kind: RequestKind, now: EventTime) -> Option<&Rest> {
         let rest = match kind {
             RequestKind::LookUps => &self.lookups,
             RequestKind::Fields => &self.fields,
@@ -63,7 +63,7 @@ impl RequestMemory {
 
     /// Returns the time at which a request of this kind that is due at `due` can be sent.
     pub fn after_rest(&self, kind: RequestKind, due: EventTime, now: EventTime) -> EventTime {
-        self.resting(kind, now)
+        self.current_pause(kind, now)
             .map_or(due, |rest| due.max(rest.until))
     }
 
@@ -99,7 +99,7 @@ impl RequestMemory {
 
     /// Notes that the CRM refused a field write. Returns why all writes must be paused, if too many
     /// were refused in a row.
-    pub fn refused(&mut self, reason: &str) -> Option<String> {
+    pub fn note_refusal(&mut self, reason: &str) -> Option<String> {
         self.refused += 1;
         let too_many = self.refused >= REFUSALS_MAX;
         too_many.then(|| {
@@ -109,7 +109,12 @@ impl RequestMemory {
     }
 
     /// Returns `true` if the catalog must be read for these fields.
-    pub fn wants_catalogue(&self, fields: &str, now: EventTime, queue: &mut DueRequests) -> bool {
+    pub fn check_catalogue_due(
+        &self,
+        fields: &str,
+        now: EventTime,
+        queue: &mut DueRequests,
+    ) -> bool {
         let due = EventTime::from_micros(self.catalogue_due);
         (self.catalogue_for != fields && self.catalogue_tries == 0) || queue.is_due(due, now)
     }

@@ -18,4 +18,6 @@ pub mod lead;
 pub mod memory;
 
 pub use crate::lead_field::shows::FieldWrite;
-pub use lead::{Finding, LeadChange, LeadOutcome, RequestKind, Settled, launched, settle};
+pub use lead::{
+    Finding, LeadChange, LeadOutcome, RequestKind, Settled, changes_before_send, settle,
+};

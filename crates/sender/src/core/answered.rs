@@ -172,7 +172,7 @@ impl Ended<'_> {
             kind: None,
             again: !settled.done,
             verdict,
-            message: settled.words,
+            message: settled.message,
             steps: Vec::new(),
             lead_request: Some((lead_request, answer, token)),
         }

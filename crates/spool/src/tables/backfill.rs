@@ -69,7 +69,7 @@ pub(crate) fn backfill_granted(db: &Db) -> Result<(), Error> {
     let Some(mut backfill) = backfill(db)?.filter(|backfill| backfill.no_grant) else {
         return Ok(());
     };
-    backfill.granted();
+    backfill.note_grant();
     meta::remember(db, KEY, &backfill)
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn apply_page(
     };
     let known = backfill(store)?.unwrap_or_default();
     let mut backfill = known.clone();
-    for news in backfill.took(page, answer, at, how) {
+    for news in backfill.process_answer(page, answer, at, how) {
         look_ups::learn(store, &news)?;
     }
     match (&backfill.left, backfill.no_grant) {

@@ -139,7 +139,7 @@ fn known_name((at, rank, text): NameColumns) -> Known<Name> {
     Known {
         at,
         rank: rank.unwrap_or(0),
-        fact: text.as_deref().and_then(Name::stored),
+        fact: text.as_deref().and_then(Name::from_stored),
     }
 }
 

@@ -21,7 +21,7 @@ const CLAIMED_MAX: u32 = 1_000;
 pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     let memory = memory(store)?;
     for kind in [RequestKind::LookUps, RequestKind::Fields] {
-        if let Some(rest) = memory.resting(kind, now) {
+        if let Some(rest) = memory.current_pause(kind, now) {
             LeadWarning::Rest(kind, rest.reason.clone()).log();
         }
     }
@@ -133,7 +133,7 @@ fn add_lead_questions(
         due.push(Urgency::Soon, LeadRequest::LookUp(lead));
     }
     if let Some(lead) = memory.claimants.first().copied()
-        && memory.resting(RequestKind::LookUps, now).is_none()
+        && memory.current_pause(RequestKind::LookUps, now).is_none()
     {
         due.push(Urgency::Spare, LeadRequest::LookUp(lead));
     }
@@ -142,7 +142,7 @@ fn add_lead_questions(
         return Ok(());
     }
     let fields = wanted_fields(store);
-    if memory.wants_catalogue(&fields, now, due) {
+    if memory.check_catalogue_due(&fields, now, due) {
         due.push(Urgency::Spare, LeadRequest::Catalogue);
     }
     if memory.catalogue_for == fields
@@ -165,12 +165,12 @@ pub(crate) fn apply(
             LeadRequest::Catalogue => change_memory(store, |memory| memory.catalogue_sent(at))?,
             // A kill can lose the answer, so it is asked again, but not at once.
             LeadRequest::FieldPoll(poll) => {
-                change_shows(store, poll.lead, |shows| shows.asked(at))?;
+                change_shows(store, poll.lead, |shows| shows.note_polled(at))?;
             }
             LeadRequest::FieldWrite(_) | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => {}
         },
         LeadOutcome::Writes(lead, write) => {
-            let left_out = change_shows(store, *lead, |shows| shows.sent(write, at))?;
+            let left_out = change_shows(store, *lead, |shows| shows.note_sent(write, at))?;
             store.tally.count(LEFT_OUT, left_out);
         }
         LeadOutcome::LookedUp(lead, found) => {
@@ -194,13 +194,13 @@ pub(crate) fn apply(
         LeadOutcome::Catalogue(catalogue) => catalogue_read(store, catalogue, at)?,
         LeadOutcome::Accepted(lead, request_id, token) => {
             change_shows(store, *lead, |shows| {
-                shows.accepted(request_id.clone(), token.clone(), at);
+                shows.note_accepted(request_id.clone(), token.clone(), at);
             })?;
             change_memory(store, |memory| memory.refused = 0)?;
         }
-        LeadOutcome::NotYet(lead) => change_shows(store, *lead, |shows| shows.not_yet(at))?,
+        LeadOutcome::NotYet(lead) => change_shows(store, *lead, |shows| shows.note_unfinished(at))?,
         LeadOutcome::Written(lead) => {
-            let (written, items) = change_shows(store, *lead, |shows| shows.written(at))?;
+            let (written, items) = change_shows(store, *lead, |shows| shows.note_written(at))?;
             store.tally.count(WRITTEN, written);
             shows::note_accepted(store, &items)?;
         }
@@ -246,8 +246,8 @@ fn fields_refused(
     at: EventTime,
 ) -> Result<(), Error> {
     let (polled, (given_up, items)) = change_shows(store, lead, |shows| {
-        let polled = shows.asks() == Some(NextAction::Poll);
-        (polled, shows.refused(&refusal.blames, at))
+        let polled = shows.next_action() == Some(NextAction::Poll);
+        (polled, shows.note_refused(&refusal.blames, at))
     })?;
     store.tally.count(GIVEN_UP, given_up);
     shows::note_refused(store, lead, items, refusal, at)?;
@@ -256,7 +256,7 @@ fn fields_refused(
     let named = matches!(refusal.blames, RefusedPart::Items(_));
     if !polled
         && !named
-        && let Some(reason) = change_memory(store, |memory| memory.refused(&refusal.reason))?
+        && let Some(reason) = change_memory(store, |memory| memory.note_refusal(&refusal.reason))?
     {
         rest(store, RequestKind::Fields, &reason, at)?;
     }
@@ -301,7 +301,9 @@ fn lead_request_back(db: &Db, lead_request: &LeadRequest, at: EventTime) -> Resu
         LeadRequest::LookUp(lead) => look_ups::look_up_at(db, *lead, at.plus(SOON)),
         LeadRequest::Catalogue => change_memory(db, |memory| memory.catalogue_back(at)),
         LeadRequest::FieldWrite(lead) => change_shows(db, *lead, |shows| shows.back(at)),
-        LeadRequest::FieldPoll(poll) => change_shows(db, poll.lead, |shows| shows.not_yet(at)),
+        LeadRequest::FieldPoll(poll) => {
+            change_shows(db, poll.lead, |shows| shows.note_unfinished(at))
+        }
         LeadRequest::Backfill(_) | LeadRequest::Asked(..) => Ok(()),
     }
 }
@@ -327,13 +329,13 @@ pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64)
     }
     let memory = memory(store)?;
     let mut waiting = (0, 0);
-    if memory.resting(RequestKind::LookUps, now).is_none() {
+    if memory.current_pause(RequestKind::LookUps, now).is_none() {
         waiting.0 = store.query_one(
             "SELECT count(*) FROM lead_lookups WHERE due IS NOT NULL",
             (),
         )?;
     }
-    if store.settings.shows.is_some() && memory.resting(RequestKind::Fields, now).is_none() {
+    if store.settings.shows.is_some() && memory.current_pause(RequestKind::Fields, now).is_none() {
         waiting.1 = shows::leads_to_show(store)?;
     }
     Ok(waiting)

@@ -6,7 +6,8 @@ use crate::{Db, Error, GIVEN_UP, Json, LeadWarning, RowId, Store, json};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};
 use callbridge_leads::lead_field::{
-    Catalogue, Field, FieldId, Fit, Item, LeadFieldState, Name, Refusal, RefusedFields, says,
+    Catalogue, Field, FieldId, Fit, Item, LeadFieldState, Name, Refusal, RefusedFields,
+    field_values,
 };
 use callbridge_leads::lead_request::due::FieldPoll;
 use callbridge_leads::lead_request::memory::Rest;
@@ -76,7 +77,7 @@ pub(crate) fn show_call(store: &mut Store, row: RowId, at: EventTime) -> Result<
         }
         Some(_) | None => None,
     };
-    for (name, text) in says(&call, &settings, tries) {
+    for (name, text) in field_values(&call, &settings, tries) {
         learned |= shows.learn(name, text, of);
     }
     if learned {
@@ -104,7 +105,7 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result
     let values = (
         lead.get(),
         json("what a lead shows", shows)?,
-        shows.asks().map(NextAction::word),
+        shows.next_action().map(NextAction::word),
         shows.due,
         shows.newest(),
     );
@@ -197,7 +198,7 @@ pub(crate) fn note_refused(
 /// Notes that the CRM accepted these items.
 pub(crate) fn note_accepted(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> {
     let mut all = refused_fields(store)?;
-    if all.taken(items) {
+    if all.note_accepted(items) {
         meta::remember(store, REFUSED, &all)?;
     }
     Ok(())
@@ -233,7 +234,7 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
     Ok(Some(LeadFields {
         fields: fields.collect(),
         waiting: leads_to_show(store)?,
-        rests: memory.resting(RequestKind::Fields, now).cloned(),
+        rests: memory.current_pause(RequestKind::Fields, now).cloned(),
     }))
 }
 

@@ -71,7 +71,7 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
     let phones = || prop::collection::vec((0_i64..9).prop_map(phone), 0..3);
     let contact = (prop::option::of(1_i64..4), any_name(), phones(), phones());
     let contact = contact.prop_map(|(id, name, before, now)| {
-        let slot = Slot::of_contact(id);
+        let slot = Slot::for_contact(id);
         ContactPhones {
             name,
             slot,

@@ -278,7 +278,7 @@ fn non_lead_fields_are_left_out_and_counted() {
 
 fn fields_rest(store: &Store) -> bool {
     let memory = tables::meta::memory(store).expect("readable");
-    memory.resting(RequestKind::Fields, at(23)).is_some()
+    memory.current_pause(RequestKind::Fields, at(23)).is_some()
 }
 
 /// Reports that the values written now are refused.

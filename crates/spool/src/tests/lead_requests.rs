@@ -239,7 +239,9 @@ fn dead_letter_with_unclear_lookup_ignores_later_lookup() {
 
 fn look_ups_rest(store: &Store) -> bool {
     let memory = tables::meta::memory(store).expect("readable");
-    memory.resting(RequestKind::LookUps, at(200)).is_some()
+    memory
+        .current_pause(RequestKind::LookUps, at(200))
+        .is_some()
 }
 
 #[test]
