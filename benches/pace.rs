@@ -274,7 +274,7 @@ impl<'k> Run<'k> {
             under_way: 0,
             dice: Dice(0x9e37_79b9_7f4a_7c15),
             windows: Windows::new(Limit::default()),
-            token: TokenKey::of("svc_pat_bench"),
+            token: TokenKey::from_value("svc_pat_bench"),
             seen: Seen::default(),
         };
         if let Some(every) = weather.restart {

@@ -418,7 +418,7 @@ const BACK: &str = "http://127.0.0.1:9/back";
 fn public_application() -> Application {
     Application {
         id: 2,
-        secret: TokenKey::of("svc_sec_1"),
+        secret: TokenKey::from_value("svc_sec_1"),
         redirect_uris: vec![BACK.to_owned()],
         allowed: Grant::parse("PERMISSION_OPEN_API_CALL:SAVE")
             .into_iter()

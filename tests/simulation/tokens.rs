@@ -64,7 +64,7 @@ impl Kept {
         let save = Grant::parse("PERMISSION_OPEN_API_CALL:SAVE").expect("a grant");
         let application = Application {
             id: ID,
-            secret: TokenKey::of(SECRET),
+            secret: TokenKey::from_value(SECRET),
             allowed: vec![save],
             ..Application::new(CLIENT.to_owned())
         };
@@ -125,12 +125,12 @@ impl Kept {
              &client_secret={SECRET}"
         );
         let request = Request::post_bytes("/v1/open-api/oauth/token", body)
-            .with("content-type", "application/x-www-form-urlencoded");
+            .with_header("content-type", "application/x-www-form-urlencoded");
         let before = self
             .crm
             .oauth
             .refreshes
-            .get(&TokenKey::of(refresh))
+            .get(&TokenKey::from_value(refresh))
             .cloned();
         let sent = self.now.wall;
         let answer = self.crm.handle(sent, &request);
@@ -152,7 +152,7 @@ impl Kept {
                 .crm
                 .oauth
                 .refreshes
-                .get(&TokenKey::of(self.refresh.expose_secret()))
+                .get(&TokenKey::from_value(self.refresh.expose_secret()))
                 .is_some_and(|after| after.used.is_some());
         let outcome = match reply {
             TokenReply::Pair(pair) => {

@@ -76,14 +76,14 @@ pub(super) fn answer(core: &mut Sandbox, path: &str, request: &Request) -> Respo
     match answer {
         Ok(Value::Null) => missing(),
         Ok(value) => Response::json(200, &value),
-        Err(words) => Response::json(400, &json!({ "error": words })),
+        Err(message) => Response::json(400, &json!({ "error": message })),
     }
 }
 
 fn missing() -> Response {
-    let words =
+    let message =
         "no such path: journal, breaches, requests, oauth, webhooks, writes, leads, admin/…";
-    Response::json(404, &json!({ "error": words }))
+    Response::json(404, &json!({ "error": message }))
 }
 
 fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
@@ -155,8 +155,8 @@ fn issue(core: &mut Sandbox, order: Order) -> AdminAnswer {
 }
 
 fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
-    let words = String::from_utf8_lossy(&request.body);
-    let (rules, shapes) = faults::parse(&words).map_err(|wrong| wrong.join("\n"))?;
+    let text = String::from_utf8_lossy(&request.body);
+    let (rules, shapes) = faults::parse(&text).map_err(|wrong| wrong.join("\n"))?;
     core.set_faults(rules);
     core.settings.shapes = shapes;
     Ok(json!({ "done": "faults" }))

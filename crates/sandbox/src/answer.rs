@@ -9,7 +9,7 @@ use crate::{
     Action, Asked, BODY_BYTES_MAX, Endpoint, Grant, Refusal, Refused, Request, Response, Role,
     Sandbox, Success, TOKEN_HEADER, Token, TokenKey, ViolationKind, admin, endpoints,
     envelope::MEDIA_TYPE, envelope::METHOD, envelope::NO_ADDRESS, envelope::TOO_LARGE,
-    envelope::reduced, lead::endpoints as leads, oauth::connection, oauth::consent,
+    envelope::auth_refusal, lead::endpoints as leads, oauth::connection, oauth::consent,
     oauth::exchange, routes::route,
 };
 use callbridge_call::EventTime;
@@ -30,8 +30,8 @@ impl Sandbox {
         let response = match endpoint {
             _ if elsewhere => {
                 // The endpoint is served at the other address (§5.6.9).
-                let words = format!("{} {} at the other address", request.method, request.path);
-                self.violation(ViolationKind::WrongHost, "§5.6.9", words);
+                let message = format!("{} {} at the other address", request.method, request.path);
+                self.violation(ViolationKind::WrongHost, "§5.6.9", message);
                 NO_ADDRESS.respond()
             }
             Endpoint::OauthToken | Endpoint::OauthRevoke => {
@@ -47,34 +47,38 @@ impl Sandbox {
 
     fn open_api(&mut self, endpoint: Endpoint, id: &str, request: &Request) -> Response {
         if endpoint == Endpoint::Moved {
-            let words = format!("{} followed a redirect", request.method);
-            self.violation(ViolationKind::RedirectFollowed, "§4", words);
+            let message = format!("{} followed a redirect", request.method);
+            self.violation(ViolationKind::RedirectFollowed, "§4", message);
         }
         let Some((key, token)) = self.authenticate(request) else {
-            return reduced(401);
+            return auth_refusal(401);
         };
         let fault = self.faults.pick(endpoint, request);
         if fault == Some(Action::Status(401)) {
-            self.dead_token(key, "again with a dead token");
-            return reduced(401);
+            self.record_dead_token(key, "again with a dead token");
+            return auth_refusal(401);
         }
         self.client.rules.token_works(key);
         let counted = self.client.windows.count(key, self.now);
         let rate = self.client.windows.rate;
         let connection = (token.company, token.application);
-        if let Some(many) = self.client.rules.counted(connection, key, self.now, rate) {
-            let words = format!("{many} requests by several tokens within one window's length");
-            self.violation(ViolationKind::FreshBudget, "Limits", words);
+        if let Some(many) = self
+            .client
+            .rules
+            .count_request(connection, key, self.now, rate)
+        {
+            let message = format!("{many} requests by several tokens within one window's length");
+            self.violation(ViolationKind::FreshBudget, "Limits", message);
         }
         if !counted.within {
             let number = counted.number;
             let opened = counted.opened;
-            let words = format!("request {number} of the window that opened at {opened}");
-            self.violation(ViolationKind::WindowExceeded, "Limits", words);
-            return reduced(429);
+            let message = format!("request {number} of the window that opened at {opened}");
+            self.violation(ViolationKind::WindowExceeded, "Limits", message);
+            return auth_refusal(429);
         }
-        self.under_fault(endpoint, request, fault, |core| {
-            core.behind(&Asked {
+        self.answer_with_fault(endpoint, request, fault, |core| {
+            core.answer_authenticated(&Asked {
                 key,
                 token,
                 endpoint,
@@ -91,8 +95,8 @@ impl Sandbox {
         self.judge_api(request);
         let authorized = request.header("authorization").next().is_some();
         if authorized {
-            let words = "the header Authorization is ignored and carries the token elsewhere";
-            self.violation(ViolationKind::WrongHeader, "§5.1.2", words);
+            let message = "the header Authorization is ignored and carries the token elsewhere";
+            self.violation(ViolationKind::WrongHeader, "§5.1.2", message);
         }
         let asked = (request.method.as_str(), request.path.as_str());
         let values: Vec<&str> = request.header(TOKEN_HEADER).collect();
@@ -101,28 +105,28 @@ impl Sandbox {
             // A client can check without a token that the CRM is reachable. This is no violation.
             [] if !authorized && asked == ("GET", "/v1/open-api/token/info") => return None,
             _ => {
-                let words = "no token, or more than one, in X-Open-Api-Token";
-                self.violation(ViolationKind::WrongHeader, "§5.1.1", words);
+                let message = "no token, or more than one, in X-Open-Api-Token";
+                self.violation(ViolationKind::WrongHeader, "§5.1.1", message);
                 return None;
             }
         };
         if request.path.contains(value) || request.query.contains(value) {
-            let words = "the token in the address, where every proxy logs it";
-            self.violation(ViolationKind::WrongHeader, "§5.1.1", words);
+            let message = "the token in the address, where every proxy logs it";
+            self.violation(ViolationKind::WrongHeader, "§5.1.1", message);
         }
-        let key = TokenKey::of(value);
+        let key = TokenKey::from_value(value);
         let token = self.tokens.get(&key).copied().filter(|token| {
             let connection = connection::connection_of(self, token);
             token.works(self.now) && connection.is_some_and(|(company, _)| !company.blocked)
         });
         if token.is_none() {
-            self.dead_token(key, "again with a dead token");
+            self.record_dead_token(key, "again with a dead token");
         }
         token.map(|token| (key, token))
     }
 
     /// Answers a request that has a working token, with the faults that apply after that check.
-    fn behind(&mut self, asked: &Asked<'_>) -> Response {
+    fn answer_authenticated(&mut self, asked: &Asked<'_>) -> Response {
         let result = self.admit(asked).and_then(|()| match asked.endpoint {
             Endpoint::TokenInfo => Ok(endpoints::token_info(self, asked)),
             Endpoint::CallHistory => endpoints::submit(self, asked),
@@ -131,7 +135,7 @@ impl Sandbox {
             Endpoint::LeadFilter => leads::filter(self, asked),
             Endpoint::Lead => leads::one(self, asked),
             Endpoint::LeadFields => leads::upsert_fields(self, asked),
-            Endpoint::CrmField => Ok(Success::of(self.settings.catalogue.record())),
+            Endpoint::CrmField => Ok(Success::from_data(self.settings.catalogue.record())),
             Endpoint::OauthToken
             | Endpoint::OauthRevoke
             | Endpoint::Consent
@@ -170,13 +174,13 @@ impl Sandbox {
         let needed = self.needed(endpoint);
         if !needed.is_none_or(|grant| connection::granted(self, &asked.token, grant)) {
             let what = Refused::Grant(asked.key, endpoint);
-            let words = "again without the grant";
-            self.refused(what, ViolationKind::RepeatAfter403, words);
+            let message = "again without the grant";
+            self.record_refusal(what, ViolationKind::RepeatAfter403, message);
             return Err(Refusal::Denied);
         }
         if method != "POST" && !request.body.is_empty() {
-            let words = format!("a body on {}", endpoint.word());
-            self.violation(ViolationKind::WrongMethod, "§4.3", words);
+            let message = format!("a body on {}", endpoint.word());
+            self.violation(ViolationKind::WrongMethod, "§4.3", message);
         }
         Ok(())
     }
@@ -196,10 +200,12 @@ impl Sandbox {
     fn note(&mut self, asked: &Asked<'_>, refusal: &Refusal) {
         let Request { method, path, .. } = asked.request;
         let section = asked.endpoint.section();
-        let (kind, rule, words) = match refusal {
-            Refusal::Unparsable(words) => (ViolationKind::Invalid, section, words.clone()),
+        let (kind, rule, message) = match refusal {
+            Refusal::Unparsable(message) => (ViolationKind::Invalid, section, message.clone()),
             Refusal::Invalid(fields) => (ViolationKind::Invalid, section, format!("{fields:?}")),
-            Refusal::Plain(400, words) => (ViolationKind::Invalid, section, (*words).to_owned()),
+            Refusal::Plain(400, message) => {
+                (ViolationKind::Invalid, section, (*message).to_owned())
+            }
             Refusal::Plain(404, _) if asked.endpoint == Endpoint::Unknown => {
                 (ViolationKind::UnknownPath, "§4", format!("{method} {path}"))
             }
@@ -207,15 +213,15 @@ impl Sandbox {
                 (ViolationKind::WrongMethod, "§4", format!("{method} {path}"))
             }
             Refusal::Plain(413, _) => {
-                let words = format!("a body above {BODY_BYTES_MAX} bytes");
-                (ViolationKind::Invalid, section, words)
+                let message = format!("a body above {BODY_BYTES_MAX} bytes");
+                (ViolationKind::Invalid, section, message)
             }
             Refusal::Plain(415, _) => {
-                let words = format!("{path} without Content-Type application/json");
-                (ViolationKind::ContentType, "§4.5", words)
+                let message = format!("{path} without Content-Type application/json");
+                (ViolationKind::ContentType, "§4.5", message)
             }
             Refusal::Plain(..) | Refusal::Denied | Refusal::Status(_) => return,
         };
-        self.violation(kind, rule, words);
+        self.violation(kind, rule, message);
     }
 }

@@ -65,8 +65,8 @@ impl BodyFields {
         let taken = read(&value);
         if taken.is_none() && !value.is_null() {
             let prefix = &self.prefix;
-            let words = format!("{prefix}{name}: {expected} expected, not {value}");
-            return Err(Refusal::Unparsable(words));
+            let message = format!("{prefix}{name}: {expected} expected, not {value}");
+            return Err(Refusal::Unparsable(message));
         }
         Ok(taken)
     }
@@ -235,14 +235,14 @@ fn orders(value: Option<&Value>, shape: Treatment) -> Result<Vec<(String, bool)>
         Some(_) => return Err(Refusal::Unparsable("orders: an object expected".to_owned())),
     };
     if let (Treatment::Refused, Some(key)) = (shape, map.keys().next()) {
-        let words = format!("orders.{key}: no such key to sort by");
-        return Err(Refusal::Unparsable(words));
+        let message = format!("orders.{key}: no such key to sort by");
+        return Err(Refusal::Unparsable(message));
     }
     let mut orders = Vec::new();
     for (key, way) in map {
         let Some(way @ ("ASC" | "DESC")) = way.as_str() else {
-            let words = format!("orders.{key}: no enum constant {way}, one of [ASC, DESC]");
-            return Err(Refusal::Unparsable(words));
+            let message = format!("orders.{key}: no enum constant {way}, one of [ASC, DESC]");
+            return Err(Refusal::Unparsable(message));
         };
         if shape == Treatment::Kept {
             orders.push((key.clone(), way == "DESC"));

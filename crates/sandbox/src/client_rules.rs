@@ -51,7 +51,7 @@ pub struct RequestKey(Endpoint, bool, Uuid);
 
 impl RequestKey {
     /// Returns the key of a request to this endpoint.
-    pub fn of(endpoint: Endpoint, request: &Request) -> Self {
+    pub fn from_request(endpoint: Endpoint, request: &Request) -> Self {
         let method = &request.method;
         let path = &request.path;
         let place = Uuid::new_v5(&NAMESPACE, format!("{method} {path}").as_bytes());
@@ -102,7 +102,7 @@ pub struct ClientRules {
 impl ClientRules {
     /// Records a counted request. Returns the number of requests within a window's length if it
     /// exceeds the limit of a window and several tokens were used.
-    pub fn counted(
+    pub fn count_request(
         &mut self,
         connection: ConnectionKey,
         key: TokenKey,
@@ -125,7 +125,7 @@ impl ClientRules {
     }
 
     /// Records a refusal. Returns the time since the previous one if that was too soon.
-    pub fn refused_again(&mut self, what: Refused, now: EventTime) -> Option<Duration> {
+    pub fn record_refusal(&mut self, what: Refused, now: EventTime) -> Option<Duration> {
         if self.refused.len() >= REMEMBERED_MAX {
             self.refused.clear();
         }
@@ -163,18 +163,18 @@ impl ClientRules {
 
     /// Returns the violations of a request that repeats a refused one, or one that failed with a
     /// 5xx.
-    pub fn repeated(
+    pub fn find_repeats(
         &self,
         key: RequestKey,
         now: EventTime,
     ) -> [Option<(ViolationKind, String)>; 2] {
         let RequestKey(endpoint, posted, _) = key;
         let refused = self.bodies.contains(&key).then(|| {
-            let words = "the same body again after 400 or 409".to_owned();
-            (ViolationKind::RepeatAfter400, words)
+            let message = "the same body again after 400 or 409".to_owned();
+            (ViolationKind::RepeatAfter400, message)
         });
         let failed = if posted && endpoint.is_write() {
-            self.repeated_write(key, now)
+            self.find_repeated_write(key, now)
         } else {
             None
         };
@@ -182,27 +182,37 @@ impl ClientRules {
     }
 
     /// Returns the violation of a write that repeats one that failed with a 5xx.
-    fn repeated_write(&self, key: RequestKey, now: EventTime) -> Option<(ViolationKind, String)> {
+    fn find_repeated_write(
+        &self,
+        key: RequestKey,
+        now: EventTime,
+    ) -> Option<(ViolationKind, String)> {
         let before = self.failed.get(&key)?;
         let since = now.since(before.last);
         if before.answered && since < SOON {
-            let words = format!("the same write {} ms after its 5xx", since.as_millis());
-            return Some((ViolationKind::SoonAfter5xx, words));
+            let message = format!("the same write {} ms after its 5xx", since.as_millis());
+            return Some((ViolationKind::SoonAfter5xx, message));
         }
         let history = self.history.get(&key.0).copied().unwrap_or_default();
         if since >= SERIES || before.attempts < ATTEMPTS_MAX || !before.alone(history) {
             return None;
         }
         let attempt = before.attempts + 1;
-        let words = format!(
+        let message = format!(
             "attempt {attempt} of a write that failed while others passed; \
              {ATTEMPTS_MAX} are the most"
         );
-        Some((ViolationKind::RepeatAfter5xx, words))
+        Some((ViolationKind::RepeatAfter5xx, message))
     }
 
     /// Records how a request was answered. `own` is `true` if no fault made the answer.
-    pub fn answered(&mut self, key: RequestKey, now: EventTime, response: &Response, own: bool) {
+    pub fn record_answer(
+        &mut self,
+        key: RequestKey,
+        now: EventTime,
+        response: &Response,
+        own: bool,
+    ) {
         let RequestKey(endpoint, posted, _) = key;
         let at_once = response.delivery == Delivery::Now;
         // A gateway's refusal says nothing about the request.

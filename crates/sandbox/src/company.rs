@@ -47,7 +47,7 @@ impl Sandbox {
                 other.revoked |= other.company == company && other.kind == TokenKind::Pat;
             }
         }
-        self.tokens.insert(TokenKey::of(value), record);
+        self.tokens.insert(TokenKey::from_value(value), record);
     }
 
     /// Creates a company if it does not exist, with the grants of the first company and no leads.
@@ -80,10 +80,10 @@ impl Sandbox {
         }
         for lead in self.settings.lead_list.clone() {
             if !self.leads.is_gone(id, lead.id) && !self.leads.is_known(id, lead.id) {
-                self.leads.put(id, lead.stamped(now));
+                self.leads.put(id, lead.stamp(now));
             }
         }
-        if !self.tokens.contains_key(&TokenKey::of(token)) {
+        if !self.tokens.contains_key(&TokenKey::from_value(token)) {
             self.issue_pat(now, token, expires_at);
         }
         if let Some(application) = self.settings.application.clone()
@@ -96,13 +96,13 @@ impl Sandbox {
 
     /// Returns `true` if this value is a known token that works.
     pub fn token_works(&self, now: EventTime, value: &str) -> bool {
-        let token = self.tokens.get(&TokenKey::of(value));
+        let token = self.tokens.get(&TokenKey::from_value(value));
         token.is_some_and(|token| token.works(now))
     }
 
     /// Revokes the token of this value (§5.3). An unknown token changes nothing.
     pub fn revoke(&mut self, value: &str) {
-        self.revoke_key(TokenKey::of(value));
+        self.revoke_key(TokenKey::from_value(value));
     }
 
     pub(super) fn revoke_key(&mut self, token: TokenKey) {
@@ -113,7 +113,7 @@ impl Sandbox {
 
     /// Changes the expiry date of a token.
     pub fn expire(&mut self, value: &str, at: Option<EpochSeconds>) {
-        if let Some(record) = self.tokens.get_mut(&TokenKey::of(value)) {
+        if let Some(record) = self.tokens.get_mut(&TokenKey::from_value(value)) {
             record.expires_at = at;
         }
     }

@@ -63,7 +63,7 @@ impl Sandbox {
         let mut core = Self::default();
         let company = settings.company.clone();
         core.companies.insert(company.id, company);
-        core.under(settings)
+        core.with_settings(settings)
     }
 
     /// Restores the state of an earlier run, with the settings of this one.
@@ -71,10 +71,10 @@ impl Sandbox {
     /// # Errors
     /// The text is not a valid state.
     pub fn restore(state: &[u8], settings: Settings) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(state).map(|core: Self| core.under(settings))
+        serde_json::from_slice(state).map(|core: Self| core.with_settings(settings))
     }
 
-    fn under(mut self, settings: Settings) -> Self {
+    fn with_settings(mut self, settings: Settings) -> Self {
         self.faults = Faults::new(Vec::new(), settings.seed);
         self.dice = Dice::new(settings.seed);
         self.client.windows.rate = settings.rate;
@@ -112,12 +112,17 @@ impl Sandbox {
         self.faults = Faults::new(rules, self.settings.seed);
     }
 
-    pub(super) fn violation(&mut self, kind: ViolationKind, rule: &str, words: impl Into<String>) {
+    pub(super) fn violation(
+        &mut self,
+        kind: ViolationKind,
+        rule: &str,
+        message: impl Into<String>,
+    ) {
         self.client.violations.push(Violation {
             at: self.now,
             kind,
             rule: rule.to_owned(),
-            words: words.into(),
+            words: message.into(),
         });
     }
 

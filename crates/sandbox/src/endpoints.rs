@@ -47,8 +47,8 @@ fn read_call(core: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>), R
     if let Some(way) = direction.as_deref()
         && !["INBOUND", "OUTBOUND"].contains(&way)
     {
-        let words = format!("direction: no enum constant {way}, one of [INBOUND, OUTBOUND]");
-        return Err(Refusal::Unparsable(words));
+        let message = format!("direction: no enum constant {way}, one of [INBOUND, OUTBOUND]");
+        return Err(Refusal::Unparsable(message));
     }
     if uuid.as_ref().is_some_and(|uuid| uuid.trim().is_empty()) {
         fields.refuse("uuid", RefusalReason::NotBlank);
@@ -80,8 +80,8 @@ fn read_call(core: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>), R
         return Err(Refusal::Plain(400, "Qo‘ng‘iroq davomiyligi noto‘g‘ri"));
     }
     if talk.is_some_and(|talk| talk > duration_sec) {
-        let words = "Suhbat vaqti umumiy davomiylikdan oshmasligi kerak";
-        return Err(Refusal::Plain(400, words));
+        let message = "Suhbat vaqti umumiy davomiylikdan oshmasligi kerak";
+        return Err(Refusal::Plain(400, message));
     }
     let mut derived: Vec<String> = fields
         .map
@@ -135,7 +135,7 @@ pub(super) fn token_info(core: &Sandbox, asked: &Asked<'_>) -> Success {
     let permissions: Vec<Value> = (grants.iter().map(Grant::parts))
         .map(|(permission, scope)| json!({ "permission": permission, "scope": scope }))
         .collect();
-    Success::of(json!({
+    Success::from_data(json!({
         "application": { "id": id, "name": name, "type": kind },
         "company": { "id": company.id, "name": company.name },
         "kind": token.kind,
@@ -148,8 +148,8 @@ pub(super) fn token_info(core: &Sandbox, asked: &Asked<'_>) -> Success {
 pub(super) fn submit(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let (call, derived) = read_call(core, &asked.request.body)?;
     if !derived.is_empty() {
-        let words = format!("sent: {}", derived.join(", "));
-        core.violation(ViolationKind::DerivedField, "§2.6", words);
+        let message = format!("sent: {}", derived.join(", "));
+        core.violation(ViolationKind::DerivedField, "§2.6", message);
     }
     judge_repeat(core, asked.token.company, &call);
     accept(core, asked, Content::Call(call))
@@ -163,11 +163,11 @@ fn judge_repeat(core: &mut Sandbox, company: i64, call: &Submission) {
         return;
     };
     if earlier.content != Content::Call(call.clone()) {
-        let words = format!("{uuid} is another call's: this one makes no record");
-        core.violation(ViolationKind::UuidReused, "§4.5.4", words);
+        let message = format!("{uuid} is another call's: this one makes no record");
+        core.violation(ViolationKind::UuidReused, "§4.5.4", message);
     } else if earlier.answered {
-        let words = format!("{uuid} again after its 200, now {:?}", earlier.status);
-        core.violation(ViolationKind::RepeatAfter200, "§4.5.4", words);
+        let message = format!("{uuid} again after its 200, now {:?}", earlier.status);
+        core.violation(ViolationKind::RepeatAfter200, "§4.5.4", message);
     }
 }
 
@@ -175,13 +175,13 @@ fn judge_repeat(core: &mut Sandbox, company: i64, call: &Submission) {
 pub(super) fn request_status(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let missing = Refusal::Plain(404, "So‘rov topilmadi");
     let Some(write) = core.journal.writes.get(asked.id) else {
-        let words = "a requestId never given";
-        core.violation(ViolationKind::UnknownPoll, "§4.6", words);
+        let message = "a requestId never given";
+        core.violation(ViolationKind::UnknownPoll, "§4.6", message);
         return Err(missing);
     };
     if write.token != asked.key {
-        let words = "a requestId that another token created";
-        core.violation(ViolationKind::ForeignPoll, "§3.2", words);
+        let message = "a requestId that another token created";
+        core.violation(ViolationKind::ForeignPoll, "§3.2", message);
         return Err(missing);
     }
     if core.now.since(write.accepted_at) >= STATUS_KEPT {
@@ -193,7 +193,7 @@ pub(super) fn request_status(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Su
         Status::Success => "SUCCESS",
         Status::Failed => "FAILED",
     };
-    Ok(Success::of(match shapes.status {
+    Ok(Success::from_data(match shapes.status {
         StatusShape::Object => json!({ "status": word }),
         StatusShape::Bare => json!(word),
     }))

@@ -73,7 +73,7 @@ impl Request {
 
     /// Creates a POST with a JSON body and its content type.
     pub fn post(path: &str, body: &Value) -> Self {
-        Self::post_bytes(path, body.to_string()).with("content-type", "application/json")
+        Self::post_bytes(path, body.to_string()).with_header("content-type", "application/json")
     }
 
     /// Creates a POST with any bytes, without a content type.
@@ -87,7 +87,7 @@ impl Request {
 
     /// Adds a header, with its name in lower case.
     #[must_use]
-    pub fn with(mut self, name: &str, value: &str) -> Self {
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
         let header = (name.to_ascii_lowercase(), value.to_owned());
         self.headers.push(header);
         self
@@ -96,7 +96,7 @@ impl Request {
     /// Adds the token in its header.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
-        self.with(TOKEN_HEADER, token)
+        self.with_header(TOKEN_HEADER, token)
     }
 
     /// Returns `true` if the body is of this type. The type must be named once, with UTF-8 if it
@@ -213,7 +213,7 @@ pub enum RefusalReason {
 }
 
 /// Returns the answer of the authentication layer (§7.2). Its bodies are fixed English text.
-pub fn reduced(status: u16) -> Response {
+pub fn auth_refusal(status: u16) -> Response {
     let message = match status {
         429 => "Rate limit exceeded. Max 60 requests per minute.",
         _ => "Invalid or expired Open API token",
@@ -266,8 +266,8 @@ impl Refusal {
             "data": null, "message": message, "accept": false, "errors": [], "requestId": null,
             "error": code.map(|code| json!({ "messageCode": code, "args": [] })),
         });
-        if let Self::Unparsable(words) = self {
-            body["data"] = json!(words);
+        if let Self::Unparsable(reason) = self {
+            body["data"] = json!(reason);
         } else if let Self::Invalid(fields) = self {
             body["errors"] = json!(fields);
         }
@@ -288,7 +288,7 @@ pub struct Success {
 
 impl Success {
     /// Creates a success with this `data` and no requestId.
-    pub fn of(data: Value) -> Self {
+    pub fn from_data(data: Value) -> Self {
         Self {
             data,
             ..Self::default()

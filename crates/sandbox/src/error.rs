@@ -6,24 +6,24 @@ use std::path::Path;
 
 /// A message with the problem and its fix, and the exit code.
 #[derive(Debug, thiserror::Error)]
-#[error("{words}")]
+#[error("{message}")]
 pub struct Error {
     code: Code,
-    words: String,
+    message: String,
 }
 
 impl Error {
-    pub(super) fn new(code: Code, words: impl Into<String>) -> Self {
-        let words = words.into();
-        Self { code, words }
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { code, message }
     }
 
     /// Creates the error of a file that cannot be read, created, or written. `names` has the kind
     /// of file and its flag.
     pub(super) fn file(code: Code, names: [&str; 2], path: &Path, error: &io::Error) -> Self {
         let ([what, flag], path) = (names, path.display());
-        let words = format!("{what} {path}: {error}; name another with --{flag}");
-        Self::new(code, words)
+        let message = format!("{what} {path}: {error}; name another with --{flag}");
+        Self::new(code, message)
     }
 }
 

@@ -30,7 +30,7 @@
 //! ```
 
 use crate::{
-    Delivery, Endpoint, Refusal, Request, Response, Shapes, envelope::reduced,
+    Delivery, Endpoint, Refusal, Request, Response, Shapes, envelope::auth_refusal,
     window::parse_duration,
 };
 use std::time::Duration;
@@ -122,8 +122,8 @@ pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<String>> {
             ["shape", name, value] => shapes.set(name, value),
             _ => parse_rule(&words).map(|rule| rules.push(rule)),
         };
-        if let Err(words) = read {
-            wrong.push(format!("fault `{line}`: {words}"));
+        if let Err(message) = read {
+            wrong.push(format!("fault `{line}`: {message}"));
         }
     }
     if wrong.is_empty() {
@@ -262,7 +262,7 @@ impl Faults {
 /// Returns the answer of a fault that keeps the request from the endpoint.
 pub(super) fn instead(action: Action) -> Option<Response> {
     Some(match action {
-        Action::Status(429) => reduced(429),
+        Action::Status(429) => auth_refusal(429),
         Action::Status(status @ 300..=399) | Action::Gateway(status @ 300..=399) => {
             redirect(status)
         }

@@ -21,19 +21,19 @@ const KNOWN: [Secret; 5] = [
 impl Sandbox {
     /// Answers a request, with the fault that applies to it if there is one. Records repeats that
     /// violate §7.7.
-    pub(super) fn under_fault(
+    pub(super) fn answer_with_fault(
         &mut self,
         endpoint: Endpoint,
         request: &Request,
         fault: Option<Action>,
         answer: impl FnOnce(&mut Self) -> Response,
     ) -> Response {
-        let key = RequestKey::of(endpoint, request);
+        let key = RequestKey::from_request(endpoint, request);
         // A request that was refused, or that failed with a 5xx, must not come again too soon
         // (§7.7).
-        let repeated = self.client.rules.repeated(key, self.now);
-        for (kind, words) in repeated.into_iter().flatten() {
-            self.violation(kind, "§7.7", words);
+        let repeated = self.client.rules.find_repeats(key, self.now);
+        for (kind, message) in repeated.into_iter().flatten() {
+            self.violation(kind, "§7.7", message);
         }
         let mut response = match fault.and_then(instead) {
             Some(response) => response,
@@ -43,38 +43,40 @@ impl Sandbox {
             after_effect(&mut response, action);
         }
         let own = fault.is_none();
-        self.client.rules.answered(key, self.now, &response, own);
+        self.client
+            .rules
+            .record_answer(key, self.now, &response, own);
         let missing = own && response.status == 409 && response.delivery == Delivery::Now;
         if missing && request.method == "GET" {
             // A missing record must not be requested again at once (§7.4).
-            let words = "a missing record again";
-            self.refused(Refused::Record(key), ViolationKind::RepeatAfter400, words);
+            let message = "a missing record again";
+            self.record_refusal(Refused::Record(key), ViolationKind::RepeatAfter400, message);
         }
         response
     }
 
     /// Records a 401 to a token or to client credentials.
-    pub(super) fn dead_token(&mut self, key: TokenKey, words: &str) {
-        self.refused(Refused::Token(key), ViolationKind::RepeatAfter401, words);
+    pub(super) fn record_dead_token(&mut self, key: TokenKey, message: &str) {
+        self.record_refusal(Refused::Token(key), ViolationKind::RepeatAfter401, message);
     }
 
     /// Records a refusal. It is a violation if it comes too soon after the previous one.
-    pub(super) fn refused(&mut self, what: Refused, kind: ViolationKind, words: &str) {
-        if let Some(after) = self.client.rules.refused_again(what, self.now) {
-            let words = format!("{words} after {} ms", after.as_millis());
-            self.violation(kind, "§7.7", words);
+    pub(super) fn record_refusal(&mut self, what: Refused, kind: ViolationKind, message: &str) {
+        if let Some(after) = self.client.rules.record_refusal(what, self.now) {
+            let text = format!("{message} after {} ms", after.as_millis());
+            self.violation(kind, "§7.7", text);
         }
     }
 
     /// Checks a request to the API. The only secret in it must be the token, in its header.
     pub(super) fn judge_api(&mut self, request: &Request) {
-        if let Some(what) = found(&request.path).or_else(|| found(&request.query)) {
+        if let Some(what) = find_secret(&request.path).or_else(|| find_secret(&request.query)) {
             // The request's own token in the address is reported by the token check.
             let is_own = request
                 .header(TOKEN_HEADER)
                 .any(|token| request.path.contains(token) || request.query.contains(token));
             if !is_own {
-                self.misplaced(what, "in an address of the API", "§5.6.1");
+                self.record_misplaced(what, "in an address of the API", "§5.6.1");
             }
         }
         for (name, value) in &request.headers {
@@ -82,17 +84,17 @@ impl Sandbox {
             if name == "authorization" {
                 continue;
             }
-            let Some(what) = found(value) else {
+            let Some(what) = find_secret(value) else {
                 continue;
             };
             if name != TOKEN_HEADER {
-                self.misplaced(what, "in another header of the API", "§5.1.1");
+                self.record_misplaced(what, "in another header of the API", "§5.1.1");
             } else if !what.2 {
-                self.misplaced(what, "in the place of the token", "§5.1.1");
+                self.record_misplaced(what, "in the place of the token", "§5.1.1");
             }
         }
-        if let Some(what) = found(&String::from_utf8_lossy(&request.body)) {
-            self.misplaced(what, "in a body of the API", "§5.6.1");
+        if let Some(what) = find_secret(&String::from_utf8_lossy(&request.body)) {
+            self.record_misplaced(what, "in a body of the API", "§5.6.1");
         }
     }
 
@@ -100,21 +102,21 @@ impl Sandbox {
     /// headers of the API are wrong.
     pub(super) fn judge_oauth(&mut self, request: &Request) {
         if !request.query.is_empty() {
-            let words = "a query at an OAuth endpoint, whose fields stand in the body";
-            self.violation(ViolationKind::Invalid, "§4.1", words);
+            let message = "a query at an OAuth endpoint, whose fields stand in the body";
+            self.violation(ViolationKind::Invalid, "§4.1", message);
         }
-        if let Some(what) = found(&request.path).or_else(|| found(&request.query)) {
-            self.misplaced(what, "in an address", "§4.1");
+        if let Some(what) = find_secret(&request.path).or_else(|| find_secret(&request.query)) {
+            self.record_misplaced(what, "in an address", "§4.1");
         }
         for name in [TOKEN_HEADER, "authorization"] {
             if request.header(name).next().is_some() {
-                let words = format!("the header {name} at an OAuth endpoint");
-                self.violation(ViolationKind::WrongHeader, "§4.1", words);
+                let message = format!("the header {name} at an OAuth endpoint");
+                self.violation(ViolationKind::WrongHeader, "§4.1", message);
             }
         }
         if String::from_utf8_lossy(&request.body).contains("svc_pat_") {
-            let words = "a personal access token at an OAuth endpoint";
-            self.violation(ViolationKind::SecretMisplaced, "§5.2", words);
+            let message = "a personal access token at an OAuth endpoint";
+            self.violation(ViolationKind::SecretMisplaced, "§5.2", message);
         }
     }
 
@@ -122,18 +124,18 @@ impl Sandbox {
     /// secret.
     pub(super) fn judge_consent(&mut self, request: &Request) {
         let body = String::from_utf8_lossy(&request.body);
-        if let Some(what) = found(&request.query).or_else(|| found(&body)) {
-            self.misplaced(what, "at the authorization page", "§4.2");
+        if let Some(what) = find_secret(&request.query).or_else(|| find_secret(&body)) {
+            self.record_misplaced(what, "at the authorization page", "§4.2");
         }
     }
 
-    fn misplaced(&mut self, (_, what, _): &Secret, place: &str, rule: &str) {
-        let words = format!("{what} {place}");
-        self.violation(ViolationKind::SecretMisplaced, rule, words);
+    fn record_misplaced(&mut self, (_, what, _): &Secret, place: &str, rule: &str) {
+        let message = format!("{what} {place}");
+        self.violation(ViolationKind::SecretMisplaced, rule, message);
     }
 }
 
-fn found(text: &str) -> Option<&'static Secret> {
+fn find_secret(text: &str) -> Option<&'static Secret> {
     // This check is fast, and excludes nearly every body.
     if !text.contains("svc") {
         return None;

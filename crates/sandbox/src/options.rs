@@ -164,9 +164,9 @@ pub struct Options {
 }
 
 /// Returns a value. If it is invalid, records the error of its flag and returns a default.
-fn checked<T: Default>(faults: &mut Vec<String>, flag: &str, value: Result<T, String>) -> T {
-    value.unwrap_or_else(|words| {
-        faults.push(format!("--{flag}: {words}"));
+fn check_flag<T: Default>(errors: &mut Vec<String>, flag: &str, value: Result<T, String>) -> T {
+    value.unwrap_or_else(|message| {
+        errors.push(format!("--{flag}: {message}"));
         T::default()
     })
 }
@@ -179,26 +179,26 @@ impl Options {
     pub fn check(self) -> Result<Config, Error> {
         let mut wrong = Vec::new();
         let mut config = Config::default();
-        let words = "is not an address and port such as 127.0.0.1:8480";
+        let reason = "is not an address and port such as 127.0.0.1:8480";
         let listen = self
             .listen
             .parse()
             .map(Some)
-            .map_err(|_| format!("`{}` {words}", self.listen));
-        config.listen = checked(&mut wrong, "listen", listen).unwrap_or(config.listen);
+            .map_err(|_| format!("`{}` {reason}", self.listen));
+        config.listen = check_flag(&mut wrong, "listen", listen).unwrap_or(config.listen);
         config.settings = self.settings(&mut wrong);
         if let Some(text) = &self.auth_listen {
             let addr = text
                 .parse::<SocketAddr>()
                 .map_err(|_| "no address and port such as 127.0.0.1:8481".to_owned());
-            config.auth_listen = checked(&mut wrong, "auth-listen", addr.map(Some));
+            config.auth_listen = check_flag(&mut wrong, "auth-listen", addr.map(Some));
         }
         config.settings.application = self.application(&mut wrong);
         let now = callbridge_model::clock::now().wall;
-        let life = checked(&mut wrong, "expires-in", expiry(&self.expires_in));
+        let life = check_flag(&mut wrong, "expires-in", expiry(&self.expires_in));
         config.expires_at = life.map(|time| now.plus(time).floor_seconds());
         if let Some(given) = &self.faults {
-            let text = checked(&mut wrong, "faults", faults_text(given));
+            let text = check_flag(&mut wrong, "faults", faults_text(given));
             match faults::parse(&text) {
                 Ok((rules, shapes)) => {
                     config.rules = rules;
@@ -214,7 +214,7 @@ impl Options {
         if let (Some(application), Some(path)) = (application, &self.client_secret_file) {
             let names = ["client secret file", "client-secret-file"];
             let secret = kept_secret(path, "svc_sec_", names)?;
-            application.secret = TokenKey::of(secret.expose_secret());
+            application.secret = TokenKey::from_value(secret.expose_secret());
         }
         config.state = self.state;
         config.webhook_ca_file = self.webhook_ca_file;
@@ -229,33 +229,33 @@ impl Options {
         let mut settings = Settings::default();
         match lead_file(&self.leads) {
             Some(list) => {
-                settings.lead_list = checked(wrong, "leads", list);
+                settings.lead_list = check_flag(wrong, "leads", list);
                 settings.company.leads = IdSet::default();
             }
             None => {
-                let leads = ids(&self.leads).map_err(|words| format!("{words}, nor a file"));
-                settings.company.leads = checked(wrong, "leads", leads);
+                let leads = ids(&self.leads).map_err(|message| format!("{message}, nor a file"));
+                settings.company.leads = check_flag(wrong, "leads", leads);
             }
         }
         settings.catalogue = Catalogue {
-            led: checked(wrong, "led-fields", ids(&self.led_fields)),
-            contact: checked(wrong, "contact-fields", ids(&self.contact_fields)),
+            led: check_flag(wrong, "led-fields", ids(&self.led_fields)),
+            contact: check_flag(wrong, "contact-fields", ids(&self.contact_fields)),
         };
-        settings.company.employees = checked(wrong, "employees", ids(&self.employees));
-        settings.company.grants = checked(wrong, "grants", grants(&self.grants));
-        settings.rate = checked(wrong, "rate", parse_rate(&self.rate));
+        settings.company.employees = check_flag(wrong, "employees", ids(&self.employees));
+        settings.company.grants = check_flag(wrong, "grants", grants(&self.grants));
+        settings.rate = check_flag(wrong, "rate", parse_rate(&self.rate));
         settings.persist_after =
-            checked(wrong, "persist-after", parse_duration(&self.persist_after));
+            check_flag(wrong, "persist-after", parse_duration(&self.persist_after));
         settings.persist_jitter = settings.persist_after / 4;
         settings.salt = uuid::Uuid::new_v4().as_u128();
-        settings.seed = checked(wrong, "seed", faults::number(&self.seed));
-        settings.company.id = checked(wrong, "company", faults::number(&self.company));
+        settings.seed = check_flag(wrong, "seed", faults::number(&self.seed));
+        settings.company.id = check_flag(wrong, "company", faults::number(&self.company));
         settings.private_targets = self.webhook_private_targets;
-        settings.names = checked(wrong, "field", names(&self.field));
+        settings.names = check_flag(wrong, "field", names(&self.field));
         let hour = Duration::from_secs(ACCESS_SECONDS.unsigned_abs());
-        settings.access_life = checked(wrong, "access-life", life(&self.access_life, hour));
+        settings.access_life = check_flag(wrong, "access-life", life(&self.access_life, hour));
         let refresh_life = life(&self.refresh_life, REFRESH_LIFE);
-        settings.refresh_life = checked(wrong, "refresh-life", refresh_life);
+        settings.refresh_life = check_flag(wrong, "refresh-life", refresh_life);
         settings
     }
 
@@ -289,10 +289,10 @@ impl Options {
         application.redirect_uris = self
             .redirect_uri
             .iter()
-            .map(|uri| checked(wrong, "redirect-uri", redirect_uri(uri)))
+            .map(|uri| check_flag(wrong, "redirect-uri", redirect_uri(uri)))
             .collect();
         let allowed = grants(&self.application_grants);
-        application.allowed = checked(wrong, "application-grants", allowed);
+        application.allowed = check_flag(wrong, "application-grants", allowed);
         Some(application)
     }
 }
@@ -325,8 +325,8 @@ fn names(fields: &[String]) -> Result<FieldNames, String> {
             "extension" if !name.is_empty() => names.extension = name.to_owned(),
             "list" if !name.is_empty() => names.list = name.to_owned(),
             _ => {
-                let words = "is none of talk=NAME, phone=NAME, extension=NAME, list=NAME";
-                return Err(format!("`{field}` {words}"));
+                let reason = "is none of talk=NAME, phone=NAME, extension=NAME, list=NAME";
+                return Err(format!("`{field}` {reason}"));
             }
         }
     }
@@ -340,7 +340,7 @@ fn lead_file(given: &str) -> Option<Result<Vec<Lead>, String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => return Some(Err(format!("`{given}`: {error}"))),
     };
-    Some(parse_list(&text).map_err(|words| format!("`{given}`, {words}")))
+    Some(parse_list(&text).map_err(|message| format!("`{given}`, {message}")))
 }
 
 fn grants(text: &str) -> Result<Vec<Grant>, String> {

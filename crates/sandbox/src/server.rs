@@ -75,8 +75,8 @@ impl Server {
         let mut ended = Ok(());
         for task in self.tasks {
             let joined = task.await.map_err(|error| {
-                let words = format!("the HTTP listener ended: {error}");
-                Error::new(Code::Unreachable, words)
+                let message = format!("the HTTP listener ended: {error}");
+                Error::new(Code::Unreachable, message)
             });
             ended = ended.and(joined);
         }
@@ -143,8 +143,8 @@ async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
 }
 
 fn cannot_listen(addr: SocketAddr, error: &std::io::Error) -> Error {
-    let words = format!("cannot listen on {addr}: {error}; choose another with --listen");
-    Error::new(Code::Unreachable, words)
+    let message = format!("cannot listen on {addr}: {error}; choose another with --listen");
+    Error::new(Code::Unreachable, message)
 }
 
 /// Restores the core from its state file, with the flags of this start.
@@ -208,12 +208,12 @@ impl AnswerHttp for Shell {
         let request = read_request(request, self.role).await;
         let response = self.shared.handle(&request);
         match response.delivery {
-            Delivery::Now => whole(&response),
+            Delivery::Now => full_response(&response),
             Delivery::Lost => cut(),
             Delivery::After(time) => {
                 let mut closing = self.closing.clone();
                 tokio::select! {
-                    () = tokio::time::sleep(time) => whole(&response),
+                    () = tokio::time::sleep(time) => full_response(&response),
                     _ = closing.wait_for(|closing| *closing) => cut(),
                 }
             }
@@ -252,7 +252,7 @@ fn cut() -> HttpResponse<Body> {
     HttpResponse::new(body::in_pieces(futures_util::stream::once(failed)))
 }
 
-fn whole(response: &Response) -> HttpResponse<Body> {
+fn full_response(response: &Response) -> HttpResponse<Body> {
     with_body(response, body::whole(response.body.clone()))
 }
 

@@ -97,11 +97,11 @@ impl StateFile {
             .map_err(|error| failed(path, &error))?;
         if flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
             let fix = "end it, or name another with --state";
-            let words = format!(
+            let message = format!(
                 "state file {} is held by another sandbox; {fix}",
                 path.display()
             );
-            return Err(Error::new(Code::Locked, words));
+            return Err(Error::new(Code::Locked, message));
         }
         let mut text = Vec::new();
         held.read_to_end(&mut text)
@@ -114,8 +114,8 @@ impl StateFile {
             let name = path.display();
             let line = error.line();
             let fix = "correct the file, or name another one with --state";
-            let words = format!("state file {name}, line {line}: {error}; {fix}");
-            Error::new(Code::Configuration, words)
+            let message = format!("state file {name}, line {line}: {error}; {fix}");
+            Error::new(Code::Configuration, message)
         })?;
         let path = path.to_owned();
         Ok((Some(Self { path, held }), core))

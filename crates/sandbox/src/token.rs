@@ -26,7 +26,7 @@ pub struct TokenKey(uuid::Uuid);
 
 impl TokenKey {
     /// Computes the fingerprint of a token's value.
-    pub fn of(value: &str) -> Self {
+    pub fn from_value(value: &str) -> Self {
         Self(uuid::Uuid::new_v5(&NAMESPACE, value.as_bytes()))
     }
 }

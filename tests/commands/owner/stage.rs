@@ -48,7 +48,7 @@ impl Stage {
     pub async fn new() -> Self {
         let crm = crm(|config| {
             let application = Application {
-                secret: TokenKey::of(SECRET),
+                secret: TokenKey::from_value(SECRET),
                 redirect_uris: vec!["http://127.0.0.1:8700/".to_owned()],
                 ..Application::new(CLIENT.to_owned())
             };

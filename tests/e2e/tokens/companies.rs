@@ -21,7 +21,7 @@ fn tokens(stage: &Stage) -> Vec<String> {
 fn living(stage: &Stage, tokens: &[String]) -> Vec<String> {
     let works = |token: &&String| {
         stage.crm.admin(|core, now| {
-            let refresh = core.oauth.refreshes.get(&TokenKey::of(token));
+            let refresh = core.oauth.refreshes.get(&TokenKey::from_value(token));
             let refresh = refresh.is_some_and(|it| it.used.is_none() && !it.revoked);
             refresh || core.token_works(now, token)
         })

@@ -77,7 +77,7 @@ impl Stage {
         let grants = ALLOWED.map(|grant| Grant::parse(grant).expect("a grant"));
         config.settings.application = Some(Application {
             id: APPLICATION,
-            secret: TokenKey::of(SECRET),
+            secret: TokenKey::from_value(SECRET),
             redirect_uris: vec![redirect.to_owned()],
             allowed: grants.into(),
             ..Application::new(CLIENT.to_owned())

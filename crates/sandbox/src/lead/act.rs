@@ -3,7 +3,7 @@
 
 use crate::{
     Contact, CrmEvent, Lead, Sandbox, lead::catalogue::employee_name, lead::catalogue::stage,
-    lead::record::rendered, webhook::events,
+    lead::record::render, webhook::events,
 };
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub fn find_lead(core: &Sandbox, company: i64, id: i64) -> Option<Lead> {
 /// Stores a lead with the time of its change, and records the events of the change.
 pub(crate) fn save_lead(core: &mut Sandbox, at: EventTime, company: i64, lead: Lead) -> Lead {
     let before = find_lead(core, company, lead.id);
-    let after = core.leads.put(company, lead.stamped(at));
+    let after = core.leads.put(company, lead.stamp(at));
     for event in between(before.as_ref(), &after) {
         events::happened(core, at, company, event);
     }
@@ -56,10 +56,10 @@ pub(super) fn merge(core: &mut Sandbox, at: EventTime, company: i64, into: i64, 
         core.journal.move_lead(company, id, into);
         merged.push(id);
     }
-    let survivor = core.leads.put(company, survivor.stamped(at));
+    let survivor = core.leads.put(company, survivor.stamp(at));
     if !merged.is_empty() {
         let event = CrmEvent::of_lead("LEAD_MERGED", survivor.snapshot())
-            .with("mergedLeadIds", json!(merged));
+            .with_block("mergedLeadIds", json!(merged));
         events::happened(core, at, company, event);
     }
 }
@@ -76,7 +76,7 @@ fn between(before: Option<&Lead>, after: &Lead) -> Vec<CrmEvent> {
             "toStatusId": after.status_id, "toStatusName": stage_name(after.status_id),
         });
         let event = CrmEvent::of_lead("LEAD_STAGE_CHANGED", after.snapshot());
-        events.push(event.with("stageChange", block));
+        events.push(event.with_block("stageChange", block));
     }
     if before.responsible_id != after.responsible_id {
         let from = before.responsible_id;
@@ -86,12 +86,12 @@ fn between(before: Option<&Lead>, after: &Lead) -> Vec<CrmEvent> {
             "toResponsibleId": to, "toResponsibleName": to.map(employee_name),
         });
         let event = CrmEvent::of_lead("LEAD_ASSIGNED", after.snapshot());
-        events.push(event.with("assignment", block));
+        events.push(event.with_block("assignment", block));
     }
     let changes = properties(before, after);
     if !changes.is_empty() {
         let event = CrmEvent::of_lead("LEAD_PROPERTIES_UPDATED", after.snapshot());
-        events.push(event.with("propertyChanges", Value::Array(changes)));
+        events.push(event.with_block("propertyChanges", Value::Array(changes)));
     }
     events
 }
@@ -131,8 +131,8 @@ fn properties(before: &Lead, after: &Lead) -> Vec<Value> {
         let to = after.fields.get(&id);
         if from != to {
             let kind = json!({ "type": "CUSTOM_FIELD", "fieldId": id });
-            let from = from.map(|values| rendered(values));
-            let to = to.map(|values| rendered(values));
+            let from = from.map(|values| render(values));
+            let to = to.map(|values| render(values));
             entries.push(entry(kind, from, to));
         }
     }

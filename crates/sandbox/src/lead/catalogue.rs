@@ -15,7 +15,7 @@ const LISTED_MAX: usize = 1_000;
 /// The CRM fields of a company, by level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
-    /// Ids of lead-level fields. The last digit determines the type ([`FieldType::of`]).
+    /// Ids of lead-level fields. The last digit determines the type ([`FieldType::from_id`]).
     pub led: IdSet,
     /// Ids of contact fields, which the lead field upsert skips.
     pub contact: IdSet,
@@ -37,7 +37,7 @@ impl Catalogue {
         let led = self.led.ids().take(LISTED_MAX).map(|id| (id, "LED"));
         let contact = (self.contact.ids().take(LISTED_MAX)).map(|id| (id, "CONTACT"));
         let rows = led.chain(contact).map(|(id, info)| {
-            let kind = FieldType::of(id);
+            let kind = FieldType::from_id(id);
             json!({ "id": id, "name": format!("Field {id}"), "infoType": info, "type": kind })
         });
         rows.collect()
@@ -65,7 +65,7 @@ pub enum FieldType {
 impl FieldType {
     /// Returns the type of a field by the last digit of its id: 4 to 7 are the last four types, and
     /// all others are text.
-    pub const fn of(id: i64) -> Self {
+    pub const fn from_id(id: i64) -> Self {
         match id % 10 {
             4 => Self::MultiSelect,
             5 => Self::Number,
@@ -76,7 +76,7 @@ impl FieldType {
     }
 
     /// Returns `true` if a field of this type accepts `value`. Null clears every field.
-    pub fn takes(self, value: &Value) -> bool {
+    pub fn accepts(self, value: &Value) -> bool {
         match self {
             Self::Text => !value.is_array() && !value.is_object(),
             Self::MultiSelect => value.is_null(),

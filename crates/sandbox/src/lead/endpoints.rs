@@ -63,7 +63,7 @@ fn compare_times(one: Option<i64>, other: Option<i64>) -> Ordering {
 pub(crate) fn one(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let lead = act::find_lead(core, asked.token.company, number(asked.id)?)
         .ok_or(Refusal::Plain(409, "Lid topilmadi"))?;
-    Ok(Success::of(lead.record()))
+    Ok(Success::from_data(lead.record()))
 }
 
 /// Answers `POST lead/{id}/field/list` (§4.4): 200 with its requestId, carried out when it is due
@@ -74,8 +74,8 @@ pub(crate) fn upsert_fields(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Suc
     let key = &settings.names.list;
     let (values, skipped) = read_list(&asked.request.body, key, &settings.catalogue)?;
     if !skipped.is_empty() {
-        let words = format!("fields {skipped:?} are not LED fields: skipped silently");
-        core.violation(ViolationKind::SkippedField, "§4.4.2", words);
+        let message = format!("fields {skipped:?} are not LED fields: skipped silently");
+        core.violation(ViolationKind::SkippedField, "§4.4.2", message);
     }
     let content = Content::Fields(FieldUpsert { lead, values });
     accept(core, asked, content)
@@ -97,7 +97,7 @@ fn read_list(
 ) -> Result<(FieldValues, Vec<i64>), Refusal> {
     let (items, prefix) = items(body, key)?;
     if items.is_empty() {
-        return Err(refused(key, RefusalReason::NotEmpty));
+        return Err(field_refusal(key, RefusalReason::NotEmpty));
     }
     let mut values = FieldValues::new();
     let mut skipped = Vec::new();
@@ -112,7 +112,7 @@ fn read_list(
         fields.required("id", id);
         // A field that is skipped silently has no type to check (§4.4.2).
         let own = id.filter(|&id| catalogue.led.contains(id));
-        let value = given(&mut fields, &at, own.map(FieldType::of))?;
+        let value = item_values(&mut fields, &at, own.map(FieldType::from_id))?;
         errors.append(&mut fields.errors);
         match (own, value) {
             (Some(id), Some(value)) => {
@@ -136,24 +136,24 @@ fn items(body: &[u8], key: &str) -> Result<(Vec<Value>, String), Refusal> {
         Value::Array(items) => Ok((items, String::new())),
         Value::Object(mut map) => match map.remove(key) {
             Some(Value::Array(items)) => Ok((items, key.to_owned())),
-            None | Some(Value::Null) => Err(refused(key, RefusalReason::NotNullCollection)),
+            None | Some(Value::Null) => Err(field_refusal(key, RefusalReason::NotNullCollection)),
             Some(_) => Err(Refusal::Unparsable(format!("{key}: an array expected"))),
         },
         _ => {
-            let words = "JSON array or object expected".to_owned();
-            Err(Refusal::Unparsable(words))
+            let message = "JSON array or object expected".to_owned();
+            Err(Refusal::Unparsable(message))
         }
     }
 }
 
 /// Returns the values of an item: `None` if it changes nothing, or an empty list if it clears the
 /// field.
-fn given(
+fn item_values(
     fields: &mut BodyFields,
     at: &str,
     kind: Option<FieldType>,
 ) -> Result<Option<Vec<Value>>, Refusal> {
-    let words = match (fields.map.remove("value"), fields.list("valueList")?) {
+    let message = match (fields.map.remove("value"), fields.list("valueList")?) {
         (Some(_), Some(_)) => "value: beside valueList, which of the two is meant?",
         (None, Some(list)) if !list.iter().all(Value::is_string) => "valueList: strings expected",
         (None, Some(_)) if kind.is_some_and(|kind| kind != FieldType::MultiSelect) => {
@@ -161,17 +161,17 @@ fn given(
         }
         (None, Some(list)) => return Ok(Some(list)),
         (Some(Value::Array(_) | Value::Object(_)), None) => "value: a scalar expected",
-        (Some(value), None) if kind.is_some_and(|kind| !kind.takes(&value)) => {
+        (Some(value), None) if kind.is_some_and(|kind| !kind.accepts(&value)) => {
             "value: not of the field's type"
         }
         (Some(Value::Null), None) => return Ok(Some(Vec::new())),
         (Some(scalar), None) => return Ok(Some(vec![scalar])),
         (None, None) => return Ok(None),
     };
-    Err(Refusal::Unparsable(format!("{at}.{words}")))
+    Err(Refusal::Unparsable(format!("{at}.{message}")))
 }
 
-fn refused(field: &str, reason: RefusalReason) -> Refusal {
+fn field_refusal(field: &str, reason: RefusalReason) -> Refusal {
     let field = field.to_owned();
     Refusal::Invalid(vec![FieldError { field, reason }])
 }

@@ -80,7 +80,7 @@ impl Lead {
 
     /// Sets the time of the last change, and the time of creation if it has none.
     #[must_use]
-    pub(crate) fn stamped(mut self, at: EventTime) -> Self {
+    pub(crate) fn stamp(mut self, at: EventTime) -> Self {
         let second = at.floor_seconds().get();
         self.created_timestamp = self.created_timestamp.or(Some(second));
         self.updated_timestamp = Some(second);
@@ -142,12 +142,12 @@ fn pipe_name(id: i64) -> &'static str {
 }
 
 /// Formats a field's value as §6.7 shows it, with several values joined by `, `.
-pub(super) fn rendered(values: &[Value]) -> String {
-    let words = values.iter().map(|value| match value {
+pub(super) fn render(values: &[Value]) -> String {
+    let texts = values.iter().map(|value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
-    words.collect::<Vec<_>>().join(", ")
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// Sets the listed values of fields. An empty list clears a field (§4.4), and other fields stay.
@@ -194,8 +194,8 @@ pub fn parse_list(text: &str) -> Result<Vec<Lead>, String> {
         let phone = cell(&row, phone_at);
         let name = cell(&row, name_at);
         if !phone.is_empty() && !is_phone(phone) {
-            let words = "is not a number such as +998901112233";
-            return Err(format!("line {line}: `{phone}` {words}"));
+            let reason = "is not a number such as +998901112233";
+            return Err(format!("line {line}: `{phone}` {reason}"));
         }
         let status = id_in(cell(&row, stage_at), "statusId", line)?;
         let known = stage(status);

@@ -69,7 +69,7 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
         }
         "oauth/approve" => {
             core.ensure_company(company);
-            let code = consent::approve(core, asked(application, order)?, company);
+            let code = consent::approve(core, consent_request(application, order)?, company);
             return Ok(json!({ "code": code }));
         }
         _ => return Ok(Value::Null),
@@ -92,7 +92,7 @@ fn only_application(core: &Sandbox) -> Option<&Application> {
     }
 }
 
-fn asked(application: Application, order: Order) -> Result<ConsentRequest, String> {
+fn consent_request(application: Application, order: Order) -> Result<ConsentRequest, String> {
     let given = order
         .redirect_uri
         .or_else(|| application.redirect_uris.first().cloned());
@@ -125,7 +125,7 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
         given => given,
     };
     if let Some(secret) = &secret {
-        application.secret = TokenKey::of(secret);
+        application.secret = TokenKey::from_value(secret);
     }
     if let Some(uris) = order.redirect_uris {
         let uris = uris.iter().map(|uri| redirect_uri(uri));

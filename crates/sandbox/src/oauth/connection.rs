@@ -72,7 +72,7 @@ pub(super) fn revoke_refresh(core: &mut Sandbox, token: TokenKey) {
 
 /// Revokes an access or a refresh token of any application.
 pub fn revoke_any(core: &mut Sandbox, value: &str) {
-    let token = TokenKey::of(value);
+    let token = TokenKey::from_value(value);
     if core.oauth.refreshes.contains_key(&token) {
         revoke_refresh(core, token);
     } else {
@@ -148,7 +148,7 @@ pub(super) fn pair(
 ) -> TokenPair {
     let access = core.mint("svc_at_");
     let refresh = core.mint("svcrt_");
-    let refresh_key = TokenKey::of(&refresh);
+    let refresh_key = TokenKey::from_value(&refresh);
     let application = connection.application;
     let company = connection.company;
     let access_end = core.now.plus(core.settings.access_life).floor_seconds();
@@ -160,7 +160,7 @@ pub(super) fn pair(
         expires_at: Some(access_end),
         revoked: false,
     };
-    core.tokens.insert(TokenKey::of(&access), token);
+    core.tokens.insert(TokenKey::from_value(&access), token);
     core.oauth.forget(core.now);
     let record = Refresh {
         application,

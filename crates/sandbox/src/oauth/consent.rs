@@ -19,7 +19,7 @@ use url::Url;
 /// Answers `GET` and `POST` of the authorization page, and logs refusals.
 pub(crate) fn consent(core: &mut Sandbox, request: &Request) -> Response {
     core.judge_consent(request);
-    let asked = Form::read(request.query.as_bytes()).and_then(|form| asked(core, &form));
+    let asked = Form::read(request.query.as_bytes()).and_then(|form| read_request(core, &form));
     let answer = match (request.method.as_str(), asked) {
         ("GET" | "HEAD", Ok(asked)) => Ok(question(core, &asked)),
         ("POST", Ok(asked)) => decide(core, asked, &request.body),
@@ -32,12 +32,12 @@ pub(crate) fn consent(core: &mut Sandbox, request: &Request) -> Response {
             core.violation(ViolationKind::Invalid, "§4.2", problem.to_string());
         }
         let (status, message) = problem.code.answer();
-        no_question(status, message, &problem.words)
+        no_question(status, message, &problem.message)
     })
 }
 
 /// Checks the parameters of the page (6900, 6902, 6904, 6906, 6907).
-fn asked(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
+fn read_request(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
     if form.one("response_type")? != Some("code") {
         return Err(Code::InvalidRequest.because("response_type is not `code`"));
     }
@@ -54,8 +54,8 @@ fn asked(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
         return Err(Code::InvalidGrant.because("the application is suspended"));
     }
     if !application.redirect_uris.contains(&redirect_uri) {
-        let words = "redirect_uri is not exactly one of the registered";
-        return Err(Code::InvalidRedirectUri.because(words));
+        let message = "redirect_uri is not exactly one of the registered";
+        return Err(Code::InvalidRedirectUri.because(message));
     }
     form.one("state")?;
     Ok(ConsentRequest {
@@ -76,8 +76,8 @@ fn decide(core: &mut Sandbox, asked: ConsentRequest, body: &[u8]) -> Result<Resp
         Some("approve") => {}
         Some("decline") => return Ok(back(&asked, "error", "access_denied")),
         _ => {
-            let words = "decision is neither approve nor decline";
-            return Err(Code::InvalidRequest.because(words));
+            let message = "decision is neither approve nor decline";
+            return Err(Code::InvalidRequest.because(message));
         }
     }
     let company = match form.one("company")? {
@@ -93,7 +93,7 @@ fn decide(core: &mut Sandbox, asked: ConsentRequest, body: &[u8]) -> Result<Resp
         return Err(Code::CompanyBlocked.because("the company is blocked"));
     }
     let mut approved = asked.clone();
-    approved.scope = ticked(&form, &asked)?;
+    approved.scope = ticked_grants(&form, &asked)?;
     let code = approve(core, approved, company);
     Ok(back(&asked, "code", &code))
 }
@@ -110,7 +110,7 @@ pub(super) fn approve(core: &mut Sandbox, approved: ConsentRequest, company: i64
         used: None,
     };
     core.oauth.forget(core.now);
-    core.oauth.codes.insert(TokenKey::of(&code), record);
+    core.oauth.codes.insert(TokenKey::from_value(&code), record);
     code
 }
 
@@ -123,12 +123,12 @@ pub(super) fn scope_of(text: &str, application: &Application) -> Result<Vec<Gran
     let mut scope = Vec::new();
     for word in text.split(' ') {
         let Some(grant) = Grant::parse(word) else {
-            let words = "scope is not PERMISSION:SCOPE with single spaces";
-            return Err(Code::InvalidScope.because(words));
+            let message = "scope is not PERMISSION:SCOPE with single spaces";
+            return Err(Code::InvalidScope.because(message));
         };
         if !application.allowed.contains(&grant) {
-            let words = format!("{word} is outside the allowed grants");
-            return Err(Code::InvalidScope.because(words));
+            let message = format!("{word} is outside the allowed grants");
+            return Err(Code::InvalidScope.because(message));
         }
         if !scope.contains(&grant) {
             scope.push(grant);
@@ -137,7 +137,7 @@ pub(super) fn scope_of(text: &str, application: &Application) -> Result<Vec<Gran
     Ok(scope)
 }
 
-fn ticked(form: &Form, asked: &ConsentRequest) -> Result<Vec<Grant>, Problem> {
+fn ticked_grants(form: &Form, asked: &ConsentRequest) -> Result<Vec<Grant>, Problem> {
     if form.one("picked")?.is_none() {
         return Ok(asked.scope.clone());
     }
@@ -192,21 +192,21 @@ fn html(status: u16, body: String) -> Response {
 fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
     let own = &asked.application;
     let texts = [&own.name, &own.client_id, &asked.redirect_uri];
-    let [name, client, to] = texts.map(|text| escaped(text));
+    let [name, client, to] = texts.map(|text| escape(text));
     let mut choices = String::new();
     let mut grants = String::new();
     let open = core.companies.values().filter(|company| !company.blocked);
     for (nth, company) in open.enumerate() {
         let checked = if nth == 0 { " checked" } else { "" };
         let id = company.id;
-        let name = escaped(&company.name);
+        let name = escape(&company.name);
         choices += &format!(
             "<label><input type=\"radio\" name=\"company\" value=\"{id}\"{checked}> \
              {name} ({id})</label>\n"
         );
     }
     for grant in &asked.scope {
-        let grant = escaped(grant.as_str());
+        let grant = escape(grant.as_str());
         grants += &format!(
             "<label><input type=\"checkbox\" name=\"grant\" value=\"{grant}\" checked> \
              {grant}</label>\n"
@@ -228,15 +228,15 @@ fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
 }
 
 /// Returns the page of a refused request, with the reason.
-fn no_question(status: u16, title: &str, words: &str) -> Response {
-    let title = escaped(title);
-    let words = escaped(words);
-    let page = format!("{HEAD}<h1>{title}</h1>\n<p>{words}</p>\n</body></html>\n");
+fn no_question(status: u16, title: &str, message: &str) -> Response {
+    let title = escape(title);
+    let message = escape(message);
+    let page = format!("{HEAD}<h1>{title}</h1>\n<p>{message}</p>\n</body></html>\n");
     html(status, page)
 }
 
 /// Escapes text, so it cannot end an element or an attribute.
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 pub(crate) fn answer(core: &mut Sandbox, endpoint: Endpoint, request: &Request) -> Response {
     core.judge_oauth(request);
     let fault = core.faults.pick(endpoint, request);
-    core.under_fault(endpoint, request, fault, |core| {
+    core.answer_with_fault(endpoint, request, fault, |core| {
         if request.method != "POST" {
-            let words = format!("{} {}", request.method, request.path);
-            core.violation(ViolationKind::WrongMethod, "§4.1", words);
+            let message = format!("{} {}", request.method, request.path);
+            core.violation(ViolationKind::WrongMethod, "§4.1", message);
             return METHOD.respond();
         }
         if request.body.len() > BODY_BYTES_MAX {
-            let words = format!("a body above {BODY_BYTES_MAX} bytes");
-            core.violation(ViolationKind::Invalid, "§4.1", words);
+            let message = format!("a body above {BODY_BYTES_MAX} bytes");
+            core.violation(ViolationKind::Invalid, "§4.1", message);
             return TOO_LARGE.respond();
         }
         let used = Used {
@@ -41,18 +41,18 @@ fn oauth_answer(
     used: Option<Used>,
 ) -> Result<Response, Problem> {
     if !request.is_of_type("application/x-www-form-urlencoded") {
-        let words = "without Content-Type application/x-www-form-urlencoded";
-        let words = format!("{} {words}", request.path);
-        core.violation(ViolationKind::ContentType, "§4.1", words);
+        let reason = "without Content-Type application/x-www-form-urlencoded";
+        let message = format!("{} {reason}", request.path);
+        core.violation(ViolationKind::ContentType, "§4.1", message);
         return Err(Code::InvalidRequest.because("the body is not form-encoded"));
     }
     let form = &Form::read(&request.body)?;
     let application = &client_of(core, form)?;
-    unblocked(core, application, form)?;
+    refuse_blocked(core, application, form)?;
     if endpoint == Endpoint::OauthRevoke {
         // Revokes a single access token, or a refresh token with all tokens issued from it. An
         // unknown token, or one of another application, changes nothing (RFC 7009).
-        let token = TokenKey::of(form.needed("token")?);
+        let token = TokenKey::from_value(form.needed("token")?);
         let own = core.tokens.get(&token);
         if own.is_some_and(|own| own.application == Some(application.id)) {
             core.revoke_key(token);
@@ -69,8 +69,8 @@ fn oauth_answer(
         "refresh_token" => exchange_refresh(core, application, form, used)?,
         "" => return Err(Code::UnsupportedGrantType.because("grant_type is missing")),
         _ => {
-            let words = "grant_type is neither authorization_code nor refresh_token";
-            return Err(Code::UnsupportedGrantType.because(words));
+            let message = "grant_type is neither authorization_code nor refresh_token";
+            return Err(Code::UnsupportedGrantType.because(message));
         }
     };
     Ok(Response::json(200, &tokens))
@@ -93,9 +93,9 @@ fn oauth_refusal(core: &mut Sandbox, endpoint: Endpoint, problem: &Problem) -> R
 fn client_of(core: &mut Sandbox, form: &Form) -> Result<Application, Problem> {
     let client_id = form.needed("client_id")?;
     let secret = form.one("client_secret")?.unwrap_or_default();
-    let both = TokenKey::of(&format!("{client_id}\n{secret}"));
-    let words = match core.oauth.client(client_id).cloned() {
-        Some(known) if known.secret == TokenKey::of(secret) => {
+    let both = TokenKey::from_value(&format!("{client_id}\n{secret}"));
+    let message = match core.oauth.client(client_id).cloned() {
+        Some(known) if known.secret == TokenKey::from_value(secret) => {
             core.client.rules.token_works(both);
             return Ok(known);
         }
@@ -103,24 +103,32 @@ fn client_of(core: &mut Sandbox, form: &Form) -> Result<Application, Problem> {
         Some(_) if secret.is_empty() => "client_secret is missing",
         Some(_) => "wrong client_secret",
     };
-    core.dead_token(both, "again with client credentials that are none");
-    Err(Code::InvalidClient.because(words))
+    core.record_dead_token(both, "again with client credentials that are none");
+    Err(Code::InvalidClient.because(message))
 }
 
 /// Refuses all requests for a blocked company with 401 here, too (§3.1, 2715). They use up and
 /// revoke nothing.
-fn unblocked(core: &mut Sandbox, application: &Application, form: &Form) -> Result<(), Problem> {
+fn refuse_blocked(
+    core: &mut Sandbox,
+    application: &Application,
+    form: &Form,
+) -> Result<(), Problem> {
     let mut blocked = None;
     for name in ["code", "refresh_token", "token"] {
         let value = form.one(name)?;
-        let own = value.filter(|value| is_blocked(core, application.id, TokenKey::of(value)));
+        let own =
+            value.filter(|value| is_blocked(core, application.id, TokenKey::from_value(value)));
         // This key is separate from the token's own 401s at the API.
         blocked = own.map(|value| format!("{name}\n{value}")).or(blocked);
     }
     let Some(blocked) = blocked else {
         return Ok(());
     };
-    core.dead_token(TokenKey::of(&blocked), "again for a blocked company");
+    core.record_dead_token(
+        TokenKey::from_value(&blocked),
+        "again for a blocked company",
+    );
     Err(Code::CompanyBlocked.because("the company is blocked"))
 }
 
@@ -139,8 +147,8 @@ fn is_blocked(core: &Sandbox, application: i64, key: TokenKey) -> bool {
     owner == Some(application) && company.is_some_and(|company| company.blocked)
 }
 
-fn refused(words: &str) -> Problem {
-    Code::InvalidGrant.because(words)
+fn invalid_grant(message: &str) -> Problem {
+    Code::InvalidGrant.because(message)
 }
 
 fn exchange_code(
@@ -149,7 +157,7 @@ fn exchange_code(
     form: &Form,
     used: Option<Used>,
 ) -> Result<Value, Problem> {
-    let key = TokenKey::of(form.needed("code")?);
+    let key = TokenKey::from_value(form.needed("code")?);
     let redirect_uri = form.needed("redirect_uri")?;
     let code = core
         .oauth
@@ -157,19 +165,19 @@ fn exchange_code(
         .get(&key)
         .filter(|code| code.application == application.id)
         .cloned()
-        .ok_or_else(|| refused("unknown code"))?;
+        .ok_or_else(|| invalid_grant("unknown code"))?;
     if let Some(used) = code.used {
         judge_reuse(core, ViolationKind::CodeReused, "§5.6.3", used);
-        return Err(refused("the code was used"));
+        return Err(invalid_grant("the code was used"));
     }
     if core.now >= code.issued_at.plus(CODE_LIFE) {
-        return Err(refused("the code has expired"));
+        return Err(invalid_grant("the code has expired"));
     }
     if code.redirect_uri != redirect_uri {
-        return Err(refused("redirect_uri is not the one of the code"));
+        return Err(invalid_grant("redirect_uri is not the one of the code"));
     }
     if application.suspended {
-        return Err(refused("the application is suspended"));
+        return Err(invalid_grant("the application is suspended"));
     }
     let (connection, secrets) = connection::approved(core, application, code.company, &code.grants);
     let mut tokens = tokens(core, &connection, None);
@@ -187,29 +195,29 @@ fn exchange_refresh(
     form: &Form,
     used: Option<Used>,
 ) -> Result<Value, Problem> {
-    let key = TokenKey::of(form.needed("refresh_token")?);
+    let key = TokenKey::from_value(form.needed("refresh_token")?);
     let own = core
         .oauth
         .refreshes
         .get(&key)
         .filter(|own| own.application == application.id)
         .cloned()
-        .ok_or_else(|| refused("unknown refresh token"))?;
+        .ok_or_else(|| invalid_grant("unknown refresh token"))?;
     if let Some(used) = own.used {
         judge_reuse(core, ViolationKind::RefreshReused, "§5.6.6", used);
-        return Err(refused("the refresh token was used"));
+        return Err(invalid_grant("the refresh token was used"));
     }
     if own.revoked {
-        return Err(refused("the refresh token was revoked"));
+        return Err(invalid_grant("the refresh token was revoked"));
     }
     if core.now >= own.expires_at {
-        return Err(refused("the refresh token has expired"));
+        return Err(invalid_grant("the refresh token has expired"));
     }
     if application.suspended {
-        return Err(refused("the application is suspended"));
+        return Err(invalid_grant("the application is suspended"));
     }
     let connection = connection::live(core, application.id, own.company)
-        .ok_or_else(|| refused("the company disconnected"))?;
+        .ok_or_else(|| invalid_grant("the company disconnected"))?;
     core.oauth.refreshes.insert(key, Refresh { used, ..own });
     Ok(tokens(core, &connection, Some(key)))
 }
@@ -218,8 +226,8 @@ fn exchange_refresh(
 fn judge_reuse(core: &mut Sandbox, kind: ViolationKind, rule: &str, used: Used) {
     if used.answered {
         let after = core.now.since(used.at).as_millis();
-        let words = format!("again {after} ms after its use was answered");
-        core.violation(kind, rule, words);
+        let message = format!("again {after} ms after its use was answered");
+        core.violation(kind, rule, message);
     }
 }
 

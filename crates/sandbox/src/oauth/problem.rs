@@ -50,20 +50,23 @@ impl Code {
     }
 
     /// Creates a refusal with this code.
-    pub fn because(self, words: impl Into<String>) -> Problem {
-        let words = words.into();
-        Problem { code: self, words }
+    pub fn because(self, message: impl Into<String>) -> Problem {
+        let message = message.into();
+        Problem {
+            code: self,
+            message,
+        }
     }
 }
 
 /// A refusal with a description of the error, without any token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {words}", *code as u16)]
+#[error("{}: {message}", *code as u16)]
 pub struct Problem {
     /// The domain code that the log shows.
     pub code: Code,
     /// A description of the error, without any token.
-    pub words: String,
+    pub message: String,
 }
 
 /// A line of the CRM's log.
@@ -94,7 +97,7 @@ impl Log {
             at,
             endpoint,
             code: problem.code as u16,
-            words: problem.words.clone(),
+            words: problem.message.clone(),
         });
     }
 }

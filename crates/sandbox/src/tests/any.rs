@@ -89,13 +89,13 @@ fn request() -> impl Strategy<Value = Request> {
             let mut request = Request::post_bytes(&path, body);
             request.method = method.to_owned();
             for (name, value) in headers {
-                request = request.with(name, value);
+                request = request.with_header(name, value);
             }
             if right {
                 request.headers.clear();
                 request = request
                     .with_token(TOKEN)
-                    .with("content-type", "application/json");
+                    .with_header("content-type", "application/json");
             }
             request
         },

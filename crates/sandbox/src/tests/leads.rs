@@ -336,7 +336,7 @@ fn each_endpoint_needs_the_grant_of_its_domain() {
 fn missing_record_repeat_is_violation_only_if_immediate() {
     let mut core = with_leads();
     for (second, breaches) in [(0, 0), (3, 1), (120, 1)] {
-        let answer = core.handle(after(second), &get("lead/777").with("x", "y"));
+        let answer = core.handle(after(second), &get("lead/777").with_header("x", "y"));
         assert_eq!(answer.status, 409);
         assert_eq!(
             core.violations().count(ViolationKind::RepeatAfter400),

@@ -91,7 +91,12 @@ fn restart_gives_the_same_journal_breaches_and_windows() {
     again.begin(last, TOKEN, None);
     let end = last.plus(Duration::from_secs(3_600));
     // The open window is still open, because a restart must not give a new budget.
-    let counted = |core: &Sandbox| core.clone().client.windows.count(TokenKey::of(TOKEN), last);
+    let counted = |core: &Sandbox| {
+        core.clone()
+            .client
+            .windows
+            .count(TokenKey::from_value(TOKEN), last)
+    };
     assert_eq!(counted(&again), counted(&core));
     core.tick(end);
     again.tick(end);

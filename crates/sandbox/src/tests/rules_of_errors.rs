@@ -37,8 +37,8 @@ fn befallen(
 
 fn tokens() -> Vec<Row> {
     let twice = info().with_token(TOKEN);
-    let bearer = Request::get(INFO).with("Authorization", &format!("Bearer {TOKEN}"));
-    let both = info().with("Authorization", "Bearer x");
+    let bearer = Request::get(INFO).with_header("Authorization", &format!("Bearer {TOKEN}"));
+    let both = info().with_header("Authorization", "Bearer x");
     vec![
         row(
             "§7.2",
@@ -182,14 +182,14 @@ fn addresses() -> Vec<Row> {
     let plain = Request::post_bytes(SUBMIT, call().to_string()).with_token(TOKEN);
     let form = plain
         .clone()
-        .with("content-type", "application/x-www-form-urlencoded");
+        .with_header("content-type", "application/x-www-form-urlencoded");
     let wide = Request::post_bytes(SUBMIT, call().to_string())
         .with_token(TOKEN)
-        .with("content-type", "application/json; charset=\"utf-16\"");
+        .with_header("content-type", "application/json; charset=\"utf-16\"");
     let utf8 = plain
         .clone()
-        .with("content-type", "application/json; charset=utf-8");
-    let packed = submit(&call()).with("content-encoding", "gzip");
+        .with_header("content-type", "application/json; charset=utf-8");
+    let packed = submit(&call()).with_header("content-encoding", "gzip");
     let large = submit(&call_with("note", json!("n".repeat(70_000))));
     let unknown = |rule, path| {
         row("§4", rule, get(path), 404, nothing()).violation(ViolationKind::UnknownPath)

@@ -145,7 +145,7 @@ fn types() -> Vec<Row> {
         |rule, name: &str, value: Value| refused(rule, &call_with(name, value), unparsable());
     let raw = |rule, body: &str| {
         let request = Request::post_bytes("/v1/open-api/call-history", body)
-            .with("content-type", "application/json")
+            .with_header("content-type", "application/json")
             .with_token(super::TOKEN);
         row("§7.5", rule, request, 400, unparsable()).violation(ViolationKind::Invalid)
     };

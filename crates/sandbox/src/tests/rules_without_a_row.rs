@@ -170,7 +170,7 @@ fn calls_contact_is_the_leads_with_that_phone() {
 fn invalid_json_body_is_answered_with_the_parser_message() {
     let mut core = sandbox();
     let request = Request::post_bytes("/v1/open-api/call-history", "{")
-        .with("content-type", "application/json");
+        .with_header("content-type", "application/json");
     let answer = core.handle(NOW, &request.with_token(TOKEN)).value();
     assert!(
         answer["data"]

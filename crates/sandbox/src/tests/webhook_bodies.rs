@@ -141,7 +141,7 @@ fn call_id_is_sent_with_or_without_the_prefix() {
 #[test]
 fn unknown_fields_and_values_can_be_added_to_every_body() {
     for event in one_of_each() {
-        let event = event.with("propertyChanges", json!([]));
+        let event = event.with_block("propertyChanges", json!([]));
         let plain = told(event.clone());
         let strange = told_in("shape webhook-extra yes", event);
         assert!(super::holds(&strange["eventId"], &plain["eventId"]));

@@ -49,7 +49,7 @@ proptest! {
         let mut windows = Windows::new(rate);
         let moments = moments(&gaps);
         let told: Vec<_> =
-            moments.iter().map(|&at| windows.count(TokenKey::of("one"), at)).collect();
+            moments.iter().map(|&at| windows.count(TokenKey::from_value("one"), at)).collect();
         let within: Vec<bool> = told.iter().map(|counted| counted.within).collect();
         prop_assert_eq!(within, model(&moments, rate));
         for (at, counted) in moments.iter().zip(&told) {
@@ -83,7 +83,7 @@ proptest! {
 #[test]
 fn fullest_window_and_span_are_remembered() {
     let mut windows = Windows::new(Rate::default());
-    let key = TokenKey::of("one");
+    let key = TokenKey::from_value("one");
     // 40 at the end of one window and 40 at the start of the next: 40 and 40, but 80 in a span.
     windows.count(key, NOW);
     for second in [55, 61] {

@@ -70,9 +70,9 @@ fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer 
         enabled: order.enabled.unwrap_or(enabled),
         secret: earlier.secret,
     };
-    let faults = config.faults(core.settings.private_targets);
-    if !order.force && !faults.is_empty() {
-        return Err(faults.join("; "));
+    let errors = config.errors(core.settings.private_targets);
+    if !order.force && !errors.is_empty() {
+        return Err(errors.join("; "));
     }
     let mut answer = json!({
         "application": application, "targetUrl": config.target_url,

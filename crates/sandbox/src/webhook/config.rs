@@ -59,8 +59,8 @@ impl Config {
 
     /// Lists the errors for which §2.7 refuses the configuration: `targetUrl` or `events`, with a
     /// reason of §7.5 if one exists.
-    pub fn faults(&self, private_targets: bool) -> Vec<String> {
-        let mut faults = Vec::new();
+    pub fn errors(&self, private_targets: bool) -> Vec<String> {
+        let mut errors = Vec::new();
         let target = match Url::parse(&self.target_url) {
             _ if self.target_url.trim().is_empty() => Some("NOT_BLANK"),
             _ if self.target_url.encode_utf16().count() > TARGET_LENGTH_MAX => Some("LENGTH"),
@@ -68,15 +68,15 @@ impl Config {
             Ok(url) => check_target(&url, private_targets).err(),
         };
         if let Some(reason) = target {
-            faults.push(format!("targetUrl: {reason}"));
+            errors.push(format!("targetUrl: {reason}"));
         }
         if self.events.is_empty() {
-            faults.push("events: NOT_EMPTY".to_owned());
+            errors.push("events: NOT_EMPTY".to_owned());
         }
         if !self.events.iter().all(|name| is_event(name)) {
-            faults.push("events: UNKNOWN_EVENT".to_owned());
+            errors.push("events: UNKNOWN_EVENT".to_owned());
         }
-        faults
+        errors
     }
 }
 

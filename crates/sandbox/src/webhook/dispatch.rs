@@ -224,7 +224,7 @@ impl AttemptOutcome {
             Self::Status(300..=399) => Some("a redirect is not followed".to_owned()),
             Self::Status(status) => Some(format!("status {status}")),
             Self::TimedOut => Some("timeout".to_owned()),
-            Self::Broken(words) => Some(words.clone()),
+            Self::Broken(message) => Some(message.clone()),
             Self::Private => Some(PRIVATE.to_owned()),
         }
     }

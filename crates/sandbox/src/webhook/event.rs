@@ -60,7 +60,7 @@ impl CrmEvent {
 
     /// Adds a block of the body under its name.
     #[must_use]
-    pub fn with(mut self, block: &str, value: Value) -> Self {
+    pub fn with_block(mut self, block: &str, value: Value) -> Self {
         self.blocks.insert(block.to_owned(), value);
         self
     }

@@ -27,7 +27,7 @@ pub(crate) fn happened(core: &mut Sandbox, at: EventTime, company: i64, event: C
         .map(|(id, _)| *id)
         .collect();
     let outbox = &mut core.webhooks;
-    if subscribers.is_empty() || outbox.repeats(at, company, &event) {
+    if subscribers.is_empty() || outbox.suppress_repeat(at, company, &event) {
         return;
     }
     outbox.counts.events += 1;

@@ -133,7 +133,12 @@ impl Outbox {
 
     /// Returns `true` if this conversation had an event within 24 hours (§6.8). Otherwise this
     /// event becomes its last one.
-    pub(super) fn repeats(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
+    pub(super) fn suppress_repeat(
+        &mut self,
+        at: EventTime,
+        company: i64,
+        event: &CrmEvent,
+    ) -> bool {
         let Some(id) = event.call_id() else {
             return false;
         };

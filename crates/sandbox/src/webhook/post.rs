@@ -81,7 +81,7 @@ impl DeliveryClient {
     pub async fn post(&self, dispatch: &Dispatch, now: EventTime) -> AttemptOutcome {
         let http = match self.http.get_or_init(|| self.build()) {
             Ok(http) => http,
-            Err(words) => return AttemptOutcome::Broken(words.clone()),
+            Err(message) => return AttemptOutcome::Broken(message.clone()),
         };
         let mut request =
             (http.post(dispatch.target.clone())).header(CONTENT_TYPE, "application/json");
@@ -128,16 +128,16 @@ fn outcome(error: reqwest::Error) -> AttemptOutcome {
         return AttemptOutcome::TimedOut;
     }
     let error = error.without_url();
-    let mut words = error.to_string();
+    let mut message = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(inner) = source {
         if inner.is::<PrivateAddress>() {
             return AttemptOutcome::Private;
         }
-        words = inner.to_string();
+        message = inner.to_string();
         source = inner.source();
     }
-    AttemptOutcome::Broken(words)
+    AttemptOutcome::Broken(message)
 }
 
 /// Resolves names with the system. If one of the addresses is private, returns none, unless the

@@ -32,7 +32,7 @@ fn token_or_secret_out_of_its_place_is_counted() {
         ),
         (
             "a secret in a header",
-            info().with("x-client-secret", SECRET),
+            info().with_header("x-client-secret", SECRET),
         ),
         (
             "a token in the address",
@@ -75,7 +75,7 @@ fn oauth_endpoints_report_header_query_and_pat_as_violations() {
             vec![ViolationKind::WrongHeader],
         ),
         (
-            good.clone().with("authorization", "Basic eA=="),
+            good.clone().with_header("authorization", "Basic eA=="),
             vec![ViolationKind::WrongHeader],
         ),
         (
@@ -105,7 +105,7 @@ fn client_credentials_of_a_header_or_a_query_do_not_count() {
     let code = approved(&mut core, NOW);
     let mut request = exchange_with(&code, &[("client_secret", "")]);
     request.query = format!("client_secret={SECRET}");
-    let request = request.with(
+    let request = request.with_header(
         "authorization",
         "Basic c3ZjX2FwcF9maXJzdDpzdmNfc2VjX2ZpcnN0",
     );

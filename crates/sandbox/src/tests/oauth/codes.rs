@@ -128,7 +128,7 @@ fn code_is_for_its_application_alone() {
     let mut other = application();
     other.id = 3;
     other.client_id = "svc_app_other".to_owned();
-    other.secret = TokenKey::of("svc_sec_other");
+    other.secret = TokenKey::from_value("svc_sec_other");
     connection::register(&mut core, other);
     let code = approved(&mut core, NOW);
     let foreign = [
@@ -192,12 +192,12 @@ fn only_a_form_is_read_and_each_field_once() {
         (bare.clone(), ViolationKind::ContentType),
         (
             bare.clone()
-                .with("content-type", &format!("{form}; charset=latin1")),
+                .with_header("content-type", &format!("{form}; charset=latin1")),
             ViolationKind::ContentType,
         ),
         (
             Request::post_bytes(TOKEN_PATH, format!("{good}&client_id={CLIENT}"))
-                .with("content-type", form),
+                .with_header("content-type", form),
             ViolationKind::Invalid,
         ),
     ];
@@ -208,7 +208,7 @@ fn only_a_form_is_read_and_each_field_once() {
         assert_eq!(kinds(&core)[0], kind);
         assert_eq!(codes(&core), [6907]);
     }
-    let right = bare.with("content-type", &format!("{form}; charset=UTF-8"));
+    let right = bare.with_header("content-type", &format!("{form}; charset=UTF-8"));
     assert_eq!(core.handle(NOW, &right).status, 200);
 }
 

@@ -56,7 +56,7 @@ fn flags_register_application_and_store_secret_in_file() {
     let application = oauth.application.as_ref().expect("an application");
     let kept = std::fs::read_to_string(&path).expect("made");
     assert!(kept.starts_with("svc_sec_"));
-    assert_eq!(application.secret, TokenKey::of(kept.trim()));
+    assert_eq!(application.secret, TokenKey::from_value(kept.trim()));
     assert_eq!(
         (application.redirect_uris.len(), application.allowed.len()),
         (2, 2)

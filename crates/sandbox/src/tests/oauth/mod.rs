@@ -39,7 +39,7 @@ pub(super) fn grant(text: &str) -> Grant {
 pub(super) fn application() -> Application {
     Application {
         id: ID,
-        secret: TokenKey::of(SECRET),
+        secret: TokenKey::from_value(SECRET),
         redirect_uris: vec![BACK.to_owned(), "https://app.example/back?a=1".to_owned()],
         allowed: vec![grant(SAVE), grant(READ)],
         embedded: true,
@@ -64,7 +64,7 @@ pub(super) fn with_application() -> Sandbox {
 /// A form for the token or the revoke endpoint.
 pub(super) fn form(path: &str, fields: &[(&str, &str)]) -> Request {
     let body = Serializer::new(String::new()).extend_pairs(fields).finish();
-    Request::post_bytes(path, body).with("content-type", "application/x-www-form-urlencoded")
+    Request::post_bytes(path, body).with_header("content-type", "application/x-www-form-urlencoded")
 }
 
 pub(super) fn exchange(code: &str) -> Request {
@@ -148,7 +148,7 @@ pub(super) fn decided(parameters: &[(&str, &str)], form: &[(&str, &str)]) -> Req
         .extend_pairs(form)
         .finish()
         .into_bytes();
-    request.with("content-type", "application/x-www-form-urlencoded")
+    request.with_header("content-type", "application/x-www-form-urlencoded")
 }
 
 /// Returns the parameters in the address that the browser is sent back to.

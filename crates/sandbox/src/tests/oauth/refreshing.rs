@@ -88,7 +88,7 @@ fn refresh_token_is_for_its_application_alone() {
     let mut other = application();
     other.id = 3;
     other.client_id = "svc_app_other".to_owned();
-    other.secret = TokenKey::of("svc_sec_other");
+    other.secret = TokenKey::from_value("svc_sec_other");
     connection::register(&mut core, other);
     let (access, token) = connected(&mut core, NOW);
     let foreign = [
