@@ -12,8 +12,11 @@ pub struct Failure {
 
 impl Failure {
     /// Creates a failure with a message for a person: what failed, where, and what to do.
-    pub fn new(code: Code, words: impl fmt::Display + fmt::Debug + Send + Sync + 'static) -> Self {
-        let error = anyhow::Error::msg(words);
+    pub fn new(
+        code: Code,
+        message: impl fmt::Display + fmt::Debug + Send + Sync + 'static,
+    ) -> Self {
+        let error = anyhow::Error::msg(message);
         Self { code, error }
     }
 
@@ -23,7 +26,7 @@ impl Failure {
     }
 
     /// Creates the failure of a file that cannot be read: 66 if it is missing, otherwise 65.
-    pub(crate) fn unread(file: impl fmt::Display, error: &io::Error) -> Self {
+    pub(crate) fn unreadable_file(file: impl fmt::Display, error: &io::Error) -> Self {
         let code = match error.kind() {
             io::ErrorKind::NotFound => Code::NoInput,
             _ => Code::Input,
@@ -32,7 +35,7 @@ impl Failure {
     }
 
     /// Wraps an error with the exit code that fits.
-    pub fn of(code: Code, error: impl Into<anyhow::Error>) -> Self {
+    pub fn wrap(code: Code, error: impl Into<anyhow::Error>) -> Self {
         let error = error.into();
         Self { code, error }
     }
@@ -71,7 +74,7 @@ impl<T, E: fmt::Display> OrFail<T> for Result<T, E> {
 
 impl<E: ExitCode> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self::of(error.exit_code(), error)
+        Self::wrap(error.exit_code(), error)
     }
 }
 

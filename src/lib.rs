@@ -46,7 +46,7 @@ pub use config::command::{Command, read};
 pub use failure::Failure;
 pub(crate) use failure::{OrFail, Result};
 pub use start::start;
-pub(crate) use terminal::{nobody_reads, print};
+pub(crate) use terminal::{print, wait_for_closed_stdout};
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -14,9 +14,9 @@ pub fn start() -> ExitCode {
     let code = match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let words = failure.to_string();
-            if !words.is_empty() {
-                say(&words);
+            let message = failure.to_string();
+            if !message.is_empty() {
+                say(&message);
             }
             failure.exit_code()
         }

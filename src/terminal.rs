@@ -28,7 +28,7 @@ impl Keyboard {
     ///
     /// # Errors
     /// If the terminal's modes cannot be set.
-    pub(crate) fn without(modes: LocalModes) -> io::Result<Option<Self>> {
+    pub(crate) fn disable(modes: LocalModes) -> io::Result<Option<Self>> {
         let Ok(before) = tcgetattr(io::stdin()) else {
             return Ok(None);
         };
@@ -48,7 +48,7 @@ impl Drop for Keyboard {
 
 /// Resolves when stdout is a pipe whose reader has closed it. Without this, `calls --follow | head
 /// -1` would notice only at the next call.
-pub(crate) async fn nobody_reads() {
+pub(crate) async fn wait_for_closed_stdout() {
     let out = io::stdout().as_fd().try_clone_to_owned();
     // Unchecked, because the checked constructor makes the pipe nonblocking, and prints could fail
     // then.
@@ -64,7 +64,7 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::of(Code::Failed, error))
+            Err(Failure::wrap(Code::Failed, error))
         }
         _ => Ok(()),
     }

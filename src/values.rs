@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use tracing::Level;
 
 /// Returns the values of a flag that can be repeated, without empty ones, as variables can have.
-pub(crate) fn given(texts: &[String]) -> impl Iterator<Item = &str> {
+pub(crate) fn flag_values(texts: &[String]) -> impl Iterator<Item = &str> {
     let texts = texts.iter().map(|text| text.trim());
     texts.filter(|text| !text.is_empty())
 }

@@ -1,7 +1,7 @@
 //! `audit`: compares a file of the PBX with the calls in the state, and with the CRM's journal, in
 //! which the daemon looks for the calls that are journaled here.
 
-use super::control::conversation::{all_items, converse, json_line, line, typed, zone_of};
+use super::control::conversation::{all_items, converse, json_line, line, parse_item, zone_of};
 use super::explain;
 use crate::config::{Asking, Audit};
 use crate::{Failure, OrFail as _, Result, print};
@@ -31,7 +31,7 @@ const ASKED_MAX: usize = 200;
 /// 1 if a call is not explained or has other values, 65 and 66 for the file, 69 without a daemon
 /// and a state.
 pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Result<()> {
-    let at = Asking::of(&audit.config, audit.json);
+    let at = Asking::from_config(&audit.config, audit.json);
     if audit.config.pbx_id.is_none() {
         audit.config.pbx_id = Some(pbx_of(&at).await?);
     }
@@ -176,7 +176,7 @@ fn read(
 fn open_file(audit: &Audit) -> Result<File> {
     // The PBX can write there, so a FIFO in place of the file must not block.
     plain_file::open_named(&audit.file)
-        .map_err(|error| Failure::unread(audit.file.display(), &error))
+        .map_err(|error| Failure::unreadable_file(audit.file.display(), &error))
 }
 
 /// The parts of the audited file that could not be read.
@@ -269,9 +269,9 @@ async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<AuditedFate>, Lis
         let Some((times, answers)) = items.split_first() else {
             continue;
         };
-        listening.add(typed(times)?);
+        listening.add(parse_item(times)?);
         for fate in answers {
-            fates.push(typed(fate)?);
+            fates.push(parse_item(fate)?);
         }
     }
     Ok((fates, listening))

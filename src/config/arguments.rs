@@ -92,7 +92,7 @@ pub(super) fn variable(long: &str) -> String {
 /// # Errors
 /// If there is no command, an unknown one, or an `@FILE` that cannot be read.
 pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Verb, Faults)> {
-    let mut arguments = expanded(arguments)?;
+    let mut arguments = expand_files(arguments)?;
     let command = command();
     let mut faults = Faults::default();
     for _ in 0..FAULTS_MAX {
@@ -111,8 +111,11 @@ pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Ver
             }
             _ => {}
         }
-        let Some((what, fault)) = mend(&mut arguments, &error) else {
-            let before = faults.or(()).err().map(|faults| format!("{faults}\n  "));
+        let Some((what, fault)) = remove_rejected(&mut arguments, &error) else {
+            let before = faults
+                .into_result(())
+                .err()
+                .map(|faults| format!("{faults}\n  "));
             let last = message.trim_start_matches("error: ").trim_end();
             return Err(Failure::new(Code::Usage, before.unwrap_or_default() + last));
         };
@@ -129,7 +132,7 @@ fn no_command() -> Failure {
 
 /// Removes the argument that clap rejected, so clap can continue with the next one. Returns the
 /// argument and its error. `None` if it cannot be removed.
-fn mend(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, String)> {
+fn remove_rejected(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, String)> {
     let what = context(error, ContextKind::InvalidArg)?;
     let flag = what.split([' ', '=']).next().unwrap_or_default().to_owned();
     match error.kind() {
@@ -200,7 +203,7 @@ pub(super) fn flags_file(arguments: &[OsString]) -> Option<PathBuf> {
 }
 
 /// Returns the arguments, with each `@FILE` replaced by its lines.
-fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>> {
+fn expand_files(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>> {
     let mut all = Vec::new();
     for (at, argument) in arguments.into_iter().enumerate() {
         let file = argument.to_str().and_then(|text| text.strip_prefix('@'));
@@ -214,12 +217,14 @@ fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsStrin
 
 fn lines(path: &Path) -> Result<Vec<OsString>> {
     let name = format!("@{}", path.display());
-    let metadata = std::fs::metadata(path).map_err(|error| Failure::unread(&name, &error))?;
+    let metadata =
+        std::fs::metadata(path).map_err(|error| Failure::unreadable_file(&name, &error))?;
     if metadata.len() > FILE_BYTES_MAX {
         let message = format!("{name}: larger than 1 MB");
         return Err(Failure::new(Code::Input, message));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::unread(&name, &error))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| Failure::unreadable_file(&name, &error))?;
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
     let arguments = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(arguments.map(OsString::from).collect())

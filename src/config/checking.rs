@@ -58,7 +58,8 @@ impl Checking<'_> {
                 }
                 Some(PageVerb::Password { name, role }) => {
                     let role = self.role("ROLE", &role);
-                    self.faults.or(Command::PagePassword { name, role })
+                    self.faults
+                        .into_result(Command::PagePassword { name, role })
                 }
             },
             Verb::Connect(flags) => {
@@ -67,18 +68,20 @@ impl Checking<'_> {
             }
             Verb::Disconnect { state, forget } => {
                 let state = self.state(state.as_deref());
-                self.faults.or(Command::Disconnect { state, forget })
+                self.faults
+                    .into_result(Command::Disconnect { state, forget })
             }
             Verb::Init(flags) => init::check(self, *flags),
             Verb::State(verb) => self.state_command(verb),
-            Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
+            Verb::Sandbox(options) => self.faults.into_result(Command::Sandbox(options)),
             Verb::Completions { shell } => self.completions(shell.as_deref()),
             Verb::Man => {
                 let page = self.faults.take("man", manual::page());
-                self.faults.or(Command::Print(page.unwrap_or_default()))
+                self.faults
+                    .into_result(Command::Print(page.unwrap_or_default()))
             }
-            Verb::Licenses => self.faults.or(Command::Print(LICENSES.into())),
-            Verb::Show(text) => self.faults.or(Command::Print(text.into())),
+            Verb::Licenses => self.faults.into_result(Command::Print(LICENSES.into())),
+            Verb::Show(text) => self.faults.into_result(Command::Print(text.into())),
         }
     }
 
@@ -224,7 +227,7 @@ impl Checking<'_> {
         let pbx = self
             .faults
             .read("--pbx", &flags.pbx, |text| values::word(text, &pbxs));
-        self.faults.or(Command::Demo(Demo {
+        self.faults.into_result(Command::Demo(Demo {
             pbx: pbx.unwrap_or(DemoPbx::Asterisk),
             stay: flags.stay,
             json: flags.json,
@@ -236,16 +239,20 @@ impl Checking<'_> {
         let faults = &mut self.faults;
         let format = faults.read("--format", &flags.format, str::parse::<Format>);
         let no_format = flags.file.is_some() && format.is_none() && faults.is_empty();
-        let words = "is missing: give the format of FILE, such as ami or ami-json";
-        faults.add_if(no_format, "--format", words);
-        let words = "is missing: give a recording, or --call ID for a stored call";
-        faults.add_if(flags.file.is_none() && flags.call.is_none(), "FILE", words);
+        let message = "is missing: give the format of FILE, such as ami or ami-json";
+        faults.add_if(no_format, "--format", message);
+        let message = "is missing: give a recording, or --call ID for a stored call";
+        faults.add_if(
+            flags.file.is_none() && flags.call.is_none(),
+            "FILE",
+            message,
+        );
         let file = flags.file.map(PathBuf::from).zip(format);
         let of_messages = format.is_some_and(Format::carries_whole_calls);
-        let words = "cannot be used with --format call, because each message names its PBX: remove \
-                     it";
+        let message = "cannot be used with --format call, because each message names its PBX: \
+                       remove it";
         let is_named = flags.flags.sources.pbx_id.is_some();
-        faults.add_if(of_messages && is_named, "--pbx-id", words);
+        faults.add_if(of_messages && is_named, "--pbx-id", message);
         let config = self.config(flags.flags)?;
         Ok(Command::Explain(Box::new(Explain {
             file,
@@ -275,7 +282,7 @@ impl Checking<'_> {
         let state = self.state(flags.state.as_deref());
         let mut faults = self.faults;
         let zone = faults.read("--pbx-timezone", &flags.pbx_timezone, values::zone);
-        faults.or(Asking {
+        faults.into_result(Asking {
             state,
             json: flags.json,
             zone,
@@ -308,7 +315,7 @@ impl Checking<'_> {
                     wish: RetryValues {
                         lead: self.faults.read("--lead", &of.lead, lead_id),
                         employee: self.faults.read("--employee", &of.employee, employee_of),
-                        said: self.said(&of.answered, &of.talk, &of.direction),
+                        said: self.supplied_facts(&of.answered, &of.talk, &of.direction),
                     },
                     dry_run: of.dry_run,
                 };
@@ -365,13 +372,13 @@ impl Checking<'_> {
 
     /// Reads the facts that a person supplies for a call: `--answered`, `--talk`, and
     /// `--direction`.
-    fn said(
+    fn supplied_facts(
         &mut self,
         answered: &Option<String>,
         talk: &Option<String>,
         direction: &Option<String>,
     ) -> Option<SuppliedFacts> {
-        let is_told = answered.is_some() || talk.is_some() || direction.is_some();
+        let is_supplied = answered.is_some() || talk.is_some() || direction.is_some();
         let answered = self.faults.read("--answered", answered, |text| {
             values::word(text, &[("yes", true), ("no", false)])
         });
@@ -386,7 +393,7 @@ impl Checking<'_> {
             ];
             values::word(text, &directions)
         });
-        if is_told {
+        if is_supplied {
             Some(SuppliedFacts {
                 answered,
                 talk_sec,
@@ -428,7 +435,7 @@ impl Checking<'_> {
                 Ok(Command::Ask {
                     request: ControlRequest::LeadCheck { phone },
                     csv: false,
-                    at: Asking::of(&config, json),
+                    at: Asking::from_config(&config, json),
                 })
             }
         }
@@ -443,9 +450,9 @@ impl Checking<'_> {
                 state,
             } => {
                 let branch = self.branch_name(name);
-                let pbxs: Vec<String> = values::given(&pbx).map(str::to_owned).collect();
-                let words = "is missing: name each PBX of the branch";
-                self.faults.add_if(pbxs.is_empty(), "--pbx", words);
+                let pbxs: Vec<String> = values::flag_values(&pbx).map(str::to_owned).collect();
+                let message = "is missing: name each PBX of the branch";
+                self.faults.add_if(pbxs.is_empty(), "--pbx", message);
                 let hash = self.faults.read("--token-file", &token_file, token_hash);
                 let request = ControlRequest::BranchAdd { branch, pbxs, hash };
                 (request, state)
@@ -522,7 +529,7 @@ impl Checking<'_> {
         };
         let state = self.state(flag.as_deref());
         self.faults
-            .or(Command::State(StateCommand { action, state }))
+            .into_result(Command::State(StateCommand { action, state }))
     }
 
     fn state_file(&mut self, file: Option<String>) -> PathBuf {
@@ -541,7 +548,8 @@ impl Checking<'_> {
             None => Err(format!("is missing: give {SHELLS}")),
         };
         let shell = self.faults.take("SHELL", read).unwrap_or(Shell::Bash);
-        self.faults.or(Command::Print(manual::completions(shell)))
+        self.faults
+            .into_result(Command::Print(manual::completions(shell)))
     }
 }
 

@@ -198,7 +198,7 @@ pub struct Asking {
 
 impl Asking {
     /// As the flags of `run` say it.
-    pub(crate) fn of(config: &Config, json: bool) -> Self {
+    pub(crate) fn from_config(config: &Config, json: bool) -> Self {
         Self {
             state: config.state_place(),
             json,

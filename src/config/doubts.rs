@@ -31,7 +31,7 @@ const CALLS_AND_SECRET: &str = "the user's secret and all calls";
 const LETTERS_AND_SECRET: &str = "the user's secret and all dead letters";
 
 /// Returns all doubts. Reads the secret files; one that cannot be read is reported elsewhere.
-pub(crate) fn of(config: &Config) -> Vec<Doubt> {
+pub(crate) fn find(config: &Config) -> Vec<Doubt> {
     let message = "the secret is in quotes, which are used as a part of it: remove them if they do \
                  not belong to it";
     let mut doubts = Vec::new();
@@ -40,8 +40,8 @@ pub(crate) fn of(config: &Config) -> Vec<Doubt> {
             doubts.push(Doubt::new(format!("secret of {owner}"), MISTAKE, message));
         }
     }
-    doubts.extend(wide(config));
-    doubts.extend(clear(config));
+    doubts.extend(wide_trunks(config));
+    doubts.extend(unencrypted_connections(config));
     doubts.extend(new_state(config));
     doubts
 }
@@ -79,7 +79,7 @@ fn new_state(config: &Config) -> Option<Doubt> {
 }
 
 /// Reports connections to other machines without encryption.
-fn clear(config: &Config) -> impl Iterator<Item = Doubt> {
+fn unencrypted_connections(config: &Config) -> impl Iterator<Item = Doubt> {
     let sources = config.sources.iter().filter_map(|source| {
         // A broker receives the password itself. A manager's password is only used to answer a
         // challenge.
@@ -113,7 +113,7 @@ fn crossing(line: &str, crosses: &str, scheme: &str) -> Doubt {
 }
 
 /// Reports trunks whose pattern also matches phones.
-fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
+fn wide_trunks(config: &Config) -> impl Iterator<Item = Doubt> {
     config.rules.trunks.iter().filter_map(|trunk| {
         let telephone = trunk.telephone_within()?;
         let message = format!(
@@ -147,7 +147,7 @@ mod tests {
         }
         let all = own.iter().chain([&trunk]).chain(flags).map(OsString::from);
         match read(all, &environment).expect("good flags") {
-            Command::Run(config) => of(&config),
+            Command::Run(config) => find(&config),
             other => panic!("{other:?}"),
         }
     }

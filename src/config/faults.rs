@@ -8,20 +8,20 @@ use std::fmt;
 pub(crate) struct Faults(Vec<String>);
 
 impl Faults {
-    /// Adds an error. `what` is the flag as typed, and `words` are the problem and its fix.
-    pub(crate) fn add(&mut self, what: &str, words: impl fmt::Display) {
-        self.say(format!("{what}: {words}"));
+    /// Adds an error. `what` is the flag as typed, and `message` is the problem and its fix.
+    pub(crate) fn add(&mut self, what: &str, message: impl fmt::Display) {
+        self.add_text(format!("{what}: {message}"));
     }
 
     /// Adds an error if `is_wrong`.
-    pub(crate) fn add_if(&mut self, is_wrong: bool, what: &str, words: impl fmt::Display) {
+    pub(crate) fn add_if(&mut self, is_wrong: bool, what: &str, message: impl fmt::Display) {
         if is_wrong {
-            self.add(what, words);
+            self.add(what, message);
         }
     }
 
     /// Adds an error whose text already names the flag, unless it has been added before.
-    pub(crate) fn say(&mut self, message: impl Into<String>) {
+    pub(crate) fn add_text(&mut self, message: impl Into<String>) {
         let message = message.into();
         if !self.0.contains(&message) {
             self.0.push(message);
@@ -61,7 +61,7 @@ impl Faults {
     }
 
     /// Returns `value`, unless there are errors.
-    pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
+    pub(crate) fn into_result<T>(self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             Ok(value)
         } else {
@@ -79,9 +79,9 @@ impl fmt::Display for Faults {
         let count = self.0.len();
         let errors = if count == 1 { "error" } else { "errors" };
         write!(f, "{count} {errors} in the flags. Nothing was started:")?;
-        for words in &self.0 {
+        for message in &self.0 {
             // A value can contain anything, even line breaks and escape sequences for the terminal.
-            write!(f, "\n  {}", safe(words))?;
+            write!(f, "\n  {}", safe(message))?;
         }
         Ok(())
     }

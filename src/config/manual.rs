@@ -34,9 +34,9 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
     page.render_name_section(&mut text)?;
     page.render_synopsis_section(&mut text)?;
     page.render_description_section(&mut text)?;
-    if let Some(words) = whole.get_after_help() {
-        let words = roff(&words.to_string());
-        text.extend(format!(".PP\n.nf\n{words}\n.fi\n").bytes());
+    if let Some(message) = whole.get_after_help() {
+        let message = roff(&message.to_string());
+        text.extend(format!(".PP\n.nf\n{message}\n.fi\n").bytes());
     }
     text.extend(b".SH COMMANDS\n");
     for verb in &verbs {
@@ -46,20 +46,20 @@ pub(crate) fn page() -> io::Result<Vec<u8>> {
         text.extend(format!(".TP\n\\fBcallbridge {name}\\fR\n{about}.\n").bytes());
     }
     let run = verbs.iter().find(|verb| verb.get_name() == "run");
-    let of_run: BTreeSet<&str> = run.into_iter().flat_map(|run| longs(run)).collect();
+    let of_run: BTreeSet<&str> = run.into_iter().flat_map(|run| long_flags(run)).collect();
     for verb in verbs {
         verb_sections(verb, "", &of_run, &mut text)?;
     }
     let files = FILES
         .replace("{db}", spool::folder::FILE)
         .replace("{lock}", spool::folder::LOCK);
-    for (heading, words, terms) in [
+    for (heading, message, terms) in [
         ("EXIT STATUS", EXIT_STATUS, exit_codes()),
         ("ENVIRONMENT", ENVIRONMENT, variables()),
         ("FILES", "", files),
         ("EXAMPLES", "", EXAMPLES.to_owned()),
     ] {
-        text.extend(section(heading, words, &terms).bytes());
+        text.extend(section(heading, message, &terms).bytes());
     }
     Ok(text)
 }
@@ -69,7 +69,7 @@ fn verbs(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
     all.filter(|verb| verb.get_name() != "help")
 }
 
-fn longs(verb: &clap::Command) -> impl Iterator<Item = &str> {
+fn long_flags(verb: &clap::Command) -> impl Iterator<Item = &str> {
     let shown = verb.get_arguments().filter(|arg| !arg.is_hide_set());
     shown.filter_map(Arg::get_long)
 }
@@ -115,7 +115,9 @@ fn verb_sections(
     if let Some(about) = verb.get_about() {
         text.extend(format!("{}.\n.PP\n", roff(&about.to_string())).bytes());
     }
-    let shared = longs(verb).filter(|long| of_run.contains(long)).count();
+    let shared = long_flags(verb)
+        .filter(|long| of_run.contains(long))
+        .count();
     let again = name != "run" && shared >= SHARED_MIN;
     let mut verb = verb.clone();
     if again {

@@ -30,7 +30,7 @@ pub(crate) use checked::{
     BrokerTarget, Checking, Config, Crm, LookupConfig, PageConfig, STATES, SourceConfig, TokenFrom,
     Webhooks,
 };
-pub(crate) use checking::init::{INSTANCE, InitFlags, missing as missing_answers, secret_kind};
+pub(crate) use checking::init::{INSTANCE, InitFlags, missing_answers, secret_kind};
 pub(crate) use command::{
     Asking, Audit, Check, Command, Demo, DemoPbx, Explain, StateAction, StateCommand, StatusMode,
 };

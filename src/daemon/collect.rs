@@ -32,7 +32,7 @@ pub(crate) struct HubView {
 pub(crate) type StoredHub = Option<(HubRow, Vec<Branch>)>;
 
 /// Reads the hub's part of the state.
-pub(crate) fn stored(store: &Store) -> Result<StoredHub, Error> {
+pub(crate) fn read_hub(store: &Store) -> Result<StoredHub, Error> {
     let Some(hub) = store.hub() else {
         return Ok(None);
     };

@@ -29,7 +29,7 @@ pub(crate) struct InputFiles {
 }
 
 impl InputFiles {
-    pub(crate) fn of(config: &Config) -> Self {
+    pub(crate) fn from_config(config: &Config) -> Self {
         let token = match config.crm.as_ref().and_then(|crm| crm.token.as_ref()) {
             Some(TokenFrom::Place(place)) => Some(place.clone()),
             Some(TokenFrom::Command(_) | TokenFrom::Connection) | None => None,

@@ -64,7 +64,7 @@ impl Lists {
 
     /// Compares the employees with the newest calls. An employee that the CRM does not know is
     /// reported only while a list names it.
-    async fn meet(&self, rules: &Rules, spool: &Handle) {
+    async fn compare_employees(&self, rules: &Rules, spool: &Handle) {
         let read = spool.read(|store| Ok((extensions_met(store)?, unknown_employees(store)?)));
         let (met, mut unknown) = match read.await {
             Ok(read) => read,
@@ -198,7 +198,7 @@ pub(crate) async fn keep(
     for round in 0_u64.. {
         ticks.tick().await;
         if round % ROUNDS_BETWEEN_MEETINGS == 0 {
-            lists.meet(&rules, &spool).await;
+            lists.compare_employees(&rules, &spool).await;
         }
         let reading = tokio::task::spawn_blocking(move || {
             let news = lists.watched.reload(clock::now().wall);
@@ -219,7 +219,7 @@ pub(crate) async fn keep(
                     let phones = Some(&change.phones[..]);
                     let left = release(&spool, phones, &rules, lists.people(), now).await;
                     // If the disk is full, all waiting calls are checked again later.
-                    all_anew = !passed(left)?;
+                    all_anew = !finish_write(left)?;
                 }
                 ListKind::Employees if rules.require_employee => all_anew = true,
                 ListKind::Leads | ListKind::Employees => {}
@@ -227,14 +227,14 @@ pub(crate) async fn keep(
         }
         if all_anew {
             let now = clock::now().wall;
-            all_anew = !passed(release(&spool, None, &rules, lists.people(), now).await)?;
+            all_anew = !finish_write(release(&spool, None, &rules, lists.people(), now).await)?;
         }
     }
     Ok(())
 }
 
 /// Returns `false` if a full disk prevented the write. Repeat it then.
-pub(super) fn passed(done: Result<u64, Error>) -> Result<bool, Error> {
+pub(super) fn finish_write(done: Result<u64, Error>) -> Result<bool, Error> {
     match done {
         Ok(_) => Ok(true),
         Err(error) if error.is_retryable() => {
@@ -273,11 +273,11 @@ pub(crate) async fn keep_learned(
         let people = Arc::clone(&people.read().unwrap_or_else(PoisonError::into_inner));
         let now = clock::now().wall;
         if all_anew {
-            all_anew = !passed(release(&spool, None, &rules, &people, now).await)?;
+            all_anew = !finish_write(release(&spool, None, &rules, &people, now).await)?;
             tokio::time::sleep(ALL_EVERY).await;
         } else if !phones.is_empty() {
             let left = release(&spool, Some(&phones), &rules, &people, now).await;
-            all_anew = !passed(left)?;
+            all_anew = !finish_write(left)?;
         }
         tokio::time::sleep(REST).await;
     }
@@ -302,9 +302,9 @@ pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
         let mut more = true;
         while more {
             let began = Instant::now();
-            let done = round(&spool, clock::now().wall).await;
+            let done = run_round(&spool, clock::now().wall).await;
             more = matches!(done, Ok(1..));
-            passed(done)?;
+            finish_write(done)?;
             if more {
                 tokio::time::sleep((began.elapsed() * UPKEEP_REST).max(UPKEEP_REST_MIN)).await;
             }
@@ -313,7 +313,7 @@ pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
 }
 
 /// Runs one round. Returns 0 if nothing is left to do.
-async fn round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
+async fn run_round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let ended = expire(spool, now).await?;
     let done = spool.write(vec![Op::Purge(now)]).await?;
     let more = done

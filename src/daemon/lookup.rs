@@ -38,7 +38,7 @@ pub(crate) async fn start(
     let trunks = config.rules.trunks.clone();
     let look_up = look_up(trunks, Arc::clone(people), Arc::clone(leads));
     let opened = Desk::open(look_up, ANSWER_WITHIN).await;
-    let desk = opened.map_err(|error| Failure::of(Code::Configuration, error))?;
+    let desk = opened.map_err(|error| Failure::wrap(Code::Configuration, error))?;
     let tally = Arc::new(Tally::new(durations.lookup.clone()));
     tracing::info!(%address, "answering lookups of callers");
     let gate = Gate {

@@ -169,7 +169,7 @@ impl Daemon {
         let mut outward =
             outward::start_sender(config, &spool, &durations, &mut tasks, &mut keeper);
         if config.state_place().database().is_some() {
-            let files = InputFiles::of(config);
+            let files = InputFiles::from_config(config);
             let sender = outward.sender.clone();
             tasks.start_until_stop(inputs::publish(files, spool.clone(), sender));
         }
@@ -260,7 +260,7 @@ impl Daemon {
                 handler: Arc::clone(&handler),
                 intake: assembling,
                 zone: settings.zone.clone(),
-                fields: open::names(config),
+                fields: open::field_names(config),
                 week: Mutex::default(),
                 changes: watch::Sender::default(),
             });
@@ -287,7 +287,7 @@ impl Daemon {
     }
 
     /// Resolves when a part of the daemon has failed.
-    pub(crate) async fn failed(&mut self) -> anyhow::Error {
+    pub(crate) async fn wait_for_failure(&mut self) -> anyhow::Error {
         loop {
             let ended = tokio::select! {
                 Some(ended) = self.intake.next_ended() => ended,
@@ -416,8 +416,8 @@ async fn watch_spool(spool: Handle) -> anyhow::Result<()> {
             Integrity::Sound => tracing::info!("the state passed its check"),
             // Data written into a damaged file can be lost, and can damage more of it.
             Integrity::Damaged(error) => return Err(error.clone().into()),
-            Integrity::Unknown(words) => {
-                tracing::warn!(error = %words, "the state could not be checked");
+            Integrity::Unknown(error) => {
+                tracing::warn!(%error, "the state could not be checked");
             }
         }
         reported = integrity;

@@ -80,12 +80,12 @@ impl Observer {
             let calls = tables::trunk_calls::trunk_calls(store, at - trunks::DAY)?;
             let missed = tables::missed::missed_by_trunk(store)?;
             let notices = tables::outbox::notices_waiting(store)?;
-            let hub = collect::stored(store)?;
+            let hub = collect::read_hub(store)?;
             let leadership = leadership::read(store, Role::Leader)?;
             Ok((kept, fields, calls, missed, notices, hub, leadership))
         });
         let (kept, fields, calls, missed, notices, hub, leadership) = read.await?;
-        let (trunks, day_calls) = self.trunks.shown(&calls, &missed);
+        let (trunks, day_calls) = self.trunks.statuses(&calls, &missed);
         let books = kept.books;
         let sender = self.outward.sender.borrow().clone();
         // This pause precedes the sender's own: without the disk nothing is sent or taken in.
@@ -141,7 +141,7 @@ impl Observer {
     }
 
     fn secret_files(&self) -> Vec<SecretFile> {
-        let mut shown = self.secret_files.shown();
+        let mut shown = self.secret_files.problems();
         if let Some(webhooks) = &self.webhooks {
             shown.extend(webhooks.secret_files());
         }

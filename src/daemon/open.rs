@@ -53,8 +53,8 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
     spool::Settings {
         look_up: config.crm.is_some() && !config.dry_run,
         drop_employee: config.crm.as_ref().is_some_and(|crm| crm.drop_employee),
-        shows: shows(config),
-        names: names(config),
+        shows: lead_field_settings(config),
+        names: field_names(config),
         notices: config.dead_letters.is_some(),
         waiting_notices: config
             .dead_letters
@@ -94,7 +94,7 @@ pub(crate) async fn state(
     let url = match &place {
         StatePlace::Folder(folder) => {
             spool::refuse_shared(folder)?;
-            return Ok(locked(folder, &settings).await?);
+            return Ok(open_spool(folder, &settings).await?);
         }
         StatePlace::Database(database) => database.url.clone(),
     };
@@ -140,8 +140,8 @@ pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failu
         settings.push(SourceSettings::new(&flag.url, pbx, flag.catch_up));
     }
     label_all(&mut settings);
-    let assembling = assembling(config, &settings);
-    let intake = restored(assembling.clone(), settings, &spool).await?;
+    let assembling = intake_settings(config, &settings);
+    let intake = restore_intake(assembling.clone(), settings, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
         // If the file is seen for the first time, read it from its start, but not if no source was
@@ -166,14 +166,14 @@ pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failu
 }
 
 /// Returns the names of request fields with which calls are sent.
-pub(crate) fn names(config: &Config) -> FieldNames {
+pub(crate) fn field_names(config: &Config) -> FieldNames {
     let crm = config.crm.as_ref();
     crm.map(|crm| crm.fields.clone()).unwrap_or_default()
 }
 
 /// Returns the fields of leads that show their calls, with times in the PBX's zone. `None` without
 /// `--lead-field`.
-fn shows(config: &Config) -> Option<Arc<lead_field::Settings>> {
+fn lead_field_settings(config: &Config) -> Option<Arc<lead_field::Settings>> {
     let crm = config.crm.as_ref()?;
     let settings = lead_field::Settings {
         fields: crm.lead_fields.clone(),
@@ -184,7 +184,10 @@ fn shows(config: &Config) -> Option<Arc<lead_field::Settings>> {
 }
 
 /// Opens the spool. Waits for a command that has it for a moment, but not for another daemon.
-async fn locked(dir: &Path, settings: &spool::Settings) -> Result<(Handle, Guard), spool::Error> {
+async fn open_spool(
+    dir: &Path,
+    settings: &spool::Settings,
+) -> Result<(Handle, Guard), spool::Error> {
     let patience = LockWait::begin();
     loop {
         match spool::open(dir, settings.clone()) {
@@ -236,7 +239,7 @@ async fn remember_pbx_id(config: &Config, spool: &Handle) -> Result<(), Failure>
 
 /// Returns the time from which calls count, for each PBX whose file has `from=DATE`. A date without
 /// a zone is in the PBX's zone.
-fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventTime> {
+fn start_times(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventTime> {
     let zone = config.zone();
     let flags = config.sources.iter().zip(sources);
     let dated = flags.filter_map(|(flag, source)| match &flag.url.transport {
@@ -250,26 +253,26 @@ fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventT
 }
 
 /// Returns the intake's settings from these flags.
-fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
+fn intake_settings(config: &Config, sources: &[SourceSettings]) -> Settings {
     Settings {
         calls: config.calls.clone(),
         zone: config.pbx_timezone.clone(),
         columns: config.columns.clone(),
         clock_right_from: build_time::right_from(),
         rules: Rules {
-            since: since(config, sources),
+            since: start_times(config, sources),
             ..config.rules.clone()
         },
     }
 }
 
 /// Returns the intake with the calls that were open when the process ended.
-async fn restored(
+async fn restore_intake(
     settings: Settings,
     sources: Vec<SourceSettings>,
     spool: &Handle,
 ) -> Result<Intake, Failure> {
-    let memory = remembered(&sources, spool).await?;
+    let memory = read_memory(&sources, spool).await?;
     let mut intake = Intake::new(settings, sources, memory).or_fail(Code::Usage)?;
     let read = spool.read(|store| tables::resume::all_open_calls(store));
     let open = read.await?;
@@ -317,7 +320,7 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
 }
 
 /// Reads the gaps, unmatched channels, and last times that an earlier run stored of these sources.
-async fn remembered(
+async fn read_memory(
     sources: &[SourceSettings],
     spool: &Handle,
 ) -> Result<Remembered, spool::Error> {

@@ -70,8 +70,8 @@ pub(crate) fn start(config: &Config, sources: &[SourceStatus], tasks: &mut Tasks
 
 /// Returns the name of a source's socket. It begins with a zero byte, so it is abstract.
 fn name(address: &Address) -> String {
-    let words: Vec<&str> = address.parts().collect();
-    let hash = digest(&SHA256, words.join("\0").as_bytes());
+    let parts: Vec<&str> = address.parts().collect();
+    let hash = digest(&SHA256, parts.join("\0").as_bytes());
     let first = hash.as_ref().first_chunk().copied();
     let hash = u64::from_be_bytes(first.unwrap_or_default());
     format!("\0callbridge-reader-{hash:016x}")
@@ -90,11 +90,11 @@ async fn watch_reader(place: Arc<WatchedSource>, name: String) {
                 return;
             }
         }
-        let met = match UnixStream::connect(&name).await {
-            Ok(stream) => place.meet(stream).await,
+        let result = match UnixStream::connect(&name).await {
+            Ok(stream) => place.watch_other(stream).await,
             Err(error) => Err(error),
         };
-        match met {
+        match result {
             Ok(()) => pause = AGAIN_AFTER,
             Err(error) => {
                 tracing::debug!(source = place.shown, %error, "another daemon does not answer");
@@ -115,13 +115,13 @@ async fn listen(place: &Arc<WatchedSource>, listener: &UnixListener) {
             continue;
         }
         let place = Arc::clone(place);
-        meetings.spawn(async move { place.meet(stream).await });
+        meetings.spawn(async move { place.watch_other(stream).await });
     }
 }
 
 impl WatchedSource {
     /// Shows the process at the other end until it disconnects.
-    async fn meet(&self, mut stream: UnixStream) -> io::Result<()> {
+    async fn watch_other(&self, mut stream: UnixStream) -> io::Result<()> {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let other = OtherReader {
             pid: pid.filter(|pid| *pid > 0),

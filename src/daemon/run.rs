@@ -30,7 +30,7 @@ const IDLE_EVERY: Duration = Duration::from_millis(100);
 /// # Errors
 /// If the state, a listener, or a task fails. Each failure has its exit code.
 pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
-    let doubts = doubts::of(&config);
+    let doubts = doubts::find(&config);
     let mut shutdown = std::pin::pin!(shutdown);
     callbridge_listener::descriptors::raise();
     let durations = Durations::default();
@@ -67,7 +67,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
         };
         warn_of_open_secrets(&config);
         systemd::ready();
-        let settled = settled(Arc::clone(&daemon.observer), &config);
+        let settled = wait_until_settled(Arc::clone(&daemon.observer), &config);
         let mut stops = false;
         let ended = tokio::select! {
             () = &mut shutdown => {
@@ -80,7 +80,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
                 Ok(())
             }
             () = spool.leadership_ended() => Ok(()),
-            failed = daemon.failed() => Err(failed),
+            failed = daemon.wait_for_failure() => Err(failed),
         };
         if !stops && spool.has_lost_leadership().await {
             tokio::select! {
@@ -90,7 +90,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
         }
         systemd::report_stopping();
         daemon.stop(guard).await;
-        return ended.map_err(failed_at_work);
+        return ended.map_err(part_failure);
     }
 }
 
@@ -104,10 +104,10 @@ async fn wait_to_lead(config: &Config, url: &PostgresUrl, spool: &Handle) -> Res
     let ended = tokio::select! {
         () = standby::leads(spool) => Ok(()),
         () = spool.closed() => Err(anyhow::anyhow!("the spool has ended")),
-        failed = standby.failed() => Err(failed),
+        failed = standby.wait_for_failure() => Err(failed),
     };
     standby.stop().await;
-    ended.map_err(failed_at_work)
+    ended.map_err(part_failure)
 }
 
 /// Logs the first line: the version, the state, and the sources.
@@ -168,7 +168,7 @@ fn warn_of_open_secrets(config: &Config) {
 
 /// Resolves when every file is read, every other source was up and then quiet for 5 s, and the
 /// books are settled. A dry run settles nothing, so its books do not count.
-async fn settled(observer: Arc<Observer>, config: &Config) {
+async fn wait_until_settled(observer: Arc<Observer>, config: &Config) {
     let sources = config.sources.iter();
     let is_file: Vec<bool> = sources
         .map(|source| matches!(source.url.transport, Transport::File { .. }))
@@ -205,8 +205,8 @@ async fn settled(observer: Arc<Observer>, config: &Config) {
 }
 
 /// Returns the failure of a part of the daemon. If the spool failed, with the spool's exit code.
-fn failed_at_work(error: anyhow::Error) -> Failure {
+fn part_failure(error: anyhow::Error) -> Failure {
     let of_spool = error.downcast_ref::<callbridge_spool::Error>();
     let code = of_spool.map_or(Code::Configuration, ExitCode::exit_code);
-    Failure::of(code, error)
+    Failure::wrap(code, error)
 }

@@ -21,18 +21,18 @@ pub(crate) struct SecretFiles(Arc<Mutex<BTreeMap<&'static str, String>>>);
 impl SecretFiles {
     /// Stores the error of this flag's file. `None` removes it.
     pub(crate) fn set(&self, flag: &'static str, fault: Option<String>) {
-        let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match fault {
-            Some(fault) => faults.insert(flag, fault),
-            None => faults.remove(flag),
+            Some(fault) => errors.insert(flag, fault),
+            None => errors.remove(flag),
         };
     }
 
     /// Returns all errors, as `status` shows them.
-    pub(crate) fn shown(&self) -> Vec<SecretFile> {
-        let faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn problems(&self) -> Vec<SecretFile> {
+        let errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut shown = Vec::new();
-        for (flag, reason) in faults.iter() {
+        for (flag, reason) in errors.iter() {
             let flag = (*flag).to_owned();
             let reason = reason.clone();
             shown.push(SecretFile { flag, reason });
@@ -124,8 +124,8 @@ mod tests {
     fn faults_are_shown_until_the_file_is_right() {
         let files = SecretFiles::default();
         files.set("--lookup-secret-file", Some("it is empty".to_owned()));
-        assert_eq!(files.shown()[0].flag, "--lookup-secret-file");
+        assert_eq!(files.problems()[0].flag, "--lookup-secret-file");
         files.clone().set("--lookup-secret-file", None);
-        assert_eq!(files.shown(), []);
+        assert_eq!(files.problems(), []);
     }
 }

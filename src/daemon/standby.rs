@@ -67,7 +67,7 @@ impl Standby {
                 .as_ref()
                 .map(|crm| crm.setup.address.as_str().to_owned()),
             rebind: config.rebind,
-            files: InputFiles::of(config),
+            files: InputFiles::from_config(config),
             difference: watch::Sender::default(),
         });
         view.read().await?;
@@ -82,7 +82,7 @@ impl Standby {
     }
 
     /// Resolves when a part has failed.
-    pub(crate) async fn failed(&mut self) -> anyhow::Error {
+    pub(crate) async fn wait_for_failure(&mut self) -> anyhow::Error {
         loop {
             match self.tasks.next_ended().await {
                 Some(Ok(())) => {}

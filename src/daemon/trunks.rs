@@ -26,7 +26,7 @@ fn key(trunk: &Trunk) -> String {
 
 /// Returns the epoch seconds since which each trunk is known. A new trunk is known since now. A
 /// trunk that no flag names any more is forgotten.
-fn known(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<String, i64> {
+fn known_since(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<String, i64> {
     // If the stored text cannot be read, it starts empty. A silent trunk is then reported a day
     // later.
     let read = stored.and_then(|text| serde_json::from_str(text).ok());
@@ -46,7 +46,7 @@ impl KnownTrunks {
     /// If the spool cannot be read or written.
     pub(crate) async fn take_up(trunks: &Trunks, spool: &Handle, now: i64) -> Result<Self, Error> {
         let stored = spool.meta(KEY).await?;
-        let since = known(trunks, stored.as_deref(), now);
+        let since = known_since(trunks, stored.as_deref(), now);
         // Strings and numbers always serialize.
         let value = serde_json::to_string(&since).unwrap_or_default();
         if stored.as_deref() != Some(&value) {
@@ -58,7 +58,7 @@ impl KnownTrunks {
 
     /// Returns each trunk with its calls of a day and its customers who wait for a callback. Also
     /// returns the number of all calls of that day.
-    pub(crate) fn shown(
+    pub(crate) fn statuses(
         &self,
         took: &[TrunkCalls],
         missed: &[(String, u64)],
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn trunk_is_known_from_first_start_until_flag_is_removed() {
         let both = trunks(&["city=PJSIP/city", "gsm=PJSIP/gsm,pbx=hq"]);
-        let first = known(&both, None, 100);
+        let first = known_since(&both, None, 100);
         assert_eq!(
             first,
             [("/city".to_owned(), 100), ("hq/gsm".to_owned(), 100)].into()
@@ -120,18 +120,18 @@ mod tests {
         let stored = serde_json::to_string(&first).expect("JSON");
         // What is stored stays readable by later versions: this text is never changed.
         assert_eq!(stored, r#"{"/city":100,"hq/gsm":100}"#);
-        assert_eq!(known(&both, Some(&stored), 900), first);
-        let one = known(&trunks(&["city=PJSIP/city"]), Some(&stored), 900);
+        assert_eq!(known_since(&both, Some(&stored), 900), first);
+        let one = known_since(&trunks(&["city=PJSIP/city"]), Some(&stored), 900);
         assert_eq!(one, [("/city".to_owned(), 100)].into());
-        let back = known(&both, Some(r#"{"/city":5000}"#), 900);
+        let back = known_since(&both, Some(r#"{"/city":5000}"#), 900);
         assert_eq!(back["/city"], 900, "the clock was ahead");
-        assert_eq!(known(&both, Some("{"), 900)["/city"], 900);
+        assert_eq!(known_since(&both, Some("{"), 900)["/city"], 900);
     }
 
     #[test]
     fn trunk_sums_calls_of_each_pbx_and_day_counts_all_calls() {
         let all = trunks(&["city=PJSIP/city", "gsm=PJSIP/gsm,pbx=hq"]);
-        let since = known(&all, None, 100);
+        let since = known_since(&all, None, 100);
         let known = KnownTrunks { trunks: all, since };
         let calls = |pbx: &str, trunk: &str, calls, last| TrunkCalls {
             pbx: pbx.to_owned(),
@@ -150,7 +150,7 @@ mod tests {
             calls("office/hq", "gsm", 1, 95),
         ];
         let missed = [("city".to_owned(), 6), ("gone".to_owned(), 1)];
-        let (shown, day) = known.shown(&took, &missed);
+        let (shown, day) = known.statuses(&took, &missed);
         assert_eq!((shown.len(), day), (2, 10));
         assert_eq!(
             (shown[0].day_calls, shown[0].calls, shown[0].last_at),

@@ -79,8 +79,8 @@ pub(crate) async fn start(
         installations: settings.installations.clone(),
     };
     let connection = secrets::connection_secret(spool).await;
-    let (secrets, faults) = Secrets::new(places, connection, bound);
-    for error in faults {
+    let (secrets, errors) = Secrets::new(places, connection, bound);
+    for error in errors {
         tracing::warn!(%error, "a webhook secret cannot be used");
     }
     let shown = ReceiverView {

@@ -3,7 +3,7 @@
 //! and it can be read.
 
 use super::manager_conf::ManagerConf;
-use super::release::{self, short};
+use super::release::{self, short_url};
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, CallProof};
@@ -20,10 +20,10 @@ const WRITE: &str = "set write = reporting,user for it in manager.conf, then `ma
 
 /// Returns all findings about the account.
 pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<CheckFinding> {
-    let local_conf = local(flag);
+    let local_conf = find_local_conf(flag);
     let conf = local_conf.as_ref();
-    let url = short(flag);
-    let wanted = wanted(config, flag);
+    let url = short_url(flag);
+    let wanted = needed_variables(config, flag);
     let names: Vec<&str> = wanted.keys().map(String::as_str).collect();
     let mut found = release::judge(config, flag, account, conf, &names);
     found.extend([
@@ -37,7 +37,7 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
 }
 
 /// Returns the finding for a source that is no manager account, so its rights cannot be read.
-pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
+pub(crate) fn unknown_rights(flag: &SourceConfig) -> Option<CheckFinding> {
     let message = match &flag.url.transport {
         Transport::WebSocket { .. } => {
             "not known: a gateway reports nothing about the account behind it. The first event \
@@ -49,7 +49,7 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
         }
         Transport::Ami { .. } | Transport::Esl { .. } | Transport::File { .. } => return None,
     };
-    Some(well(format!("events of {}", short(flag)), message))
+    Some(well(format!("events of {}", short_url(flag)), message))
 }
 
 /// Reports if the clocks of the PBX and this machine differ by more than 5 s.
@@ -61,7 +61,7 @@ fn clock(url: &str, account: &Account) -> Option<CheckFinding> {
 }
 
 /// Returns the settings that `manager.conf` has for this account, if the PBX runs on this machine.
-pub(crate) fn local(flag: &SourceConfig) -> Option<ManagerConf> {
+pub(crate) fn find_local_conf(flag: &SourceConfig) -> Option<ManagerConf> {
     match &flag.url.transport {
         Transport::Ami { endpoint, user } if endpoint.is_loopback() => {
             ManagerConf::find(user, endpoint.port)
@@ -246,7 +246,7 @@ fn variables(
 }
 
 /// Returns each variable, and whether some trunk has no other lead rule.
-fn wanted(config: &Config, flag: &SourceConfig) -> BTreeMap<String, bool> {
+fn needed_variables(config: &Config, flag: &SourceConfig) -> BTreeMap<String, bool> {
     let mut wanted = BTreeMap::new();
     let trunks = config.rules.trunks.iter();
     for trunk in trunks.filter(|trunk| flag.serves(trunk)) {

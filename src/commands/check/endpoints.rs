@@ -1,7 +1,7 @@
 //! Compares the PBX's endpoints with the trunks. Finds trunks without an endpoint, and endpoints
 //! without a trunk.
 
-use super::release::short;
+use super::release::short_url;
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, EndpointFact};
@@ -41,7 +41,10 @@ pub(crate) fn judge(
         let message = "not known: the account has no right to list endpoints with \
                        PJSIPShowEndpoints, SIPpeers, IAXpeers (write = system) or DeviceStateList \
                        (write = reporting)";
-        found.push(well(format!("endpoints of {}", short(pbx.flag)), message));
+        found.push(well(
+            format!("endpoints of {}", short_url(pbx.flag)),
+            message,
+        ));
     }
     // An event socket is asked elsewhere.
     let has_unasked = config
@@ -74,14 +77,14 @@ pub(crate) fn judge(
         }
     }
     for pbx in asked {
-        found.extend(untaken(config, pbx, people));
+        found.extend(unmatched_endpoints(config, pbx, people));
     }
     found
 }
 
 /// Returns `true` if the endpoint belongs to the trunk. A trunk can also be a part of an endpoint:
 /// `DAHDI/i1/998712000000`.
-fn is_of(trunk: &Trunk, endpoint: &str) -> bool {
+fn is_trunk_endpoint(trunk: &Trunk, endpoint: &str) -> bool {
     trunk.matches_channel(endpoint)
         || trunk
             .endpoints()
@@ -104,7 +107,7 @@ fn judge_trunk(
     let mut own: Vec<&str> = endpoints
         .iter()
         .copied()
-        .filter(|endpoint| is_of(trunk, endpoint))
+        .filter(|endpoint| is_trunk_endpoint(trunk, endpoint))
         .collect();
     own.sort_unstable();
     own.dedup();
@@ -120,7 +123,7 @@ fn judge_trunk(
     if !phones.is_empty() && trunk.endpoint.contains('*') {
         let fix = "name only the outside lines, each with its own --trunk: calls between these \
                    telephones would be logged as calls with customers";
-        let message = format!("it also matches telephones: {}", listed(&phones));
+        let message = format!("it also matches telephones: {}", name_list(&phones));
         return advice(name, message, fix);
     }
     if let Some(reason) = own
@@ -133,7 +136,7 @@ fn judge_trunk(
         return fault(Code::Configuration, name, message, fix);
     }
     if !own.is_empty() {
-        return well(name, format!("the PBX has {}", listed(&own)));
+        return well(name, format!("the PBX has {}", name_list(&own)));
     }
     let wrong = format!(
         "the PBX has no endpoint of this name: calls over trunk {} would be internal",
@@ -163,7 +166,7 @@ fn judge_trunk(
     let has = if others.is_empty() {
         "its endpoints are numbers".to_owned()
     } else {
-        format!("it has {}", listed(&others))
+        format!("it has {}", name_list(&others))
     };
     let fix = "give the part of the trunk's channel names before the suffix (run `core show \
                channels` during a call)";
@@ -197,12 +200,17 @@ fn lists_all(trunk: &Trunk, account: &Account) -> bool {
 }
 
 /// Reports endpoints that can be outside lines and that belong to no trunk.
-fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option<CheckFinding> {
+fn unmatched_endpoints(
+    config: &Config,
+    shown: &PbxEndpoints<'_>,
+    people: &People,
+) -> Option<CheckFinding> {
     let mut left = Vec::new();
     for endpoint in shown.account.endpoints.names() {
         let is_taken = config.rules.trunks.iter().any(|trunk| {
             shown.flag.serves(trunk)
-                && (is_of(trunk, endpoint) || is_suggested(trunk, &shown.account, endpoint))
+                && (is_trunk_endpoint(trunk, endpoint)
+                    || is_suggested(trunk, &shown.account, endpoint))
         });
         if !is_taken && !is_telephone(config, shown, endpoint, people) {
             left.push(endpoint.as_str());
@@ -211,18 +219,21 @@ fn untaken(config: &Config, shown: &PbxEndpoints<'_>, people: &People) -> Option
     if left.is_empty() {
         return None;
     }
-    let name = format!("endpoints of {}", short(shown.flag));
+    let name = format!("endpoints of {}", short_url(shown.flag));
     let fix = "name outside lines with --trunk, and telephones in --employees";
     Some(advice(
         name,
-        format!("no --trunk matches {}", listed(&left)),
+        format!("no --trunk matches {}", name_list(&left)),
         fix,
     ))
 }
 
 /// Returns `true` if another finding already suggests this endpoint for a misspelled trunk.
 fn is_suggested(trunk: &Trunk, account: &Account, endpoint: &str) -> bool {
-    let has_own = account.endpoints.names().any(|own| is_of(trunk, own));
+    let has_own = account
+        .endpoints
+        .names()
+        .any(|own| is_trunk_endpoint(trunk, own));
     !has_own && similar_endpoint(trunk, account).is_some_and(|similar| similar == endpoint)
 }
 
@@ -310,7 +321,7 @@ fn letters_apart(one: &str, other: &str) -> usize {
     missing + rest.len()
 }
 
-fn listed(names: &[&str]) -> String {
+fn name_list(names: &[&str]) -> String {
     let more = names.len().saturating_sub(NAMES_MAX);
     let named = names[..names.len() - more].join(", ");
     match more {

@@ -86,13 +86,13 @@ pub(crate) async fn forward(config: &Config) -> Vec<CheckFinding> {
     };
     let mut found = Vec::new();
     for address in &forward.hubs {
-        found.extend(one(config, address, &token).await);
+        found.extend(check_hub(config, address, &token).await);
     }
     found
 }
 
 /// Asks one hub for the branch of the token.
-async fn one(config: &Config, address: &Address, token: &Secret) -> Vec<CheckFinding> {
+async fn check_hub(config: &Config, address: &Address, token: &Secret) -> Vec<CheckFinding> {
     let name = format!("hub {}", address.as_str());
     let ca_file = config
         .forward

@@ -8,7 +8,7 @@
 
 use super::account;
 use super::manager_conf::ManagerConf;
-use super::release::short;
+use super::release::short_url;
 use super::{CheckFinding, advice, fault, well};
 use crate::config::trunk_problem::{self, TrunkProblem};
 use crate::config::{Config, SourceConfig};
@@ -27,13 +27,13 @@ use std::{fmt::Display, io::ErrorKind, path::Path};
 
 /// Makes a finding of a test's result. `code` gives the exit code of the error. Without a code, it
 /// is only advice.
-fn tried<E: Display>(
+fn probe_finding<E: Display>(
     name: String,
-    tried: Result<(), E>,
+    result: Result<(), E>,
     good: &str,
     code: impl FnOnce(&E) -> Option<Code>,
 ) -> CheckFinding {
-    let Err(error) = tried else {
+    let Err(error) = result else {
         return well(name, good);
     };
     let text = error.to_string();
@@ -57,12 +57,12 @@ pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account
     };
     if let Err(error) = &opened
         && error.fix() == Fix::Secret
-        && let Some(conf) = account::local(flag)
+        && let Some(conf) = account::find_local_conf(flag)
         && let Some(finding) = excluded_address(&name, flag, &conf)
     {
         return (finding, None);
     }
-    let finding = tried(name, opened, "can be read", |error| {
+    let finding = probe_finding(name, opened, "can be read", |error| {
         match &flag.url.transport {
             // Only a missing file has its own exit code.
             Transport::File { path, .. } if is_missing(path) => Some(Code::NoInput),
@@ -95,7 +95,7 @@ pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     let flag = config.dead_letters.as_ref()?;
     let name = format!("dead letters {}", flag.url.public());
     let probed = queue(flag).probe().await;
-    Some(tried(name, probed, "the queue exists", |error| {
+    Some(probe_finding(name, probed, "the queue exists", |error| {
         Some(error.fix().map_or(Code::Unreachable, code_of))
     }))
 }
@@ -150,9 +150,9 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         variables: None,
     };
     let fit = FormatFit::check(*format, settings, &bytes);
-    if let Some(words) = written::describe_mismatch(*format, &fit, &bytes) {
+    if let Some(message) = written::describe_mismatch(*format, &fit, &bytes) {
         let fix = "give the format the file is written in, or the path of another file";
-        return Some(fault(Code::Input, name, words, fix));
+        return Some(fault(Code::Input, name, message, fix));
     }
     Some(match fit {
         FormatFit::Reads {
@@ -162,14 +162,14 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
             format!(
                 "can be read, up to {}; it has answered calls without bridge events, so it is not \
                  known who talked: such calls become dead letters `incomplete`",
-                shown(last)
+                time_text(last)
             ),
             "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) \
              or BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload cel`",
         ),
         FormatFit::Reads { last, .. } => {
             let of = if flag.catch_up { "row" } else { "event" };
-            let message = format!("can be read; its last {of} is from {}", shown(last));
+            let message = format!("can be read; its last {of} is from {}", time_text(last));
             well(name, message)
         }
         FormatFit::Empty => well(name, "is empty: the PBX has written no call yet"),
@@ -179,7 +179,7 @@ pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
     })
 }
 
-fn shown(at: Option<EventTime>) -> String {
+fn time_text(at: Option<EventTime>) -> String {
     let timestamp = at.and_then(|at| jiff::Timestamp::from_second(at.floor_seconds().get()).ok());
     timestamp.map_or_else(|| "an unknown time".to_owned(), |time| time.to_string())
 }
@@ -221,7 +221,7 @@ pub(crate) async fn switch(config: &Config, flag: &SourceConfig) -> Vec<CheckFin
     };
     let mut findings = Vec::new();
     for found in found.unwrap_or_default() {
-        let name = format!("{} of {}", found.about, short(flag));
+        let name = format!("{} of {}", found.about, short_url(flag));
         findings.push(match found.weight {
             Severity::Well => well(name, found.message),
             Severity::Advice => advice(name, found.message, found.fix),

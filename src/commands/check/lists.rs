@@ -16,14 +16,14 @@ pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
     let mut lists = Watched::for_trunks(config.rules.every_trunk());
     let news = lists.reload(clock::now().wall);
     let mut found: Vec<CheckFinding> = news.iter().flat_map(findings).collect();
-    found.extend(doubtful(config, lists.people()));
-    found.extend(without_employees(config));
+    found.extend(doubtful_extensions(config, lists.people()));
+    found.extend(trunks_without_employees(config));
     (found, lists.people().clone())
 }
 
 /// Reports trunks of a PBX whose calls will name no employee. A message can name its employee
 /// itself.
-fn without_employees(config: &Config) -> Option<CheckFinding> {
+fn trunks_without_employees(config: &Config) -> Option<CheckFinding> {
     // A hub has its own lists.
     if config.forward.is_some() {
         return None;
@@ -48,7 +48,7 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
 }
 
 /// Reports employees whose extension is probably wrong.
-fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
+fn doubtful_extensions(config: &Config, people: &People) -> Vec<CheckFinding> {
     let mut doubtful = BTreeMap::new();
     for trunk in config.rules.trunks.iter() {
         let Some(employees) = people.employees_at(trunk) else {

@@ -36,7 +36,7 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
             return vec![fault(Code::Configuration, "lookup", error, fix)];
         }
     };
-    let desks = EmployeeExtensions::of(config, people);
+    let desks = EmployeeExtensions::read(config, people);
     if !daemon {
         let unusable = unusable_address("lookup", lookup.listen, false).await;
         let message = format!(
@@ -45,16 +45,16 @@ pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec
         );
         let mut found = vec![unusable.unwrap_or_else(|| well("lookup", message))];
         let trunks = config.rules.trunks.iter();
-        found.extend(trunks.map(|trunk| ready(trunk, &desks, None)));
+        found.extend(trunks.map(|trunk| caller_finding(trunk, &desks, None)));
         return found;
     }
     let mut found = Vec::new();
     for trunk in config.rules.trunks.iter() {
         match ask(lookup.listen, &trunk.name, secret.as_ref()).await {
             Ok((200, answer, took)) if answer["known"].is_string() => {
-                found.push(ready(trunk, &desks, Some((&answer, took))));
+                found.push(caller_finding(trunk, &desks, Some((&answer, took))));
             }
-            answered => return vec![unanswered(lookup.listen, answered)],
+            answered => return vec![failed_finding(lookup.listen, answered)],
         }
     }
     found
@@ -69,7 +69,7 @@ struct EmployeeExtensions<'a> {
 }
 
 impl<'a> EmployeeExtensions<'a> {
-    fn of(config: &Config, people: &'a People) -> Self {
+    fn read(config: &Config, people: &'a People) -> Self {
         let mut responsible = match config.state_place().lead_directory() {
             Ok(directory) => directory.responsible_employees().unwrap_or_default(),
             Err(_) => Vec::new(),
@@ -106,7 +106,7 @@ impl<'a> EmployeeExtensions<'a> {
 }
 
 /// Reports which callers over this trunk get an answer, and which parts of an answer are missing.
-fn ready(
+fn caller_finding(
     trunk: &Trunk,
     desks: &EmployeeExtensions<'_>,
     answered: Option<(&Value, Duration)>,
@@ -127,10 +127,10 @@ fn ready(
     } else if trunk.employees.is_none() {
         let fix = "give the trunk employees=EXTENSION:EMPLOYEE;… or a file";
         ("without employees= no extension is returned", fix)
-    } else if let Some(words) = &without {
+    } else if let Some(text) = &without {
         let fix = "add them to the trunk's employees=; without that, their customers go straight \
                    to the queue";
-        (words.as_str(), fix)
+        (text.as_str(), fix)
     } else {
         return well(name, message);
     };
@@ -140,7 +140,7 @@ fn ready(
 /// The status, the body, and the duration of an answer.
 type Answered = io::Result<(u16, Value, Duration)>;
 
-fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
+fn failed_finding(at: SocketAddr, answered: Answered) -> CheckFinding {
     let (message, fix) = match answered {
         Ok((401, ..)) => (
             format!("{at} refuses the password"),
@@ -165,7 +165,7 @@ fn unanswered(at: SocketAddr, answered: Answered) -> CheckFinding {
 }
 
 /// Returns the address at which this machine reaches the listener: loopback for an unspecified one.
-fn reached(at: SocketAddr) -> SocketAddr {
+fn reachable_address(at: SocketAddr) -> SocketAddr {
     let ip = match at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -185,7 +185,7 @@ async fn ask(at: SocketAddr, trunk: &str, secret: Option<&Secret>) -> Answered {
     );
     let begun = Instant::now();
     let asking = async {
-        let mut line = TcpStream::connect(reached(at)).await?;
+        let mut line = TcpStream::connect(reachable_address(at)).await?;
         line.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
         line.take(BYTES_MAX).read_to_end(&mut answer).await?;

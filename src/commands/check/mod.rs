@@ -151,8 +151,8 @@ impl Findings {
         let Some(code) = worst(&self.all) else {
             return Ok(());
         };
-        let faults = self.all.iter().filter(|finding| finding.fault.is_some());
-        let message = format!("{} of {} checks failed", faults.count(), self.all.len());
+        let failed = self.all.iter().filter(|finding| finding.fault.is_some());
+        let message = format!("{} of {} checks failed", failed.count(), self.all.len());
         Err(Failure::new(code, message))
     }
 }
@@ -181,7 +181,7 @@ pub(crate) async fn run(check: &Check) -> Result<()> {
     if let Some(addr) = config.listen {
         findings.show([place::listener(addr, state.is_daemon()).await])?;
     }
-    let doubts = cli::doubts::of(config).into_iter();
+    let doubts = cli::doubts::find(config).into_iter();
     findings.show(doubts.map(|doubt| advice(doubt.what, doubt.kind, doubt.message)))?;
     findings.show(open_secrets(config))?;
     findings.show(notify::check(config).await)?;
@@ -217,7 +217,7 @@ async fn sources(config: &Config, people: &People, findings: &mut Findings) -> R
                 findings.show(account::judge(config, flag, &account))?;
                 shown.push(PbxEndpoints { flag, account });
             }
-            None if can_read => findings.show(account::unknown(flag))?,
+            None if can_read => findings.show(account::unknown_rights(flag))?,
             None => has_unasked = true,
         }
     }

@@ -112,7 +112,12 @@ async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<Che
             Ok(Some(status)) => {
                 let mut found = Vec::new();
                 if let Some(folder) = place.folder() {
-                    found.extend(spool::refuse_shared(folder).err().as_ref().map(unusable));
+                    found.extend(
+                        spool::refuse_shared(folder)
+                            .err()
+                            .as_ref()
+                            .map(unusable_state),
+                    );
                 }
                 if let Some(leadership) = &status.leadership
                     && leadership.role == Role::Standby
@@ -137,7 +142,7 @@ async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<Che
                 return (vec![finding], State::Unusable);
             }
         }
-        match opened(place, is_new) {
+        match open_state(place, is_new) {
             Ok((handle, guard, trial)) => {
                 let new = trial.as_ref().map_or("", |_| "; `run` creates it");
                 let what = format!("{place} can be used{new}");
@@ -155,13 +160,16 @@ async fn state_in(config: &Config, place: &StatePlace, is_new: bool) -> (Vec<Che
                 };
                 return (vec![well("state", what)], standby);
             }
-            Err(error) => return (vec![unusable(&error)], State::Unusable),
+            Err(error) => return (vec![unusable_state(&error)], State::Unusable),
         }
     }
 }
 
 /// Opens the state, or a temporary one if none exists, because a check must not create one.
-fn opened(place: &StatePlace, is_new: bool) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
+fn open_state(
+    place: &StatePlace,
+    is_new: bool,
+) -> Result<(Handle, Guard, Option<TrialFolder>), Error> {
     let trial = match place {
         StatePlace::Database(_) if is_new => TrialFolder::begin(&std::env::temp_dir())?,
         StatePlace::Database(_) => {
@@ -181,7 +189,7 @@ fn opened(place: &StatePlace, is_new: bool) -> Result<(Handle, Guard, Option<Tri
     Ok((handle, guard, Some(trial)))
 }
 
-fn unusable(error: &Error) -> CheckFinding {
+fn unusable_state(error: &Error) -> CheckFinding {
     let text = error.to_string();
     // The spool's messages end with the fix, after a colon.
     let parts = text.rsplit_once(": ");
@@ -198,7 +206,7 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
     });
     let (binding, pbx) = match read.await {
         Ok(read) => read,
-        Err(error) => return vec![unusable(&error)],
+        Err(error) => return vec![unusable_state(&error)],
     };
     if let Some(crm) = &config.crm
         && binding.fits_address(crm.setup.address.as_str()) == Fit::Other

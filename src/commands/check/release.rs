@@ -28,15 +28,15 @@ pub(crate) fn judge(
     conf: Option<&ManagerConf>,
     variables: &[&str],
 ) -> Vec<CheckFinding> {
-    let name = format!("version of {}", short(flag));
-    let Some(generation) = Generation::of(&account.version) else {
+    let name = format!("version of {}", short_url(flag));
+    let Some(generation) = Generation::from_manager(&account.version) else {
         let message = format!(
             "not known: the manager reports version {:?}",
             account.version
         );
         return vec![well(name, message)];
     };
-    let release = named(account);
+    let release = release_name(account);
     // A catch-up file counts too.
     let has_cel = config.sources.iter().any(|source| {
         source.pbx == flag.pbx && matches!(source.url.format(), Format::CelCsv | Format::CelAmqp)
@@ -50,10 +50,10 @@ pub(crate) fn judge(
 }
 
 /// Returns the release as the PBX reports it, or else as derived from its manager's version.
-fn named(account: &Account) -> String {
-    let said = account.release.as_deref().map(str::trim);
-    if let Some(said) = said.filter(|said| !said.is_empty()) {
-        return said.to_owned();
+fn release_name(account: &Account) -> String {
+    let release = account.release.as_deref().map(str::trim);
+    if let Some(release) = release.filter(|release| !release.is_empty()) {
+        return release.to_owned();
     }
     let mut numbers = account
         .version
@@ -128,7 +128,7 @@ fn queues(
     if queues == 0 || !generation.has_quiet_queues() {
         return None;
     }
-    let name = format!("queues of {}", short(flag));
+    let name = format!("queues of {}", short_url(flag));
     let it_has = match queues {
         1 => "the PBX has a queue".to_owned(),
         queues => format!("the PBX has {queues} queues"),
@@ -153,7 +153,7 @@ fn queues(
 }
 
 /// Returns the source's URL without its query.
-pub(crate) fn short(flag: &SourceConfig) -> String {
+pub(crate) fn short_url(flag: &SourceConfig) -> String {
     let url = flag.url.to_string();
     url.split('?').next().unwrap_or_default().to_owned()
 }
@@ -248,7 +248,7 @@ impl Generation {
     pub(crate) const ALL: [Self; 3] = [Self::Twelve, Self::Eleven, Self::UpToTen];
 
     /// Returns the generation for a manager version. `None` if the version is no number.
-    pub(crate) fn of(manager: &str) -> Option<Self> {
+    pub(crate) fn from_manager(manager: &str) -> Option<Self> {
         let mut numbers = manager.split('.').map(str::parse::<u32>);
         match (numbers.next()?.ok()?, numbers.next()?.ok()?) {
             (0, _) => None,
@@ -362,7 +362,7 @@ mod tests {
             ("5.0.4", None, "16, according to its manager 5.0.4"),
             ("11.0.0", None, "22, according to its manager 11.0.0"),
         ] {
-            assert_eq!(named(&of(version, release)), said);
+            assert_eq!(release_name(&of(version, release)), said);
         }
     }
 
@@ -445,7 +445,7 @@ mod tests {
             ("0.9", None),
             ("1", None),
         ] {
-            assert_eq!(Generation::of(manager), generation, "{manager}");
+            assert_eq!(Generation::from_manager(manager), generation, "{manager}");
         }
     }
 }

@@ -29,11 +29,11 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
         return Vec::new();
     };
     match state {
-        State::Daemon(status) => of_daemon(&status),
+        State::Daemon(status) => judge_daemon(&status),
         State::Ours(handle, guard, trial) => {
             let place = config.state_place();
             let mut found = ask(crm, config.lead_directory, &place, &handle).await;
-            found.extend(kept(&handle, &place).await);
+            found.extend(judge_stored(&handle, &place).await);
             close(handle, guard).await;
             drop(trial);
             found
@@ -51,20 +51,20 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
 }
 
 /// Judges the journal by what the state has stored about it. A temporary state has nothing.
-async fn kept(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
+async fn judge_stored(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
     let at = clock::now().wall.floor_seconds().get();
     let state = place.to_string();
     let kept = spool
         .read(move |store| callbridge_ops::kept::stored_status(store, at, &state, RELEASE))
         .await;
     match kept {
-        Ok(status) => of_journal(&status.judged()),
+        Ok(status) => judge_journal(&status.judged()),
         // A state that cannot be read is reported by its own check.
         Err(_) => Vec::new(),
     }
 }
 
-fn of_daemon(status: &Status) -> Vec<CheckFinding> {
+fn judge_daemon(status: &Status) -> Vec<CheckFinding> {
     let token = &status.token;
     if let Some(pause) = &status.pause {
         let code = match pause.reason.as_str() {
@@ -91,7 +91,7 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
         found.push(no_grant_for_leads());
     }
     found.extend(status.lead_fields.iter().flat_map(fields_of_daemon));
-    found.extend(of_journal(status));
+    found.extend(judge_journal(status));
     found
 }
 
@@ -105,16 +105,16 @@ async fn ask(
     if let Some(token) = token {
         let probe = TokenProbe::open(crm.setup.clone(), Some(crm.rate), spool, &token).await;
         let asked = match probe {
-            Ok(probe) => all(crm, reads_leads, spool, probe).await,
+            Ok(probe) => ask_all(crm, reads_leads, spool, probe).await,
             Err(why) => Err(why),
         };
-        found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));
+        found.extend(asked.unwrap_or_else(|why| vec![unasked_finding(&why)]));
     }
     found
 }
 
 /// Asks `token/info`, and with `--lead-field` the CRM's fields.
-async fn all(
+async fn ask_all(
     crm: &Crm,
     reads_leads: bool,
     spool: &Handle,
@@ -146,7 +146,7 @@ async fn all(
             }
             // The fields could not be requested, so they are not reported as wrong.
             Err(why) => {
-                let finding = unasked(&why);
+                let finding = unasked_finding(&why);
                 found.push(advice("lead-field", finding.message, finding.fix));
             }
         }
@@ -155,7 +155,7 @@ async fn all(
 }
 
 /// Returns the finding of a request that could not be made.
-fn unasked(why: &Unasked) -> CheckFinding {
+fn unasked_finding(why: &Unasked) -> CheckFinding {
     let code = Code::Unreachable;
     let what = "crm";
     match why {
@@ -188,7 +188,7 @@ pub(crate) fn judge(
     let error = match answer {
         Ok(ApiReply::TokenInfo(info)) => {
             let mut found = vec![well("crm", address)];
-            found.extend(of_token(&info, binding));
+            found.extend(judge_token(&info, binding));
             return found;
         }
         Ok(_) => {
@@ -225,9 +225,9 @@ pub(crate) fn judge(
             let todo = "give --crm-url the host's address, without a path";
             fault(Code::Configuration, "crm", what, todo)
         }
-        ApiError::NotConnected(why) => not_reached(why),
-        ApiError::TooLate => not_reached(error.to_string()),
-        ApiError::Lost(why) => not_reached(format!("{address}: {why}")),
+        ApiError::NotConnected(why) => unreachable(why),
+        ApiError::TooLate => unreachable(error.to_string()),
+        ApiError::Lost(why) => unreachable(format!("{address}: {why}")),
         ApiError::TlsRefused(why) => {
             let parts = why.split_once("; ");
             let (why, todo) = parts.unwrap_or((&why, "check the CRM's TLS settings"));
@@ -276,7 +276,7 @@ fn answered_by_proxy(address: &str, answer: &str) -> CheckFinding {
     fault(Code::Unreachable, "crm", what, todo)
 }
 
-fn not_reached(why: String) -> CheckFinding {
+fn unreachable(why: String) -> CheckFinding {
     if why.starts_with("--crm-ca-file") {
         let todo = "give --crm-ca-file the certificates of the CRM's authority, as PEM";
         return fault(Code::Configuration, "crm", why, todo);
@@ -285,7 +285,7 @@ fn not_reached(why: String) -> CheckFinding {
     fault(Code::Unreachable, "crm", why, todo)
 }
 
-fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
+fn judge_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let expiry = info
         .expires_at
@@ -347,7 +347,7 @@ fn no_grant_for_leads() -> CheckFinding {
 }
 
 /// Returns the status's findings on the journal. If there are none, the number of calls compared.
-pub(crate) fn of_journal(status: &Status) -> Vec<CheckFinding> {
+pub(crate) fn judge_journal(status: &Status) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     for problem in &status.problems {
         let fix = match problem.kind {

@@ -14,24 +14,24 @@ pub(crate) async fn check(crm: &Crm, place: &StatePlace) -> (Vec<CheckFinding>, 
     let fix = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";
     match &crm.token {
-        None => refused(&"there is none", fix),
+        None => refusal(&"there is none", fix),
         Some(TokenFrom::Connection) => connection(place),
         Some(TokenFrom::Command(text)) => match command::run(text).await {
             Ok(token) => (Vec::new(), Some(token)),
             Err(error) => {
                 let fix = "run the command by hand, as callbridge's user, and correct it";
-                refused(&error, fix)
+                refusal(&error, fix)
             }
         },
         Some(TokenFrom::Place(place)) => match outward::token_source(place).read() {
             Ok(Some(tokens)) => (Vec::new(), Some(tokens.current)),
-            Ok(None) => refused(&"there is none", fix),
-            Err(error) => refused(&error, "put the token into its file, on its own line"),
+            Ok(None) => refusal(&"there is none", fix),
+            Err(error) => refusal(&error, "put the token into its file, on its own line"),
         },
     }
 }
 
-fn refused(message: &dyn Display, fix: &str) -> (Vec<CheckFinding>, Option<Secret>) {
+fn refusal(message: &dyn Display, fix: &str) -> (Vec<CheckFinding>, Option<Secret>) {
     let finding = fault(Code::NoPermission, "token", message, fix);
     (vec![finding], None)
 }

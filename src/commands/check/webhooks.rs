@@ -29,7 +29,12 @@ pub(crate) async fn check(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     };
     let mut found = vec![address(webhooks, daemon).await];
     if let Some(files) = &webhooks.tls {
-        found.push(certificate("webhook-cert", files, now(), sent_to));
+        found.push(certificate(
+            "webhook-cert",
+            files,
+            now(),
+            internal_names_finding,
+        ));
     }
     found.extend(secrets(webhooks, config.state.as_ref()));
     found
@@ -61,7 +66,7 @@ pub(super) fn now() -> UnixTime {
 }
 
 /// Reports a certificate without a public name, because the CRM sends only to public names.
-fn sent_to(name: &str, names: &[String], message: &str) -> Option<CheckFinding> {
+fn internal_names_finding(name: &str, names: &[String], message: &str) -> Option<CheckFinding> {
     let fix = "the CRM sends only to names in the public DNS (§6.9.7): give a certificate for the \
                public name in the webhook's targetUrl";
     let ends = [".local", ".internal", ".localdomain", "localhost"];
@@ -92,12 +97,12 @@ pub(super) fn certificate(
     let Some((own, above)) = chain.split_first() else {
         return fault(code, name, "no certificate", "");
     };
-    let names = names(own);
+    let names = certificate_names(own);
     let message = match &names[..] {
         [] => "without a name".to_owned(),
         names => format!("for {}", names.join(", ")),
     };
-    match refused_at(own, above, now) {
+    match refusal_at(own, above, now) {
         Some(CertificateError::NotValidYetContext { not_before, .. }) => {
             let message = format!("{message}, not valid before {}", date(not_before));
             return fault(code, name, message, "wait, or correct this machine's clock");
@@ -110,7 +115,7 @@ pub(super) fn certificate(
     }
     // A time at which every certificate has expired.
     let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
-    let until = match refused_at(own, above, never) {
+    let until = match refusal_at(own, above, never) {
         Some(CertificateError::ExpiredContext { not_after, .. }) => not_after,
         _ => never,
     };
@@ -123,7 +128,7 @@ pub(super) fn certificate(
 }
 
 /// Returns the names that the certificate is for.
-fn names(own: &CertificateDer<'_>) -> Vec<String> {
+fn certificate_names(own: &CertificateDer<'_>) -> Vec<String> {
     let Ok(nobody) = ServerName::try_from("nobody.invalid") else {
         return Vec::new();
     };
@@ -151,7 +156,7 @@ fn date(at: UnixTime) -> String {
 
 /// Returns why the certificate would be refused at that time. There are no trusted roots, but its
 /// times are checked before its issuer.
-fn refused_at(
+fn refusal_at(
     own: &CertificateDer<'_>,
     above: &[CertificateDer<'_>],
     at: UnixTime,
@@ -306,7 +311,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let public = files(folder.path(), "crm.example.com");
         let shown = |when: &str| {
-            let found = certificate("webhook-cert", &public, at(when), sent_to);
+            let found = certificate("webhook-cert", &public, at(when), internal_names_finding);
             format!("{} {}", found.fault.is_none(), found.message)
         };
         let shown: Vec<String> = [
@@ -333,20 +338,23 @@ mod tests {
             "webhook-cert",
             &files(folder.path(), "pbx.local"),
             now,
-            sent_to,
+            internal_names_finding,
         );
         assert_eq!(inside.fault, Some(Code::Configuration), "{inside:?}");
         let good = files(folder.path(), "crm.example.com");
-        assert_eq!(certificate("webhook-cert", &good, now, sent_to).fault, None);
+        assert_eq!(
+            certificate("webhook-cert", &good, now, internal_names_finding).fault,
+            None
+        );
         let other = KeyPair::generate().expect("a key");
         for bytes in [other.serialize_pem(), String::new()] {
             std::fs::write(&good.key, bytes).expect("written");
-            let found = certificate("webhook-cert", &good, now, sent_to);
+            let found = certificate("webhook-cert", &good, now, internal_names_finding);
             assert_eq!(found.fault, Some(Code::Configuration), "{found:?}");
         }
         std::fs::remove_file(&good.chain).expect("removed");
         assert_eq!(
-            certificate("webhook-cert", &good, now, sent_to).fault,
+            certificate("webhook-cert", &good, now, internal_names_finding).fault,
             Some(Code::Configuration)
         );
     }

@@ -118,12 +118,13 @@ struct RedirectPage {
 impl AnswerHttp for RedirectPage {
     async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let _answering = place.answer();
-        let (status, words, back) = judge(request.method(), request.uri(), &self.path, &self.state);
+        let (status, message, back) =
+            judge(request.method(), request.uri(), &self.path, &self.state);
         if let Some(back) = back {
             // This fails if the code came too late and nothing waits for it.
             let _ = self.backs.send(back).await;
         }
-        let mut page = response(status, "text/html; charset=utf-8", whole(page(words)));
+        let mut page = response(status, "text/html; charset=utf-8", whole(page(message)));
         let headers = page.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

@@ -77,7 +77,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     let mut typed = StdinLines::listen();
     let code = consent(&connect, &mut typed).await?;
     let sent = clock::now().wall;
-    let pair = exchanged(&connect, &client, code).await?;
+    let pair = exchange_code(&connect, &client, code).await?;
     let Some(refresh) = pair.refresh.clone() else {
         // The token cannot be kept, so it must not stay valid.
         let ask = TokenRequest::Revoke(pair.access);
@@ -93,7 +93,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
         refresh,
         sent,
     };
-    let (new, before) = match insist(&given).await {
+    let (new, before) = match store_with_retries(&given).await {
         Ok(stored) => stored,
         Err(failure) => {
             let new = given.connection(None, ShownOnce::default());
@@ -101,11 +101,11 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
             return Err(failure);
         }
     };
-    let given = match verify::whose(&connect, &new, &mut typed).await? {
-        TokenOwner::Another(why) => return taken_back(&connect, &new, before, &why).await,
-        TokenOwner::Ours(whose, given) => {
-            print(format!("connected: {}\n", safe(&whose)))?;
-            given
+    let grants = match verify::find_owner(&connect, &new, &mut typed).await? {
+        TokenOwner::Another(why) => return undo(&connect, &new, before, &why).await,
+        TokenOwner::Ours(owner, grants) => {
+            print(format!("connected: {}\n", safe(&owner)))?;
+            grants
         }
         TokenOwner::Unknown(why) => {
             print(b"connected\n")?;
@@ -119,16 +119,16 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     if let Some(before) = before
         && !before.is_same_pair(&new)
     {
-        revoke_before(&before).await;
+        revoke_previous(&before).await;
     }
-    let given = scope::compare(&new.asked_scope, given.as_deref().unwrap_or(&new.scope));
-    for lack in &given.lacks {
+    let granted = scope::compare(&new.asked_scope, grants.as_deref().unwrap_or(&new.scope));
+    for lack in &granted.lacks {
         say(lack);
     }
-    if given.enough {
+    if granted.enough {
         return Ok(());
     }
-    Err(refused(
+    Err(refusal(
         "the consent lacks a right that callbridge needs. The connection is stored: `run` waits, \
          and continues automatically once the company grants the right. Or run connect again",
     ))
@@ -211,7 +211,7 @@ impl Given<'_> {
     /// previous one was changed meanwhile.
     async fn store(&self) -> Result<Option<(Connection, Option<Connection>)>> {
         let state = Held::open(&self.connect.state).await?;
-        let from = state.quiet().await?;
+        let from = state.read_after_refresh().await?;
         let before = match from.as_ref().map(store::parse).transpose() {
             Err(error @ store::Error::Damaged(_)) => {
                 say(&format!("{error}; it is being replaced now"));
@@ -251,7 +251,7 @@ impl Held {
 
     /// Reads the connection. If a daemon is refreshing it, waits for that, because the new pair is
     /// the one to replace.
-    async fn quiet(&self) -> Result<Option<StoredConnection>> {
+    async fn read_after_refresh(&self) -> Result<Option<StoredConnection>> {
         let until = Instant::now() + REFRESH_WITHIN;
         let mut waits = false;
         loop {
@@ -282,7 +282,7 @@ impl Held {
     }
 }
 
-fn refused(message: impl Into<String>) -> Failure {
+fn refusal(message: impl Into<String>) -> Failure {
     Failure::new(Code::NoPermission, message.into())
 }
 
@@ -352,11 +352,11 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
         // Complete the response with the page for the browser.
         drop(serving.await);
     }
-    Err(refused(match back {
+    Err(refusal(match back {
         Ok(Some(ConsentReply::Code(code))) => return Ok(code),
         Ok(Some(ConsentReply::Declined)) => "declined: the company did not give its consent".into(),
-        Ok(Some(ConsentReply::Failed(words))) => format!(
-            "the consent page refused the request ({words}): check that --client-id, \
+        Ok(Some(ConsentReply::Failed(reason))) => format!(
+            "the consent page refused the request ({reason}): check that --client-id, \
              --redirect-uri and --scope are as registered"
         ),
         Ok(Some(ConsentReply::Wrong(_)) | None) => "no consent arrived: stdin has ended".into(),
@@ -369,7 +369,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
 
 /// Exchanges the code for the first pair. A code is used up by the first exchange that succeeds
 /// (§5.6.3). If no success is known, it is tried a few times.
-async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<Pair> {
+async fn exchange_code(connect: &Connect, client: &Client, code: Secret) -> Result<Pair> {
     let host = connect.auth();
     let ask = TokenRequest::Code(code);
     let mut jitter = Jitter::new(u64::from(std::process::id()));
@@ -378,13 +378,13 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
         let message = match ask.send(&host, client).await {
             TokenReply::Pair(pair) => return Ok(*pair),
             TokenReply::Refused(why) => {
-                return Err(refused(format!(
+                return Err(refusal(format!(
                     "the code was refused ({why}): a code is valid for 10 minutes and only once; \
                      run connect again, with the registered --redirect-uri"
                 )));
             }
             TokenReply::WrongClient(why) => {
-                return Err(refused(format!(
+                return Err(refusal(format!(
                     "the CRM does not know the application ({why}): check --client-id and \
                      --client-secret-file"
                 )));
@@ -408,7 +408,7 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
 }
 
 /// Stores the connection. It retries on disk errors, because some secrets are shown only once.
-async fn insist(given: &Given<'_>) -> Result<(Connection, Option<Connection>)> {
+async fn store_with_retries(given: &Given<'_>) -> Result<(Connection, Option<Connection>)> {
     let mut tries = 1..STORE_TRIES_MAX;
     loop {
         match given.store().await {
@@ -427,7 +427,7 @@ async fn insist(given: &Given<'_>) -> Result<(Connection, Option<Connection>)> {
 }
 
 /// Undoes a connection of another company: restores the previous one and revokes the new pair.
-async fn taken_back(
+async fn undo(
     connect: &Connect,
     new: &Connection,
     before: Option<Connection>,
@@ -436,7 +436,7 @@ async fn taken_back(
     let state = Held::open(&connect.state).await?;
     let mut stored = loop {
         // Read it again, because a daemon can have refreshed it.
-        let from = state.quiet().await?;
+        let from = state.read_after_refresh().await?;
         let stored = from.as_ref().map(store::parse).transpose()?;
         if state.change(from, before.as_ref().map(Connection::stored))? {
             break stored.unwrap_or_else(|| new.clone());
@@ -457,13 +457,13 @@ async fn taken_back(
             revoke::message(left)
         ),
     };
-    Err(refused(format!(
+    Err(refusal(format!(
         "{why}: not connected, {end}. To connect another company, give another --state"
     )))
 }
 
 /// Revokes the tokens of the previous connection, because nothing uses them any more.
-async fn revoke_before(before: &Connection) {
+async fn revoke_previous(before: &Connection) {
     let left = match revoke::client(before) {
         Ok(host) => revoke::all(&host, before).await,
         Err(why) => vec![revoke::Unrevoked {
@@ -503,7 +503,11 @@ pub(crate) async fn disconnect(place: &StatePlace, forget: bool) -> Result<()> {
     };
     state.close().await;
     print(disconnected?)?;
-    print(books.as_ref().map_or_else(String::new, remains))
+    print(
+        books
+            .as_ref()
+            .map_or_else(String::new, waiting_calls_message),
+    )
 }
 
 fn no_connection(place: &StatePlace) -> Failure {
@@ -515,7 +519,7 @@ fn no_connection(place: &StatePlace) -> Failure {
 async fn remove(state: &Held, place: &StatePlace, forget: bool) -> Result<String> {
     loop {
         // Wait for a refresh that is under way, because its new pair must be revoked.
-        let from = state.quiet().await?;
+        let from = state.read_after_refresh().await?;
         let stored = store::parse(from.as_ref().ok_or_else(|| no_connection(place))?)?;
         let host = revoke::client(&stored)
             .map_err(|message| Failure::new(Code::Configuration, message))?;
@@ -555,7 +559,7 @@ const fn code(came: &TokenReply) -> Code {
 }
 
 /// Returns the message about the calls that wait for another connection.
-fn remains(books: &Books) -> String {
+fn waiting_calls_message(books: &Books) -> String {
     let queued = books.ready + books.sending + books.submitted;
     format!(
         "calls queued or unconfirmed: {queued}, waiting: {}, dead letters: {}; all are kept until \
@@ -578,6 +582,10 @@ mod tests {
             ..Books::default()
         };
         let message = "calls queued or unconfirmed: 3, waiting: 4, dead letters: 5; ";
-        assert!(remains(&books).starts_with(message), "{}", remains(&books));
+        assert!(
+            waiting_calls_message(&books).starts_with(message),
+            "{}",
+            waiting_calls_message(&books)
+        );
     }
 }

@@ -62,22 +62,22 @@ pub(super) async fn prepare(place: &StatePlace, crm: &Address) -> Result<()> {
 ///
 /// # Errors
 /// If the state cannot be used.
-pub(super) async fn whose(
+pub(super) async fn find_owner(
     connect: &Connect,
     new: &Connection,
     typed: &mut StdinLines,
 ) -> Result<TokenOwner> {
     let Some((spool, guard)) = open(&connect.state).await? else {
-        return Ok(through_daemon(&connect.state, new).await);
+        return Ok(wait_for_daemon(&connect.state, new).await);
     };
     let setup = &connect.setup;
     let until = Instant::now() + DAEMON_WITHIN;
     let found = loop {
         match token_probe::token_info(setup.clone(), None, &spool, &new.access_token).await {
             Ok((Ok(ApiReply::TokenInfo(info)), binding)) => {
-                break bound(&spool, &info, &binding, (&connect.wanted, typed)).await;
+                break bind_company(&spool, &info, &binding, (&connect.wanted, typed)).await;
             }
-            Ok((answer, binding)) => break Ok(unknown(&setup.address, answer, &binding)),
+            Ok((answer, binding)) => break Ok(unknown_owner(&setup.address, answer, &binding)),
             Err(Unasked::Full(wait)) if Instant::now() + wait < until => {
                 tokio::time::sleep(wait + CHECK_EVERY).await;
             }
@@ -108,7 +108,7 @@ pub(super) async fn open(place: &StatePlace) -> Result<Option<(Handle, Guard)>> 
     }
 }
 
-fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwner {
+fn unknown_owner(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwner {
     if matches!(answer, Err(ApiError::TokenRefused { .. })) {
         return TokenOwner::Unknown(REFUSED.to_owned());
     }
@@ -119,14 +119,14 @@ fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwne
 }
 
 /// Compares the token's company with the state's. Binds an unbound state after a confirmation.
-async fn bound(
+async fn bind_company(
     spool: &Handle,
     info: &TokenInfo,
     binding: &Binding,
     (wanted, typed): (&Wanted, &mut StdinLines),
 ) -> Result<TokenOwner> {
     let company = info.company.to_string();
-    let whose = named(info);
+    let owner = company_text(info);
     let application = info
         .application
         .map(|id| id.to_string())
@@ -134,10 +134,10 @@ async fn bound(
         .unwrap_or_default();
     let fit = binding.fits_company(&company, &application);
     let agreed = match fit {
-        Fit::Unbound => wanted.binds(typed, info, &whose).await,
-        Fit::Same => wanted.fits(info, &whose),
+        Fit::Unbound => wanted.confirm_binding(typed, info, &owner).await,
+        Fit::Same => wanted.check_company(info, &owner),
         Fit::Other => Err(format!(
-            "the consent is from {whose}, but this state is bound to company {}, application {}",
+            "the consent is from {owner}, but this state is bound to company {}, application {}",
             binding.company.as_deref().unwrap_or("none"),
             binding.application.as_deref().unwrap_or("none"),
         )),
@@ -153,10 +153,10 @@ async fn bound(
         spool.write(vec![bind]).await?;
     }
     let grants = info.grants.as_ref().map(|all| all.join(" "));
-    Ok(TokenOwner::Ours(whose, grants))
+    Ok(TokenOwner::Ours(owner, grants))
 }
 
-fn named(info: &TokenInfo) -> String {
+fn company_text(info: &TokenInfo) -> String {
     let mut text = format!(
         "company {} ({}), application {}",
         info.company_name, info.company, info.application_name
@@ -168,13 +168,13 @@ fn named(info: &TokenInfo) -> String {
 }
 
 /// Waits until the daemon has used the new token.
-async fn through_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
+async fn wait_for_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
     let print = Some(token_update::print(&new.access_token).to_string());
     let until = Instant::now() + DAEMON_WITHIN;
     while Instant::now() < until {
         if let Ok(Some(status)) = status(place.socket_folder()).await
             && status.token.print == print
-            && let Some(found) = shown(&status)
+            && let Some(found) = owner_from_status(&status)
         {
             return found;
         }
@@ -184,15 +184,15 @@ async fn through_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
 }
 
 /// Returns the owner from the daemon's status. `None` if the daemon does not know it yet.
-fn shown(status: &Status) -> Option<TokenOwner> {
+fn owner_from_status(status: &Status) -> Option<TokenOwner> {
     let token = &status.token;
     match token.state.as_str() {
         "ok" | "no_grant" => {
             let company = token.company.as_deref().unwrap_or("unknown");
             let application = token.application.as_deref().unwrap_or("unknown");
             let grants = (!token.grants.is_empty()).then(|| token.grants.join(" "));
-            let whose = format!("company {company}, application {application}");
-            Some(TokenOwner::Ours(whose, grants))
+            let owner = format!("company {company}, application {application}");
+            Some(TokenOwner::Ours(owner, grants))
         }
         "wrong_company" => {
             let fix = status.pause.as_ref().map(|pause| pause.fix.clone());
@@ -208,10 +208,10 @@ impl Wanted {
     ///
     /// # Errors
     /// If it is another company.
-    fn fits(&self, info: &TokenInfo, named: &str) -> Result<(), String> {
+    fn check_company(&self, info: &TokenInfo, owner: &str) -> Result<(), String> {
         match self.company {
             Some(wanted) if wanted != info.company => Err(format!(
-                "the consent is from {named}, but --company is {wanted}"
+                "the consent is from {owner}, but --company is {wanted}"
             )),
             Some(_) | None => Ok(()),
         }
@@ -222,19 +222,19 @@ impl Wanted {
     ///
     /// # Errors
     /// If the person does not confirm.
-    async fn binds(
+    async fn confirm_binding(
         &self,
         typed: &mut StdinLines,
         info: &TokenInfo,
-        named: &str,
+        owner: &str,
     ) -> Result<(), String> {
-        self.fits(info, named)?;
+        self.check_company(info, owner)?;
         if self.yes || self.company.is_some() {
             return Ok(());
         }
         if !typed.person {
             say(&format!(
-                "this state is now bound to {named}: stdin is not a terminal, so no question was \
+                "this state is now bound to {owner}: stdin is not a terminal, so no question was \
                  asked. Next time, give --company {} to make sure of the company",
                 info.company
             ));
@@ -242,7 +242,7 @@ impl Wanted {
         }
         typed.forget();
         say(&format!(
-            "bind this state to {named}? From now on, its calls go only to this company. [y/N]"
+            "bind this state to {owner}? From now on, its calls go only to this company. [y/N]"
         ));
         let until = Instant::now() + self.within;
         let answer = match timeout_at(until, typed.line()).await {
@@ -252,7 +252,7 @@ impl Wanted {
         match answer.trim().to_lowercase().as_str() {
             "y" | "yes" => Ok(()),
             _ => Err(format!(
-                "the consent is from {named}, which was not confirmed"
+                "the consent is from {owner}, which was not confirmed"
             )),
         }
     }
@@ -283,8 +283,11 @@ mod tests {
             yes,
             within,
         };
-        let (info, named) = (info(12), "company Uy (12)");
-        wanted.binds(&mut typed, &info, named).await.is_ok()
+        let (info, owner) = (info(12), "company Uy (12)");
+        wanted
+            .confirm_binding(&mut typed, &info, owner)
+            .await
+            .is_ok()
     }
 
     #[tokio::test]

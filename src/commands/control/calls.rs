@@ -3,10 +3,10 @@
 //! Following holds no lock on the state, and continues after the daemon restarts, as `dead watch`
 //! does. A restarted daemon reports all calls that have moved since its start.
 
-use super::conversation::{follow, list_items, typed};
+use super::conversation::{follow, list_items, parse_item};
 use crate::config::Asking;
 use crate::terminal::{has_color, width};
-use crate::{Result, nobody_reads, print};
+use crate::{Result, print, wait_for_closed_stdout};
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_admin::{ControlRequest, protocol::CallsQuery};
 use callbridge_model::Zone;
@@ -60,7 +60,7 @@ pub(crate) async fn run(
     tokio::select! {
         ended = followed => ended,
         () = shutdown => Ok(()),
-        () = nobody_reads() => Ok(()),
+        () = wait_for_closed_stdout() => Ok(()),
     }
 }
 
@@ -85,7 +85,7 @@ fn request(which: &CallsQuery, past: bool, follow: bool) -> ControlRequest {
 fn print_call(item: &Value, zone: &Zone, width: usize, color: bool) -> Result<()> {
     let started = item["startedAt"].as_i64().unwrap_or_default();
     // The escape codes are ours. Text from outside is made safe in its columns.
-    let text = text(&typed(item)?, started, zone, width, color);
+    let text = text(&parse_item(item)?, started, zone, width, color);
     print(format!("{text}\n"))
 }
 

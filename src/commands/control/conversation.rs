@@ -37,7 +37,7 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
         Access::Daemon(replies) => return Ok((replies, None)),
         Access::Spool(handle, guard) => (handle, guard),
     };
-    let handler = offline(handle, at.rules.clone(), state).await?;
+    let handler = open_handler(handle, at.rules.clone(), state).await?;
     let (to, replies) = mpsc::channel(64);
     let task = tokio::spawn(async move {
         handler.answer(ask, &user::own_name(), to).await;
@@ -75,7 +75,7 @@ fn no_daemon_or_state(state: &StatePlace) -> Failure {
 }
 
 /// Returns a handler that only uses the spool.
-async fn offline(spool: Handle, rules: Rules, state: &StatePlace) -> Result<CommandHandler> {
+async fn open_handler(spool: Handle, rules: Rules, state: &StatePlace) -> Result<CommandHandler> {
     let zone = spool.meta(open::ZONE_KEY).await?;
     let mut lists = Watched::for_trunks(rules.every_trunk());
     match state.lead_directory() {
@@ -159,7 +159,7 @@ pub(crate) async fn all_items<T: DeserializeOwned>(
 ) -> Result<Vec<T>> {
     let mut all = Vec::new();
     converse(at, ask, |item, _| {
-        all.push(typed(item)?);
+        all.push(parse_item(item)?);
         Ok(())
     })
     .await?;
@@ -211,7 +211,7 @@ pub(super) fn show(at: &Asking, item: &Value, text: impl FnOnce() -> String) -> 
 }
 
 /// Converts an item to `T`.
-pub(crate) fn typed<T: DeserializeOwned>(item: &Value) -> Result<T> {
+pub(crate) fn parse_item<T: DeserializeOwned>(item: &Value) -> Result<T> {
     T::deserialize(item).or_fail_at(Code::Unreachable, "the daemon has another version")
 }
 

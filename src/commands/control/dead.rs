@@ -5,7 +5,7 @@ use super::conversation::{
 };
 use crate::config::Asking;
 use crate::terminal::width;
-use crate::{Failure, Result, nobody_reads, print};
+use crate::{Failure, Result, print, wait_for_closed_stdout};
 use callbridge_admin::{ControlRequest, dead_letters::text};
 use callbridge_model::{Code, safe};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Re
     tokio::select! {
         ended = watched => ended,
         () = shutdown => Ok(()),
-        () = nobody_reads() => Ok(()),
+        () = wait_for_closed_stdout() => Ok(()),
     }
 }
 

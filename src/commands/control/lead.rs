@@ -3,7 +3,7 @@
 //! `missed`: customers who called, reached no one, and have not talked to anyone since.
 
 use super::conversation::{
-    ask_daemon, converse, csv_line, json_line, line, list_items, print_items, show, typed,
+    ask_daemon, converse, csv_line, json_line, line, list_items, parse_item, print_items, show,
 };
 use crate::config::Asking;
 use crate::{Failure, Result, print};
@@ -109,17 +109,20 @@ fn text_field<'a>(item: &'a Value, field: &str) -> &'a str {
 ///
 /// # Errors
 /// 65 if the number is incomplete or has no assigned lead, 69 without a daemon and a state.
-pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<()> {
+pub(crate) async fn run_assignment(ask: ControlRequest, at: &Asking) -> Result<()> {
     let is_taken = matches!(ask, ControlRequest::LeadTake { .. });
     let none = if matches!(ask, ControlRequest::LeadGiven) {
         Some("no number has an assigned lead: assign one with `callbridge lead give PHONE LEAD`")
     } else {
         None
     };
-    print_items(at, ask, none, |item, zone| given_line(item, zone, is_taken)).await
+    print_items(at, ask, none, |item, zone| {
+        assignment_line(item, zone, is_taken)
+    })
+    .await
 }
 
-fn given_line(item: &Value, zone: &Zone, is_taken: bool) -> String {
+fn assignment_line(item: &Value, zone: &Zone, is_taken: bool) -> String {
     let phone = safe(text_field(item, "phone"));
     let lead = item["leadId"].as_i64().unwrap_or_default();
     if let Some(left) = item["left"].as_u64() {
@@ -225,7 +228,7 @@ pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Resul
     let mut first = true;
     let none = "no customer waits for a callback";
     list_items(at, ask, Some(none), |item, zone| {
-        let missed: MissedCustomer = typed(item)?;
+        let missed: MissedCustomer = parse_item(item)?;
         if std::mem::take(&mut first) {
             let head = ["phone", "lead", "tries", "waits since", "last try", "trunk"];
             line(&columns(head))?;
@@ -236,7 +239,7 @@ pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Resul
 }
 
 fn print_missed_row(item: &Value, zone: &Zone) -> Result<()> {
-    let missed: MissedCustomer = typed(item)?;
+    let missed: MissedCustomer = parse_item(item)?;
     print(csv_line([
         missed.phone.as_str(),
         &lead_text(&missed),

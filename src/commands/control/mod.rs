@@ -57,7 +57,7 @@ pub(crate) async fn ask(
         ControlRequest::LeadSet { lead, .. } => lead::set(lead, request, at).await,
         ControlRequest::LeadGive { .. }
         | ControlRequest::LeadTake { .. }
-        | ControlRequest::LeadGiven => lead::given(request, at).await,
+        | ControlRequest::LeadGiven => lead::run_assignment(request, at).await,
         ControlRequest::Missed { .. } => lead::missed(request, csv, at).await,
         ControlRequest::PageLink { .. } => page::link(request, at).await,
         // Other requests are sent by commands that do more than print the answer.

@@ -41,7 +41,11 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
 /// 64 for an invalid password or name, 65 if there is no password.
 pub(crate) async fn password(name: &str, role: PageRole) -> Result<()> {
     let is_terminal = io::stdin().is_terminal();
-    let read = if is_terminal { typed_twice } else { piped };
+    let read = if is_terminal {
+        read_password_twice
+    } else {
+        read_piped
+    };
     let password = tokio::task::spawn_blocking(read)
         .await
         .or_fail(Code::Failed)??;
@@ -57,7 +61,7 @@ pub(crate) async fn password(name: &str, role: PageRole) -> Result<()> {
     }
 }
 
-fn piped() -> Result<Secret> {
+fn read_piped() -> Result<Secret> {
     let text = io::read_to_string(io::stdin().lock().take(PIPE_BYTES_MAX))
         .or_fail_at(Code::Input, "the password")?;
     match text.lines().next() {
@@ -69,9 +73,9 @@ fn piped() -> Result<Secret> {
     }
 }
 
-fn typed_twice() -> Result<Secret> {
-    let first = typed("password: ")?;
-    if first.expose_secret() != typed("password again: ")?.expose_secret() {
+fn read_password_twice() -> Result<Secret> {
+    let first = read_hidden_line("password: ")?;
+    if first.expose_secret() != read_hidden_line("password again: ")?.expose_secret() {
         let message = "the two passwords differ: nothing was printed, try again";
         return Err(Failure::new(Code::Usage, message));
     }
@@ -79,10 +83,10 @@ fn typed_twice() -> Result<Secret> {
 }
 
 /// Reads a line from the terminal without showing it.
-fn typed(prompt: &str) -> Result<Secret> {
+fn read_hidden_line(prompt: &str) -> Result<Secret> {
     let code = Code::Failed;
     let what = "the terminal";
-    let hidden = Keyboard::without(LocalModes::ECHO).or_fail_at(code, what)?;
+    let hidden = Keyboard::disable(LocalModes::ECHO).or_fail_at(code, what)?;
     let mut out = io::stderr();
     // If the prompt cannot be shown, the answer can still be typed.
     let _ = write!(out, "{prompt}").and_then(|()| out.flush());

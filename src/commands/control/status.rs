@@ -1,10 +1,10 @@
 //! `status`: prints the status once, ends with its exit code, checks the health, or redraws it on
 //! the terminal's alternate screen.
 
-use super::conversation::{converse, json_line, typed};
+use super::conversation::{converse, json_line, parse_item};
 use crate::config::{Asking, StatusMode};
 use crate::terminal::{Keyboard, has_color};
-use crate::{Failure, OrFail as _, Result, nobody_reads, print};
+use crate::{Failure, OrFail as _, Result, print, wait_for_closed_stdout};
 use callbridge_admin::{ControlRequest, state_access};
 use callbridge_model::{Code, Status, status::OverallState, status::text::TextStyle};
 use rustix::termios::{LocalModes, tcgetwinsize};
@@ -28,17 +28,17 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     match mode {
-        StatusMode::Once => once(at).await.map(|_| ()),
-        StatusMode::ExitCode => match once(at).await? {
+        StatusMode::Once => print_once(at).await.map(|_| ()),
+        StatusMode::ExitCode => match print_once(at).await? {
             OverallState::Ok => Ok(()),
             OverallState::Attention => Err(Failure::silent(Code::Failed)),
             OverallState::Down => Err(Failure::silent(Code::Down)),
         },
-        StatusMode::Healthy => healthy(at).await,
+        StatusMode::Healthy => check_health(at).await,
         StatusMode::Watch if at.json => tokio::select! {
             ended = lines(at) => ended,
             () = shutdown => Ok(()),
-            () = nobody_reads() => Ok(()),
+            () = wait_for_closed_stdout() => Ok(()),
         },
         StatusMode::Watch => watch_on_screen(at, shutdown).await,
     }
@@ -48,7 +48,7 @@ async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
     let color = has_color();
     let mut answer = None;
     converse(at, ControlRequest::Status, |item, zone| {
-        let mut status: Status = typed(item)?;
+        let mut status: Status = parse_item(item)?;
         if status.version.is_empty() {
             // An older daemon sends no verdict.
             status = status.judged();
@@ -65,7 +65,7 @@ async fn ask(at: &Asking) -> Result<(Value, String, OverallState)> {
     })
 }
 
-async fn once(at: &Asking) -> Result<OverallState> {
+async fn print_once(at: &Asking) -> Result<OverallState> {
     let (item, text, verdict) = ask(at).await?;
     if at.json {
         json_line(&item)?;
@@ -77,7 +77,7 @@ async fn once(at: &Asking) -> Result<OverallState> {
 
 /// Succeeds silently if a daemon answers. Problems that need a person do not count, because a
 /// restart by a supervisor would not fix them.
-async fn healthy(at: &Asking) -> Result<()> {
+async fn check_health(at: &Asking) -> Result<()> {
     let dir = &at.state;
     let asking = state_access::status(at.state.socket_folder());
     let asked = tokio::time::timeout(HEALTHY_WITHIN, asking).await;
@@ -120,7 +120,7 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
         screen.draw(&last)?;
         tokio::select! {
             () = &mut shutdown => break,
-            () = screen.left() => break,
+            () = screen.wait_for_key() => break,
             () = tokio::time::sleep(CHECK_EVERY) => {}
         }
         last = match ask(at).await {
@@ -150,7 +150,7 @@ pub(super) struct Screen {
 impl Screen {
     /// Takes over stdout's terminal. Keys arrive immediately and are not shown.
     pub(super) fn open() -> Result<Self> {
-        let keyboard = Keyboard::without(LocalModes::ICANON | LocalModes::ECHO);
+        let keyboard = Keyboard::disable(LocalModes::ICANON | LocalModes::ECHO);
         let _keyboard = keyboard.or_fail(Code::Failed)?;
         let (leave, left) = watch::channel(false);
         if _keyboard.is_some() {
@@ -167,11 +167,11 @@ impl Screen {
             Ok(size) if size.ws_row > 0 => usize::from(size.ws_row),
             Ok(_) | Err(_) => ROWS,
         };
-        print(drawn(text, rows))
+        print(screen_text(text, rows))
     }
 
     /// Resolves when a key that ends `--watch` was pressed.
-    pub(super) async fn left(&mut self) {
+    pub(super) async fn wait_for_key(&mut self) {
         if self.left.wait_for(|left| *left).await.is_err() {
             // Without a keyboard, only a signal ends it.
             std::future::pending().await
@@ -187,7 +187,7 @@ impl Drop for Screen {
 }
 
 /// Returns the text from the upper left on, with each line and the space below cleared.
-fn drawn(text: &str, rows: usize) -> String {
+fn screen_text(text: &str, rows: usize) -> String {
     let mut drawn = "\x1b[H".to_owned();
     for line in text.lines().take(rows.saturating_sub(1)) {
         let _ = write!(drawn, "{line}\x1b[K\r\n");
@@ -216,9 +216,9 @@ mod tests {
 
     #[test]
     fn watch_screen_overwrites_lines_and_reports_cut_rows() {
-        let all = drawn("one\ntwo\n", 24);
+        let all = screen_text("one\ntwo\n", 24);
         assert_eq!(all, "\x1b[Hone\x1b[K\r\ntwo\x1b[K\r\n\x1b[K\x1b[J");
-        let some = drawn("one\ntwo\nthree\n", 3);
+        let some = screen_text("one\ntwo\nthree\n", 3);
         assert!(
             some.starts_with("\x1b[Hone\x1b[K\r\ntwo\x1b[K\r\n…"),
             "{some:?}"

@@ -92,7 +92,7 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
     daemon.stop(guard).await;
     played.abort();
     let stopped = crm.stop().await;
-    ended.and(stopped.map_err(|error| Failure::of(Code::Failed, error)))
+    ended.and(stopped.map_err(|error| Failure::wrap(Code::Failed, error)))
 }
 
 fn form(json: bool) -> Form {
@@ -115,7 +115,7 @@ async fn start_crm(token: &Secret) -> Result<sandbox::server::Server> {
     config.settings.company.leads = IdSet::parse(LEADS).unwrap_or_default();
     config.settings.persist_after = Duration::from_secs(1);
     let started = sandbox::start(config).await;
-    started.map_err(|error| Failure::of(Code::Failed, error))
+    started.map_err(|error| Failure::wrap(Code::Failed, error))
 }
 
 /// Returns the configuration from flags as an administrator would type them. Variables of this
@@ -151,7 +151,7 @@ fn trunk(name: &str, port: u16, is_freeswitch: bool) -> String {
 /// Shows what happens until every call has settled.
 async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status> {
     let begin = Instant::now();
-    let ends = recording::longest(pbx) + 2;
+    let ends = recording::longest_sec(pbx) + 2;
     let spool = daemon.observer.spool.clone();
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     loop {
@@ -211,7 +211,7 @@ async fn finish(
         view.say(&message)?;
         tokio::select! {
             () = shutdown => {}
-            error = daemon.failed() => return Err(Failure::of(Code::Failed, error)),
+            error = daemon.wait_for_failure() => return Err(Failure::wrap(Code::Failed, error)),
         }
     }
     if demo.json {

@@ -79,7 +79,7 @@ pub(crate) async fn serve_event_socket(
             },
             () = due => {
                 if let Some(event) = events.next() {
-                    framed(&mut write, "text/event-json", &event.text).await?;
+                    write_frame(&mut write, "text/event-json", &event.text).await?;
                 }
             }
         }
@@ -90,10 +90,10 @@ async fn answer(write: &mut OwnedWriteHalf, command: &str) -> io::Result<()> {
     let reply = match command {
         // Commands end with an empty line.
         "" => return Ok(()),
-        LIST => return framed(write, "api/response", "{\"row_count\":0}").await,
-        "api uptime ms" => return framed(write, "api/response", "86400000\n").await,
+        LIST => return write_frame(write, "api/response", "{\"row_count\":0}").await,
+        "api uptime ms" => return write_frame(write, "api/response", "86400000\n").await,
         _ if command.starts_with("api ") => {
-            return framed(write, "api/response", "-ERR not in the demo\n").await;
+            return write_frame(write, "api/response", "-ERR not in the demo\n").await;
         }
         _ if command == format!("auth {PASSWORD}") => "+OK accepted",
         _ if command.starts_with("auth ") => "-ERR invalid",
@@ -103,7 +103,7 @@ async fn answer(write: &mut OwnedWriteHalf, command: &str) -> io::Result<()> {
     write.write_all(reply.as_bytes()).await
 }
 
-async fn framed(write: &mut OwnedWriteHalf, kind: &str, body: &str) -> io::Result<()> {
+async fn write_frame(write: &mut OwnedWriteHalf, kind: &str, body: &str) -> io::Result<()> {
     let head = format!("Content-Length: {}\nContent-Type: {kind}\n\n", body.len());
     write.write_all((head + body).as_bytes()).await
 }

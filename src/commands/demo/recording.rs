@@ -48,7 +48,7 @@ pub(crate) struct TimedFrame {
 
 /// Moves a time or unique id by `by` seconds. It has seconds, with or without a fraction, or
 /// microseconds.
-fn moved(text: &str, by: i64) -> Option<String> {
+fn shift_time(text: &str, by: i64) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (time, rest) = text.split_at(end.unwrap_or(text.len()));
     let unit = match time.len() {
@@ -62,7 +62,7 @@ fn moved(text: &str, by: i64) -> Option<String> {
 
 /// Moves every time and unique id of a frame by `by` seconds. They are in quotes.
 fn shift(frame: &str, by: i64) -> String {
-    let parts = frame.split('"').map(|part| match moved(part, by) {
+    let parts = frame.split('"').map(|part| match shift_time(part, by) {
         Some(moved) => Cow::Owned(moved),
         None => Cow::Borrowed(part),
     });
@@ -102,7 +102,7 @@ impl Recording {
 
     /// Returns the frames with their times moved, so that the first is sent at `begin` (whole
     /// seconds since the epoch).
-    pub(crate) fn moved_to(&self, pbx: DemoPbx, begin: i64) -> Vec<TimedFrame> {
+    pub(crate) fn frames_from(&self, pbx: DemoPbx, begin: i64) -> Vec<TimedFrame> {
         let first = self.frames(pbx).next().map_or(0, |(at, _)| at);
         let by = begin - first.div_euclid(1_000_000);
         // A heartbeat counts only the channels of its own recording.
@@ -118,7 +118,7 @@ impl Recording {
 }
 
 /// Returns the seconds from the first frame of the longest recording to its last, rounded up.
-pub(crate) fn longest(pbx: DemoPbx) -> i64 {
+pub(crate) fn longest_sec(pbx: DemoPbx) -> i64 {
     let mut longest = 0;
     for recording in RECORDINGS {
         let times: Vec<i64> = recording.frames(pbx).map(|(at, _)| at).collect();
@@ -133,11 +133,11 @@ pub(crate) fn longest(pbx: DemoPbx) -> i64 {
 /// (seconds since the epoch). Unique ids stay distinct: each recording keeps its counters and moves
 /// by its own time span.
 pub(crate) fn schedule(pbx: DemoPbx, end: i64) -> Vec<TimedFrame> {
-    let longest = longest(pbx);
+    let longest = longest_sec(pbx);
     let mut all = Vec::new();
     // Starts are a quarter of a second apart, which is easier to read.
     for (late, recording) in (0..).step_by(250_000).zip(RECORDINGS) {
-        let mut frames = recording.moved_to(pbx, end - longest);
+        let mut frames = recording.frames_from(pbx, end - longest);
         for frame in &mut frames {
             frame.after_micros += late;
         }

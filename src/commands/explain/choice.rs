@@ -58,7 +58,7 @@ impl Choice {
     /// Compares a call with the id, and keeps it if no other matches better.
     pub(crate) fn offer(&mut self, reported: ReportedCall, judged: Judged) {
         let fit = match &self.wanted {
-            Some(id) => fit(id, &reported.call, &judged).max(self.fits_number(&judged)),
+            Some(id) => match_id(id, &reported.call, &judged).max(self.fits_number(&judged)),
             None => Some(IdMatch::Any),
         };
         let Some(fit) = fit.filter(|fit| Some(*fit) >= self.best) else {
@@ -98,7 +98,7 @@ impl Choice {
     ///
     /// # Errors
     /// 1 if no call matches, or if several different calls match.
-    pub(crate) fn made(mut self, place: &str) -> Result<Chosen> {
+    pub(crate) fn into_chosen(mut self, place: &str) -> Result<Chosen> {
         let others = match self.best {
             None => {
                 let message = match self.wanted {
@@ -115,7 +115,7 @@ impl Choice {
                     .collect()
             }
             Some(IdMatch::Any | IdMatch::Beginning) if self.fitting > 1 => {
-                return Err(Failure::new(Code::Failed, self.several(place)));
+                return Err(Failure::new(Code::Failed, self.choices_message(place)));
             }
             Some(IdMatch::Any | IdMatch::Beginning | IdMatch::Channel | IdMatch::Own) => Vec::new(),
         };
@@ -123,7 +123,7 @@ impl Choice {
     }
 
     /// Returns the message that lists the matching calls, as far as they are kept.
-    fn several(&self, place: &str) -> String {
+    fn choices_message(&self, place: &str) -> String {
         let fitting = self.fitting;
         let mut message = match &self.wanted {
             Some(id) => format!("{place}: {fitting} uuids begin with {id}:"),
@@ -139,7 +139,7 @@ impl Choice {
     }
 }
 
-fn fit(id: &str, call: &FinishedCall, judged: &Judged) -> Option<IdMatch> {
+fn match_id(id: &str, call: &FinishedCall, judged: &Judged) -> Option<IdMatch> {
     let uuid = judged.record.uuid.map(|uuid| uuid.to_string());
     let asked = id.to_ascii_lowercase();
     let is_uuid = uuid.as_deref() == Some(asked.as_str());
@@ -199,7 +199,7 @@ mod tests {
             choice.offer(reported, judged);
         }
         let made = choice
-            .made("a.raw")
+            .into_chosen("a.raw")
             .map_err(|failure| failure.to_string())?;
         let ids = made.0.into_iter();
         let ids = ids.map(|(reported, _)| reported.call.linkedid.to_string());
@@ -274,7 +274,7 @@ mod tests {
             callbridge_model::Phone::from_e164("+998901110001")
         );
         choice.offer(other, judged);
-        let (calls, others) = choice.made("a.raw").expect("a call");
+        let (calls, others) = choice.into_chosen("a.raw").expect("a call");
         let meant = calls.iter().map(|(it, _)| it.call.linkedid.as_str());
         assert_eq!(meant.collect::<Vec<_>>(), ["1795151317.2"]);
         let others: Vec<&str> = others.iter().map(|it| it.linkedid.as_str()).collect();

@@ -1,6 +1,6 @@
 //! `explain --call ID` without a file: shows a stored call.
 
-use crate::commands::control::conversation::{converse, typed};
+use crate::commands::control::conversation::{converse, parse_item};
 use crate::config::{Asking, Explain};
 use crate::{Failure, Result, print};
 use callbridge_admin::{ControlRequest, KeptCall, explain::story, explain::text};
@@ -18,9 +18,9 @@ pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
         return Err(Failure::new(Code::Usage, message));
     }
     let id = explain.call.clone().unwrap_or_default();
-    let at = Asking::of(&explain.config, explain.json);
+    let at = Asking::from_config(&explain.config, explain.json);
     converse(&at, ControlRequest::Call { id }, |item, zone| {
-        print(show(&typed(item)?, explain, zone, paint)?)
+        print(show(&parse_item(item)?, explain, zone, paint)?)
     })
     .await?;
     Ok(())

@@ -38,8 +38,8 @@ const WAITING_MAX: usize = 10_000;
 /// Loads the lists. Bad rows are reported, and good ones are used.
 pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
     let loaded = Watched::load(rules.every_trunk(), clock::now().wall);
-    let (lists, news) = loaded.map_err(|faults| {
-        let messages: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let (lists, news) = loaded.map_err(|errors| {
+        let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Failure::new(Code::Input, messages.join("\n"))
     })?;
     for news in &news {
@@ -112,14 +112,14 @@ pub fn run(
     for wrong in std::mem::take(&mut printing.nameless) {
         printing.print(&shape::wrong_message(&wrong, explain.json))?;
     }
-    printing.flushed()?;
+    printing.flush()?;
     let choice = printing.choice.take();
     // This fails only if stderr is closed.
     let summary = summary(&reading, &printing.endpoints, config);
     let _ = notes.write_all(summary.as_bytes());
     let Some(choice) = choice else { return Ok(()) };
-    let (chosen, others) = choice.made(&path.display().to_string())?;
-    printing.chosen(&chosen, &others)
+    let (chosen, others) = choice.into_chosen(&path.display().to_string())?;
+    printing.print_chosen(&chosen, &others)
 }
 
 /// Reads `--call` as a phone number, if it can be one.
@@ -131,7 +131,7 @@ fn number(explain: &Explain) -> Option<TypedNumber> {
 
 /// Opens the recording: a file, stdin, or a folder with one file per record.
 fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>> {
-    try_open(path, format).map_err(|error| Failure::unread(path.display(), &error))
+    try_open(path, format).map_err(|error| Failure::unreadable_file(path.display(), &error))
 }
 
 fn try_open(path: &Path, format: Format) -> io::Result<Box<dyn io::Read>> {
@@ -202,7 +202,10 @@ pub(crate) fn read(
                 && let Some(like) = Likeness::recognize(&beginning)
                 && like.format == Some(Format::Wazo)
             {
-                return Err(Failure::new(Code::Input, instead(path, format, &like)));
+                return Err(Failure::new(
+                    Code::Input,
+                    other_format_message(path, format, &like),
+                ));
             }
         }
         let calls = match read {
@@ -236,7 +239,7 @@ struct Printing<'a> {
 }
 
 impl Printing<'_> {
-    fn wrong(&mut self, wrong: WrongCall) -> Result<()> {
+    fn report_wrong(&mut self, wrong: WrongCall) -> Result<()> {
         let is_named = wrong.pbx.is_some() || wrong.id.is_some();
         self.names_calls |= is_named;
         if !is_named && self.nameless.len() < WAITING_MAX {
@@ -249,7 +252,7 @@ impl Printing<'_> {
     fn calls(&mut self, calls: Vec<ReadCall>, is_last: bool, now: EventTime) -> Result<()> {
         for call in calls {
             match call {
-                Err(wrong) => self.wrong(wrong)?,
+                Err(wrong) => self.report_wrong(wrong)?,
                 // The message's own time is not reliable, so it is judged by this machine's clock.
                 Ok(reported) if reported.call.given.is_some() => {
                     self.call(reported, clock::now().wall)?;
@@ -266,7 +269,7 @@ impl Printing<'_> {
                 self.call(reported, now)?;
             }
         }
-        self.flushed()
+        self.flush()
     }
 
     fn call(&mut self, reported: ReportedCall, now: EventTime) -> Result<()> {
@@ -296,7 +299,7 @@ impl Printing<'_> {
     }
 
     /// Prints the chosen calls with all their events, and draws the picture of one of them.
-    fn chosen(&mut self, chosen: &[(ReportedCall, Judged)], others: &[Other]) -> Result<()> {
+    fn print_chosen(&mut self, chosen: &[(ReportedCall, Judged)], others: &[Other]) -> Result<()> {
         let explain = self.explain;
         for (ReportedCall { call, .. }, judged) in chosen {
             let of = self.explained(call, judged);
@@ -325,15 +328,15 @@ impl Printing<'_> {
 
     fn print(&mut self, text: &str) -> Result<()> {
         let printed = self.out.write_all(text.as_bytes());
-        self.ended(printed)
+        self.check_printed(printed)
     }
 
-    fn flushed(&mut self) -> Result<()> {
+    fn flush(&mut self) -> Result<()> {
         let flushed = self.out.flush();
-        self.ended(flushed)
+        self.check_printed(flushed)
     }
 
-    fn ended(&mut self, written: io::Result<()>) -> Result<()> {
+    fn check_printed(&mut self, written: io::Result<()>) -> Result<()> {
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.closed = true;
@@ -376,7 +379,7 @@ pub(crate) fn unreadable(
         return None;
     }
     match Likeness::recognize(beginning).filter(|like| like.format != Some(format)) {
-        Some(like) => Some(instead(path, format, &like)),
+        Some(like) => Some(other_format_message(path, format, &like)),
         None if partly => None,
         None => {
             let reason = written::unknown_message(format, beginning);
@@ -386,7 +389,7 @@ pub(crate) fn unreadable(
 }
 
 /// Returns the message about a file of another format, with the flag to use.
-fn instead(path: &Path, format: Format, like: &Likeness) -> String {
+fn other_format_message(path: &Path, format: Format, like: &Likeness) -> String {
     let shown = path.display();
     let like = like.with_advice("--format ");
     format!("{shown}: it has nothing in the format {format}, but looks like {like}")
@@ -419,7 +422,7 @@ impl Endpoints {
     }
 
     /// Returns the most frequent endpoints: `PJSIP/city, PJSIP/101`.
-    fn named(&self) -> String {
+    fn most_frequent(&self) -> String {
         let mut all: Vec<(&String, &u64)> = self.0.iter().collect();
         all.sort_by_key(|&(endpoint, count)| (std::cmp::Reverse(count), endpoint));
         let more = if all.len() > NAMED_MAX { ", …" } else { "" };
@@ -477,7 +480,10 @@ fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String 
     if !reading.carries_whole_calls() && config.rules.trunks.is_empty() {
         text += "no --trunk is given, so every call looks internal\n";
         if !endpoints.0.is_empty() {
-            text += &format!("give --trunk for each trunk among: {}\n", endpoints.named());
+            text += &format!(
+                "give --trunk for each trunk among: {}\n",
+                endpoints.most_frequent()
+            );
         }
     }
     text

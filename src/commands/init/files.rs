@@ -1,6 +1,6 @@
 //! The files of `init`: their contents, a comparison with existing ones, and the write at the end.
 
-use super::{Answers, left, pbx, say, written};
+use super::{Answers, cancellation, flag_lines, pbx, say};
 use crate::config::{TokenFrom, secret_kind};
 use crate::{Failure, OrFail as _, Result};
 use callbridge_model::{Code, ExposeSecret as _, Secret, SecretKind, credstore};
@@ -49,7 +49,7 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     {
         files.push(credential(answers, *kind, &place.read()?));
         for url in &mut flags.sources.source {
-            *url = without_secret_file(url);
+            *url = remove_secret_file(url);
         }
     }
     let crm = config.crm.as_ref();
@@ -82,7 +82,7 @@ pub(crate) fn plan(answers: &Answers, shown: &pbx::ShownPbx, path: &Path) -> Res
     let is_listed = flags.trunks.employees.is_some();
     let notes = if is_listed { vec![] } else { notes(shown) };
     let text =
-        flags_file::text(&answers.init.name, &written(&flags), &notes).or_fail(Code::Usage)?;
+        flags_file::text(&answers.init.name, &flag_lines(&flags), &notes).or_fail(Code::Usage)?;
     files.push(PlannedFile {
         path: path.to_path_buf(),
         text: Secret::from(text),
@@ -132,7 +132,7 @@ fn can_be_listed(extension: &str) -> bool {
 }
 
 /// Returns the URL without `secret-file=`, because the secret becomes a credential.
-fn without_secret_file(url: &str) -> String {
+fn remove_secret_file(url: &str) -> String {
     let Some((address, keys)) = url.split_once('?') else {
         return url.to_owned();
     };
@@ -146,7 +146,7 @@ fn without_secret_file(url: &str) -> String {
 
 impl Planned {
     /// Returns the paths of all files, in one line.
-    pub(crate) fn listed(&self) -> String {
+    pub(crate) fn path_list(&self) -> String {
         let paths: Vec<String> = self
             .files
             .iter()
@@ -208,7 +208,7 @@ impl Planned {
         if answers.agrees(&message, is_new).await? {
             Ok(())
         } else {
-            Err(left())
+            Err(cancellation())
         }
     }
 

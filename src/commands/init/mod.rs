@@ -94,11 +94,11 @@ impl Answers {
     pub(crate) fn take(&mut self, answer: impl FnOnce(&mut Flags)) -> Result<bool> {
         let before = self.init.flags.clone();
         answer(&mut self.init.flags);
-        let Err(faults) = self.config() else {
+        let Err(errors) = self.config() else {
             return Ok(true);
         };
         self.init.flags = before;
-        say(&faults.to_string())?;
+        say(&errors.to_string())?;
         Ok(false)
     }
 
@@ -163,7 +163,7 @@ impl Answers {
 
     /// Reads one line that is not shown while it is typed.
     pub(crate) async fn secret(&mut self, prompt: &str) -> Result<String> {
-        let unseen = Keyboard::without(LocalModes::ECHO);
+        let unseen = Keyboard::disable(LocalModes::ECHO);
         let typed = self.line(prompt).await?;
         drop(unseen);
         print(b"\n")?;
@@ -173,8 +173,8 @@ impl Answers {
     /// Reads one line, without white space around it.
     pub(crate) async fn line(&mut self, prompt: &str) -> Result<String> {
         print(prompt)?;
-        let lines = self.lines.as_mut().ok_or_else(left)?;
-        let typed = lines.line().await.ok_or_else(left)?;
+        let lines = self.lines.as_mut().ok_or_else(cancellation)?;
+        let typed = lines.line().await.ok_or_else(cancellation)?;
         Ok(typed.trim().to_owned())
     }
 }
@@ -209,18 +209,18 @@ pub(crate) async fn run(
     };
     let planned = tokio::select! {
         planned = prepare(&mut answers, &file) => planned?,
-        () = &mut shutdown => return Err(left()),
+        () = &mut shutdown => return Err(cancellation()),
     };
     planned.write()?;
     tokio::select! {
-        ended = afterwards(&planned, &file, &mut answers) => ended,
+        ended = check_and_start(&planned, &file, &mut answers) => ended,
         // The files are written. The remaining steps can be done by hand.
         () = shutdown => Ok(()),
     }
 }
 
 /// Returns the failure for a person who left (130).
-pub(crate) fn left() -> Failure {
+pub(crate) fn cancellation() -> Failure {
     Failure::new(Code::Left, "canceled before the end: nothing was written")
 }
 
@@ -394,8 +394,8 @@ fn place(answers: &mut Answers, shown: &pbx::ShownPbx) {
 ///
 /// # Errors
 /// The exit code of `check`, if it failed. The files are written anyway.
-async fn afterwards(planned: &Planned, file: &Path, answers: &mut Answers) -> Result<()> {
-    say(&format!("\nwritten: {}", planned.listed()))?;
+async fn check_and_start(planned: &Planned, file: &Path, answers: &mut Answers) -> Result<()> {
+    say(&format!("\nwritten: {}", planned.path_list()))?;
     let flags_file = format!("@{}", file.display());
     let mut failed = None;
     let state = answers.init.flags.operation.state.clone();
@@ -468,7 +468,7 @@ async fn check_failure(flags_file: &str) -> Option<Failure> {
 }
 
 /// Returns the flags of `run` as lines of a file.
-pub(crate) fn written(flags: &Flags) -> Vec<WrittenFlag> {
+pub(crate) fn flag_lines(flags: &Flags) -> Vec<WrittenFlag> {
     let mut all = Vec::new();
     let json = serde_json::to_value(flags).unwrap_or_default();
     let groups = json.as_object().into_iter().flat_map(Map::values);

@@ -47,8 +47,8 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
         while !ask(answers).await? {}
         let config = answers.config()?;
         say("\nasking the PBX …")?;
-        let (shown, faults) = try_sources(&config).await?;
-        let Some(fault) = faults.into_iter().next() else {
+        let (shown, failed) = try_sources(&config).await?;
+        let Some(fault) = failed.into_iter().next() else {
             return Ok(shown);
         };
         if !asked {
@@ -99,7 +99,7 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
 /// Tests each source. Returns what they report, and the errors.
 async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
     let mut shown = ShownPbx::default();
-    let mut faults = Vec::new();
+    let mut failed = Vec::new();
     for flag in &config.sources {
         let (found, account) = inward::source(flag).await;
         let mut all = vec![found];
@@ -123,7 +123,7 @@ async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
                 say(&finding.to_text(false))?;
             }
             if finding.fault.is_some() {
-                faults.push(finding);
+                failed.push(finding);
             }
         }
     }
@@ -134,7 +134,7 @@ async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
             }
         }
     }
-    Ok((shown, faults))
+    Ok((shown, failed))
 }
 
 fn merge(into: &mut EndpointList, from: &EndpointList) {

@@ -63,7 +63,7 @@ pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result
         return agree(answers, chosen).await;
     }
     if chosen.is_empty() {
-        return Err(none(&all));
+        return Err(no_trunk_failure(&all));
     }
     answers.init.flags.trunks.trunk = chosen;
     Ok(())
@@ -148,7 +148,7 @@ async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
 }
 
 /// Returns the failure if no trunk is clear and there is no person to ask.
-fn none(all: &[ProposedEndpoint]) -> Failure {
+fn no_trunk_failure(all: &[ProposedEndpoint]) -> Failure {
     let names: Vec<&str> = all
         .iter()
         .map(|proposed| proposed.endpoint.as_str())

@@ -57,23 +57,23 @@ pub(crate) fn check(
     mut faults: Faults,
 ) -> Result<Connect, Faults> {
     match read(flags, environment, &mut faults) {
-        Some(connect) => faults.or(connect),
+        Some(connect) => faults.into_result(connect),
         None => Err(faults),
     }
 }
 
 /// Reads all values. For each missing value, it adds an error.
 fn read(flags: &ConnectFlags, environment: &Environment, faults: &mut Faults) -> Option<Connect> {
-    let crm_url = given("--crm-url", &flags.crm_url, faults);
+    let crm_url = required_text("--crm-url", &flags.crm_url, faults);
     let crm = crm_url.and_then(|text| address(text, "--crm-url", faults));
-    let auth_url = given("--auth-url", &flags.auth_url, faults);
+    let auth_url = required_text("--auth-url", &flags.auth_url, faults);
     let auth = auth_url.and_then(|text| address(text, "--auth-url", faults));
-    let consent_url = given("--consent-url", &flags.consent_url, faults);
+    let consent_url = required_text("--consent-url", &flags.consent_url, faults);
     let consent = consent_url.and_then(|text| faults.take("--consent-url", page(text)));
-    let redirect_uri = given("--redirect-uri", &flags.redirect_uri, faults);
+    let redirect_uri = required_text("--redirect-uri", &flags.redirect_uri, faults);
     let redirect =
         redirect_uri.and_then(|text| faults.take("--redirect-uri", Redirect::parse(text)));
-    let client_id = given("--client-id", &flags.client_id, faults);
+    let client_id = required_text("--client-id", &flags.client_id, faults);
     let secret_flag = &flags.client_secret_file;
     let secret_file = faults.read("--client-secret-file", secret_flag, values::path);
     let secret_place = SecretPlace::find(SecretKind::Client, secret_file.as_deref(), environment);
@@ -113,7 +113,7 @@ fn read(flags: &ConnectFlags, environment: &Environment, faults: &mut Faults) ->
     })
 }
 
-fn given<'a>(flag: &str, text: &'a Option<String>, faults: &mut Faults) -> Option<&'a str> {
+fn required_text<'a>(flag: &str, text: &'a Option<String>, faults: &mut Faults) -> Option<&'a str> {
     match text.as_deref().map(str::trim) {
         Some("") => faults.add(flag, "is empty"),
         Some(text) => return Some(text),

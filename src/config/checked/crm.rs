@@ -40,11 +40,11 @@ pub(super) fn check(
     let token = token(flags, token_file.as_deref(), tokens, checking);
     let faults = &mut checking.faults;
     let ca_file = faults.read("--crm-ca-file", &flags.crm_ca_file, values::path);
-    let lead_fields = given(&flags.lead_field)
+    let lead_fields = non_empty(&flags.lead_field)
         .and_then(|text| faults.take_all("--lead-field", lead_field::parse(text)));
-    let field_list_wrapper = given(&flags.field_list_wrapper)
+    let field_list_wrapper = non_empty(&flags.field_list_wrapper)
         .and_then(|text| faults.take("--field-list-wrapper", values::field_name(text)));
-    let drops = given(&flags.failed_employee).and_then(|text| {
+    let drops = non_empty(&flags.failed_employee).and_then(|text| {
         let word = values::word(text, &[("keep", false), ("drop", true)]);
         faults.take("--failed-employee", word)
     });
@@ -69,21 +69,23 @@ pub(super) fn address(text: &str, flag: &str, faults: &mut Faults) -> Option<Add
     match Address::parse(text) {
         Ok(address) => Some(address),
         Err(error) => {
-            faults.say(error.to_string().replacen("--crm-url", flag, 1));
+            faults.add_text(error.to_string().replacen("--crm-url", flag, 1));
             None
         }
     }
 }
 
 /// Returns the text, unless it is empty, as a variable can be.
-fn given(text: &Option<String>) -> Option<&str> {
+fn non_empty(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
 fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> Option<Rate> {
     let text = text?;
     let read = text.parse::<Rate>();
-    let rate = read.map_err(|error| faults.say(error.to_string())).ok()?;
+    let rate = read
+        .map_err(|error| faults.add_text(error.to_string()))
+        .ok()?;
     let loopback = address.is_some_and(Address::is_loopback);
     let most = rate.most_in_service_window();
     let service = Rate::SERVICE;
@@ -99,7 +101,7 @@ fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> O
 fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
     const TAKEN: &str = "leadId employeeId uuid startedAt durationSec answered direction provider";
     let mut names = FieldNames::default();
-    for text in values::given(flags) {
+    for text in values::flag_values(flags) {
         let flag = format!("--field {text}");
         let Some((what, name)) = text.split_once('=') else {
             faults.add(&flag, "is not talk=NAME, phone=NAME or extension=NAME");
@@ -227,7 +229,7 @@ mod tests {
         let found = token(&flags, file, (true, Some(connected)), &mut checking);
         checking
             .faults
-            .or(())
+            .into_result(())
             .map_err(|faults| faults.to_string())?;
         Ok(found.expect("one"))
     }

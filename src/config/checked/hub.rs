@@ -1,6 +1,6 @@
 //! The flags of a hub, and of a collector that sends to a hub.
 
-use super::{Checking, alone, certificate, crm};
+use super::{Checking, certificate, crm, report_unused};
 use crate::config::Faults;
 use crate::config::flags::HubFlags;
 use crate::values;
@@ -38,7 +38,7 @@ pub(super) fn collect(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<C
             ("--tls-cert", flags.tls_cert.is_some()),
             ("--tls-key", flags.tls_key.is_some()),
         ];
-        alone("--collect", &given, faults);
+        report_unused("--collect", &given, faults);
         return None;
     }
     let message = "cannot be used with --forward: a hub sends to the CRM";
@@ -80,7 +80,7 @@ pub(super) fn forward(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<F
     let hubs = addresses(flags.forward.as_deref().unwrap_or_default(), faults);
     let environment = checking.environment;
     let token_place = SecretPlace::find(SecretKind::Forward, token_file.as_deref(), environment);
-    let token = checking.needed("--forward-token-file", token_place);
+    let token = checking.require("--forward-token-file", token_place);
     let hubs = hubs?;
     Some(ForwardConfig {
         hubs,

@@ -1,6 +1,6 @@
 //! The flags of the lookup at ring time: where it listens, and who can ask.
 
-use super::{Checking, alone};
+use super::{Checking, report_unused};
 use crate::values;
 use callbridge_lookup::network::Network;
 use callbridge_model::{SecretKind, SecretPlace};
@@ -32,7 +32,7 @@ pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<
             ("--lookup-allow", flags.lookup_allow.is_some()),
             ("--lookup-secret-file", flags.lookup_secret_file.is_some()),
         ];
-        alone("--lookup", &given, faults);
+        report_unused("--lookup", &given, faults);
     }
     let listen = faults.read("--lookup", &flags.lookup, |text| {
         values::address(text, ", such as 127.0.0.1:4573")

@@ -269,7 +269,7 @@ pub(super) fn file_path(text: &str, holds: &str) -> Result<PathBuf, String> {
 }
 
 /// Adds an error for each given flag that has no effect without `needed`, which is not given.
-pub(super) fn alone(needed: &str, given: &[(&str, bool)], faults: &mut Faults) {
+pub(super) fn report_unused(needed: &str, given: &[(&str, bool)], faults: &mut Faults) {
     for (flag, _) in given.iter().filter(|(_, given)| *given) {
         faults.add(flag, format!("has no effect without {needed} ADDR"));
     }

@@ -1,6 +1,6 @@
 //! The flags of the page: where it listens, its names in browsers, and who can log in.
 
-use super::{Checking, alone, certificate, file_path};
+use super::{Checking, certificate, file_path, report_unused};
 use crate::values;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_webhook::tls::Certificate;
@@ -69,7 +69,9 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
     });
     let files = (&flags.page_cert, &flags.page_key);
     let tls = certificate("page", files, "; it holds PEM", faults);
-    let names: Vec<String> = values::given(&flags.page_name).map(str::to_owned).collect();
+    let names: Vec<String> = values::flag_values(&flags.page_name)
+        .map(str::to_owned)
+        .collect();
     if flags.page.is_none() {
         let given = [
             ("--page-cert", flags.page_cert.is_some()),
@@ -79,7 +81,7 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
             ("--page-behind-proxy", flags.page_behind_proxy.is_some()),
             ("--lead-url", flags.lead_url.is_some()),
         ];
-        alone("--page", &given, faults);
+        report_unused("--page", &given, faults);
     }
     let kind = SecretKind::PagePassword;
     let passwords = SecretPlace::find(kind, password_file.as_deref(), checking.environment);

@@ -20,7 +20,7 @@ pub(super) fn check(
         checking.faults.add("--pbx-id", format!("`{id}`: {NAMES}"));
     }
     let mut sources = Vec::new();
-    for text in values::given(&flags.source) {
+    for text in values::flag_values(&flags.source) {
         let url = checking.faults.take_all("--source", SourceUrl::parse(text));
         let Some(url) = url else { continue };
         let flag = format!("--source {url}");
@@ -30,7 +30,7 @@ pub(super) fn check(
         let secret = secret_kind(&url.transport).and_then(|kind| {
             let file = url.secret_file.as_deref();
             let place = SecretPlace::find(kind, file, checking.environment);
-            checking.needed(&flag, place)
+            checking.require(&flag, place)
         });
         sources.push(SourceConfig {
             pbx: url.pbx.clone().or_else(|| flags.pbx_id.clone()),
@@ -63,7 +63,7 @@ fn require_pbx_id(sources: &[SourceConfig], faults: &mut Faults) {
         .iter()
         .find(|source| source.pbx.is_none() && !source.carries_whole_calls());
     if let Some(source) = unnamed {
-        faults.say(format!(
+        faults.add_text(format!(
             "--pbx-id is missing, and --source {} has no pbx=. Name this PBX once, for example \
              with --pbx-id office. The name is part of each call's id, so it must never change.",
             source.url
@@ -140,15 +140,15 @@ pub(super) fn catch_up(
     faults: &mut Faults,
 ) -> Vec<SourceConfig> {
     let mut files = Vec::new();
-    for text in values::given(&flags.catch_up) {
+    for text in values::flag_values(&flags.catch_up) {
         let url = faults.take_all(FLAG, SourceUrl::parse(text));
         let Some(url) = url else { continue };
         let name = format!("{FLAG} {url}");
-        if let Some(words) = unfit(&url, sources) {
-            faults.add(&name, words);
+        if let Some(message) = catch_up_error(&url, sources) {
+            faults.add(&name, message);
         }
-        let pbx = url.pbx.clone().or_else(|| only(flags, sources));
-        faults.take(&name, whose(pbx.as_deref(), sources));
+        let pbx = url.pbx.clone().or_else(|| only_pbx(flags, sources));
+        faults.take(&name, check_pbx(pbx.as_deref(), sources));
         files.push(SourceConfig {
             url,
             pbx,
@@ -160,7 +160,7 @@ pub(super) fn catch_up(
 }
 
 /// Returns why this URL cannot be a catch-up file.
-fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
+fn catch_up_error(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     let Transport::File { path, format, .. } = &url.transport else {
         return Some("is not a file: give file:///PATH?format=cel-csv".to_owned());
     };
@@ -179,14 +179,14 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
 }
 
 /// Returns the PBX of a file without `pbx=`.
-fn only(flags: &SourceFlags, sources: &[SourceConfig]) -> Option<String> {
+fn only_pbx(flags: &SourceFlags, sources: &[SourceConfig]) -> Option<String> {
     let first = sources.first()?;
     let one = sources.iter().all(|source| source.pbx == first.pbx);
     let pbx = if one { &first.pbx } else { &flags.pbx_id };
     pbx.clone()
 }
 
-fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
+fn check_pbx(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
     if let Some(pbx) = pbx.filter(|pbx| !trunk::is_name(pbx)) {
         return Err(format!("pbx={pbx}: {}", NAMES));
     }

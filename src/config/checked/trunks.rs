@@ -25,7 +25,7 @@ pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Chec
     let faults = &mut checking.faults;
     let defaults = defaults(of_trunks, faults);
     let mut trunks = Vec::new();
-    for text in values::given(&of_trunks.trunk) {
+    for text in values::flag_values(&of_trunks.trunk) {
         match trunk::parse(text, &defaults) {
             Ok(trunk) if no_messages && !trunk.has_channels() => faults.add(
                 &format!("--trunk {}", trunk.name),
@@ -74,12 +74,12 @@ fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
 
 fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Trunk {
     Trunk {
-        country: faults.read("--country", &given(&flags.country), trunk::country),
-        strip: faults.read("--strip", &given(&flags.strip), trunk::strip),
+        country: faults.read("--country", &non_empty(&flags.country), trunk::country),
+        strip: faults.read("--strip", &non_empty(&flags.strip), trunk::strip),
         leads: faults
-            .read("--lead", &given(&flags.lead), lead_rules)
+            .read("--lead", &non_empty(&flags.lead), lead_rules)
             .unwrap_or_default(),
-        employees: faults.read("--employees", &given(&flags.employees), employee_rule),
+        employees: faults.read("--employees", &non_empty(&flags.employees), employee_rule),
         unanswered: faults
             .read("--unanswered", &flags.unanswered, trunk::yes_or_no)
             .unwrap_or(true),
@@ -88,7 +88,7 @@ fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Trunk {
 }
 
 /// Returns the text, unless it is empty, as a variable can be.
-fn given(text: &Option<String>) -> Option<String> {
+fn non_empty(text: &Option<String>) -> Option<String> {
     text.clone().filter(|text| !text.is_empty())
 }
 

@@ -42,9 +42,9 @@ impl<'a> Checking<'a> {
     }
 
     /// Returns the value found for this flag. Its absence is an error only if `run` needs it.
-    pub(super) fn needed<T>(&mut self, flag: &str, found: Result<T, String>) -> Option<T> {
+    pub(super) fn require<T>(&mut self, flag: &str, found: Result<T, String>) -> Option<T> {
         match found {
-            Err(words) if self.needs => self.faults.take(flag, Err(words)),
+            Err(message) if self.needs => self.faults.take(flag, Err(message)),
             found => found.ok(),
         }
     }
@@ -58,7 +58,7 @@ impl<'a> Checking<'a> {
     ) -> Option<BrokerTarget> {
         let url = self.faults.take_all(flag, url?)?;
         let secret = SecretPlace::find(kind, url.secret_file.as_deref(), self.environment);
-        let secret = self.needed(flag, secret)?;
+        let secret = self.require(flag, secret)?;
         Some(BrokerTarget { url, secret })
     }
 
@@ -103,7 +103,7 @@ impl<'a> Checking<'a> {
         let page = page::check(&flags.page, &mut self);
         let lookup = lookup::check(&flags.lookup, &mut self);
         let calls = calls(&flags.calls, &mut self.faults);
-        let state = self.needed("--state", place);
+        let state = self.require("--state", place);
         let instance = instance(operation, state.as_ref(), &mut self.faults);
         let of_database = state.as_ref().and_then(StatePlace::database);
         if self.needs && of_database.is_some() {
@@ -139,7 +139,7 @@ impl<'a> Checking<'a> {
             until_idle: operation.until_idle,
             dry_run: operation.dry_run,
         };
-        self.faults.or(config)
+        self.faults.into_result(config)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The flags of the webhook receiver: where it listens, its certificate, its secrets.
 
-use super::{Checking, Webhooks, alone, certificate};
+use super::{Checking, Webhooks, certificate, report_unused};
 use crate::config::Faults;
 use crate::config::flags::WebhookFlags;
 use crate::values;
@@ -22,10 +22,12 @@ pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option
             ("--webhook-secret-file", flags.webhook_secret_file.is_some()),
             (
                 "--installation-secret",
-                values::given(&flags.installation_secret).next().is_some(),
+                values::flag_values(&flags.installation_secret)
+                    .next()
+                    .is_some(),
             ),
         ];
-        alone("--webhook-listen", &given, faults);
+        report_unused("--webhook-listen", &given, faults);
     }
     let environment = checking.environment;
     let application = SecretPlace::find(SecretKind::Webhook, secret_file.as_deref(), environment);
@@ -42,7 +44,7 @@ pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option
 
 fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, SecretPlace> {
     let mut all = BTreeMap::new();
-    for text in values::given(flags) {
+    for text in values::flag_values(flags) {
         let flag = format!("--installation-secret {text}");
         let Some((id, file)) = text.split_once('=') else {
             faults.add(&flag, "is not ID=FILE");

@@ -25,7 +25,7 @@ pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<C
     let environment = checking.environment.clone().with_service(&file);
     init.asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !init.asks {
-        for question in missing(&init.flags, &environment) {
+        for question in missing_answers(&init.flags, &environment) {
             let (flag, message) = question.flag();
             checking.faults.add(flag, message);
         }
@@ -36,7 +36,7 @@ pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<C
 }
 
 /// Returns the questions that no flag, variable, or credential answers.
-pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQuestion> {
+pub(crate) fn missing_answers(flags: &Flags, environment: &Environment) -> Vec<SetupQuestion> {
     let source_flag = flags.sources.source.first();
     let source = source_flag.map(|url| SourceUrl::parse(url));
     // A given source has an account, needs none, or is reported as an error itself.

@@ -74,7 +74,7 @@ impl DaemonBackend {
 
     /// Returns calls from `before` on, newest first, and the place where the next ones begin.
     /// Matches can be rare, so it reads up to `pages` pages of the spool.
-    async fn listed(
+    async fn list_calls(
         &self,
         filter: &CallFilter,
         mut before: Place,
@@ -305,7 +305,7 @@ impl Backend for DaemonBackend {
                 ..CallFilter::default()
             };
             // Each customer is a separate read, so writes can run between them.
-            let of_customer = self.listed(&filter, Place::END, (CALLS_MAX, 1));
+            let of_customer = self.list_calls(&filter, Place::END, (CALLS_MAX, 1));
             let (calls, _) = of_customer.await?;
             let tries: Vec<&Listed> = calls
                 .iter()
@@ -336,12 +336,12 @@ impl Backend for DaemonBackend {
         let today = self.day_begun(clock::now().wall, 0);
         let read = self.read(move |store| tables::trunk_calls::trunk_calls(store, today));
         let calls = read.await?;
-        let (shown, _) = self.observer.trunks.shown(&calls, &[]);
+        let (shown, _) = self.observer.trunks.statuses(&calls, &[]);
         Ok(shown)
     }
 
     async fn check(&self) -> Answer<Vec<CheckFinding>> {
-        trial::checked().await
+        trial::run_check().await
     }
 
     async fn kept_sessions(&self) -> Answer<Option<String>> {

@@ -44,7 +44,7 @@ pub(crate) async fn open(
     settings.zone = Zone::from_pbx(config.pbx_timezone.as_ref());
     if let Some(place) = &page.passwords {
         let passwords = passwords(place).or_fail_at(Code::Configuration, PASSWORD_FILE)?;
-        secret_files.set(PASSWORD_FILE, empty_fault(&passwords));
+        secret_files.set(PASSWORD_FILE, empty_file_error(&passwords));
         let (people, known) = watch::channel(passwords);
         settings.people = known;
         let files = secret_files.clone();
@@ -97,19 +97,19 @@ fn people_of(text: Result<&Secret, String>) -> (Passwords, Option<String>) {
             return (Passwords::default(), Some(fault));
         }
     };
-    let (people, faults) = Passwords::read(text.expose_secret());
-    if faults.is_empty() {
-        let fault = empty_fault(&people);
+    let (people, errors) = Passwords::read(text.expose_secret());
+    if errors.is_empty() {
+        let fault = empty_file_error(&people);
         return (people, fault);
     }
     let fault = format!(
         "{}. Only the people of its valid lines can log in",
-        faults.join("; ")
+        errors.join("; ")
     );
     (people, Some(fault))
 }
 
-fn empty_fault(people: &Passwords) -> Option<String> {
+fn empty_file_error(people: &Passwords) -> Option<String> {
     if people.is_empty() {
         Some("the file names no one, so no one can log in with a password".to_owned())
     } else {

@@ -31,7 +31,7 @@ impl DaemonBackend {
                 .ok_or_else(|| Refusal::usage(format!("`{key}` is not a position in this list")))?,
             None => Place::END,
         };
-        let (found, filter) = self.wanted(&query).await?;
+        let (found, filter) = self.resolve_query(&query).await?;
         if let Some(call) = found {
             return Ok(CallPage {
                 calls: vec![call],
@@ -39,7 +39,7 @@ impl DaemonBackend {
                 ..CallPage::default()
             });
         }
-        let (calls, next) = self.listed(&filter, before, (PAGE, WALKS_MAX)).await?;
+        let (calls, next) = self.list_calls(&filter, before, (PAGE, WALKS_MAX)).await?;
         let mut page = CallPage {
             calls,
             next: next.map(|place| place.to_string()),
@@ -47,7 +47,7 @@ impl DaemonBackend {
         };
         if query.before.is_none() {
             let walks = (COUNT_MAX, COUNT_WALKS);
-            let (counted, next) = self.listed(&filter, Place::END, walks).await?;
+            let (counted, next) = self.list_calls(&filter, Place::END, walks).await?;
             page.count = Some(counted.len() as u64);
             page.more = next.is_some();
         }
@@ -55,7 +55,10 @@ impl DaemonBackend {
     }
 
     /// Reads a search: the one call with an id, or the filter of a list.
-    async fn wanted(&self, query: &CallQuery) -> Result<(Option<Listed>, CallFilter), Refusal> {
+    async fn resolve_query(
+        &self,
+        query: &CallQuery,
+    ) -> Result<(Option<Listed>, CallFilter), Refusal> {
         let mut filter = CallFilter {
             trunk: query.trunk.clone(),
             ..CallFilter::default()
@@ -84,7 +87,7 @@ impl DaemonBackend {
         let id = text.to_owned();
         let search = self.read(move |store| tables::calls::search_call(store, &id));
         if let Search::One(row) = search.await? {
-            return Ok((Some(listed(&row)), filter));
+            return Ok((Some(listed_call(&row)), filter));
         }
         // The text is neither a customer's number nor an id, so it is an extension.
         filter.extension = Some(text.to_owned());
@@ -106,7 +109,7 @@ impl DaemonBackend {
     fn view(&self, row: Row, letter: Option<Letter>) -> CallView {
         let attempts = row.attempts.clone();
         let since = row.since.floor_seconds().get();
-        let line = listed(&row);
+        let line = listed_call(&row);
         let request = self.request(&row);
         let kept = KeptCall::from_row(row, None, None);
         let judged = kept.judged();
@@ -202,7 +205,7 @@ fn wrong_day(day: &str, error: &str) -> Refusal {
     Refusal::usage(format!("{day}: {error}"))
 }
 
-fn listed(row: &Row) -> Listed {
+fn listed_call(row: &Row) -> Listed {
     Listed {
         id: row.id,
         state: Some(row.state),

@@ -50,7 +50,7 @@ struct Bounds {
 
 impl Bounds {
     /// Returns the bounds for this moment, in its zone. `None` if a time is out of range.
-    fn of(now: &Zoned) -> Option<Self> {
+    fn for_time(now: &Zoned) -> Option<Self> {
         let to_hour = ZonedRound::new()
             .smallest(Unit::Hour)
             .mode(RoundMode::Floor);
@@ -81,7 +81,7 @@ impl DaemonBackend {
     pub(super) async fn figures(&self) -> Result<Figures, Refusal> {
         let clock::Now { wall, boot } = clock::now();
         let zoned = self.zoned(wall);
-        let Some(bounds) = zoned.as_ref().and_then(Bounds::of) else {
+        let Some(bounds) = zoned.as_ref().and_then(Bounds::for_time) else {
             return Ok(Figures::default());
         };
         let hours = self.bars(&bounds.hours, bounds.end).await?;
@@ -158,7 +158,7 @@ mod tests {
         let zone = jiff::tz::TimeZone::get("Europe/Berlin").expect("a zone");
         // Two days after its clocks went back: a day of 25 hours is among the seven.
         let now: jiff::Timestamp = "2026-10-27T14:33:20Z".parse().expect("a time");
-        let bounds = Bounds::of(&now.to_zoned(zone)).expect("bounds");
+        let bounds = Bounds::for_time(&now.to_zoned(zone)).expect("bounds");
         assert_eq!((bounds.hours.len(), bounds.days.len()), (HOURS, DAYS));
         assert_eq!(bounds.hours[HOURS - 1], now.as_second() - 33 * 60 - 20);
         let long = bounds.days.windows(2).map(|it| it[1] - it[0]);

@@ -15,7 +15,7 @@ fn unavailable(message: impl Into<String>) -> Refusal {
     Refusal::new(Code::Unreachable.number(), message)
 }
 
-pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
+pub(super) async fn run_check() -> Result<Vec<CheckFinding>, Refusal> {
     let program = std::env::current_exe().map_err(|error| {
         unavailable(format!(
             "check cannot be run: this program's file is not found: {error}"
@@ -25,7 +25,7 @@ pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
     command
         .arg("check")
         .arg("--json")
-        .args(tried(std::env::args_os().skip(1)))
+        .args(check_arguments(std::env::args_os().skip(1)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -52,7 +52,7 @@ pub(super) async fn checked() -> Result<Vec<CheckFinding>, Refusal> {
 }
 
 /// Returns the arguments after `run`, without the flags that are not passed to `check`.
-fn tried(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+fn check_arguments(arguments: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let behind = arguments.skip_while(|argument| argument != "run").skip(1);
     behind.filter(|argument| !NOT_TRIED.iter().any(|flag| argument == flag))
 }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn trial_flags_leave_out_until_idle_and_rebind() {
         let given = ["run", "--until-idle", "--state=/s", "--rebind"].map(OsString::from);
-        let tried: Vec<OsString> = tried(given.into_iter()).collect();
+        let tried: Vec<OsString> = check_arguments(given.into_iter()).collect();
         assert_eq!(tried, ["--state=/s"]);
     }
 }
