@@ -1,12 +1,13 @@
 //! Which of several channels or records began first.
 
-/// Returns the indices of these items from the oldest to the youngest. Each item has the
-/// [epoch and counter](crate::UniqueId::epoch_and_counter) of its id, and a key for items without
-/// these: the time at which it was first seen, and its place in the stream.
+/// Returns the indices of these items from the oldest to the youngest. Each item has the [epoch and
+/// counter](crate::UniqueId::epoch_and_counter) of its id, if any, and a second key: the time at
+/// which it was first seen, and its place in the stream.
 ///
-/// Two ids that Asterisk made are compared as ids. An id that was chosen through an API carries no
-/// time, so its item comes before the first item that was seen after it. If both were seen at once,
-/// the chosen id is the older one: such a channel is originated, and exists before those it dials.
+/// Two ids that Asterisk made are compared by epoch and counter. An id that was chosen through an
+/// API carries no time, so its item comes before the first item that was seen after it. If both
+/// were seen at once, the chosen id is the older one, because a channel with a chosen id is
+/// originated and exists before the channels that it dials.
 pub(crate) fn by_age<S: Ord + Copy>(items: &[(Option<(u64, u64)>, S)]) -> Vec<usize> {
     let (mut made, mut chosen): (Vec<usize>, Vec<usize>) =
         (0..items.len()).partition(|&i| items[i].0.is_some());

@@ -1,4 +1,4 @@
-//! The assembler: it takes channel events and CDRs, groups them into open calls, and gives out
+//! The assembler. It takes channel events and CDRs, groups them into open calls, and returns
 //! finished calls.
 
 mod calls;
@@ -26,7 +26,7 @@ use calls::{LinkKey, OpenCalls};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use index::Schedule;
 
-/// Groups channel events into calls, and gives out each call when it is over.
+/// Groups channel events into calls, and returns each call when it is over.
 #[derive(Debug, Default)]
 pub struct Assembler {
     settings: Settings,
@@ -38,13 +38,13 @@ pub struct Assembler {
     changes: Changes,
     /// Calls all of whose channels have hung up.
     settling: settling::Settling,
-    /// Calls that may be silent because their end was missed, with the time at which each is given
-    /// out.
+    /// Open calls whose end was possibly missed, each with the time at which its known part is
+    /// given out.
     overdue: Schedule<EventTime>,
     stream: Stream,
-    /// Set while our own clock is clearly wrong, as on a board without a battery after its boot.
-    /// Events are collected, and no call is finished until the clock is right. `true` if the stream
-    /// ended in the meantime.
+    /// Set while our own clock is clearly wrong, for example after the boot of a board without a
+    /// clock battery. Events are collected, and no call is finished until the clock is right.
+    /// `Some(true)` if the stream ended in the meantime.
     wrong_clock: Option<bool>,
     listening: gaps::Listening,
     clocks: clocks::Clocks,
@@ -68,10 +68,10 @@ pub struct AssemblyCounts {
     pub unidentified: u64,
     /// Facts that were dropped because one call holds only a limited number.
     pub facts_dropped: u64,
-    /// Remains of channels that were never seen to do anything. They make no call.
+    /// Open calls that were dropped because they had only leftover events, such as a late hangup.
     pub ghosts: u64,
-    /// Calls that were ended because they were open too long, or because too many or too large ones
-    /// were open.
+    /// Calls that were ended before all their channels had hung up, because they were open too
+    /// long, too many or too large calls were open, or a hangup was missed.
     pub forced: u64,
     /// Calls among the `forced` ones that took more memory than was available.
     pub oversized: u64,
@@ -82,22 +82,23 @@ pub struct AssemblyCounts {
 /// Progress of the stream of events.
 #[derive(Debug, Default)]
 struct Stream {
-    /// Time of its last event. It goes back in a batch in reverse order, so no call counts as over
-    /// before its beginning was received.
+    /// Time of the last event. If a batch arrives in reverse order, this time goes back, so no call
+    /// counts as over before its beginning was received.
     at: Option<EventTime>,
     /// Latest arrival of an event, a CDR, or a mark.
     arrived: Option<EventTime>,
     /// Number of channel events that were processed, including those of restored calls.
     taken_in: u64,
-    /// Meaning of the arrival of its events.
+    /// What the arrival of the next events shows about their times.
     timing: Timing,
 }
 
-/// The meaning of arrival for the time of an event. Arrival is always by our boot clock.
+/// Describes what the arrival of an event shows about the time at which it happened. Arrival is
+/// always by our boot clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
     /// The connection or file whose events arrive in the order in which they happened. `None` if
-    /// their order shows nothing, as with a broker that redelivers.
+    /// the order of arrival shows nothing, as with a broker that redelivers.
     pub line: Option<Line>,
     /// How far our wall clock is ahead of the clock of arrivals. A call whose events have no times
     /// starts at our wall clock's time.
@@ -106,10 +107,10 @@ pub struct Timing {
     /// long after they happened, so only their own times count. A call that was live can become
     /// part of a backlog.
     pub kept: bool,
-    /// Substitute time for events without a time that come from a file, whose arrival shows
-    /// nothing. It gives only the order of the events, and roughly the earliest time at which they
-    /// can have happened. Durations are then unknown, and a call with such an event is incomplete.
-    /// `None` if the arrival shows when events happened.
+    /// Substitute time for events of a file that have no time. It shows only the order of the
+    /// events, and roughly the earliest time at which they can have happened. A call with such an
+    /// event has unknown durations and is incomplete. `None` if the arrival shows when events
+    /// happened.
     pub order: Option<EventTime>,
 }
 
@@ -144,7 +145,7 @@ impl Assembler {
         self.counts.late == late
     }
 
-    /// Sets the meaning of arrival for all later events.
+    /// Sets what the arrival of all later events shows about their times.
     pub fn timing(&mut self, timing: Timing) {
         self.stream.timing = timing;
     }
@@ -183,7 +184,8 @@ impl Assembler {
         let call = open.and_then(|key| self.calls.get(key));
         let wall_ahead = call.map_or(timing.wall_ahead, |call| call.times.wall_ahead);
         let reported = event.at.or(timing.order);
-        // A list of channels has no times. It is as new as its arrival, by the PBX's clock.
+        // A list of channels has no times. It describes the moment of its arrival, which is
+        // translated to the PBX's clock.
         let is_listed = matches!(event.kind, Kind::Listed { .. });
         let by_arrival = reported.is_none() && !is_listed;
         let mut ahead = wall_ahead;
@@ -193,8 +195,8 @@ impl Assembler {
         let at = reported.unwrap_or(arrived.by_clock(ahead));
         self.check_clock(&id, event, arrived);
         let far = timing.kept && at.apart(arrived) > CLOCK_TOLERANCE;
-        // Such an event arrived late. From here on, the time of the stream decides when the call is
-        // over.
+        // A kept event with a time far from its arrival is part of a backlog. From here on, the
+        // time of the stream decides when the call is over.
         if far
             && let Some(key) = open
             && let Some(call) = self.calls.get_mut(key)
@@ -241,7 +243,8 @@ impl Assembler {
         self.limit_open();
     }
 
-    /// Processes an event of the channel `id`, which belongs to the call `key`.
+    /// Processes an event of the channel `id`, which belongs to the call `key`. The event happened
+    /// at `at` by the PBX's clock, and arrived at `arrived` by ours.
     fn take_in(
         &mut self,
         key: u64,
@@ -305,9 +308,10 @@ impl Assembler {
         self.keep_deadlines(key);
     }
 
-    /// Processes the first event of a channel: the event's own channel, or the one that dials it.
-    /// Events that named the channel only by its name become its own. Returns the key of the call,
-    /// which changes if two calls become one.
+    /// Registers the channels that an event mentions for the first time: its own channel `id`, and
+    /// a second channel such as the dialing one. Merges legs that were stored under a channel's
+    /// name, and adds CDRs that arrived early. Returns the key of the call, which changes if two
+    /// calls are merged.
     fn on_first_event(
         &mut self,
         mut key: u64,
@@ -333,8 +337,8 @@ impl Assembler {
         key
     }
 
-    /// Merges all calls that these keys lead to into the call `key`. Returns the key of the merged
-    /// call.
+    /// Merges all calls that the keys `ties` lead to into the call `key`. `at` is the time of the
+    /// event with these keys. Returns the key of the merged call.
     fn tie<'a>(
         &mut self,
         mut key: u64,
@@ -353,9 +357,10 @@ impl Assembler {
         key
     }
 
-    /// Processes a CDR. A call needs only its user field.
+    /// Processes a CDR. Only its user field is used.
     fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
-        // The linkedid of a finished call can be that of an agent whose login goes on.
+        // The CDR's linkedid must not be searched: it can be that of an agent's login, which is
+        // open.
         if self.calls.has_finished(&cdr.uniqueid) {
             self.keep_cdr(cdr, arrived);
             return;
@@ -376,7 +381,8 @@ impl Assembler {
         self.advance(arrived);
     }
 
-    /// Keeps a CDR for a call that is not known yet, if calls wait for CDRs at all.
+    /// Keeps a CDR until its call is known, if the settings make calls wait for CDRs. Any other CDR
+    /// is counted as unmatched.
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let mut ids = [&cdr.uniqueid, &cdr.linkedid].into_iter();
         let awaited = self.settings.awaits_cdr() && !ids.any(|id| self.calls.has_finished(id));
@@ -390,7 +396,8 @@ impl Assembler {
         }
     }
 
-    /// Drops CDRs whose call was not reported in time.
+    /// Drops CDRs that have waited for their call for `max_call`, and the oldest ones if there are
+    /// too many.
     fn forget_early(&mut self, now: EventTime) {
         let since = now.minus(self.settings.max_call);
         while let Some(key) = self.early.take_stale(since) {
@@ -399,7 +406,7 @@ impl Assembler {
         }
     }
 
-    /// Adds CDRs that arrived before their call to it.
+    /// Adds the user fields of CDRs that arrived before their call to the call `key`.
     fn give_early(&mut self, key: u64, cdrs: Vec<(u64, EarlyCdr)>) {
         for (early, cdr) in cdrs {
             self.changes.insert(early);
@@ -410,13 +417,13 @@ impl Assembler {
         }
     }
 
-    /// Returns the calls finished since the last call of this function, in the order in which they
-    /// were finished.
+    /// Returns the calls finished since this function last ran, in the order in which they were
+    /// finished.
     pub fn take_finished(&mut self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.finished)
     }
 
-    /// Returns the open calls that changed or ended since the last call of this function.
+    /// Returns the open calls and waiting CDRs that changed or ended since this function last ran.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let calls = &mut self.calls;
         let early = &self.early;
@@ -428,7 +435,8 @@ impl Assembler {
         })
     }
 
-    /// Restores an open call, or a CDR that waits for its call.
+    /// Restores an open call, or a CDR that waits for its call, from a snapshot of
+    /// [`Assembler::take_changes`].
     ///
     /// # Errors
     /// Returns an error if the bytes are not a snapshot.
@@ -454,8 +462,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Forgets the ids of finished calls, because the PBX gives them to new calls. From here on,
-    /// the caller, which remembers them longer, has to recognize late events.
+    /// Forgets the ids of finished calls, because the PBX uses them again for new calls. The caller
+    /// remembers finished ids longer, and must recognize late events from here on.
     pub fn forget_finished(&mut self) {
         self.calls.forget_finished();
     }
@@ -477,7 +485,8 @@ impl Assembler {
         self.stream.at
     }
 
-    /// Returns the number of open calls. Remains that still wait for their beginning do not count.
+    /// Returns the number of open calls. Leftover events that still wait for the beginning of their
+    /// call do not count.
     pub fn open_calls(&self) -> usize {
         self.calls.len() - self.settling.scraps
     }

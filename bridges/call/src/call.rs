@@ -41,7 +41,7 @@ pub struct FinishedCall {
     /// customer's own unique id.
     pub linkedid: Linkedid,
     /// Other linkedids that became part of this call, and the unique ids of all its channels. Late
-    /// events with one of them open no new call.
+    /// events with one of these ids open no new call.
     pub also_known_as: Vec<UniqueId>,
     /// Direction of the call, which the first real party decides.
     pub direction: Direction,
@@ -51,13 +51,13 @@ pub struct FinishedCall {
     pub trunk: Option<String>,
     /// The customer's number as the PBX wrote it, not yet normalized.
     pub number: Option<RawNumber>,
-    /// Further candidates for the customer's number, in their order. The first candidate that is
-    /// valid wins. If none is, `number` is displayed.
+    /// Further candidates for the customer's number, the best first. `number` is tried before them,
+    /// and the first valid number wins. If no number is valid, `number` is displayed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_numbers: Vec<RawNumber>,
-    /// Number that the customer's channel shows if the PBX itself called the customer first, and no
-    /// event has the number that it dialed. It can be the company's number. It is the customer's
-    /// only if a lead has it.
+    /// Caller number of the customer's channel, if the PBX itself called the customer first and no
+    /// event has the dialed number. It can be the company's number, so it counts as the customer's
+    /// only if a lead has this number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown_number: Option<RawNumber>,
     /// The number that the customer of an inbound call dialed, as the PBX wrote it.
@@ -121,11 +121,11 @@ pub struct GivenIds {
 /// A number and its origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawNumber {
-    /// The number as the PBX wrote it: `+998901110001`, `998901110001@city`'s `998901110001`,
-    /// `9998901110001`.
+    /// The number as the PBX wrote it: `+998901110001`, `9998901110001`, or `998901110001` from the
+    /// dial string `998901110001@city`.
     pub text: String,
-    /// Set if the number was read from a dial string. If it is valid as it is, it then has no dial
-    /// prefix.
+    /// Set if the number was read from a dial string. If such a number is valid as written, its
+    /// first digits are no dial prefix.
     pub from_dial_string: bool,
 }
 
@@ -139,8 +139,8 @@ impl RawNumber {
     }
 }
 
-/// Returns `true` for a number that a customer can dial. `s`, `start`, and the name of a line are
-/// none.
+/// Returns `true` for a number that a customer can dial: 2 to 24 digits after an optional `+`.
+/// Names such as `s` and `start` are no numbers.
 pub fn is_did(text: &str) -> bool {
     let digits = text.strip_prefix('+').unwrap_or(text);
     (2..=24).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
@@ -168,8 +168,8 @@ pub struct DecidingEvent {
     pub message: String,
 }
 
-/// Returns the reason for a call's direction. `how` is the reason for the direction of its
-/// customer's channel, which belongs to this trunk.
+/// Returns the reason for a call's direction. `trunk` is that of the customer's channel, and `how`
+/// describes how that channel began.
 pub(crate) fn direction_message(direction: Direction, trunk: Option<&str>, how: &str) -> String {
     let trunk = trunk.unwrap_or_default();
     match direction {
@@ -180,13 +180,14 @@ pub(crate) fn direction_message(direction: Direction, trunk: Option<&str>, how: 
     }
 }
 
-/// Returns all ids of a call without the linkedids of this and other calls (`known`).
+/// Returns the ids of a call, sorted and each once, without the linkedids of this and other calls
+/// (`known`).
 pub(crate) fn aliases(ids: impl Iterator<Item = UniqueId>, known: &[&UniqueId]) -> Vec<UniqueId> {
     let ids: BTreeSet<UniqueId> = ids.filter(|id| !known.contains(&id)).collect();
     ids.into_iter().collect()
 }
 
-/// Returns these texts in their order, each once, without the empty one.
+/// Returns the texts in their order, each once. Empty texts are left out.
 pub(crate) fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let new = texts.filter(|text| !text.is_empty() && seen.insert(*text));

@@ -22,9 +22,9 @@ const JUMP: Duration = Duration::from_secs(2);
 /// and arrived this much later. Before that, the delay can come from a stalled line or a busy
 /// machine.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(2);
-/// An answer that took longer says little about the clock of the PBX.
+/// An answer to a ping that took longer than this says little about the clock of the PBX.
 const PROMPT_ANSWER: Duration = Duration::from_secs(2);
-/// The difference that people see is that of the last one or two spans of this length.
+/// The reported clock difference is that of the last one or two spans of this length.
 const SHOWN_SPAN: Duration = Duration::from_secs(300);
 
 /// The way in which a clock was set.
@@ -52,8 +52,8 @@ struct LeastDelayed {
     ahead: ClockDifference,
     at: EventTime,
     arrived: EventTime,
-    /// Set once the smallest delay is known not to come from a stalled line. Before that, a smaller
-    /// delay is that of an event that the stalled line held for a shorter time.
+    /// Set once the smallest delay is known not to come from a stalled line. Before that, an event
+    /// with a smaller delay may only have been held for a shorter time.
     confirmed: bool,
 }
 
@@ -103,7 +103,8 @@ impl ConnectionClock {
     ) -> Option<ClockSet> {
         let was_set = self.on_event(at, Some(answered));
         if answered.since(asked) <= PROMPT_ANSWER {
-            // No message arrives sooner than one that was sent when we asked.
+            // The PBX cannot have read its clock before we asked, so no message has a smaller
+            // delay.
             self.least_delayed = Some(LeastDelayed {
                 ahead: ClockDifference::between(at, asked),
                 at,

@@ -3,7 +3,8 @@
 use crate::call::FinishedCall;
 use crate::event::{ChannelEvent, PbxEvent, Text};
 
-/// Longest accepted id, in bytes. Asterisk's ids have at most 150, those of bridges 36.
+/// Longest accepted id, in bytes. Ids of Asterisk's channels have at most 150, and those of bridges
+/// 36.
 const ID_BYTES_MAX: usize = 256;
 
 /// An event, and the server whose message contained it.
@@ -34,8 +35,8 @@ impl ServerEvent<'_> {
     }
 }
 
-/// Returns `true` for an id, or the name of a server, without control characters and not longer
-/// than any PBX makes them.
+/// Returns `true` if an id or a server's name has no control characters and at most `ID_BYTES_MAX`
+/// bytes.
 #[inline]
 fn is_good_id(id: &str) -> bool {
     let plain = id.bytes().all(|byte| byte.is_ascii_graphic());
@@ -78,7 +79,7 @@ pub enum Decoded<'a> {
         /// counted.
         repaired: bool,
     },
-    /// A call that is already over, or the reason why the message is not a valid one.
+    /// A call that is already over, or the reason why the message is not a valid call.
     Call(Result<Box<ReportedCall>, Box<WrongCall>>),
     /// A well-formed message that no call depends on.
     Skipped,
@@ -87,7 +88,8 @@ pub enum Decoded<'a> {
 }
 
 impl<'a> Decoded<'a> {
-    /// Creates the outcome of a message that names no server.
+    /// Wraps the event of a message without a server id. `repaired` is `true` if invalid bytes or
+    /// escapes were replaced.
     #[inline]
     pub fn from_event(event: Result<PbxEvent<'a>, Unreadable>, repaired: bool) -> Self {
         match event {
@@ -154,7 +156,7 @@ pub enum Unreadable {
              missing"
     )]
     NoLeg,
-    /// An id that no PBX would create. An id is the name of a call in logs and in the CRM.
+    /// An id has control characters or is too long. Ids appear in logs and in the CRM.
     #[error("an id in the message has control characters, or more than {ID_BYTES_MAX} bytes")]
     NoId,
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 /// Prefix of the substitute for a bridge id that the PBX did not report.
 pub const UNNAMED: &str = "?";
 
-/// Follows [`UNNAMED`] for a bridge that begins or ends for both its channels at once. It means the
-/// other side of the bridge: the channel that answered last.
+/// Follows [`UNNAMED`] in place of channel names if one event begins or ends a bridge for both its
+/// channels. The channel that answered last is the other side of the bridge.
 pub const WHO_ANSWERED: &str = "*";
 
 /// Text that is borrowed from the source's bytes if possible, and owned if it had to be unescaped
@@ -32,9 +32,9 @@ pub enum PbxEvent<'a> {
 }
 
 impl PbxEvent<'_> {
-    /// Returns the substitute time of an event without a time, which gives its order among the
-    /// events of its file: after the `last` one, and not before its channel was created, which the
-    /// unique id shows. Returns `None` for all other events.
+    /// Returns a substitute time for a channel event without a time, so events of a file can be
+    /// ordered. It is later than `last`, the time of the previous event, and than the creation of
+    /// the channel, which the unique id shows. Returns `None` for all other events.
     pub fn order_after(&self, last: EventTime) -> Option<EventTime> {
         const STEP: Duration = Duration::from_micros(1);
         let PbxEvent::Channel(event @ ChannelEvent { at: None, .. }) = self else {
@@ -70,7 +70,7 @@ pub enum Mark {
         /// Start of the new process, by its own clock, if given.
         began: Option<EventTime>,
     },
-    /// A process of the PBX reports, as it does every few seconds, that it is alive.
+    /// A heartbeat: a process of the PBX reports that it is alive, as it does every few seconds.
     Alive {
         /// Number of the process, as in [`ChannelRef::process`].
         process: u64,
@@ -85,8 +85,8 @@ pub enum Mark {
     },
 }
 
-/// The position of an event among those of its process: its number, which grows, and the time of
-/// the clock at that moment.
+/// The position of an event among the events of its process: its number, and the time of the clock
+/// when it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EventStamp {
     /// Number of the event, greater than those of all earlier events.
@@ -166,7 +166,8 @@ impl<'a> ChannelEvent<'a> {
     }
 }
 
-/// A channel as one message describes it. Unknown texts are empty (`<unknown>` is, too).
+/// A channel as one message describes it. Unknown texts are empty. `<unknown>` also becomes an
+/// empty text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelRef<'a> {
     /// Name of the channel: `PJSIP/city-0000004f`.
@@ -174,7 +175,7 @@ pub struct ChannelRef<'a> {
     /// Unique id of the channel, such as `1795151317.146`. Empty if the source reports only the
     /// name.
     pub uniqueid: Text<'a>,
-    /// The linkedid at that moment. Empty if the source has none (AMI 1.x).
+    /// The linkedid at the moment of the message. Empty if the source has none (AMI 1.x).
     pub linkedid: Text<'a>,
     /// The number the channel calls from (`CallerIDNum`).
     pub caller_number: Text<'a>,
@@ -230,16 +231,16 @@ pub struct ChannelTraits<'a> {
     pub profile: Text<'a>,
     /// The host of the other end, with its port if reported: `203.0.113.5:5060`.
     pub address: Text<'a>,
-    /// The telephone inside the company that this channel is.
+    /// The name of the telephone inside the company at this channel.
     pub extension: Text<'a>,
     /// The number with which the channel was dialed.
     pub dialed: Text<'a>,
-    /// Set if nothing can have happened to the channel before that was not reported.
+    /// Set if no earlier event of the channel can have been missed.
     pub fresh: bool,
     /// Set if the channel is over and was linked with only one other channel, which
     /// [`linked`](Self::linked) names.
     pub sole: bool,
-    /// Set if the PBX lists the channel among those that are up.
+    /// Set if the PBX reports the channel in a list of channels that are up.
     pub listed: bool,
     /// Time at which the channel was made.
     pub created: Option<EventTime>,
@@ -267,7 +268,7 @@ pub enum ChannelState {
     Unknown,
 }
 
-/// The channels that hear a channel that monitors another one.
+/// The channels that can hear a channel that monitors another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MonitorMode {
     /// No one: the channel only listens.
@@ -306,7 +307,7 @@ pub enum Kind<'a> {
     DialBegin {
         /// The channel that dials; `None` for an originated call.
         by: Option<Box<ChannelRef<'a>>>,
-        /// The dial string, such as `998901110001@city`. Only this has the number as dialed.
+        /// The dial string, such as `998901110001@city`. No other text has the number as dialed.
         dial_string: Text<'a>,
     },
     /// `DialEnd`: dialing the event's channel ended.
@@ -358,14 +359,14 @@ pub enum Kind<'a> {
         /// The other channel, as in [`Kind::Linked`].
         with: Box<ChannelRef<'a>>,
     },
-    /// The channel leaves the one that it hears to speak with a third, or comes back. The PBX
-    /// reports no other end of their bridge.
+    /// The channel leaves the channel that it hears to speak with a third one, or comes back. The
+    /// PBX reports the end of their bridge in no other way.
     Consults {
         /// Set if the channel leaves. Otherwise it is back.
         begins: bool,
     },
-    /// The channel listens to another one and to the channel that is linked with that one
-    /// (eavesdropping, or a call between three). It has no link with them.
+    /// The channel listens to a `target` and to the channel that is linked with the target
+    /// (eavesdropping, or a call between three). The listening channel has no link with them.
     Monitors {
         /// Unique id of the monitored channel. Empty for a key press, which changes the mode of the
         /// current monitoring.
@@ -403,7 +404,7 @@ pub enum Kind<'a> {
     Gone,
     /// CEL `LINKEDID_END`, which is not reliable.
     LinkedidEnd,
-    /// The PBX lists the channel among those that are up (`CoreShowChannel`).
+    /// The PBX reports the channel in a list of channels that are up (`CoreShowChannel`).
     Listed {
         /// The bridge that the channel is in (`BridgeId`), or empty if it is in none.
         bridge: Text<'a>,
@@ -442,7 +443,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Returns `true` for a kind that shows who hears whom.
+    /// Returns `true` for an event of a bridge or a link, which shows who hears whom.
     pub const fn is_of_bridge(&self) -> bool {
         matches!(self, Self::BridgeEnter { .. } | Self::BridgeLeave { .. })
             || matches!(self, Self::Linked { .. } | Self::Unlinked { .. })
@@ -450,7 +451,7 @@ impl<'a> Kind<'a> {
 }
 
 /// A call detail record. Texts are as the source gives them. The decoder makes times absolute if it
-/// can. `None` if the record has none.
+/// can. Values that the record does not have are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cdr<'a> {
     /// The PBX's own time of the message, not of the call.
@@ -469,11 +470,11 @@ pub struct Cdr<'a> {
     pub destination: Text<'a>,
     /// Column `did`, in which the dialplan can store the dialed number (FreePBX does).
     pub did: Text<'a>,
-    /// Column `dcontext`: the context of that extension.
+    /// Column `dcontext`: the context of the extension in `destination`.
     pub context: Text<'a>,
     /// Column `lastapp`: the application that ran last.
     pub last_app: Text<'a>,
-    /// Column `lastdata`: the arguments of that application.
+    /// Column `lastdata`: the arguments of the application in `last_app`.
     pub last_data: Text<'a>,
     /// Column `start`, as written (local time without a zone, or ISO 8601).
     pub start: Text<'a>,
@@ -484,8 +485,8 @@ pub struct Cdr<'a> {
     /// Column `duration`: microseconds from start to end. Negative if the PBX's clock was set back
     /// in between.
     pub duration_micros: Option<i64>,
-    /// Column `billsec`: microseconds from the answer to the end. It can be negative, or longer
-    /// than the duration, in the same way.
+    /// Column `billsec`: microseconds from the answer to the end. If the PBX's clock was set, it
+    /// can be negative, or longer than the duration.
     pub billed_micros: Option<i64>,
     /// Column `disposition`: `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, or
     /// a future value.
@@ -500,9 +501,9 @@ pub struct Cdr<'a> {
     pub answered_at: Option<EventTime>,
     /// End of the record: `end` made absolute.
     pub ended_at: Option<EventTime>,
-    /// Set if the zone of its local times is unknown. They were read as UTC.
+    /// Set if the time zone of the record's local times is unknown. The times were read as UTC.
     pub zoneless: bool,
-    /// Events of the record's channel, if the record describes one channel. Empty if it describes a
-    /// path between two.
+    /// Events of the record's channel, if the record describes one channel. Empty if the record
+    /// describes a path between two channels.
     pub events: Vec<ChannelEvent<'a>>,
 }

@@ -6,7 +6,8 @@ use std::fmt;
 /// Longest message, in bytes. A longer one is skipped and counted.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Result of one step of a splitter over the available bytes. Indexes count from the first of them.
+/// Result of one step of a splitter over the available bytes. Indexes count from the first
+/// available byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameStep {
     /// The bytes hold a whole message.
@@ -58,7 +59,7 @@ impl Outgoing {
         &self.0
     }
 
-    /// Adds what is to be sent next.
+    /// Appends the bytes of `next`.
     pub fn extend(&mut self, next: Self) {
         self.0.extend(next.0);
     }
@@ -71,9 +72,9 @@ impl fmt::Debug for Outgoing {
 }
 
 /// Received bytes that have not been taken yet. They are read directly into the buffer
-/// ([`space`](Self::space) and [`mark_filled`](Self::mark_filled)) and lent out from it. The result
-/// does not depend on the size of the pieces in which they arrive. The buffer grows to the size of
-/// the waiting bytes and one piece.
+/// ([`space`](Self::space) and [`mark_filled`](Self::mark_filled)), and borrowed from it. The
+/// result does not depend on the size of the pieces in which they arrive. The buffer grows to the
+/// size of the waiting bytes and one piece.
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     bytes: Vec<u8>,
@@ -106,7 +107,7 @@ impl ReadBuffer {
         self.end = self.bytes.len().min(self.end + bytes);
     }
 
-    /// Appends a copy of a piece.
+    /// Appends a copy of a piece of the received bytes.
     pub fn push(&mut self, piece: &[u8]) {
         self.space(piece.len())[..piece.len()].copy_from_slice(piece);
         self.mark_filled(piece.len());
@@ -128,7 +129,7 @@ impl ReadBuffer {
         self.start == self.end
     }
 
-    /// Takes the first `bytes` of the waiting bytes, or all if there are fewer.
+    /// Removes and returns the first `bytes` waiting bytes, or all if there are fewer.
     #[inline]
     pub fn take(&mut self, bytes: usize) -> &[u8] {
         let from = self.start;

@@ -39,8 +39,9 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Passes on the texts that AMI would write under the member's name. An array is a repeated
-    /// key, and an object under `ChanVariable` (Wazo) has the variables by name.
+    /// Calls `take` with each text that AMI would write under the member's name. An array stands
+    /// for a repeated key. An object, as in Wazo's `ChanVariable`, becomes texts of the form
+    /// `name=value`.
     #[inline]
     pub fn into_texts(self, mut take: impl FnMut(Text<'a>)) {
         match self {
@@ -71,7 +72,8 @@ pub trait ReadValue<'de>: Sized {
     /// The type of the result.
     type Value;
 
-    /// Builds a value of a text. It is JSON text for a number or a boolean, and empty for null.
+    /// Builds a value from a text. A number or a boolean arrives as JSON text, and null as an empty
+    /// text.
     fn text(self, text: Text<'de>) -> Self::Value;
 
     /// Builds the value of an array with these elements.

@@ -23,7 +23,8 @@ pub fn peer_text(bytes: &[u8]) -> String {
     line
 }
 
-/// Turns a peer's text into one line without the secrets that the peer was sent.
+/// Turns a peer's text into one line, as [`peer_text`] does, and removes the secrets that
+/// `redactor` knows.
 pub fn redacted_peer_text(bytes: &[u8], redactor: &Redactor) -> String {
     let text = String::from_utf8_lossy(bytes);
     peer_text(redactor.redact(&text).as_bytes())

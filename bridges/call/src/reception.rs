@@ -37,8 +37,8 @@ impl Reception {
         }
     }
 
-    /// Returns the moment since which messages have arrived. If none arrive, or they always did,
-    /// returns the earliest moment.
+    /// Returns the moment since which messages have arrived. If none arrive, or they have always
+    /// arrived, returns the earliest moment.
     pub(crate) fn arriving_since(self) -> EventTime {
         match self {
             Self::Arriving { since } => since,
@@ -56,8 +56,8 @@ impl Reception {
         }
     }
 
-    /// Returns the time to compare deadlines with that depend on silence: `now` if messages have
-    /// arrived for `wait`, and otherwise a moment before all others.
+    /// Returns the time to compare with deadlines that depend on silence. This is `now` if messages
+    /// have arrived for `wait`. Otherwise, it is a moment before all others, so nothing is due.
     pub(crate) fn clock(self, now: EventTime, wait: Duration) -> EventTime {
         match self.at_earliest(now, wait) {
             Some(at) if at <= now => now,

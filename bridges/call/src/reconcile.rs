@@ -30,20 +30,19 @@ const HELD_MAX: usize = 10_000;
 /// Times for which a call is held, by the account that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Time in which the second account may report a call of which the primary may have missed
-    /// something.
+    /// Time to wait for the second account if the primary may have missed events of a call.
     pub second: Duration,
-    /// Time in which the primary may report a call that only the second account has reported.
+    /// Time to wait for the primary if only the second account has reported a call.
     pub primary: Duration,
 }
 
 impl Patience {
-    /// CEL is written as it happens.
+    /// Times for a file of CEL, which is written as events happen.
     pub const CEL: Self = Self {
         second: Duration::from_secs(15),
         primary: Duration::from_secs(30),
     };
-    /// CDRs in batch mode are written every 300 s by default.
+    /// Times for a file of CDRs, which are written every 300 s by default in batch mode.
     pub const CDR: Self = Self {
         second: Duration::from_secs(330),
         primary: Duration::from_secs(60),
@@ -65,7 +64,7 @@ pub enum Knowledge {
         /// Set if that call waits as an incomplete one and has not been sent, so it can still be
         /// corrected.
         incomplete: bool,
-        /// The incomplete call. Values that only it can have are kept.
+        /// The incomplete call. Its values complete the call of the second account.
         call: Option<Box<FinishedCall>>,
     },
 }
@@ -73,7 +72,7 @@ pub enum Knowledge {
 /// A decision that the caller has to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The call is finished. It can be a better account of an incomplete one.
+    /// The call is finished. It can replace an incomplete call with the same id.
     Finish(Box<FinishedCall>),
     /// The second account reported the end of a call that the primary still has open. The caller
     /// must [end](crate::Assembler::end_unheard) the call with this id.
@@ -127,7 +126,7 @@ impl Reconciler {
     }
 
     /// Processes a finished call of the primary. A complete call is returned at once, and an
-    /// incomplete one is held.
+    /// incomplete one is held. Drops held calls of the primary with the same linkedid.
     pub fn on_primary(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
         let earlier: Vec<u64> = self
             .held_by(By::Primary)
@@ -217,7 +216,7 @@ impl Reconciler {
         deadlines.min()
     }
 
-    /// Returns the calls that were added or removed since the last call of this function.
+    /// Returns the calls that were added or removed since this function last ran.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let held = &self.held;
         self.changes.take(|key| held.get(&key).and_then(bytes))
@@ -274,7 +273,7 @@ fn second(
     if open && !finished {
         return (None, false);
     }
-    // If both accounts are incomplete, keep the primary's.
+    // If both accounts are incomplete, the primary's call is kept.
     if finished || (!whole && (correctable || !halves.is_empty())) {
         return (None, true);
     }
@@ -286,13 +285,13 @@ fn second(
         return (None, true);
     }
     let finish = !halves.is_empty() || correctable || chance_over || unheard(call);
-    let decision = finish.then(|| Decision::Finish(Box::new(merge_halves(call, &halves))));
+    let decision = finish.then(|| Decision::Finish(Box::new(fill_from_primary(call, &halves))));
     (decision, finish)
 }
 
-/// Returns the second account's call with values that only the primary can have. A file of CEL has
-/// no channel variables. CDRs have neither those nor who talked with whom, and for how long.
-fn merge_halves(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
+/// Returns the call of the catch-up source with the values that only the primary source has. CEL
+/// has no channel variables. CDRs also lack who talked with whom, and for how long.
+fn fill_from_primary(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     let mut call = second.clone();
     for half in halves {
         call.live |= half.live;
@@ -310,7 +309,8 @@ fn merge_halves(second: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall
                 call.userfields.push(field.clone());
             }
         }
-        // A number that the primary did not see dialed can be that of another party.
+        // Only a number from a dial string is copied. Any other number can be that of another
+        // party.
         if call.number.is_none()
             && let Some(number) = &half.number
             && number.from_dial_string
@@ -363,9 +363,9 @@ fn oldest_id<'a>(second: &'a FinishedCall, halves: &[&'a FinishedCall]) -> &'a U
     ids[by_age(&ages)[0]]
 }
 
-/// Completes an estimate with values that records may not have: the trunk, and that there was a
-/// talk, and with whom. The talk of the estimate itself is kept, because the talk that the primary
-/// saw ended or went on while no events were received.
+/// Copies values that CDRs may not have from the primary's call `half`: the trunk, whether there
+/// was a talk, and with whom. If the estimate has its own talk time, that is kept, because the
+/// primary may have missed the end of the talk.
 fn complete_estimate(call: &mut FinishedCall, half: &FinishedCall) {
     if call.trunk.is_none() && half.trunk.is_some() {
         call.trunk.clone_from(&half.trunk);

@@ -1,9 +1,10 @@
-//! Folds call detail records into finished calls, for a PBX that reports nothing better.
+//! Combines call detail records (CDRs) into finished calls, for a PBX that reports neither channel
+//! events nor CEL. A call is "folded" when its records have become a finished call.
 //!
-//! A record is one path between two parties, and is written when its channel ended. Records belong
-//! to one call if they share a linkedid, a unique id, or a channel that lived in both. So a call
-//! stays one call if a Local channel optimized itself away, which splits it into two records. The
-//! finished calls are estimates, and are marked as such.
+//! A record is one path between two parties. The PBX writes a record when its channel has ended.
+//! Records belong to one call if they share a linkedid, a unique id, or a channel that lived in
+//! both. A Local channel that optimizes itself away splits a call into two records, and these rules
+//! join the two records again. The finished calls are marked as estimates.
 //!
 //! No record shows that its call is over. So a call waits for further records:
 //!
@@ -11,14 +12,14 @@
 //! - A call of a backlog waits until no record of any call has arrived for `--cdr-wait`.
 //! - If the PBX writes in batches (its calls repeatedly arrive late), a call waits until records
 //!   that ended later have arrived, or until 10 minutes after its end.
-//! - If a record is missing (that of a linkedid's own channel, or one half of a Local channel), or
-//!   there is no trunk, so the records can be the beginning of a customer's call, the call waits
-//!   for the missing record, or for `--max-call`.
+//! - If a record is missing (the record of a linkedid's own channel, or of one half of a Local
+//!   channel), the call waits for that record, or for `--max-call`. A call without a trunk waits
+//!   too, because its records can be the beginning of a customer's call.
 //! - If a file was read to its end, no more records arrive for calls that ended before the last
 //!   batch.
 //!
 //! A record that arrives after its call was folded changes nothing, and is counted as late. An
-//! example is a dialed party that was transferred and goes on when the caller is gone.
+//! example is a dialed party that was transferred and still talks after the caller has hung up.
 //!
 //! | module | contents |
 //! |---|---|
@@ -45,9 +46,11 @@ use group::{Group, Groups, LIVE};
 use record::Record;
 use std::time::Duration;
 
-/// Longest time in which a PBX that writes records in batches does so (`cdr.conf`: 300 s).
+/// Longest accepted interval between batches of a PBX that writes records in batches (the default
+/// in `cdr.conf` is 300 s).
 const BATCH: Duration = Duration::from_secs(600);
-/// Two batches are further apart than this. The records of one batch arrive at once.
+/// Records that arrive further apart than this are from different batches. The records of one batch
+/// arrive at once.
 const BATCHES_APART: Duration = Duration::from_secs(30);
 
 /// Folds the records of one PBX. The caller supplies the time.
@@ -57,18 +60,19 @@ pub struct Folder {
     /// Number of records that were dropped because one call holds only a limited number.
     pub facts_dropped: u64,
     groups: Groups,
-    /// Ids and channels of folded calls, with the end of the call.
+    /// Ids and channel names of folded calls, with the end of each call.
     done: FinishedIds<EventTime>,
     finished: Vec<FinishedCall>,
     changes: Changes,
     reception: Reception,
-    /// The latest end of a record. `stream_arrived` is the arrival of the last record.
+    /// The latest end of a record so far. `stream_arrived` is the time at which the last record
+    /// arrived.
     stream: Option<EventTime>,
     stream_arrived: Option<EventTime>,
-    /// Time up to which channel events were received, if the PBX reports them, too.
+    /// Time up to which channel events were received. `None` if the PBX sends only records.
     events: Option<EventTime>,
     /// Arrival of the first call that came late. `batches` is set once another late call came in a
-    /// later batch.
+    /// later batch, which shows that the PBX writes in batches.
     batch: Option<EventTime>,
     batches: bool,
 }
@@ -83,8 +87,8 @@ impl Folder {
         }
     }
 
-    /// Processes a record that arrived at `arrived` by our own clock. Returns `false` if it belongs
-    /// to a call that was already folded, and so changed nothing.
+    /// Processes a record that arrived at `arrived` by callbridge's clock. Returns `false` if the
+    /// record belongs to a call that was already folded. The record then changes nothing.
     pub fn on_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
         let Some(record) = Record::from_cdr(cdr, arrived) else {
             return true;
@@ -105,7 +109,8 @@ impl Folder {
         true
     }
 
-    /// Sets whether records arrive from here on. While none can arrive, no call waits for one.
+    /// Sets whether records arrive from here on. While records wait unread in a queue or a file, no
+    /// call is folded by our clock.
     pub fn set_reception(&mut self, reception: Reception) {
         self.reception = reception;
     }
@@ -116,8 +121,8 @@ impl Folder {
         self.events = latest;
     }
 
-    /// Returns `true` for a record of a folded call, by its ids or because its channel belonged to
-    /// such a call.
+    /// Returns `true` if the ids or the channel of the record belonged to a call that was already
+    /// folded.
     fn is_late(&self, record: &Record) -> bool {
         self.is_of_folded_call(record, &record.uniqueid)
             || self.is_of_folded_call(record, &record.linkedid)
@@ -131,7 +136,7 @@ impl Folder {
         if group::is_made_by_pbx(id) {
             return self.follows(record, id, group::FAR_APART);
         }
-        // Unrelated calls can have the same text.
+        // Unrelated calls can share an id that the PBX did not make, so the channel must match too.
         self.follows(record, id, group::FOLLOWING)
             && self.follows(record, &record.channel, group::FAR_APART)
     }
@@ -143,7 +148,8 @@ impl Folder {
         end.is_some_and(|&end| record.start <= end.plus(apart))
     }
 
-    /// Advances the time to `now`. Call it at [`Folder::next_deadline`] at the latest.
+    /// Folds all calls that are due at `now`. Call this function at [`Folder::next_deadline`] at
+    /// the latest.
     pub fn tick(&mut self, now: EventTime) {
         self.reception = self.reception.correct_for_clock(now);
         let clock = self.reception.clock(now, self.wait());
@@ -162,7 +168,8 @@ impl Folder {
         }
     }
 
-    /// Returns the moment at which our own clock folds a group if nothing else is received.
+    /// Returns the time, by callbridge's clock, at which the group is folded if no further record
+    /// arrives.
     fn due(&self, group: &Group) -> EventTime {
         if self.awaits(group) {
             return group.arrived.plus(self.settings.max_call);
@@ -175,7 +182,7 @@ impl Folder {
         if self.batches {
             return waited.max(group.end().plus(BATCH));
         }
-        // The rest of a backlog may still arrive.
+        // More records of a backlog can still arrive.
         let last = self.stream_arrived.unwrap_or(group.arrived);
         let quiet = last.max(group.arrived).plus(self.wait());
         quiet.min(waited.max(group.arrived.plus(BATCH)))
@@ -193,7 +200,7 @@ impl Folder {
         lacks_events || group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
     }
 
-    /// Returns the moment at which the next group is folded if nothing else is received.
+    /// Returns the time at which the next group is folded if no further record arrives.
     pub fn next_deadline(&self) -> Option<EventTime> {
         let groups = self.groups.by_key.values();
         let first = groups.map(|group| self.due(group)).min()?;
@@ -245,7 +252,8 @@ impl Folder {
         self.finished.extend(calls);
     }
 
-    /// Remembers the ids and channels of a folded group, to find late records by.
+    /// Stores the ids and channel names of a folded group, so [`Folder::is_late`] recognizes late
+    /// records.
     fn remember(&mut self, group: &Group) {
         let end = group.end();
         for record in &group.records {
@@ -264,8 +272,7 @@ impl Folder {
         std::mem::take(&mut self.finished)
     }
 
-    /// Returns the groups of records that changed or were removed since the last call of this
-    /// function.
+    /// Returns the groups of records that changed or were removed since this function last ran.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let groups = &self.groups.by_key;
         self.changes.take(|key| groups.get(&key).and_then(bytes))
@@ -294,9 +301,9 @@ impl Folder {
     }
 }
 
-/// Returns the finished calls of records that each describe one channel, resolved as if the
-/// channels' events had been received. They are still estimates, because a record keeps only the
-/// last of several values. Returns `None` if the records describe paths between two parties.
+/// Resolves records that each describe one channel like the events of these channels. The calls are
+/// still estimates, because a record keeps only the last of several values. Returns `None` if the
+/// records describe paths between two parties.
 fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>> {
     let records = group.records.iter();
     let own_legs = records.filter_map(|record| record.legs.first());
@@ -304,7 +311,7 @@ fn calls_of_legs(group: &Group, settings: &Settings) -> Option<Vec<FinishedCall>
     let mut call = OpenCall::new(began, group.arrived, group.is_live());
     for record in &group.records {
         for (i, leg) in record.legs.iter().enumerate() {
-            // If a channel has its own record, only that is used.
+            // If a channel has its own record, only its own record is used.
             if i == 0 || !own_legs.clone().any(|own_leg| own_leg.id == leg.id) {
                 *call.legs.get_or_add(leg.id.clone(), leg.first, leg.place) = leg.clone();
             }

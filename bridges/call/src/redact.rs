@@ -20,12 +20,13 @@ const SECRET_MIN: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
     secrets: Vec<SecretString>,
-    /// The middle of each secret in base64, for each place where it can begin in a longer text.
+    /// The middle of each secret in base64, for each of the three offsets at which the secret can
+    /// begin in a longer text.
     base64: Vec<SecretString>,
 }
 
 impl Redactor {
-    /// Takes the secrets as they are, not encoded.
+    /// Creates a redactor for these secrets, which must not be encoded.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> Self {
         let mut redactor = Self::default();
         for secret in secrets {
@@ -34,7 +35,7 @@ impl Redactor {
         redactor
     }
 
-    /// Adds a secret.
+    /// Adds a secret, which must not be encoded. Secrets of less than 4 bytes are ignored.
     pub fn add(&mut self, secret: &str) {
         if secret.len() < SECRET_MIN {
             return;
@@ -64,7 +65,7 @@ impl Redactor {
                 shown.push_str(REDACTED);
                 rest = &rest[length..];
             } else if let Some(length) = longest_match(&self.base64, rest) {
-                // The characters around it hold the rest of the secret.
+                // The base64 characters around the match hold the rest of the secret.
                 let before = shown.trim_end_matches(is_base64);
                 shown.truncate(before.len());
                 shown.push_str(REDACTED);
@@ -113,12 +114,13 @@ impl Redactor {
     }
 }
 
-/// Returns the characters of base64 that depend only on the secret, if this many bytes precede it
-/// in its group of three.
+/// Returns the base64 characters that depend only on the secret, if `offset` bytes precede the
+/// secret in its group of three.
 fn middle_in_base64(secret: &str, offset: usize) -> String {
     let bytes = [&[0; 2][..offset], secret.as_bytes()].concat();
     let encoded = STANDARD_NO_PAD.encode(&bytes);
-    // A character holds six bits. Those that share bits with another byte are left out.
+    // A character holds six bits. Characters that share bits with a byte outside the secret are
+    // left out.
     let first = (offset * 8).div_ceil(6);
     let end = bytes.len() * 8 / 6;
     encoded[first..end].to_owned()
@@ -149,7 +151,8 @@ fn match_length(secret: &str, text: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-/// Returns the length of an escaped character at the start of a text.
+/// Returns the length of the escaped form of `c` at the start of a text, or `None` if the text does
+/// not begin with one.
 fn escaped_length(c: char, text: &str) -> Option<usize> {
     match text.as_bytes().first()? {
         b'+' if c == ' ' => Some(1),

@@ -41,8 +41,8 @@ pub(crate) use number::{in_dial_data, is_number, subscriber};
 pub(crate) use plan::{DialedLine, Plan, divide_by_customer, divide_indices};
 pub(crate) use split::Sets;
 
-/// Reason for events from a file without times, because their arrival does not show when they
-/// happened.
+/// Reason why a call is incomplete if events of it come from a file and have no times. The arrival
+/// of such events does not show when they happened.
 const UNTIMED: &str = "its events carry no time: set timestampevents=yes in manager.conf";
 const UNREAD: &str = "a message about the call could not be read";
 
@@ -59,7 +59,7 @@ pub(crate) enum EndReason {
     TooMany,
     /// The call, or all calls together, took too much memory, and this call took the most.
     TooLarge,
-    /// The end of the call was missed. Another account reports it, or nothing does.
+    /// The end of the call was missed. Another source reports the end, or no source does.
     Missed,
 }
 
@@ -83,9 +83,9 @@ impl EndReason {
     }
 }
 
-/// Returns the finished calls of these channels: none if no real party took part, and several if
-/// several customers did, or if channels met only in a room. `cel_bridges` is `true` if CEL has
-/// reported a bridge so far, in any call.
+/// Returns the finished calls of the open call's channels: none if no real party took part, and
+/// several if several customers took part, or if channels met only in a conference. `cel_bridges`
+/// is `true` if CEL has reported a bridge so far, in any call.
 pub(crate) fn resolve(
     call: &OpenCall,
     settings: &Settings,
@@ -132,7 +132,8 @@ pub(crate) fn resolve(
         let plans = plan::plans(&part, given);
         let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
         for plan in &plans {
-            // A colleague who stays after a call belongs to it, and does not begin another.
+            // A colleague who stays after a customer's call belongs to that call, and does not
+            // begin an internal call.
             if was_reported && plan.direction == Direction::Internal {
                 continue;
             }
@@ -145,7 +146,7 @@ pub(crate) fn resolve(
     finished
 }
 
-/// Returns the channels of each call among those of an open one, as [`resolve`] divides them.
+/// Returns the channels of each call within an open call, as [`resolve`] divides them.
 pub(crate) fn groups(call: &OpenCall, settings: &Settings) -> Vec<BTreeSet<UniqueId>> {
     let channels = Channels::from_call(call, settings);
     let views = channels.views(call, settings);
@@ -157,8 +158,9 @@ fn ids(legs: &[&View<'_>]) -> BTreeSet<UniqueId> {
     legs.iter().map(|leg| leg.leg.id.clone()).collect()
 }
 
-/// Returns the part without the channels of calls that were given out before, which become its
-/// guests. Returns `None` if nothing is left of it, or if it is not to be given out now.
+/// Makes the channels of `part` whose calls were given out before, and that have hung up, guests of
+/// the part. Returns `None` if all its channels were given out before, or if only other channels
+/// are to be given out now (`Parts::only`).
 fn unreported_part<'v, 'a>(mut part: Part<'v, 'a>, parts: &Parts) -> Option<Part<'v, 'a>> {
     let is_wanted = parts.only.is_empty()
         || part

@@ -3,8 +3,8 @@
 use crate::trunk::Endpoints;
 use std::time::Duration;
 
-/// If the times of an event and of its arrival differ by more, the event belongs to a backlog, or a
-/// clock is wrong.
+/// If the times of an event and of its arrival differ by more than this, the event belongs to a
+/// backlog, or a clock is wrong.
 pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
 /// Facts of the PBX and settings of its administrator that the assembler needs.
@@ -16,7 +16,7 @@ pub struct Settings {
     /// time.
     pub settle: Duration,
     /// Time for which calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaits_cdr) wait
-    /// for one with a user field. `None`: they do not wait.
+    /// for a CDR with a user field. `None`: calls do not wait.
     pub cdr_wait: Option<Duration>,
     /// `true` if CDRs arrive separately from the events. In a backlog, one can be read long before
     /// the other, so the times of events do not show that a CDR is overdue.

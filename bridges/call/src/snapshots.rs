@@ -28,7 +28,7 @@ pub struct Error {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     changed: BTreeSet<u64>,
-    /// Keys of the entries that the last published change did not remove.
+    /// Keys of the entries that existed when the changes were last published.
     published: BTreeSet<u64>,
 }
 
@@ -46,8 +46,8 @@ impl Changes {
         }
     }
 
-    /// Returns the changes since the last call. `held` returns the snapshot of an entry, or `None`
-    /// if it no longer exists.
+    /// Returns the changes since this function last ran. `held` returns the snapshot of an entry,
+    /// or `None` if it no longer exists.
     pub(crate) fn take(&mut self, mut held: impl FnMut(u64) -> Option<Vec<u8>>) -> Vec<OpenChange> {
         let mut changes = Vec::new();
         for key in std::mem::take(&mut self.changed) {

@@ -21,8 +21,8 @@ pub(crate) struct Talk {
     pub(crate) first: Option<(EventTime, usize)>,
     /// End of the last connection.
     pub(crate) last: Option<EventTime>,
-    /// Beginning and channel of each connection with the customer. Of those that begin at the same
-    /// moment, the ones shorter than `ANSWERED_FROM` come first.
+    /// Beginning and channel of each connection with the customer. Of several that begin at the
+    /// same moment, connections shorter than `ANSWERED_FROM` come first.
     pub(crate) began: Vec<(EventTime, usize)>,
     /// Each span in which a channel was connected with the customer: its beginning, its end, and
     /// the channel.
@@ -81,8 +81,8 @@ impl Talk {
             before = with;
         }
         // An attended transfer replaces the transferer with the customer. On Asterisk 13, the
-        // customer enters an instant before the transferer leaves. The transferer is not the last
-        // to talk.
+        // customer enters an instant before the transferer leaves. This order keeps the transferer
+        // from counting as the last to talk.
         let spans = &talk.spans;
         talk.began.sort_by_cached_key(|&(at, channel)| {
             let span = spans
@@ -106,7 +106,8 @@ impl Talk {
         order
     }
 
-    /// Returns the talk with the channels that have a number in the timeline.
+    /// Returns the spans of talk, sorted, with the channels that are in the timeline. `number` has
+    /// the number of each of these channels.
     pub(crate) fn timeline_spans(&self, number: &BTreeMap<usize, u16>) -> Vec<TalkSpan> {
         let mut talk = Vec::new();
         for &(from, to, channel) in &self.spans {
@@ -140,7 +141,8 @@ impl Talk {
     }
 }
 
-/// Returns the customer's channel that was connected longest, or, if none was, the one tried last.
+/// Returns the customer's channel that was connected longest, or the channel that was tried last if
+/// none was connected. `talk` computes the talk of given channels.
 pub(crate) fn longest(customers: &[usize], talk: impl Fn(&[usize]) -> Talk) -> usize {
     if let [only] = customers {
         return *only;

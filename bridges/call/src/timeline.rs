@@ -14,8 +14,8 @@ pub const ENTRIES_MAX: usize = 1024;
 /// Maximum length of a name or dial string in a timeline, in bytes.
 pub const TEXT_BYTES_MAX: usize = 120;
 
-/// Returns the channels that fit, each with its number in the timeline, and the number of those
-/// that are left out. The customer's channels are kept first, then those of other real parties,
+/// Returns the channels that fit, each with its number in the timeline, and the number of channels
+/// that are left out. The customer's channels are kept first, then channels of other real parties,
 /// then plumbing. `is` returns whether a channel is the customer's, and whether it is a real
 /// party's.
 pub(crate) fn fit_channels(
@@ -65,10 +65,10 @@ pub struct Channel {
     /// Description of the event that shows how the channel began: `created in state Ring`.
     #[serde(rename = "h")]
     pub how: String,
-    /// Time of the channel's first sign of life.
+    /// Earliest time at which the channel is known to have existed.
     #[serde(rename = "f")]
     pub from: EventTime,
-    /// Time of the channel's hangup, or of its last sign of life.
+    /// Time of the channel's hangup, or the latest time at which it is known to have existed.
     #[serde(rename = "t")]
     pub to: EventTime,
     /// Moments of the channel, by time. If a hangup was received, it is the last one.

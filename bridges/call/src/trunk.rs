@@ -1,4 +1,5 @@
-//! Finds out by a channel's name whether it belongs to a trunk, to which one, or to a telephone.
+//! Finds the party of a channel by the channel's name: a trunk, a telephone, or none. Channels
+//! without a party, such as Local channels, are called plumbing.
 //!
 //! ```text
 //! PJSIP/city-0000004f            PJSIP: technology   city: endpoint   0000004f: suffix
@@ -19,7 +20,7 @@ pub(crate) use line::{
 /// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,
 /// CBAnn, Recorder, Announcer, Surrogate, `AsyncGoto`, Message, `UnicastRTP`, `AudioSocket`…
 ///
-/// `Agent` is a person who logged in, from any telephone, before Asterisk 12.
+/// `Agent` is a logged-in agent at any telephone (Asterisk before 12).
 const TELEPHONES: [&str; 34] = [
     "PJSIP", "SIP", "IAX2", "DAHDI", "Zap", "SCCP", "Skinny", "Dongle", "Datacard", "Quectel",
     "GSM", "EXTRA", "OOH323", "H323", "Motif", "Gtalk", "Jingle", "Console", "ALSA", "OSS", "MGCP",
@@ -32,20 +33,22 @@ const PLUMBING: &str = "Local Snoop CBAnn CBRec Recorder Announcer Surrogate Asy
                         UnicastRTP MulticastRTP AudioSocket WebSocket Bridge Parked Transfered \
                         OutgoingSpoolFailed";
 
-/// One `--trunk`: a name, and an endpoint that the names of its channels match.
+/// One endpoint of a `--trunk`: the trunk's name, and a pattern that its channels match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrunkEndpoint {
-    /// Name of the trunk, as its flag gives it.
+    /// Name of the trunk, as in `--trunk`.
     pub trunk: String,
-    /// The endpoint as it was written.
+    /// The endpoint as in `--trunk`: a channel name prefix, or a trait such as `gateway/city`. `*`
+    /// matches any text.
     pub pattern: String,
-    /// `true` if the CDR's user field holds the lead: calls over this trunk wait for such a CDR.
+    /// `true` if calls over this trunk wait for a CDR, because its user field contains the lead.
     pub awaits_cdr: bool,
 }
 
 impl TrunkEndpoint {
-    /// Makes the trunk with the name `trunk`. `pattern` is the part of its channels' names before
-    /// the suffix, such as `PJSIP/city`. `*` in it matches any text, even an empty one.
+    /// Makes an endpoint of the trunk with the name `trunk`. `pattern` is the part of its channels'
+    /// names before the suffix, such as `PJSIP/city`. `*` in the pattern matches any text, even an
+    /// empty text.
     pub fn new(trunk: impl Into<String>, pattern: impl Into<String>) -> Self {
         Self {
             trunk: trunk.into(),
@@ -59,8 +62,8 @@ impl TrunkEndpoint {
         self.end_in(name).is_some()
     }
 
-    /// Returns the last position, in bytes, at which this endpoint can end in a channel's name.
-    /// `None` if the channel does not belong to this trunk.
+    /// Returns the length, in bytes, of the longest beginning of a channel's name that this
+    /// endpoint matches. Returns `None` if the channel does not belong to this trunk.
     fn end_in(&self, name: &str) -> Option<usize> {
         let name = unmarked(name);
         let end = if self.pattern.contains('*') {
@@ -83,7 +86,7 @@ impl TrunkEndpoint {
     }
 }
 
-/// All trunks of one PBX. A channel belongs to at most one of them.
+/// The endpoints of all trunks of one PBX. A channel belongs to at most one trunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints(Vec<TrunkEndpoint>);
 
@@ -96,10 +99,10 @@ pub struct Endpoints(Vec<TrunkEndpoint>);
 pub struct Conflict(TrunkEndpoint, TrunkEndpoint);
 
 impl Endpoints {
-    /// Makes the list of all trunks of one PBX.
+    /// Makes the list of the endpoints of all trunks of one PBX.
     ///
     /// # Errors
-    /// If two endpoints of different trunks have the same length and can match one channel.
+    /// Two endpoints of different trunks have the same length and can match one channel.
     pub fn new(endpoints: Vec<TrunkEndpoint>) -> Result<Self, Conflict> {
         for (i, a) in endpoints.iter().enumerate() {
             for b in &endpoints[i + 1..] {
@@ -115,7 +118,8 @@ impl Endpoints {
     }
 
     /// Returns the trunk of the channel with the name `name`. If several endpoints match, the
-    /// longest wins. Of endpoints with the same length, the one that matches more of the name wins.
+    /// longest wins. If several have the same length, the endpoint that matches more of the name
+    /// wins.
     pub fn find(&self, name: &str) -> Option<&TrunkEndpoint> {
         let fits = self
             .0
@@ -125,13 +129,13 @@ impl Endpoints {
         best.map(|(_, endpoint)| endpoint)
     }
 
-    /// Returns the trunks, in the order given.
+    /// Returns the endpoints, in the order given to [`Endpoints::new`].
     pub fn iter(&self) -> impl Iterator<Item = &TrunkEndpoint> {
         self.0.iter()
     }
 }
 
-/// The party of a channel in a call, by the channel's name.
+/// The party at a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Party<'a> {
     /// A line to the outside, over this trunk.
@@ -140,7 +144,7 @@ pub enum Party<'a> {
     Extension(Extension),
     /// A party outside, on a line that matches no trunk.
     Outsider,
-    /// No party: half of a Local channel, a recorder, an announcer…
+    /// A channel without a party: half of a Local channel, a recorder, an announcer…
     Plumbing,
 }
 
@@ -149,7 +153,7 @@ impl<'a> Party<'a> {
         !matches!(self, Self::Plumbing)
     }
 
-    /// Returns the name of the party's trunk.
+    /// Returns the name of the trunk, or `None` if the party is not on a trunk.
     pub(crate) fn trunk(&self) -> Option<&'a str> {
         match self {
             Self::Trunk(endpoint) => Some(&endpoint.trunk),
@@ -157,7 +161,7 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// Returns the party's extension.
+    /// Returns the extension, or `None` if the party is not a telephone.
     pub(crate) fn extension(&self) -> Option<&Extension> {
         match self {
             Self::Extension(extension) => Some(extension),
@@ -182,8 +186,8 @@ pub fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
     party_of_line(name, None, endpoints)
 }
 
-/// Returns the extension of a telephone's channel: the part of the name after the slash, without
-/// the suffix.
+/// Returns the extension in the name of a telephone's channel: the part after the slash, without
+/// the suffix. Returns `None` for plumbing.
 pub fn extension(name: &str) -> Option<Extension> {
     let (tech, device) = device(name)?;
     let device = line(tech, device);
@@ -191,14 +195,15 @@ pub fn extension(name: &str) -> Option<Extension> {
 }
 
 /// Returns the text that the names of all channels of a telephone or trunk have in common:
-/// `PJSIP/city` of `PJSIP/city-0000004f`, `DAHDI/i1` of `DAHDI/i1/998901110001-3`. `None` for
-/// plumbing.
+/// `PJSIP/city` of `PJSIP/city-0000004f`, `DAHDI/i1` of `DAHDI/i1/998901110001-3`. Returns `None`
+/// for plumbing.
 pub fn prefix(name: &str) -> Option<String> {
     let (tech, device) = device(name)?;
     (!device.is_empty()).then(|| format!("{tech}/{device}"))
 }
 
-/// Returns the technology and the device in the name of a telephone's or a trunk's channel.
+/// Returns the technology and the device in the name of a telephone's or a trunk's channel. Returns
+/// `None` for plumbing.
 fn device(name: &str) -> Option<(&str, &str)> {
     let name = unmarked(name);
     let (tech, rest) = name.split_once('/')?;
@@ -213,8 +218,8 @@ fn device(name: &str) -> Option<(&str, &str)> {
     Some((tech, &device[..end]))
 }
 
-/// Returns the line of a device. Skinny and UniSTIM write `101@device`. In `MikoPBX`, a browser
-/// phone is `101-WS`, and the desk phone is `101`.
+/// Returns the extension in the name of a device. Skinny and UniSTIM write `101@device`. In
+/// `MikoPBX`, a browser phone is `101-WS`, and the desk phone of the same extension is `101`.
 fn line<'n>(tech: &str, device: &'n str) -> &'n str {
     if is_one_of(&["Skinny", "USTM"], tech) {
         return device.split('@').next().unwrap_or(device);
@@ -223,29 +228,31 @@ fn line<'n>(tech: &str, device: &'n str) -> &'n str {
     number.unwrap_or(device)
 }
 
-/// Returns `true` for a channel in which a `MeetMe` conference mixes: `DAHDI/pseudo-1234`.
+/// Returns `true` if the name is that of a channel with which `MeetMe` mixes a conference:
+/// `DAHDI/pseudo-1234`.
 fn is_pseudo(name: &str) -> bool {
     let device = name.split_once('/');
     device.is_some_and(|(_, device)| device.starts_with("pseudo")) && is_line(name)
 }
 
-/// Returns `true` if the name is one of these, ignoring ASCII case.
+/// Returns `true` if `name` is one of `names`, ignoring ASCII case.
 pub(crate) fn is_one_of(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Returns the technology: the text before the first slash.
+/// Returns the technology in a channel's name: the text before the first slash.
 pub(crate) fn technology(name: &str) -> &str {
     name.split_once('/').map_or(name, |(tech, _)| tech)
 }
 
-/// Returns `true` for SIP and IAX2, where each telephone has a name, and a dial string can contain
-/// the telephone's address.
+/// Returns `true` if the channel's technology is SIP or IAX2. Such telephones have names, and a
+/// dial string can contain the telephone's address.
 pub(crate) fn is_sip(name: &str) -> bool {
     is_one_of(&["PJSIP", "SIP", "IAX2"], technology(name))
 }
 
-/// Returns `true` for a line of DAHDI. `DAHDI/1-1` and `DAHDI/1-2` are channels of one telephone.
+/// Returns `true` if the channel is on a DAHDI line. `DAHDI/1-1` and `DAHDI/1-2` are channels of
+/// one telephone.
 pub(crate) fn is_line(name: &str) -> bool {
     is_one_of(&["DAHDI", "Zap"], technology(name))
 }
@@ -255,7 +262,8 @@ pub(crate) fn is_same_line(a: &str, b: &str) -> bool {
     is_line(a) && is_line(b) && extension(a) == extension(b)
 }
 
-/// Returns the name that both halves of a Local channel share, without `;1` or `;2`.
+/// Returns the name that both halves of a Local channel share, without `;1` or `;2`. Returns `None`
+/// for other channels.
 pub(crate) fn local_pair(name: &str) -> Option<&str> {
     let name = unmarked(name);
     if !is_one_of(&["Local", "loopback"], technology(name)) {
@@ -266,13 +274,14 @@ pub(crate) fn local_pair(name: &str) -> Option<&str> {
     halves.iter().find_map(|half| name.strip_suffix(half))
 }
 
-/// Returns the name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.
+/// Returns a channel's name without the mark of a masquerade, such as `<ZOMBIE>` in
+/// `PJSIP/101-00000050<ZOMBIE>`.
 pub(crate) fn unmarked(name: &str) -> &str {
     name.split_once('<').map_or(name, |(name, _)| name)
 }
 
-/// Returns `true` if an endpoint can end after `end` bytes of the name: at its end, before a `/`,
-/// or before a suffix of its technology.
+/// Returns `true` if an endpoint can end after `end` bytes of a channel's name: at the end of the
+/// name, before a `/`, or before a suffix of the channel's technology.
 fn can_end_at(name: &str, end: usize) -> bool {
     let rest = &name[end..];
     match rest.as_bytes().first() {
@@ -283,7 +292,7 @@ fn can_end_at(name: &str, end: usize) -> bool {
 }
 
 /// Returns `true` for the text that a technology writes after the last dash: 8 hex digits (PJSIP,
-/// SIP; IAX2 also a call number of up to 5 digits), and for others any run of hex digits.
+/// SIP; IAX2 also a call number of up to 5 digits), and for most others any run of hex digits.
 fn is_suffix(tech: &str, text: &str) -> bool {
     let hex = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
     match tech.to_ascii_uppercase().as_str() {
@@ -320,10 +329,9 @@ pub fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// Returns `true` if a text exists that both patterns match.
+/// Returns `true` if one text can match both patterns.
 fn overlap(a: &[u8], b: &[u8]) -> bool {
-    // reach[j]: a text exists that matches both the part of a so far and the first j characters of
-    // b.
+    // reach[j]: a text exists that matches both the processed part of a and the first j bytes of b.
     let mut reach = vec![false; b.len() + 1];
     reach[0] = true;
     for (j, &y) in b.iter().enumerate() {

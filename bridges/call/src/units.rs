@@ -184,7 +184,7 @@ impl UniqueId {
     }
 }
 
-/// Returns at most the first `most` bytes of a text, and no part of a character.
+/// Returns at most the first `most` bytes of a text, without splitting a character.
 pub(crate) fn clip(text: &str, most: usize) -> String {
     let mut ends = (0..=text.len().min(most)).rev();
     let end = ends.find(|&end| text.is_char_boundary(end));

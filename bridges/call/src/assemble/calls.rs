@@ -2,8 +2,8 @@
 //!
 //! Other systems choose the length of texts such as the names of channels, bridges, and variables.
 //! So the size of a call is measured in bytes when it is serialized, after each batch. A call that
-//! is too large is ended with the next event. If all calls together are too large, the largest is
-//! ended, because the one that has been silent longest can be an ordinary call.
+//! is too large is ended with the next event. If all calls together are too large, the largest call
+//! is ended. The call that has been silent longest can be an ordinary one.
 
 use super::index::{FinishedIds, Index, Schedule, in_order};
 use crate::facts::{LinkKeys, OpenCall, Texts, is_holding};
@@ -28,7 +28,7 @@ pub(super) enum LinkKey<'a> {
     Id(&'a str),
     /// A bridge in which channels hear each other.
     Bridge(&'a str),
-    /// The name of a Local channel, without the suffix of its half.
+    /// The name of a Local channel, without the suffix `;1` or `;2` of its half.
     Local(&'a str),
 }
 
@@ -62,7 +62,8 @@ pub(super) fn ties<'a>(
         .chain(with.iter().map(|id| LinkKey::Id(id)))
 }
 
-/// Returns the linkedid of the channel, and the name that it shares with its other half.
+/// Returns the linkedid of the channel, and for a Local channel also the name that both halves
+/// share.
 fn ties_of_channel<'a>(channel: &'a ChannelRef<'_>) -> impl Iterator<Item = LinkKey<'a>> {
     let local = trunk::local_pair(&channel.name).map(LinkKey::Local);
     std::iter::once(LinkKey::Id(&channel.linkedid)).chain(local)
@@ -77,12 +78,11 @@ pub(super) struct OpenCalls {
     locals: Index<u64>,
     /// The unique id of each channel of an open call by name, for events that have only the name.
     pub(super) names: Index<UniqueId>,
-    /// Calls in the order in which their first events arrived, and (in `opened`) in the order of
-    /// these events' own times.
+    /// Calls by the arrival of their first event. `opened` has the calls by that event's own time.
     pub(super) opened_arrived: Schedule<EventTime>,
     opened: Schedule<EventTime>,
-    /// Calls by the noted time of their last event. Not every event updates it. It is corrected
-    /// when the call that has been silent longest is searched.
+    /// Calls by the noted time of their last event. Not every event updates this time.
+    /// `longest_silent` corrects it.
     silent: Schedule<EventTime>,
     /// Size of all calls in bytes, as each was last serialized.
     pub(super) bytes: usize,
@@ -121,7 +121,7 @@ impl OpenCalls {
     }
 
     /// Returns the open call that an event of this channel belongs to, or `None` if none is known
-    /// yet.
+    /// yet. Returns [`Finished`] if the call is over.
     pub(super) fn find_for_event(
         &self,
         id: &UniqueId,
@@ -138,9 +138,9 @@ impl OpenCalls {
         Ok(None)
     }
 
-    /// Returns `true` if the event arrived in order: after the birth of its channel and before its
-    /// end. The events of a batch in reverse order do not. Only if it is in order, a time far from
-    /// the arrival shows that a clock was set, rather than that the event is late.
+    /// Returns `true` if the event arrived after the birth of its channel and before the channel's
+    /// end. This is not so for a batch in reverse order. Only if events arrive in order, a time
+    /// that jumps shows that a clock was set. Otherwise, the event can be late.
     pub(super) fn is_in_order(&self, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let call = self.find(id.as_str()).and_then(|key| self.get(key));
         match call.and_then(|call| call.legs.get(id)) {
@@ -149,7 +149,8 @@ impl OpenCalls {
         }
     }
 
-    /// Returns `true` if the event ties nothing new to the call. Most events do not.
+    /// Returns `true` if all keys of the event lead to the call already, as those of most events
+    /// do.
     pub(super) fn is_tied(&self, key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let linkedid = event.channel.linkedid.as_ref();
         let Some(call) = self.get(key) else {
@@ -187,7 +188,8 @@ impl OpenCalls {
         self.next = self.next.max(key.saturating_add(1));
     }
 
-    /// Returns `true` if a call with this id was finished, as long as that is remembered here.
+    /// Returns `true` if a call with this id was finished. Only the most recent finished ids are
+    /// known here.
     pub(super) fn has_finished(&self, id: &str) -> bool {
         self.finished.known.get(id).is_some()
     }
@@ -214,7 +216,7 @@ impl OpenCalls {
         self.calls.insert(key, call);
     }
 
-    /// Returns each index, with the texts of these keys that belong in it.
+    /// Pairs each index with the texts of `ties` that belong in it.
     fn indexes<'t>(&mut self, ties: &'t LinkKeys) -> [(&mut Index<u64>, &'t Texts); 3] {
         [
             (&mut self.ids, &ties.ids),
@@ -231,8 +233,9 @@ impl OpenCalls {
         }
     }
 
-    /// Ties a key to the call `key`. If it was tied to another call, the two become one under the
-    /// smaller number, which `key` becomes. Returns the number that is no longer in use.
+    /// Ties the key `tie` to the call `key`. If `tie` leads to another call, merges the two calls
+    /// under the smaller number, and sets `key` to it. Returns the number that is no longer in use.
+    /// `at` is the time of the event with the key.
     pub(super) fn tie(&mut self, key: &mut u64, tie: LinkKey<'_>, at: EventTime) -> Option<u64> {
         if let LinkKey::Local(pair) = tie
             && let Some(other) = self.locals.get(pair).filter(|other| *other != key)
@@ -339,7 +342,7 @@ impl OpenCalls {
     }
 
     /// Removes the ids of these channels, which no longer belong to an open call. The other
-    /// channels of the call keep theirs.
+    /// channels of the call keep their ids.
     pub(super) fn forget_ids(&mut self, key: u64, past: &BTreeSet<UniqueId>) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
@@ -372,7 +375,8 @@ impl OpenCalls {
         }
     }
 
-    /// Sets the time at which the call counts as opened: by its own clock, and by ours.
+    /// Sets the time at which the call counts as opened: `at` by the clock of its events, and
+    /// `arrived` by ours.
     pub(super) fn reopen(&mut self, key: u64, (at, arrived): (EventTime, EventTime)) {
         if let Some(mut call) = self.remove(key) {
             call.times.opened = at;
@@ -441,7 +445,7 @@ impl OpenCalls {
         }
     }
 
-    /// Notes the size of a call, in bytes, when it was serialized.
+    /// Stores the size of a serialized call, in bytes.
     pub(super) fn weigh(&mut self, key: u64, bytes: usize) {
         let Some(call) = self.get_mut(key) else {
             return;

@@ -7,9 +7,10 @@ use crate::{Cdr, EventTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of waiting CDRs. If it is exceeded, the one that has waited longest is dropped.
+/// Maximum number of waiting CDRs. If it is exceeded, the CDR that has waited longest is dropped.
 const CDRS_MAX: usize = 10_000;
-/// Maximum size of the kept part of a CDR, in bytes. A longer one holds no lead.
+/// Maximum size of the kept part of a CDR, in bytes. A CDR with more is not kept, because it holds
+/// no lead.
 const CDR_BYTES_MAX: usize = 2048;
 
 /// The part of a CDR that a call can need. Serialized to survive a restart.
@@ -39,7 +40,8 @@ impl EarlyCdr {
     }
 }
 
-/// CDRs that wait for their call, in the order of their arrival. They share the numbers of calls.
+/// CDRs that wait for their call, in the order of their arrival. Their numbers come from the same
+/// series as those of open calls.
 #[derive(Debug, Default)]
 pub(super) struct EarlyCdrs {
     pub(super) cdrs: BTreeMap<u64, EarlyCdr>,
@@ -54,13 +56,13 @@ impl EarlyCdrs {
         self.cdrs.insert(key, cdr);
     }
 
-    /// Removes and returns the CDRs of this channel.
+    /// Removes and returns the CDRs of the channel with this unique id, each with its number.
     pub(super) fn take_of_channel(&mut self, uniqueid: &str) -> Vec<(u64, EarlyCdr)> {
         let keys: Vec<u64> = self.by_uniqueid.get(uniqueid).collect();
         keys.into_iter().filter_map(|key| self.take(key)).collect()
     }
 
-    /// Removes and returns the CDRs with one of these linkedids.
+    /// Removes and returns the CDRs whose linkedid is one of `ids`, each with its number.
     pub(super) fn take_of_call(&mut self, ids: &Texts) -> Vec<(u64, EarlyCdr)> {
         if self.cdrs.is_empty() {
             return Vec::new();

@@ -60,8 +60,8 @@ impl LineClock {
 }
 
 impl Assembler {
-    /// Compares the time of an event of the channel `id` with those before it, and notes if the
-    /// PBX's clock was set.
+    /// Compares the time of an event of the channel `id` with the times of earlier events, and
+    /// notes if the PBX's clock was set.
     pub(super) fn check_clock(
         &mut self,
         id: &UniqueId,
@@ -92,7 +92,8 @@ impl Assembler {
         }
     }
 
-    /// Processes the time in the PBX's answer to a ping that we sent at `asked`.
+    /// Processes the PBX's time `at` in its answer to a ping. We sent the ping at `asked`, and the
+    /// answer arrived at `answered`.
     pub fn on_answer(&mut self, line: Line, at: EventTime, asked: EventTime, answered: EventTime) {
         let clock = &mut self.clocks.line(line).clock;
         if clock.on_answer(at, asked, answered).is_some() {
@@ -120,8 +121,8 @@ impl Assembler {
             .max()
     }
 
-    /// Returns how far the clock of one source was ahead, as [`Assembler::clock_ahead`] does for
-    /// all.
+    /// Returns how far the PBX's clock was ahead in the last minutes, as [`Assembler::clock_ahead`]
+    /// does, but by the events of one source only.
     pub fn clock_ahead_by(&self, source: u16) -> Option<ClockDifference> {
         self.clocks.0.get(&source)?.clock.recent_difference()
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 const HEADLESS: &str = "the beginning of the call was not received";
 
 impl OpenCall {
-    /// Returns `true` if the call is over or has parts that are.
+    /// Returns `true` if the call is over or contains calls that are over.
     fn has_ended_parts(&self, settings: &Settings) -> bool {
         self.is_over()
             || self.is_left(&settings.endpoints)
@@ -22,7 +22,8 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Advances the time to `now`. Call it at [`Assembler::next_deadline`] at the latest.
+    /// Finishes all calls that are due at `now`. Call this function at [`Assembler::next_deadline`]
+    /// at the latest.
     pub fn tick(&mut self, now: EventTime) {
         if self.reception.arriving_since() > now {
             self.set_reception(self.reception.correct_for_clock(now));
@@ -65,7 +66,8 @@ impl Assembler {
     }
 
     /// Returns the moment at which the next call can be finished if nothing else is received.
-    /// Returns `None` while no call is open, and while messages are kept elsewhere.
+    /// Returns `None` while no call is open, and while messages wait unread in a queue or a file
+    /// ([`Reception::Kept`](crate::Reception::Kept)).
     pub fn next_deadline(&self) -> Option<EventTime> {
         self.check_settling();
         self.check_overdue();
@@ -84,9 +86,10 @@ impl Assembler {
             .min()
     }
 
-    /// Finishes calls because the stream ends here, as a file does. Calls whose channels have all
-    /// hung up are finished without further waiting, as are those whose remaining channels have no
-    /// one left to talk with because a hangup was not received. All others stay open.
+    /// Finishes calls at the end of a stream, such as a file. Calls whose channels have all hung up
+    /// are finished without further waiting. Calls whose remaining channels have no one left to
+    /// talk with are finished, too, because only a hangup was not received. All other calls stay
+    /// open.
     pub fn finish_all(&mut self, now: EventTime) {
         if let Some(stream_ended) = &mut self.wrong_clock {
             *stream_ended = true;
@@ -128,8 +131,8 @@ impl Assembler {
     }
 
     /// Resolves each call that goes on as if it ended at `now` by our own clock. The calls stay
-    /// open. A call with two customers becomes two. Calls that have hung up and only settle are
-    /// left out.
+    /// open. A call with two customers becomes two finished calls. Calls that have hung up and only
+    /// wait for their deadline are left out.
     pub fn resolve_open(&self, now: EventTime) -> Vec<FinishedCall> {
         let mut resolved = Vec::new();
         for key in self.calls.keys() {
@@ -177,7 +180,8 @@ impl Assembler {
         }
     }
 
-    /// Returns the finished calls that the channels of this open call make if it ends now.
+    /// Returns the finished calls that the channels of this open call make if it ends now for the
+    /// reason `ended`.
     pub(super) fn resolve_call(&self, call: &OpenCall, ended: EndReason) -> Vec<FinishedCall> {
         resolve(call, &self.settings, ended, self.cel_bridges)
     }
@@ -210,14 +214,16 @@ impl Assembler {
                 call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
             }
         }
-        // A colleague who stays after a call belongs to it, and does not begin another.
+        // A colleague who stays after a customer's call belongs to that call, and does not begin an
+        // internal call.
         if call.has_traits() && call.parts.relieved {
             finished.retain(|call| call.direction != Direction::Internal);
         }
         self.finished.append(&mut finished);
     }
 
-    /// Sets the deadline of a call that is over or has parts that are, and removes it otherwise.
+    /// Updates both deadlines of a call. Only a call that is over, or contains calls that are over,
+    /// has a deadline for settling.
     pub(super) fn update_settling(&mut self, key: u64) {
         match self.calls.get(key) {
             Some(call) if call.has_ended_parts(&self.settings) => {
@@ -252,7 +258,7 @@ impl Assembler {
         );
     }
 
-    /// Asserts in debug builds that each overdue call is listed under its current moment.
+    /// Asserts in debug builds that each call is listed as overdue at its current moment.
     fn check_overdue(&self) {
         debug_assert!(
             self.calls.calls.iter().all(|(key, call)| {
@@ -263,7 +269,8 @@ impl Assembler {
         );
     }
 
-    /// Gives out the calls in an open one that are over, even if others are still in its room.
+    /// Gives out the calls within the open call `key` that are over, and removes the channels that
+    /// are no longer needed. Other channels can still be in the same conference.
     pub(super) fn evict_finished_legs(&mut self, key: u64, now: EventTime) {
         if self.calls.get(key).is_some_and(|call| !call.has_traits()) {
             self.give_out_rootless(key);
@@ -280,7 +287,7 @@ impl Assembler {
         }
     }
 
-    /// Gives out the part of the call that was over before this moment.
+    /// Gives out the part of the call that was over before `settled`.
     fn part(&mut self, key: u64, settled: EventTime) {
         let Some(call) = self.calls.get_mut(key) else {
             return;
@@ -313,8 +320,8 @@ impl Assembler {
         self.finished.append(&mut finished);
     }
 
-    /// Ends the calls that have been open too long. A room that goes on may still be too old
-    /// afterwards, so this repeats.
+    /// Ends the calls that `too_old` returns. A conference that goes on gets a new age instead,
+    /// which can still be too old, so this repeats.
     pub(super) fn end_too_long(
         &mut self,
         now: EventTime,
@@ -333,9 +340,9 @@ impl Assembler {
         }
     }
 
-    /// Returns `true` if the call is a room that goes on. The room has been open too long, but none
-    /// of the outside channels in it has. Its past part is given out, and its age becomes that of
-    /// the oldest outside channel.
+    /// Keeps a conference open that has been open too long, if no outside channel in it has. Gives
+    /// out the part that is over, and makes the conference as old as its oldest outside channel.
+    /// Returns `false` if the call cannot be kept open.
     fn keep_open_room(&mut self, key: u64, now: EventTime) -> bool {
         let call = self.calls.get(key);
         if !call.is_some_and(|call| call.is_room() || call.parts.relieved) {

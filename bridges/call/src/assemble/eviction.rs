@@ -1,29 +1,30 @@
-//! Rooms that are never empty. Customers come and go, and the open call that they are all part of
-//! does not end. The finished parts are given out while it is open, so it does not grow without
-//! limit and does not hold finished calls back.
+//! Handles rooms that are never empty. Customers come and go, but they are all part of one open
+//! call, which does not end. Finished parts are given out while this call is open. It then does not
+//! grow without limit, and does not hold finished calls back.
 //!
 //! ```text
 //! room's telephone  |--------------------------------------------- …   up: it stays in the call
 //! customer A          |----|                                           past: given out
 //! customer B                  |-----|                                  past: given out
-//! colleague                     |----------|                           C may have heard it: kept
+//! colleague                     |----------|                           C may have met them: kept
 //! customer C                            |------------- …               up
 //! ```
 //!
-//! The same is done for channels that are left behind, such as an agent who waits off the hook for
-//! the next call of a queue, or colleagues in a room. They go on in a separate call when all
-//! outside channels are gone.
+//! Channels that are left behind when all outside channels are gone go on in a separate call.
+//! Examples are an agent who waits off the hook for the next call of a queue, and colleagues in a
+//! room.
 //!
-//! This module is for PBXs that report links. `rooms` does the same for those that report bridges.
+//! This module is for PBXs that report links. For PBXs that report bridges, `rooms` gives out the
+//! finished parts.
 
 use super::index::has_id;
 use crate::facts::{Leg, OpenCall};
 use crate::{Endpoints, EventTime, UniqueId};
 use std::collections::BTreeSet;
 
-/// Number of facts from which on a call is searched for past parts.
+/// A call with at least this many facts is searched for parts that are over.
 const FACTS_MANY: usize = 2048;
-/// Number of further facts after which it is searched again.
+/// Number of further facts after which the call is searched again.
 const FACTS_MORE: usize = 64;
 
 impl OpenCall {
@@ -32,7 +33,7 @@ impl OpenCall {
         self.size.facts >= FACTS_MANY.max(self.parts.checked_facts + FACTS_MORE)
     }
 
-    /// Returns `true` if a telephone waits in a bridge of the call.
+    /// Returns `true` if a telephone of the call is in a bridge now. Holding bridges do not count.
     pub(super) fn is_room(&self) -> bool {
         self.legs.values().any(|leg| {
             let last = leg.last_passage();
@@ -42,9 +43,9 @@ impl OpenCall {
         })
     }
 
-    /// Returns `true` if all channels from outside have hung up and no channel that is still up
-    /// belongs to their calls. Such a channel began in another call, or was dialed by a channel
-    /// that did. Known only if the source reports with each new channel which call it belongs to.
+    /// Returns `true` if all outside channels have hung up, and each channel that is still up is a
+    /// telephone that began in a call without any of them. This is known only if the source reports
+    /// for each new channel which call it belongs to.
     pub(crate) fn is_left(&self, endpoints: &Endpoints) -> bool {
         let has_traits = self.legs.values().any(|leg| leg.traits.is_some());
         let mut up = self.legs.values().filter(|leg| leg.is_up()).peekable();
@@ -66,7 +67,7 @@ impl OpenCall {
         is_apart && (self.gaps.rootless || self.unheard_root().is_none())
     }
 
-    /// Returns the channel that began the call in which this one was born.
+    /// Returns the first channel of the call in which `leg` was born, or `None` if it is unknown.
     fn origin<'l>(&'l self, leg: &'l Leg) -> Option<&'l UniqueId> {
         let mut at = leg;
         for _ in 0..self.legs.len() {
@@ -86,9 +87,10 @@ impl OpenCall {
             .any(|leg| leg.is_over() && leg.endpoint(endpoints).is_some())
     }
 
-    /// Removes and returns the channels that are over for good. They hung up before any outside
-    /// channel that is still up joined the call, and before `settled`. The result also has copies,
-    /// as of now, of the channels that are still up and may have heard them.
+    /// Removes and returns the channels that hung up before `settled` and before the first outside
+    /// channel that is still up. The result also has copies of the channels that are up and may
+    /// have heard the removed ones. Returns `None` if no channel can be removed, or if no outside
+    /// channel has hung up.
     pub(super) fn take_past(&mut self, endpoints: &Endpoints, settled: EventTime) -> Option<Self> {
         let came = self
             .legs

@@ -4,7 +4,7 @@
 //!            lost            back
 //!  ──────────┤░░░░░░░░░░░░░░░├──────────▶
 //!  touched:  ████████████████████          open when the line was lost
-//!  late:             ████████████          first event is from its middle, after it
+//!  late:             ████████████          begun in the gap, first seen after it
 //! ```
 //! A touched call is complete only if its events prove that nothing was missed (`resolve::doubt`).
 
@@ -15,13 +15,14 @@ use crate::resolve::EndReason;
 use crate::{EventTime, Mark, Settings, UniqueId};
 use std::collections::BTreeSet;
 
-/// Factor of the wait for a call that was open only in short gaps, because it is probably a long
-/// talk.
+/// Multiple of `lost_after` to wait for a call that was open only in short gaps. Its silence is
+/// probably that of a long talk.
 const SHORT_WAITS: u32 = 10;
-/// Factor of the wait for a call that all customers have left, because it may go on in a menu.
+/// Multiple of `lost_after` to wait for a call that all customers have left, because a colleague
+/// may still be in a menu.
 const STRANDED_WAITS: u32 = 5;
 
-/// State of the reception, apart from that of the open calls.
+/// State of the reception of events. The gaps of each open call are stored in the call.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
     /// Last moment at which the stream was complete: its last event, or the end of a gap.
@@ -35,19 +36,18 @@ pub(super) struct Listening {
 }
 
 impl OpenCall {
-    /// Notes that events of the call may be missed from now on.
+    /// Notes that events of the call may be missing from the moment `from` on.
     fn touch(&mut self, from: EventTime) {
         self.gaps.begin(from);
         self.legs.values_mut().for_each(|leg| leg.touch());
     }
 
-    /// Returns the moment at which the call is to be given out as far as it is known. It may be
-    /// silent because its end was missed, and it has not been given out for that reason yet. There
-    /// are three cases. The call was open in a gap, and has been silent for `lost_after` since the
-    /// last one, or for longer after a gap in which hardly anything can have been missed. Or all
-    /// its known channels have hung up, and the one that began it may have done so before we
-    /// listened. Or the channels that are left hear no one. Only the time after `since`, from which
-    /// on messages arrive, counts.
+    /// Returns when the known part of the call is given out because its end was possibly missed.
+    /// `None` if this is done already, or if there is no doubt. There is doubt if the call was open
+    /// in a gap. There is also doubt if all its known channels have hung up and its first channel
+    /// was never seen, or if the remaining channels hear no one. The wait is a multiple of
+    /// `lost_after` without any event, and begins at `since`, when messages began to arrive, at the
+    /// earliest.
     pub(super) fn overdue_at(&self, settings: &Settings, since: EventTime) -> Option<EventTime> {
         // A call that is over waits at most for its CDR, and is given out after that.
         if self.gaps.overdue || self.is_over() {
@@ -72,8 +72,8 @@ impl OpenCall {
         Some(last.until?.max(arrived).plus(settings.lost_after * waits))
     }
 
-    /// Ends every channel that is not known to be over at `at`, or if `None`, when it was last
-    /// known to be up. The channel that a linkedid names counts as ended, too.
+    /// Ends every channel that has not hung up. If `at` is `None`, each channel ends when it was
+    /// last known to be up. A channel that is known only from a linkedid counts as ended, too.
     fn end_all_channels(&mut self, at: Option<EventTime>, arrived: EventTime) {
         let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| !leg.is_over()) {
@@ -90,8 +90,8 @@ impl OpenCall {
         blinds.map(|blind| blind.from.by_clock(ahead)).collect()
     }
 
-    /// Ends all channels of the call because their process ended: at the process's `last` sign of
-    /// life, if it is known.
+    /// Ends all channels of the call because their PBX process ended. `last` is the time of the
+    /// process's last event or heartbeat, if known.
     pub(super) fn end_with_process(&mut self, last: Option<EventTime>, arrived: EventTime) {
         self.touch(self.times.latest_arrived);
         self.gaps.end(arrived);
@@ -99,8 +99,8 @@ impl OpenCall {
     }
 
     /// Sets the end of each channel that is up, because the call is given out before the channels
-    /// end. The end is the first moment after the channel's last sign of life at which its end may
-    /// have been missed. If there is none, it is `latest`.
+    /// end. The end is the beginning of the first gap after the channel's last event. If there is
+    /// no such gap, the end is `latest`.
     pub(super) fn is_cut(&mut self, latest: EventTime) {
         let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
@@ -149,8 +149,8 @@ impl Assembler {
         Some(!call.gaps.blinds.is_empty() || call.gaps.late.is_some())
     }
 
-    /// Ends the open call with this id at its last sign of life, because another source reported
-    /// its end. [`Assembler::take_finished`] returns it as incomplete.
+    /// Ends the open call with this id at its last event, because another source reported its end.
+    /// [`Assembler::take_finished`] returns it as incomplete.
     pub fn end_unheard(&mut self, id: &str) {
         if let Some(key) = self.calls.find(id)
             && !self.end_one_of_several(key, id)
@@ -202,7 +202,7 @@ impl Assembler {
         }
     }
 
-    /// Notes a gap before the new beginning of the stream, unless it is known already.
+    /// Notes a gap from the last received event to the new beginning of the stream at `arrived`.
     fn note_gap_at_beginning(&mut self, arrived: EventTime) {
         let whole = self.listening.whole.unwrap_or(arrived);
         if whole < arrived || self.listening.lost {
@@ -211,8 +211,9 @@ impl Assembler {
         }
     }
 
-    /// Ends the calls of processes that ended before another `began`. If `began` is known,
-    /// processes that send signs of life are judged by these.
+    /// Ends the open calls of earlier PBX processes. If it is known when the new process `began`,
+    /// these are the calls without a known process whose latest event is older. Otherwise, these
+    /// are all calls.
     pub(super) fn end_processes_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
         self.end_each(
             |call| began.is_none_or(|began| call.of.process.is_none() && call.times.latest < began),
@@ -220,7 +221,8 @@ impl Assembler {
         );
     }
 
-    /// Ends the calls that satisfy `those` and are not over yet, with `end`.
+    /// Calls `end` with each call that satisfies `those` and is not over yet, and updates its
+    /// deadlines.
     pub(super) fn end_each(
         &mut self,
         those: impl Fn(&OpenCall) -> bool,
@@ -255,7 +257,8 @@ impl Assembler {
                     ended = true;
                 }
             }
-            // A root channel without any event that is not listed is not up either.
+            // The channel that a linkedid names can have had no event. If it is not listed, it is
+            // not up either.
             let root = call.unheard_root().map(UniqueId::new);
             let rootless = root.is_some_and(|id| id.is_none_or(|id| !live.contains(&id)));
             call.gaps.rootless |= rootless;
@@ -285,7 +288,8 @@ impl Assembler {
         }
     }
 
-    /// Gives out a call as far as it is known, unless that was done before. It stays open.
+    /// Gives out the known part of a call as incomplete, unless this was done before. The call
+    /// stays open. `latest` returns the assumed end of its channels that are up.
     pub(super) fn give_out_open(&mut self, key: u64, latest: fn(&OpenCall) -> EventTime) {
         self.overdue.remove(key);
         let Some(call) = self.calls.get_mut(key) else {
@@ -311,8 +315,8 @@ impl Assembler {
     }
 
     /// Resumes after [`Assembler::hold`], when our clock is right and shows `now`. Arrivals before
-    /// `right_from` happened while it was wrong, so they count as arrivals at `now`. An event whose
-    /// only time was such an arrival has no time. Its call has noted that since the event came.
+    /// `right_from` were measured while our clock was wrong, so they count as arrivals at `now`.
+    /// Events that have no other time are already counted as untimed in their calls.
     pub fn release(&mut self, now: EventTime, right_from: EventTime) {
         for key in self.calls.arrived_before(right_from) {
             self.calls.arrived(key, now, right_from);
@@ -328,8 +332,8 @@ impl Assembler {
     }
 }
 
-/// Returns the moment until which a channel whose end was not received was up: the first moment
-/// from its `last` sign of life on at which no events were received, or `whole` if there is none.
+/// Returns the assumed end of a channel whose hangup was not received: the first of the gaps'
+/// beginnings (`cuts`) at or after the channel's `last` event, or `whole` if there is none.
 fn there_until(last: EventTime, cuts: &[EventTime], whole: EventTime) -> EventTime {
     let cuts = cuts.iter().copied();
     cuts.filter(|&cut| cut >= last).min().unwrap_or(whole)

@@ -38,7 +38,7 @@ impl<V> Index<V> {
         }
     }
 
-    /// Removes the entry. Memory is released when few entries are left.
+    /// Removes the entry under this text. Memory is released when few entries are left.
     pub(crate) fn remove(&mut self, text: &str) {
         self.0.remove(text);
         if self.0.len() < self.0.capacity() / 16 {
@@ -47,7 +47,7 @@ impl<V> Index<V> {
     }
 }
 
-/// Numbers by text, where one text can have several.
+/// Numbers of calls or CDRs by text. One text can have several numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Keys(BTreeMap<String, BTreeSet<u64>>);
 
@@ -78,8 +78,7 @@ pub(crate) struct FinishedIds<V> {
 }
 
 impl<V> FinishedIds<V> {
-    /// Remembers an id, unless it is empty. If there are too many, the one remembered longest is
-    /// dropped.
+    /// Remembers an id, unless it is empty. If there are too many ids, the oldest one is dropped.
     pub(crate) fn insert(&mut self, id: &str, value: V) {
         if id.is_empty() || self.known.insert(id, value).is_some() {
             return;

@@ -22,8 +22,9 @@ impl OpenCalls {
         by_name.or(own).or_else(|| UniqueId::new(name))
     }
 
-    /// Returns the event with the missing values that are known here, such as the unique id of a
-    /// channel that it identifies only by name. Returns `None` if nothing is missing.
+    /// Returns a copy of the event with missing values added, such as the unique id of a channel
+    /// that the event identifies only by name. Returns `None` if nothing is missing or the value is
+    /// unknown.
     pub(super) fn complete_event<'a>(
         &self,
         id: &UniqueId,
@@ -70,23 +71,23 @@ impl OpenCalls {
         Some(event)
     }
 
-    /// Returns the channel whose monitoring mode a key press on this channel changes at that
-    /// moment.
+    /// Returns the channel whose monitoring a key press on the channel `id` changes at the moment
+    /// `at`.
     fn monitored_by_keys(&self, id: &UniqueId, at: EventTime) -> Option<&UniqueId> {
         let call = self.get(self.find(id.as_str())?)?;
         call.legs.get(id)?.monitored_by_keys(at)
     }
 
-    /// Returns the channel that had this name at that moment. If the moment is not known, returns
-    /// the one that has it now. A name can be used again long after.
+    /// Returns the channel that had this name at the moment `at`, because a name can be used again
+    /// later. If `at` is `None`, returns the channel that has the name now.
     fn holder_at(&self, name: &str, at: Option<EventTime>) -> Option<&UniqueId> {
         let now = self.names.get(name)?;
         let then = at.and_then(|at| self.holder_in_call(name, now, at));
         then.or(Some(now))
     }
 
-    /// Returns the channel that had this name at that moment, in the call of the channel that has
-    /// it `now`. Returns `None` if the name has not moved.
+    /// Returns the channel that had this name at the moment `at`, in the call of the channel that
+    /// has it `now`. Returns `None` if the name has not moved.
     fn holder_in_call(&self, name: &str, now: &UniqueId, at: EventTime) -> Option<&UniqueId> {
         let call = self.get(self.find(now.as_str())?)?;
         let changes = call.names.named.get(name)?;
@@ -97,8 +98,8 @@ impl OpenCalls {
         Some(&first.id)
     }
 
-    /// Returns the channel that gives up the name `to` to a channel that was called `from`. The two
-    /// subchannels of one DAHDI line are one telephone.
+    /// Returns the channel that gives up the name `to` to a channel that was called `from`. Returns
+    /// `None` for the two subchannels of one DAHDI line, which are one telephone.
     fn find_yielding_channel(&self, to: &str, from: &str) -> Option<UniqueId> {
         let name = unmarked(to);
         if to.ends_with("<MASQ>") || trunk::is_same_line(name, from) {
@@ -115,8 +116,8 @@ impl OpenCalls {
         (!leg.is_over()).then(|| id.clone())
     }
 
-    /// Notes that a channel goes on under another name. `<MASQ>` and `<ZOMBIE>` are intermediate
-    /// names and are ignored.
+    /// Notes that the channel `id` has the name `to` from the moment `at` on. `<MASQ>` and
+    /// `<ZOMBIE>` are intermediate names and are ignored.
     pub(super) fn rename_channel(&mut self, key: u64, id: &UniqueId, (at, to): (EventTime, &str)) {
         let name = unmarked(to);
         if let Some(call) = self.calls.get_mut(&key)
@@ -128,9 +129,8 @@ impl OpenCalls {
         }
     }
 
-    /// Notes that a channel goes on under the name that `holder` had so far, which an event of the
-    /// channel shows. A masquerade swapped the two, so `holder` has the channel's name from here
-    /// on.
+    /// Swaps the names of the channels `id` and `holder`. An event of `id` at the moment `at` has
+    /// the `name` that `holder` had so far, which shows that a masquerade swapped the two.
     pub(super) fn change_names(
         &mut self,
         key: u64,
@@ -153,7 +153,7 @@ impl OpenCalls {
         known.filter(|id| is_stand_in(id.as_str(), name)).cloned()
     }
 
-    /// Registers the name of a new channel of an open call.
+    /// Registers the name of the channel `id`, which is new in the open call `key`.
     pub(super) fn register_name(&mut self, key: u64, id: &UniqueId) {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
@@ -169,8 +169,8 @@ impl OpenCalls {
         }
     }
 
-    /// Returns the other channel whose name this one has taken over, if only the name in its events
-    /// shows that.
+    /// Returns the channel whose name the channel `id` has taken over, if no event but the name in
+    /// this one shows it.
     pub(super) fn holder_of_name(
         &self,
         key: u64,

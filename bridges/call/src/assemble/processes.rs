@@ -1,5 +1,5 @@
-//! Tracks processes of a PBX whose messages name their process and report every few seconds that it
-//! is alive. If the reports stop, the process has ended, and its channels with it.
+//! Tracks processes of a PBX whose messages name their process. Heartbeats report every few seconds
+//! that a process is alive. If they stop, the process has ended, and its channels with it.
 //!
 //! ```text
 //! process A  ──call────♥────♥────♥──✝                      its calls ended at its last ♥
@@ -27,22 +27,24 @@ use std::time::Duration;
 
 /// Maximum number of processes that are tracked.
 const PROCESSES_MAX: usize = 64;
-/// Silence after which a process has ended: three signs of life at the usual interval of 20 s.
+/// Silence after which a process counts as ended: three heartbeats at the usual interval of 20 s.
 const SILENT: Duration = Duration::from_secs(60);
-/// A count of channels covers events that are at least this much older than it.
+/// A process's count of its channels includes a call whose last event is at least this much older
+/// than the count.
 const BEFORE_COUNT: Duration = Duration::from_secs(1);
-/// Longest accepted interval between signs of life. An administrator can make them less frequent
-/// than usual, up to this.
+/// Longest accepted interval between heartbeats. An administrator can make heartbeats less frequent
+/// than usual, up to this interval.
 const EVERY_MAX: Duration = Duration::from_secs(300);
 
-/// The last sign of life of a process.
+/// The last event and the last heartbeat of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sign {
     at: EventTime,
     arrived: EventTime,
-    /// Time of its last message that it is alive. Other events do not promise that more will come.
+    /// Time of the last heartbeat. Without a heartbeat, the silence of a process shows nothing,
+    /// because other events do not come regularly.
     beat: Option<EventTime>,
-    /// Longest interval seen between two such messages, up to `EVERY_MAX`.
+    /// Longest interval seen between two heartbeats, up to `EVERY_MAX`.
     every: Duration,
     /// Set once the calls of the process were given out because it was silent.
     given_up: bool,
@@ -58,7 +60,8 @@ impl Sign {
 /// The known processes by number.
 pub(super) type Processes = BTreeMap<u64, Sign>;
 
-/// Notes a sign of life of a process, and returns its entry.
+/// Notes an event or a heartbeat of a process, and returns the process's entry. If too many
+/// processes are known, the longest silent one is dropped.
 fn sign(known: &mut Processes, process: u64, at: EventTime, arrived: EventTime) -> &mut Sign {
     if known.len() >= PROCESSES_MAX && !known.contains_key(&process) {
         let oldest = known.iter().min_by_key(|(_, sign)| sign.arrived);
@@ -73,19 +76,20 @@ fn sign(known: &mut Processes, process: u64, at: EventTime, arrived: EventTime) 
     sign
 }
 
-/// Returns the last sign of life of the call's process.
+/// Returns the entry of the call's process.
 fn sign_of<'p>(known: &'p Processes, call: &OpenCall) -> Option<&'p Sign> {
     known.get(&call.of.process?)
 }
 
-/// Returns the time at which the call, or its process, was alive last.
+/// Returns the time of the last event or heartbeat of the call or its process.
 fn last_alive(known: &Processes, call: &OpenCall) -> EventTime {
     let alive_at = call.alive_at();
     sign_of(known, call).map_or(alive_at, |sign| sign.at.max(alive_at))
 }
 
 impl OpenCall {
-    /// Returns the last sign of life of the call's process or of the call itself.
+    /// Returns the time of the call's last event, or of the last heartbeat of its process if that
+    /// is later.
     fn alive_at(&self) -> EventTime {
         let alive = self.of.alive.unwrap_or(self.times.latest);
         alive.max(self.times.latest)
@@ -118,8 +122,8 @@ impl Assembler {
         sign.counter.beat = sign.counter.beat.max(call.of.beat);
     }
 
-    /// Processes a report that a process is alive, and since when. Silent processes that were last
-    /// active before it began have ended.
+    /// Processes a heartbeat of a process, and the time at which the process `began`, if reported.
+    /// Ends the calls of other processes that have been silent since before that time.
     pub(super) fn on_beat(
         &mut self,
         (process, began): (u64, Option<EventTime>),
@@ -156,10 +160,9 @@ impl Assembler {
         }
     }
 
-    /// Ends the calls that the process no longer has. Two consecutive reports count its live
-    /// channels, and leave none for the call: either there are no channels at all, or the known
-    /// live channels account for all of them, and the call has only a first channel without any
-    /// event.
+    /// Ends the calls for which two consecutive heartbeats left no channel. `channels` is the
+    /// process's number of live channels. No channel is left if it is zero, or if known channels
+    /// account for all of it and all known channels of the call have hung up.
     pub(super) fn end_forgotten(
         &mut self,
         process: u64,
@@ -196,7 +199,8 @@ impl Assembler {
         }
     }
 
-    /// Gives out the calls of processes that no longer report that they are alive.
+    /// Gives out the known parts of the calls of processes whose heartbeats have stopped. The calls
+    /// stay open.
     pub(super) fn give_out_silent(&mut self, now: EventTime) {
         let Reception::Arriving { since } = self.reception else {
             return;
@@ -221,8 +225,9 @@ impl Assembler {
         }
     }
 
-    /// Processes a sign of life of a process: an event at `at` by its clock, or a report of when it
-    /// `began`.
+    /// Notes an event or a heartbeat of a process at the moment `at` by the process's clock. If it
+    /// shows that this clock was set back, notes that in the open calls. Only a heartbeat reports
+    /// when the process `began`.
     pub(super) fn on_sign(
         &mut self,
         process: u64,
@@ -241,14 +246,14 @@ impl Assembler {
         if !by_number && !by_time {
             return;
         }
-        // Take the last sign of life again from the clock that was set back.
+        // From here on, count the process's silence by the clock that was set back.
         sign.at = stamp.at;
         for key in self.calls.keys() {
             self.asks_set_back(key, process);
         }
     }
 
-    /// Notes in the call if the clock of this process was set back after the call began.
+    /// Notes in the call `key` if the clock of this process was set back after the call began.
     pub(super) fn asks_set_back(&mut self, key: u64, process: u64) {
         let known = self.processes.get(&process).zip(self.calls.get_mut(key));
         let Some((sign, of)) = known.map(|(sign, call)| (sign, &mut call.of)) else {
@@ -269,10 +274,10 @@ impl Assembler {
     }
 }
 
-/// The time of an event and the clock at its number differ by at most this, unless a clock was set.
+/// Times that run back by more than this show that a clock was set back.
 const AT_ONCE: Duration = Duration::from_millis(500);
-/// A late event is overtaken by at most this many others. An event that is later than that says
-/// nothing about the clock, because parallel recordings of calls each have their own numbers.
+/// An event that more events than this have overtaken says nothing about the clock. It can be from
+/// a parallel recording, which has its own numbers.
 const OVERTAKEN_MAX: u64 = 16;
 /// Maximum number of set-backs that are remembered per process, for events that are still to
 /// arrive.
@@ -282,7 +287,7 @@ const SET_BACKS_MAX: usize = 8;
 #[derive(Clone, Debug, Default)]
 struct Counter {
     last: Option<EventStamp>,
-    /// Last sign of life with an uptime, and the start of the process by the clock at that time.
+    /// Last heartbeat with an uptime, and the start of the process by the clock at that time.
     beat: Option<(EventStamp, EventTime)>,
     set_backs: VecDeque<SetBack>,
 }
@@ -303,16 +308,16 @@ impl Counter {
         earlier.at.since(later.at) > AT_ONCE && self.was_set_back(earlier.number, later.number)
     }
 
-    /// Returns `true` if the event happened after it was sent, which shows a set-back that was not
-    /// known yet.
+    /// Returns `true` if the event happened (`at`) after it was sent (`stamp`), which shows a
+    /// set-back that was not known yet.
     fn is_stamped_before(&mut self, at: EventTime, stamp: EventStamp) -> bool {
         let from = stamp.number.saturating_sub(1);
         let until = stamp.number.saturating_add(1);
         at.since(stamp.at) > AT_ONCE && self.was_set_back(from, until)
     }
 
-    /// Processes a sign of life of a process that `began` then by its clock. Returns `true` if it
-    /// shows that the clock was set back.
+    /// Processes a heartbeat of a process that started at `began` by its clock. Returns `true` if
+    /// the heartbeat shows that the clock was set back.
     fn note_beat(&mut self, stamp: EventStamp, began: EventTime) -> bool {
         let (before, begun) = self.beat.unwrap_or((stamp, began));
         if stamp.number < before.number {
@@ -322,8 +327,8 @@ impl Counter {
         begun.since(began) > AT_ONCE && self.was_set_back(before.number, stamp.number)
     }
 
-    /// Notes that the clock was set back between these two numbers. Returns `false` if a set-back
-    /// between them is known already.
+    /// Notes that the clock was set back between the events with these two numbers. Returns `false`
+    /// if a set-back between them is known already.
     fn was_set_back(&mut self, from: u64, until: u64) -> bool {
         let is_known = self
             .set_backs

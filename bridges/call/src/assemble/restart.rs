@@ -15,10 +15,10 @@ use crate::facts::OpenCall;
 use crate::{ChannelEvent, EventTime, Origin};
 use std::collections::BTreeMap;
 
-/// Two threads of one process can take second and counter in another order. That takes less time
-/// than this, in seconds.
+/// Two threads of one process can create ids with seconds in one order and counters in the other.
+/// Such ids are less than this many seconds apart.
 const SAME_MOMENT: u64 = 2;
-/// System names whose ids are compared.
+/// Maximum number of system names whose ids are compared.
 const SYSTEMS_MAX: usize = 64;
 
 /// The newest id of each system name, by second and counter.
@@ -32,7 +32,7 @@ pub(super) struct NewestIds {
 /// A restart that an id proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProvedRestart {
-    /// Second of the newest id of the process before.
+    /// Second of the newest id of the previous process.
     last: u64,
     /// Second of the first id of the new process.
     began: u64,
@@ -87,8 +87,8 @@ impl OpenCall {
 }
 
 impl Assembler {
-    /// Ends the calls of the process before, if the id of this event proves a restart and none of
-    /// them has an event after it.
+    /// Ends the calls of the previous process, if the id of this event proves a restart and no such
+    /// call has an event after the restart.
     pub(super) fn look_for_restart(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
         let id = event.channel.uniqueid.as_ref();
         // A connection that carries channel events reports its restarts itself.

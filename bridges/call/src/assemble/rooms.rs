@@ -1,5 +1,5 @@
-//! A room that agents sit in all day: an open call that holds several calls. Each of them is given
-//! out when it is over, while the agents stay.
+//! Handles conferences and logins that agents stay in all day. Such an open call contains several
+//! calls. Each contained call is given out when it is over, while the agents stay.
 //!
 //! ```text
 //! agent         |------------------------------------------- …   up: it stays in the open call
@@ -17,20 +17,21 @@ use crate::resolve::{EndReason, groups};
 use crate::{CLOCK_TOLERANCE, EventTime, Settings, UniqueId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A call within an open one, whose channels have hung up or stay in a room without the customer.
+/// A call within an open call. Its channels have hung up, or stay in a conference without the
+/// customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndedGroup {
     pub(super) channels: BTreeSet<UniqueId>,
-    /// Time of its last hangup, and when that arrived.
+    /// Time of the last hangup, and its arrival by our clock (`arrived`).
     pub(super) at: EventTime,
     pub(super) arrived: EventTime,
-    /// Set if the birth of the channel that began it was received.
+    /// Set if the birth of the channel that began the call was received.
     pub(super) begun: bool,
 }
 
 impl OpenCall {
     /// Returns the calls that are over while the open call goes on, in the order in which they
-    /// ended. A call whose first channel has had no event may go on.
+    /// ended. A call whose first channel has had no event is left out, because it may go on.
     pub(super) fn ended_groups(&self, settings: &Settings) -> Vec<EndedGroup> {
         let mut ended = self.groups_hung_up(settings);
         ended.retain(|group| self.is_rooted(&group.channels));
@@ -63,7 +64,8 @@ impl OpenCall {
         copy
     }
 
-    /// Returns `true` if one of its channels was in a conference, or waited for calls.
+    /// Returns `true` if a channel of the call was in a conference or a holding bridge, or is that
+    /// of a logged-in agent.
     fn has_seats(&self) -> bool {
         !self.rooms.is_empty()
             || self.legs.values().any(|leg| {
@@ -117,8 +119,8 @@ impl OpenCall {
         })
     }
 
-    /// Returns `true` if for each of these channels, the channel whose call it was born in is known
-    /// or gone.
+    /// Returns `true` if each of these channels was born in the call of a channel that is known, or
+    /// that is known to have ended.
     fn is_rooted(&self, channels: &BTreeSet<UniqueId>) -> bool {
         let mut legs = channels.iter().filter_map(|id| self.legs.get(id));
         self.gaps.rootless
@@ -134,7 +136,8 @@ impl OpenCall {
         last.is_some_and(|last| self.rooms.contains(last.bridge))
     }
 
-    /// Returns the time of the first event of the calls that still have a customer.
+    /// Returns the time of the first event of the contained calls that have a customer and were not
+    /// given out.
     fn needed_since(&self, settings: &Settings) -> Option<EventTime> {
         let mut since: Option<EventTime> = None;
         for channels in groups(&self.as_of_latest(), settings) {
@@ -151,7 +154,8 @@ impl OpenCall {
         since
     }
 
-    /// Marks these channels as given out. Returns the ids that belong to no open call from here on.
+    /// Marks these channels as given out. Returns the ids among them that belong to no open call
+    /// from here on.
     fn mark_reported(&mut self, channels: &BTreeSet<UniqueId>) -> BTreeSet<UniqueId> {
         let up: Vec<&Leg> = channels
             .iter()
@@ -199,7 +203,8 @@ impl OpenCall {
         past
     }
 
-    /// Removes these channels, and the bridges that other channels left before `since`.
+    /// Removes these channels, and from the remaining ones the stays in bridges that ended before
+    /// `since`.
     fn forget_channels(&mut self, past: &BTreeSet<UniqueId>, since: Option<EventTime>) {
         self.legs.retain(|id, _| !past.contains(id));
         self.parts.reported.retain(|id| !past.contains(id));
@@ -215,7 +220,8 @@ impl OpenCall {
     }
 }
 
-/// Removes the bridges that the channel left before this moment, and its links with past channels.
+/// Removes the channel's stays in bridges that ended before `since`, and its links with past
+/// channels.
 fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
     let mut left: BTreeMap<_, EventTime> = BTreeMap::new();
     for fact in &leg.facts {
@@ -244,8 +250,8 @@ fn forget_stays(leg: &mut Leg, since: EventTime, past: &BTreeSet<UniqueId>) {
 }
 
 impl Assembler {
-    /// Gives out the call that ended first among those in an open one, unless events of it are
-    /// still to come.
+    /// Gives out the call that ended first within the open call `key`. If earlier events of that
+    /// call are still to arrive, moves its deadline instead.
     pub(super) fn give_out_ended(&mut self, key: u64) {
         let call = self.calls.get(key);
         let ended = call.map(|call| call.ended_groups(&self.settings));
@@ -279,8 +285,9 @@ impl Assembler {
         }
     }
 
-    /// Gives out the calls in an open one whose first channel has had no event, because the open
-    /// call is too old or too large.
+    /// Gives out the calls within the open call `key` that ended more than `settle` before its
+    /// latest event, even if their first channels have had no event. Used when the open call is too
+    /// old or too large.
     pub(super) fn give_out_rootless(&mut self, key: u64) {
         while let Some(call) = self.calls.get(key) {
             let mut ended = call.groups_hung_up(&self.settings).into_iter();
@@ -296,7 +303,8 @@ impl Assembler {
         }
     }
 
-    /// Removes the past channels of the call. A late or repeated event of one of them is ignored.
+    /// Removes the channels of the call that `past_channels` returns. From here on, their late or
+    /// repeated events are ignored.
     fn sweep(&mut self, key: u64) {
         let Some(call) = self.calls.get(key) else {
             return;
@@ -309,14 +317,15 @@ impl Assembler {
         }
     }
 
-    /// Returns `true` if a hangup arrived long before its time, and the events before it are still
-    /// to arrive.
+    /// Returns `true` if the last hangup arrived before earlier events, which are still to arrive.
+    /// Its own time is then far ahead of its arrival.
     fn has_overtaken(&self, group: &EndedGroup) -> bool {
         let settled = self.stream.at.map(|at| at.plus(self.settings.settle));
         group.at.since(group.arrived) > CLOCK_TOLERANCE && settled < Some(group.at)
     }
 
-    /// Gives out the call of these channels, which is part of an open one that goes on.
+    /// Gives out the call of these channels, which is part of the open call `key`, for the reason
+    /// `ended`. Closes the open call if no channel is left.
     fn give_out_group(&mut self, key: u64, channels: &BTreeSet<UniqueId>, ended: EndReason) {
         let mut ids = Texts::default();
         channels
@@ -357,8 +366,8 @@ impl Assembler {
         self.update_settling(key);
     }
 
-    /// Ends the call of the channel `id` at its last sign of life, if it is one of several in an
-    /// open call. Returns `false` if it is the only one.
+    /// Ends the call of the channel `id` at its last event, and gives it out, if the open call
+    /// `key` contains several calls. Otherwise returns `false`.
     pub(super) fn end_one_of_several(&mut self, key: u64, id: &str) -> bool {
         let Some(call) = self.calls.get(key).filter(|call| !call.has_traits()) else {
             return false;

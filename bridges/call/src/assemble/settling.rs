@@ -7,8 +7,8 @@ use crate::{EventTime, Settings};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Wait for the beginning of a call that has hung up. Without it, a call would be incomplete, and
-/// remains of channels that did nothing yet would make no call.
+/// Wait for the missing beginning of a call that has hung up. Without its beginning, a call would
+/// be incomplete, and a call of leftover events would be dropped.
 const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
 /// Deadline of a call that has hung up: when it is finished if nothing else is received.
@@ -17,12 +17,11 @@ const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 /// |---|---|---|
 /// | is live | `clock` | or `stream`, unless its CDR arrives over another connection |
 /// | is part of a backlog | otherwise `clock`, once the stream is quiet | `stream` |
-/// | waits for a CDR over another connection | the same, and `arrived` | `stream` and `arrived` |
-/// | is only remains so far | – | `stream` |
+/// | waits for a CDR over another connection | `clock` and `arrived` | `stream` and `arrived` |
+/// | has only leftover events so far | – | `stream` |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deadline {
-    /// Time of our own clock. For a backlog, also the time for which nothing of the stream must
-    /// have arrived.
+    /// Time of our own clock. For a backlog, also how long the stream must have been quiet.
     clock: Option<(EventTime, Option<Duration>)>,
     /// Time of the stream.
     stream: Option<EventTime>,
@@ -31,7 +30,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Returns the deadline of a call that has hung up, or of the first group in it that has.
+    /// Returns the deadline of a call that has hung up, or of the first call within it that has.
     pub(super) fn for_call(call: &OpenCall, settings: &Settings) -> Self {
         let times = &call.times;
         if call.is_ghost() {
@@ -55,8 +54,8 @@ impl Deadline {
         }
     }
 
-    /// Returns the deadline of a call that has been quiet since this moment, by its events and by
-    /// our clock.
+    /// Returns the deadline of a call that has been quiet since the moment `quiet_since` by the
+    /// clock of its events, and `arrived` by ours. `wait` is how long it must be quiet.
     fn for_quiet_since(
         call: &OpenCall,
         settings: &Settings,
@@ -93,16 +92,16 @@ impl Deadline {
         }
     }
 
-    /// Returns `true` if the call is only remains of channels that did nothing yet, such as a
-    /// hangup that overtook all other events of its channel. However slowly the other events
-    /// arrive, they are not too late before the stream has reached the deadline.
+    /// Returns `true` if the call has only leftover events, such as a hangup that overtook all
+    /// other events of its channel. Such a call waits only for the time of the stream, so the other
+    /// events can arrive slowly.
     const fn is_scraps(&self) -> bool {
         self.clock.is_none()
     }
 }
 
-/// Returns how long the call of these channels waits after its last hangup, for its CDR or for its
-/// beginning.
+/// Returns how long the channels that `is_own` selects wait after their last hangup, for a CDR or
+/// for the beginning of their call.
 fn wait(
     call: &OpenCall,
     settings: &Settings,
@@ -138,7 +137,7 @@ pub(super) struct Settling {
     by_stream: Schedule<EventTime>,
     /// Calls that wait for a CDR over another connection, by our own clock.
     apart: Schedule<EventTime>,
-    /// Number of these calls that are only remains so far.
+    /// Number of calls that have only leftover events so far.
     pub(super) scraps: usize,
 }
 

@@ -7,9 +7,9 @@
 use super::Assembler;
 use crate::UniqueId;
 
-/// Bytes of a message that are searched.
+/// Maximum number of bytes of a message that are searched.
 const SEARCHED_MAX: usize = 64 * 1024;
-/// Ids that one open call keeps.
+/// Maximum number of ids in unreadable messages that one open call stores.
 const IDS_MAX: usize = 64;
 
 impl Assembler {

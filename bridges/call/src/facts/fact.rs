@@ -3,7 +3,7 @@
 use crate::{ChannelState, EventTime, Kind, MonitorMode, Origin, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 
-/// Longest stored text, in bytes. A longer one is no name, number, or id.
+/// Longest stored text, in bytes. A longer text is no name, number, or id.
 pub(super) const TEXT_BYTES_MAX: usize = 2048;
 /// Maximum number of different names, numbers, linkedids, and so on that are stored per channel.
 pub(super) const TEXTS_MAX: usize = 16;
@@ -68,11 +68,13 @@ pub(crate) enum FactKind {
     Unlinked {
         with: UniqueId,
     },
-    /// The channel leaves the one that it hears to speak with a third (`begins`), or is back.
+    /// The channel leaves the channel that it hears to speak with a third one (`begins`), or comes
+    /// back.
     Consults {
         begins: bool,
     },
-    /// The channel listens to another one, and the set of channels that hear it changed.
+    /// The channel listens to the channel `target`. `mode` states which channels hear this channel
+    /// from here on, and `by_keys` whether its user can change the mode by a key.
     Monitors {
         target: UniqueId,
         mode: MonitorMode,
@@ -83,7 +85,8 @@ pub(crate) enum FactKind {
     Transfers {
         call: String,
     },
-    /// Another telephone is known by this unique id from here on.
+    /// The channel goes on under the name `to`. On AMI 1.x, another telephone can have this unique
+    /// id from here on.
     Renamed {
         to: String,
     },
@@ -130,8 +133,8 @@ impl FactKind {
         })
     }
 
-    /// Returns the channel that this one hears from here on (`true`), or stops hearing. For AMI 1.x
-    /// and FreeSWITCH.
+    /// Returns the other channel of a link, and `true` if the link begins or `false` if it ends.
+    /// Only AMI 1.x, old CEL, and FreeSWITCH report links.
     pub(crate) fn link(&self) -> Option<(&UniqueId, bool)> {
         let (Self::Linked { with } | Self::Unlinked { with }) = self else {
             return None;
@@ -152,7 +155,7 @@ impl FactKind {
         self.dialer().or(self.link().map(|(with, _)| with))
     }
 
-    /// Returns the monitored channel, if this channel can be heard by someone.
+    /// Returns the monitored channel, if someone can hear the channel that monitors it.
     pub(crate) fn heard_target(&self) -> Option<&UniqueId> {
         match self {
             Self::Monitors { target, mode, .. } if mode.is_heard() => Some(target),
@@ -171,8 +174,8 @@ pub(crate) fn any(facts: &[Fact], is: impl Fn(&FactKind) -> bool) -> bool {
     facts.iter().any(|fact| is(&fact.what))
 }
 
-/// Returns the spans between beginnings (`true`) and ends, which are given in the order of time.
-/// The last span may have no end.
+/// Returns the spans between beginnings (`true`) and ends (`false`). `edges` must be in the order
+/// of time. If the last beginning has no end, the last span has none.
 pub(crate) fn spans(
     edges: impl IntoIterator<Item = (EventTime, bool)>,
 ) -> Vec<(EventTime, Option<EventTime>)> {
@@ -189,7 +192,7 @@ pub(crate) fn spans(
     spans
 }
 
-/// Returns the fact to store for this kind of event.
+/// Returns the fact to store for this kind of event, or `None` if it needs none.
 pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
     Some(match kind {
         Kind::Born { state } => FactKind::Born(*state),
@@ -235,7 +238,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
     })
 }
 
-/// Returns the additional detail of an event.
+/// Returns the additional detail of an event, if it has one.
 pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
     match kind {
         Kind::Hangup { cause } => cause.map(Note::Cause),
@@ -252,8 +255,8 @@ pub(crate) fn is_holding(technology: &str) -> bool {
     technology.eq_ignore_ascii_case("holding_bridge")
 }
 
-/// Returns `true` for a conference, in which channels of several calls can hear each other. AMI 1.x
-/// and CEL name one by its number.
+/// Returns `true` for a conference, in which channels of several calls can hear each other. AMI
+/// 1.x, and CEL without bridge ids, report it as `room` and its number, without a technology.
 pub(super) fn is_room(bridge: &str, technology: &str) -> bool {
     technology.eq_ignore_ascii_case("softmix") || bridge.starts_with("room ")
 }

@@ -27,9 +27,9 @@ pub(crate) struct SeenVariable {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Leg {
     pub(crate) id: UniqueId,
-    /// Time of the channel's first sign of life.
+    /// Earliest time at which the channel is known to have existed.
     pub(crate) first: EventTime,
-    /// Time of the channel's last sign of life.
+    /// Latest time at which the channel is known to have existed.
     pub(crate) last: EventTime,
     /// Place of the channel's first event among all events, which decides between channels that
     /// were seen at the same time.
@@ -39,7 +39,7 @@ pub(crate) struct Leg {
     pub(crate) callers: TextHistory,
     pub(crate) extens: TextHistory,
     /// The extension on which the channel was born, if it is a number that can be dialed. Later
-    /// extensions are those of the dialplan.
+    /// extensions are set by the dialplan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) did: Option<SmolStr>,
     pub(crate) userfields: TextHistory,
@@ -49,8 +49,8 @@ pub(crate) struct Leg {
     pub(crate) facts: Vec<Fact>,
     /// Number of the channel's facts that were known at the beginning of each gap.
     pub(crate) blinds: Vec<usize>,
-    /// Stays in bridges up to this moment were forgotten, together with the calls that they
-    /// belonged to.
+    /// Stays in bridges that ended by this moment were removed, because they belonged to calls that
+    /// were given out. Events of such stays are ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) forgotten_until: Option<EventTime>,
     /// Arrival of the channel's hangup, by our clock.
@@ -167,8 +167,8 @@ impl Leg {
         }
     }
 
-    /// Returns the bridge that the channel entered or left last, by the times of the events,
-    /// because they can arrive in another order.
+    /// Returns the channel's last entry into a bridge or exit from one, by the times of the events,
+    /// because events can arrive in another order.
     pub(crate) fn last_passage(&self) -> Option<Passage<'_>> {
         let facts = self.facts.iter();
         let passages = facts.filter_map(|fact| Some((fact.at, fact.what.passage()?)));
@@ -186,13 +186,13 @@ impl Leg {
         }
     }
 
-    /// Notes that the channel ended although no event reported it.
+    /// Notes that the channel ended at `at`, although no event reported its end.
     pub(crate) fn note_gone(&mut self, at: EventTime) {
         let gone = Fact::new(at, Origin::Channel, FactKind::Gone);
         self.facts.push(gone);
     }
 
-    /// Returns `true` if the event has a name that the channel was not reported to have. For AMI
+    /// Returns `true` if the event shows a new name of the channel. This is possible only with AMI
     /// 1.x and CEL.
     pub(crate) fn is_renamed(&self, event: &ChannelEvent<'_>) -> bool {
         let name = unmarked(&event.channel.name);
@@ -206,7 +206,7 @@ impl Leg {
             || self.traits.as_ref().is_some_and(|traits| traits.fresh)
     }
 
-    /// Returns the channel whose mode a key press at this moment changes.
+    /// Returns the channel that this one monitors at `at`, if a key press can change how.
     pub(crate) fn monitored_by_keys(&self, at: EventTime) -> Option<&UniqueId> {
         let mut last: Option<&Fact> = None;
         for fact in &self.facts {
@@ -226,7 +226,8 @@ impl Leg {
     }
 
     /// Returns the linkedid that the channel was created with, or `None` if the source reports
-    /// none. A channel that FreeSWITCH dialed can name its caller later.
+    /// none. A channel that FreeSWITCH dialed can report the caller's id later. The caller's id is
+    /// then returned.
     pub(crate) fn first_linkedid(&self) -> Option<&str> {
         let own = self.id.as_str();
         let is_dialed = self
@@ -258,7 +259,7 @@ impl Leg {
         )
     }
 
-    /// Returns `true` if the channel was in no bridge, or has left the last one.
+    /// Returns `true` if the channel was in no bridge, or has left its last one.
     pub(crate) fn is_away(&self) -> bool {
         let reported = self.facts.iter().filter_map(|fact| {
             let hears = match &fact.what {
@@ -282,7 +283,7 @@ impl Leg {
     }
 
     /// Returns `true` if the channel was born after this moment, by its id or its reported time of
-    /// creation. Its birth then cannot have been missed before the moment.
+    /// creation. Its birth then cannot have been missed in a gap before this moment.
     pub(crate) fn born_after(&self, moment: EventTime) -> bool {
         if let Some(created) = self.traits.as_ref().and_then(|traits| traits.created) {
             return created.since(moment) > Duration::from_secs(1);
@@ -323,7 +324,8 @@ impl Leg {
         })
     }
 
-    /// Returns `true` if the channel is up, or could be.
+    /// Returns `true` if the channel is probably up: it has not hung up, and it took part in a call
+    /// or is a telephone.
     pub(crate) fn is_up(&self) -> bool {
         !self.is_over() && (self.is_real() || self.is_telephone())
     }
@@ -346,13 +348,13 @@ impl Leg {
         self.traits.as_ref().map(|traits| &traits.line)
     }
 
-    /// Returns the part that the channel has in a call.
+    /// Returns the party at the channel, such as a trunk or an extension.
     pub(crate) fn party<'e>(&self, endpoints: &'e Endpoints) -> Party<'e> {
         trunk::party_of_line(self.name(), self.line(), endpoints)
     }
 
-    /// Stores the description of the channel in a message, except its linkedid. Returns `true` if
-    /// that changed anything.
+    /// Stores what a message at `at` reports about the channel, except its linkedid. Returns `true`
+    /// if that changed anything.
     pub(crate) fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>) -> bool {
         self.first = self.first.min(at);
         self.last = self.last.max(at);
@@ -464,7 +466,7 @@ pub(crate) struct LegTraits {
     pub(crate) line: LineTraits,
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub(crate) dialed: SmolStr,
-    /// Set if the channel was first seen before anything of it could have been missed.
+    /// Set if the channel was seen from its beginning, so none of its events can have been missed.
     pub(crate) fresh: bool,
     /// Set if the channel was linked with only one other channel.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -476,13 +478,13 @@ pub(crate) struct LegTraits {
     pub(crate) created: Option<EventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answered: Option<EventTime>,
-    /// Links that were reported after they had begun.
+    /// Links that were reported after they had begun: their beginnings and the other channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) linked: Vec<(EventTime, UniqueId)>,
 }
 
 impl LegTraits {
-    /// Stores the traits in an event of that time. Returns `true` if that changed anything.
+    /// Stores the traits that an event at `at` reports. Returns `true` if that changed anything.
     fn note(&mut self, at: EventTime, reported: &ChannelTraits<'_>, context: &str) -> bool {
         let before = self.clone();
         let earlier = at < self.at;
@@ -517,7 +519,7 @@ impl LegTraits {
     }
 }
 
-/// Applications in which all channels in one room hear each other.
+/// Applications of conferences, in which all channels hear each other.
 const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
 
 /// A `Dial` that the channel ran, and the times at which it was first and last seen.
@@ -535,7 +537,7 @@ pub(crate) struct Applications {
     /// Time at which the channel was first seen to run an application that only dialed channels
     /// run.
     pub(crate) outgoing: Option<EventTime>,
-    /// Time at which the channel was first seen to run a conference.
+    /// Time at which the channel was first seen to run a conference application.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conference: Option<EventTime>,
     /// Time at which the channel was first seen as that of a logged-in agent.
@@ -544,9 +546,9 @@ pub(crate) struct Applications {
 }
 
 impl Applications {
-    /// Stores an application that the channel runs. Returns `true` if that changed anything. The
-    /// data of a `Dial` contain the number. The other side of a `Dial`, a `Queue`, or an originated
-    /// call runs an application that a dialplan cannot run.
+    /// Stores an application that the channel runs, if calls depend on it. Returns `true` if that
+    /// changed anything. The `data` of a `Dial` contain the dialed number. `AppDial`, `AppDial2`,
+    /// and `AppQueue` run only on channels that were dialed.
     pub(super) fn run(&mut self, at: EventTime, name: &str, data: &str) -> bool {
         if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
             return earliest(&mut self.outgoing, at);
@@ -588,7 +590,7 @@ impl Applications {
     }
 }
 
-/// Keeps the earlier of the two times. Returns `true` if that changed it.
+/// Keeps the earlier of the two times in `known`. Returns `true` if `known` changed.
 fn earliest(known: &mut Option<EventTime>, at: EventTime) -> bool {
     let earlier = known.is_none_or(|known| at < known);
     if earlier {

@@ -45,8 +45,8 @@ impl Legs {
         self.0.iter_mut().map(|(_, leg)| leg.as_mut())
     }
 
-    /// Returns the channel. If it was not known yet, adds it as first seen at `at`, in the event at
-    /// this place of the stream.
+    /// Returns the channel `id`. If it was not known yet, adds it as first seen at `at`, in the
+    /// event that has the number `place` in the stream.
     pub(crate) fn get_or_add(&mut self, id: UniqueId, at: EventTime, place: u64) -> &mut Leg {
         let index = self.find(&id).unwrap_or_else(|index| {
             let leg = Box::new(Leg::new(id.clone(), at, place));
@@ -65,8 +65,8 @@ impl Legs {
         self.0.retain(|(id, leg)| keep(id, leg));
     }
 
-    /// Merges the channels of another call. A channel is in one call only. If it is in both, the
-    /// one that is known here is kept.
+    /// Adds the channels of another call. If a channel is in both calls, only that of this call is
+    /// kept.
     pub(crate) fn absorb(&mut self, other: Self) {
         for (id, leg) in other.0 {
             if let Err(place) = self.find(&id) {

@@ -1,4 +1,4 @@
-//! An open call: channels that belong together, as far as is known so far.
+//! An open call: the channels that are known so far to belong together.
 
 use super::fact::{TEXT_BYTES_MAX, is_room};
 use super::legs::Legs;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Shortest time in which a PBX restarts and creates as many Local channels as before. Events that
-/// arrive out of order arrive sooner.
+/// only arrive out of order are closer together.
 const RESTART: Duration = Duration::from_secs(2);
 
 /// Channels that belong together. Serialized to survive a restart.
@@ -70,12 +70,14 @@ pub(crate) struct Size {
 pub(crate) struct Parts {
     /// Set once parts of the call were given out.
     pub(crate) relieved: bool,
-    /// Set on a part that was given out.
+    /// Set on a copy that has only a part of the call, which is given out.
     #[serde(skip)]
     pub(crate) past: bool,
-    /// Channels that are still in the call, and whose ids are those of parts that were given out.
+    /// Channels that are still in the call, and whose unique ids are the linkedids of calls that
+    /// were given out.
     pub(crate) given: BTreeSet<UniqueId>,
-    /// Channels of calls that were given out. They are kept while others can have met them.
+    /// Channels of calls that were given out. They are kept while a customer who is up can have met
+    /// them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) reported: BTreeSet<UniqueId>,
     /// Set on a copy that is resolved for the call of these channels only.
@@ -94,8 +96,9 @@ pub(crate) struct LinkKeys {
 }
 
 impl LinkKeys {
-    /// Stores the linkedid that a message reports for a channel. A stand-in is ignored, and so is
-    /// the linkedid of a finished call, which is tied to no call.
+    /// Stores the linkedid that a message at `at` reports for a channel. Ignores a linkedid that
+    /// was made from the channel's name, and that of a finished call, which is no key of this call.
+    /// Returns `true` if that changed the leg.
     fn note_linkedid(&self, leg: &mut Leg, at: EventTime, channel: &ChannelRef<'_>) -> bool {
         let linkedid = channel.linkedid.as_ref();
         self.ids.contains(linkedid)
@@ -173,9 +176,8 @@ impl OpenCall {
         if let Kind::Listed { bridge, state } = &event.kind
             && room
         {
-            // It is unknown whether a new bridge joins the channels in it. In a call whose
-            // beginning was not received, and which is incomplete for that reason, it probably
-            // does.
+            // A list does not show whether the channels in a bridge hear each other. They probably
+            // do if the channel was not known before. Its call is then incomplete anyway.
             if !known {
                 leg.begin_from_list(at, bridge, *state);
             } else if self.ties.bridges.contains(bridge.as_ref()) {
@@ -197,7 +199,7 @@ impl OpenCall {
         (self.size.dropped > 0).then(|| format!("the call had more than {most} events that matter"))
     }
 
-    /// Stores the description of a channel that appears in an event of another one.
+    /// Stores what an event of another channel reports about a channel.
     fn describe(
         &mut self,
         at: EventTime,
@@ -206,7 +208,7 @@ impl OpenCall {
         settings: &Settings,
         outcome: &mut CallEffect,
     ) {
-        // An id that is not tied to this call belongs to one that is finished.
+        // An id that is not tied to this call belongs to a finished call.
         if !self.ties.ids.contains(channel.uniqueid.as_ref()) {
             return;
         }
@@ -224,7 +226,8 @@ impl OpenCall {
         outcome.new_leg |= !known;
     }
 
-    /// Merges the leg that was stored under a stand-in into the channel `id`.
+    /// Merges the leg that was stored under the id `stand_in`, made from the channel's name, into
+    /// the channel `id`.
     pub(crate) fn merge_stand_in(&mut self, stand_in: &UniqueId, id: &UniqueId) {
         if self.legs.contains_key(id)
             && let Some(other) = self.legs.remove(stand_in)
@@ -234,8 +237,8 @@ impl OpenCall {
         }
     }
 
-    /// Returns `true` if no channel of the call was seen to do anything: remains that came after
-    /// the end of a call.
+    /// Returns `true` if no channel of the call was seen to do anything. The call then has only
+    /// leftover events, such as a hangup that arrived after the end of a call.
     pub(crate) fn is_ghost(&self) -> bool {
         !self.legs.values().any(|leg| {
             // If everything before a hangup may have been missed, the hangup is sufficient for a
@@ -245,10 +248,9 @@ impl OpenCall {
         })
     }
 
-    /// Returns `true` if only ends were reported, one of them of an outside channel, so the
-    /// beginning of the call was missed. This is known only if each channel reports at its end what
-    /// it was, and only for the call's own first channel, because a call that belongs to another
-    /// can still get events.
+    /// Returns `true` if the hangup of an outside channel was received, which proves that a ghost
+    /// was a real call. This is known only if the PBX reports traits at the hangup. The channels
+    /// that linkedids name must be known, because otherwise the events can belong to another call.
     pub(crate) fn is_headless(&self, endpoints: &Endpoints) -> bool {
         self.unheard_root().is_none()
             && self.legs.values().any(|leg| {
@@ -269,7 +271,8 @@ impl OpenCall {
     }
 
     /// Returns `true` if each channel that is still up was dialed by, or talked with, only channels
-    /// that have hung up. The call is then over, and a hangup event is missing. For AMI 1.x.
+    /// that have hung up. The call is then over, and a hangup event is missing. Always `false` if
+    /// the source reports linkedids, as all but AMI 1.x do.
     pub(crate) fn is_deserted(&self) -> bool {
         if self.linkedids().next().is_some() || self.is_ghost() {
             return false;
@@ -283,7 +286,7 @@ impl OpenCall {
         up.all(|leg| self.has_lost_partners(&leg.id, &pairs))
     }
 
-    /// Returns `true` if the channel had partners in these pairs, and all of them have hung up.
+    /// Returns `true` if the channel had partners in `pairs`, and all these partners have hung up.
     fn has_lost_partners(&self, id: &UniqueId, pairs: &[(&UniqueId, &UniqueId)]) -> bool {
         let mut had_partners = false;
         for &(a, b) in pairs {
@@ -328,15 +331,16 @@ impl OpenCall {
                 .any(|leg| leg.endpoint(endpoints).is_some())
     }
 
-    /// Returns `true` if all channels have hung up. If a linkedid's own channel has had no event,
-    /// it may still be up, such as a caller who waited in a queue before we listened.
+    /// Returns `true` if all channels have hung up. If the channel that a linkedid names has had no
+    /// event, the channel may still be up, such as a caller who waited in a queue before we
+    /// listened.
     pub(crate) fn is_over(&self) -> bool {
         self.has_hung_up()
             && (self.is_ghost() || self.gaps.rootless || self.unheard_root().is_none())
     }
 
     /// Returns `true` if the call's events arrive in reverse order and its beginning is still to
-    /// arrive. A call that was listed as going on has no such beginning.
+    /// arrive. The beginning of a call that the PBX listed as live does not arrive.
     pub(crate) fn awaits_beginning(&self) -> bool {
         let mut traits = self.legs.values().filter_map(|leg| leg.traits.as_ref());
         self.times.backwards
@@ -368,8 +372,8 @@ impl OpenCall {
             .find(|linkedid| !self.legs.keys().any(|id| id.as_str() == *linkedid))
     }
 
-    /// Returns `true` if a user field of these channels can hold a lead: a lead is a number. The
-    /// record of a consultation can come first, with `lead=` and nothing after it.
+    /// Returns `true` if a user field of the channels that `is_own` selects has a digit, so it can
+    /// hold a lead. The CDR of a consultation can arrive first, with `lead=` and no number.
     pub(crate) fn has_userfield_of(&self, is_own: impl Fn(&Leg) -> bool) -> bool {
         let of_legs = self
             .legs
@@ -381,7 +385,8 @@ impl OpenCall {
         texts.any(|text| text.bytes().any(|byte| byte.is_ascii_digit()))
     }
 
-    /// Stores the user field of a CDR. Returns `true` if it was new.
+    /// Stores the user field `text` of the CDR of the channel `id`. Returns `true` if that changed
+    /// the call.
     pub(crate) fn userfield(&mut self, at: EventTime, id: &str, text: &str) -> bool {
         if let Some(leg) = UniqueId::new(id).and_then(|id| self.legs.get_mut(&id)) {
             return leg.userfields.note(at, text);
@@ -398,7 +403,7 @@ impl OpenCall {
         legs.filter(move |leg| local_pair(leg.name()) == Some(pair))
     }
 
-    /// Returns the time at which the first half of this Local was first met.
+    /// Returns the time at which the Local channel with the name `pair` was first seen, if it was.
     pub(crate) fn began_local(&self, pair: &str) -> Option<EventTime> {
         self.halves(pair).map(|leg| leg.first).min()
     }
@@ -415,17 +420,18 @@ impl OpenCall {
             .all(|half| half.ended().is_some_and(|ended| at.since(ended) >= RESTART))
     }
 
-    /// Returns `true` if the PBX reports traits of each channel in addition to its name. Such a PBX
-    /// also reports links, and not bridges of two.
+    /// Returns `true` if the PBX reports traits of each channel in addition to its name. Such a
+    /// PBX, which is FreeSWITCH, also reports links in place of bridges between two channels.
     pub(crate) fn has_traits(&self) -> bool {
         self.legs.values().any(|leg| leg.traits.is_some())
     }
 
-    /// Returns a copy with only these channels. Gaps before the first of them do not count.
+    /// Returns a copy with only these channels. The copy has no gaps if no channel in it was known
+    /// when a gap began.
     pub(crate) fn copy_with_channels(&self, own: &BTreeSet<UniqueId>) -> Self {
         let mut part = self.clone();
         part.legs.retain(|id, _| own.contains(id));
-        // An id of none of its channels can belong to any part.
+        // An id that no channel of the call has can belong to any part.
         part.unread
             .retain(|id| own.contains(id) || self.legs.get(id).is_none());
         if part.legs.values().all(|leg| leg.blinds.is_empty()) {
@@ -500,7 +506,7 @@ mod stored {
     }
 }
 
-/// Maximum number of times that a name can move from one channel to another.
+/// Maximum number of stored moves of one name from one channel to another.
 const CHANGES_MAX: usize = 64;
 
 /// The channels that had each name, by time.
@@ -508,8 +514,8 @@ const CHANGES_MAX: usize = 64;
 pub(crate) struct Renamings {
     /// Names that the call's channels took on later.
     pub(crate) renamed_to: BTreeSet<SmolStr>,
-    /// The channels that had each of these names, and since when, in the order of time. The first
-    /// channel that had the name is not listed.
+    /// The channels that took on each name, and since when, in the order of time. The first channel
+    /// that had a name is not listed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) named: BTreeMap<SmolStr, Vec<(EventTime, UniqueId)>>,
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// The moments that decide whether a call is over or silent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Times {
-    /// Set when the call's events arrive as they happen. From a source that keeps them, each of
-    /// them arrived within 5 s of its own time.
+    /// Set when the call's events arrive as they happen. If the source keeps events until they are
+    /// read, each event arrived within 5 s of its own time.
     pub(crate) live: bool,
     /// Time of the first event. `opened_arrived` is its arrival.
     pub(crate) opened: EventTime,
@@ -21,7 +21,8 @@ pub(crate) struct Times {
     pub(crate) latest: EventTime,
     /// Set if the last received event was older than one before it.
     pub(crate) backwards: bool,
-    /// Time at which a channel last hung up or was added. `quiet_arrived` is the same by our clock.
+    /// Time at which a channel last hung up or was added. `quiet_arrived` is this time by our
+    /// clock.
     pub(crate) quiet: EventTime,
     pub(crate) quiet_arrived: EventTime,
     /// Difference between the PBX's clock and our boot clock. The event with the smallest delay
@@ -31,7 +32,7 @@ pub(crate) struct Times {
     pub(crate) wall_ahead: ClockDifference,
     /// Set if an event had no time, and its arrival was used.
     pub(crate) by_arrival: bool,
-    /// Set if such an event arrived over a stalled line, or the line stalled later.
+    /// Set if an event without a time arrived over a stalled line, or the line stalled later.
     pub(crate) stalled: bool,
     /// Set if the PBX's clock was set while the call was open.
     pub(crate) clock_set: bool,
@@ -145,7 +146,7 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// Begins a gap.
+    /// Begins a gap at `from`. If a gap has begun already, keeps its earlier beginning.
     pub(crate) fn begin(&mut self, from: EventTime) {
         let room = self.blinds.len() < BLINDS_MAX;
         match self.blinds.last_mut() {
@@ -155,7 +156,7 @@ impl Gaps {
         }
     }
 
-    /// Ends the gap. Returns `false` if there was none.
+    /// Ends the current gap at `at`. Returns `false` if there was none.
     pub(crate) fn end(&mut self, at: EventTime) -> bool {
         let last = self.blinds.last_mut();
         let Some(last) = last.filter(|last| last.until.is_none()) else {
@@ -173,20 +174,21 @@ impl Gaps {
     }
 }
 
-/// State of an open call's process that the call stores.
+/// State of the PBX process that an open call belongs to, which is stored with the call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallProcess {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<u64>,
-    /// Time of the process's last message that it is alive.
+    /// Time of the process's last heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<EventTime>,
-    /// The lowest number of the call's events. `last_stamp` is the event with the highest.
+    /// The lowest number of the call's events. `last_stamp` is the position of the call's event
+    /// with the highest number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_number: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_stamp: Option<EventStamp>,
-    /// The process's last sign of life, and the start of the process by its clock at that time.
+    /// The process's last heartbeat, and the start of the process by its clock at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) beat: Option<(EventStamp, EventTime)>,
     /// Set if the process's clock was set back after the call began.

@@ -1,4 +1,4 @@
-//! Determines the values of a folded call, each with the record that decided it.
+//! Determines the values of a folded call. Notes for each value which record decided it.
 
 use super::group::Group;
 use super::plan::{self, Channel};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// record can be missing, like the first row of a truncated file.
 const BEGUN_BEFORE: Duration = Duration::from_secs(300);
 
-/// Returns the finished calls of these records.
+/// Returns the finished calls of the group's records.
 pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
     let (records, channels) = plan::channels(group, endpoints);
     let plans = plan::plans(&records, &channels);
@@ -36,7 +36,7 @@ pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
     calls
 }
 
-/// Builder of one call.
+/// Data from which one finished call is built.
 struct CallBuilder<'a, 'g> {
     group: &'a Group,
     records: &'a [&'g Record],
@@ -130,8 +130,7 @@ impl CallBuilder<'_, '_> {
         }
     }
 
-    /// Collects the prefixes of channels that carried an outside number and belong to no trunk, as
-    /// is done with channel events.
+    /// Returns the name prefixes of channels that carried an outside number but belong to no trunk.
     fn unmatched(&self) -> Vec<String> {
         let mut found = Unmatched::default();
         let internal = self.plan.direction == Direction::Internal;
@@ -152,9 +151,9 @@ impl CallBuilder<'_, '_> {
         found.0
     }
 
-    /// Returns the start of the first record. For an inbound customer, only records with the same
-    /// id count. If the record of the first channel's beginning is missing, the channel's unique id
-    /// gives the time.
+    /// Returns the start of the call's first record. In an inbound call, only records with the id
+    /// of the customer's first record count. If the first channel's unique id shows an earlier
+    /// creation, its first record is missing, and the time of the creation is returned.
     fn started(&self, why: &mut DecidingEvents) -> EventTime {
         let plan = self.plan;
         let root = if plan.direction == Direction::Inbound {
@@ -200,8 +199,9 @@ impl CallBuilder<'_, '_> {
         last.end
     }
 
-    /// Returns the time that the customer talked in a call that lasted this long. An impossible
-    /// billed time is not clamped, because the mapping reports talk that is longer than its call.
+    /// Returns how long the customer talked in a call of the length `lasted`. A billed time that is
+    /// longer than the call is not clamped, because the mapping reports talk that is longer than
+    /// its call.
     fn talk(&self, lasted: Duration) -> Duration {
         let plan = self.plan;
         let connecting = plan.own.iter().filter(|record| record.talk().is_some());
@@ -209,7 +209,8 @@ impl CallBuilder<'_, '_> {
         plan.talk.total.min(lasted).max(excess.unwrap_or_default())
     }
 
-    /// Returns the number that was dialed first, if the records of the trunk's channel have none.
+    /// Returns the first dialed number in the call's own records. It is used if the records of the
+    /// trunk's channel have no number.
     fn dialed_elsewhere(&self) -> Option<(RawNumber, &'static str)> {
         let own = self.plan.own.iter().filter(|record| !record.was_called());
         let mut texts = own.map(|record| record.destination.as_str());
@@ -243,8 +244,8 @@ impl CallBuilder<'_, '_> {
         found?.party.extension().cloned()
     }
 
-    /// Returns the channel of the only extension that an inbound call was dialed to, and the
-    /// reason for the choice.
+    /// Returns the channel of the extension that was dialed, and the reason for the choice. Returns
+    /// no channel if several extensions were dialed.
     fn dialed_extension(&self) -> (Option<&Channel<'_>>, &'static str) {
         let mut dialed = Vec::new();
         for channel in self.channels {
@@ -264,8 +265,8 @@ impl CallBuilder<'_, '_> {
         (Some(first), "the one extension dialed")
     }
 
-    /// Returns the channel of the extension that placed the call, and the reason for the choice.
-    /// It is the first real party in the first record.
+    /// Returns the channel of the extension that placed the call, and the reason for the choice. It
+    /// is the first real party in the call's first record.
     fn placing_extension(&self) -> (Option<&Channel<'_>>, &'static str) {
         if let Some(record) = self.plan.own.first() {
             let names = [&record.channel, &record.dest].into_iter();
@@ -283,8 +284,9 @@ impl CallBuilder<'_, '_> {
         self.channels.iter().find(|channel| channel.name == name)
     }
 
-    /// Returns the user fields of the customer's own channel if it has any, because a record with
-    /// another customer belongs to both. Otherwise returns those of all records.
+    /// Returns the user fields of the customer's channels. If these have none, returns the user
+    /// fields of all records of the call. The customer's channels come first, because a record that
+    /// names two customers belongs to both calls.
     fn userfields(&self) -> Vec<String> {
         let mut fields = Vec::new();
         for &i in &self.plan.customers {

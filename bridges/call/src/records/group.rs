@@ -1,4 +1,5 @@
-//! Groups of records that belong together, and the index of the keys that tie a record to them.
+//! Groups of records that belong to one call, and an index that finds the groups of a new record by
+//! its ids, channel names, and bridges.
 
 use super::record::Record;
 use crate::assemble::index::{Keys, Schedule};
@@ -8,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Maximum number of records of one call. Further ones are dropped.
+/// Maximum number of records of one call. Further records are dropped.
 const RECORDS_MAX: usize = 256;
 /// Times have whole seconds, so one record can end in the second before the next begins.
 const TOUCHING: Duration = Duration::from_secs(1);
-/// A record that arrives within this time after its end happens now.
+/// A call whose last record arrives within this time after its end happens now, and is not part of
+/// a backlog.
 pub(super) const LIVE: Duration = Duration::from_secs(5);
 /// Records of one call follow each other within this time.
 pub(super) const FAR_APART: Duration = Duration::from_secs(60);
-/// Records that share an id which no PBX made are of one call only if they overlap, or follow
-/// within this time.
+/// Longest time between two records of one call if they share only an id that no PBX made.
 pub(super) const FOLLOWING: Duration = Duration::from_secs(5);
 
 /// The records of one call that have arrived. Serialized to survive a restart.
@@ -56,9 +57,9 @@ impl Group {
         self.arrived <= self.end().plus(LIVE)
     }
 
-    /// Returns `true` if a record is still to arrive, because its channel outlives those of the
-    /// known records. It is the record of the channel that began the call, of the channel that
-    /// dialed a Local half, or of the dialing side.
+    /// Returns `true` if a record is still missing: that of the channel that began the call, of the
+    /// channel that dialed a Local half, or of the dialing side. These channels can live longer
+    /// than those of the known records, and a record is written when its channel ends.
     pub(super) fn awaits_more(&self) -> bool {
         for record in &self.records {
             if can_be_id(&record.linkedid) && !self.has_channel(&record.linkedid) {
@@ -97,8 +98,8 @@ impl Group {
 
     /// Prepares the records of a call when all of them have arrived. Removes each linkedid that the
     /// PBX did not make and that names no channel of the call, because other calls can have the
-    /// same value. Ignores a record of the extension `h` if there are others, because the hangup
-    /// handler ran after the call.
+    /// same value. Removes the records of the extension `h` if there are other records, because the
+    /// hangup handler ran after the call.
     pub(super) fn complete(&mut self) {
         let mut foreign = Vec::new();
         for record in &self.records {
@@ -121,7 +122,7 @@ impl Group {
         }
     }
 
-    /// Returns `true` if a trunk took part.
+    /// Returns `true` if one of the records names a channel of a trunk.
     pub(super) fn has_trunk(&self, endpoints: &trunk::Endpoints) -> bool {
         self.records.iter().any(|record| {
             let mut legs = record.legs.iter();
@@ -141,7 +142,7 @@ impl Group {
     }
 }
 
-/// Returns `true` if the channels of two records were in one room at the same time.
+/// Returns `true` if the channels of two records were in the same bridge at the same time.
 fn same_room(a: &Record, b: &Record) -> bool {
     let rooms_of_b = b.rooms();
     for (room, from, to) in a.rooms() {
@@ -154,8 +155,8 @@ fn same_room(a: &Record, b: &Record) -> bool {
     false
 }
 
-/// Returns `true` if two records share an id that ties them. If two channels with one unique id are
-/// far apart in time, the id was used again.
+/// Returns `true` if two records share an id that makes them records of one call. If two channels
+/// with one unique id are far apart in time, the PBX used the id for two calls.
 fn same_id(a: &Record, b: &Record) -> bool {
     if a.uniqueid == b.uniqueid && a.channel != b.channel && !are_near(a, b, FAR_APART) {
         return false;
@@ -169,9 +170,9 @@ fn are_near(a: &Record, b: &Record, apart: Duration) -> bool {
     a.start <= b.end.plus(apart) && b.start <= a.end.plus(apart)
 }
 
-/// Returns `true` if an id that no PBX made ties two records that share it. A dialplan, an API, or
-/// a database's default can give the same text to strangers, so one of the records must be of the
-/// channel with that unique id.
+/// Returns `true` if two records with the same id belong to one call although no PBX made the id. A
+/// dialplan, an API, or a database's default can give one text to unrelated calls, so one of the
+/// records must be that of the channel with this unique id.
 fn ties(id: &str, a: &Record, b: &Record) -> bool {
     if a.uniqueid == id && b.uniqueid == id {
         return a.channel == b.channel;
@@ -179,7 +180,8 @@ fn ties(id: &str, a: &Record, b: &Record) -> bool {
     are_near(a, b, FOLLOWING) && (a.uniqueid == id || b.uniqueid == id)
 }
 
-/// Returns `true` for an id as Asterisk or FreeSWITCH makes it: `1795151317.146`, a UUID.
+/// Returns `true` if the id has the form that Asterisk (`1795151317.146`) or FreeSWITCH (a UUID)
+/// makes.
 pub(super) fn is_made_by_pbx(id: &str) -> bool {
     let is_uuid = id.len() == 36
         && id.bytes().enumerate().all(|(at, byte)| match at {
@@ -189,14 +191,14 @@ pub(super) fn is_made_by_pbx(id: &str) -> bool {
     is_uuid || UniqueId::epoch_in(id).is_some()
 }
 
-/// Returns `false` for a text that means no id: `0`, `-`, `unknown`.
+/// Returns `true` if the text can be an id. `0`, `-`, and `unknown` mean that there is no id.
 fn can_be_id(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
-/// Returns `true` if two records name one channel that lived in both. A name can be used again. So
-/// a channel must have only one unique id, and if its name has no unique suffix, the records must
-/// overlap.
+/// Returns `true` if two records name the same channel. The PBX can use a name again. So the
+/// records of a channel must have the same unique id, and if its name has no unique suffix, they
+/// must overlap.
 fn same_channel(a: &Record, b: &Record) -> bool {
     let lacks_id = a.uniqueid.is_empty() || b.uniqueid.is_empty();
     if a.channel == b.channel && (lacks_id || a.uniqueid == b.uniqueid) {
@@ -219,7 +221,8 @@ fn same_channel(a: &Record, b: &Record) -> bool {
     are_halves(&a.channel, &b.channel) && can_be_in_both(&a.channel, a, b)
 }
 
-/// Returns `true` if the times of the records allow that a channel of this name lived in both.
+/// Returns `true` if the times of both records allow that they are about one channel with this
+/// name.
 fn can_be_in_both(name: &str, a: &Record, b: &Record) -> bool {
     if !is_unique(name) {
         return a.start < b.end && b.start < a.end;
@@ -250,26 +253,27 @@ pub(super) fn is_unique(name: &str) -> bool {
     suffix.len() >= 8 && suffix.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// The groups by number, with indexes of ids and names.
+/// The groups by number, with indexes of their ids, channel names, and bridges.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pub(super) by_key: BTreeMap<u64, Group>,
     pub(super) ids: Keys,
     names: Keys,
-    /// Groups by the arrival of their last record, as a count.
+    /// Groups by the order in which their last records arrived. `count` numbers the arrivals.
     touched: Schedule<u64>,
     count: u64,
     next: u64,
 }
 
 impl Groups {
-    /// Returns the group that has had no new record for the longest time.
+    /// Returns the number of the group that has had no new record for the longest time.
     pub(super) fn longest_silent(&self) -> Option<u64> {
         self.touched.first().map(|(_, key)| key)
     }
 
-    /// Adds the record to its group, and merges all groups that it ties together. Returns the
-    /// numbers of the changed groups. There are none if the record was there already.
+    /// Adds the record to its group, and merges all groups that the record belongs to. Returns the
+    /// numbers of the changed and the removed groups. The result is empty if the record is already
+    /// known.
     pub(super) fn take_in(&mut self, record: Record, arrived: EventTime) -> BTreeSet<u64> {
         let mut keys = self.belongs_to(&record);
         let key = keys.pop_first().unwrap_or(self.next);
@@ -303,13 +307,13 @@ impl Groups {
         keys
     }
 
-    /// Returns `true` if a record of this group matches the record by the rule `is_match`.
+    /// Returns `true` if `is_match` is true for `record` and a record of the group `key`.
     fn has_match(&self, key: u64, record: &Record, is_match: fn(&Record, &Record) -> bool) -> bool {
         let mut known = self.by_key[&key].records.iter();
         known.any(|known| is_match(known, record))
     }
 
-    /// Inserts a group under this number, with all keys that lead to it.
+    /// Inserts a group under the number `key`, and adds its ids, names, and bridges to the indexes.
     pub(super) fn put(&mut self, key: u64, group: Group) {
         self.next = self.next.max(key.saturating_add(1));
         self.index(&group, |keys, text| keys.insert(text, key));
@@ -318,7 +322,7 @@ impl Groups {
         self.by_key.insert(key, group);
     }
 
-    /// Removes a group and all keys that lead to it.
+    /// Removes a group, and its ids, names, and bridges from the indexes.
     pub(super) fn remove(&mut self, key: u64) -> Option<Group> {
         let group = self.by_key.remove(&key)?;
         self.touched.remove(key);
@@ -326,7 +330,8 @@ impl Groups {
         Some(group)
     }
 
-    /// Applies `change` to all keys that lead to the group.
+    /// Calls `change` for each id, channel name, and bridge of the group, with the index that
+    /// contains it.
     fn index(&mut self, group: &Group, change: impl Fn(&mut Keys, &str)) {
         for record in &group.records {
             record.ids().for_each(|id| change(&mut self.ids, id));

@@ -1,5 +1,5 @@
-//! Corrects the records that Asterisk before 12 writes after a transfer by feature code, so they
-//! show what happened.
+//! Corrects the records that Asterisk before 12 writes after a transfer by feature code. Such
+//! records name a channel that had already left the call.
 //!
 //! ```text
 //! blind     17.1 SIP/city-01 → SIP/101-02   Dial              …:36 to …:42
@@ -9,17 +9,18 @@
 //!           17.4 Local/102@…;2 → SIP/102-03 Dial              …:06 to …:12
 //! ```
 //! After a blind transfer, the customer continues under the unique id of the channel that was
-//! dialed first. After an attended one, the customer's record continues with the Local channel in
-//! its data. The extension that transfers has talked with that channel before.
+//! dialed first. After an attended transfer, the customer's record continues with the Local channel
+//! in its data. The extension that transfers the call has talked with the Local channel before.
 
 use super::record::Record;
 use crate::trunk::local_pair;
 use std::time::Duration;
 
-/// Error of times with whole seconds.
+/// Largest error of a time that has whole seconds.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// Assigns each record to the channel that it really belongs to.
+/// Sets the channel of each record to the one that really talked, and corrects the times of
+/// transferred calls.
 pub(super) fn give_back(records: &mut [Record]) {
     let owners: Vec<Option<String>> = (0..records.len()).map(|i| owner(records, i)).collect();
     for (record, owner) in records.iter_mut().zip(owners) {
@@ -34,8 +35,8 @@ pub(super) fn give_back(records: &mut [Record]) {
     }
 }
 
-/// Returns the channel that continues in place of the one that the record names: the channel that
-/// dialed it, whose number the record has.
+/// Returns the channel that really continued in record `i`: the channel that had dialed the named
+/// channel and whose number the record has. Returns `None` if the record names the right channel.
 fn owner(records: &[Record], i: usize) -> Option<String> {
     let record = &records[i];
     // Later releases write another record for the time after the transfer.
@@ -59,8 +60,9 @@ fn owner(records: &[Record], i: usize) -> Option<String> {
     None
 }
 
-/// Moves the beginning of a transferred call's record to the end of the one before it. That one
-/// ends for both parties when the transferring party began to talk with the new one.
+/// Corrects the times of record `i`, which continues after an attended transfer. It begins when the
+/// channel's previous record ends. The previous record ends when the transferring party began to
+/// consult the third party.
 fn move_transferred_start(records: &mut [Record], i: usize) {
     let record = &records[i];
     let earlier = (0..records.len()).filter(|&place| {

@@ -1,5 +1,5 @@
-//! The channels that the records of one call name, which of them is the customer's, and how many
-//! calls the records make. The rules are those for calls from events.
+//! The channels that the records of one call name, which channels are the customer's, and how many
+//! calls the records make. Calls from events are divided by the same rules.
 //!
 //! An answered record of two channels connects them for its billed seconds. The halves of a Local
 //! channel are always connected. A record of the other side of a dialing (`AppDial`) is a
@@ -17,7 +17,7 @@ use crate::{Direction, Endpoints, EventTime, Extension, Party, RawNumber, Unique
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Returns the calls of these records. There are none if no real party took part.
+/// Divides the records of one group into calls. The result is empty if no real party took part.
 pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec<Plan<&'a Record>> {
     let Some(first) = channels.iter().position(|channel| channel.party.is_real()) else {
         return Vec::new();
@@ -61,7 +61,8 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     made
 }
 
-/// Returns the line that was dialed on this channel. All records of a group belong to one call.
+/// Returns the number that was dialed on the channel, as a line. `origin` and the times stay empty,
+/// because all records of a group belong to one call.
 fn dialed_line(channel: &Channel<'_>) -> DialedLine {
     let number = channel
         .dialed_number()
@@ -72,8 +73,8 @@ fn dialed_line(channel: &Channel<'_>) -> DialedLine {
     }
 }
 
-/// Returns the oldest id of the records. If they have none, an id is made from the first record. An
-/// id is as old as the first record that has it.
+/// Returns the oldest id of the records, or an id made from the first record if no record has an
+/// id. If an id contains no time, its age is the start of the record.
 fn oldest(records: &[&Record]) -> Option<UniqueId> {
     let mut ids = Vec::new();
     let mut ages = Vec::new();
@@ -88,7 +89,8 @@ fn oldest(records: &[&Record]) -> Option<UniqueId> {
 }
 
 /// Returns the id of a second customer's call: the unique id of the customer's channel. A record
-/// has it only if the channel is not its destination. Otherwise the id is made from name and start.
+/// has no unique id of its destination channel. So if the channel has no other record, the id is
+/// made from the channel's name and start.
 fn own_id(channel: &Channel<'_>) -> Option<UniqueId> {
     let own = channel.own.iter();
     let mut ids = own.filter_map(|record| UniqueId::new(record.uniqueid.as_str()));
@@ -98,8 +100,9 @@ fn own_id(channel: &Channel<'_>) -> Option<UniqueId> {
     })
 }
 
-/// Returns the records that name the customer's channels, and those with the id of the customer's
-/// first record, unless that is the id of the whole.
+/// Returns the indices of the records that belong to a customer's call: those whose channel is a
+/// customer's, and those with the id of the customer's first record. If that id is missing or is
+/// the group's oldest, the records whose destination is a customer's are added instead.
 fn records_of_customers(
     records: &[&Record],
     channels: &[Channel<'_>],
@@ -131,7 +134,8 @@ fn records_of_customers(
 pub(super) struct Channel<'a> {
     pub(super) name: &'a str,
     pub(super) party: Party<'a>,
-    /// The channel's own records, by their start. `reached` are those that name it as destination.
+    /// Records of which this is the first channel, by their start. `reached` has the records that
+    /// name the channel as their destination.
     pub(super) own: Vec<&'a Record>,
     pub(super) reached: Vec<&'a Record>,
     /// Set if the PBX dialed the channel into a conference.
@@ -139,9 +143,9 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    /// Returns `true` if a caller came in on this channel: it has a record from before it was
-    /// dialed, and that record is not the other side of a dialing. A record of a conference names
-    /// channels that met in it, and none of them dialed another.
+    /// Returns `true` if a caller came in on this channel: its first own record began before any
+    /// record that names the channel as destination, and the PBX did not call the channel. Records
+    /// of a conference are ignored, because they name channels that only met there.
     pub(super) fn came_in(&self) -> bool {
         let Some(first) = self.own.first().filter(|first| !first.was_called()) else {
             return false;
@@ -180,8 +184,8 @@ impl<'a> Channel<'a> {
     }
 }
 
-/// Returns `true` if the channel of `first` is older than that of `dialed`, which therefore cannot
-/// have dialed it.
+/// Returns `true` if the channel of `first` is older than the channel of `dialed`. The younger
+/// channel cannot have dialed the older one.
 fn is_older(first: &Record, dialed: &Record) -> bool {
     let ages = channel_age(first).zip(channel_age(dialed));
     ages.is_some_and(|(first, dialed)| first < dialed)
@@ -195,7 +199,8 @@ fn channel_age(record: &Record) -> Option<(u64, u64)> {
     Some((epoch, counter))
 }
 
-/// Returns the records by their start, and the channels in the order in which they appear in them.
+/// Returns the group's records by their start, and its channels in the order in which the records
+/// name them.
 pub(super) fn channels<'a>(
     group: &'a Group,
     endpoints: &'a Endpoints,
@@ -239,9 +244,9 @@ fn place_of(name: &str, channels: &[Channel<'_>]) -> Option<usize> {
     channels.iter().position(|channel| channel.name == name)
 }
 
-/// Returns `true` for a trunk's channel that the PBX dialed into a conference. No record has the
-/// dialing. The channel's first record is already of the conference. It shows that the channel
-/// rang before it was answered, and began in the context of the extensions, where no caller begins.
+/// Returns `true` if the PBX dialed the channel into a conference. No record shows the dialing, so
+/// the channel's first record decides: the record is of the conference, the channel rang before it
+/// was answered, and the channel began in the context of an extension, where no caller begins.
 fn is_invited(channel: &Channel<'_>, channels: &[Channel<'_>]) -> bool {
     let Some(first) = channel.own.first() else {
         return false;
@@ -260,11 +265,11 @@ fn is_invited(channel: &Channel<'_>, channels: &[Channel<'_>]) -> bool {
         && records.any(|record| record.context == first.context)
 }
 
-/// Returns the sort key of a record. The start comes first. Within one second, the other side of a
-/// dialing comes last. Then follow the age of the ids, and Local channels after the channels that
-/// dialed them. End and names come last, so the order does not depend on the order of arrival. An
-/// id that was chosen through an API belongs to an originated channel, which exists before those
-/// that it dials in the same second.
+/// Returns the sort key of a record. The start comes first. If starts are equal, the dialed side
+/// comes last, then the age of the ids decides, and Local channels follow the channels that dialed
+/// them. End and names make the order independent of the order of arrival. An id that was chosen
+/// through an API counts as the oldest, because an originated channel exists before the channels
+/// that it dials.
 fn order(record: &Record) -> impl Ord {
     let age = match UniqueId::new(record.uniqueid.as_str()) {
         Some(id) => id.epoch_and_counter().unwrap_or_default(),
@@ -280,8 +285,8 @@ fn order(record: &Record) -> impl Ord {
     )
 }
 
-/// Returns the party of a channel. An `Agent/1001` of Asterisk before 12 is the telephone of that
-/// agent.
+/// Returns the party of a channel. A channel `Agent/1001` (Asterisk before 12) is the telephone of
+/// agent 1001.
 fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
     let party = trunk::party(name, endpoints);
     match name.strip_prefix("Agent/") {
@@ -301,7 +306,8 @@ struct ConnectedPair {
     consultation: bool,
 }
 
-/// Returns the talk of the customer's channels, which are given as indices.
+/// Returns when the customer talked, and with whom. `customers` are the indices of the customer's
+/// channels.
 pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[usize]) -> Talk {
     let mut lines: Vec<ConnectedPair> = Vec::new();
     for record in records {
@@ -319,9 +325,9 @@ pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[u
     })
 }
 
-/// Returns the channels that a record connects. The connection begins no earlier than the answer of
-/// its destination, as the record of that channel's beginning shows, and no earlier than the
-/// destination's entry into the conference of the record.
+/// Returns the two channels that a record connects, and when. The connection does not begin before
+/// the destination answered, which the destination's own first record shows. In a conference, it
+/// does not begin before the destination entered.
 fn connected_pair(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
     let (billed_from, to) = record.talk()?;
     let channel = place_of(&record.channel, channels)?;
@@ -349,8 +355,8 @@ fn connected_pair(record: &Record, channels: &[Channel<'_>]) -> Option<Connected
     })
 }
 
-/// Returns the real parties, other than the customer's own channels, that one of these is connected
-/// with.
+/// Returns the real parties that are connected with one of the customer's channels. `there` has the
+/// connections at one moment, and `pairs` has the halves of the Local channels.
 fn connected_parties(
     channels: &[Channel<'_>],
     customers: &[usize],

@@ -1,4 +1,4 @@
-//! One call detail record, as far as a call depends on it.
+//! The fields of a call detail record that decide the values of a call.
 
 use crate::facts::Leg;
 use crate::trunk::{self, unmarked};
@@ -12,9 +12,9 @@ const TEXT_BYTES_MAX: usize = 512;
 /// A channel's first record begins in the second of its unique id, or in the next.
 const BIRTH_SLACK: Duration = Duration::from_secs(1);
 
-/// Applications that connect two people. Asterisk before 12 keeps the destination channel of a
-/// `Dial` that failed beside the application that came after it. If the `Dial` was answered, its
-/// record ends with the bridge, so `Dial` stays in it.
+/// Applications that connect two people. After a `Dial` that failed, Asterisk before 12 writes the
+/// dialed channel into a record with the next application. After a `Dial` that was answered, the
+/// record keeps the application `Dial`, because it ends with the bridge.
 const CONNECTS: [&str; 13] = [
     "Dial",
     "RetryDial",
@@ -31,8 +31,8 @@ const CONNECTS: [&str; 13] = [
     TRANSFERRED,
 ];
 
-/// Applications that connect no one. After an application in neither list, the record does not show
-/// whether people talked.
+/// Applications that connect no one. If an application is neither here nor in [`CONNECTS`], its
+/// record does not show whether people talked.
 const CONNECTS_NO_ONE: [&str; 28] = [
     "Hangup",
     "VoiceMail",
@@ -68,7 +68,8 @@ const CONNECTS_NO_ONE: [&str; 28] = [
 /// record dialed another.
 const CONFERENCES: [&str; 3] = ["ConfBridge", "MeetMe", "Conference"];
 
-/// A larger number of seconds is a negative one in an unsigned column.
+/// Largest valid duration. A larger value is a negative number that an unsigned column of 32 bits
+/// made positive.
 const SECONDS_MAX: i64 = i32::MAX as i64;
 
 /// The application in the record of a transfer by feature code.
@@ -97,31 +98,33 @@ pub(super) struct Record {
     pub(super) answered: bool,
     pub(super) start: EventTime,
     pub(super) end: EventTime,
-    /// Beginning of the billed seconds: from then on, a channel had answered.
+    /// Beginning of the billed seconds, which is the time of the answer.
     pub(super) billed_from: EventTime,
     /// Time at which the channel was answered, if it was.
     pub(super) answer: Option<EventTime>,
-    /// Set if the start is absolute. Otherwise it is a local time of an unknown zone.
+    /// Set if the time zone of the start is known. Otherwise the start is a local time of an
+    /// unknown zone.
     pub(super) placed: bool,
     /// Set if the duration is negative, because the PBX's clock was set back during the call. The
     /// end is then not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_negative: bool,
-    /// The billed time, if it is more than a second longer than the duration, or negative (then
-    /// as an unsigned column shows it).
+    /// The billed time, if it is impossible: more than a second longer than the duration, or
+    /// negative. A negative value is stored as an unsigned column of 32 bits shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) excess: Option<Duration>,
-    /// Set if a channel of the call proves that Asterisk is version 12 or later. Known when all
-    /// records are.
+    /// Set if a channel of the call proves that Asterisk is version 12 or later. Set when all
+    /// records of the call have arrived.
     #[serde(skip)]
     pub(super) since_12: bool,
-    /// Channel of the record, and those that it names. Empty for a record of a path between two.
+    /// The channel that the record describes, then the channels that it names. Empty if the record
+    /// describes a path between two parties.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) legs: Vec<Leg>,
 }
 
 impl Record {
-    /// Reads a CDR that arrived at this moment. Returns `None` if it names no channel.
+    /// Converts a CDR that arrived at `arrived`. Returns `None` if the CDR names no channel.
     pub(super) fn from_cdr(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
         let channel = unmarked(&cdr.channel);
         if channel.is_empty() {
@@ -176,8 +179,8 @@ impl Record {
         })
     }
 
-    /// Returns the ids that other records of the call can share: the record's own, and those of the
-    /// channels that its channel was connected with.
+    /// Returns the ids by which other records of the call are found: the unique id and the
+    /// linkedid, and the ids of the channels that the record's channel was connected with.
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         let own = [self.uniqueid.as_str(), self.linkedid.as_str()];
         let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
@@ -186,7 +189,8 @@ impl Record {
         all.filter(|id| !id.is_empty())
     }
 
-    /// Returns the names that lead to the record. Both halves of a Local channel have one name.
+    /// Returns the channel names by which other records of the call are found. Both halves of a
+    /// Local channel have the same name here.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         [&self.channel, &self.dest]
             .into_iter()
@@ -194,7 +198,8 @@ impl Record {
             .map(|name| trunk::local_pair(name).unwrap_or(name))
     }
 
-    /// Returns the rooms that the channel was in, and when it entered and left each.
+    /// Returns the bridges that the record's channel was in, and when it entered and left each
+    /// bridge.
     pub(super) fn rooms(&self) -> Vec<(&str, EventTime, EventTime)> {
         let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
         let passages = facts.filter_map(|fact| Some((fact.at, fact.what.passage()?)));
@@ -211,25 +216,24 @@ impl Record {
         rooms
     }
 
-    /// Returns `true` for the other side of a dialing: another channel of the same call dialed this
-    /// one.
+    /// Returns `true` if the record's channel was dialed by another channel of the same call.
     pub(super) fn is_dialed_side(&self) -> bool {
         self.app.eq_ignore_ascii_case("AppDial")
     }
 
-    /// Returns `true` for a record that continues with another party after a transfer by feature
-    /// code (Asterisk before 12).
+    /// Returns `true` if the record was written after a transfer by feature code (Asterisk before
+    /// 12). It then continues a record with another party.
     pub(super) fn is_transferred(&self) -> bool {
         self.app.eq_ignore_ascii_case(TRANSFERRED)
     }
 
-    /// Returns `true` if the PBX itself called the channel, or it is the other side of a dialing.
+    /// Returns `true` if the PBX or another channel of the call dialed the record's channel.
     pub(super) fn was_called(&self) -> bool {
         self.is_dialed_side() || self.app.eq_ignore_ascii_case("AppDial2")
     }
 
-    /// Returns the span in which the record's two channels heard each other. A queue or an
-    /// announcement that answered has no second channel, or its record is not answered.
+    /// Returns the span in which the record's two channels heard each other. Returns `None` for a
+    /// queue or an announcement, whose record has no second channel or is not answered.
     pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
         let connects = self.since_12 || self.app.is_empty() || is_one_of(&CONNECTS, &self.app);
         if self.is_answered_path() && connects && self.billed_from < self.end {
@@ -250,18 +254,18 @@ impl Record {
         self.answered && !self.dest.is_empty()
     }
 
-    /// Returns `true` for a record of the extension `h`, which runs when its call is over.
+    /// Returns `true` if the record is of the extension `h`, which runs after the call.
     pub(super) fn is_of_hangup(&self) -> bool {
         self.destination == "h"
     }
 
-    /// Returns `true` for a record of a conference.
+    /// Returns `true` if the record's last application is a conference.
     pub(super) fn is_of_conference(&self) -> bool {
         is_one_of(&CONFERENCES, &self.app)
     }
 
-    /// Returns `true` if one of the channels belongs to a driver that Asterisk has had since
-    /// version 12.
+    /// Returns `true` if one of the channels is a PJSIP channel, which proves that Asterisk is
+    /// version 12 or later.
     pub(super) fn has_pjsip(&self) -> bool {
         let mut names = [&self.channel, &self.dest].into_iter();
         names.any(|name| trunk::technology(name).eq_ignore_ascii_case("PJSIP"))
@@ -273,20 +277,22 @@ impl Record {
         ids.into_iter().find_map(|id| UniqueId::new(id.as_str()))
     }
 
-    /// Returns an id made from channel, start, and destination, for a record without any id.
+    /// Returns an id made from channel, start, and destination. It is used if no record of the call
+    /// has an id.
     pub(super) fn made_id(&self) -> Option<UniqueId> {
         let start = self.start.floor_seconds();
         UniqueId::new(format!("{}@{start}/{}", self.channel, self.destination))
     }
 
-    /// Returns `true` for the record of the beginning of its channel's life.
+    /// Returns `true` if the record began when its channel was created, so it is the channel's
+    /// first record.
     pub(super) fn is_birth(&self) -> bool {
         birth(&self.uniqueid).is_some_and(|born| self.start <= born.plus(BIRTH_SLACK))
     }
 }
 
-/// Returns the second party. After a transfer by feature code, the data name it, and the record
-/// still has the previous one as destination.
+/// Returns the channel name of the second party. After a transfer by feature code, the new party is
+/// in the application's data, and the destination channel is still the previous party.
 fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
     let transferred = cdr.last_app.eq_ignore_ascii_case(TRANSFERRED);
     if transferred && cdr.last_data.contains('/') {
@@ -300,8 +306,8 @@ fn clip(text: &str) -> String {
     units::clip(text, TEXT_BYTES_MAX)
 }
 
-/// Returns a number of microseconds as a duration, or `None` if it is negative, or was before an
-/// unsigned column of 32 bits made it positive.
+/// Converts microseconds to a duration. Returns `None` if the number is negative, or is a negative
+/// number of seconds that an unsigned column of 32 bits made positive.
 fn duration(micros: i64) -> Option<Duration> {
     if micros / 1_000_000 > SECONDS_MAX {
         return None;
@@ -310,7 +316,7 @@ fn duration(micros: i64) -> Option<Duration> {
 }
 
 /// Returns the billed time if it is impossible: negative, or more than a second longer than the
-/// record. A negative one becomes what an unsigned column of 32 bits shows.
+/// record. A negative time is returned as an unsigned column of 32 bits shows it.
 fn excess(billed_micros: i64, lasted: Duration) -> Option<Duration> {
     let Some(billed) = duration(billed_micros) else {
         let seconds = billed_micros.div_euclid(1_000_000).rem_euclid(1 << 32);
@@ -323,8 +329,8 @@ fn excess(billed_micros: i64, lasted: Duration) -> Option<Duration> {
     }
 }
 
-/// Returns the reported end, unless the duration goes beyond it. The record was then reported
-/// before its end.
+/// Returns the reported end, or `start` plus `lasted` if that is more than a second later. The PBX
+/// then reported the record before its end.
 fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> EventTime {
     let by_duration = start.plus(lasted);
     let reported = reported.unwrap_or(by_duration).max(start);
@@ -335,8 +341,8 @@ fn end(reported: Option<EventTime>, start: EventTime, lasted: Duration) -> Event
     }
 }
 
-/// Returns a name without the suffix of a Local half, which a channel keeps after it has replaced
-/// one.
+/// Removes the suffix `;1` or `;2`. A channel keeps the suffix after it has replaced half of a
+/// Local channel. The name of a Local channel is returned unchanged.
 fn strip_half_suffix(name: &str) -> &str {
     if trunk::local_pair(name).is_some() {
         return name;
@@ -347,14 +353,15 @@ fn strip_half_suffix(name: &str) -> &str {
 
 /// Returns the second in which the channel with this unique id was created.
 pub(super) fn birth(uniqueid: &str) -> Option<EventTime> {
-    // Ids of test setups have counters in place of times.
+    // Reject small numbers (before the year 2000), because ids of test setups have counters in
+    // place of times.
     let epoch = UniqueId::epoch_in(uniqueid).filter(|epoch| *epoch > 946_684_800)?;
     (epoch < i64::MAX / 1_000_000).then(|| EventTime::from_seconds(epoch))
 }
 
-/// Returns the beginning of the billed seconds, which end with the record. If times have whole
-/// seconds, they differ from the billed seconds by up to one. The billed seconds are derived from
-/// the exact time, so they win. Exact times win over them.
+/// Returns the beginning of the billed time, which ends with the record. An answer time with
+/// fractions of a second is exact. An answer time in whole seconds can be wrong by a second, so
+/// `end` minus the billed time is used instead.
 fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
     let answer = cdr.answered_at.filter(|at| (start..=end).contains(at));
     let billed = cdr.billed_micros.and_then(duration);
@@ -370,8 +377,8 @@ fn is_exact(at: EventTime) -> bool {
     at.micros() % 1_000_000 != 0
 }
 
-/// Returns the channel of the record, and then those that it describes. Empty for a record of a
-/// path between two.
+/// Returns the channel of the record, then the channels that its events describe. The result is
+/// empty if the record describes a path between two parties.
 fn legs_of(cdr: &Cdr<'_>) -> Vec<Leg> {
     let mut legs: Vec<Leg> = Vec::new();
     for event in &cdr.events {

@@ -33,8 +33,8 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<&Record>) -> Timeline
     }
 }
 
-/// Returns the customer's channels, those that talked with the customer, and those of the call's
-/// own records.
+/// Returns the indices of the channels to draw: the customer's, those that talked with the
+/// customer, and those that the call's own records name.
 fn shown_channels(channels: &[Known<'_>], plan: &Plan<&Record>) -> Vec<usize> {
     let mut shown = Vec::new();
     for (i, channel) in channels.iter().enumerate() {
@@ -61,7 +61,7 @@ fn channel(
     let from = known.records().map(|record| record.start).min()?;
     let to = known.records().map(|record| record.end).max()?;
     let own = known.own.iter().map(|record| record.uniqueid.as_str());
-    // A record has no unique id of its destination, so the name is used.
+    // A record has no unique id of its destination channel, so the channel's name is used.
     let id = own.chain([known.name]).find_map(UniqueId::new)?;
     let (way, how) = if known.came_in() {
         (Way::CameIn, "its channel is in a record")
@@ -106,7 +106,7 @@ fn moments(
     moments.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
     moments.dedup();
     moments.truncate(room.saturating_sub(1));
-    // The end of the channel's last record is its hangup, or the best estimate of it.
+    // The end of the channel's last record is the hangup, or the best estimate of the hangup.
     moments.push(Moment {
         at: to,
         what: MomentKind::HungUp { cause: None },

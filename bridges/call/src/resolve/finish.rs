@@ -83,7 +83,7 @@ pub(super) fn finish(
     .into_iter();
     let number = numbers.next();
     let shown = if plan.direction == Direction::Outbound && number.is_none() {
-        number::shown_number(customer)
+        number::originated_number(customer)
     } else {
         None
     };

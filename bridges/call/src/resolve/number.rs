@@ -29,8 +29,8 @@ fn number(text: impl Into<String>, dialed: bool, at: EventTime, message: &'stati
     Number { raw, at, message }
 }
 
-/// Returns a number that a channel shows.
-fn number_in_text(text: &Stamped, message: &'static str) -> Number {
+/// Makes a [`Number`] of a text that an event reported. `message` names the source of the text.
+fn number_of_channel(text: &Stamped, message: &'static str) -> Number {
     number(text.text.as_str(), false, text.at, message)
 }
 
@@ -38,7 +38,7 @@ fn number_in_text(text: &Stamped, message: &'static str) -> Number {
 pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
     let callers = leg.leg.callers.by_time();
     let caller = callers.into_iter().find(|caller| is_number(&caller.text))?;
-    Some(number_in_text(caller, "the caller's number"))
+    Some(number_of_channel(caller, "the caller's number"))
 }
 
 /// Returns the candidates for the number of a customer who called in on this channel: the numbers
@@ -57,7 +57,7 @@ pub(super) fn callers(leg: &View<'_>, first_dialed: Option<EventTime>) -> Vec<Nu
             break;
         }
         if is_number(&text.text) && Some(text.text.as_str()) != did {
-            numbers.push(number_in_text(text, "the caller's number"));
+            numbers.push(number_of_channel(text, "the caller's number"));
         }
     }
     numbers
@@ -87,7 +87,7 @@ pub(super) fn all_dialed(legs: &[&View<'_>], i: usize) -> Vec<Number> {
     for text in leg.leg.callers.by_time() {
         let mut facts = leg.leg.facts.iter();
         if is_number(&text.text) && facts.any(|fact| fact.at == text.at && fact.what.is_dialed()) {
-            numbers.push(number_in_text(text, "the number of the dialed channel"));
+            numbers.push(number_of_channel(text, "the number of the dialed channel"));
         }
     }
     if let Some((at, text)) = in_dial_application(legs, leg) {
@@ -136,12 +136,12 @@ pub(super) fn dialed_number(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let texts = callers.chain(leg.leg.extens.by_time());
     let mut prefixed = texts.filter(|text| is_number(&text.text));
     if let Some(text) = prefixed.next() {
-        return Some(number_in_text(text, "the number of the dialed channel"));
+        return Some(number_of_channel(text, "the number of the dialed channel"));
     }
     let first = legs.iter().find(|leg| leg.party.extension().is_some())?;
     let extens = first.leg.extens.by_time();
     let exten = extens.into_iter().find(|exten| is_number(&exten.text))?;
-    Some(number_in_text(exten, "the extension that was dialed"))
+    Some(number_of_channel(exten, "the extension that was dialed"))
 }
 
 /// Returns the digits of the number dialed on this trunk channel that carriers do not change.
@@ -161,9 +161,9 @@ pub(crate) fn subscriber(number: &str) -> String {
     digits[digits.len().saturating_sub(9)..].iter().collect()
 }
 
-/// Returns the number that an originated channel shows. The originator chooses it: the customer's
-/// or the company's number.
-pub(super) fn shown_number(leg: &View<'_>) -> Option<Number> {
+/// Returns the caller ID of a channel that the PBX originated. The originator sets it to the number
+/// of the customer or of the company.
+pub(super) fn originated_number(leg: &View<'_>) -> Option<Number> {
     let number = caller(leg)?;
     let message = "the number that the called channel shows; it counts only if a lead has it";
     Some(Number { message, ..number })

@@ -1,5 +1,5 @@
-//! Finds the trunk of a channel whose name does not show it, by the gateway, the address, the
-//! context, or the profile of the SIP stack that the PBX reports.
+//! Finds the trunk of a channel by the gateway, address, context, or SIP profile that the PBX
+//! (FreeSWITCH) reports, if the channel's name does not show the trunk.
 //!
 //! ```text
 //! gateway/city               dialed over this gateway, or came in from it
@@ -7,34 +7,34 @@
 //! context/public             came in to this context
 //! profile/external           carried by this profile
 //! ```
-//! If several match, the first in this order wins: the gateway is the most specific.
+//! If several match, the first in this list wins, because the gateway is the most specific.
 
 use super::{Endpoints, Party, TrunkEndpoint, extension, glob, is_one_of, technology};
 use crate::units::Extension;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
-/// Minimum number of digits of an outside number. Extensions have fewer.
+/// Minimum number of digits of an outside number. Extensions have fewer digits.
 pub(crate) const OUTSIDE_DIGITS_MIN: usize = 7;
 /// The SIP port of an address that has no port.
 const PORT: &str = "5060";
 
-/// Technologies whose channels have no party, on PBXs that report line traits.
+/// Technologies whose channels have no party, on PBXs that report [`LineTraits`].
 const PLUMBING: [&str; 5] = ["loopback", "null", "pickup", "tone_stream", "local_stream"];
 
-/// Traits of a channel's line, as the PBX reports them. Unknown texts are empty.
+/// What the PBX reports about the line of a channel. Unknown texts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineTraits {
     /// `true` if the channel came in. Otherwise it was dialed, and has the context of the channel
     /// that dialed it.
     pub inbound: bool,
-    /// Name of the gateway over which it was dialed, or from which it came in.
+    /// Name of the gateway over which the channel was dialed, or from which it came in.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub gateway: SmolStr,
-    /// Name of the SIP stack's profile that carries it.
+    /// Name of the SIP profile that carries the channel.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub profile: SmolStr,
-    /// The context that it came in to.
+    /// The dialplan context into which the channel came in.
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub context: SmolStr,
     /// Host, or host and port, of the other end.
@@ -45,7 +45,8 @@ pub struct LineTraits {
     pub extension: SmolStr,
 }
 
-/// Returns `true` if the address matches the pattern. A port in the pattern must match too.
+/// Returns `true` if the address matches the pattern. If the pattern has a port, the port must
+/// match too. An address without a port has port 5060.
 fn is_address(pattern: &str, address: &str) -> bool {
     let (host, port) = host_and_port(address);
     let (wanted, wanted_port) = host_and_port(pattern);
@@ -67,8 +68,9 @@ pub fn host_and_port(address: &str) -> (&str, Option<&str>) {
 }
 
 impl TrunkEndpoint {
-    /// Returns how specifically the endpoint matches the channel with this name and line: by the
-    /// trait that it names, and by its length. `None` if the channel does not belong to this trunk.
+    /// Returns how specifically the endpoint matches the channel: a rank of the trait that its
+    /// pattern names, and the pattern's length. Returns `None` if the channel does not belong to
+    /// this trunk.
     fn is_of(&self, name: &str, line: &LineTraits) -> Option<(u8, usize)> {
         let (named, text) = self.pattern.split_once('/').unwrap_or_default();
         let (rank, matches, pattern) = match named {
@@ -87,7 +89,8 @@ impl TrunkEndpoint {
 }
 
 impl Endpoints {
-    /// Returns the trunk of a channel: by its line, if the PBX reports it, and by its name.
+    /// Returns the endpoint that matches a channel most specifically: by its line and its name, or
+    /// only by its name if `line` is `None`.
     pub fn find_for_line(&self, name: &str, line: Option<&LineTraits>) -> Option<&TrunkEndpoint> {
         let Some(line) = line else {
             return self.find(name);
@@ -103,27 +106,28 @@ impl Endpoints {
     }
 }
 
-/// Returns `true` if the line has this trait, and the pattern matches it.
+/// Returns `true` if the trait's value `known` is not empty and matches the pattern.
 fn matches_trait(pattern: &str, known: &str) -> bool {
     !known.is_empty() && glob(pattern, known)
 }
 
-/// Returns `true` for a channel without a party, on a PBX that reports line traits.
+/// Returns `true` if the channel has no party. Only for PBXs that report [`LineTraits`].
 pub(crate) fn is_plumbing(name: &str) -> bool {
     is_one_of(&PLUMBING, technology(name))
 }
 
-/// Returns the digits of a number.
+/// Returns only the ASCII digits of a text.
 pub(crate) fn digits(text: &str) -> String {
     text.chars().filter(char::is_ascii_digit).collect()
 }
 
-/// Returns `true` if the text has only digits, and at least one.
+/// Returns `true` if the text is not empty and has only digits.
 pub(crate) fn is_numeric(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Returns `true` for an outside number: digits, as a carrier writes them.
+/// Returns `true` if the text is an outside number: at least [`OUTSIDE_DIGITS_MIN`] digits, and no
+/// characters except those that carriers write.
 pub(crate) fn is_outside(number: &str) -> bool {
     number
         .chars()
@@ -131,7 +135,7 @@ pub(crate) fn is_outside(number: &str) -> bool {
         && digits(number).len() >= OUTSIDE_DIGITS_MIN
 }
 
-/// Returns the party of the channel with this name and line.
+/// Returns the party of a channel. `line` is `None` if the PBX reports only names.
 pub(crate) fn party_of_line<'a>(
     name: &str,
     line: Option<&LineTraits>,
@@ -145,7 +149,7 @@ pub(crate) fn party_of_line<'a>(
     };
     let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
     let user = device.split('@').next().unwrap_or_default();
-    // The name can also show the other end: a caller, or a number dialed over a gateway.
+    // The name can also contain the other end: the caller, or a number dialed over a gateway.
     match known.extension.as_str() {
         _ if is_plumbing(name) => Party::Plumbing,
         "" if user.is_empty() => Party::Plumbing,
