@@ -18,9 +18,9 @@ use tokio::time::{Instant, timeout_at};
 
 /// Longest wait of `check` for the answers to questions that are asked together.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// Longest wait of `check` for our own event, after all answers.
+/// Longest wait of `check` for the event that callbridge sent itself, after all answers.
 const ECHO_WITHIN: Duration = Duration::from_secs(1);
-/// Longest wait of `check` for an event of a channel. It waits only if there are channels.
+/// Longest wait of `check` for an event of a channel. `check` waits only if there are channels.
 const EVENT_WITHIN: Duration = Duration::from_secs(3);
 
 /// A connection that is logged in to a PBX.
@@ -29,15 +29,15 @@ struct AmiLine {
     framer: Framer,
     login: Login,
     outgoing: Outgoing,
-    /// The answer that accepted the login. The decoder needs it, too.
+    /// The PBX's answer that accepted the login. The decoder also receives this answer.
     accepted: Bytes,
     probe: SubscriptionProbe,
     pings: Pings,
     unfiltered: bool,
 }
 
-/// Runs one connection until it ends, and returns why it ended. `unfiltered` means that this PBX
-/// interprets filters differently, so none is requested any more.
+/// Runs one connection until it ends, and returns why it ended. If the PBX's event filter turns out
+/// not to work, `unfiltered` is set, and later connections request no filter.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     user: &str,
@@ -203,8 +203,8 @@ impl LiveLine for AmiLine {
                     continue;
                 }
             };
-            // This is needed after the login, too, because the answers about the filters arrive
-            // here.
+            // The login must see frames after it succeeded, too, because the PBX answers the
+            // filters then.
             match self.login.on_frame(bytes) {
                 Action::Failed(error) => return Err(self.tcp.target.error(LineError::Ami(error))),
                 Action::Wait => continue,

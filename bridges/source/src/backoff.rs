@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// The first waits after refused connections, in order. A PBX that restarts is back within seconds,
-/// and a connection that it refuses costs it nothing.
+/// and refusing a connection costs the PBX nothing.
 const REFUSED: [Duration; 4] = [
     Duration::from_millis(100),
     Duration::from_millis(500),
@@ -12,10 +12,10 @@ const REFUSED: [Duration; 4] = [
     Duration::from_secs(2),
 ];
 
-/// The bounds of the wait.
+/// The bounds of the wait before the next try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The ceiling of the first wait. It doubles with each further failure.
+    /// The ceiling of the first wait. The ceiling doubles with each further failure.
     pub first: Duration,
     /// The ceiling never exceeds this.
     pub most: Duration,
@@ -54,8 +54,8 @@ impl Backoff {
         }
     }
 
-    /// Returns the wait after a refused connection to a PBX that does not repeat events. It is
-    /// short at first, and then that of [`Backoff::wait`].
+    /// Returns the wait after a refused connection to a PBX that does not repeat events. The first
+    /// waits are short and fixed. Later waits are those of [`Backoff::wait`].
     pub fn wait_refused(&mut self, chance: u64) -> Duration {
         let soon = REFUSED.get(self.refused).copied();
         self.refused = self.refused.saturating_add(1);

@@ -1,6 +1,6 @@
-//! Opens TCP connections, plain or with TLS, and describes why one could not be opened. TLS is
-//! rustls with ring, and the system's roots or those of `ca-file=`. No setting skips a check of
-//! TLS.
+//! Opens TCP connections, plain or with TLS, and describes why a connection could not be opened.
+//! TLS is rustls with ring. It trusts the system's root certificates, or those in `ca-file=`. No
+//! setting skips a check of TLS.
 
 use crate::{Error, Fix, LineError, TcpEndpoint};
 use callbridge_call::redact::Redactor;
@@ -20,8 +20,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 pub(crate) type Stream = Box<dyn Duplex>;
 
-/// The endpoint of a connection, the roots that TLS trusts there, and the time limit for opening
-/// it.
+/// The endpoint of a connection, the root certificates that TLS trusts there, and the time limit
+/// for opening the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub endpoint: TcpEndpoint,
@@ -57,7 +57,8 @@ impl Target {
         answered.unwrap_or_else(|_| Err(self.error(LineError::TimedOut(self.within))))
     }
 
-    /// Describes a failure of a connection that is open or being opened. A TLS refusal is named.
+    /// Describes a failure of a connection that is open or being opened. If TLS failed, the error
+    /// says why.
     pub(crate) fn io_error(&self, error: &std::io::Error) -> Error {
         let refusal = refusal(&self.endpoint.host, error);
         refusal.unwrap_or_else(|| self.error(LineError::Connect(connect_message(error))))
@@ -70,12 +71,13 @@ impl Target {
             let tcp = TcpStream::connect(address)
                 .await
                 .map_err(|error| self.io_error(&error))?;
-            // We write single short actions, and none of them should wait for another.
+            // callbridge writes single short actions, and no action should wait for another.
             let _ = tcp.set_nodelay(true);
             if !self.endpoint.tls {
                 return Ok(Box::new(tcp) as Stream);
             }
-            // Roots are files, and the thread of a live connection must not wait for them.
+            // Root certificates are read from files, and the thread of a live connection must not
+            // wait for the disk.
             let ca_file = self.ca_file.clone();
             let read = tokio::task::spawn_blocking(move || client(ca_file.as_deref()));
             let config = read.await.unwrap_or_else(|why| Err(tls_error("", why)))?;
@@ -116,12 +118,12 @@ fn host_error(host: &str, message: impl Display) -> Error {
     Error::fault(Fix::Remote, format!("{host}: {message}"))
 }
 
-/// Describes any other failure with the library's text.
+/// Describes any other TLS failure with the library's text.
 fn tls_error(host: &str, why: impl Display) -> Error {
     host_error(host, format!("TLS failed: {why}"))
 }
 
-/// Returns the TLS refusal in an error of the stream, if it is one.
+/// Describes a TLS failure that an I/O error contains. `None` if the error is not about TLS.
 fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
     use CertificateError as C;
     let certificate = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
@@ -137,8 +139,8 @@ fn refusal(host: &str, error: &std::io::Error) -> Option<Error> {
         // A bad signature means that the trusted root has the issuer's name but another key, for
         // example because the CA was made again.
         C::UnknownIssuer | C::BadSignature => true,
-        // A self-signed certificate made as a CA's own (`openssl req -x509`) is recognized only by
-        // webpki's text.
+        // A self-signed certificate that is marked as a CA's (`openssl req -x509`) is recognized
+        // only by webpki's text.
         C::Other(other) => other.to_string().contains("CaUsedAsEndEntity"),
         _ => false,
     };
@@ -179,7 +181,7 @@ fn expired(since: &str) -> String {
     format!("its certificate has expired{since}; renew it on the server")
 }
 
-/// Makes the settings of a TLS client. It reads files, so do not call it on the thread of a live
+/// Makes the settings of a TLS client. This reads files, so do not call it on the thread of a live
 /// connection.
 ///
 /// # Errors
@@ -202,7 +204,8 @@ fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Error> {
         }
         None => {
             let system = rustls_native_certs::load_native_certs();
-            // Without a root that cannot be read, fewer servers are trusted, never more.
+            // Root certificates that cannot be read are skipped. Then fewer servers are trusted,
+            // never more.
             roots.add_parsable_certificates(system.certs);
             if roots.is_empty() {
                 let why = match system.errors.first() {

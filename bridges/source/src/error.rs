@@ -1,12 +1,12 @@
-//! Errors of a source: what happened, where, and what to do. None of them ends a source, because it
-//! tries again.
+//! Errors of a source: what happened, where, and what to do. Only [`Error::Gone`] ends a source.
+//! After any other error, the source tries again.
 
 use crate::url::TcpEndpoint;
 use callbridge_asterisk::login::LoginError;
 use callbridge_freeswitch::dialogue::SocketRefusal;
 use std::time::Duration;
 
-/// Where an error must be fixed. `check` derives its exit code from it.
+/// Where an error must be fixed. `check` derives its exit code from this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fix {
     /// The other side, or the network. The error may disappear without a change (exit code 69).
@@ -33,11 +33,12 @@ pub enum LineError {
     /// The switch refused the login.
     #[error("{0}")]
     Esl(SocketRefusal),
-    /// The broker refused the login, or its user lacks a right. Contains its text, and what to do.
+    /// The broker refused the login, or its user lacks a right. Contains the broker's text, and
+    /// what to do.
     #[error("{0}")]
     Right(String),
     /// The other side answers, but not as the URL asks (no such queue, no WebSocket, another
-    /// consumer). Contains its text, and what to do.
+    /// consumer). Contains the other side's text, and what to do.
     #[error("{0}")]
     NotThat(String),
     /// No byte arrived for this long.
@@ -88,8 +89,8 @@ impl Error {
         Self::Fault { message, fix }
     }
 
-    /// Returns where the error must be fixed. This is the other side unless the error shows
-    /// otherwise.
+    /// Returns where the error must be fixed. This is [`Fix::Remote`] unless the kind of error
+    /// shows otherwise.
     pub const fn fix(&self) -> Fix {
         match self {
             Self::Line(_, error) => error.fix(),

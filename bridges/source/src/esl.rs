@@ -23,7 +23,7 @@ struct SocketLine {
 }
 
 /// Runs one connection until it ends, and returns why it ended. `core` is the last known process of
-/// the switch.
+/// the switch (`Core-UUID`). `core` is updated when the connection ends.
 pub(crate) async fn session(
     endpoint: &TcpEndpoint,
     core: &mut Option<Vec<u8>>,
@@ -41,7 +41,8 @@ pub(crate) async fn probe(endpoint: &TcpEndpoint, access: &Access) -> Result<(),
     line.map(drop)
 }
 
-/// Logs in, asks for the facts about the switch, and returns those that it has answered.
+/// Logs in, asks for the facts about the switch, and returns the facts that the switch has reported
+/// in time.
 pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<SwitchFacts, Error> {
     let mut survey = Survey::new(access.secret.read(SECRET)?.expose_secret());
     let mut line = SocketLine::open(endpoint, access, None, &QUESTIONS).await?;
@@ -59,7 +60,7 @@ pub(crate) async fn survey(endpoint: &TcpEndpoint, access: &Access) -> Result<Sw
 }
 
 impl SocketLine {
-    /// Opens a connection and logs in. With a `survey`, it asks these questions instead of
+    /// Opens a connection and logs in. If `survey` has questions, these are asked instead of
     /// subscribing to events.
     async fn open(
         endpoint: &TcpEndpoint,
@@ -83,7 +84,7 @@ impl SocketLine {
         Ok(line)
     }
 
-    /// Interprets the next whole frame. `None` until more has arrived.
+    /// Interprets the next whole frame. `None` if more bytes must arrive first.
     ///
     /// # Errors
     /// If the frame ends the connection.
@@ -175,7 +176,8 @@ impl LiveLine for SocketLine {
         Ok(())
     }
 
-    /// Every event of FreeSWITCH has its time, so late answers do not matter.
+    /// Returns `None`. Every event of FreeSWITCH has its own time, so a late answer does not
+    /// matter.
     fn unanswered_since(&self) -> Option<EventTime> {
         None
     }

@@ -27,7 +27,8 @@ pub enum Item {
     Down(Outage),
     /// One message, framed but not decoded.
     Frame(Frame),
-    /// A point in the stream that no message of the switch shows, only the dialogue with it.
+    /// A point in the stream, such as the end of a list, that the source knows from its dialogue
+    /// with the PBX. No message for the decoder shows it.
     Mark {
         /// The point's kind, with the facts that the dialogue gave.
         mark: Mark,
@@ -51,19 +52,19 @@ pub enum Item {
         /// When the answer arrived, by our boot clock.
         answered: EventTime,
     },
-    /// Whether the connection is stalled. If it is, a ping has waited for its answer for more than
-    /// 5 s, or the connection was not read for this long. Events that arrive until it is no longer
-    /// stalled happened at an unknown earlier time.
+    /// Whether the connection is stalled: for more than 5 s, a ping has waited for its answer, or
+    /// the connection was not read. Events that arrive during a stall happened at an unknown
+    /// earlier time.
     Stalled(bool),
-    /// An event of our own came back over the connection, so events arrive although there is no
-    /// call.
+    /// Events are known to arrive although there is no call. For example, an event that callbridge
+    /// sent itself came back.
     EventsFlow,
-    /// A file is read to its current end, and has not grown for a second. It is still followed.
-    /// Reported once each time there was something to read, and at the beginning.
+    /// A file is read to its current end, and has not grown for a second. The file is still
+    /// followed. Reported at the beginning, and once each time after something was read.
     Idle {
-        /// Position at which reading continues. It is also reported for a file without frames so
-        /// far, because otherwise records written while callbridge is stopped would count as old
-        /// ones.
+        /// Position at which reading continues. The position is also reported for a file without
+        /// frames so far. Otherwise, records written while callbridge is stopped would count as
+        /// old, and would be skipped.
         position: FilePosition,
     },
     /// The source was requested to stop, and gives no more items.
@@ -75,10 +76,11 @@ pub enum Item {
 pub struct Outage {
     /// The problem and its fix. It never contains a secret.
     pub why: String,
-    /// Time up to which nothing was lost with the connection. If its end was noticed at once, this
-    /// is now. If it became silent, this is the time of the last byte.
+    /// Time up to which no event was lost. If the end of the connection was noticed at once, this
+    /// is the time of the report. If the connection became silent, this is the time of its last
+    /// byte.
     pub since: EventTime,
-    /// Our secret or a setting is wrong, so the outage lasts until it is fixed.
+    /// Our secret or a setting is wrong, so the outage lasts until a person fixes it.
     pub is_ours: bool,
     /// The file does not exist, so no events of the PBX wait in it.
     pub is_absent: bool,
@@ -103,7 +105,7 @@ pub struct Frame {
     pub details: Option<Box<RecordDetails>>,
 }
 
-/// Text between the path of a file with many records and the end of one of them.
+/// Text between the path and the byte offset in [`Frame::file`], for a file with many records.
 pub const RECORD_IN_FILE: &str = ", record that ends at byte ";
 
 /// Details that a source knows of a record, in addition to its bytes.
@@ -121,7 +123,8 @@ pub struct RecordDetails {
 pub(crate) const KEPT_BYTES: usize = 64 << 10;
 
 impl Frame {
-    /// Returns the file of this record, and its place in a file with many records.
+    /// Returns the path of the file with this record. For a file with many records, the offset of
+    /// the record's end follows. `None` if the source is not a file.
     pub fn file(&self) -> Option<String> {
         let details = self.details.as_ref();
         let own = details.and_then(|details| details.file.as_ref());
@@ -138,7 +141,8 @@ impl Frame {
     }
 }
 
-/// FNV-1a, 64 bit. It is stored, so it must be the same in every version.
+/// Returns the FNV-1a hash (64 bit). Hashes are stored, so every version must compute the same
+/// hash.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -152,15 +156,16 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 pub struct FilePosition {
     /// The path in the source's URL. The file itself can have another name by now.
     pub path: SmolStr,
-    /// The file's inode. For a folder, the time in microseconds before which its files are not
-    /// ours.
+    /// The file's inode. For a folder, a time in microseconds since the epoch. Files written before
+    /// this time are not read.
     pub inode: u64,
     /// Number of NUL bytes that the file begins with: a hole that `copytruncate` left. The head
     /// comes after them.
     pub head_at: u64,
-    /// Number of bytes in `head_hash`: at most 1024, and never beyond `offset`.
+    /// Number of bytes after `head_at` that `head_hash` covers: at most 1024, and never beyond
+    /// `offset`.
     pub head_len: u32,
-    /// FNV-1a (64 bit) of these bytes.
+    /// FNV-1a hash (64 bit) of the `head_len` bytes after `head_at`.
     pub head_hash: u64,
     /// Bytes from the file's start to the end of the last frame. For a folder, the time in
     /// microseconds up to which every change of its files (`ctime`) was read.

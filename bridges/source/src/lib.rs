@@ -6,7 +6,7 @@
 //! ```text
 //! url        --source, checked
 //! source     one source from start to stop; reconnects with `backoff`
-//!   live       a connection without a memory: read, kept alive, given up; its protocols:
+//!   live       a connection that repeats no events: read, kept alive, given up; protocols:
 //!     ami        AMI over TCP and TLS
 //!     esl        FreeSWITCH's event socket
 //!     websocket  AMI as JSON; `unmask` turns text frames into binary ones before tungstenite

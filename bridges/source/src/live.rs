@@ -1,5 +1,5 @@
-//! A live connection of any protocol. It is read without waiting for the intake, kept alive by
-//! pings, and given up when it has died.
+//! Handles a live connection of any protocol: reads it without waiting for the intake, keeps it
+//! alive with pings, and gives it up when it has died.
 
 mod stall;
 
@@ -13,7 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 const READ_BYTES: usize = 32 << 10;
 /// A connection that was silent for too long is read for this much longer before it is given up. If
-/// this process or this machine was suspended, bytes wait in the socket although the time is over.
+/// this process or this machine was suspended, bytes can wait in the socket although the time is
+/// over.
 const LAST_READ: Duration = Duration::from_secs(1);
 /// How often the reader checks whether it was suspended, and whether a ping waits for its answer.
 const STALL_CHECK: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ pub(crate) trait LiveLine {
         Ok(())
     }
 
-    /// Waits until more has arrived. Safe to cancel.
+    /// Waits until more data has arrived. Safe to cancel.
     async fn receive(&mut self) -> Result<(), Error>;
 
     /// Gives the received frames to the intake.
@@ -86,7 +87,7 @@ pub(crate) async fn listen(
         }
         let stood_still = stall.check(feed.now(), line.unanswered_since());
         if stood_still {
-            // The PBX was not asked in that time, so its silence means nothing.
+            // This process was suspended and sent no pings, so the PBX's silence means nothing.
             received = Instant::now();
             line.ping(feed)?;
         }
@@ -94,13 +95,13 @@ pub(crate) async fn listen(
     }
 }
 
-/// Sends everything in the queue. A connection that does not take it within this time is lost.
+/// Sends everything in the queue. Fails if the connection does not take all bytes within this time.
 pub(crate) async fn send_within(line: &mut impl LiveLine, within: Duration) -> Result<(), Error> {
     let sent = timeout(within, line.send()).await;
     sent.unwrap_or_else(|_| Err(line.target().error(LineError::Silent(within))))
 }
 
-/// The pings of a connection that wait for an answer.
+/// The oldest ping of a connection that has no answer yet.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
     /// The oldest ping without an answer: its id, and when it was sent by our boot clock.
@@ -110,7 +111,7 @@ pub(crate) struct Pings {
 }
 
 impl Pings {
-    /// Notes that a ping with this id is sent `now`.
+    /// Notes that a ping with this id is sent `now`. Ignored if an earlier ping has no answer yet.
     pub(crate) fn note_sent(&mut self, id: String, now: EventTime) {
         self.waiting.get_or_insert((id, now));
     }
@@ -120,7 +121,7 @@ impl Pings {
         self.waiting.as_ref().map(|(id, _)| id.as_str())
     }
 
-    /// Notes that the answer arrived. Returns when the ping was sent.
+    /// Notes that the waiting ping was answered. Returns when that ping was sent.
     pub(crate) fn note_answer(&mut self) -> Option<EventTime> {
         self.are_answered = true;
         self.waiting.take().map(|(_, asked)| asked)
@@ -141,7 +142,7 @@ pub(crate) struct TcpLine {
 }
 
 impl TcpLine {
-    /// Waits until more has arrived. Safe to cancel.
+    /// Waits until more bytes have arrived. Safe to cancel.
     pub(crate) async fn receive(&mut self, buffer: &mut ReadBuffer) -> Result<(), Error> {
         let read = self.stream.read(buffer.space(READ_BYTES)).await;
         match read.map_err(|error| self.target.io_error(&error))? {

@@ -59,8 +59,8 @@ impl RingShare {
         }
     }
 
-    /// Returns the bytes that a frame takes of the share. A frame that is longer than the whole
-    /// share takes all of it.
+    /// Returns the number of bytes that a frame takes of the share. A frame that is longer than the
+    /// whole share takes the whole share.
     fn cost(&self, frame: &Frame) -> u32 {
         let bytes = u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX);
         bytes.min(self.bytes_max)
@@ -81,13 +81,15 @@ impl RingShare {
     }
 }
 
-/// Room for a frame and for its bytes. It is returned when they are dropped.
+/// Permits for one frame and for its bytes. When the permits are dropped, the ring has that room
+/// again.
 type Permits = [OwnedSemaphorePermit; 2];
 
-/// An item of a source, with the room that a frame takes of its share. `None` for other items.
+/// An item of a source. If the item is a frame, the permits for its room in the ring. `None` for
+/// other items.
 type Entry = (SourceId, Item, Option<Permits>);
 
-/// The sources' end. It is cheap to clone.
+/// The sending end of the ring, for the sources. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ring {
     sender: mpsc::Sender<Entry>,
@@ -160,7 +162,8 @@ impl Intake {
         Some((source, item))
     }
 
-    /// Returns the next item if there is one now. With [`next`](Self::next), this fills a group.
+    /// Returns the next item without waiting. `None` if none has arrived. After
+    /// [`next`](Self::next), the intake adds more items to its group with this function.
     pub fn try_next(&mut self) -> Option<(SourceId, Item)> {
         let (source, item, _permits) = self.receiver.try_recv().ok()?;
         Some((source, item))

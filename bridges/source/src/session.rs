@@ -1,6 +1,6 @@
-//! The parts that every session of a source needs: its settings, secret, and roots, and the feed to
-//! the ring with numbered frames, changes of state, gaps, and counts. The intake logs the items.
-//! Here they are logged only for debugging.
+//! The parts that every session of a source needs: its settings, secret, and root certificates, and
+//! the feed to the ring with numbered frames, changes of state, gaps, and counts. The intake logs
+//! the items. This module logs them only for debugging.
 
 use crate::ring::{Gone, Ring};
 use crate::settings::{Clock, Secret, Settings};
@@ -23,12 +23,12 @@ pub(crate) struct Stop(pub(crate) watch::Receiver<bool>);
 impl Stop {
     /// Waits until a stop is requested. Safe to cancel.
     pub(crate) async fn requested(&self) {
-        // A closed channel means the same, because its sender is gone.
+        // A closed channel also means a stop, because the owner of its sender is gone.
         let _ = self.0.clone().wait_for(|stop| *stop).await;
     }
 }
 
-/// Settings, secret, and roots with which a session opens its connection.
+/// Settings, secret, and root certificates with which a session opens its connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub settings: Settings,
@@ -42,7 +42,8 @@ impl Access {
             endpoint: endpoint.clone(),
             ca_file: self.ca_file.clone(),
             within: self.settings.connect_within,
-            // The dialogues of AMI and of the event socket redact the texts themselves.
+            // No secret is needed here, because the dialogues of AMI and of the event socket redact
+            // the PBX's texts.
             redactor: Redactor::default(),
         }
     }
@@ -84,8 +85,8 @@ pub(crate) struct SourceFeed {
 }
 
 impl SourceFeed {
-    /// Reports that the connection is up. `forgets` means that events during an outage are lost, so
-    /// the outage is reported as a gap.
+    /// Reports that the connection is up. `forgets` means that the PBX does not repeat events after
+    /// an outage, so the outage is reported as a gap.
     pub(crate) async fn up(&mut self, forgets: bool) -> Result<(), Gone> {
         if self.up.is_some() {
             return Ok(());
@@ -103,8 +104,9 @@ impl SourceFeed {
         Ok(())
     }
 
-    /// Reports that the connection is down, if the reason is new. It was silent for the time
-    /// `silent` before. `is_absent` means that the source is a file that does not exist yet.
+    /// Reports that the connection is down, if the reason is new. `silent` is the time without a
+    /// byte before the connection was given up. `is_absent` means that the source is a file that
+    /// does not exist yet.
     pub(crate) async fn down(
         &mut self,
         why: String,
@@ -141,8 +143,8 @@ impl SourceFeed {
         self.ring.report(self.id, Item::Gap { why }).await
     }
 
-    /// Reports a fact about the connection's events without waiting. If there is no room, it is
-    /// reported with a later connection.
+    /// Reports a fact about the connection's events without waiting. If the ring has no room, the
+    /// item is dropped, and only a later connection can report the fact.
     pub(crate) fn notice(&self, item: Item) {
         if let Err(item) = self.ring.try_report(self.id, item) {
             tracing::debug!(source = %self.shown, ?item, "no room to report it");
@@ -188,8 +190,9 @@ impl SourceFeed {
         });
     }
 
-    /// Gives a frame without waiting. If there is no room, it is dropped. Frames that were dropped
-    /// in a row are reported as one gap as soon as there is room, before the next frame.
+    /// Gives a frame without waiting. If the ring has no room, the frame is dropped. Frames that
+    /// were dropped in a row are reported as one gap as soon as there is room, before the next
+    /// frame.
     pub(crate) fn offer(&mut self, bytes: Bytes) -> Result<(), Gone> {
         let length = bytes.len();
         if self.report_dropped() {
@@ -210,8 +213,8 @@ impl SourceFeed {
         Ok(())
     }
 
-    /// Reports dropped frames if there is room again. Returns `false` while there is none. Call it
-    /// even if nothing arrives, so the gap does not wait for the next frame.
+    /// Reports dropped frames as a gap, if the ring has room again. Returns `false` if the ring is
+    /// still full. Call this even if nothing arrives, so the gap does not wait for the next frame.
     pub(crate) fn report_dropped(&mut self) -> bool {
         let dropped = self.dropped;
         if dropped > 0 {
@@ -235,8 +238,8 @@ impl SourceFeed {
         tokio::time::sleep(RETRY_AFTER).await;
     }
 
-    /// Reports that a connection has sent a message that is longer than the limit. The message is
-    /// discarded, so events may be missing.
+    /// Reports that a connection has sent a message that is longer than the limit (`bytes`, if
+    /// known). The message is discarded, so events may be missing.
     pub(crate) async fn too_long(&mut self, bytes: Option<u64>) -> Result<(), Gone> {
         self.counts.count(|counts| counts.too_long += 1);
         let length = bytes.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
@@ -246,7 +249,8 @@ impl SourceFeed {
         .await
     }
 
-    /// Gives a frame, and waits for room. Returns its number. Safe to cancel: then it is not given.
+    /// Gives a frame to the ring, and waits for room. Returns the frame's number. Safe to cancel: a
+    /// canceled call gives no frame.
     pub(crate) async fn give(&mut self, content: FrameContent) -> Result<u64, Gone> {
         let length = content.bytes.len();
         if content
@@ -273,7 +277,7 @@ pub struct CountsNow {
     pub frames: u64,
     /// Bytes of the frames given to the ring, without the line ends that closed them.
     pub bytes: u64,
-    /// Frames dropped because the ring was full. Those that were dropped in a row are reported as
+    /// Frames dropped because the ring was full. Frames that were dropped in a row are reported as
     /// one gap.
     pub overflow: u64,
     /// Number of times that a connection was lost after it had been up.

@@ -32,7 +32,7 @@ impl Secret {
             Self::File(path) => {
                 let content =
                     std::fs::read_to_string(path).map_err(|why| secret_file_fault(path, why))?;
-                // Some editors write a byte order mark before it.
+                // Some editors write a byte order mark at the start of a file.
                 let text = content.trim_start_matches('\u{feff}');
                 let line = text.lines().next().unwrap_or_default().trim();
                 if line.is_empty() {
@@ -65,12 +65,13 @@ pub struct Settings {
     /// Time between two polls of a file.
     pub poll_every: Duration,
     /// A file that has not grown for this long is reported as read to its end. The default is
-    /// longer than that of `--settle`, because the records of one call are written within that
-    /// time.
+    /// longer than the default of `--settle` (500 ms), within which the records of one call are
+    /// written.
     pub idle_after: Duration,
     /// Maximum messages of a broker without an acknowledgement.
     pub prefetch: u16,
-    /// Time for which a broker's source waits for the verdicts on its frames when it ends.
+    /// Longest time for which a broker's source waits for the verdicts on its frames before it
+    /// ends.
     pub drain_within: Duration,
 }
 

@@ -30,8 +30,8 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Makes a source that begins at `start`, the position in the spool, or without one where its
-    /// URL says.
+    /// Makes a source that begins at `start`, the position in the spool. Without a position, the
+    /// source begins where its URL says.
     pub fn new(
         id: SourceId,
         url: SourceUrl,
@@ -55,7 +55,7 @@ impl Source {
         }
     }
 
-    /// Returns a handle to the counters. It stays valid while [`Source::run`] runs.
+    /// Returns a handle to the counters. The handle stays valid while [`Source::run`] runs.
     pub fn counts(&self) -> Counts {
         self.counts.clone()
     }
@@ -65,8 +65,8 @@ impl Source {
         self.again.clone()
     }
 
-    /// Opens the source once, without taking anything from it. For a manager account, it returns
-    /// the account's rights.
+    /// Opens the source once, without taking anything from it. For an AMI source, returns the
+    /// rights of its manager account.
     ///
     /// # Errors
     /// The problem, and what to do. [`Error::fix`] returns where to fix it.
@@ -91,7 +91,7 @@ impl Source {
     /// Asks a switch for facts about itself over its event socket. `None` for any other source.
     ///
     /// # Errors
-    /// As of [`Source::probe`].
+    /// The errors of [`Source::probe`].
     pub async fn survey_switch(&self) -> Result<Option<SwitchFacts>, Error> {
         let Transport::Esl { endpoint } = &self.url.transport else {
             return Ok(None);

@@ -1,26 +1,27 @@
 //! Verdicts of the intake on the frames of a source, sent back after the spool's commit.
 //!
 //! Giving a verdict never waits, so the intake cannot wait for a source that waits for the ring.
-//! The memory is bounded: one number, and the refused numbers, which a source's prefetch limits.
+//! Only the last committed frame's number and the refused frames' numbers are kept. A source's
+//! prefetch limits how many frames can be refused.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::sync::{Notify, watch};
 
-/// Maximum refusals that wait for a source. A source that takes verdicts has at most as many frames
-/// without one as its prefetch. A source that takes none must not fill the memory.
+/// Maximum refusals that wait for a source. A source that reads verdicts has at most `prefetch`
+/// frames without a verdict. A source that never reads verdicts must not fill the memory.
 const REFUSALS_MAX: usize = 65_536;
 
 /// Outcome of frames in the intake, given after the spool's commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameVerdict {
-    /// All frames up to this one are committed, except those refused before.
+    /// All frames up to `through` are committed, except frames that were refused before.
     Committed {
         /// The last committed frame's `seq`.
         through: u64,
     },
-    /// The frame cannot be read. It is kept as a dead letter, and must not come again. This is sent
-    /// before the `Committed` that covers it.
+    /// The frame cannot be read. The frame is kept as a dead letter, and must not be delivered
+    /// again. This verdict is sent before the `Committed` that covers the frame.
     Refused {
         /// `seq` of the frame that was refused.
         seq: u64,
@@ -41,7 +42,8 @@ struct VerdictState {
     given: Notify,
 }
 
-/// The intake's end. It gives verdicts, and pauses a source while the disk is full.
+/// The intake's end of the channel for verdicts. It gives verdicts, and pauses a source while the
+/// disk is full.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
     shared: Arc<VerdictState>,
@@ -74,7 +76,8 @@ impl Verdicts {
     }
 }
 
-/// The source's end. It takes the verdicts, and follows the pause.
+/// The source's end of the channel for verdicts. It takes verdicts, and shows whether the intake
+/// has paused the source.
 #[derive(Debug)]
 pub struct VerdictReader {
     shared: Arc<VerdictState>,
@@ -92,7 +95,8 @@ impl VerdictReader {
         }
     }
 
-    /// Waits until consumption is paused (`true`) or not. Safe to cancel.
+    /// Waits until consumption is paused (`wanted` is `true`) or not paused (`false`). Safe to
+    /// cancel.
     pub(crate) async fn wait_for_pause(&self, wanted: bool) {
         let mut paused = self.paused.clone();
         // Once the intake has ended, nothing pauses the source any more.

@@ -1,9 +1,10 @@
-//! Cuts and counts the bodies of messages on a broker's connection before lapin holds them.
+//! Cuts and counts the message bodies that arrive on a broker's connection, before the AMQP library
+//! lapin stores them.
 //!
 //! A broker limits the number of unacknowledged messages, not their bytes. lapin holds each body
 //! whole, so a few large messages would fill our memory, again at each start. So the connection
-//! itself is read with a limit. The rest of a body that is too long is left out here. When the
-//! limit for all bodies is reached, nothing more is read until some of them were taken.
+//! itself is read with a limit. Bytes of a body beyond its limit are left out here. When all bodies
+//! together reach their limit, nothing more is read until the consumer takes messages.
 //!
 //! Heartbeats replace the bytes that are left out, so a long body on a slow connection does not
 //! look like a dead connection.
@@ -17,13 +18,13 @@ use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
 
 const READ_BYTES: usize = 64 << 10;
 
-/// Maximum lengths of cut bodies that are remembered. A connection that only publishes never reads
-/// them.
+/// Maximum number of cut bodies whose original lengths are remembered. The limit is for a
+/// connection that only publishes, because nothing takes the lengths there.
 const CUT_MAX: usize = 4_096;
 
-/// The first bytes of each frame: type, channel, length.
+/// Number of bytes at the start of each frame: type, channel, and length.
 const HEAD: usize = 7;
-/// The first bytes of a content header: class, weight, length of the body.
+/// Number of bytes at the start of a content header: class, weight, and length of the body.
 const CONTENT: usize = 12;
 const CONTENT_HEADER: u8 = 2;
 const BODY: u8 = 3;
@@ -33,10 +34,11 @@ const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xce];
 /// messages.
 #[derive(Clone, Debug)]
 pub(super) struct Bodies {
-    /// Maximum bytes held of one message. A longer one is cut to one byte more than this.
+    /// Maximum bytes held of one message. A longer message is cut to one byte more, so the consumer
+    /// sees that it is too long.
     one: u64,
-    /// Limit for the bytes held of all messages that were not taken yet. It can be exceeded a
-    /// little.
+    /// Limit for the bytes held of all messages that the consumer has not taken yet. The last read
+    /// can exceed it by up to 64 KiB.
     all: u64,
     held: Arc<Mutex<Held>>,
 }
@@ -56,7 +58,8 @@ impl Bodies {
         Self { one, all, held }
     }
 
-    /// Notes that a message was taken. Returns its original length if it was cut.
+    /// Notes that the consumer took a message of `length` bytes. Returns the original length if the
+    /// message was cut.
     pub(super) fn note_taken(&self, length: usize) -> Option<u64> {
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         self.make_room(|held| {
@@ -66,7 +69,7 @@ impl Bodies {
         })
     }
 
-    /// Makes room with `free`, and wakes the connection if it waits for room.
+    /// Runs `free`, which releases held bytes, and wakes the connection if it waits for room.
     fn make_room<T>(&self, free: impl FnOnce(&mut Held) -> T) -> T {
         let mut held = self.held.lock();
         let freed = free(&mut held);
@@ -76,7 +79,7 @@ impl Bodies {
         freed
     }
 
-    /// Returns `true` if more can be read. If not, the waker is woken once there is room.
+    /// Returns `true` if more can be read. Otherwise, `line` is woken once there is room.
     fn has_room(&self, line: &Waker) -> bool {
         let mut held = self.held.lock();
         let room = held.bytes < self.all;
@@ -93,12 +96,12 @@ struct Cutter {
     bodies: Bodies,
     /// The beginning of a frame whose head is not complete yet.
     begun: Vec<u8>,
-    /// Number of next bytes that stay. After them, `drop` bytes are left out.
+    /// Number of the next bytes to pass on. After them, `drop` bytes are left out.
     keep: u64,
     drop: u64,
-    /// The octet that ends the frame stays, because some of the frame does.
+    /// The octet that ends the frame must be passed on, because a part of the frame was.
     ends: bool,
-    /// Bytes of the current body that can still stay, by channel.
+    /// Bytes of the current body that can still be passed on, by channel.
     left: BTreeMap<u16, u64>,
 }
 
@@ -114,7 +117,7 @@ impl Cutter {
         }
     }
 
-    /// Processes the bytes that were read, and adds those that stay to `stays`.
+    /// Processes the bytes in `read`, and appends the bytes to pass on to `stays`.
     fn cut(&mut self, mut read: &[u8], stays: &mut Vec<u8>) {
         while !read.is_empty() {
             if self.keep > 0 {
@@ -131,7 +134,8 @@ impl Cutter {
         }
     }
 
-    /// Interprets the head of a frame, once it is complete.
+    /// Interprets the head of a frame, once `begun` contains all of its bytes. Appends the head to
+    /// `stays`, or a heartbeat if the whole frame is left out.
     fn understand(&mut self, stays: &mut Vec<u8>) {
         let [kind, high, low, a, b, c, d, rest @ ..] = &self.begun[..] else {
             return;
@@ -170,7 +174,8 @@ impl Cutter {
         stays.extend_from_slice(&begun);
     }
 
-    /// Handles the header of a message whose body comes next on this channel.
+    /// Handles the header of a message whose body comes next on this channel. `size` begins with
+    /// the body's length, which is reduced to the limit.
     fn content(&mut self, channel: u16, size: &mut [u8]) {
         let Some(size) = size.first_chunk_mut::<8>() else {
             return;
@@ -202,7 +207,7 @@ pub(super) struct LimitedLine {
     line: ReadHalf<Stream>,
     cutter: Cutter,
     read: Box<[u8]>,
-    /// Bytes left after the cut. The first `given` of them were passed on.
+    /// Bytes that remain after the cut. The first `given` bytes were passed on.
     stays: Vec<u8>,
     given: usize,
 }

@@ -1,5 +1,6 @@
-//! Opens a broker's connection. lapin gets no URL, only the parts that it needs. It uses a
-//! connection that we have opened, with the same sockets and TLS as every other source.
+//! Opens a broker's connection. The AMQP library lapin gets no URL, only the parts that it needs.
+//! callbridge opens the connection, with the same sockets and TLS as every other source, and passes
+//! it to lapin.
 
 use super::bodies::{Bodies, LimitedLine};
 use super::messages;
@@ -16,8 +17,8 @@ use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Maximum bytes of a message on connections that no calls are read from, such as a returned
-/// message.
+/// Maximum bytes of a received message on connections that consume no queue. The broker sends
+/// messages there only to return them.
 const SHORT_BYTES_MAX: u64 = 128 << 10;
 
 /// A broker and how to log in to it.
@@ -73,15 +74,16 @@ impl Login {
     /// that is lost is not opened again automatically.
     ///
     /// # Errors
-    /// Of the last node: no connection, TLS refused, login refused, or no such virtual host.
+    /// The error of the last node: no connection, TLS refused, login refused, or no such virtual
+    /// host.
     pub async fn open(&self) -> Result<Connection, Error> {
         let opened = self.open_node_from(0).await;
         opened.map(|(connection, _)| connection)
     }
 
-    /// Connects like [`Login::open`], and also returns the node. Each `turn` begins with another
-    /// node, because a node that was cut off from the others accepts a login and then answers
-    /// nothing.
+    /// Connects like [`Login::open`], and also returns the node. `turn` selects the node to try
+    /// first. Callers increase it with each connection, because a node that was cut off from the
+    /// others accepts a login and then answers nothing.
     pub(super) async fn open_node_from(&self, turn: usize) -> Result<(Connection, Target), Error> {
         self.open_limited(turn, &Bodies::new(SHORT_BYTES_MAX, u64::MAX))
             .await
@@ -134,11 +136,12 @@ impl Login {
     }
 }
 
-/// Tasks of the current tokio runtime, with connections that we open.
+/// Runtime for lapin: the tasks of the current tokio runtime, and a reactor that opens no
+/// connections.
 type LineRuntime = Runtime<RuntimeParts<Tokio, LineReactor>>;
 
-/// Returns the connector that lapin calls once for its connection. A connection that is lost is not
-/// opened again.
+/// Returns the function that gives `line` to lapin as its connection. A second call fails, so lapin
+/// cannot open a lost connection again.
 fn connector(
     line: Stream,
 ) -> impl AsyncFn(AMQPUri, LineRuntime) -> lapin::Result<AsyncTcpStream<Compat<Stream>>>
@@ -153,7 +156,7 @@ fn connector(
     }
 }
 
-/// tokio's clock. It opens no connection.
+/// Reactor with tokio's timers only. A request to open a connection fails.
 #[derive(Clone, Debug)]
 struct LineReactor(Tokio);
 

@@ -30,8 +30,8 @@ pub(super) fn is_not_found(error: &lapin::Error) -> bool {
     reply(error).is_some_and(|(code, _)| code == NOT_FOUND)
 }
 
-/// Returns the broker's reply code and text, without the password of the login. No text of AMQP is
-/// long enough to have been shortened before.
+/// Returns the broker's reply code and text, with the login's password removed. [`reply`] shortens
+/// long texts, but no text of AMQP is that long, so the password is never cut in half.
 fn redacted_reply(target: &Target, error: &lapin::Error) -> Option<(u16, String)> {
     let (code, text) = reply(error)?;
     Some((code, target.redactor.redact(&text)))

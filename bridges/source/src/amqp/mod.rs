@@ -30,14 +30,15 @@ use std::time::Duration;
 use tags::Tags;
 
 const CONSUMER: &str = "callbridge";
-/// Maximum bytes of messages that were not taken yet. lapin holds them whole.
+/// Maximum bytes of received messages that the source has not taken yet. The AMQP library lapin
+/// keeps them in memory.
 const HELD_BYTES_MAX: u64 = 16 << 20;
 
 /// The consumer of one queue.
 pub(crate) struct Consumer<'a> {
     source: &'a QueueSource,
     verdicts: VerdictReader,
-    /// Number of connections so far. Each one begins with the next node.
+    /// Number of connections so far. Each new connection tries the broker's next node first.
     turn: usize,
 }
 
@@ -50,8 +51,8 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    /// Runs one connection until it ends, and returns why it ended. Returns `Ok` when requested to
-    /// stop.
+    /// Runs one connection until it ends, and returns why it ended. Returns `Ok` if a stop was
+    /// requested.
     pub(crate) async fn session(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
         let turn = self.turn;
         self.turn += 1;
@@ -79,8 +80,8 @@ impl<'a> Consumer<'a> {
             tags: Tags::default(),
         };
         let ended = session.run(context, stop).await;
-        // After a clean close, the broker gives the rest to the next consumer at once. On a
-        // connection that is already lost, this has no effect.
+        // After a clean close, the broker delivers unacknowledged messages to the next consumer at
+        // once. If the connection is already lost, the close has no effect.
         leave(&connection, "done", login.within).await;
         ended
     }
@@ -94,8 +95,8 @@ fn login(source: &QueueSource, access: &Access) -> Login {
     }
 }
 
-/// Logs in, finds the queue (with `declare=yes`, a missing one is made), checks that it may be
-/// read, and disconnects.
+/// Logs in, finds the queue, checks that the user can read it, and disconnects. With `declare=yes`,
+/// a missing queue is made.
 pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), Error> {
     let login = login(source, access);
     let (connection, target) = login.open_node_from(0).await?;
@@ -117,8 +118,8 @@ async fn leave(connection: &Connection, message: &'static str, within: Duration)
 }
 
 /// Checks that a queue may be read, by requesting a consumer whose priority is not a number. The
-/// broker checks the right to read first, and then refuses the argument. So it delivers nothing,
-/// and no other consumer is affected.
+/// broker checks the right to read first, and then refuses the argument. So the broker delivers
+/// nothing, and no other consumer is affected.
 ///
 /// # Errors
 /// The broker's error if the queue may not be read.
@@ -208,8 +209,8 @@ impl Session<'_, '_> {
         delivery.map_err(|error| self.line_error(&error))
     }
 
-    /// Gives one message to the ring. While there is no room, verdicts are still answered, because
-    /// the intake may be waiting for that.
+    /// Gives one message to the ring. While the ring has no room, verdicts that arrive are still
+    /// answered to the broker.
     async fn give(&mut self, context: &mut Context, mut delivery: Delivery) -> Result<(), Error> {
         let cut_from = self.bodies.note_taken(delivery.data.len());
         if delivery.data.len() > MESSAGE_BYTES_MAX {
@@ -245,8 +246,8 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Takes no more messages, and waits for a short time for the verdicts on those that were
-    /// given.
+    /// Stops consuming, and waits for at most `drain_within` for the verdicts on messages that were
+    /// given to the ring.
     async fn drain(&mut self, context: &Context) -> Result<(), Error> {
         self.cancel().await?;
         let answered = async {
@@ -257,15 +258,16 @@ impl Session<'_, '_> {
             Ok(())
         };
         let waited = tokio::time::timeout(context.access.settings.drain_within, answered).await;
-        // The broker delivers the rest again. The spool recognizes these calls, or takes them then.
+        // The broker delivers messages without an answer again. The spool recognizes the calls that
+        // it already has.
         waited.unwrap_or(Ok(()))
     }
 
     async fn answer(&mut self, judged: &PendingVerdicts) -> Result<(), Error> {
         let (rejected, ack_through) = self.tags.apply(judged);
         for tag in rejected {
-            // We keep this message. The broker must not deliver it again, and sends it to the
-            // queue's dead-letter exchange.
+            // callbridge keeps this message as a dead letter, so the broker must not deliver it
+            // again. The broker sends it to the queue's dead-letter exchange, if there is one.
             let options = BasicRejectOptions { requeue: false };
             self.await_answer(self.channel.basic_reject(tag, options))
                 .await?;
@@ -291,8 +293,8 @@ impl Session<'_, '_> {
     }
 }
 
-/// Finds or makes the queue on a connection to a node. Returns both, and a channel to consume it
-/// on.
+/// Finds or makes the queue on a connection to a node. Returns the connection, the node, and a
+/// channel on which the queue can be consumed.
 async fn open(
     (connection, target): (Connection, Target),
     login: &Login,
@@ -301,7 +303,7 @@ async fn open(
 ) -> Result<(Connection, Target, Channel), Error> {
     let opening = async {
         let (channel, consumers) = queue(&connection, &target, source).await?;
-        // A quorum queue accepts an exclusive consumer, but other consumers as well.
+        // A quorum queue accepts other consumers beside an exclusive one, so this is checked here.
         if consumers > 0 {
             return Err(messages::occupied_error(
                 &target,
@@ -324,7 +326,7 @@ async fn open(
     }
 }
 
-/// Returns a channel on which the queue was found, and the number of its consumers. With
+/// Returns a channel on which the queue was found, and the number of the queue's consumers. With
 /// `declare=yes`, a missing queue is made.
 async fn queue(
     connection: &Connection,
@@ -363,7 +365,7 @@ async fn new_channel(
         .map_err(|error| messages::line_error(target, &source.broker, &error))
 }
 
-/// Binds the queue to its exchange, if it has one.
+/// Binds the queue to the exchange of `exchange=`, if there is one.
 async fn bind(channel: &Channel, source: &QueueSource) -> Result<(), lapin::Error> {
     let Some(exchange) = &source.exchange else {
         return Ok(());

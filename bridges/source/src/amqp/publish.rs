@@ -1,5 +1,5 @@
-//! A connection to a broker that confirms each message. Messages without a confirm are published
-//! again.
+//! A connection to a broker that confirms each message. The caller must publish a message without a
+//! confirm again.
 
 use super::{Login, find};
 use crate::error::Error;
@@ -82,8 +82,9 @@ impl fmt::Display for Unanswered {
 }
 
 impl ConfirmedLine {
-    /// Logs in and requests confirms. Each `turn` begins with another of the broker's nodes,
-    /// because a node that was cut off from the others accepts a login and confirms nothing.
+    /// Logs in and requests confirms. `turn` selects the broker's node to try first. Callers
+    /// increase it with each connection, because a node that was cut off from the others accepts a
+    /// login and confirms nothing.
     ///
     /// # Errors
     /// The problem, and what to do.
@@ -106,7 +107,7 @@ impl ConfirmedLine {
         })
     }
 
-    /// Runs the last request of the connection, and closes it.
+    /// Runs `answer`, the last request on this connection, and then closes the connection.
     ///
     /// # Errors
     /// If the broker blocks the connection, or does not answer within the login's time limit.
@@ -124,8 +125,8 @@ impl ConfirmedLine {
         answered
     }
 
-    /// Subscribes to the broker's reason for blocking this connection. It is `None` while the
-    /// broker accepts messages.
+    /// Subscribes to the broker's reason for blocking this connection. The reason is `None` while
+    /// the broker accepts messages.
     pub fn blocked(&self) -> watch::Receiver<Option<String>> {
         self.blocks.reason.clone()
     }
@@ -166,7 +167,8 @@ impl ConfirmedLine {
         self.since.elapsed()
     }
 
-    /// Sends one message to a queue of this name. The broker has accepted it once it is confirmed.
+    /// Sends one message to a queue of this name. The broker has accepted the message once it is
+    /// confirmed.
     ///
     /// # Errors
     /// If the connection is lost.
@@ -186,14 +188,14 @@ impl ConfirmedLine {
         sent.await
     }
 
-    /// Returns `true` while the channel counts as connected. So does a connection that died
-    /// unnoticed.
+    /// Returns `true` while the channel counts as connected. A connection that died unnoticed also
+    /// counts as connected.
     pub fn is_open(&self) -> bool {
         self.channel.status().connected()
     }
 
-    /// Closes the connection cleanly, and waits for at most one second. Nothing can be written to a
-    /// blocked connection, not even a close.
+    /// Closes the connection cleanly, and waits for at most one second. A blocked connection is not
+    /// closed, because nothing can be written to it.
     pub async fn close(&self) {
         if self.is_blocked() {
             return;
@@ -212,8 +214,8 @@ async fn confirmed_channel(connection: &Connection) -> Result<Channel, lapin::Er
     Ok(channel)
 }
 
-/// Returns the broker's reason for not accepting a message. `None` if it did. A mandatory message
-/// that no queue takes is returned, and then acknowledged.
+/// Returns the broker's reason for not accepting a message. `None` if the broker accepted it. If no
+/// queue takes a mandatory message, the broker returns the message, and then acknowledges it.
 pub fn refusal(confirmation: &Confirmation) -> Option<String> {
     match confirmation {
         Confirmation::Ack(None) => None,

@@ -1,10 +1,11 @@
-//! Deliveries without a verdict, and the effect of a verdict on them. Pure.
+//! Finds the deliveries that a verdict rejects or acknowledges. Pure.
 
 use crate::verdict::PendingVerdicts;
 use std::collections::BTreeMap;
 
-/// Deliveries of one connection without a verdict. Tags begin again with each connection, but the
-/// numbers of frames do not. So a verdict on a frame of an older connection finds nothing here.
+/// Deliveries of one connection that have no verdict yet. Delivery tags begin at 1 on each
+/// connection, but the frames' numbers continue. So a verdict on a frame of an earlier connection
+/// matches no delivery here.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     /// Frame's number → delivery tag.
@@ -12,7 +13,7 @@ pub(super) struct Tags {
 }
 
 impl Tags {
-    /// Returns the tags of the deliveries to reject, and the last tag of the committed ones.
+    /// Returns the tags of the deliveries to reject, and the last tag of the committed deliveries.
     /// Rejections must be sent first, because the acknowledgement covers all deliveries up to its
     /// tag.
     pub(super) fn apply(&mut self, judged: &PendingVerdicts) -> (Vec<u64>, Option<u64>) {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 pub struct FilesAgain(Arc<Mutex<BTreeSet<String>>>);
 
 impl FilesAgain {
-    /// Requests the file with this path, as a frame's details name it.
+    /// Requests that the file with this path is read again. The path is
+    /// [`RecordDetails::file`](crate::RecordDetails::file).
     pub fn ask(&self, path: &str) {
         self.0.lock().insert(path.to_owned());
     }

@@ -1,5 +1,5 @@
-//! Reads a file with one JSON document, and checks whether it is complete. It holds at most the
-//! bytes that a record may have.
+//! Reads a file with one JSON document, and checks whether it is complete. Bytes beyond the limit
+//! of a record are counted, but not kept.
 
 use bytes::Bytes;
 use std::io::{self, Read};
@@ -19,11 +19,11 @@ pub(super) struct Document {
     pub(super) is_complete: bool,
 }
 
-/// Reads a document, and keeps at most `bytes_max` bytes of it. All blanks and NUL bytes before it
-/// are skipped.
+/// Reads a document, and keeps at most `bytes_max` bytes of it. Blanks and NUL bytes before and
+/// after the document are left out.
 ///
 /// # Errors
-/// The error of the system.
+/// If the file cannot be read.
 pub(super) fn read(mut file: impl Read, bytes_max: usize) -> io::Result<Document> {
     let mut kept = Vec::new();
     let mut scan = ObjectScan::default();
@@ -70,7 +70,8 @@ const fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0
 }
 
-/// Counts the braces of a JSON object. It does not check whether the document can be decoded.
+/// Finds the end of a JSON object by its braces and brackets. Does not check whether the document
+/// can be decoded.
 #[derive(Debug, Default)]
 struct ObjectScan {
     /// Number of open braces and brackets.

@@ -1,18 +1,19 @@
-//! A folder into which the PBX puts one file per record: `mod_json_cdr`. With `rotate` the PBX
-//! makes folders in it, named by the second (`2026-11-22-10-31-26`), and writes into the newest.
+//! Reads a folder into which the PBX puts one file per record (`mod_json_cdr`). With its option
+//! `rotate`, the PBX makes subfolders named by the second (`2026-11-22-10-31-26`), and writes into
+//! the newest.
 //!
 //! A file is finished when it holds a complete document, or when it has not changed for a minute. A
-//! finished file is given once, with its path. A file that changes later is given again.
+//! finished file is given to the intake once, with its path. A file that changes later is given
+//! again.
 //!
-//! For a folder, the offset of a [`FilePosition`] is a time in microseconds. Every change up to
-//! this time was read, by the times at which the system changed the files' entries (`ctime`). The
-//! inode is the time from which on files are ours. After a restart, files that changed less than
-//! ten minutes before the offset are given again. The spool recognizes their calls, and no change
-//! is lost.
+//! For a folder, the offset of a [`FilePosition`] is a time in microseconds. Every change of a file
+//! up to this time (its `ctime`) was read. The inode is also a time: files that were written
+//! earlier are not read. After a restart, files that changed less than ten minutes before the
+//! offset are given again. The spool recognizes their calls, and no change is lost.
 //!
 //! New names and changes come from inotify. A network file system reports neither, so the whole
-//! folder is also listed when its time of change differs. Listings take at most a hundredth of the
-//! time. Each listing also checks the files again that were given although they were not complete.
+//! folder is also listed when its modification time differs. Listings use at most 1 % of the time.
+//! Each listing also checks the files again that were given although they were not complete.
 
 use super::document::{self, Document};
 use super::waiting::{FileState, WaitingFiles};
@@ -37,9 +38,9 @@ use std::{
 const GIVEN_MAX: usize = 256;
 /// Files that changed this long before the last position are given again after a restart.
 const AGAIN_MICROS: u64 = 600_000_000;
-/// Listings take at most one part in this many of the time.
+/// Listings use at most 1/100 of the time: the wait after a listing is 100 times its duration.
 const LISTING_SHARE: u32 = 100;
-/// Bytes of the events that are read from inotify at once.
+/// Size in bytes of the buffer for inotify's events.
 const EVENT_BYTES: usize = 16 << 10;
 /// A file without a complete document is finished once it has not changed for this long.
 const UNCHANGED_FOR: Duration = Duration::from_secs(60);
@@ -52,14 +53,15 @@ pub(crate) struct RecordFolder {
     path: PathBuf,
     from: From,
     resume: Option<FilePosition>,
-    /// The folder was opened before.
+    /// The first poll that did not fail is over.
     is_open: bool,
     /// The last poll did not fail.
     is_up: bool,
     events: Option<OwnedFd>,
-    /// The folder itself, with an empty name, and the dated folders in it.
+    /// State of each listed folder, by name. The folder itself has an empty name. The other names
+    /// are its dated subfolders.
     listed: BTreeMap<OsString, Listed>,
-    /// Time before which nothing is listed again.
+    /// The next listing is not before this time. `None` if a listing is due now.
     list_after: Option<Instant>,
     /// Key of this process for the hashes of names.
     key: RandomState,
@@ -69,8 +71,8 @@ pub(crate) struct RecordFolder {
     unfinished: BTreeMap<OsString, Unfinished>,
     /// Files that could not be read at the last poll.
     failed: BTreeSet<OsString>,
-    /// Files given as unreadable, with the time of the last change of their rights. They are given
-    /// again when this time changes.
+    /// Files given as unreadable, each with its `ctime`, which a change of its rights also changes.
+    /// A file is read again when its `ctime` differs.
     refused: BTreeMap<OsString, (i64, i64)>,
     /// Files that were given without a complete document. Each listing checks them again.
     incomplete: BTreeSet<OsString>,
@@ -86,15 +88,15 @@ pub(crate) struct RecordFolder {
 #[derive(Debug)]
 struct Unfinished {
     state: FileState,
-    /// Time at which it was first found incomplete.
+    /// Time of the last read that found a new state of the file.
     since: Instant,
 }
 
 /// Result of reading a file.
 enum Outcome {
-    /// It contains a record, or all of it that is expected.
+    /// The file has a whole record, or a part to which nothing is expected to be added.
     Finished(FileRecord),
-    /// It is gone, or still being written.
+    /// The file is gone, or still being written.
     NotYet,
 }
 
@@ -102,22 +104,22 @@ enum Outcome {
 #[derive(Debug, Default)]
 struct Listed {
     watch: Option<i32>,
-    /// Files in it that were given, or that existed before: the hashes of their names, with the
-    /// hashes of their states then.
+    /// Files of the folder that were given, or that existed before callbridge first ran: from the
+    /// hash of a name to the hash of the file's state then.
     given: HashMap<u64, u64>,
     changed: Option<(i64, i64)>,
-    /// The listing before had found the same time of change. One listing is not enough, because the
-    /// clock of the disk advances in steps of some milliseconds, and the second leg of a call can
-    /// be written within a step.
+    /// The last two listings found the same modification time. One listing is not enough, because
+    /// the disk's clock advances in steps of some milliseconds, and a second file can be written
+    /// within a step.
     is_certain: bool,
-    /// Events of its files were lost, so the files that were given are compared with their current
-    /// state.
+    /// inotify's events for the folder were lost, so the next listing compares all files with the
+    /// state in which they were given.
     may_have_changes: bool,
 }
 
 impl Listed {
-    /// Notes that events of the folder's files were lost. It is listed again, and all files are
-    /// compared.
+    /// Notes that inotify's events for the folder were lost. The next listing compares all of its
+    /// files with the state in which they were given.
     const fn note_lost_events(&mut self) {
         self.changed = None;
         self.may_have_changes = true;
@@ -208,7 +210,8 @@ impl RecordFolder {
         Ok(())
     }
 
-    /// Adds the files that were not finished, or that a person requests, to the waiting ones.
+    /// Adds unfinished files, files that could not be read, and files that a person requests to the
+    /// waiting files.
     fn notice_again(&mut self) {
         let unfinished = self.unfinished.keys().chain(&self.failed);
         for name in unfinished.cloned().collect::<Vec<_>>() {
@@ -223,7 +226,8 @@ impl RecordFolder {
         }
     }
 
-    /// Processes the names that inotify reports, and new dated folders.
+    /// Adds the files that inotify reports to the waiting files. A new dated folder makes a listing
+    /// due.
     fn take_events(&mut self) {
         let Some(events) = self.events.take() else {
             return;
@@ -255,7 +259,8 @@ impl RecordFolder {
         self.events = Some(events);
     }
 
-    /// Lists each folder that has changed since its last listing.
+    /// Lists each folder that has changed since its last listing, and adds its new files to the
+    /// waiting files.
     fn list(&mut self) -> io::Result<()> {
         for folder in self.listed.keys().cloned().collect::<Vec<_>>() {
             match self.list_one(&folder) {
@@ -337,13 +342,13 @@ impl RecordFolder {
         self.key.hash_one(state.content)
     }
 
-    /// Adds a regular file to the waiting ones, unless it was given in its current state.
+    /// Adds a regular file to the waiting files, unless it was given in its current state.
     fn notice(&mut self, name: OsString) {
         let own = Path::new(&name).file_name().unwrap_or_default();
         if own.as_encoded_bytes().first() == Some(&b'.') {
             return;
         }
-        // It can be gone by now.
+        // The file can be gone by now.
         let about = std::fs::symlink_metadata(self.path.join(&name)).ok();
         let Some(about) = about.filter(Metadata::is_file) else {
             self.forget(&name);
@@ -391,8 +396,8 @@ impl RecordFolder {
         self.asked.remove(name);
     }
 
-    /// Reads the file, which was in this state when it was noticed, and decides whether it is
-    /// finished.
+    /// Reads the file, and decides whether it is finished. `state` is the file's state when it was
+    /// added to the waiting files.
     fn read_record(&mut self, name: &OsString, state: FileState, now: Instant) -> Outcome {
         let is_asked = self.asked.contains(name);
         let last = self.unfinished.get(name);
@@ -436,15 +441,15 @@ impl RecordFolder {
         self.finish_record(bytes, details)
     }
 
-    /// Reads the file, with the state in which it was opened.
+    /// Reads the file. Returns its document, and the state in which it was opened.
     fn read(&self, name: &OsStr, is_asked: bool) -> io::Result<(Document, FileState)> {
         let (file, about) = opening::open_entry(&self.path.join(name))?;
         let document = document::read(file, bytes_max(is_asked))?;
         Ok((document, FileState::from_metadata(&about)))
     }
 
-    /// Gives a file that cannot be read without its bytes, with the cause, once a second poll has
-    /// failed, too. So it does not block other files.
+    /// Handles a file that cannot be read. After the second failure, the file is given without
+    /// bytes and with the reason, so that it does not block other files.
     fn unreadable(&mut self, name: &OsString, error: &io::Error) -> Outcome {
         let is_asked = self.asked.contains(name);
         if self.failed.insert(name.clone()) && !is_asked {
@@ -519,7 +524,8 @@ fn changed_inode(about: &Metadata) -> (i64, i64) {
     (about.ctime(), about.ctime_nsec())
 }
 
-/// Returns `true` for a name that `rotate` gives, such as `2026-11-22-10-31-26`.
+/// Returns `true` for the name of a folder that the PBX makes with `rotate`, such as
+/// `2026-11-22-10-31-26`.
 fn is_dated(name: &OsStr) -> bool {
     let bytes = name.as_encoded_bytes();
     bytes.len() == 19

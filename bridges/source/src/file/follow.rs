@@ -16,20 +16,20 @@ pub(crate) enum Sight {
     Frames(Vec<FileRecord>),
     /// The file or folder was opened: the source is up.
     Open,
-    /// Something may be missing before what comes next.
+    /// Records may be missing before the next ones.
     Gap(String),
-    /// There is nothing new, but the file has another name now, and is followed a little longer.
+    /// There is nothing new. The file has another name now, and is followed for a few more polls.
     Wait,
     /// The file cannot be read now.
     Trouble(String),
     /// The file does not exist, so no records wait in it.
     Absent(String),
-    /// Everything was read. Reading continues here.
+    /// Everything was read. Reading continues at this position.
     End(FilePosition),
 }
 
-/// Number of polls for which a renamed file stays open after its last byte. A writer can still
-/// write to it until it opens the new file.
+/// Number of polls for which a renamed file stays open after its last byte. The PBX can still write
+/// to the renamed file until it opens the new file.
 const LINGER: u32 = 2;
 
 #[derive(Debug)]
@@ -39,10 +39,11 @@ pub(crate) struct Follower {
     from: From,
     resume: Option<FilePosition>,
     current: Option<Opened>,
-    /// The current file has another name now. It is read to its end, and then closed.
+    /// The current file has another name now. The file is read to its end, and then closed.
     leaving: bool,
     lingered: u32,
-    /// The next file at `path` is read from its start, because it was created after reading began.
+    /// The next file at `path` is read from its start, because the file was created after reading
+    /// began.
     from_start: bool,
 }
 
@@ -140,7 +141,7 @@ impl Follower {
                 Opened::open_at(&self.path, &self.path, self.format, 0)
             }
         };
-        // Any file that appears there from now on is new, and is read from its start.
+        // Any file that appears at `path` from now on is new, and is read from its start.
         self.from_start = match &opened {
             Ok(_) => true,
             Err(error) => error.kind() == ErrorKind::NotFound,
@@ -163,8 +164,8 @@ impl Follower {
         }
     }
 
-    /// Opens the file of `position`, under any name. If it is gone, returns the siblings that were
-    /// written later.
+    /// Opens the file of `position`, under any name. If that file is gone, returns the siblings
+    /// that were written later.
     fn find_or_list_later(&mut self, position: &FilePosition) -> io::Result<Vec<PathBuf>> {
         self.find(position)?;
         if self.current.is_none() && position.written != EventTime::default() {
@@ -174,7 +175,7 @@ impl Follower {
         }
     }
 
-    /// Opens the file of `position`, under any name. Opens none if it is gone.
+    /// Opens the file of `position`, under any name. Opens no file if that file is gone.
     fn find(&mut self, position: &FilePosition) -> io::Result<()> {
         self.from_start = true;
         let here = match is_same(&self.path, position) {
@@ -195,7 +196,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Continues in the file at `path`, which can also be one that was rotated away.
+    /// Continues at `offset` in the file at `path`, which can also be a rotated file.
     fn go_on(&mut self, path: &Path, offset: u64) -> io::Result<()> {
         self.current = Some(Opened::open_at(path, &self.path, self.format, offset)?);
         self.leaving = path != self.path;
@@ -218,8 +219,8 @@ impl Follower {
                 return Ok(());
             }
             if here.is_none() {
-                // It was renamed or deleted, and there is no new one yet. The old one can still be
-                // written to.
+                // The file was renamed or deleted, and there is no new file yet. The PBX can still
+                // write to the open file.
                 let message = "it was renamed or deleted; callbridge waits for the next one";
                 sights.push(Sight::Absent(self.name_file(message)));
                 return Ok(());
@@ -239,7 +240,7 @@ impl Follower {
         self.from_start = true;
         self.go_on_in_first(later, sights);
         if self.current.is_none() {
-            // Open it at once, because it could be rotated away before the next poll, too.
+            // Open the new file at once, because it could also be rotated before the next poll.
             self.open(sights)?;
         }
         Ok(())
@@ -257,8 +258,8 @@ impl Follower {
         }
     }
 
-    /// Handles a file at `path` that was truncated. Its records that were not read are in a copy,
-    /// if one was made (`copytruncate`).
+    /// Handles a file at `path` that was truncated. If a copy was made first (`copytruncate`), the
+    /// unread records are in the copy.
     fn on_replaced(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
         let Some(current) = self.current.take() else {
             return Ok(());
@@ -279,10 +280,11 @@ impl Follower {
     /// Finds the sibling (`cel.csv.1`, `cel.csv-20261120`) that is the file of `position`, or a
     /// copy of it.
     fn find_rotated(&self, position: &FilePosition) -> io::Result<Option<PathBuf>> {
-        // Of several copies with the same first bytes, use the newest, because it was just made.
+        // Of several copies with the same first bytes, use the newest, because that copy was just
+        // made.
         let mut copy = None;
         for path in self.siblings()? {
-            // A file that cannot be read, or is being rotated now, is not the right one.
+            // A file that cannot be read, or is being rotated now, is not the wanted file.
             let Ok(Some(metadata)) = is_same(&path, position) else {
                 continue;
             };
@@ -296,7 +298,8 @@ impl Follower {
         Ok(copy.map(|(_, path)| path))
     }
 
-    /// Returns the siblings whose last write was after this time, oldest first.
+    /// Returns the siblings whose last write was after `moment`, oldest first. The file with the
+    /// inode `own` is left out.
     fn find_written_after(&self, moment: EventTime, own: Option<u64>) -> io::Result<Vec<PathBuf>> {
         let mut later = Vec::new();
         for path in self.siblings()? {
@@ -312,8 +315,8 @@ impl Follower {
         Ok(later.into_iter().map(|(_, path)| path).collect())
     }
 
-    /// Returns the files in the same folder whose name is ours, a dot or dash, and a number or
-    /// date.
+    /// Returns the rotated files in the same folder. Each name is the name of `path`, then a dot or
+    /// dash, then a number or date.
     fn siblings(&self) -> io::Result<Vec<PathBuf>> {
         let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
             return Ok(Vec::new());

@@ -1,6 +1,6 @@
-//! A file that grows: `cel_custom`'s CSV, or a recording of AMI. It is polled four times a second.
-//! Every frame has its position, so reading continues after a restart where the spool's last commit
-//! ended.
+//! Follows a file that grows (`cel_custom`'s CSV, or a recording of AMI), or a folder with one file
+//! per record. The file or folder is polled four times a second. Every frame has its position, so
+//! reading continues after a restart where the spool's last commit ended.
 
 mod again;
 mod document;
@@ -26,25 +26,26 @@ use tokio::time::Instant;
 /// Progress towards the report that a file is read to its end.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// The last poll found something to read, or there was none yet.
+    /// The last poll found something to read, or there was no poll yet.
     Unseen,
-    /// There was nothing to read since then.
+    /// Since this time, there was nothing to read.
     Seen(Instant),
-    /// The end was reported as `Item::Idle`, once since the last frames and since the source is up.
+    /// The end was reported as `Item::Idle`. It is reported again only after new frames or an
+    /// outage.
     Reported,
 }
 
 /// A function that polls the disk without waiting.
 type ReadStep = Box<dyn FnMut() -> Vec<Sight> + Send>;
 
-/// Returns `true` if the path is a folder with one file per record. It ends with a slash, or it is
-/// a folder on the disk.
+/// Returns `true` if `format` has one file per record, and the path ends with a slash or is a
+/// folder on the disk.
 fn is_folder(path: &Path, format: Format) -> bool {
     let has_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
     format.has_file_per_record() && (has_slash || path.is_dir())
 }
 
-/// A file, or a folder of them, and how it is followed.
+/// A file that is followed, or a folder with one file per record.
 pub(crate) struct Tail {
     poll: ReadStep,
     verdicts: VerdictReader,

@@ -1,5 +1,5 @@
-//! One open file. Turns its bytes into frames with positions, and checks whether it is still the
-//! same file.
+//! Reads one open file. Turns the file's bytes into frames with positions, and checks whether the
+//! content is still the same file's.
 
 use super::opening;
 use crate::item::{KEPT_BYTES, hash};
@@ -11,11 +11,11 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::{os::unix::fs::MetadataExt, path::Path, time::Duration};
 
-/// Number of bytes at a file's start by which it is recognized.
+/// Length in bytes of the head: the start of a file, by which the file is recognized.
 const HEAD_BYTES_MAX: usize = 1_024;
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// Returns the hash of a head that has its full length, and so does not grow any more.
+/// Returns the hash of a head that has its full length. `None` if the head can still grow.
 fn hash_of_whole(head: &[u8]) -> Option<u64> {
     (head.len() >= HEAD_BYTES_MAX).then(|| hash(head))
 }
@@ -24,7 +24,7 @@ fn head_len(offset: u64) -> usize {
     usize::try_from(offset).map_or(HEAD_BYTES_MAX, |offset| offset.min(HEAD_BYTES_MAX))
 }
 
-/// Reads this many bytes of the file, or fewer at its end.
+/// Reads this many bytes of the file from `offset` on, or fewer at its end.
 fn read_at(mut file: &File, bytes: usize, offset: u64) -> io::Result<Vec<u8>> {
     let mut read = Vec::with_capacity(bytes);
     file.seek(SeekFrom::Start(offset))?;
@@ -33,7 +33,7 @@ fn read_at(mut file: &File, bytes: usize, offset: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the offset after the last complete record in `bytes`, for a reader that begins at the
-/// end. `None` if no record ends in them.
+/// end. `None` if no record ends there.
 fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
     let mut ends = memchr::memrchr_iter(b'\n', bytes);
     let end = match format.framing() {
@@ -43,7 +43,7 @@ fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
             matches!(&bytes[start..*end], b"" | b"\r")
         }),
     };
-    // A record also begins after a hole of NUL bytes.
+    // A record also begins after a hole of NUL bytes, which `copytruncate` leaves.
     let end = end.or_else(|| memchr::memrchr(0, bytes));
     end.map(|at| at + 1)
 }
@@ -67,7 +67,7 @@ impl From<FileRecord> for FrameContent {
     }
 }
 
-/// A message of the framer, copied.
+/// A copy of the framer's message.
 enum Cut {
     Whole(Bytes),
     /// The place of a message that is longer than the limit.
@@ -98,17 +98,17 @@ pub(super) struct Opened {
     pub(super) inode: u64,
     /// The path as configured, for positions.
     path: SmolStr,
-    /// Number of NUL bytes before the head. They are the same in every file with such a hole, so
-    /// they do not identify a file.
+    /// Number of NUL bytes before the head. NUL bytes are the same in every file with such a hole,
+    /// so they do not identify a file.
     head_at: u64,
     head: Vec<u8>,
-    /// The hash of the head, once it is complete. Each position after that contains it.
+    /// The hash of the head, once the head has its full length.
     head_hash: Option<u64>,
     /// Bytes read from the file's start.
     read: u64,
     framer: Framer,
-    /// The header of a file that is not read from its start. It is given before the first record,
-    /// because a new decoder knows neither delimiter nor columns.
+    /// The header of a file that is not read from its start. The header is given before the first
+    /// record, because a new decoder knows neither delimiter nor columns.
     header: Option<Bytes>,
     /// Time of the last write, as of the last poll.
     pub(super) written: EventTime,
@@ -118,11 +118,11 @@ pub(super) struct Opened {
 
 /// A result of one poll of an open file.
 pub(super) enum ReadOutcome {
-    /// New bytes were read, and gave these frames (perhaps none yet).
+    /// New bytes were read. They completed these records, possibly none.
     More(Vec<FileRecord>),
     /// The whole file was read.
     End,
-    /// The file has other content: it was truncated or written again.
+    /// The file has other content, because it was truncated or written again.
     Replaced,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option
 }
 
 impl Opened {
-    /// Opens the file at `path` to continue at `offset`. Positions name it `configured`.
+    /// Opens the file at `path` to continue at `offset`. Positions contain the path `configured`.
     pub(super) fn open_at(
         path: &Path,
         configured: &Path,
@@ -183,8 +183,8 @@ impl Opened {
         let from = length.saturating_sub(CHUNK_BYTES as u64);
         let tail = read_at(&file, CHUNK_BYTES, from)?;
         let complete = last_end(format, &tail).map_or_else(
-            // No record ends here. A short file is one record that is being written. In a long
-            // file, this is the middle of a record, and its end comes next.
+            // No record ends in the bytes read. A short file is one record that is being written.
+            // In a long file, the bytes are the middle of a record, whose end comes next.
             || if from == 0 { 0 } else { length },
             |at| from + at as u64,
         );
@@ -212,8 +212,8 @@ impl Opened {
         }
     }
 
-    /// Reads the next piece of the file (128 KiB at most), after a check that its first bytes are
-    /// the same.
+    /// Reads the next piece of the file (128 KiB at most), after a check that the file's first
+    /// bytes have not changed.
     pub(super) fn poll(&mut self) -> io::Result<ReadOutcome> {
         let metadata = self.file.metadata()?;
         let now = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
@@ -236,7 +236,8 @@ impl Opened {
         self.read += chunk.len() as u64;
         let mut records = Vec::new();
         if let Some(header) = self.header.take() {
-            // After a restart, reading continues where it would without the header.
+            // The header's record has the current position, so it does not change where reading
+            // continues after a restart.
             records.push(self.record(Cut::Whole(header))?);
         }
         self.framer.push(&chunk);
@@ -260,8 +261,8 @@ impl Opened {
         }
     }
 
-    /// Returns the record with the position after it. The beginning of a record that is too long is
-    /// read again.
+    /// Returns the record with the position after it. If the record is too long, its beginning is
+    /// read from the file again.
     fn record(&self, cut: Cut) -> io::Result<FileRecord> {
         let (bytes, cut_from) = match cut {
             Cut::Whole(bytes) => (bytes, None),
@@ -283,7 +284,7 @@ impl Opened {
         })
     }
 
-    /// Returns the record without an end at the end of a finished file.
+    /// Returns the last record of a finished file, if it has no line end.
     pub(super) fn rest(&mut self) -> io::Result<Option<FileRecord>> {
         let cut = self.framer.finish().map(Cut::from);
         cut.map(|cut| self.record(cut)).transpose()

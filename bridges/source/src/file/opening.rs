@@ -1,5 +1,5 @@
-//! Opens a path only if it is a file. Opening a FIFO would hang, and what is read from it is lost.
-//! A device has no end.
+//! Opens a path only if it is a regular file. Opening a FIFO would hang, and its data can be read
+//! only once. A device has no end.
 
 use crate::url::{Format, From};
 use callbridge_formats::{Frame, Frames, is_header};
@@ -8,17 +8,17 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// Bytes of a file that are read to find out its format.
+/// Bytes of a file that are read to check its format.
 const SAMPLE_BYTES: u64 = 256 << 10;
 /// Bytes at the start of a file in which a header is searched for.
 const HEADER_BYTES_MAX: u64 = 16 << 10;
-/// Files of a folder that are read to find out their format.
+/// Files of a folder that are read to check their format.
 const SAMPLE_FILES: usize = 16;
 
 /// Opens the file, and returns it with its metadata.
 ///
 /// # Errors
-/// If it does not exist, may not be read, or is not a file.
+/// If the path does not exist, cannot be read, or is not a regular file.
 pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     // This check comes first, because opening a FIFO would release a writer that waits for a
     // reader.
@@ -26,10 +26,10 @@ pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     open_with(path, OFlags::NONBLOCK)
 }
 
-/// Opens an entry of a folder that others write to. It does not follow a link.
+/// Opens an entry of a folder that other users can write to. A link is not followed.
 ///
 /// # Errors
-/// As of [`open`].
+/// The errors of [`open`].
 pub(super) fn open_entry(path: &Path) -> io::Result<(File, Metadata)> {
     open_with(path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
 }
@@ -54,11 +54,11 @@ fn only_files(metadata: &Metadata) -> io::Result<()> {
     }
 }
 
-/// Reads whole records of a file from where a new source begins, at its end or its start. The
-/// file's header comes first, because the records cannot be read without it.
+/// Reads whole records at the end or the start of a file, depending on `from`. A CSV file's header
+/// comes first, because the records cannot be read without it. A folder gives a few of its records.
 ///
 /// # Errors
-/// If it cannot be opened or read.
+/// If the file or folder cannot be opened or read.
 pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
     if std::fs::metadata(path)?.is_dir() {
         return records(path);
@@ -89,7 +89,7 @@ pub fn sample(path: &Path, format: Format, from: &From) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Counts the NUL bytes at the beginning of a file, up to `most`.
+/// Counts the NUL bytes at the beginning of a file. Returns at most `most`.
 pub(super) fn leading_nuls(mut file: &File, most: u64) -> io::Result<u64> {
     let mut piece = vec![0; 128 << 10];
     let mut nuls = 0;
@@ -105,7 +105,7 @@ pub(super) fn leading_nuls(mut file: &File, most: u64) -> io::Result<u64> {
     Ok(nuls.min(most))
 }
 
-/// Reads the header with which a CSV file begins at this offset. `None` if it has none.
+/// Reads the header of a CSV file at the offset `from`. `None` if there is no header.
 pub(super) fn header(mut file: &File, format: Format, from: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(from))?;

@@ -8,17 +8,17 @@ use std::os::unix::fs::MetadataExt as _;
 /// The state of a file at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileState {
-    /// State that differs whenever the file was written to or replaced.
+    /// Values that differ whenever the file was written to or replaced.
     pub(super) content: ContentState,
-    /// Time at which it was written, in microseconds since the epoch. A time in the future is not
-    /// used.
+    /// Time of the last write, in microseconds since the epoch. At most `changed`, because a
+    /// program can set this time.
     pub(super) written: u64,
-    /// Time at which the system last changed its entry (`ctime`), in microseconds since the epoch.
+    /// Time of the last change of the file or its entry (`ctime`), in microseconds since the epoch.
     /// No program can set it.
     pub(super) changed: u64,
 }
 
-/// Size, time of change, and inode of a file.
+/// Size, modification time, and inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ContentState {
     pub(super) size: u64,
@@ -59,7 +59,7 @@ impl WaitingFiles {
         self.states.is_empty()
     }
 
-    /// Adds a file in this state, in place of an earlier state of it.
+    /// Adds a file in this state. An earlier state of the same file is replaced.
     pub(super) fn insert(&mut self, name: OsString, state: FileState) {
         if let Some(earlier) = self.states.insert(name.clone(), state) {
             self.by_written.remove(&(earlier.written, name.clone()));
@@ -76,7 +76,8 @@ impl WaitingFiles {
         Some((name, state))
     }
 
-    /// Takes the files that were written before `ours_from`, or changed before `changed_from`.
+    /// Removes and returns the files that were written before `ours_from` or changed before
+    /// `changed_from`, both in microseconds since the epoch.
     pub(super) fn take_older(
         &mut self,
         ours_from: u64,

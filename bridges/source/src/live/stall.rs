@@ -29,13 +29,14 @@ impl Stall {
         }
     }
 
-    /// Checks at the time `now`. `unanswered` is when the oldest ping without an answer was sent.
-    /// Call it at least once a second. Returns `true` if it was not called for too long, because
-    /// the reader was suspended.
+    /// Checks whether the connection is stalled at the time `now`. `unanswered` is when the oldest
+    /// ping without an answer was sent. Call this at least once a second. Returns `true` if the
+    /// last call was more than 5 s ago, because the reader was suspended.
     pub(super) fn check(&mut self, now: EventTime, unanswered: Option<EventTime>) -> bool {
         let stood_still = now.since(self.checked) > PROMPT;
         self.checked = now;
-        // The bytes of that time are read before the answer to a ping that is sent now.
+        // Bytes that arrived during the suspension are read before the answer to a ping that is
+        // sent now.
         self.drains = stood_still || self.drains && unanswered.is_some();
         let waits = unanswered.is_some_and(|asked| now.since(asked) > PROMPT);
         self.is_stalled = waits || self.drains;

@@ -47,7 +47,8 @@ impl TcpEndpoint {
             || address.is_ok_and(|address| address.to_canonical().is_loopback())
     }
 
-    /// Returns `true` if others can read the data on its way.
+    /// Returns `true` if other machines on the network could read the data, because there is no
+    /// TLS.
     pub fn is_clear(&self) -> bool {
         !self.tls && !self.is_loopback()
     }
@@ -68,7 +69,7 @@ impl fmt::Display for TcpEndpoint {
 pub struct Broker {
     /// The node that is tried first.
     pub endpoint: TcpEndpoint,
-    /// Other nodes of it, tried in turn.
+    /// Other nodes of the same broker, tried in turn.
     pub others: Vec<TcpEndpoint>,
     /// The user to log in as, from the URL.
     pub user: String,
@@ -88,9 +89,9 @@ pub struct QueueSource {
     pub queue: String,
     /// Format of the queue's messages (`format=`).
     pub format: Format,
-    /// If it is missing, it is declared as durable (`declare=yes`).
+    /// `true` if a missing queue is declared as durable (`declare=yes`).
     pub declare: bool,
-    /// The exchange that it is bound to when it is declared.
+    /// The exchange that the queue is bound to (`exchange=`). Only with `declare=yes`.
     pub exchange: Option<String>,
     /// The binding key, or `NAME=VALUE[,NAME=VALUE…]` for a headers exchange. Several bindings are
     /// separated by `;`.
@@ -196,7 +197,7 @@ pub struct SourceUrl {
     pub(crate) shown: String,
     /// The protocol, with its parts of the URL.
     pub transport: Transport,
-    /// The PBX that it belongs to (`pbx=`).
+    /// The PBX that the source belongs to (`pbx=`).
     pub pbx: Option<String>,
     /// The file whose first line is the secret (`secret-file=`).
     pub secret_file: Option<PathBuf>,
@@ -210,8 +211,8 @@ impl SourceUrl {
         self.transport.format()
     }
 
-    /// Returns the URL as it was given, without the file of its secret, for pages and messages that
-    /// others see.
+    /// Returns the URL as it was given, without `secret-file=`, for pages and messages that other
+    /// people see.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
     }
@@ -229,8 +230,8 @@ impl SourceUrl {
         }
     }
 
-    /// Returns the name of the source in the spool. It does not depend on keys of the URL that
-    /// leave the source the same (`from=`, `secret-file=`, …).
+    /// Returns the name of the source in the spool. The name does not depend on keys of the URL
+    /// that do not identify the source (`from=`, `secret-file=`, …).
     pub fn key(&self) -> String {
         match &self.transport {
             Transport::Ami { endpoint, user } => {
@@ -251,7 +252,8 @@ impl SourceUrl {
         }
     }
 
-    /// Returns the address of the source in a normalized form, to compare it with others.
+    /// Returns the address of the source in a normalized form, to compare it with the addresses of
+    /// other sources.
     pub fn address(&self) -> Address {
         Address(match &self.transport {
             Transport::Ami { endpoint, .. } | Transport::Esl { endpoint } => {
@@ -264,7 +266,8 @@ impl SourceUrl {
                 address_parts("queue", &broker.endpoint, &[&broker.vhost, queue])
             }
             Transport::File { path, .. } => {
-                // `//` and `/./` lead to the same file. `..` may not, after a link.
+                // `//` and `/./` do not change the file, so they are removed. `..` stays, because
+                // after a link it can lead to another file.
                 let path: PathBuf = path.components().collect();
                 vec!["file".to_owned(), path.display().to_string()]
             }
@@ -296,7 +299,7 @@ pub struct BrokerUrl {
 }
 
 impl BrokerUrl {
-    /// Returns the URL as it was given, without the file of its secret.
+    /// Returns the URL as it was given, without `secret-file=`.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
     }
@@ -329,10 +332,9 @@ pub fn without_secret_file(shown: &str) -> String {
     }
 }
 
-/// Address that identifies a source. It does not contain the scheme, TLS, and user, because one
-/// port has one server. It contains the port, because one host name (such as that of the loopback)
-/// can forward several ports to different PBXs. Port 5039 can be a second PBX, or TLS of the first
-/// one.
+/// Address that identifies a source. The scheme, TLS, and user are left out, because one port has
+/// one server. The port is included, because one host name (such as `localhost`) can forward
+/// several ports to different PBXs. Port 5039 can be a second PBX, or TLS of the first one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(Vec<String>);
 
@@ -354,7 +356,8 @@ fn address_parts(kind: &str, endpoint: &TcpEndpoint, rest: &[&str]) -> Vec<Strin
     parts
 }
 
-/// Returns a host in a normalized form. All names and addresses of the loopback are equal.
+/// Returns a host in a normalized form. `127.0.0.1` and `::1` become `localhost`. Other loopback
+/// addresses can be different PBXs.
 fn host(text: &str) -> String {
     let name = text.strip_suffix('.').unwrap_or(text).to_lowercase();
     match name.parse::<IpAddr>().map(|ip| ip.to_canonical()) {

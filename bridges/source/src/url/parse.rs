@@ -12,14 +12,14 @@ const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:800
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
 /// Default seconds between two heartbeats. A dead connection is noticed after 30 seconds.
 const HEARTBEAT: u16 = 15;
-/// Maximum hosts of a broker. A client needs to know fewer nodes of a cluster.
+/// Maximum hosts of a broker. No client needs to know more nodes of a cluster.
 const HOSTS_MAX: usize = 16;
 
 const AMI_SECRET: &str = "CALLBRIDGE_AMI_SECRET";
 const ESL_SECRET: &str = "CALLBRIDGE_ESL_SECRET";
 const AMQP_SECRET: &str = "CALLBRIDGE_AMQP_SECRET";
 
-/// Keys, as an error lists them: `pbx=, ca-file=`.
+/// Allowed keys of a URL, as an error lists them: `pbx=, ca-file=`.
 const LINE_KEYS: &str = "pbx=, secret-file=, ca-file=";
 const ESL_KEYS: &str = "clear=, pbx=, secret-file=";
 const FILE_KEYS: &str = "format=, from=, pbx=, secret-file=, ca-file=";
@@ -449,7 +449,8 @@ fn split_hosts(text: &str) -> (String, Vec<String>) {
     (format!("{front}{first}{}", &rest[end..]), others)
 }
 
-/// Parses one of the other hosts, with its port if it has one.
+/// Parses one of the hosts after the first, such as `host` or `host:5673`. `port` is the default
+/// port. `None` if the text is not a host.
 fn other_endpoint(text: &str, tls: bool, port: u16) -> Option<TcpEndpoint> {
     let url = Url::parse(&format!("amqp://{text}")).ok()?;
     let plain = url.path().is_empty() && url.username().is_empty() && url.query().is_none();

@@ -1,5 +1,5 @@
-//! AMI as JSON over a WebSocket (amiws and similar gateways). Messages of a client become actions
-//! of the PBX, so only protocol pings and pongs are sent.
+//! AMI as JSON over a WebSocket (amiws and similar gateways). A gateway turns its clients' messages
+//! into actions of the PBX, so callbridge sends only protocol pings and pongs.
 
 mod unmask;
 

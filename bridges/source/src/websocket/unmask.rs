@@ -1,7 +1,8 @@
-//! Turns WebSocket text frames into binary ones, in the bytes on their way to tungstenite.
+//! Turns WebSocket text frames into binary frames, before the WebSocket library tungstenite reads
+//! them.
 //!
 //! tungstenite ends a connection if one byte in a text frame is not UTF-8, and amiws passes
-//! callers' names on unchanged. As binary frames, they reach the decoder, which repairs them.
+//! callers' names on unchanged. In binary frames, such names reach the decoder, which repairs them.
 //!
 //! ```text
 //! HTTP/1.1 101 …\r\n…\r\n\r\n          skipped
@@ -17,8 +18,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
 
-/// Position of the next byte in the stream's frames. Pure: every split of the stream gives the same
-/// bytes.
+/// Changes text frames to binary frames, and keeps the position in the stream. Pure: the result
+/// does not depend on how the stream is split into reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     /// The HTTP answer is complete, and frames follow.
