@@ -1,5 +1,5 @@
-//! Decodes AMI text: the bytes of a message to its `Key: Value` lines, which borrow from it, and to
-//! its event.
+//! Decodes AMI text: splits the bytes of a message into `Key: Value` pairs, and turns the pairs
+//! into an event. Pairs and event borrow from the message.
 
 use crate::cel_time::CelClock;
 use crate::event;
@@ -16,7 +16,8 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
             let Some(rule) = event::rule(value) else {
                 return Decoded::Skipped;
             };
-            // The name usually comes first. If it does not, the pairs before it are read as well.
+            // The event's name usually comes first. If it does not, the pairs before the name are
+            // read as well.
             let pairs = if first { pairs } else { Pairs::new(message) };
             let mut repaired = false;
             let event = event::decode(rule, pairs, clock, &mut repaired).transpose();
@@ -36,7 +37,7 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
     }
 }
 
-/// Decodes a response. Only an accepted login means something for the stream.
+/// Decodes a response. Only an accepted login becomes an event. Other responses are skipped.
 fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     if value == b"Success" && pairs.get("Message") == Some(b"Authentication accepted") {
         return Decoded::from_event(Ok(PbxEvent::Mark(Mark::LoggedIn)), false);
@@ -112,25 +113,26 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-/// Keys and most values are too short for a vector search. So this many words of eight bytes are
-/// checked one by one, like in the fallback of `memchr`.
+/// Number of eight-byte words that are searched one by one before the vector search of `memchr`.
+/// Keys and most values end within them, and are too short for a vector search.
 const WORDS: usize = 4;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Marks the first byte of `word` that is zero. Bytes above it can be marked wrongly.
+/// Sets the highest bit of the first byte in `word` that is zero. The bits of later bytes can be
+/// set wrongly.
 #[inline]
 const fn zeros(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & HIGHS
 }
 
-/// Marks the first byte of `word` that is equal to `byte`.
+/// Sets the highest bit of the first byte in `word` that is equal to `byte`, like [`zeros`].
 #[inline]
 fn mark_byte(word: u64, byte: u8) -> u64 {
     zeros(word ^ ONES.wrapping_mul(u64::from(byte)))
 }
 
-/// Returns the index of the first of these two bytes, which can be equal.
+/// Returns the index of the first byte that is `one` or `two`, which can be equal.
 #[inline]
 fn find(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
     let mut at = 0;
@@ -144,7 +146,8 @@ fn find(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
     memchr2(one, two, &bytes[at..]).map(|found| at + found)
 }
 
-/// Returns the eight bytes at `at`, as long as the search continues word by word.
+/// Returns the eight bytes at the index `at`. `None` after [`WORDS`] words, or if fewer than eight
+/// bytes are left.
 #[inline]
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     if at >= WORDS * 8 {

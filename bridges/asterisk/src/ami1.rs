@@ -16,18 +16,19 @@ use crate::text::{RawPairs, RawValue, add_variable, epoch, same, text_or_empty};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin, Text};
 use std::borrow::Cow;
 
-/// The events that later releases do not have, or that have another form there.
+/// Events that Asterisk 12 and later do not send, or send in another form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Old {
     Dial,
-    /// `Link` begins a connection, and `Unlink` ends it. `Bridge` has the difference in
-    /// `Bridgestate`.
+    /// `Link` reports that two channels are connected, and `Unlink` that they no longer are.
+    /// `Bridge` reports both, with the difference in `Bridgestate`.
     Link {
         begins: bool,
     },
     Rename,
     Masquerade,
-    /// `MeetmeJoin`, `ConfbridgeJoin` and their ends.
+    /// A channel enters or leaves a conference: `MeetmeJoin`, `MeetmeLeave`, `ConfbridgeJoin`,
+    /// `ConfbridgeLeave`.
     Room {
         enters: bool,
     },
@@ -61,22 +62,24 @@ impl Old {
 #[derive(Default)]
 struct Read<'a> {
     at: Option<EventTime>,
-    /// The first channel of an event, or its only one.
+    /// The first channel of the event, or its only channel.
     one: ChannelRef<'a>,
     /// The second channel, which is dialed, linked, or the target of a transfer.
     two: ChannelRef<'a>,
-    /// Third value of the event: a new name, a dial string or status, a room.
+    /// The value that is not of a channel: a new name, a dial string, a dial status, or a
+    /// conference.
     word: Text<'a>,
     /// `true` if the event reports an end: `SubEvent: End`, `Bridgestate: Unlink`.
     ends: bool,
-    /// `true` for events in the form of Asterisk 12 and later, which also reports the same by other
-    /// events.
+    /// `true` for an event in the form of Asterisk 12 and later. Those releases report bridges by
+    /// other events, so this event only shows that the channel exists.
     new: bool,
     /// Variables, and the name of the channel that has them.
     variables: Vec<(String, Text<'a>)>,
 }
 
-/// Turns the pairs into a channel event. `None` if no call depends on it.
+/// Turns the pairs of an event into a channel event. `None` if no call depends on the event. Sets
+/// `repaired` if bytes were not UTF-8.
 pub(crate) fn decode<'a>(
     old: Old,
     pairs: impl RawPairs<'a>,
@@ -93,7 +96,7 @@ pub(crate) fn decode<'a>(
     named.then(|| ChannelEvent::new(at, Origin::Channel, channel, kind))
 }
 
-/// Destination in `Read` of a key's value.
+/// The field of [`Read`] in which a key's value is stored.
 #[derive(Clone, Copy)]
 enum Target {
     Channel,
@@ -111,7 +114,7 @@ enum Target {
 }
 
 /// Returns the keys of an event that are read. `Channel` of `AgentConnect` is left out, because it
-/// is the agent's channel, or only the interface that was called, but its unique id is the
+/// names the agent's channel, or only the called interface, but the event's unique id is the
 /// caller's.
 const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
     use Target::{
@@ -259,7 +262,8 @@ impl<'a> Read<'a> {
                 };
                 (two, kind)
             }
-            // Later releases have the channel's name here, and report the dialing by other events.
+            // In later releases, the value is the channel's name, and other events report the
+            // dialing.
             Old::OriginateResponse if word.is_empty() || has_suffix(&word) => return None,
             Old::OriginateResponse => {
                 let kind = Kind::DialBegin {
@@ -296,7 +300,8 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// Adds each variable to the channel whose name is next to it.
+    /// Adds each variable to the channel that its key names. Without a known name, the first
+    /// channel gets the variable.
     fn give_variables(&mut self) {
         for (owner, text) in std::mem::take(&mut self.variables) {
             let channel = if owner == self.two.name && !owner.is_empty() {

@@ -15,7 +15,7 @@ use callbridge_call::{Decoded, Kind, Mark, Origin, PbxEvent, ServerEvent, Text, 
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess};
 use std::borrow::Cow;
 
-/// Facts from earlier frames of a connection that later ones need.
+/// Facts from earlier frames of a connection that later frames need.
 #[derive(Debug, Default)]
 pub(crate) struct FrameContext {
     names: Names,
@@ -23,7 +23,7 @@ pub(crate) struct FrameContext {
     channel_events: bool,
 }
 
-/// Decodes one frame. With `of_bus`, it must be in an envelope of Wazo's bus.
+/// Decodes one frame. With `of_bus`, the frame must be in an envelope of Wazo's bus.
 pub(crate) fn decode<'a>(
     frame: &'a [u8],
     of_bus: bool,
@@ -77,7 +77,8 @@ pub(crate) fn decode<'a>(
                 repaired,
             }
         }
-        // The channel events of the same connection report the same as the row that was cut.
+        // A CEL row that was cut is skipped if the connection also has channel events, because they
+        // report the same facts.
         Err(Unreadable::NoChannel)
             if cut && head == Head::Event(Rule::Cel) && memory.channel_events =>
         {
@@ -87,7 +88,7 @@ pub(crate) fn decode<'a>(
     }
 }
 
-/// Returns `true` for an accepted login, the only response that means something for the stream.
+/// Returns `true` for an accepted login, the only response that becomes an event.
 fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
     has_pair(pairs, b"Response", "Success")
         && has_pair(pairs, b"Message", "Authentication accepted")
@@ -106,8 +107,8 @@ const PAIRS: usize = 32;
 #[derive(Debug, Default)]
 struct Collected<'a> {
     pub server: Option<Text<'a>>,
-    /// Keys and values as in AMI. An array is a repeated key. An object under `ChanVariable` (Wazo)
-    /// has the variables by name.
+    /// Keys and values as in AMI. An array becomes a repeated key. An object under `ChanVariable`
+    /// (Wazo) has the variables by name.
     pub pairs: Vec<(&'a str, Text<'a>)>,
     pub head: Head,
     /// The message is in `data`. The other members belong to the envelope.
@@ -241,7 +242,7 @@ impl<'de> ReadValue<'de> for Reading<'_, 'de> {
         }
         let is_data = part == Part::Data;
         if is_data {
-            // The members before it belong to the envelope.
+            // The members before `data` belong to the envelope.
             to.enveloped = true;
             to.pairs.clear();
             to.head = Head::Nothing;

@@ -6,8 +6,8 @@ use crate::repair::Scratch;
 use crate::text::{JsonText, RawPairs, RawValue, epoch, text_or_empty};
 use callbridge_call::{Cdr, Decoded, PbxEvent, Text, Unreadable};
 
-/// Reads a record. The names are those of AMI and of `cdr.conf`, and `linkedid`, if an
-/// administrator has mapped it. Case and underscores do not matter.
+/// Reads a record. Its names can be those of AMI or of `cdr.conf`. `linkedid` is also read, if an
+/// administrator has mapped it. Case and underscores in names do not matter.
 pub(crate) fn decode<'a>(
     pairs: impl RawPairs<'a>,
     repaired: &mut bool,
@@ -54,7 +54,7 @@ pub(crate) fn is_missing(value: &[u8]) -> bool {
     value.is_empty() || MISSING.iter().any(|text| value.eq_ignore_ascii_case(text))
 }
 
-/// Returns the value as text. Empty if it is missing.
+/// Returns the value as text. Empty if the value means a missing one, such as `NULL`.
 pub(crate) fn text_if_present<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
     if is_missing(value.as_ref()) {
         Text::default()
@@ -81,8 +81,8 @@ pub(crate) fn is_field(name: &str) -> bool {
     cdr != Cdr::default()
 }
 
-/// Sets the field of this name, from AMI, `cdr.conf`, or asterisk-cdr-amqp. No call depends on any
-/// other name.
+/// Sets the field of `cdr` that has this name in AMI, `cdr.conf`, or asterisk-cdr-amqp. Other names
+/// are ignored, because no call depends on them.
 fn set<'a>(cdr: &mut Cdr<'a>, name: &[u8], value: impl RawValue<'a>, repaired: &mut bool) {
     let letters = name.iter().filter(|byte| **byte != b'_');
     let plain: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();

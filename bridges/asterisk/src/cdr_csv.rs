@@ -11,19 +11,19 @@
 //! ```
 //! A header decides the delimiter and the columns of every row after it. In a file without a
 //! header, the first whole row decides, by where its three times and two counts of seconds are. A
-//! row that does not match is unreadable, because another split could give it another meaning.
+//! row that does not match is unreadable, because its values could be in the wrong columns.
 
 use crate::cdr::{self, is_missing};
 use crate::cdr_time::is_time;
 use crate::csv_record::{CsvRecord, DELIMITERS};
 use callbridge_call::{Decoded, Unreadable};
 
-/// The first columns that each writer puts into a row, in order.
+/// The columns that every row of `cdr_csv` has, in order.
 const CDR_CSV: &str = "accountcode,src,dst,dcontext,clid,channel,dstchannel,lastapp,lastdata,start,\
                        answer,end,duration,billsec,disposition,amaflags";
 const CDR_CUSTOM: &str = "clid,src,dst,dcontext,channel,dstchannel,lastapp,lastdata,start,answer,\
                           end,duration,billsec,disposition,amaflags,accountcode,uniqueid,userfield";
-/// Columns of the oldest form.
+/// Number of columns in the oldest form of `cdr_csv`.
 const COLUMNS_MIN: usize = 16;
 
 /// Column names of CDRs in addition to those that `cdr::set` reads. Only a header has them.
@@ -38,7 +38,7 @@ const OTHER_NAMES: [&str; 7] = [
 ];
 /// A row with this many names of columns is a header.
 const HEADER_NAMES_MIN: usize = 4;
-/// A header has fewer digits than this. The times of a record have more.
+/// A header has fewer digits than this. A record has more, because it contains times.
 const HEADER_DIGITS_MAX: usize = 10;
 
 /// Reads the rows of one file.
@@ -98,7 +98,7 @@ impl CdrRows {
         Decoded::from_event(cdr::decode(pairs, &mut repaired), repaired)
     }
 
-    /// Returns the layout of a header. `None` if this row is not one.
+    /// Returns the layout that a header names. `None` if this row is not a header.
     fn read_header(&mut self, row: &[u8]) -> Option<Layout> {
         let digits = row.iter().filter(|byte| byte.is_ascii_digit());
         if digits.take(HEADER_DIGITS_MAX).count() == HEADER_DIGITS_MAX {
@@ -117,7 +117,7 @@ impl CdrRows {
     }
 
     /// Returns the layout of a file without a header that begins with this row: that of
-    /// `--columns`, or the one that the row shows by its times.
+    /// `--columns`, or the known layout that fits the row's times.
     fn recognize(&mut self, row: &[u8]) -> Result<Layout, Unreadable> {
         let known = match &self.named {
             Some(names) => vec![Columns::Named(names.clone())],
@@ -155,7 +155,8 @@ impl Columns {
         }
         match self {
             Self::CdrCsv if has_times_at(record, 9) => Ok(()),
-            // A row of cdr_csv without its first column has its times at the same place.
+            // A row of cdr_csv without its first column has its times at the same place. So the
+            // unique id is checked, too.
             Self::CdrCustom if has_times_at(record, 8) && is_uniqueid(record.text(16)) => Ok(()),
             Self::CdrCsv | Self::CdrCustom => Err(Unreadable::NotACdr),
             Self::Named(names) => check_named(names, record),
@@ -231,8 +232,8 @@ fn is_no_time(text: &str) -> bool {
         || text.parse::<f64>() == Ok(0.0)
 }
 
-/// Returns the names of the columns after the sixteenth, by their number. A single one is an id or
-/// a user field.
+/// Returns the names of the columns after the sixteenth, depending on how many there are. A single
+/// column is a unique id or a user field.
 fn after_cdr_csv(record: &CsvRecord) -> Vec<&'static str> {
     let one = if is_uniqueid(record.text(COLUMNS_MIN)) {
         "uniqueid"
@@ -263,7 +264,7 @@ pub(crate) fn is_header(names: &[String]) -> bool {
     known.count() >= HEADER_NAMES_MIN
 }
 
-/// Returns a column that these names lack, and without which no call can be read.
+/// Returns a column that is missing from `names`, and without which no call can be read.
 pub(crate) fn missing_column(names: &[String]) -> Option<&'static str> {
     for needed in ["channel", "dstchannel", "start", "disposition"] {
         if !has_name(names, needed) {

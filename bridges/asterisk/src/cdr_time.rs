@@ -22,19 +22,20 @@ const EARLIEST_SEC: i64 = 946_684_800;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CdrClock {
     zone: Option<TimeZone>,
-    /// Learned from the first records of channels.
+    /// Each PBX's offset from UTC, learned from the first records of channels.
     walls: WallClocks<WallClock>,
-    /// The channel of the last record. Its next record does not begin when the channel was created.
+    /// Unique id of the last record's channel. A further record of the same channel does not begin
+    /// when the channel was created.
     last: String,
-    /// The zone of the current record is not known.
+    /// The zone of the current record's times is not known.
     zoneless: bool,
 }
 
-/// The local time of one PBX.
+/// The offset of one PBX's local time from UTC.
 #[derive(Clone, Copy, Debug, Default)]
 struct WallClock {
     offset_sec: Option<i64>,
-    /// Another offset, from one record.
+    /// Another offset, seen in one record. It is used if a second record has it.
     other_sec: Option<i64>,
 }
 
@@ -46,10 +47,10 @@ impl CdrClock {
         }
     }
 
-    /// Converts start, answer, and end. A record without an end ends after its duration. `server`
-    /// is the server of the record, if one stream has several.
+    /// Converts the start, answer, and end of `cdr` to absolute times. A record without an end ends
+    /// after its duration. `server` is the server of the record, if one stream has several.
     pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>, server: Option<&str>) {
-        // A record without an id is of the same PBX as the one before it.
+        // A record without a unique id is from the same PBX as the record before it.
         if !cdr.uniqueid.is_empty() || self.walls.current().is_none() {
             let server = server.unwrap_or_default();
             self.walls.turn_to(server, &cdr.uniqueid);
@@ -72,7 +73,7 @@ impl CdrClock {
         let Some((start, local)) = start else {
             return;
         };
-        // A longer duration is a negative one in an unsigned column.
+        // A longer duration is a negative number that was written to an unsigned column.
         let longest = i64::from(i32::MAX) * 1_000_000;
         let lasted = cdr
             .duration_micros
@@ -115,8 +116,9 @@ impl CdrClock {
         Some(as_utc(local)? - offset.unwrap_or(0) * 1_000_000)
     }
 
-    /// Learns an offset. Clocks are changed by at most an hour. A record with another offset can be
-    /// a later one of its channel. An offset is used if two records have it.
+    /// Learns the offset of the current PBX, in seconds. A change by half an hour or an hour is
+    /// used at once, because clocks are changed by that much. Any other offset is used if a second
+    /// record has it, because a later record of a channel shows a wrong offset.
     fn learn(&mut self, offset: i64) {
         let Some(wall) = self.walls.current() else {
             return;
@@ -132,8 +134,9 @@ impl CdrClock {
         }
     }
 
-    /// Reads the end or the answer of a record that began at `start`, in microseconds of UTC.
-    /// `began` is the same in local time.
+    /// Reads `text`, the end or the answer of a record that began at `start`, in microseconds of
+    /// UTC. `began` is the start in local time. `wanted` is the time that follows from the
+    /// durations.
     fn later_time(
         &self,
         text: &str,
@@ -150,8 +153,8 @@ impl CdrClock {
         }
     }
 
-    /// Converts a later local time of a record to the time nearest to the wanted one. The clocks
-    /// may have been changed during the call.
+    /// Converts a later local time of a record to the possible time nearest to `wanted`. There can
+    /// be several, because the clocks can have been changed during the call.
     fn convert_later(
         &self,
         local: DateTime,
@@ -175,7 +178,8 @@ impl CdrClock {
 }
 
 /// Returns the seconds by which the local time of a channel's first record is ahead of UTC, in
-/// whole quarter hours. `None` if the record does not begin with its channel.
+/// whole quarter hours. `born` is the epoch of the channel's creation. `None` if the record does
+/// not begin with its channel.
 fn offset(local: DateTime, born: i64) -> Option<i64> {
     let ahead = as_utc(local)?.div_euclid(1_000_000) - born;
     let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC;
@@ -186,8 +190,9 @@ fn offset(local: DateTime, born: i64) -> Option<i64> {
     }
 }
 
-/// Returns the probable offset from UTC, in seconds, if no record has shown it yet. A channel's
-/// later records are also ahead by its age, of which at most a quarter of an hour is removed.
+/// Returns the probable offset from UTC, in seconds, from any record of a channel created at
+/// `born`. The result is too large if the record began a quarter of an hour or more after its
+/// channel.
 fn offset_hint(local: DateTime, born: i64) -> Option<i64> {
     let ahead = as_utc(local)?.div_euclid(1_000_000) - born;
     if ahead.abs() > FARTHEST_ZONE_SEC {
@@ -201,7 +206,7 @@ fn as_utc(local: DateTime) -> Option<i64> {
 }
 
 /// Returns both times for a local time, the earlier one first. They differ only in an hour that
-/// exists twice.
+/// exists twice, or that the clocks skip.
 fn moments(zone: &TimeZone, local: DateTime) -> Option<[i64; 2]> {
     let named = zone.to_ambiguous_timestamp(local);
     let earlier = named.earlier().ok()?.as_microsecond();
@@ -214,8 +219,8 @@ pub(crate) fn is_time(text: &str) -> bool {
     read_time(text).is_some()
 }
 
-/// Returns the reading of a local time that is nearer to this time, in microseconds of UTC. A zone
-/// changes a time by less than a day.
+/// Returns the one of two readings of a local time that is nearer to `moment`, in microseconds of
+/// UTC. The zone is ignored, because it changes a time by less than a day.
 fn nearest(local: DateTime, other: Option<DateTime>, moment: Option<i64>) -> DateTime {
     let (Some(other), Some(moment)) = (other, moment) else {
         return local;
@@ -231,8 +236,8 @@ fn distance(local: DateTime, moment: i64) -> i64 {
     as_utc(local).map_or(i64::MAX, |at| (at - moment).abs())
 }
 
-/// Reads a time in any form that a PBX, a database, or Excel writes. `None` for no time, and for
-/// zero or 1970, which mean no time.
+/// Reads a time in any form that a PBX, a database, or Excel writes. `None` if the text is not a
+/// time, or is zero or 1970, which mean that there is no time.
 fn read_time(text: &str) -> Option<Written> {
     let text = text.trim();
     let written = local_time::read(text)?;

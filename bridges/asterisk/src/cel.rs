@@ -15,7 +15,7 @@ use std::borrow::Cow;
 /// The fields of a CEL event that calls depend on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CelRow<'a> {
-    /// An absolute time next to the row (`Timestamp`).
+    /// The absolute time that AMI adds to the row (`Timestamp`).
     pub at: Option<EventTime>,
     /// Name of the event: `CHAN_START`, `HANGUP`…
     pub event: Text<'a>,
@@ -90,12 +90,12 @@ impl<'a> CelRow<'a> {
         *place = text_or_empty(value, repaired);
     }
 
-    /// Returns `true` if its peer is another channel.
+    /// Returns `true` if the row's peer is another channel.
     fn has_other_peer(&self) -> bool {
         !self.peer.is_empty() && self.peer != self.channel.name
     }
 
-    /// Turns the row into an event. It is `Kind::Seen` if the row only shows that the channel
+    /// Turns the row into an event. The kind is `Kind::Seen` if the row only shows that the channel
     /// exists.
     pub(crate) fn into_event(self, clock: &mut CelClock) -> ChannelEvent<'a> {
         let starts = self.event == "CHAN_START";
@@ -126,7 +126,7 @@ impl<'a> CelRow<'a> {
                 Kind::enter_or_leave(enters, bridge, fields.technology)
             }
             // Before Asterisk 12, the channel that picks up takes the unique id of the phone that
-            // rang. The bridge can be reported before that.
+            // rang. The bridge can be reported before the unique id changes.
             b"PICKUP" if !self.extra.is_given() && self.has_other_peer() => Kind::Renamed {
                 to: self.peer,
                 holder: Text::default(),
@@ -174,7 +174,7 @@ impl<'a> CelRow<'a> {
 }
 
 /// Decodes a body of asterisk-cel-amqp. The module misspells a member (`peer_acount`) on which no
-/// call depends. `extra` is an object, or a text that contains one.
+/// call depends. `extra` is an object, or a text that contains an object.
 pub(crate) fn decode_amqp<'a>(
     body: &'a [u8],
     scratch: &'a mut Scratch,
@@ -209,7 +209,8 @@ fn row_from_members(members: Members<'_>) -> CelRow<'_> {
     row
 }
 
-/// Reads a bridge of CEL before Asterisk 12.
+/// Returns the meaning of a row about a bridge or conference in CEL before Asterisk 12. `None` for
+/// any other row.
 fn old_bridge_kind<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
     Some(match event {
         b"BRIDGE_START" | b"BRIDGE_UPDATE" if !peer.is_empty() => Kind::Linked {
@@ -237,8 +238,8 @@ fn channel_named<'a>(name: &Text<'a>) -> Box<ChannelRef<'a>> {
     })
 }
 
-/// Returns an id for a bridge without one in `Extra`. A conference is identified by its room, and
-/// any other bridge by the channels that are already in it.
+/// Returns `bridge`, the id in `Extra`, or makes an id if it is empty. A conference is then
+/// identified by its name, and any other bridge by `peers`, the channels that are already in it.
 fn or_unnamed<'a>(bridge: Text<'a>, application: &str, data: &str, peers: &str) -> Text<'a> {
     if !bridge.is_empty() {
         return bridge;
@@ -249,7 +250,8 @@ fn or_unnamed<'a>(bridge: Text<'a>, application: &str, data: &str, peers: &str) 
     }
 }
 
-/// Returns the conference that `MeetMe` or `ConfBridge` enters, as named in events of AMI 1.x.
+/// Returns the id of the conference in the data of `MeetMe` or `ConfBridge`. It is the same id as
+/// in events of AMI 1.x.
 fn room<'a>(app_data: &str) -> Text<'a> {
     let name = app_data.split([',', '|']).next().unwrap_or_default();
     Cow::Owned(format!("room {name}"))
@@ -334,12 +336,13 @@ impl Field {
 }
 
 impl<'a> Extra<'a> {
-    /// Returns `true` if the member is neither missing nor empty.
+    /// Returns `true` if the field is neither missing nor empty.
     fn is_given(&self) -> bool {
         !matches!(self, Self::Text(text) if text.is_empty())
     }
 
-    /// Returns a text that is not an object, as Asterisk wrote it before 12.
+    /// Returns the field's text if it is not a JSON object. Releases before Asterisk 12 write such
+    /// texts.
     fn plain(&self) -> Option<&Text<'a>> {
         match self {
             Self::Text(text) if !text.is_empty() && !text.starts_with('{') => Some(text),

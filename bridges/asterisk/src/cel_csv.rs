@@ -15,8 +15,8 @@ const KNOWN_MIN: usize = 19;
 /// Reads the records of one file.
 #[derive(Debug)]
 pub(crate) struct CsvRows {
-    /// Set by the header, or by the first row that can be read. It is the same for the whole file,
-    /// because with another delimiter, a comma in `appdata` would move all values after it.
+    /// Set by the header, or by the first row that can be read. The delimiter is the same for the
+    /// whole file. With another delimiter, a comma in `appdata` would move all values after it.
     delimiter: Option<u8>,
     columns: Columns,
     /// The columns were named by the flags or a header, so no other layout is tried.
@@ -60,8 +60,9 @@ impl CsvRows {
         row.into_decoded(clock, repaired)
     }
 
-    /// Returns the delimiter and the columns of a header. `None` if this record is not one. Few
-    /// rows of calls contain `unique`, so few are searched name by name.
+    /// Returns the delimiter and the columns of a header. `None` if this record is not a header.
+    /// Only records that contain `unique` are compared with the names, because few rows of calls
+    /// contain it.
     fn read_header(&mut self, record: &[u8]) -> Option<(u8, Columns)> {
         let has_unique = memchr::memchr2_iter(b'q', b'Q', record).any(|q| {
             let word = q.checked_sub(3).and_then(|from| record.get(from..q + 3));
@@ -80,8 +81,8 @@ impl CsvRows {
         None
     }
 
-    /// Finds the delimiter of a file without a header, which splits the first row into the columns
-    /// of CEL. It is used for all later rows.
+    /// Finds the delimiter that splits this record into the columns of CEL, for a file without a
+    /// header. All later rows are split at the same delimiter.
     fn split_at_any(&mut self, record: &[u8]) -> Result<(), Unreadable> {
         let mut first = Ok(());
         for delimiter in DELIMITERS {
@@ -90,7 +91,7 @@ impl CsvRows {
                 self.delimiter = Some(delimiter);
                 return Ok(());
             }
-            // Of several reasons, the one of a split with enough columns is the most useful.
+            // The reason of a split with enough columns is the most useful, so it is returned.
             if first.is_ok() || first == Err(Unreadable::TooFewColumns) {
                 first = split;
             }
@@ -113,7 +114,7 @@ impl CsvRows {
         if last.is_none_or(|last| last >= self.record.len()) {
             return Err(Unreadable::TooFewColumns);
         }
-        // A delimiter in a field that is not quoted moves the ids.
+        // A delimiter in a field that is not quoted moves the ids to other columns.
         if self.record.len() > self.columns.0.len() && self.named && !self.columns.fit(&self.record)
         {
             return Err(Unreadable::OtherColumns);
@@ -125,15 +126,15 @@ impl CsvRows {
         }
     }
 
-    /// Returns a field. Empty if its value is missing.
+    /// Returns a field of the last record. Empty if the value means a missing one, such as `NULL`.
     fn field(&self, index: usize) -> &[u8] {
         let field = self.record.field(index);
         if is_missing(field) { b"" } else { field }
     }
 }
 
-/// Replaces `\"` by a doubled quote. MySQL writes a quote in a quoted field as `\"`, which
-/// otherwise is only used in JSON.
+/// Replaces each `\"` by a doubled quote, if the record contains `{\"`. MySQL writes the quotes of
+/// a JSON object in a quoted field that way.
 fn unescaped(record: &[u8]) -> Cow<'_, [u8]> {
     if memmem::find(record, br#"{\""#).is_none() {
         return Cow::Borrowed(record);
@@ -146,7 +147,7 @@ fn unescaped(record: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// Columns that tie a row to its channel and its call.
+/// Columns that identify the channel and the call of a row.
 const IDS: [Field; 2] = [Field::Uniqueid, Field::Linkedid];
 
 /// Fields in the columns of a CEL file, in order. `None` is a column on which no call depends.
@@ -209,8 +210,8 @@ impl Columns {
         Ok(Self(columns))
     }
 
-    /// Returns the known layout of this record, by its ids. If ARI or `Originate` chose the ids,
-    /// the number of columns decides.
+    /// Returns the known layout that has unique ids in the right columns of this record. If ARI or
+    /// `Originate` chose the ids, they can have any form, so the number of columns decides.
     fn recognize(record: &CsvRecord) -> Option<Self> {
         Self::known_layouts()
             .find(|columns| columns.fit(record))

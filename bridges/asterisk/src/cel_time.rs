@@ -2,9 +2,9 @@
 //!
 //! By default, a row's time is seconds since the epoch. With `dateformat` in `cel.conf`, it can
 //! have any form, most often local time without a zone. Such a time is converted with the
-//! configured zone. Without one, the rows themselves show the offset from UTC, because the unique
-//! id of a new channel contains the epoch of the same time. One stream can have several PBXs, each
-//! in its own zone, so the offset is learned for each server and system name.
+//! configured zone. Without a configured zone, the rows show the offset from UTC, because the
+//! unique id of a new channel contains the epoch of its creation. One stream can have several PBXs,
+//! each in its own zone, so the offset is learned for each server and system name.
 
 use crate::local_time::{self, WallClocks, Written};
 use callbridge_call::{EventTime, UniqueId};
@@ -17,10 +17,10 @@ const QUARTER_HOUR_SEC: i64 = 900;
 const HOUR_SEC: i64 = 3600;
 /// No zone has a larger offset from UTC.
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
-/// A row can be written shortly before the second of its channel's unique id is over.
+/// The time of a row can be this far before the epoch in its channel's unique id.
 const SLACK_SEC: i64 = 2;
-/// A channel's first row is written within this time after its creation. Otherwise its id is not an
-/// epoch.
+/// A channel's first row is written within this time after its creation. Otherwise the number in
+/// its unique id is not an epoch.
 const BIRTH_SEC: i64 = 60;
 /// Rows of one PBX can be out of order by this time.
 const SHUFFLED_SEC: i64 = 120;
@@ -29,8 +29,8 @@ const SHUFFLED_SEC: i64 = 120;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CelClock {
     zone: Option<TimeZone>,
-    /// Times count as UTC if neither a zone nor a unique id shows their offset. In a file, at least
-    /// the intervals are right.
+    /// `true` for a file. If neither a zone nor a unique id shows the offset, its times count as
+    /// UTC, so at least the intervals are right.
     guess: bool,
     walls: WallClocks<WallClock>,
     server: String,
@@ -39,9 +39,9 @@ pub(crate) struct CelClock {
 /// The offset of one PBX's local time from UTC, as learned from its rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct WallClock {
-    /// Learned from the last row of a channel that started.
+    /// Offset in seconds, learned from the last row that was written when its channel was created.
     offset_sec: Option<i64>,
-    /// The latest time in a row, in seconds.
+    /// The latest absolute time of a row so far, in epoch seconds.
     latest: Option<i64>,
 }
 
@@ -106,14 +106,14 @@ impl WallClock {
                 self.offset_sec = Some(nearest);
             }
         }
-        // A channel's later rows are also ahead by its age, of which at most a quarter of an hour
-        // is removed.
+        // In a channel's later rows, `ahead` also contains the channel's age. Rounding down removes
+        // an age below a quarter of an hour.
         let by_row =
             ahead.map(|ahead| (ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC);
         let guessed = if guess { Some(0) } else { None };
         let mut offset_sec = self.offset_sec.or(by_row).or(guessed)?;
-        // The row would be older than its channel, so the clock was set back in autumn while the
-        // channel existed.
+        // With this offset, the row would be older than its channel. So the clock was set back by
+        // an hour, as in autumn.
         let before_birth = ahead.map_or(0, |ahead| offset_sec - ahead);
         if before_birth > SLACK_SEC && before_birth <= HOUR_SEC + SLACK_SEC {
             offset_sec -= HOUR_SEC;
@@ -124,7 +124,8 @@ impl WallClock {
     }
 }
 
-/// Returns the one of two readings that is nearer to the channel's creation.
+/// Returns the one of two readings of a local time that is nearer to `born`, the epoch of the
+/// channel's creation.
 fn nearest(local: DateTime, other: Option<DateTime>, born: Option<i64>) -> DateTime {
     let (Some(other), Some(born)) = (other, born) else {
         return local;
@@ -141,8 +142,9 @@ fn distance(local: DateTime, born: i64) -> i64 {
     at.map_or(i64::MAX, |at| (at.as_second() - born).abs())
 }
 
-/// Converts a local time with the zone. In an hour that exists twice, the unique id's epoch
-/// decides, or else the latest row: the later time is used if the earlier one would be before them.
+/// Converts a local time with the zone. In an hour that exists twice, the later time is used if the
+/// earlier one would be before `born`, the channel's creation, or long before `latest`, the latest
+/// row. If the row `starts` the channel, the time nearer to `born` is used.
 fn convert_in_zone(
     zone: &TimeZone,
     local: DateTime,

@@ -86,7 +86,8 @@ impl CsvRecord {
         Some(after)
     }
 
-    /// Splits any other CSV record.
+    /// Splits any CSV record with csv-core. `reader` is the index of the delimiter in
+    /// [`DELIMITERS`].
     fn split_any(&mut self, record: &[u8], reader: usize) {
         let reader = &mut self.readers[reader].1;
         reader.reset();

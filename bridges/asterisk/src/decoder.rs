@@ -36,13 +36,14 @@ pub const VARIABLE_NAME_BYTES_MAX: usize = 80;
 /// Settings of a source that an [`AsteriskDecoder`] needs in addition to its format.
 #[derive(Clone, Debug, Default)]
 pub struct DecoderSettings {
-    /// The zone of times that the PBX writes without one (`--pbx-timezone`). If it is missing, the
-    /// offset is learned from the epoch in unique ids.
+    /// The zone of times that the PBX writes without one (`--pbx-timezone`). If the zone is
+    /// missing, the offset is learned from the epoch in unique ids.
     pub zone: Option<jiff::tz::TimeZone>,
-    /// The columns of a CSV file without a header (`--columns`). Without them, the columns are
-    /// recognized. A header in the file takes precedence over both.
+    /// The columns of a CSV file without a header (`--columns`). Without this setting, the columns
+    /// are recognized. A header in the file takes precedence over this setting.
     pub columns: Option<CsvColumns>,
-    /// The channel variables that rules name. Others are left out. With `None`, all are kept.
+    /// Names of the channel variables that rules use. Other variables are left out. `None` keeps
+    /// all variables.
     pub variables: Option<BTreeSet<String>>,
 }
 
@@ -61,7 +62,7 @@ pub struct AsteriskDecoder {
 }
 
 impl AsteriskDecoder {
-    /// Makes a decoder for the beginning of a source.
+    /// Makes a decoder for one source, before its first message.
     pub fn new(format: AsteriskFormat, settings: DecoderSettings) -> Self {
         let columns = settings.columns;
         let cel = columns.as_ref().and_then(|columns| columns.cel.clone());

@@ -12,8 +12,8 @@ use callbridge_call::{
 use std::time::Duration;
 
 /// How an event's pairs are read. An event without a rule is skipped after its name. `VarSet`,
-/// `Newexten`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`, and others contain nothing
-/// that the events below do not contain, too.
+/// `Newexten`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`, and others have no rule,
+/// because all of their facts are also in the events below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     /// The keys describe one channel, without a prefix.
@@ -22,8 +22,8 @@ pub(crate) enum Rule {
     Dial {
         begins: bool,
     },
-    /// Channels of several calls are joined. The rule has the prefix of the keys of the event's
-    /// main channel, and the prefixes of the channels that are joined to it.
+    /// The event joins channels of several calls. The values are the key prefix of the event's main
+    /// channel, and the key prefixes of the channels that are joined to it.
     Joined(&'static [u8], &'static [&'static [u8]]),
     /// An event that only AMI 1.x has, or that has another form there.
     Old(Old),
@@ -46,8 +46,8 @@ pub(crate) enum Plain {
     Listed,
 }
 
-/// The names of the events that are read, separated by spaces. All others are skipped after their
-/// name.
+/// The names of the events that are read, separated by spaces. All other events are skipped once
+/// their name is read.
 pub const DECODED: &str = "\
     CEL Newchannel Newstate BridgeEnter BridgeLeave Hangup NewConnectedLine \
     NewCallerid NewAccountCode HangupRequest SoftHangupRequest Hold Unhold DialBegin \
@@ -66,8 +66,8 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"BridgeLeave" => Rule::Plain(Plain::Leave),
         b"Hangup" => Rule::Plain(Plain::Hangup),
         b"HangupRequest" => Rule::Plain(Plain::HangupRequest),
-        // A soft request comes from the PBX, which can connect the channel to something else with
-        // it.
+        // `SoftHangupRequest` comes from the PBX, which also uses it to connect the channel to
+        // something else. So it does not show that a party hangs up.
         b"NewConnectedLine" | b"NewCallerid" | b"Newcallerid" | b"NewAccountCode"
         | b"SoftHangupRequest" | b"Hold" | b"Unhold" => Rule::Plain(Plain::Seen),
         b"DialBegin" => Rule::Dial { begins: true },
@@ -75,7 +75,7 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"Cdr" => Rule::Cdr,
         b"LocalBridge" => Rule::Joined(b"LocalOne", &[b"LocalTwo"]),
         b"Pickup" => Rule::Joined(b"", &[b"Target"]),
-        // The Local halves of an attended transfer link its two bridges.
+        // In an attended transfer, the two halves of a Local channel link the two bridges.
         b"AttendedTransfer" => Rule::Joined(
             b"OrigTransferer",
             &[
@@ -95,7 +95,8 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
     })
 }
 
-/// Reads an event's pairs by its rule.
+/// Reads an event's pairs by its rule. `None` if no call depends on the event. Sets `repaired` if
+/// bytes were not UTF-8.
 #[inline]
 pub(crate) fn decode<'a>(
     rule: Rule,
@@ -137,7 +138,8 @@ fn with_details<'a>(mark: Mark, mut pairs: impl RawPairs<'a>) -> Mark {
     }
 }
 
-/// Stores a pair in the channel that it describes. Returns a pair that does not describe a channel.
+/// Stores the value in the field of `channel` that `key` names. Returns the value if `key` is not a
+/// field of a channel.
 #[inline(always)]
 fn describe<'a, V: RawValue<'a>>(
     channel: &mut ChannelRef<'a>,
@@ -232,7 +234,7 @@ fn decode_dial<'a>(
         }
     }
     if !dialed.is_named() {
-        // The event was cut before the dialed channel. The rest only shows that the dialing channel
+        // The event was cut before the dialed channel, so it only shows that the dialing channel
         // exists.
         return ChannelEvent::new(at, Origin::Channel, by, Kind::Seen);
     }
@@ -245,8 +247,9 @@ fn decode_dial<'a>(
     ChannelEvent::new(at, Origin::Channel, dialed, kind)
 }
 
-/// A transfer that failed joins no channels. A blind transfer names only the two channels that
-/// already share a bridge. Other events report that its target is dialed.
+/// Decodes an event that joins the channels with the key prefixes `others` to the channel with the
+/// key prefix `main`. A failed transfer joins no channels. A blind transfer names only two channels
+/// that already share a bridge. Other events report that its target is dialed.
 fn decode_joined<'a>(
     main: &[u8],
     others: &[&[u8]],

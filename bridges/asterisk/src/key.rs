@@ -23,11 +23,12 @@ pub(crate) enum Key {
     Other,
 }
 
-/// Sets the bit for lower case in each byte. Two keys that differ only in case become equal. Other
-/// names of letters stay different.
+/// Mask for the bit that makes a letter lower case, in each of eight bytes. With the mask, names of
+/// letters are equal only if they differ in nothing but case.
 const CASE: u64 = 0x2020_2020_2020_2020;
 
-/// Returns the first eight bytes in lower case. Shorter keys are padded with zeros.
+/// Returns the first eight bytes in lower case. For a shorter key, returns its first and its last
+/// four bytes, or 0 if it has fewer than four.
 #[inline]
 pub(crate) const fn head(name: &[u8]) -> u64 {
     match name.first_chunk::<8>() {
@@ -36,7 +37,7 @@ pub(crate) const fn head(name: &[u8]) -> u64 {
     }
 }
 
-/// Returns the last eight bytes in lower case, of a key that has at least eight.
+/// Returns the last eight bytes in lower case. For a shorter key, returns the same as [`head`].
 #[inline]
 pub(crate) const fn tail(name: &[u8]) -> u64 {
     match name.last_chunk::<8>() {
@@ -97,8 +98,8 @@ fn is_old_variable(name: &[u8]) -> bool {
     }
 }
 
-/// Keys of long or numerous values that no rule reads, with or without a prefix of one word. The
-/// list can be incomplete, because other keys are read.
+/// Returns `true` for a key that no rule reads and that has long or numerous values, also after the
+/// prefix `Dest`. The list can be incomplete, because other keys are read and then ignored.
 #[inline]
 pub(crate) fn is_needless(name: &[u8]) -> bool {
     const WORDS: [u64; 12] = [
@@ -117,8 +118,8 @@ pub(crate) fn is_needless(name: &[u8]) -> bool {
     ];
     let name = crate::text::strip(name, b"Dest").unwrap_or(name);
     let head = head(name);
-    // A bare `CallerID` is that of a CDR, which contains the number, or of AMI 1.x, like
-    // `CallerID1`.
+    // `CallerID` is a key of CDRs, where it contains the number, and of AMI 1.x, like `CallerID1`.
+    // So only longer names, except those that end with `num`, are needless.
     if head == self::head(b"CallerID") {
         let is_number = name
             .last_chunk::<3>()

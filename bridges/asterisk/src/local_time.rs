@@ -43,7 +43,7 @@ const EITHER: [&str; 2] = ["%d/%m/%Y %H:%M:%S%.f", "%m/%d/%Y %H:%M:%S%.f"];
 /// Digits of a date and time without separators. An epoch has fewer.
 const COMPACT_DIGITS: usize = 14;
 
-/// Reads a time in any of these forms. `None` if it is not a time.
+/// Reads a time in any form of this module. `None` if it is not a time.
 pub(crate) fn read(text: &str) -> Option<Written> {
     let text = text.trim();
     let whole = text.split('.').next().unwrap_or(text);
@@ -54,7 +54,7 @@ pub(crate) fn read(text: &str) -> Option<Written> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Some(absolute(at));
     }
-    // A text with a zone's name or an offset would be read without it.
+    // This comes after `Timestamp`, because it ignores an offset or a zone's name in the text.
     if let Ok(local) = text.parse::<DateTime>() {
         return Some(Written::Local(local, None));
     }
@@ -80,19 +80,20 @@ fn absolute(at: Timestamp) -> Written {
     Written::Absolute(EventTime::from_micros(at.as_microsecond()))
 }
 
-/// Maximum PBXs of one stream. Another one replaces the last one.
+/// Maximum PBXs of one stream. A further PBX replaces the last one in the list.
 const PBXES_MAX: usize = 64;
 
 /// Facts about each PBX's clock, and the PBX of the current record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WallClocks<T> {
-    /// By the server, and the system name before its unique ids.
+    /// The facts about each PBX, by its server and the system name at the start of its unique ids.
     known: Vec<([String; 2], T)>,
     at_hand: usize,
 }
 
 impl<T: Default> WallClocks<T> {
-    /// Selects the PBX with this server and with the system name in `uniqueid`.
+    /// Selects the PBX with this server and with the system name in `uniqueid`. Adds the PBX if it
+    /// is new.
     pub(crate) fn turn_to(&mut self, server: &str, uniqueid: &str) {
         let (system, _) = uniqueid.rsplit_once('-').unwrap_or_default();
         let names = [server, system];

@@ -26,12 +26,12 @@ use md5::{Digest, Md5};
 use secrecy::{ExposeSecret, SecretString};
 
 /// The requested event classes. They contain all decoded events (`agent` has the telephones of
-/// queues, and `user` has our own event), and not the many events of the dialplan.
+/// queues, and `user` has callbridge's own event), and not the many events of the dialplan.
 const CLASSES: &str = "call,cdr,system,agent,user";
-/// The class that is requested until the filters are set: the start of the PBX, and no event of a
-/// call.
+/// The event class that is requested until the filters are set. It contains the start of the PBX,
+/// and no event of a call.
 const CLASSES_AT_LOGIN: &str = "system";
-/// Name of our own event, which shows that events arrive at all.
+/// Name of the event that callbridge sends to itself, to check that events arrive at all.
 const OWN_EVENT: &str = "CallbridgeHears";
 
 /// Settings of the dialogue.
@@ -103,7 +103,8 @@ enum State {
     Failed,
 }
 
-/// One dialogue, from the banner on. Later, it makes the pings and the logoff.
+/// The dialogue of one connection, from the banner on. After the login, it makes the pings, the
+/// questions, and the logoff.
 #[derive(Debug)]
 pub struct Login {
     user: String,
@@ -120,7 +121,7 @@ pub struct Login {
 /// Counts of the filters' actions and of the answers to them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filters {
-    /// The numbers of their actions.
+    /// Numbers of the first and the last of these actions.
     first: u64,
     last: u64,
     /// Number of answers still to come.
@@ -147,7 +148,7 @@ impl Login {
         })
     }
 
-    /// Returns the PBX's banner. Empty before it has arrived.
+    /// Returns the PBX's banner. Empty before the banner has arrived.
     pub fn banner(&self) -> &str {
         &self.banner
     }
@@ -260,8 +261,8 @@ impl Login {
             return Action::Pass;
         };
         self.filters.left -= 1;
-        // The last answer is that to the request for events. Missing rights are found by events
-        // that do not arrive.
+        // The last answer is for the request for events. An error there is not counted, because
+        // missing rights are found by events that do not arrive.
         if number != self.filters.last {
             if is_error(&pairs) {
                 self.filters.denied += 1;
@@ -281,9 +282,9 @@ impl Login {
         self.ask(&[("Action", "Ping")])
     }
 
-    /// Requests the live channels. The list shows channels that began or ended without a
-    /// connection. This needs `write = reporting`. If it is refused, there is no list. Returns the
-    /// id of the answer, too.
+    /// Makes the request for the live channels, which needs `write = reporting`. The list shows
+    /// channels that began or ended while there was no connection. Returns the id of the answer,
+    /// and the bytes to send.
     pub fn list(&mut self) -> (String, Outgoing) {
         self.ask(&[("Action", "CoreShowChannels")])
     }
@@ -293,13 +294,14 @@ impl Login {
         self.action(&[("Action", "Logoff")])
     }
 
-    /// Makes our own event (`write = user`), which must come back through the filters. Returns the
-    /// id of the answer, too.
+    /// Makes the event that callbridge sends to itself (`write = user`). The event must come back
+    /// through the filters. Returns the id of the answer, and the bytes to send.
     pub fn event(&mut self) -> (String, Outgoing) {
         self.ask(&[("Action", "UserEvent"), ("UserEvent", OWN_EVENT)])
     }
 
-    /// Makes another question. Returns the id of its answer, too.
+    /// Makes an action from these keys and values. Returns the id of its answer, and the bytes to
+    /// send.
     pub fn ask(&mut self, pairs: &[(&str, &str)]) -> (String, Outgoing) {
         let outgoing = self.action(pairs);
         (format!("{OURS}{}", self.actions), outgoing)
@@ -315,7 +317,8 @@ impl Login {
         Action::Failed(error)
     }
 
-    /// Makes an action. Each has its own id, from `callbridge-1` on.
+    /// Makes an action from these keys and values. Each action has its own id, from `callbridge-1`
+    /// on.
     fn action(&mut self, pairs: &[(&str, &str)]) -> Outgoing {
         self.actions += 1;
         let mut text = String::new();
@@ -331,7 +334,7 @@ fn is_bad_credential(text: &str) -> bool {
     text.is_empty() || text.contains(['\r', '\n', '\0'])
 }
 
-/// Returns the number in one of our action ids.
+/// Returns the number in an action id that this dialogue made. `None` for any other id.
 fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
     let number = pairs.get("ActionID")?.strip_prefix(OURS.as_bytes())?;
     std::str::from_utf8(number).ok()?.parse().ok()
@@ -340,7 +343,7 @@ fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
 /// The answer to a ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
-    /// The PBX's time of the answer, if it has one.
+    /// The PBX's time in the answer. `None` if the answer has no time.
     pub at: Option<EventTime>,
 }
 
@@ -356,7 +359,7 @@ pub fn pong(frame: &[u8], id: &str) -> Option<Pong> {
     })
 }
 
-/// Returns `true` for our own event, which [`Login::event`] requests.
+/// Returns `true` for the event that callbridge sends to itself ([`Login::event`]).
 pub(crate) fn is_own_event(pairs: &Pairs<'_>) -> bool {
     pairs.get("UserEvent") == Some(OWN_EVENT.as_bytes())
 }
@@ -379,9 +382,9 @@ pub(crate) fn is_error(pairs: &Pairs<'_>) -> bool {
         .is_some_and(|response| response.eq_ignore_ascii_case(b"Error"))
 }
 
-/// Returns regular expressions, one for each decoded event and one for our own. They are valid as
-/// basic and as extended ones. They are matched against the whole event, so they are anchored at
-/// its beginning.
+/// Returns one regular expression for each decoded event, and one for callbridge's own event. Each
+/// is valid as a basic and as an extended expression. The PBX matches it against the whole event,
+/// so it is anchored at the event's beginning.
 fn filters() -> impl Iterator<Item = String> {
     let decoded = DECODED
         .split(' ')

@@ -1,13 +1,14 @@
-//! Finds the unique id of a channel's name, for frames that were cut before the id.
+//! Finds the unique id of a channel by its name, for frames that were cut before the id.
 //!
 //! amiws cuts off a frame after a caller's name that ends in half a character. `Channel` comes
-//! before the name, and `Uniqueid` after it. Most events of a call contain such a name.
+//! before the caller's name, and `Uniqueid` after it. Most events of a call contain the caller's
+//! name.
 
 use callbridge_call::{ChannelEvent, EventTime, Kind, Origin};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Maximum live channels of one connection. The oldest one is dropped first.
+/// Maximum live channels of one connection. The oldest channel is dropped first.
 const CHANNELS_MAX: usize = 16_384;
 
 /// The ids of live channels, by server and name.
@@ -27,7 +28,8 @@ struct Ids {
 }
 
 impl Names {
-    /// Learns from a complete event, and completes one that was cut.
+    /// Learns the ids of a complete event, and adds the learned ids to an event whose frame was
+    /// `cut`. A hangup removes the channel's ids.
     pub(crate) fn note(&mut self, server: Option<&str>, event: &mut ChannelEvent<'_>, cut: bool) {
         let channel = &event.channel;
         if event.origin == Origin::Cel || channel.name.is_empty() {
@@ -69,9 +71,9 @@ impl Names {
         self.ids.insert(self.key.clone(), ids);
     }
 
-    /// Completes an event that was cut. A channel without an id in any complete frame gets one from
-    /// its name and the time of its first event, because names are used again after a restart of
-    /// the PBX.
+    /// Completes an event that was cut. If no complete frame had the channel's id, an id is made
+    /// from its name and the time of its first event, because names are used again after a restart
+    /// of the PBX.
     fn complete(&mut self, event: &mut ChannelEvent<'_>) {
         if !self.ids.contains_key(&self.key) {
             let name = &event.channel.name;

@@ -13,8 +13,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Returns the members of the object in `message`, repaired if necessary, and `true` if it was
-    /// repaired.
+    /// Returns the members of the object in `message`, repaired if necessary, and `true` if the
+    /// message was repaired. `None` if there is no object.
     pub(crate) fn object<'a>(&'a mut self, message: &'a [u8]) -> Option<(Members<'a>, bool)> {
         if let Some(members) = Json::object(message) {
             return Some((members, false));
@@ -113,8 +113,8 @@ impl Repairer<'_> {
         then
     }
 
-    /// Writes a number or a word. `None` if it is neither, or if the end of the text may have cut
-    /// it.
+    /// Writes a number, `true`, `false`, or `null`. `None` for anything else, or if the message can
+    /// have been cut inside it.
     fn scalar(&mut self) -> Option<()> {
         let rest = &self.bytes[self.next..];
         let end = rest
@@ -126,7 +126,7 @@ impl Repairer<'_> {
         Some(())
     }
 
-    /// Writes a text with its quotes. `None` if the message ends inside it.
+    /// Writes a text with its quotes. `None` if the message ends inside the text.
     fn string(&mut self, is_key: bool) -> Option<()> {
         self.out.push(b'"');
         self.next += 1;
@@ -188,8 +188,8 @@ fn ends_text(after: &[u8], is_key: bool) -> bool {
     }
 }
 
-/// Writes the escape whose backslash is before `rest`, and returns how many bytes of `rest` it
-/// took. `None` if the message ends inside it.
+/// Writes the escape whose backslash is before `rest`, and returns how many bytes of `rest` the
+/// escape has. `None` if the message ends inside the escape.
 fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     match *rest.first()? {
         byte @ (b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
@@ -218,7 +218,7 @@ fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     Some(1)
 }
 
-/// Returns the number of `u00e9`. `None` without four hexadecimal digits.
+/// Returns the number in an escape such as `u00e9`. `None` without four hexadecimal digits.
 fn unit(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"u")?.get(..4)?;
     if !digits.iter().all(u8::is_ascii_hexdigit) {

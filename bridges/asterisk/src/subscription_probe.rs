@@ -1,20 +1,19 @@
 //! Checks whether a connection that is logged in receives events of calls. The PBX also accepts the
 //! login of an account without rights, but never sends it an event. Without I/O, like [`Login`].
 //!
-//! An event of a channel proves it. The answer to a question does not. Until there is such an
-//! event, the PBX is asked for its live channels from time to time. A channel that was not there
-//! before was created meanwhile, and an event should have reported it. Our own event, if the
-//! account may send one, must also come back, because nothing passes a filter that the PBX accepts
-//! but interprets differently. On a PBX without calls, our own event shows that events arrive. It
-//! does not show that events of the class of calls do, so it counts only if channels are watched as
-//! well.
+//! An event of a channel proves that such events arrive. An answer to a question does not. Until an
+//! event of a channel arrives, the PBX is asked for its live channels from time to time. A channel
+//! that was not in the last list is new, and an event should have reported it. callbridge also
+//! sends an event to itself, if its account may. If that event does not come back, the PBX accepted
+//! the filter but interprets it differently, and nothing passes. If it comes back, events arrive,
+//! but events of calls may not. So it counts only if the live channels are listed as well.
 
 use crate::ami::Pairs;
 use crate::login::{Login, is_error, is_own_event};
 use callbridge_call::framing::Outgoing;
 use std::collections::BTreeSet;
 
-/// Events with the unique id of a channel that are of other classes than `call`.
+/// Events with the unique id of a channel that do not prove that events of the class `call` arrive.
 const NO_PROOF: [&[u8]; 2] = [b"Cdr", b"UserEvent"];
 /// Maximum channels of one list that are kept.
 const CHANNELS_MAX: usize = 20_000;
@@ -22,16 +21,16 @@ const CHANNELS_MAX: usize = 20_000;
 /// A right that the account of a connection lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MissingRight {
-    /// Events of calls. This many channels were created, and no event reported one.
+    /// Events of calls. This many channels were created, and no event reported any of them.
     Calls(usize),
-    /// Events of the start and stop of the PBX, and others that `read` leaves out.
+    /// Events of the class `system`, such as the start and stop of the PBX.
     System,
     /// The list of live channels (`CoreShowChannels`).
     List,
     /// No right is missing, but no event passed the filter, so the connection is read without one.
     Filter,
-    /// Our own event, which the PBX has sent. The class `user` is missing, or nothing passes the
-    /// account's own filter.
+    /// The PBX sent callbridge's own event, but the event did not come back. The class `user` is
+    /// missing, or nothing passes the account's own filter.
     Echo,
 }
 
@@ -40,9 +39,10 @@ pub enum MissingRight {
 pub struct FrameFinding {
     /// The frame is only an answer to our question, and is not for the decoder.
     pub ours: bool,
-    /// A right that is missing, according to this frame. Each is reported once.
+    /// A right that is missing, according to this frame. Each right is reported once.
     pub missing: Option<MissingRight>,
-    /// Set once, when events are known to arrive: our own event is back, and channels are watched.
+    /// `true` once, when events are known to arrive: callbridge's own event came back, and the live
+    /// channels are listed.
     pub events_flow: bool,
 }
 
@@ -53,14 +53,14 @@ pub struct SubscriptionProbe {
     old: bool,
     proved: bool,
     booted: bool,
-    /// Id of the request for the list that the decoder needs, too.
+    /// Id of the first request for the live channels. The decoder needs this list, too.
     first: Option<String>,
-    /// Id of the request for a list that only the probe needs.
+    /// Id of a later request for the live channels. Only the probe needs this list.
     own: Option<String>,
     channels: ListedChannels,
     reported: bool,
     echo: Echo,
-    /// Our own event came back. `said` is set when this was reported.
+    /// callbridge's own event came back. `said` is set once this is reported as `events_flow`.
     back: bool,
     said: bool,
 }
@@ -77,7 +77,7 @@ struct ListedChannels {
     born: usize,
 }
 
-/// State of our own event.
+/// State of the event that callbridge sends to itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Echo {
     /// The event was not sent, was refused, or came back.
@@ -85,12 +85,12 @@ enum Echo {
     Settled,
     /// The event was sent under this action id, and no answer came yet.
     Asked(String),
-    /// The PBX has sent the event, and this many checks have not found it since.
+    /// The PBX has sent the event. It did not come back before this many checks.
     Missing(u8),
 }
 
-/// Number of checks for our own event, after which it counts as missing. There are 20 s between two
-/// checks.
+/// Number of checks for callbridge's own event, after which the event counts as missing. There are
+/// 20 s between two checks.
 const LOOKS: u8 = 2;
 
 impl SubscriptionProbe {
@@ -103,14 +103,16 @@ impl SubscriptionProbe {
         }
     }
 
-    /// Requests our own event, which must come back if any event does.
+    /// Makes callbridge's own event, which must come back if any event does. Returns the bytes to
+    /// send.
     pub fn event(&mut self, login: &mut Login) -> Outgoing {
         let (id, outgoing) = login.event();
         self.echo = Echo::Asked(id);
         outgoing
     }
 
-    /// Returns `true` once if our own event was sent and has not come back. Call it with each ping.
+    /// Returns `true` once, if the PBX sent callbridge's own event, and it has not come back after
+    /// two checks. Call this with each ping.
     pub fn misses_own_event(&mut self) -> bool {
         if let Echo::Missing(looks) = &mut self.echo
             && !self.proved
@@ -121,15 +123,16 @@ impl SubscriptionProbe {
         false
     }
 
-    /// Requests the live channels. The answer is for the decoder, too.
+    /// Makes the first request for the live channels. The answer is for the decoder, too.
     pub fn list(&mut self, login: &mut Login) -> Outgoing {
         let (id, outgoing) = login.list();
         self.first = Some(id);
         outgoing
     }
 
-    /// Requests the channels again, unless events of calls have arrived. Call it with each ping.
-    /// Events of channels that were created before the last call should have arrived by now.
+    /// Makes another request for the live channels, unless events of calls have arrived. Returns a
+    /// missing right instead if channels were created, and no event has reported one by now. Call
+    /// this with each ping.
     pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<MissingRight>) {
         if self.proved || self.reported || !self.channels.listed || self.own.is_some() {
             return (None, None);
@@ -184,7 +187,8 @@ impl SubscriptionProbe {
         finding
     }
 
-    /// Processes our own event, and the answer to its action. Returns `false` for any other frame.
+    /// Processes callbridge's own event, and the answer to the action that sends it. Returns
+    /// `false` for any other frame.
     fn take_own_event(&mut self, pairs: &Pairs<'_>) -> bool {
         if is_own_event(pairs) {
             self.echo = Echo::Settled;
@@ -206,8 +210,8 @@ impl SubscriptionProbe {
         answered
     }
 
-    /// Processes the answer to a request for the channels. It comes after everything that follows a
-    /// login, including `FullyBooted`.
+    /// Processes the answer to a request for the channels. The answer comes after everything that
+    /// follows a login, including `FullyBooted`.
     fn on_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<MissingRight> {
         if is_error(pairs) {
             self.first = None;

@@ -23,8 +23,8 @@ use callbridge_call::framing::Outgoing;
 use callbridge_call::{ClockDifference, EventTime};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Actions in addition to the list of commands and the channels. Each list of endpoints contains
-/// all endpoints of its technology.
+/// Actions that are sent in addition to `ListCommands` and `CoreShowChannels`, with the kind of
+/// answer. Each list of endpoints contains all endpoints of its technology.
 const QUESTIONS: [(&str, Question); 8] = [
     ("UserEvent", Question::Echo),
     ("CoreSettings", Question::Settings),
@@ -48,7 +48,7 @@ pub enum CallProof {
     None,
     /// An event of a channel has arrived.
     Heard,
-    /// This many channels were created between two lists, and no event reported one.
+    /// This many channels were created between two lists, and no event reported any of them.
     Unheard(usize),
 }
 
@@ -57,9 +57,9 @@ pub enum CallProof {
 pub struct Account {
     /// AMI's version in the banner: `11.0.0`.
     pub version: String,
-    /// The PBX's release, such as `11.25.3`. `None` if it does not report one.
+    /// The PBX's release, such as `11.25.3`. `None` if the PBX does not report its release.
     pub release: Option<String>,
-    /// Number of the PBX's queues. `None` if it was not asked, as from Asterisk 12 on.
+    /// Number of the PBX's queues. `None` if the PBX was not asked, as from Asterisk 12 on.
     pub queues: Option<usize>,
     /// Actions that the account may use. `None` if the PBX did not list them.
     pub actions: Option<BTreeSet<String>>,
@@ -68,19 +68,21 @@ pub struct Account {
     /// `FullyBooted` has arrived. The PBX sends it after the login to accounts that may read
     /// `system`.
     pub booted: bool,
-    /// Whether our own event came back. `None` if the account may not send it.
+    /// Whether the event that callbridge sent to itself came back. `None` if the account may not
+    /// send it.
     pub echoed: Option<bool>,
     /// Evidence that events of calls arrive.
     pub calls: CallProof,
-    /// Number of channels in the last list. `None` if it was refused.
+    /// Number of channels in the last list. `None` if no list was received.
     pub channels: Option<usize>,
     /// Whether events have a time. `None` before the first event that can have one.
     pub timed: Option<bool>,
     /// The PBX's own time, in its last event with a time.
     pub clock: Option<EventTime>,
-    /// Difference between the PBX's clock and our boot clock when that event arrived.
+    /// Difference between the PBX's clock and our boot clock when the last event with a time
+    /// arrived.
     pub clock_ahead: Option<ClockDifference>,
-    /// Variables that channels show. `None` before the first channel.
+    /// Names of the variables that the PBX reports with channels. `None` before the first channel.
     pub variables: Option<BTreeSet<String>>,
 }
 
@@ -97,7 +99,8 @@ pub struct Survey {
     account: Account,
     /// The ids of questions without an answer.
     waiting: Vec<(String, Question)>,
-    /// Ids of channels in the first list. Those in the current list are in `listing`.
+    /// Unique ids of the channels in the first list. `listing` has the ids of the list that is
+    /// being received.
     first: Option<BTreeSet<Vec<u8>>>,
     listing: BTreeSet<Vec<u8>>,
 }
@@ -127,8 +130,9 @@ impl Survey {
         self.ask_question(login, "ListCommands", Question::Commands)
     }
 
-    /// Asks the other questions once the first one is answered, but only those that the account may
-    /// ask. If the PBX did not list its actions, the answers show whether they are allowed.
+    /// Asks the other questions once the first question is answered. Questions that the account may
+    /// not ask are left out. If the PBX did not list its actions, the answers show whether they are
+    /// allowed.
     pub fn ask(&mut self, login: &mut Login) -> Vec<Outgoing> {
         let mut outgoing = Vec::new();
         for (action, asked) in QUESTIONS {
@@ -142,7 +146,8 @@ impl Survey {
         outgoing
     }
 
-    /// Requests the channels, also a second time.
+    /// Requests the live channels, for the first or for the second list. `None` if this is not
+    /// allowed.
     pub fn list(&mut self, login: &mut Login) -> Option<Outgoing> {
         self.listing.clear();
         let action = "CoreShowChannels";
@@ -150,8 +155,8 @@ impl Survey {
             .then(|| self.ask_question(login, action, Question::Channels))
     }
 
-    /// Returns `true` if an action is allowed. If the PBX listed none, all are, except our own
-    /// event.
+    /// Returns `true` if an action is allowed. If the PBX listed no actions, all count as allowed,
+    /// except `UserEvent`.
     fn is_allowed(&self, action: &str) -> bool {
         match &self.account.actions {
             Some(actions) => actions.contains(&action.to_ascii_lowercase()),
@@ -170,13 +175,14 @@ impl Survey {
         outgoing
     }
 
-    /// Returns `true` if all questions are answered. Our own event can still be on its way.
+    /// Returns `true` if all questions are answered. callbridge's own event can still be on its
+    /// way.
     pub fn is_answered(&self) -> bool {
         let mut waiting = self.waiting.iter();
         waiting.all(|(_, asked)| *asked == Question::Echo)
     }
 
-    /// Returns `true` if our own event came back, or was not sent.
+    /// Returns `true` if callbridge's own event came back, or was not sent.
     pub fn is_echoed(&self) -> bool {
         let mut waiting = self.waiting.iter();
         waiting.all(|(_, asked)| *asked != Question::Echo)
@@ -300,8 +306,8 @@ impl Survey {
         }
     }
 
-    /// Notes whether an event has a time. Some events never have one, so a single event with a time
-    /// is proof that the PBX sends it.
+    /// Notes whether an event has a time. Some events never have a time, so one event with a time
+    /// proves that the PBX sends times.
     fn note_time(&mut self, pairs: &Pairs<'_>) {
         let time = pairs.get("Timestamp");
         self.account.timed = Some(time.is_some() || self.account.timed == Some(true));
@@ -361,9 +367,9 @@ const OUTSIDE_DIGITS_MIN: usize = 7;
 /// A fact about an endpoint. Earlier variants show more about its purpose than later ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointFact {
-    /// The PBX registers with it at this host (an outbound registration).
+    /// The PBX registers with the endpoint at this host (an outbound registration).
     Registers(String),
-    /// The dialplan shows its state at this extension (a hint).
+    /// The dialplan shows the endpoint's state at this extension (a hint).
     Hint(String),
     /// The endpoint has this voicemail mailbox.
     Mailbox(String),
@@ -375,14 +381,14 @@ pub enum EndpointFact {
     Dynamic,
     /// The endpoint logs in here to call (inbound authentication).
     LogsInHere,
-    /// Calls to it are sent to this extension at its address. Calls over a trunk go to the dialed
-    /// number.
+    /// Calls to the endpoint are sent to this extension at its address. Calls over a trunk go to
+    /// the dialed number.
     CalledAs(String),
-    /// The address is this fixed host. Empty if the PBX names none.
+    /// The endpoint's address is this fixed host. Empty if the PBX names none.
     Fixed(String),
     /// No authentication is configured, for either side.
     NoLogin,
-    /// It has a live channel with this outside number at its other end.
+    /// The endpoint has a live channel with this outside number at its other end.
     Outside(String),
 }
 
@@ -406,7 +412,8 @@ impl EndpointList {
         self.facts.is_empty()
     }
 
-    /// Adds an endpoint, or a fact about one. Asterisk has no names with control characters.
+    /// Adds an endpoint, and a fact about it if there is one. Names with control characters are
+    /// ignored, because Asterisk has no such names.
     pub fn add(&mut self, name: &str, fact: Option<EndpointFact>) {
         if name.contains(char::is_control) {
             return;
@@ -418,7 +425,8 @@ impl EndpointList {
         }
     }
 
-    /// Adds a row of a list of this technology. If it is empty, the list has devices.
+    /// Adds a row of a list of this technology. If `technology` is empty, the row is from the list
+    /// of device states.
     fn add_row(&mut self, technology: &str, pairs: &Pairs<'_>) {
         if technology.is_empty() {
             if let Some(device) = pairs.get("Device") {
@@ -454,15 +462,15 @@ impl EndpointList {
     fn add_hint(&mut self, pairs: &Pairs<'_>) {
         let exten = pairs.get("Exten").map(text).unwrap_or_default();
         let hint = pairs.get("Hint").map(text).unwrap_or_default();
-        // After a comma, there is a presence.
+        // The part after a comma is about presence.
         let devices = hint.split(',').next().unwrap_or_default();
         for device in devices.split('&').filter(|it| it.contains('/')) {
             self.add(device, Some(EndpointFact::Hint(exten.clone())));
         }
     }
 
-    /// Adds a live channel. Its caller id is that of the person at its end: an outside number on a
-    /// trunk.
+    /// Adds the fact that a live channel shows. Its caller id is that of the person at its end. On
+    /// a trunk, this is an outside number.
     fn add_channel(&mut self, pairs: &Pairs<'_>) {
         let name = pairs.get("Channel").map(text).unwrap_or_default();
         let number = pairs.get("CallerIDNum").map(text).unwrap_or_default();

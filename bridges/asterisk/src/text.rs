@@ -1,4 +1,4 @@
-//! Turns bytes into text. The text borrows from them if possible. Bytes that are not UTF-8 are
+//! Turns bytes into text. The text borrows from the bytes if possible. Bytes that are not UTF-8 are
 //! replaced.
 
 use callbridge_call::{EventTime, Text};
@@ -56,7 +56,8 @@ pub(crate) fn same(key: &[u8], name: &[u8]) -> bool {
     key == name || key.eq_ignore_ascii_case(name)
 }
 
-/// Returns `key` without `prefix`, which is compared without case.
+/// Returns `key` without `prefix`, which is compared without case. `None` if the key has another
+/// prefix.
 #[inline]
 pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     let (head, tail) = key.split_at_checked(prefix.len())?;
@@ -69,7 +70,8 @@ pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     }
 }
 
-/// Returns the value, or an empty text if Asterisk writes that it has none.
+/// Returns the value, or an empty text if it is `<unknown>`, which Asterisk writes for a missing
+/// value.
 #[inline]
 pub(crate) fn text_or_empty<'a>(value: impl RawValue<'a>, repaired: &mut bool) -> Text<'a> {
     match value.as_ref() {
@@ -100,7 +102,8 @@ pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     Cow::Owned(plain)
 }
 
-/// Returns the character of an escape. `None` if it is not an escape.
+/// Returns the character that a backslash and `escaped` stand for. `None` if they are not an
+/// escape.
 const fn unescaped_char(escaped: char) -> Option<char> {
     Some(match escaped {
         'a' => '\x07',
@@ -116,7 +119,8 @@ const fn unescaped_char(escaped: char) -> Option<char> {
     })
 }
 
-/// Reads `1795151005.623766`: seconds since the epoch with up to six decimals. More are cut off.
+/// Reads `1795151005.623766`: seconds since the epoch with up to six decimals. Further decimals are
+/// cut off.
 pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
     let mut micros = 0_i64;
     let mut decimals = 0_u32;
