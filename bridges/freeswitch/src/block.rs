@@ -1,12 +1,12 @@
 //! Reads blocks of `Key: Value` lines, in which the event socket writes headers and plain events.
-//! Also finds single headers of a block, or of an event as a JSON object, without reading all of
-//! it.
+//! Also finds a single header in a block or in a JSON event, without reading the whole text.
 
 use callbridge_call::Text;
 use memchr::{memchr, memmem};
 use std::borrow::Cow;
 
-/// The pairs of a block up to its empty line, as bytes. A line without a colon is skipped.
+/// Iterator over the keys and values of a block, up to the empty line that ends it. A line without
+/// a colon is skipped.
 #[derive(Clone, Debug)]
 pub(crate) struct Pairs<'a>(pub(crate) &'a [u8]);
 
@@ -37,20 +37,21 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-/// Returns the value of the first pair with this key.
+/// Returns the value of the first pair with the key `key`, ignoring ASCII case.
 pub(crate) fn value_of<'a>(block: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let found = Pairs(block).find(|(name, _)| name.eq_ignore_ascii_case(key));
     found.map(|(_, value)| value)
 }
 
-/// Returns the index at which the block's last line ends, and the index after its empty line.
+/// Returns the index at which the block's last line ends, and the index after the empty line.
+/// Returns `None` if there is no empty line.
 pub(crate) fn end_of_block(bytes: &[u8]) -> Option<(usize, usize)> {
     memmem::find(bytes, b"\n\n").map(|end| (end, end + 2))
 }
 
-/// Decodes the percent-encoding of a value. Returns `true` if its bytes were not valid text and
-/// were repaired. The switch sends a value that contains `%hh` unchanged, so this cannot be
-/// distinguished.
+/// Decodes the percent-encoding of a value. Also returns `true` if the bytes were not UTF-8 and
+/// were repaired. If the original value contains `%hh`, the switch sends it unchanged, so it is
+/// decoded too.
 pub(crate) fn decode(value: &[u8]) -> (Text<'_>, bool) {
     if memchr(b'%', value).is_none()
         && let Ok(text) = str::from_utf8(value)
@@ -79,7 +80,7 @@ pub(crate) fn decode(value: &[u8]) -> (Text<'_>, bool) {
     }
 }
 
-/// Returns the byte that is meant if `text` begins with an escape: `%2B`.
+/// Returns the byte that an escape such as `%2B` at the beginning of `text` stands for.
 fn escaped_byte(text: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = text else {
         return None;
@@ -98,18 +99,18 @@ pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
     }
 }
 
-/// Returns the value of a block's header, without decoding it.
+/// Returns the value of a block's header, without decoding the percent-encoding.
 pub(crate) fn header<'a>(block: &'a [u8], key: &str) -> Option<&'a [u8]> {
     value_of(block, key.as_bytes()).map(<[u8]>::trim_ascii)
 }
 
-/// Returns the value of an event's header. It works for text without escapes, such as names, ids,
-/// and counts.
+/// Returns the value of an event's header. The event can be a block or a JSON object. Works only
+/// for values without escapes, such as names, ids, and counts.
 pub(crate) fn header_of_event<'a>(event: &'a [u8], key: &str) -> Option<&'a [u8]> {
     if !event.starts_with(b"{") {
         return header(event, key);
     }
-    // A quote inside a value is escaped, so this can only be a key. The quote before it
+    // A quote inside a value is escaped, so the quoted text can only be a key. The quote before it
     // distinguishes `Event-Name` from `variable_Event-Name`.
     let quoted = format!("\"{key}\":");
     let at = memmem::find(event, quoted.as_bytes())? + quoted.len();

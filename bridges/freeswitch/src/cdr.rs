@@ -1,9 +1,10 @@
-//! The files of `mod_json_cdr`. There is one per leg, written when the leg ends.
+//! Decodes the files of `mod_json_cdr`. The switch writes one file per leg when the leg ends.
 //!
-//! `variables` are the channel's variables at its end. Each value is percent-encoded, unless
-//! `encode-values` is off. `callflow` are the channel's profiles, newest first and never encoded.
-//! Each profile has its times in microseconds, and the channel that it was connected with. A leg's
-//! bridges are those of its profiles, from `bridged_time` to the transfer or the hangup.
+//! In a file, `variables` has the channel's variables at its end. Each value is percent-encoded,
+//! unless `encode-values` is off. `callflow` has the channel's profiles, newest first and never
+//! encoded. Each profile has times in microseconds, and the channel that the leg was connected
+//! with. A leg's bridges are those of its profiles, from `bridged_time` to the transfer or the
+//! hangup.
 //!
 //! The file of a leg also shows what the leg dialed over a gateway: `bridge` was run with
 //! `sofia/gateway/city/998901110001`, and `originated_legs` has the resulting leg.
@@ -25,13 +26,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Maximum applications of a leg that are read.
+/// Maximum number of a leg's applications that are read.
 const APPLICATIONS_MAX: usize = 1024;
-/// Maximum profiles of a leg that are read. Each transfer makes one.
+/// Maximum number of a leg's profiles that are read. Each transfer makes a profile.
 const PROFILES_MAX: usize = 64;
 
-/// The headers of an event when the channel is created, with the variables that have the same
-/// values at its end.
+/// Headers of the event that reports a channel's creation. Each comes with the variable that has
+/// the same value when the channel ends.
 const AT_BIRTH: [(Header, &str); 19] = [
     (Header::UniqueId, "uuid"),
     (Header::ChannelName, "channel_name"),
@@ -53,14 +54,14 @@ const AT_BIRTH: [(Header, &str); 19] = [
     (Header::EnterpriseCaller, "ent_originate_aleg_uuid"),
     (Header::FifoCaller, "fifo_bridge_uuid"),
 ];
-/// The headers in the leg's first profile, before any transfer.
+/// Headers whose values are in the leg's first profile, before any transfer.
 const IN_FIRST_PROFILE: [(Header, &str); 3] = [
     (Header::Ani, "ani"),
     (Header::Destination, "destination_number"),
     (Header::Context, "context"),
 ];
 
-/// Reads the file of one leg.
+/// Decodes the file of one leg. `wanted` has the names of the variables to keep. `None` keeps all.
 pub(crate) fn decode(
     bytes: &[u8],
     wanted: Option<&BTreeSet<String>>,
@@ -83,7 +84,7 @@ pub(crate) fn decode(
     })
 }
 
-/// The variables of a channel.
+/// The variables of a channel. `encoded` is `true` if the values are percent-encoded.
 struct Variables<'f> {
     raw: &'f Map<String, Value>,
     encoded: bool,
@@ -91,7 +92,8 @@ struct Variables<'f> {
 
 impl<'f> Variables<'f> {
     fn new(raw: &'f Map<String, Value>) -> Self {
-        // This time contains a blank and is always there, so it shows whether values are encoded.
+        // The variable `start_stamp` always exists and contains a space, so it shows whether values
+        // are encoded.
         let stamp = raw.get("start_stamp").and_then(Value::as_str);
         let encoded = stamp.is_none_or(|stamp| !stamp.contains(' '));
         Self { raw, encoded }
@@ -119,7 +121,7 @@ impl<'f> Variables<'f> {
         micros(&self.get(name))
     }
 
-    /// Returns the variables that are wanted and not empty.
+    /// Returns the variables that are not empty and whose names are in `wanted`. `None` keeps all.
     fn kept_variables(
         &self,
         wanted: Option<&BTreeSet<String>>,
@@ -138,20 +140,20 @@ impl<'f> Variables<'f> {
     }
 }
 
-/// A time span in which the leg was connected with another one.
+/// A time span in which the leg was connected with another leg.
 struct Connected {
     with: ChannelRef<'static>,
     from: EventTime,
     to: Option<EventTime>,
 }
 
-/// An application that a leg ran and on which the call depends.
+/// An application that a leg ran and that matters for the call.
 enum Ran {
-    /// The leg entered this room.
+    /// The leg entered the conference with this name.
     Room(String),
-    /// The leg consulted someone. If the switch dialed no one for it, it is over at once.
+    /// The leg consulted someone. If the switch dialed no one, the consultation is over at once.
     Consultation { dialed_no_one: bool },
-    /// The leg monitored this channel.
+    /// The leg monitored the channel with this id.
     Monitor(String, MonitorMode),
 }
 
@@ -166,7 +168,7 @@ struct LegFile<'f> {
     connected: Vec<Connected>,
     /// Times at which the leg left its profiles, by transfer or hangup.
     left: Vec<EventTime>,
-    /// Applications that the leg ran and on which the call depends, each with its time.
+    /// Applications that the leg ran and that matter for the call, each with its time.
     ran: Vec<(EventTime, Ran)>,
     dialed: Vec<Dialed>,
 }
@@ -217,7 +219,8 @@ impl<'f> LegFile<'f> {
             if name == "conference" {
                 ran.push((at, Ran::Room(room(&data, &variables.get("uuid")))));
             } else if name == ATTENDED {
-                // At the end, the variables name only the legs that were dialed last.
+                // The variables at the end name only the legs that were dialed last. So only the
+                // last consultation can be known to have dialed no one.
                 for (_, earlier) in &mut ran {
                     if let Ran::Consultation { dialed_no_one } = earlier {
                         *dialed_no_one = false;
@@ -347,7 +350,8 @@ impl<'f> LegFile<'f> {
     }
 }
 
-/// Returns an event of this channel, with only the values that identify it.
+/// Returns an event of the channel. The event has only the values that identify the channel: id,
+/// name, and linkedid.
 fn event_of(
     channel: &ChannelRef<'static>,
     at: EventTime,
@@ -371,13 +375,14 @@ fn first_time(profiles: &[Value], name: &str) -> Option<EventTime> {
     profiles.iter().find_map(|profile| time(profile, name))
 }
 
-/// Returns the time at which the leg left this profile, by transfer or hangup.
+/// Returns the time at which the leg left the profile, by transfer or hangup.
 fn end_of_profile(profile: &Value) -> Option<EventTime> {
     time(profile, "transfer_time").or_else(|| time(profile, "hangup_time"))
 }
 
-/// Returns the time span of the profile's bridge with the other leg: the one that the variables
-/// name, else the one that answered it, else the one that dialed it.
+/// Returns the span of the profile's bridge, and the other leg. That leg is the one with the id
+/// `named`, or else the leg that this leg dialed, or else the leg that dialed this one. Returns
+/// `None` if the profile has no bridge.
 fn find_connection(profile: &Value, named: &str) -> Option<Connected> {
     let from = time(profile, "bridged_time")?;
     let to = end_of_profile(profile);
@@ -392,7 +397,7 @@ fn find_connection(profile: &Value, named: &str) -> Option<Connected> {
         .or(partners.first())?;
     let id = text(&partner["uuid"]);
     let name = text(&partner["chan_name"]);
-    // If the other leg has no file, this is all that is known about it.
+    // If the other leg has no file, these traits are all that is known about that leg.
     let traits = ChannelTraits {
         profile: name.split('/').nth(1).unwrap_or_default().to_owned().into(),
         dialed: text(&partner["destination_number"]).into(),
@@ -411,7 +416,8 @@ fn find_connection(profile: &Value, named: &str) -> Option<Connected> {
     })
 }
 
-/// Collects the caller profiles under `originatee` or `originator`: one, or lists of them.
+/// Adds the caller profiles in `value` to `into`. `value` is the content of `originatee` or
+/// `originator`: one profile, or nested lists.
 fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
     match value {
         _ if depth > 3 || into.len() > PROFILES_MAX => {}
@@ -430,13 +436,13 @@ fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
     }
 }
 
-/// Prefix of an argument of `conference` that calls someone into the room.
+/// Prefix of an argument of `conference` that dials someone into the conference.
 const CALLS_IN: &str = "bridge:";
-/// Name that stands for a room with the id of the channel.
+/// Name that stands for a conference whose name is the channel's id.
 const OWN_ROOM: &str = "_uuid_";
 
-/// Returns the name of the room that `conference` was run with by the leg `id`: `600` of
-/// `600@default+1234+flags{mute}`, where a profile, a PIN, and flags follow the name.
+/// Returns the name of the conference in `argument`: `600` of `600@default+1234+flags{mute}`, where
+/// a profile, a PIN, and flags follow the name. `id` is the leg that ran `conference`.
 fn room(argument: &str, id: &str) -> String {
     let calls_in = argument.get(..CALLS_IN.len());
     let is_call = calls_in.is_some_and(|begin| begin.eq_ignore_ascii_case(CALLS_IN));

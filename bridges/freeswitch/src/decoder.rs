@@ -1,4 +1,4 @@
-//! The decoder for all formats of FreeSWITCH. A message goes in, and its event comes out.
+//! The decoder for all formats of FreeSWITCH. A message goes in, and the decoded event comes out.
 
 use crate::block::{end_of_block, value_of};
 use crate::fields::{self, Header};
@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub struct Decoder {
     variables: Option<BTreeSet<String>>,
-    /// The repaired text of a message whose bytes are not valid text.
+    /// Repaired text of the last JSON message that was not UTF-8. Its event borrows from this text.
     scratch: String,
 }
 
 impl Decoder {
-    /// Makes a decoder for the beginning of a source. `variables` are the channel variables that
-    /// rules name. Others are left out. With `None`, all are kept.
+    /// Makes a decoder for one source. `variables` has the names of the channel variables to keep.
+    /// `None` keeps all.
     pub fn new(variables: Option<BTreeSet<String>>) -> Self {
         Self {
             variables,
@@ -28,7 +28,7 @@ impl Decoder {
     }
 
     /// Decodes one message: an event as a block of headers or as a JSON object, with the outer
-    /// headers of the event socket or without them. No bytes make it panic.
+    /// headers of the event socket or without them. Never panics, whatever the bytes are.
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let message = match without_frame(message) {
             Ok(message) => message,
@@ -64,7 +64,7 @@ impl Decoder {
             Err(why) => Decoded::Unreadable(why),
         }
     }
-    /// Decodes a file of `mod_json_cdr`. No bytes make it panic.
+    /// Decodes a file of `mod_json_cdr`. Never panics, whatever the bytes are.
     pub fn decode_cdr(&mut self, file: &[u8]) -> Decoded<'static> {
         let text = String::from_utf8_lossy(file);
         let repaired = matches!(text, Cow::Owned(_));
@@ -75,7 +75,7 @@ impl Decoder {
     }
 }
 
-/// Returns the decoded event if each of its ids is plausible.
+/// Returns `decoded` unchanged, or [`Unreadable::NoId`] if one of the event's ids is not plausible.
 fn check_ids(decoded: Decoded<'_>) -> Decoded<'_> {
     match &decoded {
         Decoded::Event { received, .. } if !received.has_good_ids() => {
@@ -85,8 +85,8 @@ fn check_ids(decoded: Decoded<'_>) -> Decoded<'_> {
     }
 }
 
-/// Removes the outer headers of the event socket from a message. Returns `Err` for a reply, which
-/// contains nothing about a call, with the mark that it sets.
+/// Removes the outer headers of the event socket from a message. Returns `Err` for a message that
+/// contains nothing about a call, with [`Mark::LoggedIn`] if it is the reply to a login.
 fn without_frame(message: &[u8]) -> Result<&[u8], Option<Mark>> {
     if !message.starts_with(b"Content-") {
         return Ok(message);
@@ -104,8 +104,8 @@ fn without_frame(message: &[u8]) -> Result<&[u8], Option<Mark>> {
     Err(None)
 }
 
-/// Returns `true` for an application on which no call depends. One on which a call depends is named
-/// in the message.
+/// Returns `true` if the message reports an application that does not matter for calls. It then
+/// contains none of the names in [`APPLICATIONS`].
 fn is_needless_execute(message: &[u8]) -> bool {
     let begin = &message[..message.len().min(64)];
     if memmem::find(begin, b"CHANNEL_EXECUTE").is_none() {

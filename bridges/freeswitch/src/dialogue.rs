@@ -12,9 +12,9 @@
 //! ◀ HEARTBEAT, every 20 s             with the number of live channels (`sessions`)
 //! ▶ api uptime ms                     the keep-alive: its answer shows that the switch is there
 //! ```
-//! Events and answers arrive in any order. Nothing waits for an answer, so events of a switch that
-//! answers no question are still read. Each event has the process of the switch (`Core-UUID`). If
-//! it differs, all earlier calls are over.
+//! Events and answers arrive in any order. The dialogue never waits for an answer, so events are
+//! read even if the switch answers no question. Each event names the process of the switch
+//! (`Core-UUID`). If the process differs from the last one, all earlier calls are over.
 
 use crate::block::header_of_event;
 use crate::reader::SocketFrame;
@@ -27,18 +27,19 @@ use secrecy::{ExposeSecret, SecretString};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Maximum channels that are requested at the same time.
+/// Maximum number of channels that are requested at the same time.
 const DUMPS_UNDER_WAY: usize = 8;
-/// Maximum channels of one list that are requested.
+/// Maximum number of channels that are requested from one list.
 const LISTED_MAX: usize = 20_000;
-/// Maximum bytes of a channel's id in a question. Ids of the switch have 36.
+/// Maximum bytes of a channel's id in a question. Ids that the switch makes have 36 bytes.
 const ID_BYTES_MAX: usize = 128;
-/// Maximum missing answers. With more, no keep-alive is sent.
+/// Maximum number of unanswered questions. At this number, no keep-alive is sent.
 const ASKED_MAX: usize = 32;
-/// Longer events are not kept.
+/// Maximum bytes of an event. Longer events are reported as [`FrameMeaning::TooLong`] and are not
+/// read.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 
-/// A reason why a connection cannot be used, with its fix.
+/// The reason why a connection cannot be used. The error message contains the fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketRefusal {
     /// The switch refused the password: `-ERR invalid`.
@@ -47,7 +48,7 @@ pub enum SocketRefusal {
          password)"
     )]
     Password,
-    /// The switch refuses connections from our address: `text/rude-rejection`.
+    /// The switch refuses connections from callbridge's address: `text/rude-rejection`.
     #[error(
         "the switch refuses connections from this address; add it to an ACL, and name the ACL for \
          the event socket: <param name=\"apply-inbound-acl\" value=\"callbridge\"/> in \
@@ -57,24 +58,24 @@ pub enum SocketRefusal {
     /// The switch refused the subscription to its events.
     #[error("the switch refused the subscription ({said}); run `reload mod_event_socket`")]
     Subscription {
-        /// The switch's text, from `Reply-Text`.
+        /// The reply of the switch, from `Reply-Text`.
         said: String,
     },
-    /// Another server than FreeSWITCH listens there.
+    /// The server at this address is not FreeSWITCH.
     #[error(
         "this is not an event socket of FreeSWITCH: it sent {line:?}; check the port (normally \
          8021)"
     )]
     NotEventSocket {
-        /// The beginning of its text.
+        /// The beginning of what the server sent.
         line: String,
     },
-    /// The secret contains a line end, which would begin another command, or is empty.
+    /// The secret is empty, or contains a line end, which would begin another command.
     #[error("the secret is empty or contains a line end")]
     BadSecret,
 }
 
-/// Meaning of a frame for the transport.
+/// Meaning of a frame for the transport, which reads from the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameMeaning<'a> {
     /// There is nothing to do. Continue reading.
@@ -83,32 +84,34 @@ pub enum FrameMeaning<'a> {
     LoggedIn,
     /// The subscription was accepted, so events arrive from now on.
     Listening,
-    /// The switch has been up for this long. Only reported before the first event.
+    /// The switch has been up for this long. Reported only if no event has arrived yet.
     UpFor(Duration),
-    /// The frame is an event or a channel of the list, for the decoder.
+    /// The frame is an event, or a channel of the list of live channels. Pass it to the decoder.
     Message {
-        /// The event, unchanged.
+        /// The event or the channel, unchanged.
         bytes: &'a [u8],
-        /// `true` for the first event of another process of the switch. All earlier calls are over.
+        /// `true` for the first event after the switch was restarted (another `Core-UUID`). All
+        /// earlier calls are over.
         restarted: bool,
-        /// The list of live channels ends with this message.
+        /// `true` if the list of live channels ends with this message.
         last_of_list: bool,
     },
-    /// The list of live channels ends here.
+    /// The list of live channels is complete, and this frame contains no channel.
     ListEnd,
-    /// The list shows that events were missed. Its channels follow.
+    /// The list of live channels shows that events were missed. The channels of the list follow.
     Missed {
         /// Describes the missed channels.
         message: String,
-        /// `true` if no channel follows, so the list ends here.
+        /// `true` if the list is empty, so no channel follows.
         list_ends: bool,
     },
-    /// The answer to the next question of a survey.
+    /// The answer to the next question of the survey.
     Answer(&'a [u8]),
     /// An event that is longer than the limit.
     TooLong,
-    /// The switch closes the connection, with this text. The text is the same if the switch stops
-    /// and if only the module of the event socket is reloaded. Only its event distinguishes them.
+    /// The switch closes the connection, with this text. The text does not show whether the switch
+    /// stops or only reloads the event socket. On the next connection, `restarted` of the first
+    /// message shows this.
     Closing(String),
     /// The connection cannot be used.
     Refused(SocketRefusal),
@@ -123,27 +126,28 @@ enum State {
     Ended,
 }
 
-/// A question without an answer. Questions are answered in order.
+/// A question that the switch has not answered yet. The switch answers questions in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SocketQuestion {
     Uptime,
     Ping,
     Channels,
     Channel,
-    /// A question of a survey. Its answer is passed on.
+    /// A question of a survey. The answer is passed on as [`FrameMeaning::Answer`].
     Other,
 }
 
-/// The channels of a list, which are requested one by one.
+/// The channels of a list whose details are requested with `uuid_dump`. `left` has those not
+/// requested yet, and `under_way` counts unanswered requests.
 #[derive(Debug, Default)]
 struct Listing {
-    /// A list is being reported.
+    /// `true` while details of the list's channels are missing.
     open: bool,
     left: VecDeque<String>,
     under_way: usize,
 }
 
-/// One dialogue, from the first frame of a connection on.
+/// The dialogue on one connection, from the first frame on.
 #[derive(Debug)]
 pub struct Dialogue {
     secret: SecretString,
@@ -152,24 +156,24 @@ pub struct Dialogue {
     outbox: Outgoing,
     listing: Listing,
     sessions: LiveSessions,
-    /// The last known process of the switch, from an earlier connection or from this one.
+    /// The last known process of the switch (`Core-UUID`), from this or an earlier connection.
     core: Option<Vec<u8>>,
-    /// An event has arrived on this connection.
+    /// `true` if an event has arrived on this connection.
     events: bool,
-    /// The process of the switch on this connection is known.
+    /// `true` if an event on this connection has named the process of the switch.
     introduced: bool,
-    /// Questions to ask instead of reading the live calls, if only facts about the switch are
-    /// needed.
+    /// Questions of a survey, asked in place of reading the live calls. Empty if the connection is
+    /// not for a survey.
     survey: &'static [&'static str],
 }
 
 impl Dialogue {
-    /// Makes a dialogue for one new connection. `core` is the process of the switch on an earlier
-    /// connection ([`core`](Self::core)). With a survey, its questions are asked after the
-    /// subscription, and no questions about live calls.
+    /// Makes a dialogue for a new connection. `core` is the process of the switch on the earlier
+    /// connection ([`core`](Self::core)). If `survey` is not empty, its questions are asked in
+    /// place of those about live calls.
     ///
     /// # Errors
-    /// If the secret is not valid.
+    /// The secret is empty or contains a line end or a NUL.
     pub fn new(
         secret: SecretString,
         core: Option<Vec<u8>>,
@@ -198,7 +202,8 @@ impl Dialogue {
         self.core.as_deref()
     }
 
-    /// Takes the bytes to send next, if any. Call it after each frame.
+    /// Returns the bytes to send next, and empties the queue. Call it after each frame and each
+    /// ping.
     pub fn to_send(&mut self) -> Outgoing {
         std::mem::take(&mut self.outbox)
     }
@@ -208,8 +213,8 @@ impl Dialogue {
         self.outbox.extend(Outgoing::new(command));
     }
 
-    /// Queues a keep-alive. It queues none while too many answers are missing, because the silence
-    /// of the switch already shows the problem.
+    /// Queues a keep-alive. If too many answers are missing, queues nothing, because the silence of
+    /// the switch already shows the problem.
     pub fn ping(&mut self) {
         if self.state == State::Open && self.asked.len() < ASKED_MAX {
             self.ask(SocketQuestion::Ping, "uptime ms");
@@ -241,7 +246,7 @@ impl Dialogue {
         FrameMeaning::Refused(refusal)
     }
 
-    /// Makes a text of the switch safe to show, without our password.
+    /// Makes a text from the switch safe to show, and removes the password from it.
     fn peer_text(&self, text: &[u8]) -> String {
         redacted_peer_text(text, &Redactor::new([self.secret.expose_secret()]))
     }
@@ -296,7 +301,8 @@ impl Dialogue {
     fn on_answer<'a>(&mut self, body: &'a [u8]) -> FrameMeaning<'a> {
         match self.asked.pop_front() {
             None | Some(SocketQuestion::Ping) => FrameMeaning::Nothing,
-            // After an event, the mark would seem to come between this event and the next one.
+            // An uptime after the first event is ignored, because it would seem to come between two
+            // events.
             Some(SocketQuestion::Uptime) if !self.events => {
                 let uptime = number(body).map(Duration::from_millis);
                 uptime.map_or(FrameMeaning::Nothing, FrameMeaning::UpFor)
@@ -306,7 +312,7 @@ impl Dialogue {
             Some(SocketQuestion::Channels) => self.on_list(body),
             Some(SocketQuestion::Channel) => {
                 self.listing.under_way = self.listing.under_way.saturating_sub(1);
-                // `-ERR No such channel!` means that it has hung up meanwhile.
+                // `-ERR No such channel!` means that the channel has hung up meanwhile.
                 let is_reported = body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX;
                 self.ask_channels();
                 let last_of_list = self.list_ends();
@@ -369,7 +375,7 @@ impl Dialogue {
         }
     }
 
-    /// Returns `true` once, when the whole list is reported.
+    /// Returns `true` once, when all channels of the list have been reported.
     fn list_ends(&mut self) -> bool {
         let ends = self.listing.open && self.listing.under_way == 0 && self.listing.left.is_empty();
         self.listing.open &= !ends;
@@ -385,8 +391,8 @@ impl Dialogue {
         match (header_of_event(event, "Event-Name"), id) {
             (Some(b"CHANNEL_CREATE"), Some(id)) => {
                 self.sessions.note_birth(id);
-                // A channel that is created while the list is reported is reported with it, because
-                // a channel that is missing at the end of the list counts as gone.
+                // Add a channel that is created while the list is reported to the list, because a
+                // channel that is not in the list counts as gone.
                 if self.listing.open && self.listing.left.len() < LISTED_MAX {
                     let id = String::from_utf8_lossy(id).into_owned();
                     self.listing.left.push_back(id);
@@ -410,8 +416,8 @@ impl Dialogue {
         }
     }
 
-    /// Returns `true` for the first event on the connection, if its process differs from that of
-    /// the connection before.
+    /// Returns `true` if this is the first event on the connection that names a process, and the
+    /// process differs from the last one.
     fn is_restarted(&mut self, event: &[u8]) -> bool {
         if self.introduced {
             return false;
@@ -425,7 +431,7 @@ impl Dialogue {
     }
 }
 
-/// Returns `true` if a question with this id is one command.
+/// Returns `true` if the id can be part of a command without ending it or beginning another one.
 fn is_askable(id: &[u8]) -> bool {
     !id.is_empty() && id.len() <= ID_BYTES_MAX && id.iter().all(u8::is_ascii_graphic)
 }
@@ -434,7 +440,8 @@ fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// Returns the ids in `{"row_count":2,"rows":[{"uuid":…},…]}`. Without channels, there are no rows.
+/// Returns the ids in `{"row_count":2,"rows":[{"uuid":…},…]}`. If there are no channels, `rows` is
+/// missing. Returns `None` if the body is not such a list.
 fn ids_of_list(body: &[u8]) -> Option<Vec<String>> {
     #[derive(serde::Deserialize)]
     struct Rows {

@@ -1,13 +1,13 @@
-//! Turns the headers of an event into a channel event.
+//! Converts the headers of a FreeSWITCH event to a channel event.
 //!
 //! | event | meaning |
 //! |---|---|
 //! | `CHANNEL_CREATE` | a channel came in, or was dialed |
 //! | `CHANNEL_ANSWER` | it answered |
 //! | `CHANNEL_BRIDGE`, `CHANNEL_UNBRIDGE` | two channels are connected, or no longer |
-//! | `CHANNEL_EXECUTE att_xfer` | it consults someone. Its bridge stays |
-//! | `CHANNEL_EXECUTE three_way`, `eavesdrop`, `DTMF` | it listens to another, and who hears it |
-//! | `conference::maintenance` | it enters or leaves a room |
+//! | `CHANNEL_EXECUTE att_xfer` | it consults someone, and its bridge remains |
+//! | `CHANNEL_EXECUTE three_way`, `eavesdrop`, `DTMF` | it monitors a channel, and who hears it |
+//! | `conference::maintenance` | it enters or leaves a conference |
 //! | `CHANNEL_HANGUP`, `…_COMPLETE`, `CHANNEL_DESTROY` | it ended |
 
 use crate::fields::{EventFields, Header};
@@ -21,20 +21,21 @@ use callbridge_call::{
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The switch's clock advances in steps of 20 ms. Within a step, the counter of its events shows
-/// their order. The counter can add this many microseconds, which is less than a step.
+/// The switch's clock advances in steps of 20 ms. Within a step, the events' counter shows their
+/// order. So the counter modulo this number is added to the time as microseconds, which is less
+/// than a step.
 const STEP_MICROS: i64 = 16_384;
 
-/// Maximum time between an answer and the bridge that it leads to.
+/// Maximum time between an answer and the bridge that follows it.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// Prefix of the names of both halves of a channel that leads back into the switch.
+/// Name prefix of a loopback channel, which leads back into the switch and has two halves.
 const LOOPBACK: &str = "loopback/";
 
 /// Applications that a channel can run at its end without being connected to another channel.
 const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
 
-/// Turns the headers into an event. `None` if no call depends on it.
+/// Converts the headers to an event. Returns `None` if the event does not matter for calls.
 pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let Some(rule) = fields.rule else {
         return Ok(None);
@@ -64,7 +65,8 @@ pub(crate) fn decode<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<
     Ok(Some(PbxEvent::Channel(event)))
 }
 
-/// Returns the mark of a heartbeat.
+/// Returns the mark of a `HEARTBEAT`: the process of the switch is alive. Returns `None` if headers
+/// are missing.
 fn heartbeat_mark<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
     let at = micros(fields.get(Header::Timestamp))?;
     let uptime = fields.get(Header::Uptime).parse().ok();
@@ -77,7 +79,7 @@ fn heartbeat_mark<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
     }))
 }
 
-/// Returns the process of the switch, as a number from its `Core-UUID` (FNV-1a).
+/// Returns the process of the switch: the hash (FNV-1a) of the header `Core-UUID`.
 fn process(fields: &EventFields<'_>) -> Option<u64> {
     let core = fields.get(Header::CoreUuid).as_bytes();
     if core.is_empty() {
@@ -90,7 +92,7 @@ fn process(fields: &EventFields<'_>) -> Option<u64> {
     Some(hash)
 }
 
-/// Returns the event's number among those of its process, with the time that the switch wrote.
+/// Returns the event's number among the events of the switch's process, with the event's time.
 fn event_stamp(fields: &EventFields<'_>) -> Option<EventStamp> {
     Some(EventStamp {
         number: fields.get(Header::Sequence).parse().ok()?,
@@ -98,13 +100,15 @@ fn event_stamp(fields: &EventFields<'_>) -> Option<EventStamp> {
     })
 }
 
-/// Reads a time in microseconds. `None` for an event that did not happen.
+/// Reads a time in microseconds. Returns `None` for 0, which means that it has not happened.
 pub(crate) fn micros(text: &str) -> Option<EventTime> {
     let micros: i64 = text.parse().ok()?;
     (micros > 0).then(|| EventTime::from_micros(micros))
 }
 
-/// Returns the time of the event. Events after the hangup get the time of the hangup.
+/// Returns the time of the event. A creation, an answer, a live bridge, and a hangup have their own
+/// headers, so all hangup events get the time of the hangup. Other events get the time at which
+/// they were written.
 fn event_time(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
     let reported = micros(fields.get(Header::Timestamp))?;
     let own = match rule {
@@ -158,7 +162,7 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     })
 }
 
-/// Returns the kind of a new channel: it came in, or was dialed.
+/// Returns the event kind of a new channel: born in state `Ring` if it came in, otherwise dialed.
 pub(crate) fn birth<'a>(fields: &mut EventFields<'a>) -> Kind<'a> {
     if is_inbound(fields) {
         let state = ChannelState::Ring;
@@ -174,7 +178,7 @@ fn is_inbound(fields: &EventFields<'_>) -> bool {
     fields.get(Header::Direction) == "inbound"
 }
 
-/// Returns the channel that dialed this one, if the event names it.
+/// Returns the channel that dialed this channel, or `None` if the event does not name it.
 fn dialing_channel<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
     let own = fields.get(Header::UniqueId);
     let other = fields.get(Header::OtherId);
@@ -193,7 +197,7 @@ fn dialing_channel<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a
 
 /// Returns the caller of a channel that the switch dialed without a session: by enterprise
 /// originate (`:_:` in a dial string) or by mod_fifo. Such a channel has no originator, and its
-/// call UUID is its own id. Only a variable names the caller.
+/// call UUID is its own id, so only a variable names the caller. Returns `None` for other channels.
 fn caller_without_session<'f>(fields: &'f EventFields<'_>) -> Option<&'f str> {
     if is_inbound(fields) {
         return None;
@@ -217,7 +221,8 @@ fn partner<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
     Some(Box::new(ChannelRef::by_id(other)))
 }
 
-/// Returns the Q.850 cause, from its number or its name.
+/// Returns the hangup's Q.850 cause, from the header with the number, or else from the name of the
+/// cause.
 fn cause(fields: &EventFields<'_>) -> Option<u16> {
     fields.get(Header::Q850).parse().ok().or_else(|| {
         Some(match fields.get(Header::Cause) {
@@ -239,7 +244,7 @@ fn cause(fields: &EventFields<'_>) -> Option<u16> {
     })
 }
 
-/// Returns the channel of an event of this rule.
+/// Returns the channel that the event is about. `rule` is the rule that reads the event.
 pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
     let inbound = is_inbound(&fields);
     let linkedid = linkedid(rule, &fields);
@@ -251,7 +256,8 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
         Header::FromUser,
         Header::Caller,
     ];
-    // A dialed channel has the number that is shown to it, so it is not a caller's.
+    // The caller number of a dialed channel is the number that is shown to it, which is not a
+    // caller's.
     let caller = if inbound {
         // The switch shows zeros if it has no number.
         callers
@@ -278,10 +284,10 @@ pub(crate) fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> Chann
     }
 }
 
-/// Returns the id of the channel whose call this one belongs to.
+/// Returns the id of the channel whose call this channel belongs to.
 ///
-/// `Channel-Call-UUID` names it when the channel is created and changes with every transfer after
-/// that. If it is the channel's own id, it proves nothing.
+/// `Channel-Call-UUID` has this id only when the channel is created. Every transfer changes the
+/// header. If the header has the channel's own id, it proves nothing.
 fn linkedid<'a>(rule: EventRule, fields: &EventFields<'a>) -> Text<'a> {
     let own = fields.get(Header::UniqueId);
     let is_second_half = fields.get(Header::ChannelName).ends_with("-b");
@@ -300,7 +306,8 @@ fn linkedid<'a>(rule: EventRule, fields: &EventFields<'a>) -> Text<'a> {
     Cow::Owned(caller_without_session(fields).unwrap_or(own).to_owned())
 }
 
-/// Returns the channel's name. Each half of a loopback gets a name that identifies its pair.
+/// Returns the channel's name. Each half of a loopback channel gets a name that identifies both
+/// halves.
 fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
     let name = fields.take(Header::ChannelName);
     let id = fields.get(Header::UniqueId);
@@ -308,9 +315,9 @@ fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
     name_of_half(&name, id, other).map_or(name, Cow::Owned)
 }
 
-/// Returns the name of another channel with this id. A second half of a loopback gets no name,
-/// because its first half is not known here, and a different name from the one in its own events
-/// would separate the two.
+/// Returns the name of the other channel with the id `id`. The second half of a loopback channel
+/// gets an empty name, because the id of the first half is not known here, and a name without that
+/// id would separate the halves.
 fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
     if name.starts_with(LOOPBACK) {
         return Cow::Owned(name_of_half(&name, id, "").unwrap_or_default());
@@ -318,9 +325,9 @@ fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
     name
 }
 
-/// Returns a name for a half of a loopback. Both halves are named after their target, like other
-/// pairs, so the id of the first half is added to identify the pair. `None` for any other channel,
-/// or if that id is not known.
+/// Returns a name for half of a loopback channel: the target, the id of the first half, and `1` or
+/// `2`. `id` is this half's id, and `other` the other half's. Returns `None` for any other channel,
+/// or if the first half's id is not known.
 fn name_of_half(name: &str, id: &str, other: &str) -> Option<String> {
     let target = name.strip_prefix(LOOPBACK)?;
     if let Some(target) = target.strip_suffix("-a") {
@@ -356,7 +363,8 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
     }
 }
 
-/// Returns the last bridge of the channel: its start, and the other channel.
+/// Returns the start of the channel's last bridge, and the other channel. Only the events of a
+/// hangup and of a bridge's end have them.
 fn last_bridge<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTime, Text<'a>)> {
     if !matches!(rule, EventRule::Hangup | EventRule::Unbridge) {
         return None;
@@ -370,8 +378,9 @@ fn last_bridge<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(Eve
     }
 }
 
-/// Returns `true` if no earlier event of the channel can have been missed. It dialed no one, was in
-/// no bridge, and in no room, because a channel enters a room only after an answer.
+/// Returns `true` if no earlier event of the channel can have been missed that matters: it dialed
+/// no one, and was in no bridge and in no conference. A channel enters a conference only after an
+/// answer.
 fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
     if rule == EventRule::Create {
         return true;
@@ -385,12 +394,12 @@ fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
     rule != EventRule::Key && fields.get(Header::Originated).is_empty()
 }
 
-/// Returns `true` if the channel was connected with only one other channel. Its last bridge began
-/// when it answered, and contains the channel that it dialed last. After an attended transfer
-/// without an answer, another channel would be the one dialed last. For any other transfer, the
-/// switch writes a history.
+/// Returns `true` if the channel was connected with only one other channel: its last bridge began
+/// at its answer, and the partner is the channel that it dialed last. After an unanswered attended
+/// transfer, the channel dialed last would be another one. After any other transfer, the switch
+/// writes a history.
 fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
-    // These events have all variables of the channel, and all of its times.
+    // Only these events have all variables and all times of the channel.
     if !matches!(rule, EventRule::Hangup | EventRule::Dump) {
         return false;
     }
@@ -427,13 +436,14 @@ fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     Cow::Owned(host_and_port(&host, fields.get(Header::NetworkPort)))
 }
 
-/// Returns the host of a SIP address.
+/// Returns the host in a SIP address, with the port if there is one. Empty if the address has no
+/// `@`.
 fn host_of(request: &str) -> &str {
     let host = request.rsplit_once('@').map_or("", |(_, host)| host);
     host.split(';').next().unwrap_or_default()
 }
 
-/// Joins a host with its port, if there is one.
+/// Joins a host and a port. `port` can be empty. An IPv6 host gets brackets.
 fn host_and_port(host: &str, port: &str) -> String {
     match (host.contains(':'), port.is_empty()) {
         (_, true) => host.to_owned(),
@@ -442,9 +452,9 @@ fn host_and_port(host: &str, port: &str) -> String {
     }
 }
 
-/// Returns the telephone. For a dialed channel, this is the dialed user. For one that came in, it
-/// is the user who logged in. A channel that dials also has the user that it dialed, so this value
-/// only counts when a channel is created.
+/// Returns the extension of the telephone at the channel, or an empty text. For a dialed channel,
+/// it is the dialed user. For a channel that came in, it is the user who logged in. `dialed_user`
+/// counts only at the creation, because a channel that dials gets it too.
 fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Text<'a> {
     if !inbound && !fields.get(Header::GatewayDialed).is_empty() {
         return Cow::Borrowed("");
@@ -465,8 +475,8 @@ fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Te
     Cow::Borrowed("")
 }
 
-/// Returns the number for which the channel was created. Its destination changes with each
-/// transfer.
+/// Returns the number that the channel was created to dial. After the creation, the number is read
+/// from the request URI, because a transfer changes the destination.
 fn dialed_number<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if inbound {
         return Cow::Borrowed("");

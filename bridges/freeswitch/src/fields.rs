@@ -1,4 +1,5 @@
-//! Reads the few headers of an event that a rule needs, from a block or a JSON object.
+//! Reads an event from a block or a JSON object. Keeps only the headers that a rule needs, and the
+//! wanted variables.
 
 use crate::block::{self, Pairs};
 use crate::rule::{CONFERENCE, EVENTS, EventRule};
@@ -9,12 +10,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Prefix of the name of a channel variable.
+/// Prefix of a header that contains a channel variable.
 const VARIABLE: &str = "variable_";
 /// Maximum bytes of a variable's name.
 const VARIABLE_NAME_BYTES_MAX: usize = 80;
 
-/// A header that some rule reads.
+/// A header that at least one [`EventRule`] needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     EventName,
@@ -145,18 +146,18 @@ impl Header {
     }
 }
 
-/// The values of one event that some rule reads.
+/// The values of one event that callbridge needs.
 #[derive(Debug)]
 pub(crate) struct EventFields<'a> {
     values: [Text<'a>; KEYS],
-    /// The variables that rules of the administrator name.
+    /// The channel variables that the administrator's rules name.
     pub(crate) variables: Vec<(Text<'a>, Text<'a>)>,
     pub(crate) rule: Option<EventRule>,
-    /// Bytes that were not valid text were repaired.
+    /// `true` if bytes that were not UTF-8 were repaired.
     pub(crate) repaired: bool,
 }
 
-/// Result of reading an event. `None` if no call depends on it.
+/// Result of reading an event. `None` if the event does not matter for calls.
 pub(crate) type FieldsRead<'a> = Result<Option<Box<EventFields<'a>>>, Unreadable>;
 
 /// Names of the variables that are kept. `None` keeps all.
@@ -172,18 +173,18 @@ impl<'a> EventFields<'a> {
         }
     }
 
-    /// Returns a header's value. Empty if there is none.
+    /// Returns a header's value, or an empty text if the event does not have the header.
     pub(crate) fn get(&self, key: Header) -> &str {
         &self.values[key as usize]
     }
 
-    /// Takes a header's value out, and leaves it empty.
+    /// Returns a header's value, and replaces it by an empty text.
     pub(crate) fn take(&mut self, key: Header) -> Text<'a> {
         std::mem::take(&mut self.values[key as usize])
     }
 
-    /// Sets a header's value, unless it has one. The first value counts, because an object that
-    /// contains another envelope begins with its own.
+    /// Sets a header's value, unless it already has one. The first value counts: if an event
+    /// contains another event, its own headers come first.
     pub(crate) fn put(&mut self, key: Header, value: Text<'a>) {
         let place = &mut self.values[key as usize];
         if place.is_empty() {
@@ -191,8 +192,8 @@ impl<'a> EventFields<'a> {
         }
     }
 
-    /// Stores a value that some rule reads, or a variable that a rule of the administrator names.
-    /// Returns `false` if no call depends on the event.
+    /// Stores `value` as the header `known`, as the variable `variable`, or as both. Returns
+    /// `false` if the event does not matter for calls, so the other headers need not be read.
     fn take_in(
         &mut self,
         known: Option<Header>,
@@ -210,10 +211,11 @@ impl<'a> EventFields<'a> {
         !matches!(known, Header::EventName | Header::Subclass) || self.goes_on()
     }
 
-    /// Finds the rule by the headers read so far. Returns `false` if no call depends on the event.
+    /// Finds the event's rule by its name and subclass. Returns `false` if the event does not
+    /// matter for calls.
     fn goes_on(&mut self) -> bool {
         self.rule = match (self.get(Header::EventName), self.get(Header::Subclass)) {
-            // The other header decides, and was not read yet.
+            // The name or the subclass, which decides, was not read yet.
             ("" | "CUSTOM", "") | ("", CONFERENCE) => return true,
             ("CUSTOM", CONFERENCE) => Some(EventRule::Conference),
             ("" | "CUSTOM", _) => None,
@@ -225,8 +227,8 @@ impl<'a> EventFields<'a> {
         self.rule.is_some()
     }
 
-    /// Returns the result once all headers are read: an event with a rule, an event on which no
-    /// call depends, or no event.
+    /// Returns the result when all headers are read: the fields of an event with a rule, `None` for
+    /// an event without a rule, or an error if this is not an event.
     fn finish(self) -> FieldsRead<'a> {
         match (self.rule, self.get(Header::EventName)) {
             (Some(_), _) => Ok(Some(Box::new(self))),
@@ -236,7 +238,8 @@ impl<'a> EventFields<'a> {
     }
 }
 
-/// Returns the variable's name, if it is kept.
+/// Returns the name of the variable in a header's name, or `None` if the header is not a variable
+/// or not wanted.
 fn variable<'k>(name: &'k str, wanted: Wanted<'_>) -> Option<&'k str> {
     let name = name.strip_prefix(VARIABLE)?;
     let is_wanted = wanted.is_none_or(|wanted| wanted.contains(name));
@@ -321,8 +324,8 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
     }
 }
 
-/// Reads a value as text. A list is written as in plain events, `ARRAY::a|:b`. Any other value that
-/// is not a scalar is empty.
+/// Reads a JSON value as text. A list becomes `ARRAY::a|:b`, as in plain events. An object becomes
+/// an empty text.
 struct AsText;
 
 impl<'de> ReadValue<'de> for AsText {

@@ -9,16 +9,16 @@
 //! |---|---|
 //! | [`splitter`] | separates a stream or a file into messages |
 //! | `block` | blocks of `Key: Value` lines, single headers, and percent-encoding |
-//! | `fields` | the few headers that a rule reads, from a block or a JSON object |
+//! | `fields` | reads the headers that rules need, from a block or a JSON object |
 //! | `rule` | the events on which a call can depend, and the subscription to them |
-//! | `event` | turns these headers into channel events |
+//! | `event` | converts these headers to channel events |
 //! | `monitor` | channels that listen to others, and who hears them |
-//! | `cdr` | the file of `mod_json_cdr` |
+//! | `cdr` | decodes the files of `mod_json_cdr` |
 //! | [`decoder`] | decodes the messages of all formats |
 //! | [`reader`] | separates the bytes of a live socket into frames |
 //! | [`dialogue`] | login, subscription, the list of live channels, the keep-alive |
 //! | [`survey`] | facts about a switch, and what does not match the trunks |
-//! | [`module_conf`] | what mod_amqp publishes and mod_json_cdr writes, by their files |
+//! | [`module_conf`] | checks the configuration files of mod_amqp and mod_json_cdr |
 //! | `sessions` | compares the known live channels with the switch's count |
 
 #![warn(missing_docs)]

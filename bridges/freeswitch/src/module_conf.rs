@@ -1,6 +1,6 @@
-//! Checks `amqp.conf.xml` and `json_cdr.conf.xml` of a switch on this machine, if they can be read:
-//! whether mod_amqp publishes, and mod_json_cdr writes, everything that is needed. The connections
-//! in them, and their passwords, are skipped.
+//! Checks the text of `amqp.conf.xml` and `json_cdr.conf.xml` of a switch on this machine. Finds
+//! out whether mod_amqp publishes all events that callbridge needs, and whether mod_json_cdr writes
+//! all legs. Connections and their passwords are not read.
 
 use crate::rule::{EVENTS, EventRule};
 use crate::survey::{Severity, SwitchFinding};
@@ -18,11 +18,11 @@ pub const FOLDERS: [&str; 3] = [
 ];
 /// Words that FreeSWITCH accepts as yes, in addition to a number that is not 0.
 const YES: [&str; 7] = ["yes", "on", "true", "t", "enabled", "active", "allow"];
-/// Prefix of an event's name in the filter.
+/// Prefix of an event's name in `event_filter`.
 const PREFIX: &str = "SWITCH_EVENT_";
 
-/// Returns the line of `amqp.conf.xml` with which mod_amqp publishes all events that calls depend
-/// on.
+/// Returns the line of `amqp.conf.xml` that makes mod_amqp publish all events that callbridge
+/// needs.
 pub fn event_filter() -> String {
     let named: Vec<String> = needed_events()
         .map(|name| format!("{PREFIX}{name}"))
@@ -31,27 +31,27 @@ pub fn event_filter() -> String {
     format!("<param name=\"event_filter\" value=\"{events}\"/>")
 }
 
-/// Returns the names of the events that calls depend on. mod_amqp publishes all events of modules,
-/// or none.
+/// Returns the names of the events that callbridge needs. `CUSTOM` is needed for conferences,
+/// because mod_amqp publishes all events of modules or none.
 fn needed_events() -> impl Iterator<Item = &'static str> {
     let events = EVENTS.iter().filter(|(_, rule)| *rule != EventRule::Dump);
     events.map(|(name, _)| *name).chain(["CUSTOM"])
 }
 
-/// Returns `true` for a value that FreeSWITCH accepts as yes.
+/// Returns `true` if FreeSWITCH accepts the value as yes.
 pub(crate) fn is_yes(value: &str) -> bool {
     let value = value.trim().to_ascii_lowercase();
     YES.contains(&&*value) || value.parse::<i64>().is_ok_and(|number| number != 0)
 }
 
-/// Finds the errors in the text of mod_json_cdr's file.
+/// Returns the errors in the text of `json_cdr.conf.xml`.
 pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     let text = match without_comments(text, JSON_CDR) {
         Ok(text) => text,
         Err(unclosed) => return vec![unclosed],
     };
     match values(&text, "log-b-leg").last() {
-        // It is on by default.
+        // `log-b-leg` is on by default.
         Some(value) if !is_yes(value) => {
             let about = "log-b-leg of mod_json_cdr";
             let message = "the legs that the switch dials are not written: it is not known who \
@@ -64,7 +64,7 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
     }
 }
 
-/// Finds the errors in the text of mod_amqp's file. None if it has no producer.
+/// Returns the errors in the text of `amqp.conf.xml`. There are none if the file has no producer.
 pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     let text = match without_comments(text, AMQP) {
         Ok(text) => text,
@@ -98,7 +98,7 @@ pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
     found
 }
 
-/// Returns `true` if a value of `event_filter` has the event with this name.
+/// Returns `true` if the value `filter` of `event_filter` lets the event `name` pass.
 fn lets_pass(filter: &str, name: &str) -> bool {
     filter.split(',').any(|word| {
         let word = word.trim();
@@ -107,12 +107,13 @@ fn lets_pass(filter: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the fix that adds this line to a module's file, and reloads the module.
+/// Returns the text of the fix: add `line` to the module's file, and reload the module.
 fn reload(line: &str, module: &str) -> String {
     format!("write {line} into {module}.conf.xml, then `reload mod_{module}`")
 }
 
-/// Returns the text of this file without its comments, or the error of a comment that does not end.
+/// Returns `text` without XML comments. If a comment does not end, returns a finding about the file
+/// `file`.
 fn without_comments(text: &str, file: &str) -> Result<String, SwitchFinding> {
     let mut all = String::with_capacity(text.len());
     let mut rest = text;
@@ -133,7 +134,7 @@ fn without_comments(text: &str, file: &str) -> Result<String, SwitchFinding> {
     Ok(all)
 }
 
-/// Returns the values of the parameters with this name.
+/// Returns the values of all parameters with the name `name`.
 fn values<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = &'t str> {
     text.split("<param ").skip(1).filter_map(move |param| {
         let param = param.split('>').next().unwrap_or_default();

@@ -1,15 +1,17 @@
-//! Channels that listen to others: the applications `three_way` and `eavesdrop`, and the keys with
-//! which an eavesdropper decides who hears it.
+//! Channels that monitor other channels: the applications `three_way` and `eavesdrop`, and the keys
+//! with which an eavesdropper decides who hears them.
 
 use crate::fields::{EventFields, Header};
 use crate::module_conf::is_yes;
 use crate::rule::{EAVESDROP, THREE_WAY};
 use callbridge_call::{Kind, MonitorMode, Text};
 
-/// The argument of `eavesdrop` for all channels, one after the other. No event names them.
+/// The argument with which `eavesdrop` listens to all channels in turn. No event names these
+/// channels.
 const ALL: &str = "all";
 
-/// Returns the change at the start or the end of `three_way` or `eavesdrop`.
+/// Returns the change of the monitoring when `three_way` or `eavesdrop` begins or ends. Returns
+/// `None` if the target is not one channel.
 pub(crate) fn by_application<'a>(begins: bool, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     let is_eavesdrop = fields.get(Header::Application) == EAVESDROP;
     let target = target(&fields.take(Header::ApplicationData))?;
@@ -28,7 +30,8 @@ pub(crate) fn by_application<'a>(begins: bool, fields: &mut EventFields<'a>) -> 
     })
 }
 
-/// Returns the change after a key of an eavesdropper. `None` for any other key.
+/// Returns the change of the monitoring after an eavesdropper pressed `key`. Returns `None` if the
+/// key changes nothing.
 pub(crate) fn by_key<'a>(key: &str) -> Option<Kind<'a>> {
     let mode = match key {
         "0" => MonitorMode::Listen,
@@ -44,8 +47,8 @@ pub(crate) fn by_key<'a>(key: &str) -> Option<Kind<'a>> {
     })
 }
 
-/// Returns the target and the mode of an application in the log of a CDR. `None` for one that
-/// monitors nothing. Keys are not in the log.
+/// Returns the target and the mode of an application in the log of a CDR. Returns `None` if the
+/// application does not monitor a channel. The log does not contain pressed keys.
 pub(crate) fn find_in_log(
     application: &str,
     data: &str,
@@ -59,15 +62,16 @@ pub(crate) fn find_in_log(
     Some((target(data)?.into_owned(), mode))
 }
 
-/// Returns the channel that the application's argument names.
+/// Returns the channel that the application's argument names, or `None` if it names no single
+/// channel.
 fn target<'a>(data: &str) -> Option<Text<'a>> {
     let target = data.trim();
     let names_one = !target.is_empty() && !target.eq_ignore_ascii_case(ALL);
     names_one.then(|| target.to_owned().into())
 }
 
-/// Returns the mode in which eavesdropping begins: `whisper_a` makes the partner of the target
-/// hear it, and `whisper_b` the target.
+/// Returns the mode in which eavesdropping begins. If `whisper_a` is yes, the target's partner
+/// hears the eavesdropper. If `whisper_b` is yes, the target does.
 fn first_mode(whisper_a: &str, whisper_b: &str) -> MonitorMode {
     match (is_yes(whisper_a), is_yes(whisper_b)) {
         (true, true) => MonitorMode::Both,

@@ -6,15 +6,16 @@
 //!                                an empty line
 //! {"Event-Name":"HEARTBEAT",…    exactly Content-Length bytes, none without the header
 //! ```
-//! An empty line after a body is optional, and is skipped. Bytes that are not a frame end the
-//! connection, because a socket that is read from its first byte on cannot recover otherwise.
+//! An empty line after a body is optional, and is skipped. Bytes that are not a frame are an error
+//! that ends the connection, because the beginning of the next frame cannot be found.
 
 use crate::block::{end_of_block, header};
 use callbridge_call::framing::ReadBuffer;
 
-/// A block of headers of the socket itself has three or four short lines.
+/// Maximum bytes of a frame's headers. Normally, these are three or four short lines.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// A list of ten thousand channels has about ten million bytes. Longer bodies are skipped.
+/// Maximum bytes of a body. Longer bodies are skipped. A list of ten thousand channels has about
+/// ten million bytes.
 const BODY_BYTES_MAX: u64 = 32 << 20;
 
 /// One frame of the event socket, borrowed from the reader.
@@ -26,7 +27,7 @@ pub struct SocketFrame<'a> {
 }
 
 impl<'a> SocketFrame<'a> {
-    /// Returns the value of one of its headers, without decoding it.
+    /// Returns the value of one of the frame's headers, without decoding it.
     pub fn header(&self, key: &str) -> Option<&'a [u8]> {
         header(self.head, key)
     }
@@ -37,7 +38,7 @@ impl<'a> SocketFrame<'a> {
 pub enum FrameRead<'a> {
     /// A complete frame, with its headers and body.
     Frame(SocketFrame<'a>),
-    /// A body that is longer than the limit. It is skipped.
+    /// A frame whose body is longer than the limit and is skipped.
     TooLong,
 }
 
@@ -45,15 +46,15 @@ pub enum FrameRead<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a frame of an event socket: {line:?}")]
 pub struct NoFrame {
-    /// First line of these bytes, cut after 80.
+    /// First line of the bytes, truncated to 80 bytes.
     pub line: String,
 }
 
-/// Collects bytes in pieces of any size, and returns whole frames that borrow from it.
+/// Collects bytes in pieces of any size, and returns whole frames that borrow from the reader.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     buffer: ReadBuffer,
-    /// Remaining bytes of a body that is too long.
+    /// Number of bytes still to skip of a body that is too long.
     skip: u64,
 }
 
@@ -63,10 +64,10 @@ impl FrameReader {
         &mut self.buffer
     }
 
-    /// Returns the next whole frame. `None` until more bytes arrive.
+    /// Returns the next whole frame. Returns `None` if more bytes are needed.
     ///
     /// # Errors
-    /// If the bytes are not from an event socket. Then the following bytes cannot be read either.
+    /// The bytes are not from an event socket. Later bytes cannot be read either.
     #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
     pub fn next(&mut self) -> Result<Option<FrameRead<'_>>, NoFrame> {
         let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
@@ -93,8 +94,8 @@ impl FrameReader {
     }
 }
 
-/// Returns the lengths of the frame that begins here, once its headers are complete: of its headers
-/// with their empty line, and of its body.
+/// Returns two lengths of the frame at the beginning of `bytes`: the headers with their empty line,
+/// and the body. Returns `None` if the headers are incomplete.
 fn lengths(bytes: &[u8]) -> Result<Option<(usize, u64)>, NoFrame> {
     if memchr::memchr(b'\n', bytes).is_some_and(|end| !bytes[..end].contains(&b':')) {
         return Err(no_frame(bytes));

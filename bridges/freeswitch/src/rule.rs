@@ -1,6 +1,6 @@
-//! The events on which a call can depend. Only these are requested.
+//! The events that callbridge reads, and the command that subscribes to them.
 
-/// How an event is read.
+/// How an event is read. Each event that callbridge reads has a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventRule {
     Create,
@@ -8,19 +8,19 @@ pub(crate) enum EventRule {
     Bridge,
     Unbridge,
     Hangup,
-    /// The channel begins or ends an application. It counts if it is one of `APPLICATIONS`.
+    /// The channel begins an application (`ExecuteComplete`: ends it). Only `APPLICATIONS` count.
     Execute,
     ExecuteComplete,
     /// The channel's user pressed a key.
     Key,
-    /// A channel enters or leaves a room.
+    /// A channel enters or leaves a conference.
     Conference,
-    /// All facts about a channel (`uuid_dump`).
+    /// All facts about a live channel, as the answer to `uuid_dump`.
     Dump,
     Heartbeat,
 }
 
-/// The events that are read, which a subscription needs.
+/// The events that callbridge reads, except `CUSTOM`, and their rules.
 pub(crate) const EVENTS: [(&str, EventRule); 12] = [
     ("CHANNEL_CREATE", EventRule::Create),
     ("CHANNEL_ANSWER", EventRule::Answer),
@@ -36,26 +36,26 @@ pub(crate) const EVENTS: [(&str, EventRule); 12] = [
     ("HEARTBEAT", EventRule::Heartbeat),
 ];
 
-/// The one subclass of `CUSTOM` that is read.
+/// The only subclass of the event `CUSTOM` that callbridge reads.
 pub(crate) const CONFERENCE: &str = "conference::maintenance";
 
 /// The application that takes a channel away from its bridge to consult someone.
 pub(crate) const ATTENDED: &str = "att_xfer";
-/// The application with which a channel talks with both sides of another one's bridge. It also runs
-/// when `0` is pressed during an attended transfer.
+/// The application with which a channel talks with both sides of another channel's bridge. It also
+/// runs when `0` is pressed during an attended transfer.
 pub(crate) const THREE_WAY: &str = "three_way";
-/// The application with which a channel listens to another one. Its user's keys decide who hears
-/// it.
+/// The application with which a channel listens to another channel. By pressing keys, its user
+/// decides who hears the user.
 pub(crate) const EAVESDROP: &str = "eavesdrop";
-/// The applications on which a call can depend.
+/// The applications that matter for calls.
 pub(crate) const APPLICATIONS: [&str; 3] = [ATTENDED, THREE_WAY, EAVESDROP];
 
-/// Returns the command that subscribes to these events, without its line end. Each event of a
-/// module is named, because only `ALL` would include all of them.
+/// Returns the command that subscribes to the events that callbridge reads, without a line end. The
+/// subclass of `CUSTOM` is named, because only `ALL` includes all events of modules.
 pub fn subscription() -> String {
     let mut names = Vec::new();
     for (name, rule) in EVENTS {
-        // This is the answer to `uuid_dump`, which cannot be subscribed to.
+        // This event is the answer to `uuid_dump`, and cannot be subscribed to.
         if rule != EventRule::Dump {
             names.push(name);
         }

@@ -1,5 +1,5 @@
-//! Compares the live channels, according to the events, with the count in the switch's `HEARTBEAT`
-//! and with its list.
+//! Compares the live channels that the events show with the count in the switch's `HEARTBEAT`, and
+//! with the switch's list of channels.
 //!
 //! The switch counts a channel from `CHANNEL_CREATE` to `CHANNEL_DESTROY`. An event can be on its
 //! way when the switch counts, so the count must differ twice in a row before the list is
@@ -7,36 +7,38 @@
 
 use std::collections::HashSet;
 
-/// Maximum channels. A switch with more is not compared.
+/// Maximum number of live channels. With more channels, nothing is compared.
 const CHANNELS_MAX: usize = 100_000;
-/// Number of heartbeats with a different count before the list is requested.
+/// Number of successive heartbeats with a wrong count after which the list is requested.
 const STRIKES: u8 = 2;
 
-/// Numbers of channels by which the list and the events differ.
+/// Number of channels for which the list and the events differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
-    /// Live channels whose creation was missed.
+    /// Number of live channels whose creation was missed.
     pub births: usize,
-    /// Channels whose end was missed.
+    /// Number of channels whose end was missed.
     pub ends: usize,
 }
 
-/// The live channels of one connection.
+/// The live channels that the events of one connection show.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSessions {
     live: HashSet<Vec<u8>>,
-    /// Channels created since the list was requested. The list can be from before or after that.
+    /// Channels created since the list was requested. The list can be older or newer than their
+    /// creation. `gone` has the channels that ended since then.
     born: HashSet<Vec<u8>>,
     gone: HashSet<Vec<u8>>,
     asked: bool,
-    /// The first list has arrived. Until then, older channels are not known.
+    /// `true` when a list has arrived. Before that, channels from before the connection are not
+    /// known.
     pub(crate) known: bool,
     strikes: u8,
 }
 
 impl LiveSessions {
-    /// Notes a channel that was created. With too many channels, nothing is compared until the next
-    /// list.
+    /// Adds a channel that was created. If there are too many channels, nothing is compared until
+    /// the next list.
     pub(crate) fn note_birth(&mut self, id: &[u8]) {
         if self.live.len() >= CHANNELS_MAX {
             self.known = false;
@@ -48,7 +50,7 @@ impl LiveSessions {
         }
     }
 
-    /// Notes a channel that is gone.
+    /// Removes a channel that has ended.
     pub(crate) fn note_end(&mut self, id: &[u8]) {
         self.live.remove(id);
         if self.asked && self.gone.len() < CHANNELS_MAX {
@@ -56,14 +58,15 @@ impl LiveSessions {
         }
     }
 
-    /// Notes the switch's count of channels. Returns `true` if its list should be requested.
+    /// Compares the switch's count of channels with the known channels. Returns `true` if the
+    /// switch's list should be requested.
     pub(crate) fn note_count(&mut self, count: usize) -> bool {
         let differs = self.known && !self.asked && count != self.live.len();
         self.strikes = if differs { self.strikes + 1 } else { 0 };
         self.strikes >= STRIKES
     }
 
-    /// Notes that the list is requested now.
+    /// Prepares for the list, which is requested now.
     pub(crate) fn note_request(&mut self) {
         self.asked = true;
         self.strikes = 0;
@@ -71,7 +74,8 @@ impl LiveSessions {
         self.gone.clear();
     }
 
-    /// Processes the list. The first one sets the live channels. A later one is compared with them.
+    /// Sets the live channels to those of the list, and returns how the known channels differed.
+    /// The first list has no difference.
     pub(crate) fn compare_list(&mut self, ids: &[String]) -> Difference {
         let ids: HashSet<&[u8]> = ids.iter().map(String::as_bytes).collect();
         let mut difference = Difference::default();
@@ -92,7 +96,7 @@ impl LiveSessions {
         difference
     }
 
-    /// Notes that the switch returned no list.
+    /// Processes an answer without a list. Nothing is compared until the next list.
     pub(crate) fn note_no_list(&mut self) {
         self.asked = false;
         self.known = false;

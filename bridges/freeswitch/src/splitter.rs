@@ -1,4 +1,4 @@
-//! Separates messages, on the event socket and in recordings of it.
+//! Separates the messages of FreeSWITCH, on the event socket and in recordings of it.
 //!
 //! ```text
 //! Content-Length: 817            outer headers   ┐
@@ -8,8 +8,8 @@
 //! {"Event-Name":"CHANNEL_…"}     one event per line, as JSON
 //! Event-Name: CHANNEL_CREATE…    a plain event that ends with its own empty line
 //! ```
-//! All three are recognized by their beginning, so no setting is needed, and a recording can begin
-//! in the middle of a frame. An empty line after a body is optional.
+//! All three forms are recognized by their beginning. So no setting is needed, and a recording can
+//! begin in the middle of a frame. An empty line after a body is optional.
 
 use crate::block::{end_of_block, value_of};
 use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
@@ -17,27 +17,28 @@ use memchr::{memchr, memmem};
 
 /// Beginning of a frame of the event socket.
 const FRAME: &[u8] = b"Content-";
-/// Beginnings of a plain event. A custom one begins with its subclass.
+/// Beginnings of a plain event. An event `CUSTOM` begins with its subclass.
 const EVENTS: [&[u8]; 2] = [b"Event-Name: ", b"Event-Subclass: "];
-/// Bytes at the end of a piece that are kept, because they can be the beginning of a frame.
+/// Number of bytes at the end of a piece that are searched again, because they can be the beginning
+/// of a frame.
 const TAIL: usize = 64;
 
 /// Finds messages in bytes that begin where the last step ended. The first bytes can be from
 /// anywhere in a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Splitter {
-    /// Number of bytes that were skipped while searching for a beginning. `None` if no search is in
-    /// progress.
+    /// Number of bytes that were skipped while searching for the next message. `None` if no search
+    /// is in progress.
     astray: Option<u64>,
     /// `true` if the skipped bytes belong to a message that was too long.
     too_long: bool,
-    /// Length of the frame at the beginning of the current bytes.
+    /// Length of the frame at the beginning of the current bytes. 0 if the length is not known yet.
     needs: usize,
 }
 
 /// Result of a check of the current bytes.
 enum Sighting {
-    /// A message, and the index at which the next one begins.
+    /// A message, and the index at which the next message begins.
     Found {
         from: usize,
         to: usize,
@@ -48,9 +49,9 @@ enum Sighting {
         to: usize,
         used: usize,
     },
-    /// Skip this many bytes, and check the rest again.
+    /// Skip this many bytes, and check the remaining bytes again.
     Skip(usize),
-    /// Skip this many bytes, and wait for more.
+    /// Skip this many bytes, and wait for more bytes.
     Wait(usize),
 }
 
@@ -86,7 +87,8 @@ impl Splitter {
         }
     }
 
-    /// Decides whether a message begins here. Empty lines and NUL bytes before it are skipped.
+    /// Checks whether a message begins at the first byte. Skips empty lines, spaces, and NUL bytes
+    /// before a message.
     fn classify(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
         let lead = bytes
             .iter()
@@ -140,7 +142,7 @@ impl Splitter {
         }
         let whole = body + length;
         let there = &bytes[body..whole.min(bytes.len())];
-        // The body is shorter than its length, because the next frame begins inside it.
+        // The body is shorter than `Content-Length`, because the next frame begins inside it.
         if !is_event && let Some(cut) = next_frame(head, there) {
             let to = body + cut;
             return Sighting::Found {
@@ -154,7 +156,8 @@ impl Splitter {
             return Sighting::Wait(0);
         }
         let to = whole.min(bytes.len());
-        // Only the headers of a reply have content, unless its body is JSON.
+        // Keep the headers of a reply, because they contain the reply. Drop the headers of an event
+        // or of a JSON body.
         let bare = !is_event && (is_of_event(head) || there.first() == Some(&b'{'));
         let from = if bare && to > body { body } else { 0 };
         Sighting::Found { from, to, next: to }
@@ -189,7 +192,7 @@ impl Splitter {
     }
 }
 
-/// Returns `true` if the bytes, as far as they are there, begin with `with`.
+/// Returns `true` if the bytes begin with `with`, or are a beginning of `with`.
 fn begins(bytes: &[u8], with: &[u8]) -> bool {
     let most = bytes.len().min(with.len());
     bytes[..most] == with[..most]
@@ -205,7 +208,7 @@ fn line(bytes: &[u8], at_end: bool) -> Sighting {
     Sighting::Found { from: 0, to, next }
 }
 
-/// Returns the `Content-Length` of the headers. One that is not a number counts as the maximum.
+/// Returns the `Content-Length` of the headers. A value that is not a number counts as the maximum.
 fn length(head: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(value_of(head, b"Content-Length")?).unwrap_or_default();
     Some(text.trim().parse().unwrap_or(usize::MAX))
@@ -216,8 +219,9 @@ fn is_of_event(head: &[u8]) -> bool {
     kind.starts_with(b"text/event-")
 }
 
-/// Returns the offset in an event's body at which the next frame begins, because a body cannot
-/// contain a frame. The event's own body is not searched.
+/// Returns the offset in an event's body at which the next frame begins. A body normally contains
+/// no frame, so the event was cut off there. The content that an event itself carries is not
+/// searched.
 fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
     if !is_of_event(head) {
         return None;
@@ -235,7 +239,8 @@ fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns `true` if a frame of an event begins here, with its length and its type.
+/// Returns `true` if the bytes begin with the headers `Content-Length` and `Content-Type` of an
+/// event or an answer.
 fn is_frame(bytes: &[u8]) -> bool {
     let Some(rest) = bytes.strip_prefix(b"Content-Length: ") else {
         return false;
@@ -245,8 +250,8 @@ fn is_frame(bytes: &[u8]) -> bool {
     digits > 0 && kinds.iter().any(|kind| rest[digits..].starts_with(kind))
 }
 
-/// Returns the offset of the next frame, event, or JSON line. With `first`, it can begin at the
-/// first byte.
+/// Returns the offset of the next frame, event, or JSON line. If `first` is `true`, it can also
+/// begin at the first byte.
 fn beginning(bytes: &[u8], first: bool) -> Option<usize> {
     let frame = memmem::find_iter(bytes, b"Content-").find(|&at| {
         let replies: [&[u8]; 2] = [b"Content-Type: command/reply", b"Content-Type: auth/"];
@@ -257,8 +262,8 @@ fn beginning(bytes: &[u8], first: bool) -> Option<usize> {
     [frame, event, json].into_iter().flatten().min()
 }
 
-/// Returns the offset of the next line with this beginning. `begin` starts with the line feed
-/// before the line. With `first`, the line can also begin at the first byte.
+/// Returns the offset of the next line that begins with `begin`. `begin` includes the line feed
+/// before the line. If `first` is `true`, the line can also begin at the first byte.
 fn line_start(bytes: &[u8], begin: &[u8], first: bool) -> Option<usize> {
     if let Some(line_feed) = memmem::find(bytes, begin) {
         return Some(line_feed + 1);

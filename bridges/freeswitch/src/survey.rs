@@ -1,11 +1,12 @@
-//! Facts about a switch, which `check` requests on a separate connection, and findings that do not
-//! match the trunks. No question changes anything on the switch, or returns one of its secrets.
+//! Facts about a switch, which the command `check` requests on a separate connection, and findings
+//! about trunks that do not match the switch. No question changes anything on the switch or returns
+//! a secret.
 
 use callbridge_call::trunk::{glob, host_and_port};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-/// The questions, which are answered in order.
+/// The questions of the survey. The switch answers them in this order.
 pub const QUESTIONS: [&str; 5] = [
     "version",
     "show channels as json",
@@ -13,11 +14,12 @@ pub const QUESTIONS: [&str; 5] = [
     "module_exists mod_amqp",
     "show registrations as json",
 ];
-/// Maximum gateways, profiles, and telephones that are kept.
+/// Maximum number each of gateways, profiles, and telephones that are kept.
 const NAMES_MAX: usize = 2_000;
-/// Maximum names in one message.
+/// Maximum number of names in one message.
 const NAMED_MAX: usize = 10;
-/// Technologies of Asterisk's channels. They are not in endpoints of FreeSWITCH.
+/// Technologies of Asterisk's channels. An endpoint that begins with one of them matches no channel
+/// of FreeSWITCH.
 const OF_ASTERISK: [&str; 7] = ["PJSIP", "SIP", "IAX2", "DAHDI", "Local", "SCCP", "Motif"];
 /// The default password of every distribution of FreeSWITCH.
 const KNOWN_PASSWORD: &str = "ClueCon";
@@ -25,11 +27,11 @@ const KNOWN_PASSWORD: &str = "ClueCon";
 /// A gateway of a SIP profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchGateway {
-    /// The profile that contains it.
+    /// The profile that contains the gateway. Empty if the switch does not show it.
     pub profile: String,
     /// Host of the gateway, with its port if the switch shows one.
     pub address: String,
-    /// The switch registers there, so calls come in with the gateway's name.
+    /// `true` if the switch registers with the gateway, so incoming calls carry the gateway's name.
     pub registers: bool,
 }
 
@@ -46,12 +48,12 @@ pub struct SwitchFacts {
     pub profiles: BTreeSet<String>,
     /// Users whose telephones are registered.
     pub extensions: BTreeSet<String>,
-    /// Whether mod_amqp is loaded. `None` if the switch does not show it.
+    /// `true` if mod_amqp is loaded. `None` if the switch does not show it.
     pub publishes: Option<bool>,
-    /// The password is the default one.
+    /// `true` if the password is FreeSWITCH's default password.
     pub known_password: bool,
-    /// Number of names left out because they contain control characters. A telephone can choose its
-    /// own name.
+    /// Number of names that were left out because they contain control characters. A telephone can
+    /// choose its name.
     pub refused_names: usize,
 }
 
@@ -60,9 +62,9 @@ pub struct SwitchFacts {
 pub enum Severity {
     /// There is nothing to do.
     Well,
-    /// It works, and could be better.
+    /// The setting works, but should be improved.
     Advice,
-    /// Calls are lost, or are treated as other calls.
+    /// Calls are lost, or are treated as other calls, for example as internal calls.
     Fault,
 }
 
@@ -71,16 +73,16 @@ pub enum Severity {
 pub struct SwitchFinding {
     /// Subject of the finding: `gateway city`.
     pub about: String,
-    /// State of the subject, as a message.
+    /// What was found, as a text for the operator.
     pub message: String,
-    /// The fix. Empty if none is needed.
+    /// The fix. Empty if no fix is needed.
     pub fix: String,
     /// Severity of the finding. Every finding except [`Severity::Well`] has a fix.
     pub weight: Severity,
 }
 
 impl SwitchFinding {
-    /// Makes a finding. Its fix is empty for [`Severity::Well`].
+    /// Makes a finding. `fix` is empty for [`Severity::Well`].
     pub fn new(
         weight: Severity,
         about: impl Into<String>,
@@ -104,7 +106,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Makes a survey for a connection that is logged in with this password.
+    /// Makes a survey for a connection that was logged in with `password`.
     pub fn new(password: &str) -> Self {
         Self {
             left: QUESTIONS.into(),
@@ -115,7 +117,7 @@ impl Survey {
         }
     }
 
-    /// Processes the answer to the next question.
+    /// Stores the facts in the answer to the next question.
     pub fn on_answer(&mut self, answer: &[u8]) {
         let text = String::from_utf8_lossy(answer);
         let refused = text.starts_with("-ERR");
@@ -130,25 +132,26 @@ impl Survey {
         }
     }
 
-    /// Returns `true` once every question is answered.
+    /// Returns `true` if every question has been answered.
     pub fn is_answered(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// Ends the survey, and returns the facts so far.
+    /// Ends the survey, and returns the facts known so far.
     pub fn facts(self) -> SwitchFacts {
         self.facts
     }
 }
 
-/// Reads the release of `FreeSWITCH Version 1.10.12-release~64bit (-release 64bit)`.
+/// Returns the release in `FreeSWITCH Version 1.10.12-release~64bit (-release 64bit)`.
 fn release(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("Version ")?;
     rest.split_whitespace().next().map(str::to_owned)
 }
 
 impl SwitchFacts {
-    /// Reads the table of `sofia status`: name, type, data, and state, separated by tabs.
+    /// Stores the profiles and gateways in the table of `sofia status`: name, type, data, and
+    /// state, separated by tabs.
     fn read_sofia(&mut self, table: &str) {
         let gateways = self.gateways.get_or_insert_default();
         for row in table.lines() {
@@ -177,8 +180,8 @@ impl SwitchFacts {
         }
     }
 
-    /// Reads `{"row_count":1,"rows":[{"reg_user":"101","realm":"pbx.lab",…}]}`. Without
-    /// registrations, there are no rows.
+    /// Stores the users in `{"row_count":1,"rows":[{"reg_user":"101","realm":"pbx.lab",…}]}`. If
+    /// there are no registrations, `rows` is missing.
     fn read_registrations(&mut self, list: &[u8]) {
         #[derive(serde::Deserialize)]
         struct Registrations {
@@ -207,8 +210,9 @@ impl SwitchFacts {
         }
     }
 
-    /// Compares the switch with the settings. `trunks` are names with their endpoints. `broker`
-    /// means that its events are also read from a queue.
+    /// Compares the facts about the switch with the settings, and returns the findings. `trunks`
+    /// has names and endpoints. `broker` is `true` if the switch's events are also read from a
+    /// queue.
     pub fn judge(&self, trunks: &[(String, Vec<String>)], broker: bool) -> Vec<SwitchFinding> {
         let release = match &self.release {
             Some(release) => format!("FreeSWITCH {release}"),
@@ -273,7 +277,8 @@ impl SwitchFacts {
         found
     }
 
-    /// Compares a trunk with the facts about the switch.
+    /// Compares one trunk with the facts about the switch. `own` has the trunk's name and
+    /// endpoints.
     fn compare_trunk(
         &self,
         own: &(String, Vec<String>),
@@ -347,8 +352,8 @@ fn load_module(name: &str) -> String {
     format!("add <load module=\"{name}\"/> to modules.conf.xml, then `load {name}`")
 }
 
-/// Finds an address from which no calls can come in, or that is not an address of the trunk's
-/// gateways.
+/// Returns a finding if no call can come in from `address`, or if the trunk's gateways have other
+/// addresses.
 fn unknown_address(
     (trunk, endpoints): &(String, Vec<String>),
     address: &str,
@@ -393,8 +398,8 @@ fn unknown_address(
     Some(SwitchFinding::new(Severity::Advice, about, message, fix))
 }
 
-/// Describes a gateway with which the switch does not register. Incoming calls have no gateway
-/// name, so the trunk needs the address as well. A trunk accepts only IP addresses.
+/// Returns the finding about a gateway with which the switch does not register. Incoming calls then
+/// have no gateway name, so the trunk also needs the IP address.
 fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
     let about = format!("gateway {name}");
     let address = &gateway.address;
@@ -411,7 +416,7 @@ fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway
     SwitchFinding::new(Severity::Advice, about, message, fix)
 }
 
-/// Returns the IP address of `IP` or `IP:PORT`.
+/// Returns the IP address in `IP` or `IP:PORT`, or `None` for a host name.
 fn ip_of(address: &str) -> Option<IpAddr> {
     let (host, port) = host_and_port(address);
     if port.is_some_and(|port| port.parse::<u16>().is_err()) {
@@ -420,7 +425,7 @@ fn ip_of(address: &str) -> Option<IpAddr> {
     host.parse().ok()
 }
 
-/// Finds gateways that belong to no trunk.
+/// Returns a finding if some gateways belong to no trunk.
 fn unmatched_gateways(
     trunks: &[(String, Vec<String>)],
     gateways: &BTreeMap<String, SwitchGateway>,
@@ -443,7 +448,7 @@ fn unmatched_gateways(
     ))
 }
 
-/// Returns `true` if calls over this gateway belong to the endpoint of a trunk.
+/// Returns `true` if calls over the gateway `name` match the endpoint of a trunk.
 fn matches_gateway(endpoint: &str, name: &str, gateway: &SwitchGateway) -> bool {
     match endpoint.split_once('/') {
         Some(("gateway", wanted)) => glob(wanted, name),

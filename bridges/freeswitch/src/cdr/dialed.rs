@@ -1,12 +1,12 @@
-//! The legs that a leg dialed over gateways. Its file shows their ids and numbers, and the dial
-//! strings.
+//! Finds the legs that a leg dialed over gateways. The leg's file shows their ids and numbers, and
+//! the dial strings.
 
 use callbridge_call::{ChannelEvent, ChannelRef, ChannelTraits, EventTime, Kind, Origin};
 use std::borrow::Cow;
 
-/// Prefix of a dial string for a gateway.
+/// Prefix of a dial string that dials over a gateway.
 const GATEWAY: &str = "sofia/gateway/";
-/// Maximum dialed legs of one leg that are read.
+/// Maximum number of dialed legs that are read in one file.
 const LEGS_MAX: usize = 64;
 
 /// A leg that was dialed over a gateway.
@@ -19,8 +19,8 @@ pub(super) struct Dialed {
 }
 
 impl Dialed {
-    /// Returns the events of a leg without a file. It was dialed by this channel, and ended at
-    /// `ended` at the latest.
+    /// Returns the first and the last event of a dialed leg that has no file. `by` is the channel
+    /// that dialed the leg. The leg was over at `ended` at the latest.
     pub(super) fn events(
         self,
         by: &ChannelRef<'static>,
@@ -47,8 +47,9 @@ impl Dialed {
     }
 }
 
-/// Returns the legs that these bridges dialed. If a number was dialed over several gateways, the
-/// legs are assigned to them in order. If their numbers differ, there are none.
+/// Returns the legs in `originated` that were dialed over a gateway. `bridges` has the times and
+/// dial strings. If a number was dialed over several gateways, they are assigned to its legs in
+/// order. If there are not as many legs as dialings, these legs are left out.
 pub(super) fn dialed_legs(bridges: &[(EventTime, &str)], originated: &str) -> Vec<Dialed> {
     let targets: Vec<(EventTime, &str, &str)> = bridges
         .iter()
