@@ -5,7 +5,8 @@ use crate::format::{Format, Framing};
 use callbridge_asterisk::{AsteriskDecoder, DecoderSettings};
 use callbridge_call::Decoded;
 
-/// Decodes the messages of one source. It keeps the state that later messages need.
+/// Decodes the messages of one source. Stores what it needs from earlier messages, such as a CSV
+/// header.
 #[derive(Debug)]
 pub struct Decoder(Reader);
 
@@ -14,12 +15,12 @@ enum Reader {
     Asterisk(Box<AsteriskDecoder>),
     Freeswitch(Box<callbridge_freeswitch::Decoder>),
     FreeswitchCdr(Box<callbridge_freeswitch::Decoder>),
-    /// Finished calls. No message depends on another one.
+    /// Finished calls. No message depends on an earlier one.
     Calls,
 }
 
 impl Decoder {
-    /// Makes a decoder for the beginning of a source.
+    /// Makes a decoder that has seen no message of its source.
     pub fn new(format: Format, settings: DecoderSettings) -> Self {
         if let Some(format) = format.asterisk_format() {
             let decoder = AsteriskDecoder::new(format, settings);
@@ -37,7 +38,7 @@ impl Decoder {
     }
 
     /// Decodes one message of a [`Framer`](crate::Framer), a WebSocket frame, or an AMQP delivery.
-    /// No bytes make it panic.
+    /// Never panics, whatever the bytes are.
     #[inline]
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         match &mut self.0 {
@@ -52,7 +53,7 @@ impl Decoder {
     }
 }
 
-/// Returns `true` if a file of this format begins with this record as its header.
+/// Returns `true` if `record` is a CSV header of this format.
 pub fn is_header(format: Format, record: &[u8]) -> bool {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     format.framing() == Framing::CsvRecord && decoder.decode(record) == Decoded::Skipped

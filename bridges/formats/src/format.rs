@@ -62,7 +62,7 @@ impl Format {
     /// Every format, in the order of the table above.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Returns the name on the command line and in `format=`.
+    /// Returns the format's name, as used on the command line and in `format=`.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -77,7 +77,7 @@ impl Format {
         }
     }
 
-    /// Returns the format in the Asterisk crate. `None` for formats of other PBXs.
+    /// Returns the same format of the Asterisk crate, or `None` for a format of another PBX.
     pub(crate) const fn asterisk_format(self) -> Option<AsteriskFormat> {
         Some(match self {
             Self::Ami => AsteriskFormat::Ami,
@@ -96,19 +96,19 @@ impl Format {
         !self.is_cel() && !matches!(self, Self::CdrAmqp | Self::CdrCsv)
     }
 
-    /// Returns `true` for channel event logging. The PBX writes a row for each event, whether or
-    /// not it is connected to us.
+    /// Returns `true` if the format is channel event logging (CEL). The PBX writes a CEL row for
+    /// each event, even if callbridge is not connected.
     pub const fn is_cel(self) -> bool {
         matches!(self, Self::CelCsv | Self::CelAmqp)
     }
 
-    /// Returns `true` if a folder can contain the format's records, one per file.
+    /// Returns `true` if a source can be a folder that contains one file per record.
     pub const fn has_file_per_record(self) -> bool {
         matches!(self, Self::FreeswitchCdr)
     }
 
     /// Returns `true` if messages of the format come from a broker. Brokers redeliver messages, so
-    /// their order means nothing, not even in a file in which they were saved.
+    /// the order of messages means nothing, not even in a file in which they were saved.
     pub const fn is_of_broker(self) -> bool {
         matches!(self, Self::CelAmqp | Self::CdrAmqp | Self::Wazo)
     }
@@ -118,7 +118,7 @@ impl Format {
         matches!(self, Self::CdrAmqp | Self::CdrCsv | Self::FreeswitchCdr)
     }
 
-    /// Returns `true` if each message is a finished call, with its PBX and its trunk.
+    /// Returns `true` if each message is a finished call that names its PBX and its trunk.
     pub const fn carries_whole_calls(self) -> bool {
         matches!(self, Self::Call)
     }

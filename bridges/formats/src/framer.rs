@@ -18,9 +18,9 @@ pub enum Frame<'a> {
     },
 }
 
-/// Splits a stream that arrives in pieces into messages. The result does not depend on the pieces.
-/// Bytes are read directly into its [`buffer`](Self::buffer), and messages borrow from it. It holds
-/// at most one message and one piece.
+/// Splits a stream that arrives in pieces into messages. The result does not depend on where the
+/// pieces end. Bytes are read directly into the [`buffer`](Self::buffer), and messages borrow from
+/// the buffer. The buffer holds at most one message and one piece.
 ///
 /// Empty lines and NUL bytes before a message are skipped. After `copytruncate`, a writer that kept
 /// its offset leaves a hole of NUL bytes, which can be gigabytes long.
@@ -37,7 +37,7 @@ impl Framer {
         Self::from_position(format, 0)
     }
 
-    /// Makes a framer that begins at this offset of a file.
+    /// Makes a framer for a file that is read from the offset `position`, in bytes.
     pub fn from_position(format: Format, position: u64) -> Self {
         let splitter = FormatSplitter::new(format.framing());
         Self {
@@ -52,24 +52,25 @@ impl Framer {
         &mut self.buffer
     }
 
-    /// Adds a copy of a piece.
+    /// Copies a piece of the stream into the buffer.
     pub fn push(&mut self, piece: &[u8]) {
         self.buffer.push(piece);
     }
 
-    /// Returns the next complete message. `None` until more bytes arrive.
+    /// Returns the next complete message. Returns `None` if more bytes are needed.
     #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
     pub fn next(&mut self) -> Option<Frame<'_>> {
         self.advance(false)
     }
 
-    /// Returns the message without an end, after the last bytes. Call it until it returns `None`.
+    /// Returns the next message when no more bytes will follow, including a last message without an
+    /// end. Call it until it returns `None`.
     pub fn finish(&mut self) -> Option<Frame<'_>> {
         self.advance(true)
     }
 
-    /// Returns the offset in bytes up to which messages were returned or skipped. Reading a file
-    /// continues from here.
+    /// Returns the offset, in bytes, up to which messages were returned or skipped. To continue a
+    /// file later, read from this offset.
     pub const fn position(&self) -> u64 {
         self.position
     }
@@ -83,7 +84,7 @@ impl Framer {
     }
 }
 
-/// Splits complete bytes into messages that borrow from them.
+/// Iterator over the messages in a byte slice. Messages borrow from the slice.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     splitter: FormatSplitter,
@@ -92,7 +93,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Iterates over the messages of `bytes`. The last one can be incomplete.
+    /// Iterates over the messages of `bytes`. The last message can be incomplete.
     pub fn new(format: Format, bytes: &'a [u8]) -> Self {
         Self {
             splitter: FormatSplitter::new(format.framing()),
@@ -116,7 +117,8 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// Returns the frame that a step has found in these bytes, which begin at `position`.
+/// Returns the frame that a step found in `bytes`, or `None` if it found none. `position` is the
+/// offset of `bytes` in the stream.
 #[inline]
 fn frame_of(step: FrameStep, bytes: &[u8], position: u64) -> Option<Frame<'_>> {
     match step {
@@ -129,8 +131,8 @@ fn frame_of(step: FrameStep, bytes: &[u8], position: u64) -> Option<Frame<'_>> {
     }
 }
 
-/// Maximum lines of a CSV record. A record with more lines begins with a cut line whose quote is
-/// never closed.
+/// Maximum lines of a CSV record. If a record seems to have more lines, its first line was
+/// truncated, and the quote in that line is never closed.
 const RECORD_LINES_MAX: usize = 16;
 
 /// End of a message: the index after its last byte, and the index at which the next message begins.
@@ -171,18 +173,18 @@ impl FormatSplitter {
     }
 }
 
-/// Finds messages in bytes that begin where the last step ended.
+/// Finds messages that end at an empty line, at a line end, or at the end of a CSV record.
 #[derive(Clone, Debug)]
 struct Splitter {
     framing: Framing,
-    /// Searches for empty lines, made once.
+    /// Searchers for an empty line, which are built only once.
     crlf: memmem::Finder<'static>,
     bare: memmem::Finder<'static>,
-    /// Text mode on Windows doubles the carriage return of each line.
+    /// Windows in text mode writes two carriage returns at the end of each line.
     doubled: memmem::Finder<'static>,
-    /// Bytes that were already searched without a result.
+    /// Number of bytes that were searched without finding an end of the message.
     searched: usize,
-    /// Discarded bytes of a message that is too long.
+    /// Number of bytes that were already discarded from a message that is too long.
     dropped: u64,
 }
 
@@ -223,7 +225,8 @@ impl Splitter {
             self.searched = length;
             return FrameStep::More { used: from };
         }
-        // The message is too long. Discard everything except bytes that may begin its end.
+        // The message is too long. Discard all bytes except the last few, which can be the
+        // beginning of the message's end.
         let forgotten = length.saturating_sub(TAIL);
         self.dropped += forgotten as u64;
         self.searched = 0;
@@ -232,7 +235,7 @@ impl Splitter {
         }
     }
 
-    /// Counts the empty lines and NUL bytes before a message.
+    /// Returns the number of bytes of empty lines and NUL bytes before a message.
     #[inline]
     fn lead(&mut self, bytes: &[u8]) -> usize {
         let lead = bytes
@@ -245,8 +248,8 @@ impl Splitter {
         lead
     }
 
-    /// Finds the end of a message at an empty line. If its first line has no colon, the message is
-    /// only that line, because no empty line follows a banner.
+    /// Finds the end of a message at an empty line. If the first line has no colon, it is a banner.
+    /// A banner is a message without an empty line after it.
     #[inline]
     fn empty_line(&self, body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
         if self.dropped == 0
@@ -265,7 +268,8 @@ impl Splitter {
             };
         }
         let crlf = self.crlf.find(&body[from..]).map(|at| from + at);
-        // An end that begins before the other one can end with the other one's first byte.
+        // `\n\n` can begin before `\n\r\n` and end with the first byte of `\n\r\n`, so search one
+        // byte further.
         let until = crlf.map_or(body.len(), |at| at + 1);
         let bare = self.bare.find(&body[from..until]).map(|at| from + at);
         match (bare, crlf) {
@@ -276,7 +280,8 @@ impl Splitter {
     }
 }
 
-/// Length of the longest end of a message, without its last byte.
+/// Number of bytes to search again when more bytes arrive: the longest end of a message is
+/// `\n\r\r\n`, and its last byte can be missing.
 const TAIL: usize = 3;
 
 fn line(body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
@@ -286,25 +291,26 @@ fn line(body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
     }
 }
 
-/// Returns all bytes as a message, if no more will follow.
+/// Returns all bytes as the last message if no more bytes will follow.
 fn rest(body: &[u8], at_end: bool) -> Option<MessageEnd> {
     (at_end && !body.is_empty()).then(|| (body.trim_ascii_end().len().max(1), body.len()))
 }
 
-/// Returns `end`, or one less if there is a carriage return before it.
+/// Returns `end`, or `end - 1` if the byte before `end` is a carriage return.
 #[inline]
 fn before_cr(body: &[u8], end: usize) -> usize {
     end - usize::from(end > 0 && body[end - 1] == b'\r')
 }
 
-/// Returns `true` for a byte that can end a field. The delimiter of a file is only known when its
-/// records are read.
+/// Returns `true` if the byte can be the delimiter of a CSV file. Each file's delimiter is found
+/// later, when its records are decoded.
 const fn is_delimiter(byte: u8) -> bool {
     matches!(byte, b',' | b';' | b'\t' | b'|')
 }
 
-/// Returns `true` if no quote is open at the end of the line. Then the line is a record, like
-/// nearly every line. Only the quotes are checked.
+/// Returns `true` if no quote is open at the end of the line. The line is then a whole record, as
+/// nearly every line is. This check is faster than [`quoted_record`], because it reads only the
+/// quotes.
 fn is_whole(line: &[u8]) -> bool {
     let mut quoted = false;
     let mut from = 0;
@@ -321,8 +327,8 @@ fn is_whole(line: &[u8]) -> bool {
     !quoted
 }
 
-/// Finds the end of a record, at a line end outside quotes. If an open quote leads to a record that
-/// is too long or malformed, the quote belongs to a cut line, and the record is only that line.
+/// Finds the end of a CSV record, at a line end outside quotes. `dropping` is `true` while a record
+/// that is too long is discarded. Such a record ends with its line.
 fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<MessageEnd> {
     let fresh = memchr(b'\n', &body[searched..]).is_some();
     if !fresh && !at_end {
@@ -338,8 +344,9 @@ fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<
     }
 }
 
-/// Finds the end of a record that has a line end in quotes, or seems to have one. `first` is its
-/// first line end.
+/// Finds the end of a record whose first line has an open quote. `first` is the index of the first
+/// line end. If the record would be too long or malformed, the first line was truncated, and the
+/// record is only that line.
 fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<MessageEnd> {
     let first_line = first.map(|first| (before_cr(body, first), first + 1));
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Checks whether bytes are in the configured format. If not, it finds the format that they look
+//! Checks whether bytes are in the configured format. If not, finds the format that the bytes look
 //! like, and advice for the configuration.
 
 use crate::decoder::Decoder;
@@ -9,16 +9,17 @@ use callbridge_call::{ChannelState, Decoded, EventTime, Kind, Origin, PbxEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Maximum bytes that are checked.
+/// Maximum number of bytes that are checked.
 pub const SAMPLE_BYTES_MAX: usize = 256 << 10;
 
-/// Number of lines in which a banner is searched for.
+/// Number of lines at the beginning in which a banner or a typical row is searched for.
 const BANNER_LINES: usize = 50;
 
 /// The format that bytes are most likely in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Likeness {
-    /// The format that can read them. `None` if they are known, but cannot be read.
+    /// The format that can read the bytes. `None` if the kind of data is known, but callbridge
+    /// cannot read it.
     pub format: Option<Format>,
     /// Description, such as `AMI 1.1 of Asterisk 1.8`.
     what: String,
@@ -31,7 +32,8 @@ impl fmt::Display for Likeness {
 }
 
 impl Likeness {
-    /// Returns the description, and the format to use instead, after the name of the flag.
+    /// Returns the description and, if callbridge can read the bytes, the advice `use
+    /// {flag}{format}`.
     pub fn with_advice(&self, flag: &str) -> String {
         match self.format {
             Some(format) => format!("{self}; use {flag}{format}"),
@@ -39,14 +41,16 @@ impl Likeness {
         }
     }
 
-    /// Recognizes the beginning of a source by trying each format. `None` if it is not known.
+    /// Recognizes the format of a source by its first bytes. Tries each format. Returns `None` if
+    /// no format is recognized.
     pub fn recognize(bytes: &[u8]) -> Option<Self> {
         let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES_MAX)];
         let counted = Format::ALL.iter().map(|&format| {
             let reading = Reading::decode(format, DecoderSettings::default(), bytes);
             (reading.events, format)
         });
-        // Of two formats that read the same number of messages, the later one is stricter.
+        // If two formats read the same number of messages, the later one in the list wins, because
+        // it is stricter.
         let (count, format) = counted.max_by_key(|&(count, _)| count)?;
         if count == 0 {
             return recognize_unsupported(bytes);
@@ -68,7 +72,7 @@ impl Likeness {
     }
 }
 
-/// Returns the version of AMI, from its banner, or else from its events.
+/// Describes the version of AMI by its banner. If there is no banner, describes it by the events.
 fn describe_ami(bytes: &[u8]) -> String {
     let mut lines = bytes.split(|&byte| byte == b'\n').take(BANNER_LINES);
     let version = lines.find(|line| is_banner(line)).and_then(|line| {
@@ -90,8 +94,8 @@ fn describe_ami(bytes: &[u8]) -> String {
     }
 }
 
-/// Returns the release of Asterisk with this version of AMI. From Asterisk 14 on, each release has
-/// its own version.
+/// Returns the release of Asterisk that has this version of AMI. From Asterisk 14 on, each release
+/// has another major version of AMI.
 fn release_of_asterisk(version: &str) -> Option<String> {
     let mut numbers = (version.split('.')).map_while(|number| number.parse::<u32>().ok());
     let major = numbers.next()?;
@@ -108,8 +112,8 @@ fn release_of_asterisk(version: &str) -> Option<String> {
     })
 }
 
-/// Recognizes formats that are not supported by typical strings, and events of FreeSWITCH without a
-/// call.
+/// Recognizes unsupported formats by typical strings. Also recognizes FreeSWITCH events of which
+/// none is about a call.
 fn recognize_unsupported(bytes: &[u8]) -> Option<Likeness> {
     let mut format = None;
     let what = if matches!(bytes, [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) {
@@ -122,7 +126,7 @@ fn recognize_unsupported(bytes: &[u8]) -> Option<Likeness> {
         "CSV CDRs of FreeSWITCH or FusionPBX (cdr_csv), which callbridge does not read: use \
          mod_json_cdr (freeswitch-cdr) or the event socket (esl://)"
     } else if has(bytes, "Event-Name") && has(bytes, "FreeSWITCH-") {
-        // Most of its events are not about calls.
+        // Most events of FreeSWITCH are not about calls.
         format = Some(Format::Freeswitch);
         "events of FreeSWITCH, none of which callbridge reads"
     } else if has_any(
@@ -148,7 +152,7 @@ fn recognize_unsupported(bytes: &[u8]) -> Option<Likeness> {
     Some(Likeness { format, what })
 }
 
-/// Returns `true` for CSV with FreeSWITCH's hangup causes in it.
+/// Returns `true` if the bytes are CSV with a hangup cause of FreeSWITCH in one of the first lines.
 fn is_switch_csv(bytes: &[u8]) -> bool {
     const CAUSES: [&str; 5] = [
         "NORMAL_CLEARING",
@@ -181,25 +185,26 @@ fn has(bytes: &[u8], text: &str) -> bool {
 pub enum FormatFit {
     /// There are no bytes, or only white space.
     Empty,
-    /// Some of them report calls.
+    /// Some messages report calls.
     Reads {
         /// Number of events and finished calls.
         events: u64,
-        /// The latest time among them.
+        /// The latest time of these events and calls. `None` if they have no times.
         last: Option<EventTime>,
-        /// The bytes are CEL in which both sides of a call answered, but no bridge is reported.
+        /// `true` if the bytes are CEL in which both sides of a call answered, but no bridge is
+        /// reported.
         unbridged: bool,
     },
     /// There are messages of the format, but none of them reports a call.
     Quiet,
-    /// The bytes are of another format, or of one that is not supported.
+    /// The bytes are in another format, which can be an unsupported one.
     Other(Likeness),
-    /// The bytes are of no format known here.
+    /// No format was recognized.
     Unknown,
 }
 
 impl FormatFit {
-    /// Decodes the bytes as `format`. If no event can be read, it tries all others.
+    /// Decodes the bytes as `format`. If no event or call can be read, tries all other formats.
     pub fn check(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
         let reading = Reading::decode(format, settings, bytes);
         if reading.events > 0 {
@@ -215,7 +220,8 @@ impl FormatFit {
         }
         match Likeness::recognize(bytes) {
             Some(like) if like.format != Some(format) => Self::Other(like),
-            // Rows under a header report calls, unless they cannot be read.
+            // A CSV header with unreadable rows is not quiet: these rows would report calls if they
+            // could be read.
             Some(_) | None if reading.skipped && !reading.has_bad_rows => Self::Quiet,
             Some(_) | None => Self::Unknown,
         }
@@ -227,15 +233,15 @@ impl FormatFit {
 struct Reading {
     /// Number of events and finished calls.
     events: u64,
-    /// A message of the format does not report a call.
+    /// Set if a message was read that does not report a call.
     skipped: bool,
-    /// A row of a CSV format could not be read.
+    /// Set if a row of a CSV format could not be read.
     has_bad_rows: bool,
     /// The latest time among the events and calls.
     last: Option<EventTime>,
-    /// CEL reports bridges. Without them it is not known who talked with whom.
+    /// Set if CEL reports bridges. Without bridges, it is unknown who talked with whom.
     bridges: bool,
-    /// Channels that answered before the first bridge of CEL, by their linkedid.
+    /// Channels that answered before CEL reported the first bridge, by their linkedid.
     answered: BTreeMap<String, BTreeSet<String>>,
 }
 

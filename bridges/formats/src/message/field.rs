@@ -7,12 +7,12 @@ use callbridge_call::{Direction, EventTime, Variable};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A field of a message. The order is that of the documents.
+/// A field of a message, in the order of `docs/call-message.md`.
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "camelCase")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageField {
-    /// The PBX of the call.
+    /// Id of the PBX that had the call.
     Pbx,
     /// The call's id at that PBX.
     Id,
@@ -28,32 +28,32 @@ pub enum MessageField {
     StartedAt,
     /// Seconds from the start of the call to its end, at most a week.
     DurationSec,
-    /// The customer talked with someone of the company.
+    /// `true` if the customer talked with someone in the company.
     Answered,
-    /// Seconds for which they talked. 0 if they did not.
+    /// Seconds for which the customer talked. 0 if the call was not answered.
     TalkSec,
     /// The extension to which the call is assigned.
     Extension,
     /// All extensions that talked with the customer, in order.
     Extensions,
-    /// The CRM's number of the lead.
+    /// The CRM's id of the lead.
     LeadId,
-    /// The CRM's number of the employee.
+    /// The CRM's id of the employee.
     EmployeeId,
     /// Channel variables, for lead rules.
     Variables,
     /// User fields, for lead rules.
     UserFields,
-    /// Facts of the call are missing.
+    /// `true` if facts of the call are missing.
     Incomplete,
-    /// The figures are an estimate.
+    /// `true` if times and durations are estimates.
     Estimate,
-    /// Version of the message. 1 if it is missing.
+    /// Version of the message format. 1 if the field is missing.
     Version,
 }
 
 impl MessageField {
-    /// Every field, in the order of the documents.
+    /// Every field, in the order of `docs/call-message.md`.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the field's name in the JSON.
@@ -116,17 +116,19 @@ const VARIABLE_NAME_BYTES_MAX: usize = 80;
 pub(crate) const VARIABLES_MAX: usize = 64;
 const TEXT_BYTES_MAX: usize = 1024;
 const USER_FIELDS_MAX: usize = 16;
-/// Maximum bytes of a number. No numbering plan has longer numbers, including a dial prefix.
+/// Maximum bytes of a phone number with a dial prefix, spaces, and punctuation.
 const PHONE_BYTES_MAX: usize = 40;
-/// Seconds of a week. No call is longer.
+/// Maximum duration of a call, in seconds: a week.
 const DURATION_SEC_MAX: f64 = 604_800.0;
-/// Seconds that microseconds since 1970 can hold, with room for a duration.
+/// Latest valid time, in epoch seconds. This time plus a duration still fits into microseconds.
 const EPOCH_SEC_MAX: f64 = 9.0e12;
 
-/// Description of a wrong value, such as "it is a string". It never contains customer data.
+/// Description of a wrong value, such as "it is a string". The description never contains customer
+/// data.
 pub(crate) type Wrong = String;
 
-/// Describes a number or a boolean by its value, and everything else by its type.
+/// Describes a value for an error message: a number or a boolean by its value, all other values by
+/// their type.
 fn describe(value: &Value) -> String {
     match value {
         Value::Null => "it is null".to_owned(),
@@ -222,7 +224,8 @@ fn list(
     read.collect()
 }
 
-/// Reads the number as it is written. Whether it is valid in the trunk's country is checked later.
+/// Reads the customer's number without changing it. The mapping checks later whether the number is
+/// valid in the trunk's country.
 pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
     let text = name(value, PHONE_BYTES_MAX)?;
     let marks = [' ', '-', '.', '(', ')'];
@@ -236,15 +239,15 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
     if has_plus && !is_international {
         return Err(format!("it has {} digits after the plus", plain.len()));
     }
-    // Digits of a dial prefix, an exit code, and the number. No numbering plan has more.
+    // No numbering plan has more than 24 digits, including a dial prefix and an exit code.
     if !(2..=24).contains(&plain.len()) {
         return Err(format!("it has {} digits", plain.len()));
     }
     Ok(text.to_owned())
 }
 
-/// Reads the company's own number, as the PBX receives it. It is short if the carrier sends only
-/// its last digits.
+/// Reads the company's number that the customer dialed. The number is short if the carrier sends
+/// only its last digits.
 pub(crate) fn did(value: &Value) -> Result<String, Wrong> {
     let text = name(value, PHONE_BYTES_MAX)?;
     if !is_did(text) {
@@ -281,8 +284,8 @@ pub(crate) fn seconds(value: &Value) -> Result<Duration, Wrong> {
     Ok(Duration::from_micros(micros as u64))
 }
 
-/// Reads epoch seconds, or ISO 8601 with a zone. Whether the time is plausible is checked later,
-/// with a clock.
+/// Reads epoch seconds, or ISO 8601 with a zone. The code that judges the call checks later, with a
+/// clock, whether the time is plausible.
 pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
     match value {
         Value::Number(number) => {
@@ -309,7 +312,8 @@ pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
     }
 }
 
-/// Reads each name with its value, or with its values if two legs of the call differ.
+/// Reads the channel variables. A variable has several values if two legs of the call have
+/// different values.
 pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
     let Value::Object(all) = value else {
         return Err(describe(value));
@@ -346,7 +350,7 @@ pub(crate) fn direction(value: &Value) -> Result<Direction, Wrong> {
     found.ok_or_else(|| "it is an unknown word".to_owned())
 }
 
-/// Returns `field: what it is; it must be …`.
+/// Returns an error message of the form `field: what is wrong; it must be …`.
 pub(crate) fn message(field: MessageField, wrong: &str) -> String {
     format!("{field}: {wrong}; it must be {}", field.allowed_values())
 }

@@ -2,9 +2,10 @@
 //!
 //! Reading takes one message, `application/vnd.callbridge.call+json; version=1`. It returns a
 //! [`ReportedCall`](callbridge_call::ReportedCall), or a [`WrongCall`](callbridge_call::WrongCall)
-//! that names each wrong field and its allowed values. Writing turns a finished call into such a
-//! message, which is read back as the same call. There is no clock here: the code that judges the
-//! call checks whether its start is in the future. `docs/call-message.md` describes the message.
+//! that names each wrong field and its allowed values. Writing turns a finished call into a
+//! message. Reading that message returns the same call. This module has no clock, so the code that
+//! judges the call checks whether the start is in the future. `docs/call-message.md` describes the
+//! message.
 //!
 //! | module | contents |
 //! |---|---|
@@ -20,19 +21,19 @@ pub use field::MessageField;
 pub use read::read;
 pub use write::{ResolvedIds, write};
 
-/// Version of the message format that is read and written.
+/// Version of the message format that callbridge reads and writes.
 pub const VERSION: u64 = 1;
 
 /// The media type of a message, without parameters.
 const MEDIA_TYPE: &str = "application/vnd.callbridge.call+json";
 
-/// Returns the `content_type` of a message.
+/// Returns the `content_type` with which a message is published.
 pub fn content_type() -> String {
     format!("{MEDIA_TYPE}; version={VERSION}")
 }
 
-/// Returns why a message with this `content_type` cannot be read: it names another version. Any
-/// other media type is accepted, because the bytes decide.
+/// Returns why a message with this `content_type` cannot be read: the type names another version of
+/// the message format. Returns `None` for any other media type, because the bytes decide.
 pub fn version_problem(content_type: &str) -> Option<String> {
     let mut parts = content_type.split(';').map(str::trim);
     let media = parts.next()?;

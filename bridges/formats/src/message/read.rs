@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Maximum errors that are reported for a message.
+/// Maximum number of errors that are reported for one message.
 const ERRORS_MAX: usize = 5;
 
-/// Reads one message. `content_type` is that of its publisher, if it comes from a broker.
+/// Reads one message. `content_type` is `None` if the message does not come from a broker.
 ///
 /// # Errors
-/// Each wrong field, and its allowed values.
+/// Names the wrong fields and their allowed values.
 pub fn read(bytes: &[u8], content_type: Option<&str>) -> Result<ReportedCall, WrongCall> {
     if let Some(problem) = content_type.and_then(version_problem) {
         return Err(unnamed_error(problem));
@@ -65,7 +65,8 @@ impl MessageReading<'_> {
         }
     }
 
-    /// Returns the text of a field, if it can be read.
+    /// Returns the text of a field, or `None` if the field is missing or wrong. `one` reads the
+    /// value.
     fn read_text(
         &self,
         field: MessageField,
@@ -86,7 +87,8 @@ impl MessageReading<'_> {
         }
     }
 
-    /// Reads an optional field. `null` means that it is missing.
+    /// Reads an optional field with `one`. Adds an error if the value is wrong. `null` counts as a
+    /// missing field.
     fn read_optional<T>(
         &mut self,
         field: MessageField,
@@ -100,7 +102,7 @@ impl MessageReading<'_> {
         read.map_err(|wrong| self.add_error(field, &wrong)).ok()
     }
 
-    /// Reads a required field.
+    /// Reads a required field with `one`. Adds an error if the field is missing or wrong.
     fn read_required<T>(
         &mut self,
         field: MessageField,
@@ -173,9 +175,9 @@ impl MessageReading<'_> {
         })
     }
 
-    /// Reads whether the call was answered, its duration, and its talk time. Returns `None` and
-    /// adds an error if they contradict each other. Talk time that is longer than the call is
-    /// checked when the call is judged, because of rounding.
+    /// Returns whether the call was answered, its duration, and its talk time. Adds an error and
+    /// returns `None` if these contradict each other. The code that judges the call checks whether
+    /// the talk is longer than the call, because both can be rounded.
     fn lengths(&mut self) -> Option<(bool, Duration, Duration)> {
         let whole = self.read_required(MessageField::DurationSec, field::seconds);
         let answered = self.read_required(MessageField::Answered, field::answer);
@@ -197,8 +199,8 @@ impl MessageReading<'_> {
         None
     }
 
-    /// Reads the customer's number. It can only be missing if the message has a lead. A hidden
-    /// number is `null`.
+    /// Reads the customer's number. `lead` is `true` if the message has a lead. Only then, or in an
+    /// internal call, can the field be missing. A hidden number is `null`.
     fn number(&mut self, direction: Option<Direction>, lead: bool) -> Option<RawNumber> {
         let with_customer = direction.is_some_and(|direction| direction != Direction::Internal);
         if with_customer && !lead && !self.fields.contains_key(&MessageField::Phone) {
@@ -206,15 +208,16 @@ impl MessageReading<'_> {
             return None;
         }
         let text = self.read_optional(MessageField::Phone, field::phone)?;
-        // As in a dial string, a number that is valid as it is has no dial prefix.
+        // Treat the number as one from a dial string: if it is valid unchanged, it has no dial
+        // prefix.
         Some(RawNumber::new(text, true))
     }
 }
 
-/// Reason for an incomplete call, because the message has no details.
+/// Why a call is incomplete if its message sets `incomplete`. The message contains no details.
 const INCOMPLETE: &str = "incomplete: the message says that facts of the call are missing";
 
-/// The known fields of a message. Others are ignored.
+/// The known fields of a message. Unknown fields are ignored.
 type FieldValues = BTreeMap<MessageField, Value>;
 
 /// An error in the bytes, before any field's value is read.
@@ -226,18 +229,18 @@ enum BytesFault {
          \"startedAt\":…, \"durationSec\":…, \"answered\":…}}"
     )]
     NotAnObject,
-    /// The bytes are not JSON, because of something in or after this field.
+    /// The bytes are not JSON. The error is in or after this field.
     #[error("{}", field::message(*.0, "the text after it is not JSON"))]
     At(MessageField),
     /// The bytes are not JSON, and there is no known field before the error.
     #[error("the message is not JSON; it must be one JSON object in UTF-8")]
     NotJson,
-    /// A field is in the message twice, so it is not known which one counts.
+    /// A field is in the message twice, so it is unknown which value is right.
     #[error("{}", field::message(*.0, "it is in the message twice"))]
     Twice(MessageField),
 }
 
-/// Reads one object, and keeps the fields that are known.
+/// Reads one JSON object, and returns its known fields.
 fn fields(bytes: &[u8]) -> Result<FieldValues, BytesFault> {
     let mut object = Object::default();
     let mut json = serde_json::Deserializer::from_slice(bytes);

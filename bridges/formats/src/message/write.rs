@@ -5,18 +5,20 @@ use callbridge_call::{EventTime, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Facts of a call that were found out in addition to those that the PBX reported.
+/// Values of a call that callbridge found and the PBX did not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResolvedIds<'a> {
-    /// The customer's number in E.164. Without it, the number of the PBX is written.
+    /// The customer's number in E.164. If it is `None`, the number that the PBX reported is
+    /// written.
     pub phone: Option<&'a str>,
-    /// The lead that the rules gave.
+    /// The lead that the lead rules found.
     pub lead: Option<i64>,
-    /// The employee that the lists gave.
+    /// The employee that the employee lists have for the extension.
     pub employee: Option<i64>,
 }
 
-/// Returns the message of a finished call of this PBX, as one line.
+/// Returns the message of a finished call, as one line. `pbx` is the id of the call's PBX, and
+/// `settled` has values that replace those that the PBX reported.
 pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String {
     let mut fields = Map::new();
     for &field in MessageField::ALL {
@@ -27,7 +29,7 @@ pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String
     Value::Object(fields).to_string()
 }
 
-/// Returns the value of a field. `None` leaves the field out.
+/// Returns the value of a field, or `None` if the message does not contain the field.
 fn value_of(
     field: MessageField,
     pbx: &str,
@@ -42,7 +44,7 @@ fn value_of(
         MessageField::Trunk => json!(call.trunk),
         MessageField::Phone => {
             let raw = call.number.as_ref().map(|number| number.text.as_str());
-            // A text that is not a number is left out, because a reader would refuse it.
+            // Write `null` for a text that is not a number, because a reader would refuse the text.
             let readable = raw.filter(|text| field::phone(&json!(text)).is_ok());
             json!(settled.phone.or(readable))
         }
@@ -76,8 +78,8 @@ fn value_of(
     })
 }
 
-/// Keeps the values that a reader accepts. Values beyond its limits are left out, so the call is
-/// not refused.
+/// Returns the list of values that a reader accepts. Values that exceed the reader's limits are
+/// left out, so the reader does not refuse the call.
 fn readable<T>(all: impl Iterator<Item = Value>, reads: fn(&Value) -> Result<T, String>) -> Value {
     let mut kept = Vec::new();
     for one in all {
@@ -105,7 +107,8 @@ fn variables(call: &FinishedCall) -> Value {
     Value::Object(kept)
 }
 
-/// Writes whole seconds as whole numbers, and others with their microseconds.
+/// Converts microseconds to seconds: an integer if they are whole seconds, otherwise a decimal
+/// number.
 fn number(micros: i64) -> Value {
     match micros % 1_000_000 {
         0 => json!(micros / 1_000_000),
