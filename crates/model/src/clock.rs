@@ -13,7 +13,7 @@ pub struct Now {
     pub boot: Duration,
 }
 
-/// Minimum jump of the wall clock against the time since boot that shows a change. Either the wall
+/// A longer jump of the wall clock against the time since boot counts as a change. Either the wall
 /// clock was set, or the machine was stopped with both of its clocks.
 const JUMP: Duration = Duration::from_secs(2);
 
@@ -39,8 +39,8 @@ impl ClockOffset {
         self.0
     }
 
-    /// Returns `true` if the wall clock jumped forward between the two. Events of the time between
-    /// are not known.
+    /// Returns `true` if the wall clock jumped forward between this offset and `later`. Events of
+    /// the skipped time are not known.
     pub fn has_jumped(self, later: Self) -> bool {
         let by = later.0.saturating_sub(self.0);
         u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
@@ -80,13 +80,13 @@ pub fn steady() -> EventTime {
     steady_at(now())
 }
 
-/// Returns how far the wall clock was set ahead of the steady clock since.
+/// Returns how far the wall clock is ahead of the steady clock.
 pub fn wall_ahead() -> ClockDifference {
     let now = now();
     ClockDifference::between(now.wall, steady_at(now))
 }
 
-/// Sets the steady clock to the wall clock, which was wrong before.
+/// Sets the steady clock to the wall clock, after a wrong wall clock was corrected.
 pub fn set_steady() {
     STEADY.store(now().offset().micros(), Ordering::SeqCst);
 }

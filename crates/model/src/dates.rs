@@ -1,4 +1,4 @@
-//! Times for people, in the PBX's zone, or else in this machine's. Values for programs stay in
+//! Times for people, in the PBX's zone, or else in this machine's zone. Values for programs stay in
 //! seconds since the epoch.
 
 use callbridge_call::EventTime;
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Zone(TimeZone);
 
 impl Zone {
-    /// Returns the PBX's zone (`--pbx-timezone`). Without one, this machine's.
+    /// Returns the PBX's zone (`--pbx-timezone`). If `pbx` is `None`, returns this machine's zone.
     pub fn from_pbx(pbx: Option<&TimeZone>) -> Self {
         Self(pbx.cloned().unwrap_or_else(TimeZone::system))
     }
@@ -32,7 +32,8 @@ impl Zone {
         Some(at.to_zoned(self.0.clone()).strftime(form).to_string())
     }
 
-    /// Formats a time with a `strftime` format. If the year cannot be written, only the seconds.
+    /// Formats a time with a `strftime` format. If the year cannot be written, returns the time in
+    /// seconds.
     pub fn format_or_seconds(&self, at: EventTime, form: &str) -> String {
         self.format(at, form).unwrap_or_else(|| at.to_string())
     }
@@ -99,8 +100,8 @@ pub fn span(text: &str) -> Option<Duration> {
     Duration::from_secs(days.checked_mul(86_400)?).checked_add(time)
 }
 
-/// Parses the time before which a list ends. Like [`date`], but a day without a time includes the
-/// whole day.
+/// Parses the end of a list of calls, and returns the first time after it. Like [`date`], but a
+/// date without a time includes the whole day.
 pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
     let day = if text.len() <= 10 {
         text.parse::<civil::Date>().ok()

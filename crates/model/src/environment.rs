@@ -13,12 +13,12 @@ pub const ETC: &str = "/etc/callbridge";
 #[derive(Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, OsString>,
-    /// The folder of credentials, and the prefix of this service's names.
+    /// The folder of stored credentials, and the prefix of the file names of this service.
     store: Option<(PathBuf, String)>,
 }
 
 impl Environment {
-    /// Reads the variables of this process. Empty ones count as unset.
+    /// Reads the variables of this process. Empty variables count as unset.
     pub fn of_process() -> Self {
         let mut environment = Self::default();
         for (name, value) in std::env::vars_os() {
@@ -29,7 +29,7 @@ impl Environment {
         environment
     }
 
-    /// Makes an environment of only these variables, for tests.
+    /// Makes an environment that has only these variables.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut environment = Self::default();
         for (name, value) in pairs {
@@ -44,8 +44,8 @@ impl Environment {
         }
     }
 
-    /// Adds a service by its flags, `DIR/NAME.flags`. A user with the right to read its credentials
-    /// then finds them as systemd does for the service.
+    /// Adds a service by its flags, `DIR/NAME.flags`. A user who can read the stored credentials of
+    /// the service then finds them, as the service does.
     #[must_use]
     pub fn with_service(mut self, flags: &Path) -> Self {
         let name = flags
@@ -77,7 +77,7 @@ impl Environment {
         self.variables.keys().map(String::as_str)
     }
 
-    /// Returns a variable's text. An empty one counts as unset.
+    /// Returns a variable's text. `None` if the variable is unset, empty, or not UTF-8.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.variables.get(name)?.to_str()
     }

@@ -5,8 +5,8 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// A version of a file. Inodes are reused at once, and sizes can stay the same, so all fields
-/// count. The default means that there is no file.
+/// A version of a file. Inodes are reused at once, and sizes can stay the same, so all fields are
+/// compared. The default means that there is no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileVersion {
     device: u64,
@@ -28,8 +28,8 @@ impl FileVersion {
         }
     }
 
-    /// Returns the current version of the file, or of a link in its place. `None` if it does not
-    /// exist.
+    /// Returns the current version of the file, or of a link in its place. `None` if the path does
+    /// not exist.
     pub fn now(path: &Path) -> Option<Self> {
         path.symlink_metadata()
             .ok()
@@ -40,8 +40,8 @@ impl FileVersion {
         self.bytes
     }
 
-    /// Returns the later of the times of its last write and last inode change. A file that is moved
-    /// into place counts from the move.
+    /// Returns the time of the file's last write or last inode change, whichever is later. A file
+    /// that is moved into place counts from the move.
     pub fn written(&self) -> EventTime {
         EventTime::from_seconds(self.modified.0.max(self.changed.0))
     }

@@ -1,5 +1,5 @@
 //! Shows whether the loops of the program still run. Each loop records its passes, and the thread
-//! for systemd's watchdog checks how long ago the last one was. A loop that waits for a long time
+//! for systemd's watchdog checks how long ago the last pass was. A loop that waits for a long time
 //! still records passes. A loop that hangs does not.
 
 use crate::clock;

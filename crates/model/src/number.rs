@@ -27,10 +27,10 @@ impl Country {
 }
 
 /// Normalizes a customer's number to E.164. `strip` is the prefix that extensions dial to get an
-/// outside line (`9`). It is only removed if the number is not valid with it, or if the number is
-/// foreign with it and domestic without it. For example, an extension in Russia dials `9` and
-/// `8 916 …`, which begins like Iran's `+98 916 …`. `None` for hidden numbers, short ones, feature
-/// codes, and numbers that are not valid in any country.
+/// outside line (`9`). The prefix is only removed if the number is not valid with it, or if the
+/// number is foreign with it and domestic without it. For example, an extension in Russia dials `9`
+/// and `8 916 …`, which begins like Iran's `+98 916 …`. `None` for hidden numbers, short numbers,
+/// feature codes, and numbers that are not valid in any country.
 pub fn normalize(
     raw: &RawNumber,
     country: Option<Country>,
@@ -58,7 +58,8 @@ fn at_home(text: &str, country: Option<Country>) -> Option<Phone> {
     e164(text, country).filter(|phone| phone.as_str()[1..].starts_with(&code.to_string()))
 }
 
-/// Normalizes a number as people write it (`+998 90 111-00-01`, `901110001`) to E.164.
+/// Normalizes a number as people write it (`+998 90 111-00-01`, `901110001`) to E.164. Numbers
+/// without a country code belong to `country`.
 pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
     let Digits { plus, text } = Digits::parse(bare(text))?;
     if plus {
@@ -72,11 +73,11 @@ pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
         return as_dialed;
     }
     // Carriers omit the plus. This is no guess if the country is known, because the number is then
-    // not a domestic one.
+    // not domestic.
     parse_international(&text).filter(belongs_to_a_country)
 }
 
-/// Strips the scheme, and everything after the number itself.
+/// Removes the scheme (`sip:`, `tel:`), everything after the number, and a feature prefix.
 fn bare(text: &str) -> &str {
     let text = text.trim();
     let mut schemes = ["sip:", "sips:", "tel:"].iter();
@@ -108,10 +109,11 @@ struct Digits {
     text: String,
 }
 
-/// Maximum length of a number with its dial prefix. No plan has longer ones.
+/// Maximum length of a number with its dial prefix. No numbering plan has longer numbers.
 const LENGTH_MAX: usize = 40;
 
-/// Minimum digits without a plus to be read as a number with its country's code.
+/// A number without a plus must have at least this many digits to be read as an international
+/// number.
 const FOREIGN_DIGITS_MIN: usize = 10;
 
 impl Digits {
@@ -150,14 +152,14 @@ fn parse_whole_national(text: &str, country: Country) -> Option<Phone> {
 }
 
 /// Parses every digit after the plus. In `+7 812 234-56-78` the library removes `8`, Russia's trunk
-/// prefix, and finds the rest invalid. With the plan of a country without such a prefix it removes
-/// none.
+/// prefix, and finds the remaining number invalid. With the plan of a country without such a
+/// prefix, the library removes no digit.
 fn parse_whole(text: &str) -> Option<Phone> {
     parse_valid(Some(country::UZ), text)
 }
 
-/// Parses a text and keeps only a number that is valid for the library. Its parser also accepts
-/// nonsense (`101` as `+998101`).
+/// Parses a text and keeps only a number that is valid for the library. The library's parser also
+/// accepts nonsense (`101` as `+998101`).
 fn parse_valid(country: Option<country::Id>, text: &str) -> Option<Phone> {
     let number = phonenumber::parse(country, text).ok()?;
     if number.extension().is_some() || !is_valid(&number) {
@@ -169,7 +171,8 @@ fn parse_valid(country: Option<country::Id>, text: &str) -> Option<Phone> {
 }
 
 /// Returns `true` if the number is valid. Checks mobile numbers first if their code belongs to only
-/// one country, because most callers have one. The library tries eleven kinds of numbers in turn.
+/// one country, because most callers have a mobile number. The library tries eleven kinds of
+/// numbers in turn.
 fn is_valid(number: &PhoneNumber) -> bool {
     let plans = DATABASE.by_code(&number.country().code());
     if let Some([plan]) = plans.as_deref()
@@ -187,7 +190,8 @@ fn is_mobile(national: &str, plan: &Metadata) -> bool {
 }
 
 /// Returns `true` unless the number has a code that all countries share (+800, +808, +870, +878,
-/// +881 to +883, +888, +979). Those look like dial prefixes, and no one calls from them.
+/// +881 to +883, +888, +979). Such codes look like dial prefixes, and no one calls from such
+/// numbers.
 fn belongs_to_a_country(phone: &Phone) -> bool {
     let mut shared = "+800 +808 +870 +878 +881 +882 +883 +888 +979".split(' ');
     !shared.any(|code| phone.as_str().starts_with(code))

@@ -14,11 +14,11 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Opens a file of the state folder. With `create`, a missing one is made. Do not use `truncate`,
-/// because it would empty the file before it is checked.
+/// Opens a file of the state folder. If `how` has `create`, a missing file is created. Do not use
+/// `truncate`, because it would empty the file before the check.
 ///
 /// # Errors
-/// Those of the system. [`ErrorKind::InvalidInput`] for anything that is not a plain file.
+/// Errors of the system. [`ErrorKind::InvalidInput`] for anything that is not a plain file.
 pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match how.custom_flags(flags.bits().cast_signed()).open(path) {
@@ -31,10 +31,10 @@ pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
 }
 
 /// Opens a file that an administrator has named and that others write. Links are followed, but only
-/// a regular file is opened. It never blocks.
+/// a regular file is opened. Opening never blocks.
 ///
 /// # Errors
-/// Those of the system. [`ErrorKind::InvalidInput`] for anything that is not a regular file.
+/// Errors of the system. [`ErrorKind::InvalidInput`] for anything that is not a regular file.
 pub fn open_named(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -60,8 +60,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the metadata of the file at the path, without following a link. `None` if there is none.
-/// Use it before the path is passed on, such as to SQLite.
+/// Reads the metadata of the file at the path, without following a link. `None` if the file does
+/// not exist. Call it before the path is passed on, for example to SQLite.
 ///
 /// # Errors
 /// As [`open`].
@@ -73,25 +73,25 @@ pub fn check(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// Opens a folder. It never blocks if the path is not a folder.
+/// Opens a folder. If the path is not a folder, fails without blocking.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub fn folder(path: &Path) -> io::Result<File> {
     let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits().cast_signed();
     let mut how = OpenOptions::new();
     how.read(true).custom_flags(flags).open(path)
 }
 
-/// Returns `true` if others than its owner can create, remove and rename files in this folder. In
-/// root's sticky folders (`/tmp`) they cannot do so with our files.
+/// Returns `true` if others than its owner can create, remove and rename files in this folder.
+/// Root's sticky folders (`/tmp`) do not count, because there others cannot do so with our files.
 pub fn is_shared(folder: &Metadata) -> bool {
     let sticky = folder.mode() & 0o1000 != 0 && folder.uid() == 0;
     folder.mode() & 0o022 != 0 && !sticky
 }
 
-/// Returns `true` if every user of this machine can read this file: by its mode, and by that of all
-/// folders above it.
+/// Returns `true` if every user of this machine can read this file: by the modes of the file and of
+/// all folders above it.
 pub fn is_open_to_all(file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else {
         return false;

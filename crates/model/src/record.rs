@@ -76,8 +76,8 @@ impl Phone {
         &self.0
     }
 
-    /// Returns the digits as a number, because no E.164 number begins with 0. 0 for a damaged
-    /// record.
+    /// Returns the digits as a number. No digit is lost, because no E.164 number begins with 0.
+    /// Returns 0 for a damaged record.
     pub fn digits(&self) -> i64 {
         self.0.trim_start_matches('+').parse().unwrap_or_default()
     }
@@ -104,9 +104,9 @@ pub struct CallRecord {
     pub linkedid: String,
     /// Id of the PBX (`--pbx-id`, `pbx=`).
     pub pbx: String,
-    /// Seen from the company.
+    /// The direction, seen from the company.
     pub direction: Direction,
-    /// Customer and company talked with each other.
+    /// Whether customer and company talked with each other.
     pub answered: bool,
     /// The lead that the call is attributed to.
     pub lead_id: Option<LeadId>,
@@ -123,7 +123,8 @@ pub struct CallRecord {
     pub did: Option<String>,
     /// The extension that the call is attributed to.
     pub employee: Option<String>,
-    /// The CRM's employee at that extension, by the trunk's list. `None` if no list names one.
+    /// The CRM's employee at that extension, by the trunk's list. `None` if no list names an
+    /// employee.
     pub employee_id: Option<EmployeeId>,
     /// Extensions in the order in which they talked with the customer.
     pub employees_in_order: Vec<String>,
@@ -148,10 +149,11 @@ impl CallRecord {
         self.client_phone.as_ref().map(Phone::as_str)
     }
 
-    /// Applies a person's correction. The talk that the PBX reported is kept with the new one.
+    /// Returns the record with the correction that a person made at the time `at`. The answer and
+    /// the talk time that the PBX reported are kept in `by_hand`.
     ///
     /// # Errors
-    /// A message, if the call cannot have been like this.
+    /// A message, if the correction contradicts the record.
     pub fn correct_by_hand(&self, facts: SuppliedFacts, at: EpochSeconds) -> Result<Self, String> {
         let mut corrected = self.clone();
         if let Some(direction) = facts.direction {
@@ -216,7 +218,7 @@ pub struct SuppliedFacts {
     pub answered: Option<bool>,
     /// Seconds of talk. `None` keeps the value of the record.
     pub talk_sec: Option<u32>,
-    /// The direction of a call whose own is unknown. `None` keeps the value of the record.
+    /// The direction of a call whose direction is unknown. `None` keeps the value of the record.
     pub direction: Option<Direction>,
 }
 
@@ -269,18 +271,19 @@ pub enum Reason {
     Conflict,
     /// Another call has the same uuid.
     UuidConflict,
-    /// The server failed on this call while others passed.
+    /// The CRM failed on this call while it accepted other calls.
     ServerError,
-    /// It can no longer be found out whether the CRM wrote the call.
+    /// It is no longer possible to find out whether the CRM wrote the call.
     Unconfirmed,
     Incomplete,
-    /// The start is before 2000 or in the future.
+    /// The talk time is longer than the whole call.
     TalkExceedsDuration,
-    /// A start before 2000 or in the future.
+    /// The start is before 2000 or in the future.
     InvalidEpoch,
     /// The bytes of the source cannot be read.
     Unreadable,
-    /// The extension has no employee, and `--require-employee` asks for one. The call waits.
+    /// The extension has no employee, and `--require-employee` requires an employee. The call
+    /// waits.
     NoEmployee,
 }
 
@@ -293,13 +296,13 @@ impl Reason {
         self.into()
     }
 
-    /// Returns the reason of a stored name. `None` for an unknown one.
+    /// Returns the reason of a stored name. `None` for an unknown name.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
 
-    /// Returns `true` if the call leaves automatically when the missing lead or employee becomes
-    /// known: it is waiting, not dead.
+    /// Returns `true` if the call is waiting, not dead: it is sent automatically when the missing
+    /// lead or employee becomes known.
     pub const fn is_waiting(self) -> bool {
         matches!(self, Self::NoLead | Self::NoEmployee)
     }
@@ -308,7 +311,7 @@ impl Reason {
 /// A call with its verdict, as the journal core returns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judged {
-    /// The call. For dead letters, the best known values, ready to send.
+    /// The call. A dead letter has the best known values.
     pub record: CallRecord,
     pub outcome: Outcome,
     /// The reason for a dead letter or a waiting call. `None` for every other outcome.

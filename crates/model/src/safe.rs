@@ -75,8 +75,8 @@ pub fn safe_json(json: &str) -> String {
     shown
 }
 
-/// Returns a CSV cell that no spreadsheet takes as a formula. In other locales, cells end at `;` or
-/// at a tab, even inside quotes, so the text after one is also treated as a cell.
+/// Returns a CSV cell that no spreadsheet takes as a formula. In some locales, cells end at `;` or
+/// at a tab, even inside quotes. So the text after such a character is also treated as a cell.
 pub fn safe_cell(text: &str) -> String {
     if is_number(text) {
         return text.to_owned();

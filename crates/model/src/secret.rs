@@ -12,7 +12,7 @@ pub fn is_token(text: &str) -> bool {
 }
 
 /// Forbids core dumps of this process, and debuggers except root's. Call it before the first secret
-/// is read. If the system refuses, the program continues without it.
+/// is read. If the system refuses, the program continues without this protection.
 pub fn forbid_dumps() {
     let none = Rlimit {
         current: Some(0),
@@ -58,7 +58,8 @@ impl fmt::Display for TokenFingerprint {
     }
 }
 
-/// A right of a token that callbridge uses, in the form of an OAuth scope. The CRM has others.
+/// A right of a token that callbridge uses, in the form of an OAuth scope. The CRM also has other
+/// rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 pub enum Grant {
     /// Submit calls (§4.5.6). Without it, nothing can be journaled.
@@ -82,7 +83,7 @@ impl Grant {
     }
 
     /// Returns `true` if a token's grants contain this right. An empty list means that the CRM
-    /// reported none.
+    /// reported no grants.
     pub fn is_among(self, words: &[String]) -> bool {
         words.iter().any(|word| word == self.word())
     }

@@ -12,7 +12,7 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of secrets in a file: the current one, and previous ones.
 pub const LINES_MAX: usize = 4;
 
-/// A secret, with its names.
+/// A kind of secret, with the names of its credential, variable, and flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum SecretKind {
@@ -122,9 +122,9 @@ impl ExitCode for Error {
 }
 
 impl SecretPlace {
-    /// Returns the first place that has it: the file that a flag names, the credential, the
-    /// variable, or the stored credential of the service whose flags these are
-    /// (`@/etc/callbridge/NAME.flags`) if it is readable. Otherwise a message with the possible
+    /// Returns the first place that has the secret: the file that a flag names, the credential, the
+    /// variable, or the stored credential of the service whose flags were read
+    /// (`@/etc/callbridge/NAME.flags`). If there is none, returns a message with the possible
     /// places.
     pub fn find(
         kind: SecretKind,
@@ -148,7 +148,7 @@ impl SecretPlace {
         })
     }
 
-    /// Returns the file to watch, if it is a file.
+    /// Returns the file with the secret. `None` for a variable.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) => Some(file),
@@ -156,7 +156,7 @@ impl SecretPlace {
         }
     }
 
-    /// Returns the secret of a variable, which is read once.
+    /// Returns the secret of a variable, which is read once. `None` for a file.
     pub fn fixed(&self) -> Option<Secret> {
         match self {
             Self::File(_) => None,
@@ -164,7 +164,8 @@ impl SecretPlace {
         }
     }
 
-    /// Reads a file's first line, without surrounding white space.
+    /// Returns the value of the variable, or the first line of the file without surrounding white
+    /// space.
     pub fn read(&self) -> Result<Secret, Error> {
         match self {
             Self::Variable(secret) => Ok(secret.clone()),
@@ -200,13 +201,13 @@ impl SecretPlace {
         }
     }
 
-    /// Reads several secrets, one per line. Empty lines are skipped. At least one, at most
-    /// [`LINES_MAX`].
+    /// Reads several secrets, one per line. Skips empty lines. Fails if there is no secret, or if
+    /// there are more than [`LINES_MAX`].
     pub fn read_lines(&self) -> Result<Vec<Secret>, Error> {
         self.lines_of(&self.text()?)
     }
 
-    /// Parses the secrets of [`SecretPlace::read_lines`] from a text that was read from here.
+    /// Parses the secrets of [`SecretPlace::read_lines`] from a text that was read from this place.
     pub fn lines_of(&self, text: &Secret) -> Result<Vec<Secret>, Error> {
         let path = self.file().unwrap_or(Path::new(""));
         let mut secrets = Vec::new();

@@ -12,17 +12,18 @@ use tokio::process::Command;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-/// The status and the first output of a command. It cannot be printed whole, because the output can
-/// be a token.
+/// The status and the first output of a command. It does not implement `Debug`, because the output
+/// can be a token.
 pub struct ShellOutput {
     /// Empty if stdout is not a pipe.
     pub stdout: String,
-    /// The output up to the limit.
+    /// The beginning of stderr, up to the limit of [`run`].
     pub stderr: String,
     pub status: ExitStatus,
 }
 
-/// The process group of a running command. It is killed as a whole unless the command has ended.
+/// The process group of a running command. Dropping this value kills all processes of the group,
+/// unless the command has ended.
 struct CommandGroup(Option<Pid>);
 
 impl Drop for CommandGroup {
@@ -33,8 +34,7 @@ impl Drop for CommandGroup {
     }
 }
 
-/// Prepares `/bin/sh -c` with this text. stdin takes lines, stderr is read, and stdout is
-/// discarded.
+/// Prepares `/bin/sh -c` with this text. stdin and stderr are pipes, and stdout is discarded.
 pub fn command(text: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command
@@ -46,8 +46,8 @@ pub fn command(text: &str) -> Command {
     command
 }
 
-/// Runs the command with this stdin, and waits until it ends and all holders of its output have
-/// closed it. At most this many bytes of stdout and stderr are kept.
+/// Runs the command with the input `stdin`. Waits until the command has ended and all processes
+/// have closed its output. Keeps at most `stdout_max` and `stderr_max` bytes of the output.
 ///
 /// # Errors
 /// [`Elapsed`] if it takes longer than `within`. The inner error if it cannot be run.
@@ -83,7 +83,7 @@ pub async fn run(
     timeout(within, running).await
 }
 
-/// Reads the beginning. The rest is read and dropped, so no writer blocks.
+/// Returns the first `most` bytes. Reads and drops all further bytes, so that no writer blocks.
 async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<String> {
     let Some(mut from) = from else {
         return Ok(String::new());
@@ -94,7 +94,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<Str
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the last line of a command's output, after a colon. Empty if there was none.
+/// Returns a colon and the last line of a command's output, for messages. Empty without output.
 pub fn reason(output: &str) -> String {
     match output.trim().lines().last() {
         Some(last) => format!(": {}", safe(last)),

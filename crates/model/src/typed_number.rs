@@ -14,16 +14,16 @@ const BETWEEN: &str = " -()/+";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedNumber {
-    /// The whole number, if its country is known.
+    /// The whole numbers that the text can mean, by country.
     whole: Vec<Phone>,
-    /// The digits at its end. If `exact`, all of its digits.
+    /// The digits at the end of the number. If `exact`, all digits of the number.
     end: String,
     exact: bool,
 }
 
 impl TypedNumber {
     /// Reads `+998 90 111-00-01`, `00998901110001`, `0 90 111 00 01` or `0001`. Numbers without a
-    /// country code belong to these countries. `None` if it is not a number.
+    /// country code belong to one of `countries`. `None` if the text is not a number.
     pub fn read(text: &str, countries: impl IntoIterator<Item = Country>) -> Option<Self> {
         let text = text.trim();
         if text
@@ -59,11 +59,12 @@ impl TypedNumber {
         })
     }
 
-    /// Returns the only number that a text can mean. Numbers without a country code belong to these
-    /// countries.
+    /// Returns the only number that a text can mean. Numbers without a country code belong to one
+    /// of `countries`.
     ///
     /// # Errors
-    /// A message, if it is not a whole number or differs by country.
+    /// A message, if the text is not a whole number, or means different numbers in different
+    /// countries.
     pub fn parse_full(
         text: &str,
         countries: impl IntoIterator<Item = Country>,

@@ -15,7 +15,7 @@ pub use callbridge_call::shell::quoted;
 const GAP_SECONDS: i64 = 24 * 3600;
 /// Minimum length of a reported gap in seconds. Shorter gaps come from restarts.
 const GAP_SECONDS_MIN: i64 = 30;
-/// Seconds before the expiry of a token that cannot be renewed here from which it is reported.
+/// A token that cannot be renewed here is reported this many seconds before it expires.
 const TOKEN_SECONDS: i64 = 14 * 24 * 3600;
 /// The value of [`super::Pause::reason`] if no daemon runs.
 pub const NO_DAEMON: &str = "no daemon runs";
@@ -117,7 +117,7 @@ fn pause(status: &Status, found: &mut Vec<Problem>) {
         "disk" => format!("df -h {}", quoted(&status.state)),
         "clock" => "timedatectl status".to_owned(),
         "takeover" => status.command("status --watch"),
-        // All others concern the CRM, its token, or the flags.
+        // All other reasons concern the CRM, its token, or the flags.
         _ => status.check(),
     };
     let paused = Problem::new(FindingKind::Paused, message, command);
@@ -285,7 +285,7 @@ fn gaps(status: &Status, found: &mut Vec<Problem>) {
         status.name_of(&gap.source),
         super::seconds_in_words(seconds),
     );
-    // The calls around it show whether any was lost.
+    // The calls around the gap show whether a call was lost.
     let command = status.command("calls --today");
     let values = [count.to_string(), status.name_of(&gap.source).to_owned()];
     found.push(Problem::new(FindingKind::Gap, message, command).with_values(values));

@@ -3,21 +3,21 @@
 use super::{FindingKind, OverallState, Problem, SourceState, Status};
 use serde::{Deserialize, Serialize};
 
-/// Seconds without a report after which a branch is silent. It reports once a minute.
+/// Seconds without a report after which a branch is silent. A collector reports once a minute.
 pub const SILENT_AFTER_SEC: i64 = 5 * 60;
 
 /// Seconds for which a new incarnation is a problem, because an operator should know why the hub
 /// lost commits.
 const LOST_COMMITS_SHOWN_SEC: i64 = 24 * 3600;
 
-/// The report of a collector, once a minute and when it stops.
+/// The report of a collector, which it sends once a minute and when it stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BranchReport {
     pub version: String,
     /// Epoch seconds by the collector's clock.
     pub at: i64,
-    /// The collector stops. Its silence is no problem.
+    /// Whether the collector is stopping. Its silence is then no problem.
     pub stopping: bool,
     pub verdict: OverallState,
     pub sources: Vec<ReportedSource>,
@@ -25,7 +25,7 @@ pub struct BranchReport {
     pub gaps: u64,
     /// Calls that are not forwarded yet.
     pub backlog: u64,
-    /// Epoch seconds at which the oldest of them began. `null` without a backlog.
+    /// Epoch seconds at which the oldest call of the backlog began. `null` without a backlog.
     pub oldest_call_at: Option<i64>,
     /// Calls that wait for a lead or an employee at the collector.
     pub waiting: u64,
@@ -56,8 +56,8 @@ pub struct HubStatus {
     pub seq: u64,
     /// Epoch seconds at which the incarnation began.
     pub began_at: i64,
-    /// The branch whose request showed that this state had lost commits. `null` if it has lost
-    /// none.
+    /// The branch whose request showed that this state had lost commits. `null` if it has lost no
+    /// commits.
     pub lost_commits_shown_by: Option<String>,
     /// Epoch seconds until which nothing is sent to the CRM after lost commits. `null` if calls are
     /// sent.
@@ -110,7 +110,8 @@ impl BranchState {
         self.into()
     }
 
-    /// Returns the state of a branch with this last report, at this time.
+    /// Returns the state of a branch at the time `now`. `report` is the last report, with the epoch
+    /// seconds at which it arrived.
     pub fn from_report(report: Option<(i64, &BranchReport)>, now: i64) -> Self {
         match report {
             None => Self::Never,
@@ -137,7 +138,8 @@ pub struct ForwardStatus {
     pub reason: Option<String>,
     /// Epoch seconds of the hub's last answer to calls or a report.
     pub answered_at: Option<i64>,
-    /// The highest pair that the hub has answered. Empty before the first answer.
+    /// The highest position (`incarnation` and `seq`) that the hub has answered. Empty before the
+    /// first answer.
     pub incarnation: String,
     pub seq: u64,
 }

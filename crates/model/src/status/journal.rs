@@ -3,7 +3,8 @@
 use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
-/// Minimum number of another provider's calls within an hour that shows that it journals our calls.
+/// If another provider has journaled at least this many of our calls within an hour, it is
+/// reported.
 const FOREIGN_MIN: u64 = 2;
 
 /// A value of a call that is sent, and that the journal shows.
@@ -17,7 +18,7 @@ pub enum SentField {
     /// Seconds of talk between customer and company.
     #[default]
     Talk,
-    /// E.164.
+    /// The customer's number in E.164.
     Phone,
     /// The extension that answered or rang.
     Extension,
@@ -25,7 +26,7 @@ pub enum SentField {
     Employee,
     /// Inbound or outbound, seen from the company.
     Direction,
-    /// Customer and company talked with each other.
+    /// Whether customer and company talked with each other.
     Answered,
     Start,
     Duration,
@@ -63,7 +64,7 @@ pub enum Echo {
 #[serde(rename_all = "camelCase")]
 pub struct JournalField {
     pub field: SentField,
-    /// Its name in the request.
+    /// The name of the value in the request.
     pub name: String,
     pub compared: u64,
     pub missing: u64,
@@ -79,7 +80,7 @@ pub struct ForeignCalls {
     /// The provider's name in the CRM.
     pub provider: String,
     pub calls: u64,
-    /// Highest number of such calls that began within one hour.
+    /// Highest number of these calls that began within one hour.
     pub most_in_an_hour: u64,
     /// Epoch seconds at which the newest of the calls began.
     pub last_at: i64,

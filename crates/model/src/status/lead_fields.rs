@@ -10,8 +10,8 @@ pub struct LeadFields {
     pub state: String,
     /// Why nothing is written. `null` unless `state` is `off`.
     pub reason: Option<String>,
-    /// Epoch seconds until which writing is paused. `null` if it is not, and while a grant is
-    /// missing.
+    /// Epoch seconds until which writing is paused. `null` if it is not paused, and while a grant
+    /// is missing.
     pub until: Option<i64>,
     /// Leads with values to write.
     pub waiting: u64,
@@ -29,6 +29,6 @@ pub struct LeadField {
     /// `true` if the field is written or not checked yet. `false` if it cannot be written and is
     /// left out.
     pub ok: bool,
-    /// Text of the check against the CRM's list of fields.
+    /// Result of the check against the CRM's list of fields, as text.
     pub message: String,
 }

@@ -1,15 +1,15 @@
-//! The processes that share a state in PostgreSQL: the one that leads, and those that wait.
+//! The processes that share a state in PostgreSQL: the leader and the standbys.
 
 use super::{FindingKind, Problem, Status};
 use serde::{Deserialize, Serialize};
 
-/// The processes that share this state, as one of them shows it.
+/// The processes that share this state, as one of these processes shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LeadershipStatus {
     /// The role of the process that made this status.
     pub role: Role,
-    /// The process that leads. `null` if none does, or if it is not known.
+    /// The process that leads. `null` if no process leads, or if the leader is not known.
     pub leader: Option<LeaderStatus>,
     /// The processes that wait, longest first.
     pub standbys: Vec<StandbyStatus>,
@@ -22,12 +22,12 @@ pub struct LeadershipStatus {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Role {
-    /// It receives calls and sends them.
+    /// The process receives calls and sends them.
     Leader,
-    /// It waits until the leader ends.
+    /// The process waits until the leader ends.
     #[default]
     Standby,
-    /// A command without a daemon of its machine.
+    /// A command on a machine on which no daemon runs.
     Command,
 }
 
@@ -42,10 +42,10 @@ impl Role {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LeaderStatus {
-    /// The value of `--instance`, or the name of its host.
+    /// The value of `--instance`, or the name of the host.
     pub name: String,
     pub version: String,
-    /// Epoch seconds at which it began to lead.
+    /// Epoch seconds at which the process began to lead.
     pub since: i64,
 }
 
@@ -55,9 +55,9 @@ pub struct LeaderStatus {
 pub struct StandbyStatus {
     pub name: String,
     pub version: String,
-    /// Epoch seconds at which it began to wait.
+    /// Epoch seconds at which the process began to wait.
     pub since: i64,
-    /// Its CRM address and trunks are those of the leader.
+    /// Whether the process has the same CRM address and trunks as the leader.
     pub same_settings: bool,
 }
 

@@ -21,7 +21,7 @@ pub const LOSS_COUNTERS: [(&str, &str); 10] = [
 ];
 
 impl Status {
-    /// Copies the durable counters that can mean a lost call.
+    /// Copies the counters of [`LOSS_COUNTERS`] that are not 0 into the status.
     pub fn note_losses(&mut self, counters: &BTreeMap<String, u64>) {
         for (name, _) in LOSS_COUNTERS {
             if let Some(count) = counters.get(name).filter(|count| **count > 0) {

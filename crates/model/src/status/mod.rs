@@ -1,4 +1,5 @@
-//! The form of `status --json`. Its names and types are fixed, and it can only grow.
+//! The form of `status --json`. The names and types of its fields are fixed. Fields can only be
+//! added.
 //!
 //! | module | what it contains |
 //! |---|---|
@@ -65,7 +66,7 @@ pub struct Status {
     pub token: Token,
     /// Why nothing is sent, and the fix. `null` if calls are sent.
     pub pause: Option<Pause>,
-    /// Parts of the CRM that fail while the rest works. Left out if none fails.
+    /// Parts of the CRM that fail while the other parts work. Left out if none fails.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<DegradedPart>,
     /// Events from the CRM. Absent without `--webhook-listen`.
@@ -77,7 +78,7 @@ pub struct Status {
     /// The processes that share the state. Absent without PostgreSQL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leadership: Option<LeadershipStatus>,
-    /// The way to the hub. Absent without `--forward`.
+    /// The connection to the hub. Absent without `--forward`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward: Option<ForwardStatus>,
     /// The directory of leads. Left out if there is none.
@@ -86,14 +87,15 @@ pub struct Status {
     /// Fields of leads that show their calls. Absent without `--lead-field`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_fields: Option<LeadFields>,
-    /// Comparison of the CRM's events with the values that were sent. Left out before the first.
+    /// Comparison of the CRM's events with the values that were sent. Left out before the first
+    /// comparison.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub journal_fields: Vec<JournalField>,
     /// Other providers that journaled our calls in the last 24 hours. Left out if there
     /// are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_calls: Vec<ForeignCalls>,
-    /// The worst of `problems`.
+    /// The verdict of the worst of `problems`.
     pub verdict: OverallState,
     /// Problems that need a person, worst first.
     pub problems: Vec<Problem>,
@@ -103,7 +105,7 @@ pub struct Status {
     pub at: i64,
     /// Path of the state folder. Empty if not known.
     pub state: String,
-    /// The PBX of the sources that name none. Left out if there is none.
+    /// The value of `--pbx-id`: the PBX of sources that name no PBX. Left out if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pbx_id: Option<String>,
     /// Epoch seconds at which the newest stored customer call began.
@@ -183,7 +185,7 @@ pub struct Books {
     pub dead: u64,
     /// Calls that wait for a lead or an employee.
     pub waiting: u64,
-    /// Calls that a person gave up.
+    /// Calls that a person discarded. They are not sent.
     pub discarded: u64,
     /// Calls between extensions, which are not journaled.
     pub internal: u64,
@@ -236,21 +238,21 @@ impl Books {
 #[serde(rename_all = "camelCase")]
 pub struct BudgetStatus {
     pub limit: u32,
-    /// Seconds.
+    /// Length of the window in seconds.
     pub window_sec: u64,
     /// Taken slots of the current window.
     pub used: u32,
-    /// Milliseconds until a slot is free. 0 if one is.
+    /// Milliseconds until a slot is free. 0 if a slot is free now.
     pub next_free_in_ms: u64,
 }
 
-/// Unfinished calls, and the time that they need.
+/// Calls that the CRM has not confirmed yet, and the time until they are confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Backlog {
     /// Calls that the CRM has not confirmed yet.
     pub calls: u64,
-    /// Seconds until they are confirmed, at the budget's rate.
+    /// Seconds until these calls are confirmed, at the budget's rate.
     pub drain_sec: u64,
 }
 
@@ -260,7 +262,8 @@ pub struct Backlog {
 pub enum SourceState {
     /// Connected, and an event has arrived since.
     Up,
-    /// Logged in, but no event has arrived yet: no call took place, or the account receives none.
+    /// Logged in, but no event has arrived yet: no call took place, or the account receives no
+    /// events.
     Connected,
     /// Not connected. The connection is tried again.
     #[default]
@@ -307,18 +310,21 @@ pub struct SourceStatus {
     /// Messages longer than 1 MiB. Each is a gap of a connection, or an unreadable message of other
     /// sources.
     pub too_long: u64,
-    /// Messages dropped because the intake was too slow. Each run of them is a gap.
+    /// Messages dropped because the intake was too slow. Messages that are dropped in a row are one
+    /// gap.
     pub dropped: u64,
     /// Times at which events may have been missed.
     pub gaps: u64,
-    /// The last of them. Absent before the first.
+    /// The last gap. Absent before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<Gap>,
     /// Why the source is down or cannot be read. `null` otherwise.
     pub reason: Option<String>,
-    /// Epoch seconds since which it is down. `null` if it is not, and before it was up.
+    /// Epoch seconds since which the source is down. `null` if it is up, and before it was up for
+    /// the first time.
     pub down_since: Option<i64>,
-    /// Epoch seconds since which it is logged in. `null` for files, and before the first login.
+    /// Epoch seconds since which the source is logged in. `null` for files, and before the first
+    /// login.
     pub connected_since: Option<i64>,
     /// Rights and settings that the source's account lacks, worst first.
     pub missing_rights: Vec<MissingRight>,
@@ -328,7 +334,7 @@ pub struct SourceStatus {
     /// The switches that sent named events over this source, first seen first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchName>,
-    /// Other daemons on this machine that also read it.
+    /// Other daemons on this machine that also read the source.
     pub others: Vec<OtherReader>,
 }
 
@@ -345,7 +351,7 @@ impl SourceStatus {
 /// A time in which events may have been missed, in epoch seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Time of the last stored event before it.
+    /// Time of the last stored event before the gap.
     pub from: i64,
     /// Epoch seconds at which the source could receive events again.
     pub until: i64,
@@ -356,7 +362,7 @@ pub struct Gap {
 pub struct SourceGap {
     /// The source's URL from its flag.
     pub source: String,
-    /// Time of the last stored event before it.
+    /// Time of the last stored event before the gap.
     pub from: i64,
     /// Epoch seconds at which the source could receive events again.
     pub to: i64,
@@ -389,7 +395,7 @@ pub struct Token {
     pub company: Option<String>,
     /// `null` before the first answer.
     pub application: Option<String>,
-    /// Epoch seconds. `null` if it does not expire.
+    /// Epoch seconds at which the token expires. `null` if it does not expire.
     pub expires_at: Option<i64>,
     /// The grants, each as `PERMISSION:SCOPE`.
     pub grants: Vec<String>,
@@ -458,7 +464,7 @@ impl Pause {
 /// The names of all parts of the CRM that [`DegradedPart::part`] can have.
 pub const DEGRADED_PARTS: [&str; 2] = ["polls", "pages"];
 
-/// A part of the CRM that fails while others work. Calls are still sent.
+/// A part of the CRM that fails while other parts work. Calls are still sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DegradedPart {

@@ -10,7 +10,7 @@ pub struct OutboxStatus {
     /// The kind of message: `dead_letters`.
     pub name: String,
     pub messages: u64,
-    /// Why the broker accepts none. `null` while it accepts them.
+    /// Why the broker accepts no messages. `null` while it accepts messages.
     pub problem: Option<OutboxProblem>,
 }
 

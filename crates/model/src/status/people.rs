@@ -104,7 +104,7 @@ pub struct Unlisted {
 pub struct UnknownEmployee {
     /// The id in the list.
     pub employee_id: i64,
-    /// The extension of the first such call.
+    /// The extension of the first call that FAILED because of this employee.
     pub extension: Option<String>,
     /// Number of calls that FAILED because of this employee.
     pub calls: u64,

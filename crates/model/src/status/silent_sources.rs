@@ -21,7 +21,7 @@ pub enum RightKind {
     System,
     /// Events have no timestamp.
     Times,
-    /// The PBX reads event filters in another way, so none is set.
+    /// The PBX reads event filters in another way, so callbridge sets no filter.
     Filter,
     /// A test event does not come back.
     Echo,
@@ -46,8 +46,8 @@ pub fn silent_sources(status: &Status, found: &mut Vec<Problem>) {
             match right.kind {
                 RightKind::Calls => deaf.push(&*right.message),
                 RightKind::Variables | RightKind::List => missing_rights.push(&*right.message),
-                // It is shown with the source, as `check` shows it, without an error. Calls can
-                // still arrive. If they do not, the first call shows it.
+                // `status` shows these with the source, and they are no problem, because calls can
+                // still arrive.
                 RightKind::System | RightKind::Times | RightKind::Filter | RightKind::Echo => {}
             }
         }

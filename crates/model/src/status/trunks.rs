@@ -41,8 +41,8 @@ impl TrunkStatus {
     }
 }
 
-/// Reports trunks that had no call for a day while others did, and employee lists that matched none
-/// of their calls.
+/// Reports trunks that had no call for a day while other trunks had calls. Also reports employee
+/// lists that matched no call of their trunk.
 pub(super) fn silent_trunks(status: &Status, found: &mut Vec<Problem>) {
     for trunk in status.trunks.iter().filter(|trunk| trunk.journal) {
         let others = status.day_calls.saturating_sub(trunk.day_calls);

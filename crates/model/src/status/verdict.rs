@@ -32,7 +32,7 @@ impl OverallState {
 pub enum FindingKind {
     /// No daemon runs: nothing is received and nothing is sent.
     NoDaemon,
-    /// No process leads a state that several share.
+    /// No process leads a state that several processes share.
     NoLeader,
     /// Nothing is sent, for the reason of the pause.
     Paused,
@@ -55,7 +55,7 @@ pub enum FindingKind {
     OtherDaemon,
     /// Channels that no trunk matches carry outside numbers. Their calls are not journaled.
     NoTrunk,
-    /// A trunk has had no call for a day while others did.
+    /// A trunk has had no call for a day while other trunks had calls.
     SilentTrunk,
     /// A list of employees has matched none of a day's calls.
     SilentEmployees,
@@ -131,10 +131,10 @@ pub struct Problem {
     pub detail: Detail,
 }
 
-/// A finding as a row of the table of texts, with its values.
+/// A reference to a row of the table of translated texts, with the values for its placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// The kind's word, or one of [`DETAILS`]. Empty if it comes from an older daemon.
+    /// The kind's word, or one of [`DETAILS`]. Empty if the problem comes from an older daemon.
     pub code: &'static str,
     /// The values, in the order of the row's placeholders.
     pub values: Vec<String>,
@@ -172,7 +172,7 @@ impl Problem {
         }
     }
 
-    /// Adds values for the row of its kind.
+    /// Adds the values for the row of the problem's kind.
     pub(super) fn with_values(self, values: impl Into<Vec<String>>) -> Self {
         let detail = Detail {
             code: self.kind.word(),
@@ -181,9 +181,9 @@ impl Problem {
         Self { detail, ..self }
     }
 
-    /// Adds values and the code of another row.
+    /// Adds the code of another row of the table of texts, and the values for that row.
     pub(super) fn with_code(self, code: &'static str, values: impl Into<Vec<String>>) -> Self {
-        // The table of texts only has rows for these.
+        // The table of texts only has rows for these codes.
         debug_assert!(DETAILS.contains(&code) || super::PAUSES.contains(&code));
         let values = values.into();
         let detail = Detail { code, values };
@@ -191,7 +191,7 @@ impl Problem {
     }
 }
 
-/// Returns the first five of these, and the number of the others: `a, b and 3 more`.
+/// Lists the first five names and the number of further names: `a, b and 3 more`.
 pub(super) fn first_five<T: AsRef<str>>(all: &[T]) -> String {
     let shown: Vec<&str> = all.iter().take(5).map(AsRef::as_ref).collect();
     let more = if_any(all.len().saturating_sub(5) as u64, |more| {
