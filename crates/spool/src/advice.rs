@@ -4,7 +4,7 @@ use super::row::Letter;
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, Reason};
 
-/// Returns advice for dead letters of this reason. It names the command or the flag.
+/// Returns advice for dead letters of this reason. The text names the command or the flag.
 pub const fn fix(reason: Reason) -> &'static str {
     match reason {
         Reason::NoLead => {
@@ -66,7 +66,7 @@ pub const fn fix(reason: Reason) -> &'static str {
     }
 }
 
-/// Returns advice for dead letters `failed`, by what the lookup of their lead found.
+/// Returns advice for dead letters `failed`, by the result of the lookup of their lead.
 pub const fn fix_after_lookup(found: Finding) -> &'static str {
     match found {
         Finding::LeadMissing => {
@@ -83,7 +83,8 @@ pub const fn fix_after_lookup(found: Finding) -> &'static str {
 }
 
 impl Letter {
-    /// Returns advice for this dead letter, with its id, and with the values that the CRM refused.
+    /// Returns advice for this dead letter. The text contains its id, and the values that the CRM
+    /// refused.
     pub fn fix(&self) -> String {
         let message = self
             .finding

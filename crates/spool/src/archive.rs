@@ -5,11 +5,11 @@
 //! | `manifest.json` | [`Manifest`]: who exported it, and the file with its length and digest |
 //! | `spool.db` | a snapshot of the database at one moment, made with `VACUUM INTO` |
 //!
-//! The secrets of an OAuth connection are left out unless they are asked for. Calls are private
-//! too, so only the owner can read the archive. An archive can come from anyone who had access to
-//! it. An import therefore writes nothing unless the entry has the length and digest of the
-//! manifest, and the database has exactly the schema that callbridge creates: a foreign trigger
-//! would run with each commit of the daemon.
+//! The secrets of an OAuth connection are left out unless they are requested. Calls are private
+//! too, so only the owner can read the archive. An archive can be altered by anyone who had access
+//! to it. An import therefore keeps nothing unless `spool.db` has the length and digest in the
+//! manifest, and exactly the schema that callbridge creates: a foreign trigger would run with each
+//! commit of the daemon.
 
 use crate::marks::refuse_unusable;
 use crate::state_dir::{
@@ -38,7 +38,7 @@ const BLOCK_BYTES: u64 = 512;
 /// Mode of an exported or imported file: only its owner can read it.
 const MODE: u32 = 0o600;
 
-/// Content of an archive: its first entry, as JSON.
+/// Description of an archive's content. It is the first entry, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
@@ -46,10 +46,10 @@ pub struct Manifest {
     pub program: String,
     /// Version of the database schema.
     pub schema: i64,
-    /// Epoch seconds.
+    /// Time of the export in epoch seconds.
     pub exported_at: i64,
     pub secrets: ArchivedSecrets,
-    /// The entry after the manifest: `spool.db`.
+    /// The files in the archive. Always one: `spool.db`, the entry after the manifest.
     pub files: Vec<ManifestFile>,
 }
 
@@ -57,7 +57,7 @@ pub struct Manifest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArchivedSecrets {
-    /// The state has none.
+    /// The state has no such secrets.
     None,
     LeftOut,
     Included,
@@ -68,7 +68,7 @@ pub struct ManifestFile {
     /// File name in the state folder.
     pub name: String,
     pub bytes: u64,
-    /// Lowercase hexadecimal digits.
+    /// SHA-256 of the content, in lowercase hexadecimal digits.
     pub sha256: String,
 }
 
@@ -82,7 +82,7 @@ pub enum ArchiveError {
     NotWritten(PathBuf, #[source] io::Error),
     #[error("{0}: cannot be read: {1}")]
     NotRead(PathBuf, #[source] io::Error),
-    /// The file is not an exported state, or not a complete one.
+    /// The file is not a complete exported state.
     #[error("{0} is not an exported state: {1}; nothing was imported")]
     NoArchive(PathBuf, String),
     #[error("{0} was written by a newer callbridge ({1}): import it with that version")]
@@ -106,7 +106,7 @@ impl ExitCode for ArchiveError {
     }
 }
 
-/// A file in the state folder that is removed when this is dropped.
+/// A file in the state folder that is removed when this value is dropped.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -124,12 +124,12 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // A file that was renamed is no longer here.
+        // If the file was renamed, there is nothing to remove.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Counts and digests the bytes that are read through it.
+/// A reader that counts and digests the bytes that are read through it.
 struct Digester<R> {
     inner: R,
     digest: Context,
@@ -165,7 +165,8 @@ impl<R: Read> Read for Digester<R> {
     }
 }
 
-/// Writes the state in the folder `dir`. `left_out`: secrets are already missing there.
+/// Writes the state in the folder `dir` into the archive `to`, whose path is `path`. `left_out` is
+/// `true` if secrets were already removed from the state. `program` and `now` go into the manifest.
 pub(crate) fn export_folder(
     dir: &Path,
     with_secrets: bool,
@@ -244,7 +245,7 @@ fn vacuum(file: &Path, into: &Path) -> rusqlite::Result<i64> {
     db.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Removes the secrets from a snapshot, unless they are wanted.
+/// Removes the secrets from a snapshot, unless `wanted` is `true`. Returns what the snapshot held.
 fn archived_secrets(snapshot: &Path, wanted: bool) -> rusqlite::Result<ArchivedSecrets> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(snapshot, flags)?;
@@ -285,8 +286,8 @@ pub(crate) fn import_folder(
 ) -> Result<Manifest, ArchiveError> {
     let mut archive = Archive::new(BufReader::new(from));
     let mut entries = Expected {
-        // Raw entries: extensions for long names, links, or sparse files are entries of another
-        // type.
+        // With raw entries, extensions for long names, links, and sparse files are entries of
+        // another type, which are refused.
         entries: archive
             .entries()
             .map_err(|error| read_error(path, error))?
@@ -320,7 +321,7 @@ struct Expected<'a, R: Read> {
 }
 
 impl<'a, R: Read> Expected<'a, R> {
-    /// Returns the next entry if it is a regular file of this name.
+    /// Returns the next entry. Refuses the archive if it is not a regular file with this name.
     fn next(&mut self, name: &str) -> Result<Entry<'a, R>, ArchiveError> {
         let Some(entry) = self.entries.next() else {
             return Err(no_archive(self.path, format!("{name} is missing in it")));
@@ -358,7 +359,8 @@ fn no_archive(path: &Path, message: String) -> ArchiveError {
     ArchiveError::NoArchive(path.to_path_buf(), message)
 }
 
-/// Makes the error of a failed read: an error of the system, or a file that is not a tar file.
+/// Makes the error of a failed read. Without a code of the operating system, the file is not a
+/// complete tar file.
 fn read_error(path: &Path, error: io::Error) -> ArchiveError {
     if error.raw_os_error().is_some() {
         ArchiveError::NotRead(path.to_path_buf(), error)
@@ -367,7 +369,7 @@ fn read_error(path: &Path, error: io::Error) -> ArchiveError {
     }
 }
 
-/// Returns the manifest, and the file that it lists.
+/// Reads the manifest. Returns it with its only file, `spool.db`.
 fn read_manifest(
     entries: &mut Expected<'_, impl Read>,
 ) -> Result<(Manifest, ManifestFile), ArchiveError> {
@@ -397,7 +399,8 @@ fn read_manifest(
     Ok((manifest, file))
 }
 
-/// Writes the next entry, which must be this file, to a temporary file in `dir`.
+/// Writes the next entry to a temporary file in `dir`. Its name, length, and digest must be those
+/// of `file`.
 fn write_entry(
     entries: &mut Expected<'_, impl Read>,
     file: &ManifestFile,
@@ -423,7 +426,8 @@ fn altered_file(path: &Path, name: &str) -> ArchiveError {
 }
 
 /// Refuses an archive whose end is missing, or that has data after its end. The first block of
-/// zeros was read as the end of the entries. A second one must follow, and then only zeros.
+/// zeros was read as the end of the entries. A second block of zeros must follow, and then only
+/// zeros.
 fn check_end(mut rest: impl Read, path: &Path) -> Result<(), ArchiveError> {
     let mut bytes = 0_u64;
     let mut buffer = [0; 8192];
@@ -450,11 +454,11 @@ fn newer(path: &Path, schema: i64) -> ArchiveError {
     ArchiveError::Newer(path.to_path_buf(), message)
 }
 
-/// A table, index, trigger or view: its kind, name, table, and SQL text.
+/// A table, index, trigger, or view, as its kind, name, table, and SQL text.
 type SchemaEntry = (String, String, String, String);
 
-/// Checks the database `file`, which came in the archive `path`, without changing it or running
-/// anything in it.
+/// Checks the database `file`, which came from the archive `path`. The check changes nothing in the
+/// file, and runs none of its triggers.
 fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
     let db = open_unchanged(file).map_err(|error| database_error(path, &error))?;
     let found = inspect(&db, MIGRATIONS).map_err(|error| database_error(path, &error))?;
@@ -479,7 +483,8 @@ fn check_database(file: &Path, path: &Path) -> Result<(), ArchiveError> {
         let message = format!("{FILE} in it lacks the {kind} `{name}`");
         return Err(no_archive(path, message));
     }
-    // This evaluates expressions of the schema, which was compared with ours above.
+    // This check evaluates expressions in the schema, which was compared with callbridge's schema
+    // above.
     let check = "PRAGMA integrity_check(1)";
     let verdict: String = db
         .query_row(check, [], |row| row.get(0))
@@ -513,7 +518,7 @@ fn open_unchanged(file: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Returns the schema's entries in a new database of this version.
+/// Returns the schema entries that callbridge creates for this schema version.
 fn schema_entries(version: usize) -> rusqlite::Result<BTreeSet<SchemaEntry>> {
     let db = Connection::open_in_memory()?;
     db.execute_batch(&MIGRATIONS[..version.min(MIGRATIONS.len())].concat())?;

@@ -1,8 +1,8 @@
-//! Whose calls these are: a spool belongs to one CRM address, company, and application.
+//! The binding of a spool to one CRM address, company, and application.
 
 use serde::{Deserialize, Serialize};
 
-/// Address, company and application that a spool is bound to. Each is `None` until first use.
+/// Address, company, and application that a spool is bound to. A field is `None` until it is bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
     /// The CRM's base address, without a slash at its end.

@@ -1,22 +1,22 @@
-//! The check of the file in the background: after an unclean stop, or if the file was changed while
-//! no process ran.
+//! The check of the SQLite file in the background. It runs after an unclean stop, or if the file
+//! was changed while no process ran.
 
 use crate::{Error, check_siblings, not_writable};
 use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use std::path::Path;
 use std::thread::JoinHandle;
 
-/// The check of the file after an unclean stop.
+/// The result of the check of the SQLite file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Integrity {
-    /// The last process ended cleanly, or this is the first one.
+    /// No check is needed: the last process ended cleanly, or there was none.
     #[default]
     NotNeeded,
     Checking,
     Sound,
-    /// The file is damaged, an [`Error::Damaged`]. It is not changed.
+    /// The file is damaged. Contains an [`Error::Damaged`]. The file is not changed.
     Damaged(Error),
-    /// The check failed to run, or the end of the process canceled it.
+    /// The check failed to run, or was canceled because the process ended. Contains the message.
     Unknown(String),
 }
 
@@ -46,7 +46,8 @@ impl Drop for Check {
     }
 }
 
-/// Checks the file in its own thread and on its own connection.
+/// Starts the check of the file in its own thread and on its own connection. `report` receives
+/// [`Integrity::Checking`], and later the result.
 pub(super) fn check_beside(
     file: &Path,
     report: impl Fn(Integrity) + Send + 'static,

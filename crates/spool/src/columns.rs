@@ -1,8 +1,8 @@
 //! Reads a row of a result with serde. A tuple is read by the order of the columns, and a struct by
 //! their names. Any other type is read from one column, by default the first.
 //!
-//! In a field of a struct, another struct is read from the same row, if a column has the field's
-//! name. A tuple is read from that column on.
+//! A field of a struct is read from the column with the field's name. If the field is a struct, it
+//! is read from the whole row. If it is a tuple, it is read from that column and the next columns.
 
 use crate::value::Value;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
@@ -13,10 +13,11 @@ use std::cell::OnceCell;
 
 /// A row of a result, of either engine.
 pub(crate) trait ResultRow {
-    /// Returns the number of its columns.
+    /// Returns the number of columns.
     fn count(&self) -> usize;
     fn name(&self, at: usize) -> &str;
-    /// Returns the value of a column, or why it cannot be read.
+    /// Returns the value of the column at index `at`. The error is the reason why the value cannot
+    /// be read.
     fn value(&self, at: usize) -> Result<Value<'_>, String>;
 }
 
@@ -24,7 +25,8 @@ pub(crate) trait ResultRow {
 /// because SQLite takes a lock for each name.
 pub(crate) type Names = OnceCell<Vec<String>>;
 
-/// Reads a row. If a value does not fit, the error names the row's id, if it has one.
+/// Reads a row into `T`. If a value does not fit its type, the error begins with the value of the
+/// row's `id` column, if there is one.
 pub(crate) fn read<T: DeserializeOwned>(row: &dyn ResultRow, names: &Names) -> Result<T, String> {
     let at = 0;
     T::deserialize(Column { row, names, at }).map_err(|error| match id_of(row) {
@@ -41,7 +43,7 @@ fn id_of(row: &dyn ResultRow) -> Option<i64> {
     }
 }
 
-/// A value whose column holds it as JSON.
+/// A value that is stored as JSON in one column.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Json<T: DeserializeOwned>(#[serde(deserialize_with = "json_column")] pub T);

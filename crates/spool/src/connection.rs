@@ -1,13 +1,13 @@
-//! The OAuth connection as it is stored. A change names the connection that it was made from. If
-//! another one is stored meanwhile, the change is refused.
+//! The OAuth connection as it is stored. A change names the connection that it replaces. If another
+//! connection was stored meanwhile, the change is refused.
 
 use callbridge_model::{ExposeSecret as _, Secret};
 use serde::Deserialize;
 
-/// A connection as it is stored. All of it is secret.
+/// A connection as it is stored. All values are secret.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StoredConnection {
-    /// Identifies the connection: each refresh and each consent makes another one.
+    /// Identifies the connection, because each refresh and each consent makes another token.
     pub refresh_token: Secret,
     /// The connection as JSON.
     pub content: Secret,
@@ -30,7 +30,7 @@ impl Eq for StoredConnection {}
 /// A change of the connection, made only if the refresh token of `from` is still stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionChange {
-    /// The connection that was read. `None`: there was none.
+    /// The connection that was read. `None` if no connection was stored.
     pub from: Option<StoredConnection>,
     /// The connection to store. `None` removes it.
     pub to: Option<StoredConnection>,

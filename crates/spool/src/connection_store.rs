@@ -1,8 +1,8 @@
-//! Ordinary sessions that read and change the OAuth connection.
+//! Sessions that read and change the OAuth connection without the state's lock.
 //!
 //! The connection is guarded by its refresh token and not by the state's lock, because the CRM
-//! gives a new pair of tokens once. A process that received one must store it, even if it has lost
-//! the lock since.
+//! sends a new pair of tokens only once. A process that received a pair must store it, even if the
+//! process has lost the lock since.
 
 use crate::connection::{ConnectionChange, StoredConnection};
 use crate::marks::refuse_unusable;
@@ -42,7 +42,7 @@ impl ConnectionStore {
         }
     }
 
-    /// Reads the connection. `None` if there is none, or no state.
+    /// Reads the connection. `None` if no connection is stored, or there is no state.
     ///
     /// # Errors
     /// If the state cannot be read.
@@ -53,8 +53,8 @@ impl ConnectionStore {
         }
     }
 
-    /// Makes the change. Returns `false` if another connection is stored: nothing is changed then.
-    /// The same change can be made again after an error.
+    /// Makes the change. Returns `false` and changes nothing if the stored connection is not the
+    /// one in `change.from`. The same change can be made again after an error.
     ///
     /// # Errors
     /// If the state cannot be read or written.
@@ -62,7 +62,7 @@ impl ConnectionStore {
         self.in_session(|db| connection::change(db, change))
     }
 
-    /// Reads the secrets that outlive a connection, as JSON.
+    /// Reads the secrets that the CRM shows only once, as JSON. They outlive a connection.
     ///
     /// # Errors
     /// If the state cannot be read.
@@ -70,7 +70,7 @@ impl ConnectionStore {
         self.in_session(connection::shown_once)
     }
 
-    /// Keeps these secrets, as JSON, in place of the earlier ones.
+    /// Stores the secrets that the CRM shows only once, as JSON. Replaces the stored secrets.
     ///
     /// # Errors
     /// If the state cannot be read or written.
@@ -78,14 +78,15 @@ impl ConnectionStore {
         self.in_session(|db| connection::keep_shown_once(db, content))
     }
 
-    /// Opens a session for this work.
+    /// Opens a session, and runs `work` in it.
     fn in_session<T: Send>(
         &self,
         work: impl FnOnce(&Db) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         match &self.place {
             Place::Folder(dir) => work(&usable(open_file(dir)?)?),
-            // The caller can be a task, and a task must not wait in another runtime.
+            // The caller can be an async task. A task must not block on the session's own runtime,
+            // so a thread does.
             Place::Database(url) => std::thread::scope(|scope| {
                 let working = scope.spawn(|| work(&usable(open_database(url)?)?));
                 working.join().unwrap_or(Err(Error::Closed))
@@ -94,13 +95,15 @@ impl ConnectionStore {
     }
 }
 
-/// Refuses a state that was moved away: its tokens are used in the new place.
+/// Refuses a state that was moved away, because its tokens are used in the new place, and an
+/// unfinished copy.
 fn usable(db: Db) -> Result<Db, Error> {
     refuse_unusable(&db)?;
     Ok(db)
 }
 
-/// Opens a session. [`Error::Missing`] if there is no state with the current schema.
+/// Opens the SQLite file in a state folder. [`Error::Missing`] if there is no state with the
+/// current schema.
 fn open_file(dir: &Path) -> Result<Db, Error> {
     let file = dir.join(FILE);
     let plain = plain_file::check(&file).map_err(|error| not_writable(&file, &error))?;
@@ -118,7 +121,8 @@ fn open_file(dir: &Path) -> Result<Db, Error> {
     Ok(Db::sqlite(connection, &file))
 }
 
-/// Opens the connection in a database.
+/// Opens a session with the PostgreSQL database. [`Error::Missing`] if there is no state with the
+/// current schema.
 fn open_database(url: &PostgresUrl) -> Result<Db, Error> {
     let session = Session::open(url, Access::Write, "callbridge connection")?;
     let found = postgres::inspect(&session, MIGRATIONS.len())?;

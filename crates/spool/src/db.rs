@@ -1,6 +1,7 @@
-//! An open database: its statements, and its engine's errors converted into ours.
+//! An open database of either engine. Runs statements, and converts the engine's errors into
+//! [`Error`].
 //!
-//! A statement names its values `?1`, `?2`, and so on. Values and rows have one form for all
+//! A statement names its values `?1`, `?2`, and so on. Values and rows have the same form for both
 //! engines ([`Value`](crate::value::Value)).
 
 use crate::postgres::{Session, Slot};
@@ -94,17 +95,18 @@ impl Db {
         self.lost.get()
     }
 
-    /// Makes the database usable again after a loss of the session. Returns `true` if it was lost.
+    /// Makes the database usable again after the session was lost. Returns `true` if it was lost.
     pub(crate) fn regain(&mut self) -> bool {
         self.lost.take().is_some()
     }
 
-    /// Converts SQLite's error into ours.
+    /// Converts SQLite's error into [`Error`].
     pub(crate) fn sql<T>(&self, answer: rusqlite::Result<T>) -> Result<T, Error> {
         answer.map_err(|error| Error::sqlite(&self.path, &error))
     }
 
-    /// Counts a statement before it runs.
+    /// Counts a statement before it runs, and runs the hook. Returns an error if the session is
+    /// lost, or if the hook ends the session.
     fn count_statement(&self) -> Result<(), Error> {
         if let Some(error) = self.lost() {
             return Err(error.clone());
@@ -119,7 +121,8 @@ impl Db {
         }
     }
 
-    /// Takes the answer of a statement. If it ends the session, no later statement runs.
+    /// Returns `answer`, the answer to a statement. If it is [`Error::SessionLost`], keeps the
+    /// error, so no later statement runs.
     fn check_answer<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         if let Err(error @ Error::SessionLost(..)) = &answer
             && self.lost.set(error.clone()).is_ok()
@@ -162,8 +165,8 @@ impl Db {
         }
     }
 
-    /// Asks a question whose answer is read later. Until then, further statements are sent to
-    /// PostgreSQL without a wait.
+    /// Sends a query whose answer is read later. Until the answer is read, further statements are
+    /// sent to PostgreSQL without a wait.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
@@ -184,8 +187,8 @@ impl Db {
         }
     }
 
-    /// Runs [`Db::ask`] for many rows at once, in PostgreSQL: each value of the statement is an
-    /// array.
+    /// Sends a query like [`Db::ask`], for many rows at once. Each value of the statement is an
+    /// array with one element per row. Only for PostgreSQL.
     pub(crate) fn ask_many<T: DeserializeOwned>(
         &self,
         text: &str,
@@ -202,8 +205,9 @@ impl Db {
         }
     }
 
-    /// Runs [`Db::run`] for many rows at once, in a PostgreSQL transaction: each value of the
-    /// statement is an array. It must change this many rows, if `rows` is given.
+    /// Runs a statement like [`Db::run`], for many rows at once, in a PostgreSQL transaction. Each
+    /// value of the statement is an array with one element per row. If `rows` is given, a different
+    /// number of changed rows is an error.
     pub(crate) fn run_many(
         &self,
         text: &str,
@@ -223,10 +227,10 @@ impl Db {
         Error::Sql(self.path.clone(), "SQLite has no arrays".to_owned())
     }
 
-    /// Reads the answers to all statements.
+    /// Waits for the answers to all statements that were sent.
     ///
     /// # Errors
-    /// The first error of a [`Db::run`].
+    /// The first error of a statement that [`Db::run`] or [`Db::run_many`] sent.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         match &self.engine {
             Engine::Sqlite(_) => Ok(()),
@@ -249,7 +253,7 @@ impl Db {
         self.run("RELEASE request", ())
     }
 
-    /// Reads at most `limit` rows, as [`columns`](crate::columns) does.
+    /// Reads at most `limit` rows. See [`columns`](crate::columns) for how rows become values.
     #[cfg_attr(test, track_caller)]
     fn rows<T: DeserializeOwned>(
         &self,
@@ -268,7 +272,7 @@ impl Db {
         })
     }
 
-    /// Reads the only row.
+    /// Reads the first row. Returns an error if there is no row.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_one<T: DeserializeOwned>(
         &self,
@@ -298,8 +302,8 @@ impl Db {
         self.rows(text, values, usize::MAX)
     }
 
-    /// Reads all rows except those that no version of callbridge wrote, for which `known` returns
-    /// `None`.
+    /// Reads all rows, and leaves out those for which `known` returns `None`, such as rows with a
+    /// word that no version of callbridge wrote.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_known<R: DeserializeOwned, T>(
         &self,
@@ -325,7 +329,7 @@ impl Db {
         })
     }
 
-    /// Begins a transaction that changes nothing. All its reads see the same commits.
+    /// Begins a read-only transaction. All its reads see the same commits.
     pub(crate) fn begin_snapshot(&self) -> Result<(), Error> {
         self.count_statement()?;
         self.check_answer(match &self.engine {
@@ -351,7 +355,7 @@ impl Db {
             Engine::Sqlite(connection) => self.sql(connection.execute_batch("ROLLBACK")),
             Engine::Postgres(session) => session.rollback(),
         });
-        // The error that made this necessary is reported.
+        // The error that made the rollback necessary is reported.
         ended.ok();
     }
 
@@ -362,8 +366,8 @@ impl Db {
         }
     }
 
-    /// Returns free pages to the disk, at most `most` of them, if more than `kept` are free.
-    /// PostgreSQL's autovacuum does this for its own tables.
+    /// Returns at most `most` free pages of the SQLite file to the disk, if more than `kept` pages
+    /// are free. Does nothing in PostgreSQL, which has autovacuum.
     pub(crate) fn give_pages_back(&self, kept: i64, most: u32) -> Result<(), Error> {
         match &self.engine {
             Engine::Sqlite(connection) => self.sql(sqlite::give_pages_back(connection, kept, most)),
@@ -380,7 +384,7 @@ impl Db {
     }
 }
 
-/// The answer to a question, perhaps still under way.
+/// The answer to a query. With PostgreSQL, it can still be under way.
 pub(crate) enum Asked<T> {
     Here(Vec<T>),
     UnderWay(Slot),
@@ -406,7 +410,7 @@ pub(crate) fn json<T: serde::Serialize>(what: &'static str, value: &T) -> Result
     serde_json::to_string(value).map_err(|error| Error::Unstorable(what, error.to_string()))
 }
 
-/// Returns a limit as a statement takes it.
+/// Converts a row limit into an integer for a statement.
 pub(crate) fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

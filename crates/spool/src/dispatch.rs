@@ -9,7 +9,8 @@ use crate::tables::{
 use crate::{Done, Error, Op, Store};
 use callbridge_leads::lead_request::LeadChange;
 
-/// Makes the JSON of all operations. The caller does this, to keep it off the spool's only thread.
+/// Makes the JSON of all operations. The caller's thread does this work, not the spool's only
+/// thread.
 pub(super) fn prepare(mut ops: Vec<Op>) -> Result<Vec<Op>, Error> {
     for op in &mut ops {
         if let Op::Finish(finished) = op {
@@ -23,17 +24,18 @@ impl Store {
     /// Stores all of `ops` in one transaction, or nothing.
     ///
     /// # Errors
-    /// As each [`Op`] says. [`Error::Full`] and [`Error::Disk`] can be temporary.
+    /// The errors of each [`Op`]. [`Error::Full`] and [`Error::Disk`] can be temporary.
     pub fn write(&mut self, ops: Vec<Op>) -> Result<Vec<Done>, Error> {
         let request = prepare(ops)?;
         let mut answers = self.write_group(std::slice::from_ref(&request));
         answers.pop().unwrap_or(Err(Error::Closed))
     }
 
-    /// Stores each request as one unit, and all that succeed in one transaction.
+    /// Stores each request completely or not at all, and all requests that succeed in one
+    /// transaction.
     ///
-    /// A group is first tried without savepoints, because these copy every page they touch. If a
-    /// request fails, which is rare, the group is stored again with one savepoint per request.
+    /// The first try uses no savepoints, because a savepoint copies every page that is changed. If
+    /// a request fails, which is rare, the group is stored again with one savepoint per request.
     pub(super) fn write_group(&mut self, requests: &[Vec<Op>]) -> Vec<Result<Vec<Done>, Error>> {
         let whole = self.in_transaction(|store| {
             let mut intake = store.look_ahead(requests)?;
@@ -81,8 +83,8 @@ impl Store {
         answer
     }
 
-    /// Runs one request in a savepoint. `Err` if the whole transaction is lost, `Ok(Err)` if only
-    /// this request is.
+    /// Runs one request in a savepoint. Returns `Err` if the whole transaction failed, and
+    /// `Ok(Err)` if only this request failed.
     fn in_savepoint(&mut self, request: &[Op]) -> Result<Result<Vec<Done>, Error>, Error> {
         let mark = self.tally.clone();
         let hub_before = self.hub.clone();
@@ -108,9 +110,9 @@ impl Store {
         Ok(done)
     }
 
-    /// Asks for everything that the calls of a group need, so one round trip brings all answers.
-    /// Asks nothing of SQLite, which has no round trips. Asks nothing either if other operations of
-    /// the group can change an answer.
+    /// Sends all queries that the calls of a group need, so one round trip brings all answers.
+    /// Sends nothing with SQLite, which has no round trips, or if other operations of the group can
+    /// change an answer.
     fn look_ahead<R: AsRef<[Op]>>(&self, requests: &[R]) -> Result<Intake, Error> {
         let mut ops = requests.iter().flat_map(AsRef::as_ref);
         if self.session().is_none() || !ops.all(Op::is_intake) {

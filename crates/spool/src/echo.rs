@@ -1,13 +1,14 @@
-//! Compares what the CRM's journal shows of our calls with what was sent. If a field is sent under
-//! a wrong name, the CRM drops it without an error (§2.8), and its answer does not show this. Only
-//! its event of the call (§6.8) shows which fields arrived.
+//! Compares the values of our calls in the CRM's journal with the values that were sent. If a field
+//! is sent under a wrong name, the CRM drops the field without an error (§2.8). Only the CRM's
+//! event for the call (§6.8) shows which fields arrived.
 
 use callbridge_call::Direction;
 use callbridge_crm::FieldNames;
 use callbridge_model::status::{Echo, JournalField, SentField};
 use callbridge_model::{CallRecord, EmployeeId};
 
-/// Values of a call as the CRM's journal shows them (§6.8). `None` if it shows nothing.
+/// Values of a call as the CRM's journal shows them (§6.8). A field is `None` if the journal does
+/// not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallEcho {
     /// `INBOUND` or `OUTBOUND`.
@@ -15,23 +16,25 @@ pub struct CallEcho {
     pub answered: Option<bool>,
     /// Epoch seconds.
     pub started_at: Option<i64>,
-    /// Seconds.
+    /// Length of the call in seconds.
     pub duration_sec: Option<i64>,
     pub talk_time_sec: Option<i64>,
-    /// `true` if the journal shows a phone number, whichever it is.
+    /// `true` if the journal shows any phone number.
     pub has_phone: bool,
     pub extension: Option<String>,
     /// The employee's id in the CRM.
     pub employee_id: Option<i64>,
 }
 
-/// Compares each value that was sent, under its name in the request, with the value shown.
+/// Compares each value that was sent with the value that the journal shows. Returns the field, its
+/// name in the request, and the result, for each value that was sent.
 pub(crate) fn compare(
     sent: &CallRecord,
     names: &FieldNames,
     shown: &CallEcho,
 ) -> Vec<(SentField, String, Echo)> {
-    // A journal that loses the talk time looks the same for a call without any.
+    // For a call without talk, a journal that drops the talk time looks correct, so the field is
+    // not compared.
     let talks = sent.talk_time_sec > 0 || shown.talk_time_sec.is_some_and(|shown| shown > 0);
     let sent_talk = if talks {
         Some(i64::from(sent.talk_time_sec))
@@ -39,7 +42,7 @@ pub(crate) fn compare(
         None
     };
     let talk = echo(sent_talk, shown.talk_time_sec);
-    // Which number is shown depends on the contact.
+    // The CRM can show another number of the same contact, so only its presence is compared.
     let sent_phone = sent.client_phone.as_ref().map(|_| true);
     let shown_phone = if shown.has_phone { Some(true) } else { None };
     let phone = echo(sent_phone, shown_phone);
@@ -68,7 +71,8 @@ pub(crate) fn compare(
     sent.collect()
 }
 
-/// Compares a value that was sent with the one shown. `None` if it was not sent.
+/// Compares a value that was sent with the value that the journal shows. `None` if no value was
+/// sent.
 fn echo<T: PartialEq>(sent: Option<T>, shown: Option<T>) -> Option<Echo> {
     let sent = sent?;
     Some(match shown {
@@ -78,7 +82,8 @@ fn echo<T: PartialEq>(sent: Option<T>, shown: Option<T>) -> Option<Echo> {
     })
 }
 
-/// Counts one more call. Counts of a field that was renamed, or is no longer sent, are dropped.
+/// Adds the result of [`compare`] for one call to the counts by field. Counts of a field that was
+/// renamed, or is no longer sent, are dropped.
 pub(crate) fn count(
     fields: &mut Vec<JournalField>,
     names: &FieldNames,

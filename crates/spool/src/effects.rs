@@ -1,12 +1,13 @@
-//! The effects of a step on the columns that describe the progress of a call. Pure: `tables::step`
-//! reads the columns, and stores the result.
+//! The effects of a step on the columns that describe the progress of a call. The functions here do
+//! not touch the database: `tables::step` reads the columns, and stores the result.
 
 use crate::{ATTEMPTS_MAX, Attempt, FIRST_POLL, IfAbsent, OutcomeSource, Progress, State, Step};
 use callbridge_call::EventTime;
 use callbridge_model::{Reason, TokenFingerprint};
 
 impl Progress {
-    /// Applies a step that leads from its state to this one.
+    /// Applies a step that leads from the call's state to the state `to`. `at` is the time of the
+    /// step.
     pub(crate) fn take(&mut self, step: &Step, to: State, at: EventTime) {
         match step {
             Step::Send => {
@@ -17,7 +18,7 @@ impl Progress {
             | Step::Discard
             | Step::Expire
             | Step::Forwarded => {}
-            // The journal holds the call, whatever it waited for here.
+            // The journal holds the call, so the reason of a dead letter no longer counts.
             Step::Journaled(OutcomeSource::Webhook) => {
                 self.settled_externally = true;
                 self.clear_dead_letter_fields();
@@ -108,8 +109,8 @@ impl Progress {
                 self.mark_unresolved(at, IfAbsent::Changed, before);
                 self.retried = true;
             }
-            // With another lead, or without the employee, results of its earlier requests do not
-            // count.
+            // The call continues with another lead, or without its employee, so results of its
+            // earlier requests no longer count.
             Step::Moved {
                 reroute_history,
                 why,
@@ -136,9 +137,10 @@ impl Progress {
         self.attempts.push(Attempt { at, message });
     }
 
-    /// Returns `true` for a call that the CRM accepted while no check can say whether it is
-    /// journaled. This then affects every call, so none gets a notice. Calls that were sent again,
-    /// that a page should have shown, or that were dead letters before are excluded.
+    /// Returns `true` for a dead letter `unconfirmed` that gets no notice: the CRM accepted the
+    /// call, but no check can show whether it is journaled. This can affect every call at that
+    /// time. `false` for a call that was sent again, that a page should have shown, or that was a
+    /// dead letter before.
     pub(crate) fn is_listed_alone(&self) -> bool {
         let before = (self.resubmits, self.absent, self.times_dead);
         self.reason == Some(Reason::Unconfirmed) && self.request_id.is_some() && before == (0, 0, 0)
@@ -155,7 +157,7 @@ impl Progress {
         self.message.clear();
     }
 
-    /// Forgets the errors of its earlier requests.
+    /// Clears the columns about errors of the call's earlier requests.
     fn forget_errors(&mut self) {
         self.clear_dead_letter_fields();
         self.not_before = 0;
@@ -167,8 +169,8 @@ impl Progress {
         self.finding = None;
     }
 
-    /// Sends a dead letter or waiting call with the backlog. If its outcome is unknown, it can
-    /// already be in the journal, so `first_sent` stays.
+    /// Prepares a dead letter or waiting call to be sent with the backlog. If its outcome is
+    /// unknown, it can already be in the journal, so `first_sent` stays.
     fn queue_again(&mut self) {
         let perhaps_written =
             matches!(self.reason, Some(Reason::ServerError | Reason::Unconfirmed));
@@ -179,8 +181,9 @@ impl Progress {
         self.live = false;
     }
 
-    /// Makes the call unresolved: its requestId cannot be polled. If it is not known when it was
-    /// accepted, the time at which it was first sent counts, or else the start of the call.
+    /// Makes the call unresolved, so the journal is read from `next` on. If it is not known when
+    /// the CRM accepted the call, `submitted_at` becomes the time at which the call was first sent,
+    /// or else its start.
     fn mark_unresolved(&mut self, next: EventTime, if_absent: IfAbsent, why: &str) {
         if self.state != State::Submitted {
             let started = EventTime::from_seconds(self.started.get());

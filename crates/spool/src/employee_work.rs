@@ -1,22 +1,22 @@
-//! The work of employees: calls with customers, added up by extension. The sums are pure, over
-//! calls in the order of their start. [`employee_work`] reads the calls from a running spool, an
-//! hour at a time, so no commit waits long.
+//! The work of employees: calls with customers, added up by extension. [`WorkSums`] adds calls in
+//! the order of their start. [`employee_work`] reads the calls from a running spool, one hour of
+//! calls at a time, so no commit waits long.
 
 use crate::{Error, Handle, tables};
 use std::collections::BTreeMap;
 
-/// Seconds of calls that are read at a time.
+/// Length in seconds of the time range that is read at once.
 const HOUR: i64 = 3600;
-/// Seconds before the first second from which calls are read: a customer missed yesterday can be
-/// called back today.
+/// Calls are read from this many seconds before the requested range, because a customer missed
+/// yesterday can be called back today.
 const LOOK_BACK: i64 = 24 * 3600;
 
-/// A call with a customer, with the values that count here.
+/// A call with a customer, with the values that [`WorkSums`] needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CustomerCall {
     /// Epoch seconds.
     pub started: i64,
-    /// The customer called, not an employee.
+    /// The customer made the call, not an employee.
     pub inbound: bool,
     /// An employee talked with the customer.
     pub answered: bool,
@@ -24,9 +24,9 @@ pub struct CustomerCall {
     pub phone: Option<String>,
     /// The extension that the call is attributed to.
     pub extension: Option<String>,
-    /// That employee's id in the CRM.
+    /// CRM id of the employee that the call is attributed to.
     pub employee_id: Option<i64>,
-    /// Seconds.
+    /// Seconds of talk.
     pub talk_sec: u64,
     /// Seconds until an answered caller was answered. 0 for other calls.
     pub wait_sec: u64,
@@ -39,9 +39,9 @@ pub struct CustomerCall {
 pub struct EmployeeWork {
     /// The employee's id in the CRM, from the last call that had one.
     pub employee_id: Option<i64>,
-    /// Inbound calls that were answered there.
+    /// Inbound calls that were answered at the extension.
     pub answered: u64,
-    /// Inbound calls that rang there and that no one answered.
+    /// Inbound calls that rang at the extension and that no one answered.
     pub missed: u64,
     /// Outbound calls, answered or not.
     pub outbound: u64,
@@ -72,7 +72,7 @@ fn mean(sum: u64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum as f64 / count as f64)
 }
 
-/// The sums, and the customers who wait for a callback so far.
+/// The sums by extension, and the customers who still wait for a callback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkSums {
     /// Sums by extension. `None` holds the calls that reached no one.
@@ -81,7 +81,8 @@ pub struct WorkSums {
 }
 
 impl WorkSums {
-    /// Adds a call. A call before `from` only counts for its effect on later ones.
+    /// Adds a call. A call that started before `from` (epoch seconds) is not counted, but it
+    /// updates the customers who wait for a callback.
     pub fn add(&mut self, call: &CustomerCall, from: i64) {
         let counts = call.started >= from;
         match (call.inbound, call.answered) {
@@ -126,8 +127,8 @@ impl WorkSums {
     }
 }
 
-/// Adds up each extension's calls from this second until before that one. Calls that
-/// `unanswered=no` keeps out of the journal count as missed.
+/// Adds up each extension's calls that started at `from` or later and before `until` (epoch
+/// seconds). Calls that `unanswered=no` keeps out of the journal count as missed.
 ///
 /// # Errors
 /// If the spool cannot be read.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Reason why the spool refused a request. Nothing of a refused request is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Another process holds the state folder. It has this process id, if it wrote one.
+    /// Another process holds the state folder. The number is its process id, if it wrote one.
     #[error(
         "the state in {0} is in use by {holder}: stop it, or give this one another --state",
         holder = holder(*.1)
@@ -19,11 +19,12 @@ pub enum Error {
     /// This folder or file cannot be made or written, with the message of the system or SQLite.
     #[error("cannot write {0}: {1}: let this user write there, or give another --state")]
     NotWritable(PathBuf, String),
-    /// Something else is where a file of the state should be: what it is, and the fix.
+    /// Something that is not a plain file has the name of a state file. The text says what was
+    /// found, and what to do.
     #[error("cannot use {0}: {1}")]
     NotPlain(PathBuf, String),
-    /// Everyone who can write in the folder can put links and files in the place of its owner's.
-    /// With the permission bits of the folder, at most `0o7777`.
+    /// Other users can write in the folder, so they can replace the owner's files with links or
+    /// other files. The number is the folder's permission bits, at most `0o7777`.
     #[error(
         "users other than its owner can write in {0} (mode {1:03o}), and could remove or replace \
          its files: chmod go-w {word}, or give --state a separate folder below it",
@@ -36,7 +37,8 @@ pub enum Error {
          again"
     )]
     Gone(PathBuf, String),
-    /// A newer callbridge wrote the file: its schema, and the newest schema known here.
+    /// A newer callbridge wrote the file. The numbers are the file's schema version, and the newest
+    /// version that this callbridge can read.
     #[error(
         "{0} has schema {1}, and this callbridge reads up to {2}: run the newer callbridge that \
          wrote it; the file is not changed"
@@ -62,7 +64,7 @@ pub enum Error {
         "cannot read or write {0}: {1}: check its disk; callbridge then continues automatically"
     )]
     Disk(PathBuf, String),
-    /// The step does not exist in the call's state.
+    /// The call's state does not allow the step.
     #[error("{0}: {1}")]
     Refused(RowId, Refused),
     /// A retry would send a call under another call's uuid.
@@ -74,43 +76,45 @@ pub enum Error {
     /// No call or dead letter has the id.
     #[error("no call or dead letter has the id {0}: see `callbridge dead list`")]
     NoRow(RowId),
-    /// A call that must be stored, with this linkedid, has no uuid.
+    /// A call that must be stored has no uuid. The text is its linkedid.
     #[error("call {0} has no uuid and cannot be stored")]
     NoUuid(String),
-    /// The value of this name cannot be written as JSON or does not fit its column, and why.
+    /// A value cannot be written as JSON or does not fit its column. The texts are its name and the
+    /// reason.
     #[error("{0} cannot be stored: {1}")]
     Unstorable(&'static str, String),
     #[error("the spool is closed")]
     Closed,
-    /// The database refuses this process until its settings or ours are changed, and why.
+    /// The database cannot be used until its settings or callbridge's settings are changed. The
+    /// text is the reason.
     #[error("cannot use {0}: {1}")]
     Unusable(PathBuf, String),
-    /// The session with the database, which holds the lock, is lost or cannot be opened now, and
-    /// why. It is not known whether the last commit is stored.
+    /// The session with the database, which holds the lock, is lost or cannot be opened now. The
+    /// text is the reason. It is not known whether the last commit is stored.
     #[error("no session with {0}: {1}; callbridge tries again automatically")]
     SessionLost(PathBuf, String),
-    /// Another process leads. It has this name, if that is known.
+    /// Another process leads. The second value is its name, if known.
     #[error(
         "{leader} leads on {0}, and this process is a standby",
         leader = .1.as_deref().unwrap_or("another process")
     )]
     NotLeader(PathBuf, Option<String>),
-    /// A state is only copied into an empty one. This table has rows.
+    /// The target of a copy is not empty. The text names a table that has rows.
     #[error("{0} is not empty ({1} has rows): copy a state into an empty database or folder")]
     NotEmpty(PathBuf, String),
-    /// A copy of another state into this one ended before its last row.
+    /// A copy of another state into this state ended before its last row.
     #[error(
         "{0} holds an unfinished copy of another state: run the same `callbridge state move` or \
          `state import` again"
     )]
     Unfinished(PathBuf),
-    /// The state was moved to another place.
+    /// The state was moved to another place, which the text names.
     #[error("the state in {0} was moved: give --state {place}", place = quoted(.1))]
     Moved(PathBuf, String),
-    /// A state cannot move to where it is.
+    /// The target of a move is the place where the state already is.
     #[error("the state is already in {0}: give --to another place")]
     SamePlace(String),
-    /// Another process holds the lock of the database. It has this name, if that is known.
+    /// Another process holds the lock of the database. The second value is its name, if known.
     #[error(
         "the state in {0} is in use by {holder}: stop every callbridge that uses it",
         holder = .1.as_deref().unwrap_or("another process")
@@ -119,7 +123,7 @@ pub enum Error {
     /// The branch was removed, or never existed.
     #[error("no branch has the name {0}: see `callbridge branch list`")]
     NoBranch(String),
-    /// The state is not a hub's.
+    /// The state does not belong to a hub, so it has no branches.
     #[error("this state does not accept calls of branches: start `callbridge run` with --collect")]
     NoHub,
     /// SQLite refused one of our statements, with its message.
@@ -170,9 +174,8 @@ impl Error {
     }
 
     /// Returns `true` if the same request can succeed later unchanged. This includes
-    /// [`Error::Gone`]: every part waits until the daemon ends, and nothing is sent meanwhile. The
-    /// same holds for [`Error::SessionLost`] and [`Error::NotLeader`]: every part waits until the
-    /// daemon begins again.
+    /// [`Error::Gone`], [`Error::SessionLost`], and [`Error::NotLeader`]: all tasks wait and send
+    /// nothing until the daemon ends or begins again.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -186,8 +189,8 @@ impl Error {
         )
     }
 
-    /// Returns `true` if the database can be opened later with the same settings. A newer version
-    /// of callbridge can replace this one while it waits.
+    /// Returns `true` if the database can be opened later with the same settings. This includes a
+    /// newer schema, because a newer callbridge can replace this process while it waits.
     pub(crate) const fn is_temporary(&self) -> bool {
         self.is_retryable() || matches!(self, Self::NewerSchema(..))
     }
@@ -209,7 +212,7 @@ impl Error {
                 Self::NotWritable(path, why)
             }
             Some(_) => Self::Sql(path, why),
-            // Not SQLite's error: a value that none of our columns can hold.
+            // Not SQLite's error: the file holds a value that does not fit its column.
             None => match error {
                 Sqlite::FromSqlConversionFailure(..)
                 | Sqlite::IntegralValueOutOfRange(..)

@@ -1,9 +1,10 @@
-//! A state in any place as one tar file ([`archive`](crate::archive)): exported while the daemon
-//! runs, imported into an empty place.
+//! Exports a state in any place into one tar file ([`archive`](crate::archive)) while the daemon
+//! runs, and imports a tar file into an empty place.
 //!
-//! The archive always holds a SQLite file. A database is copied into one first, in a private folder
-//! next to the archive, from a snapshot of one moment. An import into a database unpacks and checks
-//! the file in a private temporary folder, and copies it from there.
+//! The archive always holds a SQLite file. An export first copies a PostgreSQL database, as it is
+//! at one moment, into a SQLite file in a private folder next to the archive. An import into a
+//! database unpacks and checks the SQLite file in a private temporary folder, and copies its rows
+//! from there.
 
 use crate::archive::{ArchiveError, Manifest, export_folder, import_folder};
 use crate::held::{HeldState, Use};
@@ -20,11 +21,11 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-/// Names of the sessions of these processes on the server.
+/// Names that the server shows for the sessions of exports and imports.
 const EXPORT: &str = "callbridge state export";
 const IMPORT: &str = "callbridge state import";
 
-/// A private folder that is removed with its files when this is dropped.
+/// A private folder that is removed with its files when this value is dropped.
 struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
@@ -44,8 +45,9 @@ impl Drop for TemporaryFolder {
     }
 }
 
-/// Writes the state in `place` into the tar file `to`, whose path is `path`. Of a database, it must
-/// not be called by a task, because it waits for answers.
+/// Writes the state in `place` into the tar file `to`, whose path is `path`. The manifest gets
+/// `program` and `now` (epoch seconds). With a database, must not be called in an async task,
+/// because it blocks until the database answers.
 ///
 /// # Errors
 /// If there is no state, if it was moved away, or one of the files cannot be read or written.
@@ -76,8 +78,8 @@ pub fn export(
     )
 }
 
-/// Copies the database, as it is at one moment, into a new state in `folder`. Returns whether
-/// secrets were left out.
+/// Copies the database, as it is at one moment, into a new state in `folder`. Returns `true` if it
+/// left out secrets.
 fn copy_database(
     url: &PostgresUrl,
     folder: &Path,
@@ -90,7 +92,7 @@ fn copy_database(
         postgres::inspect(&session, MIGRATIONS.len())?,
     )? {
         Found::Current => {}
-        // An older schema is updated by the next leader.
+        // There is no state, or it has an older schema, which only a leader updates.
         _ => return Err(Error::Missing(url.place())),
     }
     // Every later statement sees the database as it is now.
@@ -110,7 +112,7 @@ fn copy_database(
     Ok(left_out)
 }
 
-/// Marks a filled state as a copy, which does not know later requests.
+/// Marks a filled state as complete, and as a copy that does not know later requests.
 fn finish_copy(target: &Db) -> Result<(), Error> {
     in_transaction(target, || {
         meta::set_meta(target, meta::RESTORED, "yes")?;
@@ -118,8 +120,8 @@ fn finish_copy(target: &Db) -> Result<(), Error> {
     })
 }
 
-/// Puts the state of the tar file `from`, whose path is `path`, into the empty `place`. With a
-/// database, it must not be called by a task, because it waits for answers.
+/// Puts the state in the tar file `from`, whose path is `path`, into the empty `place`. With a
+/// database, must not be called in an async task, because it blocks until the database answers.
 ///
 /// # Errors
 /// If the place is in use or not empty, or if the archive is incomplete, altered, or newer.

@@ -13,10 +13,11 @@ use std::time::Duration;
 /// Number of statements of this process, over all its sessions.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// After a signal to the process, its threads run on for a moment. This thread waits that long.
+/// After a signal to the process, its threads still run for a moment. The thread that sent the
+/// signal waits this long, so it does not run the statement.
 const STOPPED_WITHIN: Duration = Duration::from_millis(50);
 
-/// Returns the hook that the environment asks for.
+/// Returns the hook that the environment variable `FAULT_STATEMENT` describes.
 pub(crate) fn hook() -> Option<StatementHook> {
     let plan = std::env::var("FAULT_STATEMENT").ok()?;
     let (place, action) = plan.rsplit_once(':')?;

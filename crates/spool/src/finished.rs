@@ -1,12 +1,12 @@
-//! A judged call, with the values that its row keeps.
+//! A finished call with the outcome that the rules decided, and the values that its row keeps.
 
 use crate::{Error, State, json};
 use callbridge_call::timeline::Way;
 use callbridge_call::{Direction, FinishedCall, Role, Timeline};
 use callbridge_model::{Judged, Outcome, Phone, Reason};
 
-/// Starts that differ by at most this are the same. Two sources can round the same time
-/// differently.
+/// Starts that differ by at most this many seconds count as equal, because two sources can round
+/// the same time differently.
 pub(crate) const SAME_START_SEC: u64 = 1;
 
 /// Returns the time from a call's start to its end, in microseconds.
@@ -14,27 +14,28 @@ pub(crate) fn span_micros(call: &FinishedCall) -> i64 {
     call.ended.micros().saturating_sub(call.started.micros())
 }
 
-/// Returns the last four characters of a phone number. Lists use them to find it in every spelling.
+/// Returns the last four characters of a phone number. Lists search for them, because they are the
+/// same in every spelling of the number.
 pub(crate) fn last_four(phone: &str) -> &str {
     phone.get(phone.len().saturating_sub(4)..).unwrap_or(phone)
 }
 
-/// A judged call, with the facts it was judged by. The facts are kept to map it again on a retry.
+/// A finished call with its outcome, and with its facts, from which a retry maps the call again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
     pub judged: Judged,
-    /// Facts of the call, to map it again.
+    /// Facts of the call, from which a retry maps it again.
     pub call: FinishedCall,
     /// The branch that sent the call to this hub. `None` for a call of our own sources.
     pub branch: Option<String>,
-    /// The record as JSON. Empty if it is not stored, and before [`Finished::make_json`].
+    /// The record as JSON. Empty before [`Finished::make_json`], or if the record is not stored.
     pub(crate) record_json: String,
-    /// The facts as JSON. Empty if no row is made.
+    /// The facts as JSON. Empty before [`Finished::make_json`], or if the call gets no row.
     pub(crate) call_json: String,
 }
 
 impl Finished {
-    /// Joins a call and its verdict. The JSON is not made yet.
+    /// Joins a call and its outcome. The JSON is not made yet.
     pub const fn new(judged: Judged, call: FinishedCall) -> Self {
         Self {
             judged,
@@ -45,7 +46,8 @@ impl Finished {
         }
     }
 
-    /// Makes the JSON, but only if it will be stored.
+    /// Makes the JSON of the values that will be stored. Returns an error if a call that must be
+    /// stored has no uuid, or a dead letter has no reason.
     pub(crate) fn make_json(&mut self) -> Result<(), Error> {
         let record = &self.judged.record;
         let outcome = self.judged.outcome;
@@ -85,7 +87,7 @@ impl Finished {
         self.judged.record.client_phone.as_ref().map(Phone::as_str)
     }
 
-    /// Returns the customer's number as it was received.
+    /// Returns the customer's number as the PBX sent it.
     pub(crate) fn raw_number(&self) -> Option<&str> {
         self.call.number.as_ref().map(|number| number.text.as_str())
     }
@@ -112,7 +114,7 @@ impl Finished {
     }
 }
 
-/// Returns the extensions that were called, each listed once.
+/// Returns the extensions that the PBX dialed in the call, each listed once.
 pub(crate) fn called_extensions(timeline: Option<&Timeline>) -> Vec<&str> {
     let mut rang: Vec<&str> = Vec::new();
     for channel in timeline.iter().flat_map(|timeline| &timeline.channels) {

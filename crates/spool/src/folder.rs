@@ -1,5 +1,5 @@
-//! Opens the state folder: checks its owner and mode, recognizes the file in it, and starts the
-//! check in the background if it is needed.
+//! Opens the state folder: checks its owner and mode, detects whether the file in it is a copy, and
+//! starts the check of the file in the background if it is needed.
 
 use super::check::check_beside;
 use super::identity::{self, Seen};
@@ -17,8 +17,8 @@ use std::path::Path;
 pub use super::state_dir::{FILE, LOCK};
 
 /// Opens the state in `dir`: creates it if allowed, locks it, migrates it, and starts the thread.
-/// After an unclean stop, or if the file was changed meanwhile, it is checked in the background
-/// ([`Handle::health`]). A file that is a copy is recognized ([`Store::restored`]).
+/// After an unclean stop, or if the file was changed while no process ran, the file is checked in
+/// the background ([`Handle::health`]). If the file is a copy, [`Store::restored`] is `true`.
 ///
 /// # Errors
 /// [`Error::Locked`], [`Error::Missing`], [`Error::NotWritable`], [`Error::NewerSchema`],
@@ -73,8 +73,8 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     Ok((handle, guard))
 }
 
-/// Refuses a folder in which others than its owner can write. An empty one is made private when it
-/// is opened.
+/// Refuses a folder in which users other than its owner can write. An empty folder is allowed,
+/// because it is made private when it is opened.
 ///
 /// # Errors
 /// [`Error::Shared`].
@@ -91,8 +91,8 @@ fn is_empty(dir: &Path) -> bool {
     dir.read_dir().is_ok_and(|mut all| all.next().is_none())
 }
 
-/// Creates the file for this user only before SQLite opens it. `-wal` and `-shm` take its mode.
-/// Returns the open file and how it was found: `None` if it was missing or empty.
+/// Creates the file for this user only, before SQLite opens it. SQLite gives `-wal` and `-shm` the
+/// same mode. Returns the open file, and its metadata: `None` if it was missing or empty.
 pub(super) fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
     let (made, meta) = open_private(file).map_err(|error| not_writable(file, &error))?;
     if meta.len() > 0 {

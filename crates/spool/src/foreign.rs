@@ -1,5 +1,5 @@
-//! Calls that another provider has journaled, and which of them are also ours. The CRM's own
-//! telephony can journal the same calls.
+//! Calls that another provider has journaled, such as the CRM's own telephony, and which of them
+//! callbridge has journaled as well.
 
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Phone;
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Maximum seconds between the starts of two reports of one call.
+/// Two reports are of the same call only if their starts differ by at most this many seconds.
 pub(crate) const APART_SECONDS: u64 = 60;
 /// Time that a call of another provider waits for our matching call.
 const WAITS: Duration = Duration::from_secs(3600);
 /// Time for which a call that matched one of our calls is remembered.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Maximum number of calls, waiting or matched. The oldest are dropped.
+/// Maximum number of calls that wait for a match. The oldest calls are dropped.
 const WAITING_MAX: usize = 200;
 const DOUBLES_MAX: usize = 500;
 const HOUR: i64 = 3600;
@@ -24,9 +24,9 @@ const HOUR: i64 = 3600;
 pub struct ForeignCall {
     /// The provider's name in the CRM.
     pub provider: String,
-    /// The customer's number, by which calls are matched.
+    /// The customer's number. Calls are matched by number and start.
     pub phone: Phone,
-    /// Start of the call as that provider reports it.
+    /// Start of the call as the provider reports it.
     pub started: EpochSeconds,
 }
 
@@ -45,7 +45,8 @@ struct TimedForeignCall {
     call: ForeignCall,
 }
 
-/// Calls of other providers that are remembered, oldest first.
+/// Remembered calls of other providers, oldest first: those that wait for a call of ours that
+/// matches, and those that matched (`doubles`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignLog {
     waiting: Vec<TimedForeignCall>,
@@ -53,7 +54,8 @@ pub struct ForeignLog {
 }
 
 impl ForeignLog {
-    /// Adds a call that another provider has journaled. `ours`: it matches one of our calls.
+    /// Adds a call that another provider has journaled. `ours` is `true` if it matches one of our
+    /// calls.
     pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
         let mut known = self.waiting.iter().chain(&self.doubles);
         if !known.any(|timed| timed.call == call) {
@@ -67,8 +69,8 @@ impl ForeignLog {
         }
     }
 
-    /// Notes that one of our calls is journaled. Returns whether a call of another provider waited
-    /// for it.
+    /// Notes that one of our calls is journaled. Returns `true` if a waiting call of another
+    /// provider matches it.
     pub(crate) fn note_ours(
         &mut self,
         phone: &Phone,
@@ -96,7 +98,8 @@ impl ForeignLog {
         }
     }
 
-    /// Returns the providers that journaled our calls in the last 24 hours.
+    /// Returns the providers that journaled calls of ours in the last 24 hours, with their numbers
+    /// of such calls.
     pub(crate) fn providers(&self, now: EventTime) -> Vec<ForeignCalls> {
         let mut providers = BTreeMap::<&str, Vec<i64>>::new();
         for timed in &self.doubles {
@@ -129,7 +132,8 @@ fn most_in_an_hour(starts: &[i64]) -> u64 {
     most as u64
 }
 
-/// Returns `true` if a call is at most this old. If the clock was set back, nothing gets older.
+/// Returns `true` if the call's event is at most `span` old. If the clock was set back, its age
+/// counts as 0.
 fn is_within(timed: &TimedForeignCall, now: EventTime, span: Duration) -> bool {
     now.since(timed.at) <= span
 }

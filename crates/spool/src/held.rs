@@ -1,4 +1,5 @@
-//! A whole state that one command holds, so no other process can use it. It has no thread.
+//! A whole state that one command locks, so no other process can use the state. The command reads
+//! and writes it without the spool's thread.
 
 use crate::folder::make_private;
 use crate::leader::leader;
@@ -13,16 +14,16 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time to wait for the lock of a process that is ending.
+/// Maximum time to wait for the lock, because the process that holds it can be ending.
 const LOCK_WITHIN: Duration = Duration::from_secs(4);
 const LOCK_EVERY: Duration = Duration::from_millis(20);
 
 /// The use of a held state by a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// The command reads the state. It creates none.
+    /// The command reads the state. A missing state is an error.
     From,
-    /// The command fills the state, and creates it.
+    /// The command fills the state. A missing state is created.
     To,
 }
 
@@ -30,11 +31,12 @@ pub(crate) enum Use {
 #[derive(Debug)]
 pub(crate) struct HeldState {
     db: Db,
-    /// `None` for a database: its lock is the session's.
+    /// The open file and the lock of a folder. `None` for a database, whose lock belongs to the
+    /// session.
     _folder: Option<HeldFolder>,
-    /// The value of `--state` for it.
+    /// The value of `--state` that names this state.
     pub(crate) place: String,
-    /// The process that led a database last.
+    /// Name of the process that led last. `None` for a folder, or if no process has led.
     pub(crate) last_leader: Option<String>,
 }
 
@@ -58,10 +60,11 @@ impl std::ops::Deref for HeldState {
 }
 
 impl HeldState {
-    /// Takes the lock, and updates the tables. `name` is shown by the server for this process.
+    /// Takes the lock, and migrates the tables. `name` is the name that a PostgreSQL server shows
+    /// for the session.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::InUse`], [`Error::Missing`], and those of opening.
+    /// [`Error::Locked`], [`Error::InUse`], [`Error::Missing`], and errors of opening.
     pub(crate) fn open(place: &StatePlace, usage: Use, name: &str) -> Result<Self, Error> {
         match place {
             StatePlace::Folder(dir) => Self::open_folder(dir, usage),
@@ -142,7 +145,7 @@ impl HeldState {
         self.db.set_hook(Some(hook));
     }
 
-    /// Ends the session of a database, so its lock is free at once.
+    /// Ends the session with a database, so the server releases the lock at once.
     pub(crate) fn close(self) {
         if let Some(session) = self.db.session() {
             session.close();

@@ -1,25 +1,27 @@
-//! The position of a hub, its branches, and the requests and changes of both.
+//! Types for a hub, which accepts the calls of branches: its position, its branches, their
+//! requests, and changes of branches.
 
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A pair that a hub sends with each answer, and that a branch sends back.
+/// The pair of incarnation and commit number that a hub sends with each answer. A branch sends it
+/// back, so the hub notices if it has lost commits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubPosition {
-    /// Id of the incarnation. A new one begins when commits were lost.
+    /// Id of the incarnation. A new incarnation begins when the hub has lost commits.
     pub incarnation: String,
-    /// Number of the commit. It keeps growing in a new incarnation.
+    /// Number of the commit. The number keeps growing in a new incarnation.
     pub seq: u64,
 }
 
-/// The end of a silence toward the CRM.
+/// The time until which a hub sends no request to the CRM, because it has lost commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubSilence {
-    /// The boot that `until` belongs to. The silence of an earlier boot is replaced by that of the
-    /// reboot.
+    /// Id of the boot that `until` belongs to. After a reboot, the silence of the reboot replaces
+    /// this one.
     pub boot_id: String,
-    /// Time since boot.
+    /// End of the silence, as time since boot.
     pub until: Duration,
 }
 
@@ -38,15 +40,16 @@ pub struct HubRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchRequest {
     pub branch: String,
-    /// The highest pair that the branch has seen. `None` if it sends none, as scripts do.
+    /// The highest position that the branch has seen. `None` if the request has none, as requests
+    /// of scripts.
     pub seen: Option<HubPosition>,
-    /// The incarnation that begins if commits were lost.
+    /// Id of the incarnation that begins if the request shows that commits were lost.
     pub next_incarnation: String,
-    /// The silence that begins with it.
+    /// The silence that begins with that incarnation.
     pub silence: HubSilence,
-    /// Calls in the request that can be read.
+    /// Number of calls in the request that can be read.
     pub calls: u64,
-    /// The report of the branch as JSON, if this request is one.
+    /// The branch's report about itself as JSON, if the request contains a report.
     pub report: Option<String>,
     pub at: EventTime,
 }
@@ -64,14 +67,14 @@ pub struct HubAnswer {
 pub struct Branch {
     pub name: String,
     pub token: String,
-    /// The previous token, and when it expires.
+    /// The previous token, and the time at which it expires.
     pub previous: Option<(String, EpochSeconds)>,
-    /// In alphabetical order.
+    /// PBX ids of the branch, in alphabetical order.
     pub pbxs: Vec<String>,
     pub added: EpochSeconds,
-    /// Calls that were taken, repeats included.
+    /// Number of calls that the hub took from the branch, including repeats.
     pub taken: u64,
-    /// Time of the last report.
+    /// Time of the branch's last report.
     pub reported: Option<EpochSeconds>,
     /// The last report as JSON.
     pub report: Option<String>,
@@ -81,7 +84,7 @@ pub struct Branch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewBranch {
     pub name: String,
-    /// SHA-256 of its token. An existing branch keeps its token.
+    /// SHA-256 of the token for a new branch. An existing branch keeps its token.
     pub token: String,
     pub pbxs: Vec<String>,
     pub at: EpochSeconds,
@@ -100,26 +103,26 @@ pub struct TokenRotation {
 /// Result of a change of branches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BranchChange {
-    /// The branch is new, or its token is.
+    /// The branch is new, or its token was replaced.
     NewToken,
     /// PBXs were added to the branch, which keeps its token.
     PbxsAdded,
     Removed,
-    /// There is no such branch. Nothing was changed.
+    /// No branch has the name. Nothing was changed.
     Unknown,
-    /// Another branch has this PBX. Nothing was changed.
+    /// Another branch already has the PBX id. Nothing was changed.
     PbxOf {
         pbx: String,
         branch: String,
     },
 }
 
-/// The calls that are made ready for a hub.
+/// The calls that [`Op::Offer`](crate::Op::Offer) makes ready to be sent to a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// The hub has a new incarnation: every forwarded call that is still stored.
+    /// Every forwarded call that is still stored, because the hub has a new incarnation.
     Forwarded,
-    /// A state that sent to a CRM becomes a collector's: calls whose outcome is not known. The CRM
-    /// accepts a repeated uuid without a second record (§4.5.4).
+    /// Calls whose outcome at the CRM is not known, because a state that sent to the CRM now sends
+    /// to a hub. The CRM accepts a repeated uuid without a second record (§4.5.4).
     Unconfirmed,
 }

@@ -1,16 +1,16 @@
-//! Detects whether this is the file that was used here last, or a copy of it.
+//! Detects whether the database file is the one that was used here last, or a copy.
 //!
-//! A state folder that was restored from a backup does not know the requests made since, so its
-//! slots are in doubt. Three signs show a copy:
+//! A state folder that was restored from a backup does not know the requests made since the backup,
+//! so its slots are in doubt. Three signs show a copy:
 //!
 //! | sign | where it is kept | what it shows |
 //! |---|---|---|
 //! | inode and birth time of the file | in the file: `spool.file` | a new file |
-//! | these, and its last change | in `spool.lock`, after a clean end | one overwritten in place |
-//! | data and inode changed at one time | – | the same, if the end was not clean |
+//! | inode, birth time, last change | in `spool.lock`, after a clean end | an overwritten file |
+//! | data and inode changed at one time | – | an overwritten file, after an unclean end |
 //!
-//! A sign can report a copy that is none (`chown` changes the inode), but a copy is not missed. The
-//! exception is a snapshot of the whole machine.
+//! A sign can report a file that is not a copy (`chown` changes the inode's time), but it misses no
+//! copy, except in a snapshot of the whole machine.
 
 use crate::tables::doubt;
 use crate::tables::meta::{CLEAN, FILE, RESTORED};
@@ -26,13 +26,14 @@ pub(super) struct Seen {
     pub identity: String,
     /// Stays the same until the file is changed.
     pub stamp: String,
-    /// Data and inode changed at the same time: the file's times were not set by hand.
+    /// Data and inode last changed at the same time, so no program set the file's times.
     pub natural: bool,
 }
 
 impl Seen {
     pub fn from_metadata(meta: &Metadata) -> Self {
-        // Inode numbers are soon reused, so the birth time counts. If there is none: the device.
+        // Inode numbers are soon reused, so the birth time is added, or the device if there is no
+        // birth time.
         let birth = meta.created().map(|at| at.duration_since(UNIX_EPOCH));
         let identity = match birth {
             Ok(Ok(birth)) => format!("{}:{}", meta.ino(), birth.as_nanos()),
@@ -47,8 +48,9 @@ impl Seen {
         }
     }
 
-    /// Returns `true` if it is doubtful that this is the file with the identity `own` that ended
-    /// cleanly (`clean`) and left `stamp`. `used`: requests were made with it.
+    /// Returns `true` if the file is possibly a copy. `own` is the identity in the file, `stamp` is
+    /// the stamp in the lock file, `clean` is `true` if the last process ended cleanly, and `used`
+    /// is `true` if slots of earlier requests are stored.
     pub fn is_doubtful(
         &self,
         own: Option<&str>,
@@ -57,18 +59,18 @@ impl Seen {
         used: bool,
     ) -> bool {
         match (own, stamp) {
-            // Written by a version without identities.
+            // A version without identities wrote the file.
             (None, _) => used,
             (Some(own), _) if own != self.identity => true,
             (Some(_), Some(stamp)) => !clean || stamp != self.stamp,
-            // Killed, perhaps between the clean end and the stamp.
+            // The process was killed, perhaps between the clean end and the stamp.
             (Some(_), None) => !self.natural,
         }
     }
 }
 
-/// Makes the first commit of a process. From it, the next start can detect an unclean end, and a
-/// copy of this file.
+/// Makes the first commit of a process. It lets the next start detect an unclean end, and a copy of
+/// the file.
 pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
     let mut ops = vec![
         Op::MetaGone(CLEAN.into()),

@@ -1,10 +1,10 @@
-//! Which process leads, and whether the slots of earlier requests are known to it.
+//! Which process leads, and whether it knows the slots of earlier requests.
 //!
-//! The leader writes one row, in its first transaction. The next leader reads it. Requests are
-//! counted by the boot clock of the machine that made them, so their slots are only known if this
-//! process, or one that ended on this machine before it began, wrote that row, and if the database
-//! has the same history. Otherwise [`Store::predecessor`](crate::Store::predecessor) is another
-//! process.
+//! The leader writes one row in its first transaction. The next leader reads the row. Slots are
+//! timed by the boot clock of the machine that made the requests. So a leader knows them only if
+//! the row was written by itself, or by a process that had ended on this machine before it began,
+//! and if the database has the same history. Otherwise
+//! [`Store::predecessor`](crate::Store::predecessor) is another process.
 
 use crate::db::Asked;
 use crate::postgres::Session;
@@ -12,7 +12,7 @@ use crate::{Db, Error};
 use callbridge_call::EventTime;
 use serde::Deserialize;
 
-/// Maximum length of a session's name. PostgreSQL cuts longer names.
+/// Maximum length of a session's name in bytes. PostgreSQL cuts longer names.
 const LABEL_BYTES_MAX: usize = 63;
 
 /// Facts about a process that it stores while it leads.
@@ -31,7 +31,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Describes this process under this name.
+    /// Describes the running process. The arguments are the fields of the same names.
     pub fn new(name: &str, version: &str, settings: &str, boot_id: Option<String>) -> Self {
         Self {
             name: name.to_owned(),
@@ -49,7 +49,7 @@ impl Instance {
         self
     }
 
-    /// Returns the name of its session: `callbridge VERSION SETTINGS NAME`.
+    /// Returns the name of the process's PostgreSQL session: `callbridge VERSION SETTINGS NAME`.
     pub(crate) fn label(&self) -> String {
         let mut label = format!(
             "callbridge {} {} {}",
@@ -69,9 +69,9 @@ pub struct Leader {
     pub version: String,
     /// See [`Instance::settings`].
     pub settings: String,
-    /// Time at which it took the lock.
+    /// Time at which the process took the lock.
     pub since: EventTime,
-    /// Id of its boot. Empty if it is not known.
+    /// Id of the boot that the process ran in. Empty if it is not known.
     boot_id: String,
     /// See [`own_process`].
     process: String,
@@ -79,16 +79,16 @@ pub struct Leader {
     history: String,
 }
 
-/// This process as a leader.
+/// This process, which can become the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) instance: Instance,
-    /// The process of the leader's row that had ended on this machine when this one began.
+    /// The process in the leader's row, if it had ended on this machine before this process began.
     predecessor: Option<String>,
 }
 
 impl Candidate {
-    /// Makes a candidate. `last` is the leader's row when this process began.
+    /// Makes a candidate. `last` is the leader's row as it was when this process began.
     pub(crate) fn new(instance: Instance, last: Option<&Leader>) -> Self {
         let ended = last.filter(|last| {
             let same_boot = instance.boot_id.as_ref() == Some(&last.boot_id);
@@ -100,7 +100,8 @@ impl Candidate {
         }
     }
 
-    /// Returns `true` if `last` can have made requests whose slots are not known to this process.
+    /// Returns `true` if this process does not know the slots of the leader in the row `last`.
+    /// `history` is the database's present history.
     pub(crate) fn takes_over(&self, last: Option<&Leader>, history: &str) -> bool {
         let Some(last) = last else {
             return false;
@@ -132,12 +133,12 @@ pub fn leader(db: &Db) -> Result<Option<Leader>, Error> {
     db.query_first(LEADER, ())
 }
 
-/// Asks for the leader's row.
+/// Sends the query for the leader's row. The answer is read later.
 pub(crate) fn ask(db: &Db) -> Result<Asked<Leader>, Error> {
     db.ask(LEADER, ())
 }
 
-/// Reads the leader's row without the state's other tables.
+/// Reads the leader's row in a session that has no [`Db`] yet.
 pub(crate) fn leader_of(session: &Session) -> Result<Option<Leader>, Error> {
     Ok(session.rows(LEADER, &(), 1)?.pop())
 }
@@ -160,16 +161,16 @@ pub(crate) fn set_leader(db: &Db, leader: &Leader) -> Result<(), Error> {
     db.run(text, values)
 }
 
-/// Describes this process so that another one on this machine can find it: `NAMESPACE/ID/START`,
-/// where the start is in ticks since boot. An id is reused, but not an id with its start.
+/// Describes this process so another process on this machine can find it: `NAMESPACE/ID/START`.
+/// START is in ticks since boot. A process id is reused, but not together with the same start.
 fn own_process() -> String {
     let id = std::process::id();
     let start = start_of(id).unwrap_or_default();
     format!("{}/{id}/{start}", namespace().unwrap_or_default())
 }
 
-/// Returns the PID namespace, whose processes this one can see. The ids of another namespace belong
-/// to other processes.
+/// Returns the PID namespace of this process. The same process id in another namespace belongs to
+/// another process.
 fn namespace() -> Option<String> {
     let link = std::fs::read_link("/proc/self/ns/pid").ok()?;
     Some(link.to_string_lossy().into_owned())
@@ -182,7 +183,8 @@ fn start_of(id: u32) -> Option<String> {
     fields.split_whitespace().nth(19).map(str::to_owned)
 }
 
-/// Returns `true` if this process of the same boot is known to have ended.
+/// Returns `true` if the process described by `process` ([`own_process`]) is known to have ended.
+/// It must be a process of the same boot.
 fn has_ended(process: &str) -> bool {
     let mut parts = process.rsplitn(3, '/');
     let (start, id, found) = (parts.next(), parts.next(), parts.next());

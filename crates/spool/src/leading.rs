@@ -3,7 +3,7 @@
 //!
 //! The session that holds the lock makes every read and every write, so a process without the lock
 //! cannot write. The server ends a session that is idle for ten seconds, or for five in a
-//! transaction. A leader therefore asks something each second, and a leader that was frozen or cut
+//! transaction. An idle leader therefore runs a query each second. A leader that was frozen or cut
 //! off for longer has lost its session.
 
 use crate::leader::{self, Candidate, Instance, Leader};
@@ -17,17 +17,17 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Time between two tries to take the lock, and between two questions of an idle leader.
+/// Time between two tries to take the lock, and between two queries of an idle leader.
 const EVERY: Duration = Duration::from_secs(1);
 /// Time between two tries to connect.
 const RECONNECT: Duration = Duration::from_secs(1);
 
 /// Opens the state in a database, and starts the thread. Returns when it is known whether this
-/// process leads ([`Handle::leadership`]), or when the database could not be reached. The thread
-/// then tries again.
+/// process leads ([`Handle::leadership`]). Also returns if the database cannot be reached now. The
+/// thread then tries again.
 ///
 /// # Errors
-/// [`Error::Unusable`], [`Error::Foreign`]: a change of the settings is needed.
+/// [`Error::Unusable`] and [`Error::Foreign`], after which a change of the settings is needed.
 pub fn open_postgres(
     url: &PostgresUrl,
     instance: Instance,
@@ -58,11 +58,11 @@ struct Life {
     instance: Instance,
     settings: Settings,
     channels: Channels,
-    /// Runtime for waits without a session.
+    /// Runtime for waits that do not use a session.
     waits: Runtime,
     /// `None` before the first session.
     candidate: Option<Candidate>,
-    /// The caller that waits for the first result. `None` after it was sent.
+    /// Sends the first result to [`open_postgres`], which waits for it. `None` after it was sent.
     first: Option<mpsc::SyncSender<Result<(), Error>>>,
 }
 
@@ -89,7 +89,8 @@ impl Life {
         }
     }
 
-    /// Reports that this process waits.
+    /// Reports that this process does not lead, as [`Channels::stand_by`] does, and lets
+    /// [`open_postgres`] return.
     fn stand_by(&mut self, leader: Option<Leader>, problem: Option<Error>) {
         self.channels.stand_by(leader, problem);
         self.report_first();
@@ -102,7 +103,8 @@ impl Life {
         }
     }
 
-    /// Connects, and takes the lock when it is free. `None` if the thread must end first.
+    /// Connects, waits until the lock is free, takes it, and makes the leader's first commit.
+    /// Returns `None` if the thread must end first.
     fn wait_for_lock(&mut self) -> Result<Option<Store>, Error> {
         let session = Session::open(&self.url, Access::Write, &self.instance.label())?;
         let mut last = read_leader(&session)?;
@@ -158,7 +160,7 @@ impl Life {
             } else {
                 match self.next_request() {
                     Next::Request(first) => writer.serve(Some(first), &mut self.channels),
-                    // If it fails, the error is found below.
+                    // This query keeps the session from being idle. Its error is read below.
                     Next::Nothing => drop(writer.store.exists("SELECT 1", ())),
                     Next::End => break None,
                 }
@@ -195,7 +197,7 @@ impl Life {
         }
     }
 
-    /// Answers the requests of this time that this process does not lead.
+    /// Answers all requests with [`Error::NotLeader`] for this long, or until the thread must end.
     fn refuse_for(&mut self, time: Duration) {
         let name = self.channels.known_leader().map(|leader| leader.name);
         let error = Error::NotLeader(self.url.place(), name);
@@ -209,7 +211,7 @@ impl Life {
                 }
             }
         };
-        // The time is over, or the thread must end.
+        // Either result means that the wait is over.
         self.waits
             .block_on(async { tokio::time::timeout(time, refusing).await })
             .ok();
@@ -219,13 +221,13 @@ impl Life {
 enum Next {
     Request(Numbered),
     Nothing,
-    /// All handles are gone, or the thread must end and has no request left.
+    /// All handles were dropped, or the thread must end and the queue is empty.
     End,
 }
 
-/// Runs the first transaction of a leader: writes its row. `other` led before. Stores the doubt
-/// about earlier slots until a request is made, because this process can end before its silence
-/// does.
+/// Runs the first transaction of a leader, which writes its row. `other` is the name of a leader
+/// before it whose slots it does not know. This doubt is stored until a request is made, because
+/// this process can end before its silence toward the CRM does.
 fn begin(store: &mut Store, leader: &Leader, other: Option<String>) -> Result<(), Error> {
     let kept = meta::meta(store, meta::RESTORED)?;
     let other = other.or_else(|| Some(kept.as_deref()?.strip_prefix(meta::TAKEOVER)?.to_owned()));
@@ -244,10 +246,10 @@ fn begin(store: &mut Store, leader: &Leader, other: Option<String>) -> Result<()
     })
 }
 
-/// Reads the leader's row. `None` if the tables are not there yet.
+/// Reads the leader's row. `None` if the tables do not exist yet or must be migrated.
 ///
 /// # Errors
-/// [`Error::NewerSchema`]: this process must not get the lock.
+/// [`Error::NewerSchema`], because this process must not take the lock then.
 fn read_leader(session: &Session) -> Result<Option<Leader>, Error> {
     match postgres::inspect(session, MIGRATIONS.len())? {
         Found::New | Found::Migrated(_) => Ok(None),

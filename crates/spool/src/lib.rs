@@ -1,10 +1,11 @@
-//! The durable state: every finished call from its verdict to the CRM's journal.
+//! The durable state. It holds every finished call, from its outcome until the CRM's journal has
+//! the call.
 //!
 //! Callers send [`Op`]s, and get [`Done`]s after the commit. The state is one SQLite file,
 //! `spool.db` in the state folder, in WAL mode with `synchronous=FULL`, so every answered request
-//! is on the disk. Or it is a schema of a PostgreSQL database ([`open_postgres`]). One thread owns
-//! the connection, and commits the queued requests as one group ([`Handle`]). A [`Store`] can also
-//! be used without the thread, on `:memory:`, one request at a time.
+//! is on the disk. The state can also be a schema of a PostgreSQL database ([`open_postgres`]). One
+//! thread owns the connection, and commits the queued requests as one group ([`Handle`]). A
+//! [`Store`] can also be used without the thread, on `:memory:`, one request at a time.
 //!
 //! Both engines run the same statements. Their differences are these:
 //!
@@ -13,7 +14,7 @@
 //! | schema | `tables/schema.rs` | the same scripts, translated (`postgres/schema.rs`) |
 //! | right to write | the lock file, for the process's life | the session's lock (`leading`) |
 //! | memory ([`Store`]) | read once | read again when the lock was lost |
-//! | statements without an answer | run at once | sent with later ones (`postgres/pipeline.rs`) |
+//! | statements without an answer | run at once | sent with later statements (`pipeline`) |
 //! | space of deleted rows | `purge` returns pages to the disk | autovacuum |
 //! | check, copy of the file | `check`, `identity` | the server's; `postgres/history.rs` |
 //!
@@ -49,7 +50,7 @@
 //! | `check` | the check of the file in the background |
 //! | `identity` | whether the file is a copy |
 //! | `readers` | lookups of finished calls, and of leads by phone, without the writer's thread |
-//! | [`binding`] | whose calls these are |
+//! | [`binding`] | the CRM address, company, and application that the state belongs to |
 //! | `advice` | advice about a dead letter |
 //! | [`error`] | the errors, with their exit codes |
 //!
@@ -60,9 +61,9 @@
 //!
 //! If a commit fails (no room, a failed write or sync), the answer is that nothing was stored, and
 //! the same request can be made again. SQLite then writes the same place of its log again, so no
-//! page of the log depends on a sync that followed a failed one. Until then, that commit can still
-//! be found after a kill. The same is true of any kill before an answer. After a kill, the log is
-//! written into the file and restarted before anything is added ([`folder`]).
+//! page of the log depends on a sync that followed a failed one. If the process is killed before
+//! that, or before any other answer, the next start can find the commit stored. After a kill, the
+//! log is written into the file and restarted before anything is added ([`folder`]).
 //!
 //! If the log is written into the file and the file's sync fails, SQLite reports no error, and
 //! writes it again from the log at the next commit. One case is left: a part that was written into
@@ -172,29 +173,29 @@ use callbridge_leads::lead_field;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes kept of one unreadable message: all that a later version could read.
+/// Maximum bytes kept of one unreadable message. A later version can perhaps read a whole message.
 pub const UNREADABLE_BYTES_MAX: usize = 1 << 20;
-/// Bytes kept of all unreadable messages. Further ones are only counted.
+/// Maximum bytes kept of all unreadable messages together. Further messages are only counted.
 pub const UNREADABLE_BYTES_ALL: u64 = 640 << 20;
-/// Unreadable messages kept. Further ones are only counted.
+/// Maximum number of unreadable messages kept. Further messages are only counted.
 pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
-/// Bytes of an unreadable message in lists and notices.
+/// Maximum bytes of an unreadable message that lists and notices show.
 pub const LISTED_BYTES_MAX: usize = 1024;
-/// Attempts kept of one call: the first, and the last ones.
+/// Maximum number of attempts kept per call: the first attempt and the newest attempts.
 pub const ATTEMPTS_MAX: usize = 50;
-/// Actions kept of one dead letter: the first, and the last ones.
+/// Maximum number of actions kept per dead letter: the first action and the newest actions.
 pub const ACTIONS_MAX: usize = 50;
-/// Calls between extensions that are kept for lists.
+/// Maximum number of calls between extensions that are kept for lists.
 pub const INTERNAL_KEPT: i64 = 1_000;
-/// Age after their start beyond which calls between extensions are not kept.
+/// Calls between extensions are not kept if they started longer ago than this.
 pub const INTERNAL_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Dead letters and waiting calls on a page, unless the filter sets another limit.
+/// Maximum number of dead letters and waiting calls per page, unless the filter sets a limit.
 pub const LETTERS_PAGE: usize = 500;
-/// Calls due for a poll in one [`WorkQueue`].
+/// Maximum number of calls due for a poll in one [`WorkQueue`].
 pub const DUE_POLLS_MAX: usize = 8;
-/// Confirmable calls counted in one [`WorkQueue`].
+/// Confirmable calls are counted up to this number in one [`WorkQueue`].
 pub const CONFIRMABLE_MAX: u32 = 200;
-/// Calls that one reading of the journal looks for.
+/// Maximum number of calls that one reading of the journal looks for.
 pub const RECONCILE_MAX: usize = 500;
 /// Time for which deliveries of webhooks are recognized (§6.9).
 pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -207,10 +208,11 @@ pub const HELD_MAX: Duration = Duration::from_secs(65 * 60);
 /// Forwarded calls are kept at least this long, because the hub can lose its state.
 pub const FORWARDED_KEPT: Duration = Duration::from_secs(31 * 24 * 3600);
 
-/// A call that was stored longer ago than this is not live, whatever it was then.
+/// A live call is sent before the backlog. A call that became ready longer ago than this is no
+/// longer live.
 pub const LIVE_FOR: Duration = Duration::from_secs(5 * 60);
 
-/// Hook that receives the time of each commit, from `BEGIN` to the end of its sync.
+/// Hook that receives the duration of each commit, from `BEGIN` to the end of its sync.
 pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// Hook that receives the number of each statement before it runs, for tests. If it returns
@@ -226,7 +228,8 @@ pub struct Settings {
     pub drop_employee: bool,
     /// The value of `--lead-field`, checked. `None` without it.
     pub shows: Option<Arc<lead_field::Settings>>,
-    /// The names in `--field`, by which the CRM's values are compared with those that were sent.
+    /// The field names in `--field`. They are needed to compare the values in the CRM with the
+    /// values that were sent.
     pub names: FieldNames,
     /// Queue a notice for every dead letter (`--dead-letter-queue`).
     pub notices: bool,

@@ -1,16 +1,17 @@
-//! The marks of a state that no process must use.
+//! The settings that mark a state that no process must use: an unfinished copy, or a state that was
+//! moved away.
 
 use crate::db::Asked;
 use crate::{Db, Error};
 
-/// In a state that another one is copied into.
+/// Setting in a state that is an unfinished copy of another state.
 pub(crate) const UNFINISHED: &str = "spool.unfinished";
-/// In a state that was moved away ([`MovedMark`]).
+/// Setting in a state that was moved away. The value is a [`MovedMark`].
 pub(crate) const MOVED: &str = "spool.moved";
-/// In a state that came from another place: the id of that move.
+/// Setting in a state that came from another place. The value is the id of that move.
 pub(crate) const MOVED_HERE: &str = "spool.moved_here";
 
-/// Questions about the marks of a state that must not be used.
+/// Query for the marks of a state that must not be used.
 pub(crate) struct Marks(Asked<(String, String)>);
 
 impl Marks {
@@ -19,7 +20,7 @@ impl Marks {
         db.ask(text, [MOVED, UNFINISHED]).map(Self)
     }
 
-    /// Refuses a state that is only a part of another one, or was moved away.
+    /// Returns an error if the state is an unfinished copy, or was moved away.
     pub(crate) fn refuse(self, db: &Db) -> Result<(), Error> {
         match self.0.first(db)? {
             None => Ok(()),
@@ -32,7 +33,7 @@ impl Marks {
     }
 }
 
-/// Refuses a state that is only a part of another one, or was moved away.
+/// Returns an error if the state is an unfinished copy, or was moved away.
 pub(crate) fn refuse_unusable(db: &Db) -> Result<(), Error> {
     Marks::ask(db)?.refuse(db)
 }
@@ -40,7 +41,7 @@ pub(crate) fn refuse_unusable(db: &Db) -> Result<(), Error> {
 /// The mark of a state that was moved away: `ID PLACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MovedMark {
-    /// The state in the new place has it, too.
+    /// Id of the move. The state in the new place has the same id ([`MOVED_HERE`]).
     pub(crate) id: String,
     /// The new place.
     pub(crate) to: String,

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 /// One thing to store. The operations of one request are stored together or not at all.
 ///
-/// Each variant says how it changes the books. Otherwise the books stay as they are.
+/// The books are the counts of calls by state. If an operation changes the books, its comment says
+/// how.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// A judged call is stored by its outcome:
@@ -27,82 +28,83 @@ pub enum Op {
     /// | `Internal` | – | internal + 1 |
     /// | `Skipped` | – | skipped + 1 |
     ///
-    /// Waiting are the reasons of [`Reason::is_waiting`](callbridge_model::Reason::is_waiting). In
-    /// each case its linkedid and all of `also_known_as` become seen_calls.
+    /// A call waits if its reason is [`Reason::is_waiting`](callbridge_model::Reason::is_waiting).
+    /// In each case, the call's linkedid and all of `also_known_as` become seen calls.
     ///
     /// A dead letter `incomplete` that no one has retried is corrected by a better account of the
     /// same call ([`Done::Corrected`]). It is discarded if it proves to be a part of another call.
-    /// Otherwise the same call again only increases the counter `repeats` ([`Done::Repeat`]).
+    /// Any other repeat of a call only increases the counter `repeats` ([`Done::Repeat`]).
     ///
-    /// The same uuid is another call if its number differs or its start is more than a second off.
-    /// It becomes a dead letter `uuid_conflict` ([`Done::Conflict`]; finished + 1, dead + 1). An
-    /// unknown number does not differ. Calls without a uuid are recognized by their linkedid.
+    /// A call with a known uuid is another call if its number differs or its start is more than a
+    /// second off. It becomes a dead letter `uuid_conflict` ([`Done::Conflict`]). Books: finished +
+    /// 1, dead + 1. An unknown number does not differ. Calls without a uuid are recognized by their
+    /// linkedid.
     Finish(Box<Finished>),
-    /// Forgets the ids of a call of which no row is kept, so that it can be taken in again (`audit
-    /// --take-in`). A stored call keeps its ids.
+    /// Forgets the ids of a call that has no row, so the call can be taken in again (`audit
+    /// --take-in`). A call that has a row keeps its ids.
     Forget {
-        /// PBX that the ids are of.
+        /// PBX that gave the ids.
         pbx: String,
         /// Ids of the call and its channels on that PBX.
         ids: Vec<String>,
     },
-    /// Replaces the snapshot of a call that is not over, or deletes it with `None`.
+    /// Replaces or deletes the stored snapshot of a call that is not over.
     Open {
         pbx: String,
         /// Unique among the open calls of its PBX.
         key: u64,
-        /// State from which the call continues after a restart. `None` deletes the stored one.
+        /// State from which the call continues after a restart. `None` deletes the stored snapshot.
         snapshot: Option<Vec<u8>>,
     },
     /// Progress of a source, from which it continues after a restart.
     Position {
         /// The source's name, under which its progress is kept.
         source: String,
-        /// Any JSON that the source needs to continue from there.
+        /// Any JSON that the source needs to continue from its position.
         position: serde_json::Value,
     },
-    /// Bytes of a source that could not be read: a dead letter `unreadable` with the first
-    /// [`UNREADABLE_BYTES_MAX`] of them, and a notice. If no room is left
-    /// ([`UNREADABLE_LETTERS_MAX`], [`UNREADABLE_BYTES_ALL`]), they are only counted. Books:
-    /// unreadable + 1 either way.
+    /// A message of a source could not be read. Stores a dead letter `unreadable` with its first
+    /// [`UNREADABLE_BYTES_MAX`] bytes, and a notice. Beyond [`UNREADABLE_LETTERS_MAX`] or
+    /// [`UNREADABLE_BYTES_ALL`], the message is only counted. Books: unreadable + 1 either way.
     ///
     /// [`UNREADABLE_BYTES_MAX`]: super::UNREADABLE_BYTES_MAX
     /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX
     /// [`UNREADABLE_BYTES_ALL`]: super::UNREADABLE_BYTES_ALL
     Unreadable(UnreadableBytes),
-    /// A file that holds one record was read: its earlier `unreadable` dead letters are removed.
+    /// A file that holds one record was read. Removes the file's earlier `unreadable` dead letters.
     FileRead {
         source: String,
         /// Path of the file, as [`UnreadableBytes::file`] has it.
         file: String,
-        /// Time at which it was read.
+        /// Time at which the file was read.
         at: EventTime,
     },
-    /// A step of a stored call ([`super::state::next`]). Books: one less in the old state, one more
-    /// in the new state. An unreadable dead letter only has `Discard` and `Retry`: it is forgotten,
-    /// and the book `unreadable`, a total of all time, stays.
+    /// A step of a stored call ([`super::state::next`]). Books: old state - 1, new state + 1. An
+    /// unreadable dead letter only allows `Discard` and `Retry`. Both delete it. The book
+    /// `unreadable` stays, because it is a total of all time.
     Step {
         /// Id of the call or the unreadable dead letter.
         row: RowId,
         step: Step,
-        /// Time of the step, from which its new state counts.
+        /// Time of the step. The call is in its new state since then.
         at: EventTime,
     },
-    /// A call FAILED. It continues automatically or becomes a dead letter, depending on what is
-    /// known of its lead at the commit. Books: as its step's.
+    /// The CRM reported that a call FAILED. The call continues automatically or becomes a dead
+    /// letter, depending on what the spool knows about its lead. Books: as for the step that
+    /// follows.
     FailedCall(CallFailure),
-    /// A slot of the sender's budget is taken, or its request was answered.
+    /// A slot of the request budget is taken, or its request was answered.
     Slot(SlotRow),
     /// The slot of this number, from 0, is free again.
     SlotGone(u32),
-    /// An action of a person on a dead letter, stored with its call. It comes before the step that
-    /// it causes, so notices contain it.
+    /// An action of a person on a dead letter, stored with its call. It must come before the step
+    /// that it causes, so the notice of that step contains the action.
     Action {
         /// Id of the call that is or was a dead letter.
         row: RowId,
         action: Action,
     },
-    /// A person assigns a lead to a number. It replaces an earlier one.
+    /// A person assigns a lead to a number. This replaces a lead that was assigned earlier.
     Give(LeadByHand),
     /// Removes the lead that a person assigned to the number.
     Take(Phone),
@@ -114,34 +116,33 @@ pub enum Op {
     },
     /// Removes the small durable setting of this name.
     MetaGone(String),
-    /// A counter that is never reset (`repeats`, `clamped`…). The books are not among them.
+    /// Adds `by` to a counter that is never reset (`repeats`, `clamped`…). Not for the books.
     Count { counter: String, by: u64 },
-    /// The broker has confirmed the notice with this id. It is deleted from the outbox.
+    /// The broker has confirmed the notice with this id. Deletes the notice from the outbox.
     NoticeSent(i64),
-    /// Binds the state to a CRM address. The first address is kept. With `rebind` it is replaced,
-    /// and company and application are unbound. Without it, another address is refused
-    /// ([`super::Error::OtherAddress`]).
+    /// Binds the state to a CRM address. Once an address is bound, another address is refused
+    /// ([`super::Error::OtherAddress`]). With `rebind`, the address replaces the bound address, and
+    /// company and application are unbound.
     BindAddress {
         /// Base address of the CRM: `https://api.example.com`.
         address: String,
-        /// `--rebind` is given: replace the bound address.
+        /// `true` replaces the bound address (`--rebind`).
         rebind: bool,
     },
-    /// Binds the state to the token's company and application (§2.2). The first ones are kept.
-    /// A token of another company or application is answered [`Done::WrongCompany`] and changes
-    /// nothing.
+    /// Binds the state to the token's company and application (§2.2), if none are bound. If others
+    /// are bound, the answer is [`Done::WrongCompany`], and nothing changes.
     BindCompany {
         /// Id of the token's company, as text.
         company: String,
         /// Id of the token's application, as text.
         application: String,
     },
-    /// A verified event from the CRM. Its content is applied. The pair of installation and event
-    /// and the signature are remembered for [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT). A known
-    /// pair or signature changes nothing. Answered [`Done::Delivered`].
+    /// A verified event from the CRM. Applies its content. Remembers its signature, and its pair of
+    /// installation and event, for [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT). An event with a
+    /// known pair or signature changes nothing. Answered [`Done::Delivered`].
     Delivery(Box<Delivery>),
-    /// A verified event reports that another provider has journaled a call. Whether it is also one
-    /// of our calls is kept. Another company's event changes nothing.
+    /// A verified event reports that another provider has journaled a call. Stores the call, and
+    /// whether it is also one of our calls. Another company's event changes nothing.
     Foreign {
         /// Company of the event (§6.5 `companyId`).
         company: String,
@@ -150,38 +151,39 @@ pub enum Op {
         /// Time at which the event came.
         at: EventTime,
     },
-    /// Step or answer of a request about leads. A lookup that finds the lead can send its dead
-    /// letters `failed` without their employee: dead - 1, ready + 1 each.
+    /// A step or answer of a request about leads. If a lookup finds the lead, the lead's dead
+    /// letters `failed` can be sent without their employee: dead - 1, ready + 1 each.
     Lead(LeadChange),
-    /// Forgets expired deliveries. Also forgets seen_calls, and journaled or discarded calls, that
-    /// are older than [`super::Settings::retention`] at this time. Each purge forgets a bounded
-    /// number. The books keep counting the calls.
+    /// Deletes webhook deliveries that expired before this time. Also deletes seen calls, and
+    /// journaled or discarded calls, that are older than [`super::Settings::retention`]. Each purge
+    /// deletes a bounded number. The books still count the deleted calls.
     Purge(EventTime),
-    /// A page of the journal shows these calls. Those that were sent from here with an unknown
-    /// outcome have arrived. Books: as the steps of those calls.
+    /// A page of the journal shows these calls. If this state sent one of them and its outcome is
+    /// not known yet, the call becomes journaled. Books: as for the steps of those calls.
     Shown {
         calls: Vec<ShownCall>,
         /// Time at which the page was read.
         at: EventTime,
     },
-    /// News of a lead for the directory. It can be of any age, and can be stored several times.
-    /// Find the calls that it can release with [`super::Store::take_awaited`] after the commit.
+    /// News of a lead for the directory. News of any age and repeated news are allowed. After the
+    /// commit, [`super::Store::take_awaited`] returns the numbers whose calls the news can release.
     Learn(Box<LeadNews>),
-    /// Makes the state a hub's, with this incarnation. A state that is a hub's keeps its own.
+    /// Makes the state a hub's, with this incarnation. A state that is already a hub's keeps its
+    /// incarnation.
     BeginHub { incarnation: String, at: EventTime },
-    /// A request of a branch, before the calls in it. Answered [`Done::Hub`]. If it shows that this
-    /// state has lost commits, a new incarnation begins.
+    /// A request of a branch. Comes before the operations that store its calls. If it shows that
+    /// this state has lost commits, a new incarnation begins. Answered [`Done::Hub`].
     BranchRequest(Box<BranchRequest>),
     /// Adds a branch, or PBXs to a branch. Answered [`Done::Branch`].
     AddBranch(NewBranch),
-    /// Gives a branch another token. Answered [`Done::Branch`].
+    /// Replaces the token of a branch. Answered [`Done::Branch`].
     RotateToken(TokenRotation),
     /// Removes the branch of this name. Its calls stay. Answered [`Done::Branch`].
     RemoveBranch(String),
-    /// Makes calls of a collector ready for its hub. Books: as the states that they leave.
+    /// Makes stored calls ready to be sent to a hub. Books: old state - 1, ready + 1 for each call.
     Offer { offer: Offer, at: EventTime },
-    /// Changes the OAuth connection. Answered [`Done::Connection`]. Only the holder of the state's
-    /// lock can do it in this way; see [`ConnectionStore`](crate::ConnectionStore).
+    /// Changes the OAuth connection. Answered [`Done::Connection`]. Without the state's lock, use
+    /// [`ConnectionStore`](crate::ConnectionStore).
     Connection(Box<ConnectionChange>),
 }
 
@@ -211,8 +213,8 @@ impl Op {
         Self::Count { counter, by }
     }
 
-    /// Returns `true` for an operation of a source of calls. It does not change what another
-    /// finished call depends on.
+    /// Returns `true` for an operation of a source of calls. Such an operation does not change a
+    /// fact that the storing of another finished call depends on.
     pub(crate) const fn is_intake(&self) -> bool {
         self.is_intake_in_order()
             || matches!(
@@ -221,8 +223,8 @@ impl Op {
             )
     }
 
-    /// Returns `true` for an operation that must not overtake another one, because a position
-    /// counts for the calls before it.
+    /// Returns `true` for an operation that must keep its order. For example, a stored position
+    /// means that all calls before it are stored.
     pub(crate) const fn is_intake_in_order(&self) -> bool {
         matches!(
             self,
@@ -235,8 +237,8 @@ impl Op {
         )
     }
 
-    /// Returns `true` for an operation of a request to the CRM: it is about to be sent, or was
-    /// answered.
+    /// Returns `true` for an operation that the sender stores before a request to the CRM, or after
+    /// its answer.
     pub(crate) const fn is_of_sender(&self) -> bool {
         matches!(
             self,
@@ -253,9 +255,10 @@ pub struct UnreadableBytes {
     pub bytes: Vec<u8>,
     /// Length of the whole message in bytes, if `bytes` is only its beginning.
     pub cut_from: Option<u64>,
-    /// The file that holds the message, and the place in it. `None` if it was not read from a file.
+    /// The file that holds the message, and the place in the file. `None` if the message was not
+    /// read from a file.
     pub file: Option<String>,
-    /// Reason for people why the bytes cannot be read.
+    /// Reason why the bytes cannot be read, as a text for people.
     pub why: String,
     /// Time at which the bytes came.
     pub at: EventTime,
@@ -278,7 +281,7 @@ pub struct CallFailure {
 /// An event from the CRM, with the parts that callbridge uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Connection that received it (§6.3 `X-Webhook-Installation-Id`).
+    /// Connection that received the event (§6.3 `X-Webhook-Installation-Id`).
     pub installation: String,
     /// Id of the event (§6.5 `eventId`), by which a repeat is recognized.
     pub event: String,
@@ -299,7 +302,7 @@ pub enum WebhookEvent {
     Completed {
         /// Uuid of the call in the journal, without the prefix `oapi-`.
         uuid: CallUuid,
-        /// The leads that it is linked to. Can be empty.
+        /// The leads that the journal links to the call. Can be empty.
         leads: Vec<LeadId>,
         shown: Box<CallEcho>,
     },
@@ -319,7 +322,8 @@ impl WebhookEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// The pair or the signature is known. Nothing changed.
+    /// The event was delivered before: its signature, or its pair of installation and event, is
+    /// known. Nothing changed.
     Repeat,
     /// No token has shown yet which company this state belongs to. Nothing changed, and nothing is
     /// remembered.
@@ -329,14 +333,14 @@ pub enum Delivered {
     /// The call of the event is now journaled.
     Confirmed {
         row: RowId,
-        /// The journal links it to other leads than the one it was sent with. Merged leads do not
-        /// count.
+        /// The journal links the call to other leads than the lead it was sent with. A lead that
+        /// the sent lead was merged into does not count as another lead.
         other_lead: bool,
     },
     /// The call of the event is now a dead letter: the journal holds it with other values than
     /// intended.
     Overtaken(RowId),
-    /// The event contains no news about this call.
+    /// The event contains no news about this call of ours.
     Settled(RowId),
     /// The event is not about one of our calls.
     NotOurs,
@@ -351,13 +355,13 @@ pub struct SlotRow {
     pub slot: u32,
     /// The token that the slot counts against.
     pub token: TokenFingerprint,
-    /// The boot that `sent` and `answered` belong to.
+    /// Id of the boot that `sent` and `answered` belong to.
     pub boot_id: String,
-    /// Time since boot at which its request was sent.
+    /// Time since boot at which the request was sent.
     pub sent: Duration,
     /// Time since boot at which the answer came. `None` while the request is in flight.
     pub answered: Option<Duration>,
-    /// Wall-clock time at which its request was sent.
+    /// Wall-clock time at which the request was sent.
     pub wall_sent: EventTime,
 }
 
@@ -368,19 +372,19 @@ pub enum Done {
     New(RowId),
     /// `Finish`: a new call that is counted only (internal, skipped).
     Counted,
-    /// `Finish`: the same call again. Nothing changed. `None` if its row was purged or never
-    /// existed.
+    /// `Finish`: a known call. Only the counter `repeats` changed. Contains the row of the call.
+    /// `None` if the row was purged or never existed.
     Repeat(Option<RowId>),
-    /// `Finish`: another call with a known uuid, stored as this dead letter.
+    /// `Finish`: another call with a known uuid. It is stored as a dead letter with this id.
     Conflict(RowId),
-    /// `Finish`: a better account of a dead letter `incomplete`. The dead letter now has its
-    /// values, and its book is that of the new verdict.
+    /// `Finish`: a better account of a dead letter `incomplete`. The dead letter's row now has the
+    /// values, the outcome, and the book of the better account.
     Corrected(RowId),
-    /// `Unreadable`: its dead letter. `None` if it was only counted.
+    /// `Unreadable`: the new dead letter. `None` if the message was only counted.
     Unreadable(Option<RowId>),
     /// `Step`: the call's new state.
     Stepped(State),
-    /// `Lead`: a lookup was answered, and applied to the dead letters of its lead.
+    /// `Lead`: the answer to a lookup was applied to the dead letters of its lead.
     LookupDone {
         /// Dead letters that now show the finding.
         updated: u64,
@@ -393,7 +397,7 @@ pub enum Done {
     /// `Learn`: the news is stored. `true` if something was not known before.
     Learned(bool),
     PurgeCounts(PurgeCounts),
-    /// `BranchRequest`: the position of this commit, for the answer.
+    /// `BranchRequest`: the hub's position as of this commit, for the answer to the branch.
     Hub(HubAnswer),
     /// `AddBranch`, `RotateToken`, `RemoveBranch`: what was done.
     Branch(BranchChange),
@@ -409,6 +413,6 @@ pub struct PurgeCounts {
     pub calls: u64,
     /// Seen-call rows that were forgotten.
     pub seen_calls: u64,
-    /// More can be forgotten, so purge again soon.
+    /// More rows can be forgotten, so purge again soon.
     pub more: bool,
 }

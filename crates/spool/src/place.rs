@@ -19,15 +19,15 @@ pub enum StatePlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabasePlace {
     pub url: PostgresUrl,
-    /// The URL as it was given. It has no password.
+    /// The URL as it was given with `--state`. It has no password.
     pub text: String,
-    /// A folder of this machine, for the socket that commands use.
+    /// Folder on this machine for the socket through which commands reach the daemon.
     pub socket_folder: PathBuf,
 }
 
 impl StatePlace {
-    /// Returns the state in the database of this URL. `base` is a folder of this machine and user,
-    /// in which each state has a folder for its socket.
+    /// Returns the place of a state in the database with the URL `text`. `base` is a folder of this
+    /// user on this machine, in which each state has a folder for its socket.
     ///
     /// # Errors
     /// As [`PostgresUrl::parse`].
@@ -54,7 +54,7 @@ impl StatePlace {
         }
     }
 
-    /// Returns the state folder. `None` for a database.
+    /// Returns the state folder. `None` if the state is in a database.
     pub fn folder(&self) -> Option<&Path> {
         match self {
             Self::Folder(folder) => Some(folder),
@@ -62,7 +62,7 @@ impl StatePlace {
         }
     }
 
-    /// Returns the database. `None` for a folder.
+    /// Returns the database. `None` if the state is in a folder.
     pub fn database(&self) -> Option<&PostgresUrl> {
         match self {
             Self::Folder(_) => None,
@@ -70,7 +70,7 @@ impl StatePlace {
         }
     }
 
-    /// Returns the folder of this machine with the socket for commands.
+    /// Returns the folder on this machine with the socket through which commands reach the daemon.
     pub fn socket_folder(&self) -> &Path {
         match self {
             Self::Folder(folder) => folder,
@@ -78,8 +78,8 @@ impl StatePlace {
         }
     }
 
-    /// Makes the folder for the socket, open to this user only. A state folder is made with its
-    /// state.
+    /// Makes the folder for the socket, open to this user only. Does nothing for a state in a
+    /// folder, because the folder is made with the state.
     ///
     /// # Errors
     /// [`Error::NotWritable`], [`Error::Shared`].
@@ -113,7 +113,7 @@ impl StatePlace {
         }
     }
 
-    /// Returns the sessions that read and change the OAuth connection.
+    /// Returns a store that reads and changes the OAuth connection without the state's lock.
     pub fn connections(&self) -> ConnectionStore {
         match self {
             Self::Folder(folder) => ConnectionStore::new(folder),

@@ -18,20 +18,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time after a failed question during which a database is not asked again.
+/// After a failed query, the database is not asked again for this long.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Name of the session on the server.
 const LABEL: &str = "callbridge reader";
 
-/// A read-only connection, in addition to the spool's own. It also works while another process
-/// leads.
+/// A read-only connection, in addition to the spool's connection. It also works while another
+/// process leads.
 #[derive(Debug)]
 pub struct Reader {
-    /// `None` if the session was lost. The next question opens another one.
+    /// The open connection. `None` if the session was lost. The next query then opens a session.
     db: Option<Db>,
     /// The database to connect to again. `None` for a file.
     url: Option<PostgresUrl>,
-    /// The last failure.
+    /// The last failure, and its time. `None` after a query that succeeded.
     failed: Option<(Instant, Error)>,
 }
 
@@ -44,7 +44,7 @@ impl Reader {
         })
     }
 
-    /// Makes a reader that connects at its first question.
+    /// Makes a reader that connects at its first query.
     pub fn of_database(url: &PostgresUrl) -> Self {
         Self {
             db: None,
@@ -53,11 +53,11 @@ impl Reader {
         }
     }
 
-    /// Answers a question. A session can have ended since the last one, so a question is asked
-    /// again if its session was not opened for it.
+    /// Runs `question` on the connection. If the session ended since the last query, runs it again
+    /// in a new session.
     ///
     /// # Errors
-    /// The error of the question. [`Error::SessionLost`] if the database cannot be reached.
+    /// The error of `question`. [`Error::SessionLost`] if the database cannot be reached.
     pub fn ask<T: Send>(
         &mut self,
         question: &(impl Fn(&Db) -> Result<T, Error> + Sync),
@@ -72,7 +72,8 @@ impl Reader {
             return Err(error.clone());
         }
         let db = &mut self.db;
-        // The caller can be a task, and a task must not wait in another runtime.
+        // The caller can be an async task. A task must not block on the session's own runtime, so a
+        // thread does.
         let answer = std::thread::scope(|scope| {
             let asking = scope.spawn(|| ask_session(db, url, question));
             asking.join().unwrap_or(Err(Error::Closed))
@@ -115,13 +116,14 @@ impl FinishedCalls {
         Reader::of_file(&dir.join(state_dir::FILE)).map(Self)
     }
 
-    /// Finds finished calls in a database.
+    /// Makes lookups of finished calls in a database. Connects at the first lookup.
     pub fn in_database(url: &PostgresUrl) -> Self {
         Self(Reader::of_database(url))
     }
 
-    /// Returns the finished call that this unique id or linkedid belongs to. If the file cannot be
-    /// read, this returns `None`. A repeated call is then still recognized by its uuid.
+    /// Returns the finished call that the unique id or linkedid `id` of this PBX belongs to. Also
+    /// returns `None` if the state cannot be read. A repeated call is then still recognized by its
+    /// uuid.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
         let text = "SELECT t.is_linkedid, t.started,
                     CASE WHEN c.direction = 'INBOUND' THEN c.raw_phone END,
@@ -141,17 +143,18 @@ impl FinishedCalls {
     }
 }
 
-/// Reads a dead letter's call. If it cannot be read, it adds nothing to a better account.
+/// Reads the facts of a dead letter's call from JSON. If they cannot be read, a better account of
+/// the call gets nothing from them.
 fn letter(text: &str) -> Option<Box<FinishedCall>> {
     let read = serde_json::from_str(text);
     read.inspect_err(|error| tracing::error!(%error, "the call of a dead letter cannot be read"))
         .ok()
 }
 
-/// A finished call, with the values that are compared with a call of the same ids.
+/// A finished call, with the values that show whether a later call with the same id is another one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// The id belongs to the call, not to one of its channels.
+    /// The id is the call's linkedid, not an id of one of its channels.
     pub own: bool,
     /// By the PBX's clock.
     pub started: EpochSeconds,
@@ -160,13 +163,14 @@ pub struct Known {
     pub caller: Option<String>,
     /// The call is a dead letter `incomplete` that a person must handle.
     pub incomplete: bool,
-    /// Facts of the call that this dead letter has. A better account of the call has the rest.
+    /// Facts of the call in this dead letter. They are added to a better account of the call.
     pub letter: Option<Box<FinishedCall>>,
 }
 
 impl Known {
-    /// Returns `true` if a channel born at this second, calling from this number, begins another
-    /// call with the same ids. Possible causes are two PBXs with one id, or a clock that went back.
+    /// Returns `true` if a channel that was created at `born`, with the caller's number `caller`,
+    /// begins another call with the same ids. Possible causes are two PBXs with one id, or a clock
+    /// that went back.
     pub fn is_another(&self, born: Option<EpochSeconds>, caller: &str) -> bool {
         let elsewhen = born.is_some_and(|born| (born.get() - self.started.get()).abs() > 1);
         let somebody_else = match (&self.caller, tail(caller)) {
@@ -177,8 +181,8 @@ impl Known {
     }
 }
 
-/// Returns the last seven digits, which are the same in every form of a number. `None` if it is
-/// shorter.
+/// Returns the last seven digits of a number, which are the same in every form of the number.
+/// `None` if it has fewer digits.
 fn tail(number: &str) -> Option<String> {
     let digits: String = number.chars().filter(char::is_ascii_digit).collect();
     (digits.len() >= 7).then(|| digits[digits.len() - 7..].to_owned())
@@ -200,7 +204,7 @@ impl LeadDirectory {
         Ok(Self::new(Reader::of_file(&dir.join(state_dir::FILE))?))
     }
 
-    /// Looks leads up in a database.
+    /// Makes lookups of leads in a database. Connects at the first lookup.
     pub fn in_database(url: &PostgresUrl) -> Self {
         Self::new(Reader::of_database(url))
     }
@@ -221,21 +225,21 @@ impl LeadDirectory {
     /// Looks up the leads that have or had this number.
     ///
     /// # Errors
-    /// As a message, if it cannot be read now.
+    /// A message, if the directory cannot be read now.
     pub fn find(&self, phone: &Phone) -> Result<Finding, String> {
         self.ask("the directory of leads", |db| holders(db, phone))
     }
 
-    /// Reads the displayed values of a lead, or of the one it was merged into.
+    /// Reads the displayed values of a lead. For a merged lead, reads those of the surviving lead.
     ///
     /// # Errors
-    /// As a message, if it cannot be read now.
+    /// A message, if the directory cannot be read now.
     pub fn profile(&self, lead: LeadId) -> Result<LeadProfile, String> {
         self.ask("the directory of leads", |db| profile(db, lead))
     }
 
-    /// Returns the lead that this one was merged into, and its displayed values. They are empty if
-    /// it cannot be read now.
+    /// Returns the lead that `lead` was merged into, or `lead`, and its displayed values. The
+    /// values are empty if the directory cannot be read now.
     pub fn current_profile(&self, lead: LeadId) -> (LeadId, LeadProfile) {
         let known = self.ask("the directory of leads", |db| {
             let now = survivor(db, lead)?.unwrap_or(lead);
@@ -248,7 +252,7 @@ impl LeadDirectory {
     /// all leads.
     ///
     /// # Errors
-    /// As a message, if it cannot be read now.
+    /// A message, if the directory cannot be read now.
     pub fn responsible_employees(&self) -> Result<Vec<(EmployeeId, u64)>, String> {
         self.ask("the directory of leads", responsible_employees)
     }
@@ -283,7 +287,7 @@ fn open_read_only(file: &Path) -> Result<Db, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db =
         Connection::open_with_flags(file, flags).map_err(|error| Error::sqlite(file, &error))?;
-    // A plan that depends on bound values is made again for each of them.
+    // Otherwise SQLite plans a statement again for each bound value that a partial index can serve.
     let stable = DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG;
     db.set_db_config(stable, true)
         .map_err(|error| Error::sqlite(file, &error))?;

@@ -1,7 +1,7 @@
-//! A handle that only reads a PostgreSQL state, while another process leads or no process does.
+//! A handle that only reads a PostgreSQL state, whether or not another process leads.
 //!
-//! Each read sees the commits up to its beginning, and the books of these commits. Writes are
-//! refused with the leader's name.
+//! Each read sees all commits up to its beginning, and the books as of these commits. Writes are
+//! refused with [`Error::NotLeader`], which has the leader's name.
 
 use crate::leader::{self, Leader};
 use crate::postgres::{self, Access, PostgresUrl, Session};
@@ -11,17 +11,17 @@ use crate::{Error, Settings, Store};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time after a failed read during which the database is not asked again.
+/// After a failed read, the database is not asked again for this long.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Name of the session on the server.
 const LABEL: &str = "callbridge reader";
 
 /// Starts a thread that reads the state in a database. The first request connects.
-/// [`Handle::leadership`](crate::Handle::leadership) shows a standby with the leader that the last
-/// request found, or with the problem because of which the state could not be read.
+/// [`Handle::leadership`](crate::Handle::leadership) shows a standby, with the leader that the last
+/// request found, or with the reason why the state could not be read.
 ///
 /// # Errors
-/// [`Error::Unusable`] if there is no thread.
+/// [`Error::Unusable`] if the thread cannot be started.
 pub fn read_postgres(url: &PostgresUrl, settings: Settings) -> Result<(Handle, Guard), Error> {
     let (handle, mut guard, channels) = channels();
     let reading = Reading {
@@ -43,7 +43,7 @@ struct Reading {
     channels: Channels,
     /// `None` before the first session.
     store: Option<Store>,
-    /// `false` before the first session, and after the last one was lost.
+    /// `false` before the first session, and after the last session was lost.
     has_session: bool,
     /// The last failure, and its time.
     failed: Option<(Instant, Error)>,
@@ -87,7 +87,8 @@ impl Reading {
         self.has_session = !store.is_lost();
     }
 
-    /// Runs [`Reading::begin`], unless it failed a moment ago.
+    /// Runs [`Reading::begin`], unless it failed less than [`PAUSE`] ago. Runs it twice if the
+    /// session was lost since the last request.
     fn begin_or_pause(&mut self) -> Result<Option<Leader>, Error> {
         if let Some((at, error)) = &self.failed
             && at.elapsed() < PAUSE
@@ -107,7 +108,8 @@ impl Reading {
         begun
     }
 
-    /// Begins a transaction, reads the store's memory in it, and returns the leader.
+    /// Begins a transaction, reads the values that the store keeps in memory, and returns the
+    /// leader. Rolls back if this fails.
     fn begin(&mut self) -> Result<Option<Leader>, Error> {
         let begun = self.begin_transaction();
         match &begun {
@@ -149,7 +151,7 @@ impl Reading {
     }
 }
 
-/// Refuses tables that this version cannot read. A reader does not migrate.
+/// Returns an error if this version cannot read the tables. A reader does not migrate them.
 fn refuse_unreadable(place: &Path, found: Found) -> Result<(), Error> {
     match crate::store::refuse(place, found)? {
         Found::New => Err(Error::Missing(place.to_path_buf())),

@@ -44,9 +44,9 @@ pub struct Action {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Row {
     pub id: RowId,
-    /// Several `uuid_conflict` dead letters can share one.
+    /// Uuid of the call. Several `uuid_conflict` dead letters can share one uuid.
     pub uuid: CallUuid,
-    /// Values that are, were, or would be sent.
+    /// Values that are, were, or would be sent to the CRM.
     #[serde(deserialize_with = "json_column")]
     pub record: CallRecord,
     /// Facts of the call, to map it again.
@@ -67,7 +67,7 @@ impl Deref for Row {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Progress {
     pub state: State,
-    /// Time at which it entered this state. Polls do not change this time.
+    /// Time at which the call entered its state. Polls do not change this time.
     pub since: EventTime,
     /// By the PBX's clock.
     pub started: EpochSeconds,
@@ -75,46 +75,49 @@ pub struct Progress {
     pub live: bool,
     /// Earliest time to send it, in microseconds since the epoch. 0 if nothing holds it back.
     pub not_before: i64,
-    /// A webhook or a page settled the call. Answers to its requests in flight no longer count.
+    /// A webhook or a page of the journal settled the call. Answers to its requests in flight no
+    /// longer count.
     pub settled_externally: bool,
-    /// A person retried it, and the CRM has not accepted it since.
+    /// A person retried the call, and the CRM has not accepted it since.
     pub retried: bool,
-    /// The CRM's id of its last accepted request.
+    /// The CRM's id of the call's last accepted request.
     pub request_id: Option<String>,
-    /// The token that made that request.
+    /// The token that made the last accepted request.
     pub token: Option<TokenFingerprint>,
-    /// Time at which that request was accepted. If it is not known, the time at which it was sent.
+    /// Time at which the last request was accepted. If that time is not known, the time at which
+    /// the request was sent.
     pub submitted_at: Option<EventTime>,
-    /// Time at which it was first sent with these values. `None` if it was not sent.
+    /// Time at which the call was first sent with its present values. `None` if it was not sent.
     pub first_sent: Option<EventTime>,
     /// Time of the next poll or reconciliation of a submitted call.
     pub next_poll: Option<EventTime>,
-    /// Polls of that request so far.
+    /// Number of polls of the last accepted request.
     pub polls: u32,
-    /// Pages that should have shown it and did not.
+    /// Number of journal pages that should have shown the call and did not.
     pub absent: u32,
     /// Time at which it was last counted absent.
     pub absent_at: Option<EventTime>,
-    /// Times it returned from submitted to ready because the journal did not hold it.
+    /// Times the call returned from submitted to ready because the journal did not hold it.
     pub resubmits: u32,
-    /// Failures while other calls succeeded, as of its last return.
+    /// Failed requests of the call while other calls succeeded.
     pub failures: u32,
-    /// Next step of an unresolved call that is absent. `None` for other calls.
+    /// Next step of an unresolved call if the journal does not show it. `None` for other calls.
     pub if_absent: Option<IfAbsent>,
     /// Earlier leads of the call, and automatic changes.
     #[serde(deserialize_with = "json_column")]
     pub reroute_history: Option<RerouteHistory>,
-    /// It was sent again because the journal had lost it.
+    /// The call was sent again because the journal had lost it.
     pub sent_again: bool,
-    /// Reason why it is or was a dead letter or a waiting call.
+    /// Reason why the call is or was a dead letter or a waiting call.
     pub reason: Option<Reason>,
     /// Text for the reason. For an unresolved call, the text for its next step.
     pub message: String,
-    /// The CRM's `errors` as JSON. `None` if it gave none.
+    /// The CRM's `errors` as JSON. `None` if the CRM sent no `errors`.
     pub errors: Option<String>,
-    /// Word of the [`Finding`] about its lead, if the lead was looked up.
+    /// Word of the [`Finding`] about the call's lead, if the lead was looked up.
     pub finding: Option<String>,
-    /// Oldest first. Beyond [`super::ATTEMPTS_MAX`] the middle is left out.
+    /// Attempts to send the call, oldest first. At most [`super::ATTEMPTS_MAX`] are kept: the
+    /// second oldest is dropped.
     #[serde(deserialize_with = "json_column")]
     pub attempts: Vec<Attempt>,
     /// Times the call has become a dead letter or a waiting call.
@@ -124,10 +127,10 @@ pub struct Progress {
 /// A call that can be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Due {
-    /// The call's row. [`row`](crate::tables::calls::row) has the rest.
+    /// The call's row. [`row`](crate::tables::calls::row) reads its other values.
     pub row: RowId,
     pub uuid: CallUuid,
-    /// Time since which it is ready.
+    /// Time at which the call became ready.
     pub since: EventTime,
 }
 
@@ -144,32 +147,33 @@ pub struct Unconfirmed {
     pub trunk: Option<String>,
     /// By the PBX's clock.
     pub started: EpochSeconds,
-    /// RequestId of its last accepted request. `None` if it cannot be polled.
+    /// RequestId of the call's last accepted request. `None` if the request cannot be polled.
     pub request_id: Option<String>,
-    /// The only token that can read it. [`TokenFingerprint::none`] if none can.
+    /// The only token that can read the requestId. [`TokenFingerprint::none`] if no token can.
     pub token: TokenFingerprint,
-    /// Time at which it was accepted, or if that is not known, sent. A requestId can be read for 24
-    /// hours (§4.6).
+    /// Time at which the CRM accepted the call. If that time is not known, the time at which the
+    /// call was sent. A requestId can be read for 24 hours (§4.6).
     pub submitted_at: EventTime,
-    /// Time at which it was first sent with these values. The journal can hold it since then.
+    /// Time at which the call was first sent with its present values. The journal can hold it since
+    /// then.
     pub first_sent: EventTime,
     pub polls: u32,
     /// Time of the next check, by poll or reconciliation.
     pub next_poll: EventTime,
-    /// Reconciliations that did not show it, at least a minute apart.
+    /// Number of reconciliations that did not show the call, at least a minute apart.
     pub absent: u32,
     /// Time at which it was last counted absent.
     pub absent_at: Option<EventTime>,
-    /// Times it was sent again because the journal did not hold it.
+    /// Times the call was sent again because the journal did not hold it.
     pub resubmits: u32,
-    /// Next step if it is an unresolved call and absent.
+    /// Next step of an unresolved call if the journal does not show it.
     pub if_absent: IfAbsent,
-    /// Text for that next step.
+    /// Text for the next step in `if_absent`.
     pub message: String,
 }
 
 impl Unconfirmed {
-    /// Returns the time since it was accepted. [`HELD_MAX`] if the clock was set back since.
+    /// Returns the time since the call was accepted. [`HELD_MAX`] if the clock was set back since.
     pub fn age(&self, now: EventTime) -> Duration {
         if self.is_ahead(now) {
             return HELD_MAX;
@@ -177,8 +181,8 @@ impl Unconfirmed {
         now.since(self.submitted_at)
     }
 
-    /// Returns `true` if the clock was set back since it was accepted. Its times are then
-    /// meaningless.
+    /// Returns `true` if the clock was set back since the call was accepted. The call's times are
+    /// then meaningless.
     pub fn is_ahead(&self, now: EventTime) -> bool {
         self.submitted_at > now.plus(HELD_MAX)
     }
@@ -188,21 +192,21 @@ impl Unconfirmed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueQuery {
     pub now: EventTime,
-    /// The tokens that can read their requestIds: the current one first, then the previous one
-    /// while it is valid.
+    /// The tokens that can read the requestIds they made: the current token first, then the
+    /// previous token while it is valid.
     pub tokens: Vec<TokenFingerprint>,
-    /// A call accepted before this time should have been written by now.
+    /// A call that was accepted before this time should be in the journal by now.
     pub confirmable_before: EventTime,
-    /// Requests fail: send calls that never failed before those that were held back.
+    /// Requests fail now: calls that never failed are sent before calls that were held back.
     pub untried_first: bool,
 }
 
 /// Calls that a reconciliation of the journal should show by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Confirmable {
-    /// At most [`super::CONFIRMABLE_MAX`].
+    /// Number of these calls, counted up to [`super::CONFIRMABLE_MAX`].
     pub calls: u32,
-    /// Time at which the first of them was accepted. `None` if there are none.
+    /// Time at which the first of these calls was accepted. `None` if there is no such call.
     pub oldest: Option<EventTime>,
 }
 
@@ -213,7 +217,8 @@ pub struct WebhookPace {
     pub at: EventTime,
     /// Time from acceptance to confirmation, of the last call for which it is known.
     pub after: Duration,
-    /// Longest time that a confirmation takes. It decays by an eighth with each call.
+    /// Recent maximum of the time from acceptance to confirmation. It decays by an eighth with each
+    /// confirmed call.
     pub usual: Duration,
 }
 
@@ -222,32 +227,32 @@ pub struct WebhookPace {
 pub struct WorkQueue {
     /// The newest call that can be sent now and was stored in the last few minutes.
     pub live: Option<Due>,
-    /// The newest other call that can be sent now.
+    /// The newest call in the backlog that can be sent now.
     pub backlog: Option<Due>,
     /// The first call that can be sent now because a person retried it.
     pub retried: Option<Due>,
-    /// Time at which the next held-back call can be sent. `None` if there is none.
+    /// Time at which the next held-back call can be sent. `None` if no call is held back.
     pub next_not_before: Option<EventTime>,
-    /// Submitted calls of these tokens due for a poll, longest due first. At most
-    /// [`super::DUE_POLLS_MAX`].
+    /// Submitted calls of [`QueueQuery::tokens`] that are due for a poll, longest due first. At
+    /// most [`super::DUE_POLLS_MAX`].
     pub polls: Vec<Unconfirmed>,
     /// Earliest later time at which a submitted call is due for a poll or another check.
     pub next_poll: Option<EventTime>,
-    /// The submitted call of each of these tokens that was accepted first. Its requestId expires
-    /// first.
+    /// The submitted call that was accepted first, for each token of [`QueueQuery::tokens`]. Its
+    /// requestId expires first.
     pub oldest_submitted: Vec<Unconfirmed>,
     /// Calls that a reconciliation should show by now, including unresolved calls.
     pub confirmable: Confirmable,
-    /// A submitted call of these tokens that two reconciliations have missed and that is due for a
-    /// poll.
+    /// A submitted call of [`QueueQuery::tokens`] that two reconciliations did not show and that is
+    /// due for a poll.
     pub alone: Option<Unconfirmed>,
-    /// An unresolved call that is due.
+    /// An unresolved call that is due for its next step.
     pub unresolved: Option<Unconfirmed>,
     /// Requests about leads that are due in addition to the calls.
     pub lead_requests: DueRequests,
-    /// `None` before the first confirmation.
+    /// Time that webhooks take. `None` before the first confirmation by webhook.
     pub webhook_pace: Option<WebhookPace>,
-    /// A hub that lost commits keeps silence toward the CRM.
+    /// Time until which a hub that lost commits sends no request to the CRM.
     pub silence: Option<HubSilence>,
     /// Number of calls that wait to be sent, by the books.
     pub ready: u64,
@@ -267,14 +272,14 @@ pub struct Letter {
     pub reason: Reason,
     /// The call leaves automatically when the missing lead or employee becomes known.
     pub waiting: bool,
-    /// Time at which it became a dead letter or a waiting call.
+    /// Time at which the call became a dead letter or a waiting call.
     pub since: EventTime,
     /// Text for the reason, or the CRM's message.
     pub message: String,
     /// Result of the lead lookup of a call that FAILED. `None` without a lookup.
     #[serde(default, deserialize_with = "known_finding")]
     pub finding: Option<Finding>,
-    /// The CRM's `errors`, or null.
+    /// The CRM's `errors`, or null if the CRM sent no `errors`.
     #[serde(default, deserialize_with = "json_column")]
     pub errors: serde_json::Value,
     /// Oldest first.
@@ -300,7 +305,7 @@ impl Letter {
     }
 }
 
-/// Reads what was found. `None` for an unknown word.
+/// Reads the result of a lead lookup from its stored word. `None` for NULL or an unknown word.
 fn known_finding<'de, D: Deserializer<'de>>(column: D) -> Result<Option<Finding>, D::Error> {
     let word = Option::<String>::deserialize(column)?;
     Ok(word.and_then(|word| Finding::from_word(&word)))
@@ -311,11 +316,13 @@ fn known_finding<'de, D: Deserializer<'de>>(column: D) -> Result<Option<Finding>
 pub struct UnreadMessage {
     pub source: String,
     pub pbx: String,
-    /// The first of its bytes: in lists [`super::LISTED_BYTES_MAX`], otherwise all that are kept.
+    /// The message's first bytes. In lists at most [`super::LISTED_BYTES_MAX`], otherwise all bytes
+    /// that are kept.
     pub bytes: Vec<u8>,
     /// Length of the whole message, in bytes.
     pub length: u64,
-    /// The file that holds it, and the place in it. `None` if it was not read from a file.
+    /// The file that holds the message, and the place in the file. `None` if the message was not
+    /// read from a file.
     pub file: Option<String>,
     /// AMQP property `content_type`, if the message had one.
     pub content_type: Option<String>,
@@ -331,18 +338,18 @@ pub struct LetterFilter {
     pub state: Option<State>,
     /// Only this reason. `None` for all.
     pub reason: Option<Reason>,
-    /// Only ids after this one: the last one of the previous page.
+    /// Only ids after this id, in ascending order. For the next page, the last id of this page.
     pub after: Option<RowId>,
-    /// Only ids before this one, in descending order.
+    /// Only ids before this id, in descending order.
     pub before: Option<RowId>,
-    /// Maximum number on the page. 0 for [`super::LETTERS_PAGE`].
+    /// Maximum number on the page. 0 means [`super::LETTERS_PAGE`].
     pub limit: usize,
 }
 
 /// A number that called and has no lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingPhone {
-    /// E.164.
+    /// The number in E.164 form.
     pub phone: Phone,
     /// Calls of this number that wait for a lead.
     pub calls: u64,
@@ -361,18 +368,18 @@ pub struct WaitingPhone {
 #[serde(rename_all = "camelCase")]
 pub struct MissedCustomer {
     pub phone: Phone,
-    /// PBX of their last try.
+    /// PBX of the customer's last missed call.
     #[serde(skip)]
     pub pbx: String,
-    /// Trunk of their last try.
+    /// Trunk of the customer's last missed call.
     pub trunk: String,
-    /// Lead of the customer, where it is known: in the spool that of the last try.
+    /// Lead of the customer, if known. The spool takes it from the customer's last missed call.
     pub lead_id: Option<LeadId>,
-    /// Start of their first try, since which they wait.
+    /// Start of the customer's first missed call. The customer waits since then.
     pub first_at: EpochSeconds,
-    /// Start of their last try.
+    /// Start of the customer's last missed call.
     pub last_at: EpochSeconds,
-    /// Missed calls since an employee last talked with them.
+    /// Missed calls since an employee last talked with the customer.
     pub tries: u64,
 }
 
@@ -389,7 +396,7 @@ pub struct TrunkCalls {
     pub with_employee: u64,
     /// Calls since the state was created.
     pub ever: u64,
-    /// Start of the newest call of all.
+    /// Start of the trunk's newest call, of any time.
     pub last_at: EpochSeconds,
 }
 
@@ -398,9 +405,9 @@ pub struct TrunkCalls {
 #[serde(rename_all = "camelCase")]
 pub struct LeadByHand {
     pub phone: Phone,
-    /// Lead that the number was given.
+    /// Lead that was assigned to the number.
     pub lead_id: LeadId,
-    /// Second at which it was given.
+    /// Second at which the lead was assigned.
     pub at: EpochSeconds,
     /// Name of the person who assigned it.
     pub who: String,
@@ -409,7 +416,7 @@ pub struct LeadByHand {
 /// A finished call by one of its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct SeenCall {
-    /// `None` for calls that have none.
+    /// Uuid of the call. `None` if the call has no uuid.
     pub uuid: Option<CallUuid>,
     /// The id is the call's linkedid, not an id of a channel or an alias.
     pub is_linkedid: bool,
@@ -424,7 +431,7 @@ pub struct SeenCall {
 pub enum Left {
     /// A person sent it again.
     Retried,
-    /// The call left automatically because what it lacked became known.
+    /// The call left automatically because its missing lead or employee became known.
     Released,
     /// The journal holds it, perhaps after a retry or a release.
     Journaled,
@@ -445,16 +452,17 @@ impl Left {
 pub struct Notice {
     /// Id of the notice in the outbox.
     pub notice: i64,
-    /// `ID:ATTEMPT`: its id, and how often that call has become a dead letter or a waiting call.
-    /// `:STATE` follows if it left.
+    /// `ID:ATTEMPT`: the call's id, and how often the call has become a dead letter or a waiting
+    /// call. `:STATE` follows if the call left.
     pub message_id: String,
-    /// A line of `dead list --json` at that time.
+    /// A line of `dead list --json` at the time of the notice.
     pub body: String,
-    /// Header `reason`. `None` if it left some time ago.
+    /// Header `reason`. `None` if the call left some time ago.
     pub reason: Option<Reason>,
     /// Header `state`: `dead`, `waiting`, or the word of [`Left`]. Empty if not known.
     pub state: String,
-    /// Time at which it appeared or left, for the message's timestamp. `None` if not known.
+    /// Time at which the dead letter or waiting call appeared or left, for the message's timestamp.
+    /// `None` if not known.
     pub at: Option<EventTime>,
     /// Header `uuid`. `None` for unreadable bytes.
     pub uuid: Option<CallUuid>,

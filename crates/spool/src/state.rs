@@ -1,4 +1,5 @@
-//! The states of a call on its way to the journal, and the one function that moves between them.
+//! The states of a call on its way to the CRM's journal, and the function [`next`] that returns the
+//! state after a step.
 //!
 //! ```text
 //!            ┌──────── Returned ────────────────┐   ┌──── NotYet, Unresolved ────┐
@@ -41,7 +42,7 @@ use callbridge_model::{CallRecord, Reason, TokenFingerprint};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Time from the 200 to a call's first poll.
+/// Time from the CRM's 200 response for a call to the first poll of its requestId.
 pub const FIRST_POLL: Duration = Duration::from_secs(2);
 
 /// State of a call on its way to the journal. The words are stored. Never change one.
@@ -52,10 +53,10 @@ pub const FIRST_POLL: Duration = Duration::from_secs(2);
 pub enum State {
     /// The call waits to be sent.
     Ready,
-    /// A request of the call is in flight, or was when the process ended.
+    /// A request of the call is in flight, or was in flight when the process ended.
     Sending,
-    /// The call is accepted with a requestId (§4.5), or perhaps accepted. It is not yet known to be
-    /// written.
+    /// The CRM accepted the call with a requestId (§4.5), or perhaps accepted it. It is not yet
+    /// known whether the call is in the journal.
     Submitted,
     /// The call is known to be in the journal. Final, unless a person finds that the journal lost
     /// it.
@@ -71,7 +72,7 @@ pub enum State {
 }
 
 impl State {
-    /// In the order of the books.
+    /// All states, in the order of the books.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Returns the word that is stored and shown: `ready`.
@@ -84,7 +85,7 @@ impl State {
         matches!(self, Self::Dead | Self::Waiting)
     }
 
-    /// Returns the state of a word. `None` for an unknown one.
+    /// Returns the state with this stored word. `None` for an unknown word.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
@@ -98,11 +99,11 @@ impl State {
 pub enum IfAbsent {
     /// Give up the call: the CRM failed on it repeatedly.
     ServerError,
-    /// Send the call with other values than before. If the journal does hold it, they came too
-    /// late.
+    /// Send the call with other values than before. If the journal does hold the call, the other
+    /// values came too late.
     Changed,
-    /// Send the call again. That does not count as a resubmission, because the process ended while
-    /// its request was under way.
+    /// Send the call again. This does not count as a resubmission, because the process ended while
+    /// the call's request was under way.
     Interrupted,
     /// Send the call again.
     #[default]
@@ -121,9 +122,9 @@ impl IfAbsent {
 /// How it became known that the journal holds a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutcomeSource {
-    /// The answer to a poll of its request, or a page that was requested for it.
+    /// The answer to a poll of the call's request, or a journal page that was requested for it.
     Confirmation,
-    /// An event from the CRM, or a page that was requested for other calls.
+    /// An event from the CRM, or a journal page that was requested for other calls.
     Webhook,
 }
 
@@ -131,19 +132,20 @@ pub enum OutcomeSource {
 /// another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// ready → sending: committed together with the slot, before the request.
+    /// ready → sending: committed together with the request's slot, before the request is sent.
     Send,
     /// sending → submitted: a 200 with a requestId. The first poll is due after [`FIRST_POLL`].
     /// Earlier failures are forgotten.
     Accepted {
         /// The CRM's id of the request (§4.5).
         request_id: String,
-        /// The token that made it. Only this token can read it.
+        /// The token that made the request. Only this token can read its result.
         token: TokenFingerprint,
     },
-    /// sending → ready: to be tried again (5xx, timeout, 401, 429…). Counts as an attempt.
+    /// sending → ready: the call is to be sent again (after 5xx, timeout, 401, 429…). Counts as an
+    /// attempt.
     Returned {
-        /// Earliest time to send it again.
+        /// Earliest time to send the call again.
         not_before: EventTime,
         /// Message for the list of attempts.
         why: String,
@@ -153,18 +155,18 @@ pub enum Step {
     /// → journaled: from submitted after a confirmation. Also from sending, ready, and dead after a
     /// webhook.
     Journaled(OutcomeSource),
-    /// submitted → submitted: not settled yet.
+    /// submitted → submitted: a check did not settle the call.
     NotYet {
         /// Time of the next check, by a reconciliation page or a poll.
         next_check: EventTime,
-        /// Pages that should have shown it, at least a minute apart. From 2 on it is polled
-        /// individually. `None` after a poll.
+        /// Number of pages so far that should have shown the call, at least a minute apart. From 2
+        /// on, the call is polled individually. `None` after a poll.
         absent: Option<u32>,
     },
-    /// sending or submitted → submitted: perhaps accepted, but its requestId cannot be polled.
-    /// Counts as an attempt.
+    /// sending or submitted → submitted: the CRM perhaps accepted the call, but there is no
+    /// requestId that can be polled. Counts as an attempt.
     Unresolved {
-        /// Earliest time to ask the journal.
+        /// Earliest time to read the journal.
         next_check: EventTime,
         /// Next step if the journal does not hold it.
         if_absent: IfAbsent,
@@ -186,54 +188,57 @@ pub enum Step {
         /// The CRM's `errors` (§7.2), or null.
         errors: serde_json::Value,
     },
-    /// dead or waiting → ready. The record is the one to send.
+    /// dead or waiting → ready: the call is sent, perhaps with other values.
     Retry {
         /// Values mapped again with the same uuid, perhaps with another lead or employee.
         record: CallRecord,
         /// `true` if the lead of a waiting call became known, `false` if a person retries it.
         by_itself: bool,
     },
-    /// dead → submitted: a person retries, with other values, a call that may have been written
-    /// already. An unresolved call with [`IfAbsent::Changed`].
+    /// dead → submitted: a person retries, with other values, a call that is perhaps in the journal
+    /// already. The call becomes unresolved with [`IfAbsent::Changed`].
     Recheck {
         /// Values that are sent if the journal does not hold the call. Same uuid.
         record: CallRecord,
-        /// Text of the values it was sent with before.
+        /// Text of the values that the call was sent with before.
         before: String,
     },
     /// waiting or dead → waiting or dead: the reason has changed. For example, the number of a call
     /// without a lead now has two. Only for calls that were never sent.
     Rejudged {
-        /// Reason why it waits. It is waiting if the reason can pass automatically.
+        /// The new reason. The call waits if the reason can pass automatically, and is dead
+        /// otherwise.
         reason: Reason,
         /// Text for the reason.
         message: String,
     },
-    /// ready, submitted or dead → ready: automatically, to the lead that its lead was merged into,
-    /// or without an employee whom the CRM does not know. Counts as an attempt.
+    /// ready, submitted or dead → ready: the call continues automatically, with the lead that its
+    /// lead was merged into, or without an employee whom the CRM does not know. Counts as an
+    /// attempt.
     Moved {
         /// Values that are sent now. Same uuid.
         record: Box<CallRecord>,
-        /// Earlier leads and changes. It never returns to an earlier lead.
+        /// Earlier leads and changes of the call. It never returns to an earlier lead.
         reroute_history: RerouteHistory,
         /// Message for the list of attempts.
         why: String,
     },
-    /// waiting → dead: its lead was not known in time. It no longer leaves automatically.
+    /// waiting → dead: the call's lead was not known in time. The call no longer leaves
+    /// automatically.
     Expire,
     /// dead or waiting → discarded: by a person.
     Discard,
-    /// ready → forwarded: a hub has stored it.
+    /// ready → forwarded: a hub has stored the call.
     Forwarded,
-    /// dead → ready: automatically, because the call was refused with others in a row, and the
-    /// cause was not the call. The values stay. Counts as an attempt. Nothing happens if the call
-    /// is no longer dead.
+    /// dead → ready: automatically, because several calls in a row were refused for a cause that
+    /// was not this call. The values stay. Counts as an attempt. Nothing happens if the call is no
+    /// longer dead.
     Reopened {
         /// Message for the list of attempts.
         why: String,
     },
-    /// journaled → ready: by a person, because the CRM's journal does not have it. Counts as an
-    /// attempt.
+    /// journaled → ready: a person sends the call again, because the CRM's journal does not have
+    /// it. Counts as an attempt.
     SendAgain {
         /// Message for the list of attempts.
         why: String,
@@ -266,8 +271,8 @@ impl Step {
         }
     }
 
-    /// Returns `true` for the outcome of a request or of a journal check. If a webhook has
-    /// confirmed the call meanwhile, it changes nothing.
+    /// Returns `true` for the outcome of a request or of a journal check. Such a step changes
+    /// nothing if a webhook has confirmed the call meanwhile.
     pub const fn is_answer(&self) -> bool {
         matches!(
             self,
@@ -281,8 +286,8 @@ impl Step {
         )
     }
 
-    /// Makes the step by which a call continues with other values. `prefix` is put before its
-    /// message.
+    /// Makes the step by which a call continues with the other values in `on`. `prefix` is put
+    /// before the message.
     pub fn moved(on: Reroute, prefix: &str) -> Self {
         let why = match prefix {
             "" => on.why,
@@ -295,8 +300,8 @@ impl Step {
         }
     }
 
-    /// Makes the step for a call that the journal holds as first sent: later values came too late.
-    /// `before` describes the values that were sent.
+    /// Makes the step for a call that the journal holds with the values that were first sent, so
+    /// later values came too late. `before` describes the first values.
     pub fn too_late(before: &str) -> Self {
         Self::Died {
             reason: Reason::Conflict,
@@ -309,10 +314,11 @@ impl Step {
     }
 }
 
-/// Returns the step of a call when a webhook reports that the journal holds it. `None` if that is
-/// not news, or if a person has decided otherwise.
+/// Returns the step of a call when a webhook reports that the journal holds the call. `None` if the
+/// call stays in its state. `message` is the call's
+/// [`Progress::message`](crate::Progress::message).
 ///
-/// A dead letter leaves only if its outcome was unknown: `server_error`, `unconfirmed`.
+/// A dead letter becomes journaled only if its outcome was unknown: `server_error`, `unconfirmed`.
 pub fn step_when_shown(
     state: State,
     reason: Option<Reason>,
@@ -331,7 +337,7 @@ pub fn step_when_shown(
     }
 }
 
-/// A step that the state does not have.
+/// Error for a step that is not allowed in the call's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a call that is {state} cannot take the step `{step}`")]
 pub struct Refused {
@@ -339,7 +345,7 @@ pub struct Refused {
     pub step: &'static str,
 }
 
-/// Returns the state of a call that is not sent for this reason.
+/// Returns the state of a call that is not sent, by its reason: waiting or dead.
 fn not_sent(reason: Reason) -> State {
     if reason.is_waiting() {
         State::Waiting
@@ -348,7 +354,7 @@ fn not_sent(reason: Reason) -> State {
     }
 }
 
-/// Returns the state after a step. Refuses a step that the state does not have.
+/// Returns the state after a step. Refuses a step that is not allowed in `state`.
 ///
 /// # Errors
 /// [`Refused`]. The call stays as it is.

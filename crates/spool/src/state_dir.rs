@@ -1,10 +1,10 @@
 //! The state folder and the files in it: their names, how they are made, the lock, and whether they
 //! are still in their place.
 //!
-//! An open file lives on when its name is gone, and its content is lost with the process. So before
-//! each commit, the file, its log (`-wal`), and its lock must be in their place, and must be the
-//! ones that are open. Otherwise nothing is stored, and [`Error::Gone`] ends the daemon. The folder
-//! is not made again in use.
+//! A file that is deleted while it is open still works, but its content is lost when the process
+//! ends. So before each commit, the database, its log (`-wal`), and the lock file must be in their
+//! place, and must be the files that are open. Otherwise nothing is stored, and [`Error::Gone`]
+//! ends the daemon. A folder that disappears in use is not made again.
 
 use super::identity::Seen;
 use crate::Error;
@@ -30,10 +30,10 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 /// The files of an open state.
 pub(super) struct StateDir {
     pub(super) file: PathBuf,
-    /// The database, held open to check that its name still leads to it. Closed after SQLite has
-    /// closed it, because closing any handle of a file releases its locks.
+    /// The database file, held open to check that its name still leads to the same file. Closed
+    /// after SQLite has closed the file, because closing any handle of a file releases its locks.
     pub(super) held: File,
-    /// The lock, released last, when the file is closed.
+    /// The lock. It is released last, after the database file is closed.
     pub(super) lock: Lock,
 }
 
@@ -41,7 +41,8 @@ impl StateDir {
     /// Checks that the open files are still in their place.
     ///
     /// # Errors
-    /// [`Error::Gone`]. [`Error::NotWritable`] if the system cannot find out.
+    /// [`Error::Gone`] if a file was removed or replaced. [`Error::NotWritable`] if the system does
+    /// not allow the check.
     pub fn check_in_place(&self) -> Result<(), Error> {
         self.check_name(&self.file, &self.held)?;
         // The log exists from the first commit to the end of the last connection.
@@ -50,7 +51,7 @@ impl StateDir {
         self.check_name(&self.file.with_file_name(LOCK), &self.lock.held)
     }
 
-    /// Checks that this name leads to this open file.
+    /// Checks that `path` leads to the open file `open`.
     fn check_name(&self, path: &Path, open: &File) -> Result<(), Error> {
         let found = self.metadata(path)?;
         let ours = open
@@ -76,12 +77,12 @@ impl StateDir {
     }
 }
 
-/// The folder's lock. flock always ends with the process. It is dropped after the store is closed,
-/// and writes the file's stamp.
+/// The folder's lock, an flock on the lock file, so it always ends with the process. When it is
+/// dropped, after the store is closed, it writes the database file's stamp into the lock file.
 pub(super) struct Lock {
     held: File,
     file: PathBuf,
-    /// Stamp that the last holder wrote at its clean end.
+    /// Stamp of the database file that the last holder wrote at its clean end. `None` after a kill.
     pub(super) stamp: Option<String>,
 }
 
@@ -98,7 +99,8 @@ impl Lock {
         let mut held =
             plain_file::open(&path, &mut how).map_err(|error| not_writable(&path, &error))?;
         let locked = flock(&held, FlockOperation::NonBlockingLockExclusive);
-        // The holder's process id, and after a clean end the file's stamp.
+        // The first line is the holder's process id. After a clean end, the second line is the
+        // stamp.
         let mut text = String::new();
         (&held).take(256).read_to_string(&mut text).ok();
         let mut lines = text.lines();
@@ -121,19 +123,19 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // If this fails, the next start is in doubt, which is right.
+        // If this fails, the next start treats the file as a possible copy.
         if let Ok(meta) = self.file.symlink_metadata() {
             writeln!(self.held, "{}", Seen::from_metadata(&meta).stamp).ok();
         }
     }
 }
 
-/// Refuses anything that is not a plain file before SQLite opens it. SQLite opens its files by
-/// their names, whatever they are.
+/// Refuses a database file or a file beside it (`-wal`, `-shm`, `-journal`) that is not a plain
+/// file. SQLite opens these names whatever they are, such as links.
 ///
 /// # Errors
-/// [`Error::NotPlain`] names what it found. [`Error::NotWritable`] if the system does not allow the
-/// check.
+/// [`Error::NotPlain`] names what was found. [`Error::NotWritable`] if the system does not allow
+/// the check.
 pub(super) fn check_siblings(file: &Path) -> Result<(), Error> {
     for path in ["", "-wal", "-shm", "-journal"].map(|end| sibling_path(file, end)) {
         plain_file::check(&path).map_err(|error| not_writable(&path, &error))?;
@@ -157,7 +159,7 @@ pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
     let path = path.to_path_buf();
     let why = error.to_string();
     match error.kind() {
-        // `plain_file` reports it in this way.
+        // `plain_file` returns this kind for a file that is not plain.
         ErrorKind::InvalidInput => Error::NotPlain(path, why),
         _ => Error::NotWritable(path, why),
     }

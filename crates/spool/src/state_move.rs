@@ -1,13 +1,13 @@
 //! Moves a state to another place: into a database, into a folder, and back.
 //!
-//! Both states are locked. The rows are copied first. Then the target is marked as complete, then
-//! the origin as moved, and last the target's mark is removed. If a process ends before the origin
-//! is marked, the origin stays as it was. After that, the same move only removes the target's mark.
+//! Both states are locked. First the rows are copied. Then the target is marked as complete, then
+//! the origin as moved, and last the target's mark is removed. If the process ends before the
+//! origin is marked, the origin stays in use. If it ends later, the same command finishes the move.
 //!
 //! | setting | in | meaning |
 //! |---|---|---|
 //! | `spool.unfinished` | target | `copy` while rows are copied, then `complete ID` |
-//! | `spool.moved` | origin | `ID PLACE`: it was moved there, and no process opens it |
+//! | `spool.moved` | origin | `ID PLACE`: it was moved to PLACE, and no process opens it |
 //! | `spool.moved_here` | target | `ID`: the origin's rows are an older copy of this state |
 
 use crate::held::{HeldState, Use};
@@ -19,17 +19,17 @@ use crate::transfer::{
 };
 use crate::{Db, Error, StatePlace};
 
-/// Name of the session on the server.
+/// Name that the server shows for the session.
 const LABEL: &str = "callbridge state move";
 const COMPLETE: &str = "complete ";
 
-/// Moves the state from one place to another one, which must be empty, or hold an unfinished copy,
-/// or an older copy of this state that was moved away from there. It must not be called by a task,
-/// because it waits for a database.
+/// Moves the state from `from` to `to`. The target must be empty, or hold an unfinished copy, or an
+/// older copy of this state that was moved away from there. Must not be called in an async task,
+/// because it blocks until the database answers.
 ///
 /// # Errors
-/// If one of the places is in use or cannot be used. The state is then still in the first place, or
-/// the same move finishes it.
+/// If one of the places is in use or cannot be used. The state is then still in `from`, or the same
+/// call finishes the move.
 pub fn move_state(
     from: &StatePlace,
     to: &StatePlace,
@@ -73,7 +73,8 @@ pub(crate) fn move_rows(
     Ok(copied)
 }
 
-/// Stores facts about earlier requests that the next process needs.
+/// Marks the target as a complete copy with the id of the move. Also stores whether the next
+/// process must keep silence, because requests of an earlier process can still arrive.
 fn complete(source: &HeldState, target: &Db, id: &str) -> Result<(), Error> {
     let mut doubt = meta::meta(source, meta::RESTORED)?;
     if let Some(leader) = &source.last_leader {
@@ -89,8 +90,8 @@ fn complete(source: &HeldState, target: &Db, id: &str) -> Result<(), Error> {
     })
 }
 
-/// Marks the origin. Sessions that store a new pair of tokens do not need the lock. A pair that was
-/// stored since the rows were copied is copied again.
+/// Marks the origin as moved. Copies the OAuth tokens again in the same transaction, because
+/// sessions that store a new pair of tokens do not need the lock of the state.
 fn mark_moved(source: &Db, target: &Db, mark: &MovedMark) -> Result<(), Error> {
     in_transaction(source, || {
         if source.session().is_some() {

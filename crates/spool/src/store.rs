@@ -17,16 +17,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::path::Path;
 
-/// The setting that keeps the highest id that was used. The row with that id can be deleted.
+/// The setting that keeps the highest row id that was ever used. The id is not used again even if
+/// its row is deleted.
 pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
 
-/// Number of new dead letters that are remembered. A reader that asks twice a second misses none.
+/// Number of new dead letters that are remembered. A reader that asks twice a second misses no dead
+/// letter.
 const LETTERS_REMEMBERED: usize = 65_536;
 
-/// Number of moves of calls that are remembered. A call makes about four of them.
+/// Number of new calls and state changes that are remembered. Each call adds about four.
 const MOVES_REMEMBERED: usize = 16_384;
 
-/// Numbers that calls wait for and about which something was learned.
+/// Phone numbers of waiting and ambiguous calls about whose leads something was learned, so their
+/// calls must be checked. If `all` is set, all such calls must be checked.
 #[derive(Debug, Default)]
 pub(crate) struct Awaited {
     pub(crate) phones: BTreeSet<Phone>,
@@ -36,11 +39,12 @@ pub(crate) struct Awaited {
 /// The process that held this state before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Predecessor {
-    /// It was on this machine, or there was none. Its requests ended with it, and its slots are of
-    /// our boot clock.
+    /// The process was on this machine, or there was none. Its requests ended when it ended, and
+    /// the times of its slots are readings of this machine's boot clock.
     #[default]
     Local,
-    /// It has this name, and can be on another machine. Its last requests can still arrive.
+    /// The process has this name, and can be on another machine. Its last requests can still reach
+    /// the CRM.
     Other(String),
 }
 
@@ -51,16 +55,16 @@ pub struct Store {
     pub(crate) tally: Tally,
     pub(crate) next_id: i64,
     pub(crate) restored: bool,
-    /// The holder of a lock file was on this machine.
+    /// See [`Store::predecessor`].
     pub(crate) predecessor: Predecessor,
     pub(crate) appeared: Appeared,
     pub(crate) moved: Appeared,
     pub(crate) awaited: RefCell<Awaited>,
     /// A page of leads was answered since the start.
     pub(crate) backfill_begun: Cell<bool>,
-    /// PBX and id of the last seen call that the purge read.
+    /// PBX and id of the last seen call that the purge read. The next purge continues after it.
     pub(crate) seen_calls_cursor: (String, String),
-    /// Position of the last commit. `None` if the state was never a hub's.
+    /// The hub's position as of the last commit. `None` if the state was never used by a hub.
     pub(crate) hub: Option<HubRow>,
 }
 
@@ -78,7 +82,7 @@ const PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216; \
      PRAGMA wal_autocheckpoint = 2000;";
 
-/// Refuses tables of another program or a newer version.
+/// Returns an error if the tables were written by another program or by a newer callbridge.
 pub(crate) fn refuse(place: &Path, found: Found) -> Result<Found, Error> {
     let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
     match found {
@@ -89,7 +93,7 @@ pub(crate) fn refuse(place: &Path, found: Found) -> Result<Found, Error> {
 }
 
 impl Store {
-    /// Opens a store in memory that ends with this value.
+    /// Opens a store in memory. Its content is lost when the store is dropped.
     ///
     /// # Errors
     /// If there is no memory.
@@ -99,8 +103,9 @@ impl Store {
         Self::from_connection(db, path, settings)
     }
 
-    /// Opens a store in memory that all stores of this name in this process share, as processes
-    /// share a state. It has no lock: [`Settings::on_statement`] decides who can use it.
+    /// Opens a store in memory. All stores with this name in this process share its content, as
+    /// processes share a state. It has no lock: [`Settings::on_statement`] decides which store can
+    /// use it.
     ///
     /// # Errors
     /// If there is no memory.
@@ -119,7 +124,7 @@ impl Store {
         )
     }
 
-    /// Makes a store over an open connection, and migrates it.
+    /// Makes a store over an open connection, and migrates its schema.
     pub(super) fn from_connection(
         connection: Connection,
         path: &Path,
@@ -128,7 +133,7 @@ impl Store {
         Self::load(Self::prepared(connection, path)?, settings)
     }
 
-    /// Migrates an open connection.
+    /// Migrates the schema of an open connection.
     pub(super) fn prepared(connection: Connection, path: &Path) -> Result<Db, Error> {
         let found = schema::inspect(&connection, MIGRATIONS);
         let found = refuse(path, found.map_err(|error| Error::sqlite(path, &error))?)?;
@@ -137,7 +142,7 @@ impl Store {
         Ok(Db::sqlite(connection, path))
     }
 
-    /// Makes a store over a session that holds the lock of its schema, and migrates it.
+    /// Makes a store over a session that holds the lock of its schema, and migrates the schema.
     pub(super) fn over_session(session: Session, settings: Settings) -> Result<Self, Error> {
         Self::load(Self::prepared_session(session)?, settings)
     }
@@ -151,17 +156,17 @@ impl Store {
     }
 
     /// Makes a store over a session that only reads. The tables must have this version's schema.
-    /// Its memory is empty until [`Store::read_again`].
+    /// The values that a store keeps in memory are empty until [`Store::read_again`].
     pub(crate) fn over_reader(session: Session, settings: Settings) -> Self {
         Self::empty(Db::postgres(session), settings)
     }
 
-    /// Reads with another session, because the one before was lost.
+    /// Replaces the session of a reading store after its session was lost.
     pub(crate) fn replace_reader(&mut self, session: Session) {
         self.db = Db::postgres(session);
     }
 
-    /// Makes a store, and reads what is held in memory.
+    /// Makes a store, and reads the values that it keeps in memory, such as the books.
     fn load(db: Db, settings: Settings) -> Result<Self, Error> {
         let mut store = Self::empty(with_hook(db, &settings), settings);
         store.read_memory()?;
@@ -189,7 +194,7 @@ impl Store {
         let marks = Marks::ask(&self.db)?;
         let tally = Tally::ask(&self.db)?;
         let hub = hub_row::ask(&self.db)?;
-        // The highest id used. Purged rows count through the setting.
+        // The id after the highest id that was used. The setting covers purged rows.
         let text = "SELECT 1 + coalesce(max(id), 0) FROM (
                  SELECT max(id) AS id FROM calls UNION ALL SELECT max(id) FROM unreadable
                  UNION ALL SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1) AS used";
@@ -201,8 +206,8 @@ impl Store {
         Ok(())
     }
 
-    /// Reads everything again that is held in memory. The process lost its session and holds the
-    /// lock again. Its last write is perhaps stored, and another process can have written since.
+    /// Reads all values in memory again, after the process lost its session and took the lock
+    /// again. Its last write is perhaps stored, and another process can have written since.
     ///
     /// # Errors
     /// If the disk fails or the session is lost again.
@@ -211,7 +216,7 @@ impl Store {
         self.read_again()
     }
 
-    /// Reads everything again that is held in memory, because another process writes.
+    /// Reads all values in memory again, because another process writes.
     pub(crate) fn read_again(&mut self) -> Result<(), Error> {
         self.appeared.forget();
         self.moved.forget();
@@ -236,9 +241,9 @@ impl Store {
         id
     }
 
-    /// Writes the log into the file, syncs it, and restarts the log. After a kill, the log can end
-    /// in a commit whose sync failed: it is readable from the page cache, but not on the disk. A
-    /// power failure would then lose everything that followed it in the log.
+    /// Writes the log into the file, syncs the file, and restarts the log. After a kill, the log
+    /// can end in a commit whose sync failed: the commit is readable from the page cache, but not
+    /// on the disk. A power failure would then lose it and every later commit in the log.
     pub(super) fn fold(&self) -> Result<(), Error> {
         let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
         match self.sqlite_connection() {
@@ -252,7 +257,8 @@ impl Store {
         self.tally.books()
     }
 
-    /// Returns the counters of [`Op::Count`](crate::Op::Count), and `repeats`.
+    /// Returns the counters of [`Op::Count`](crate::Op::Count), and `repeats`, by name. Counters
+    /// that are 0 are left out.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
         for (name, count) in &self.tally.named {
@@ -264,23 +270,23 @@ impl Store {
         counters
     }
 
-    /// Returns the numbers of waiting and ambiguous calls about which something was learned since
-    /// the last call. `None` if all such calls must be checked.
+    /// Returns the phone numbers of waiting and ambiguous calls about whose leads something was
+    /// learned since this function last ran. `None` if all such calls must be checked.
     pub fn take_awaited(&self) -> Option<Vec<Phone>> {
         let awaited = self.awaited.take();
         (!awaited.all).then(|| awaited.phones.into_iter().collect())
     }
 
-    /// Returns `true` if the file was found to be a copy when it was opened, by this process or by
-    /// an earlier one that has made no request since. It may not know of all requests, and its
-    /// slots are in doubt. A request ends the doubt for later processes: the first
-    /// [`Op::Slot`](crate::Op::Slot) means that its sender has waited.
+    /// Returns `true` if this process found that the file is a copy, or an earlier process found it
+    /// and made no request since. A copy perhaps lacks requests that were made, so slots that look
+    /// free can be in use. The first [`Op::Slot`](crate::Op::Slot) means that its sender has
+    /// waited, so later processes get `false`.
     pub const fn restored(&self) -> bool {
         self.restored
     }
 
-    /// Returns the process that held this state before this one. Another one counts until this
-    /// process makes a request, also after a restart. [`Store::restored`] is true until then as
+    /// Returns the process that held this state before this process. `Predecessor::Other` is kept,
+    /// also over restarts, until a request is made. [`Store::restored`] is `true` until then as
     /// well.
     pub const fn predecessor(&self) -> &Predecessor {
         &self.predecessor
@@ -291,9 +297,9 @@ impl Store {
         self.hub.as_ref()
     }
 
-    /// Returns the number of dead letters and waiting calls since the start of the process. Each
-    /// time that a call dies counts. [`letters_since`](crate::tables::letters::letters_since)
-    /// continues from here.
+    /// Returns how often a call became a dead letter or a waiting call since the start of the
+    /// process. [`letters_since`](crate::tables::letters::letters_since) continues from this
+    /// number.
     pub fn letters_so_far(&self) -> u64 {
         self.appeared.count()
     }
@@ -312,7 +318,7 @@ fn with_hook(mut db: Db, settings: &Settings) -> Db {
     db
 }
 
-/// Sets how SQLite stores and plans, and migrates the file.
+/// Sets SQLite's options for storage and query plans, and migrates the file.
 fn prepare(connection: &Connection, found: Found) -> rusqlite::Result<()> {
     if found == Found::New {
         // The pragma only takes effect before the first table.
@@ -326,17 +332,17 @@ fn prepare(connection: &Connection, found: Found) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Ids of rows in the order of their commits.
+/// The last ids of rows that were added, in the order of their commits, and how many were added.
 #[derive(Debug)]
 pub(crate) struct Appeared {
-    /// Number of rows before the first one that is remembered.
+    /// Number of ids that were added before the oldest remembered id.
     before: u64,
     last: VecDeque<RowId>,
     most: usize,
 }
 
 impl Appeared {
-    /// Starts empty. `most` are remembered.
+    /// Starts empty. At most `most` ids are remembered.
     const fn new(most: usize) -> Self {
         Self {
             before: 0,
@@ -355,14 +361,15 @@ impl Appeared {
         self.before + self.last.len() as u64
     }
 
-    /// Forgets the rows so far. Readers of them read everything again.
+    /// Forgets all ids, and counts one more. [`Appeared::read_since`] then returns `None` to every
+    /// reader, so readers read everything again.
     fn forget(&mut self) {
         self.before = self.count() + 1;
         self.last.clear();
     }
 
-    /// Reads at most `limit` ids after the first `seen`, each once, and returns how many are seen
-    /// then. `None` if they are no longer remembered.
+    /// Calls `read` for the next `limit` ids after the first `seen` ids, once per id. Returns the
+    /// results, and the new value of `seen`. `None` if some of these ids are no longer remembered.
     pub(crate) fn read_since<T>(
         &self,
         seen: u64,

@@ -1,5 +1,6 @@
-//! The books: kept in memory, and written in the transaction that changes them. Also keeps warnings
-//! about leads, which are logged after the commit.
+//! The books (the counts of calls by state) and other counters. They are kept in memory, and
+//! written in the transaction that changes them. Also keeps warnings about leads, which are logged
+//! after the commit.
 
 use crate::db::Asked;
 use crate::{Db, Error, RowId, State};
@@ -9,14 +10,15 @@ use callbridge_model::status::Books;
 use std::collections::BTreeMap;
 use tracing::{info, warn};
 
-/// Counter of calls that were sent to the lead that theirs was merged into.
+/// Name of the counter of calls that were sent with the lead that their lead was merged into.
 pub(crate) const TO_SURVIVOR: &str = "calls_to_survivor";
-/// Counter of calls that were sent without their employee.
+/// Name of the counter of calls that were sent without an employee whom the CRM does not know.
 pub(crate) const DROPPED: &str = "employees_dropped";
-/// Counter of values that were refused, FAILED, or never settled.
+/// Name of the counter of values for lead fields that were refused, FAILED, or never settled.
 pub(crate) const GIVEN_UP: &str = "lead_fields_given_up";
 
-/// A number of the books, in their stored order. The words are stored, so they must not change.
+/// A count in the books. The variants begin with the states, in the order of [`State`]. The words
+/// are stored, so they must not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Book {
@@ -32,11 +34,11 @@ pub(crate) enum Book {
     Internal,
     Skipped,
     Unreadable,
-    /// Rows that the purge deleted. The book of their state still counts them.
+    /// Rows that the purge deleted. The book of their state still counts the calls.
     PurgedJournaled,
     PurgedDiscarded,
     PurgedForwarded,
-    /// Unreadable dead letters that are kept, up to the limit.
+    /// Unreadable dead letters that are kept now.
     UnreadableKept,
     /// Bytes of the unreadable dead letters that are kept.
     UnreadableBytes,
@@ -54,13 +56,13 @@ impl Book {
     }
 }
 
-/// Books and counters as of the running transaction. A copy made earlier restores them on a
-/// rollback and shows what has changed since.
+/// Books and counters as of the running transaction. A copy that was made before the transaction
+/// restores them on a rollback, and shows what the transaction changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counts: [i64; Book::ALL.len()],
     pub(crate) named: BTreeMap<String, i64>,
-    /// Dead letters and waiting calls from the running transaction, oldest first.
+    /// Calls that became dead letters or waiting calls in the running transaction, oldest first.
     pub(crate) letters: Vec<RowId>,
     /// New calls and state changes in the running transaction, oldest first.
     pub(crate) moved: Vec<RowId>,
@@ -68,7 +70,7 @@ pub(crate) struct Tally {
     pub(crate) warnings: Vec<LeadWarning>,
 }
 
-/// Questions about the stored books and counters.
+/// Queries for the stored books and counters, whose answers are read later.
 pub(crate) struct TallyQuestions {
     books: Asked<(String, i64)>,
     counters: Asked<(String, i64)>,
@@ -131,7 +133,7 @@ impl Tally {
         *count = count.saturating_add_unsigned(by);
     }
 
-    /// Writes what has changed since the copy `before`, inside the transaction.
+    /// Writes the books and counters that changed since the copy `before`, inside the transaction.
     pub(crate) fn write(&self, db: &Db, before: &Self) -> Result<(), Error> {
         for book in Book::ALL {
             let count = self.counts[*book as usize];
@@ -151,7 +153,8 @@ impl Tally {
         Ok(())
     }
 
-    /// Logs the counts of a committed transaction since the copy `before` that a person should see.
+    /// Logs the changes of a committed transaction that the operator should see: the growth of some
+    /// counters since the copy `before`, and the warnings.
     pub(crate) fn log(&mut self, before: &Self) {
         if let Some(calls) = self.growth(before, TO_SURVIVOR) {
             info!(
@@ -187,12 +190,12 @@ impl Tally {
     }
 }
 
-/// Warning for the log, on requests about leads.
+/// Warning for the log about requests that concern leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LeadWarning {
-    /// Requests of this kind are paused for this reason.
+    /// Requests of this kind are paused. The text is the reason.
     Rest(RequestKind, String),
-    /// A field of `--lead-field` (`last_call=11`) is possibly not a field of leads.
+    /// A field of `--lead-field` (`last_call=11`) is possibly not a field of leads in the CRM.
     Field(String, lead_field::Fit),
 }
 

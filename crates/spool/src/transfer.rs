@@ -14,13 +14,13 @@ use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Rows in one transaction.
+/// Number of rows that are copied in one transaction.
 const PAGE: usize = 500;
-/// Rows in one transaction, for a table whose rows can be long.
+/// Number of rows that are copied in one transaction, for a table whose rows can be long.
 const PAGE_OF_BLOBS: usize = 20;
-/// The table of the leader's row. The process that leads writes it.
+/// The table with the leader's row. It is not copied, because the process that leads writes it.
 const LEADER: &str = "leader";
-/// Settings that belong to the place, not to the state.
+/// Settings that are not copied, because they belong to the place, not to the state.
 const OF_PLACE: [&str; 6] = [
     meta::FILE,
     meta::CLEAN,
@@ -33,12 +33,12 @@ const OF_PLACE: [&str; 6] = [
 /// The rows and books that were copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Rows of each table that has any.
+    /// Number of rows of each table that has rows, by name.
     pub rows: BTreeMap<String, u64>,
     pub books: Books,
 }
 
-/// Rows of a table that are copied so far, and all its rows.
+/// Progress of a copy: `rows` of the table's `of` rows are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied<'a> {
     pub table: &'a str,
@@ -50,7 +50,7 @@ pub struct Copied<'a> {
 pub type Progress<'a> = &'a mut dyn FnMut(Copied<'_>);
 
 impl Transfer {
-    /// Reads the rows of a state.
+    /// Counts the rows of a state, and reads its books.
     pub(crate) fn read(db: &Db) -> Result<Self, Error> {
         let mut rows = BTreeMap::new();
         for table in copied_tables()? {
@@ -64,8 +64,8 @@ impl Transfer {
     }
 }
 
-/// Refuses a state that cannot be copied: a part of another one, one that was moved away, or a
-/// damaged one.
+/// Refuses a state that cannot be copied: an unfinished copy of another state, a state that was
+/// moved away, or a damaged state.
 pub(crate) fn check_source(db: &Db) -> Result<(), Error> {
     refuse_unusable(db)?;
     if let Some(connection) = db.sqlite_connection() {
@@ -82,7 +82,7 @@ pub(crate) fn check_source(db: &Db) -> Result<(), Error> {
     Err(db.damaged(format!("its books differ from its calls: {wrong:?}")))
 }
 
-/// Does the work in one transaction.
+/// Runs `work` in one transaction. Rolls back if `work` returns an error.
 pub(crate) fn in_transaction<T>(
     db: &Db,
     work: impl FnOnce() -> Result<T, Error>,
@@ -96,8 +96,8 @@ pub(crate) fn in_transaction<T>(
 }
 
 /// Empties the target, and marks it as unfinished, in one transaction. Rows are deleted only from
-/// an unfinished copy, and from a state that was moved away under this id. The rows of the latter
-/// are an older copy of the state that comes back.
+/// an unfinished copy, and from a state that was moved away with the id `id`: its rows are an older
+/// copy of the state that now comes back.
 ///
 /// # Errors
 /// [`Error::NotEmpty`], [`Error::Moved`]. Nothing is changed then.
@@ -118,7 +118,7 @@ pub(crate) fn begin_copy(db: &Db, id: Option<&str>) -> Result<(), Error> {
     })
 }
 
-/// Deletes all rows of these tables. Ids begin again.
+/// Deletes all rows of these tables. The ids of new rows start from 1 again.
 fn empty(db: &Db, tables: &[&str]) -> Result<(), Error> {
     if db.session().is_some() {
         let tables = tables.join(", ");
@@ -130,8 +130,8 @@ fn empty(db: &Db, tables: &[&str]) -> Result<(), Error> {
     db.run("DELETE FROM sqlite_sequence", ())
 }
 
-/// Copies all rows to an emptied state, without those of the tables in `without`, and compares the
-/// books. The source must not change meanwhile.
+/// Copies all rows to an emptied state, except the tables in `without`, and compares the books. The
+/// source must not change meanwhile.
 ///
 /// # Errors
 /// [`Error::Damaged`] if the copy differs from the source.
@@ -195,7 +195,8 @@ fn copy(from: &Db, to: &Db, table: &Table, progress: Progress<'_>) -> Result<u64
     }
 }
 
-/// Replaces the rows of these tables, which have few rows, in the transaction of the target.
+/// Replaces the rows of these tables in the open transaction of the target. Copies only one page
+/// per table, so the tables must be small.
 pub(crate) fn copy_tables(from: &Db, to: &Db, names: &[&str]) -> Result<(), Error> {
     for table in copied_tables()? {
         if names.contains(&table.name.as_str()) {
@@ -221,7 +222,7 @@ fn refuse_used(db: &Db, tables: &[Table]) -> Result<(), Error> {
 struct Table {
     name: String,
     columns: Vec<String>,
-    /// Places of the columns of the primary key, in its order.
+    /// Indexes in `columns` of the primary key's columns, in the key's order.
     key: Vec<usize>,
     /// Rows that are read at once.
     page_size: usize,
@@ -262,7 +263,7 @@ impl Table {
             && matches!(&row.0[0], OwnedValue::Text(key) if OF_PLACE.contains(&key.as_str()))
     }
 
-    /// Inserts rows in the transaction.
+    /// Inserts rows in the open transaction. Leaves out settings that belong to the place.
     fn insert(&self, db: &Db, rows: &[RawRow]) -> Result<(), Error> {
         let columns = self.columns.join(", ");
         let numbers = numbers(self.columns.len());
@@ -278,7 +279,8 @@ impl Table {
         db.query_one(&format!("SELECT count(*) FROM {}", self.name), ())
     }
 
-    /// Counts the rows. The database continues their ids.
+    /// Counts the rows of a filled table. In PostgreSQL, also sets the next id after the highest
+    /// copied id.
     fn finish(&self, db: &Db) -> Result<u64, Error> {
         if let Some(session) = db.session()
             && self.columns[0] == "id"

@@ -12,7 +12,7 @@ pub(crate) enum Value<'a> {
     Blob(&'a [u8]),
 }
 
-/// A value that does not borrow.
+/// A [`Value`] that owns its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OwnedValue {
     Null,
@@ -41,12 +41,12 @@ impl OwnedValue {
     }
 }
 
-/// Values of many rows, column by column. All values of a column have one type.
+/// Values of many rows, column by column. All values of a column have the same type.
 #[derive(Debug, Default)]
 pub(crate) struct Columns(Vec<Vec<OwnedValue>>);
 
 impl Columns {
-    /// Adds a row. Each row has as many values as the first one.
+    /// Adds a row. Each row must have as many values as the first row.
     pub(crate) fn push(&mut self, row: impl Values) {
         let values = row.to_values();
         if self.0.is_empty() {
@@ -106,7 +106,8 @@ pub(crate) trait ToValue {
     fn to_value(&self) -> Value<'_>;
 }
 
-/// The values of a statement, in the order of its numbers: `?1`, `?2`, and so on. `()` has none.
+/// The values of a statement, in the order of the statement's numbers: `?1`, `?2`, and so on. `()`
+/// has no values.
 pub(crate) trait Values {
     fn to_values(&self) -> Vec<Value<'_>>;
 }
@@ -172,7 +173,7 @@ macro_rules! integers {
 integers!(bool, u8, u16, u32, i32, i64);
 
 impl ToValue for u64 {
-    /// Converts a counter. No counter comes near the limit.
+    /// Converts a counter. No counter comes near `i64::MAX`.
     fn to_value(&self) -> Value<'_> {
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
     }
@@ -219,7 +220,8 @@ tuples! {
     (A, B, C, D, E, F, G, H, I)
 }
 
-/// Makes values of more columns than a tuple can have. `Values` accepts them as well.
+/// Makes an array of values of different types, for more columns than a tuple can have. The array
+/// implements [`Values`].
 macro_rules! values {
     ($($value:expr),* $(,)?) => {
         [$(&$value as &dyn $crate::value::ToValue),*]

@@ -1,8 +1,8 @@
-//! The thread that writes, and the handles that send requests to it.
+//! The thread that owns the open store, and the handles that send requests to the thread.
 //!
-//! The requests that are queued when the thread is free go into one transaction, a group. They are
-//! answered after its commit. Reads run between groups, in order, so a read sees every write that
-//! was requested before it.
+//! The requests that are queued when the thread is free form a group: they go into one transaction,
+//! and are answered after its commit. Reads run between groups, in order, so a read sees every
+//! write that was requested before it.
 
 use super::check::{Check, Integrity};
 use crate::dispatch::prepare;
@@ -16,19 +16,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Requests that can wait for the thread. Further callers wait.
+/// Maximum number of queued requests. A caller waits until its request fits in the queue.
 const QUEUE_MAX: usize = 1024;
 const GROUP_REQUESTS_MAX: usize = 512;
-/// Operations in one group, not counting the last request's.
+/// Maximum number of operations in one group, not counting those of its last request.
 const GROUP_OPS_MAX: usize = 4096;
-/// Operations in one group with a database behind a network, counting the last request's. It stores
-/// these within 100 ms. A larger request is stored separately. A branch sends at most 500 calls in
-/// a request.
+/// Maximum number of operations in one group with PostgreSQL, which stores this many within 100 ms.
+/// A larger request gets its own group. A branch sends at most 500 calls in a request.
 const ROUND_TRIP_OPS_MAX: usize = 501;
 
-/// After a write of one row succeeds, the disk counts as healthy once no request was refused for
-/// this long. One row can find room where a whole request found none, and refused callers wait less
-/// than this before they try again.
+/// An empty write that succeeds proves a healthy disk only if no request was refused for this long.
+/// Its one row can find room where a whole request found none. Refused callers try again sooner.
 const BELIEVED_AFTER: Duration = Duration::from_secs(3);
 /// The row that is written to test whether the disk accepts writes again.
 const PROBE: &str = "spool.probe";
@@ -40,12 +38,12 @@ type Reading = Box<dyn FnOnce(Result<&Store, Error>) + Send>;
 pub(super) enum WriterRequest {
     Write(Vec<Op>, oneshot::Sender<Answer>),
     Read(Reading),
-    /// No request. The thread checks whether it must end.
+    /// Wakes the thread, which then checks whether it must end.
     Wake,
 }
 
 impl WriterRequest {
-    /// Answers a request that cannot be made.
+    /// Answers the request with `error`.
     pub(super) fn refuse(self, error: Error) {
         match self {
             // A caller that no longer waits has dropped the answer.
@@ -56,7 +54,8 @@ impl WriterRequest {
     }
 }
 
-/// A request, and the number of the leadership that it was made for.
+/// A request, with the number of the leadership that its handle is for. The number grows each time
+/// that this process takes the lock.
 pub(super) struct Numbered {
     pub(super) leadership: u64,
     pub(super) request: WriterRequest,
@@ -65,21 +64,21 @@ pub(super) struct Numbered {
 /// Whether this process leads. Only the leader can write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Leadership {
-    /// It holds the lock. A SQLite state that is open is always led by its process.
+    /// This process holds the lock. A SQLite state that is open is always led by its process.
     Leading {
-        /// Time at which it took the lock. `None` for SQLite.
+        /// Time at which this process took the lock. `None` for SQLite.
         since: Option<EventTime>,
         /// See [`Store::predecessor`].
         predecessor: Predecessor,
     },
-    /// It waits for the lock.
+    /// This process waits for the lock.
     Standby {
-        /// The process that leads, or led last. `None` if it is not known.
+        /// The process that leads, or led last. `None` if that is not known.
         leader: Option<Leader>,
-        /// The reason why it cannot get the lock even if it is free.
+        /// The reason why this process cannot get the lock even if the lock is free.
         problem: Option<Error>,
     },
-    /// The session was lost. Everything that holds memory of the spool must begin again.
+    /// The session was lost. Tasks that keep values from the spool in memory must start again.
     Lost(Error),
 }
 
@@ -92,8 +91,8 @@ impl Leadership {
 /// Health of the spool: its disk and the check of its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Error of the last write, if it can pass (disk full…). `None` after a successful write. An
-    /// empty write ([`Handle::write`] of nothing) tests it meanwhile.
+    /// Error of the last write, if it is retryable, such as a full disk. `None` after a successful
+    /// write. An empty [`Handle::write`] tests whether the error has passed.
     pub trouble: Option<Error>,
     pub integrity: Integrity,
 }
@@ -107,17 +106,18 @@ pub struct Handle {
     leadership: watch::Receiver<Leadership>,
     /// Number of the present leadership.
     present: Arc<AtomicU64>,
-    /// Number of the leadership that the requests of this handle are for.
+    /// Number of the leadership that this handle is for. Its requests are refused in any other.
     number: u64,
 }
 
 impl Handle {
-    /// Stores all of `ops` as one unit, together with requests that arrive at the same time.
+    /// Stores all of `ops` or none of them. Requests that arrive at the same time share the commit.
     /// Resolves after the commit and its sync. Dropping the future does not cancel the request.
     ///
     /// # Errors
-    /// As each [`Op`] says. Nothing of this request is stored then. [`Error::is_retryable`] errors
-    /// can be tried again. [`Error::Closed`] if the thread has ended.
+    /// The errors of each [`Op`]. Nothing of this request is stored then. If
+    /// [`Error::is_retryable`], the same request can be made again. [`Error::Closed`] if the thread
+    /// has ended.
     pub async fn write(&self, ops: Vec<Op>) -> Answer {
         let work = prepare(ops)?;
         let (answer, answered) = oneshot::channel();
@@ -138,7 +138,7 @@ impl Handle {
         self.ask(WriterRequest::Read(reading), answered).await
     }
 
-    /// Reads the small durable setting of this name. `None` if it is not set.
+    /// Reads the small durable setting with the name `key`. `None` if it is not set.
     ///
     /// # Errors
     /// As [`Handle::read`].
@@ -147,7 +147,7 @@ impl Handle {
         self.read(move |store| meta::meta(store, &key)).await
     }
 
-    /// Keeps `value` under this name.
+    /// Stores `value` as the small durable setting with the name `key`.
     ///
     /// # Errors
     /// As [`Handle::write`].
@@ -166,14 +166,13 @@ impl Handle {
         answered.await.map_err(|_| Error::Closed)?
     }
 
-    /// Reports whether this process leads, and each change of it. With SQLite it never changes.
+    /// Returns a receiver that reports whether this process leads. It never changes with SQLite.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// Returns a handle for the present leadership. When the session is lost, requests of all
-    /// earlier handles are answered [`Error::NotLeader`] from then on: their callers know an older
-    /// state.
+    /// Returns a handle for the present leadership. After the session was lost, requests of earlier
+    /// handles are answered [`Error::NotLeader`], because their callers know an older state.
     pub fn renewed(&self) -> Self {
         Self {
             number: self.present.load(Ordering::Acquire),
@@ -181,28 +180,27 @@ impl Handle {
         }
     }
 
-    /// Resolves when the leadership that this handle is for has ended. It never does with SQLite.
+    /// Resolves when the leadership that this handle is for has ended. Never resolves with SQLite.
     pub async fn leadership_ended(&self) {
         let mut leadership = self.leadership.clone();
         let ended = leadership.wait_for(|now| {
             !now.is_leading() || self.present.load(Ordering::Acquire) != self.number
         });
         if ended.await.is_err() {
-            // The thread has ended, which `closed` reports.
+            // The thread has ended. `closed` reports this.
             std::future::pending().await
         }
     }
 
     /// Returns `true` if the leadership that this handle is for has ended. Asks the thread, because
-    /// the caller can have the error of a lost session before the loss is reported. Always `false`
-    /// with SQLite.
+    /// a caller can get the error of a lost session before [`Handle::leadership`] reports the loss.
+    /// Always `false` with SQLite.
     pub async fn has_lost_leadership(&self) -> bool {
         let asked = self.read(|store| store.exists("SELECT 1", ())).await;
         matches!(asked, Err(Error::SessionLost(..) | Error::NotLeader(..)))
     }
 
-    /// Returns a counter that changes after each commit. It wakes the sender, the outbox, and `dead
-    /// watch`.
+    /// Returns a counter that changes after each commit, and so wakes the tasks that read it.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
@@ -218,8 +216,8 @@ impl Handle {
     }
 }
 
-/// Owns the thread. Closing or dropping it stores what is queued, marks the end as clean, and
-/// releases the folder.
+/// Owns the thread. If the guard is closed or dropped, the thread stores the queued requests, marks
+/// the end as clean, and releases the lock.
 #[derive(Debug)]
 pub struct Guard {
     requests: mpsc::Sender<Numbered>,
@@ -229,7 +227,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Stores what is queued, marks the end as clean, and ends the thread. Later requests are
+    /// Stores the queued requests, marks the end as clean, and ends the thread. Later requests are
     /// answered [`Error::Closed`].
     pub fn close(self) {}
 }
@@ -238,7 +236,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.check.take());
         self.stop.store(true, Ordering::Release);
-        // A full queue also wakes the thread.
+        // If the queue is full, its requests wake the thread.
         let wake = Numbered {
             leadership: 0,
             request: WriterRequest::Wake,
@@ -261,7 +259,7 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    /// Returns `true` if the thread must end. Further requests are refused then.
+    /// Returns `true` if the thread must end. The queue then accepts no further requests.
     pub(super) fn must_end(&mut self) -> bool {
         let ends = self.stop.load(Ordering::Acquire);
         if ends {
@@ -270,7 +268,8 @@ impl Channels {
         ends
     }
 
-    /// Reports that this process does not lead.
+    /// Reports that this process does not lead, with the process that does, and the reason why this
+    /// process cannot take the lock.
     pub(super) fn stand_by(&self, leader: Option<Leader>, problem: Option<Error>) {
         let standby = Leadership::Standby { leader, problem };
         self.leadership.send_if_modified(|leadership| {
@@ -280,7 +279,7 @@ impl Channels {
         });
     }
 
-    /// Returns the leader that was last reported.
+    /// Returns the leader that [`Channels::stand_by`] last reported.
     pub(super) fn known_leader(&self) -> Option<Leader> {
         match &*self.leadership.borrow() {
             Leadership::Standby { leader, .. } => leader.clone(),
@@ -288,7 +287,7 @@ impl Channels {
         }
     }
 
-    /// Begins a leadership. Handles of earlier ones are refused from now on.
+    /// Begins a leadership. Requests of handles for earlier leaderships are refused from now on.
     pub(super) fn lead(&self, since: Option<EventTime>, predecessor: Predecessor) {
         self.present.fetch_add(1, Ordering::AcqRel);
         self.leadership
@@ -333,7 +332,7 @@ pub(super) fn channels() -> (Handle, Guard, Channels) {
     (handle, guard, channels)
 }
 
-/// Starts the thread for an open store. It holds `state_dir` until it ends.
+/// Starts the thread for an open store. The thread holds `state_dir` until it ends.
 pub(super) fn start(
     store: Store,
     state_dir: Option<StateDir>,
@@ -352,7 +351,7 @@ pub(super) fn start(
 }
 
 impl Guard {
-    /// Starts the thread.
+    /// Starts the spool's thread, which runs `work`.
     pub(super) fn run(&mut self, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let thread = std::thread::Builder::new()
             .name("spool".into())
@@ -362,8 +361,8 @@ impl Guard {
     }
 }
 
-/// Returns `true` if the request goes first. Requests of the sender do not wait for those of
-/// sources of calls. All others keep their order.
+/// Returns `true` if the request overtakes the requests before it. Only requests of the sender do,
+/// so they do not wait for requests of sources of calls.
 fn goes_first(work: &[Op]) -> bool {
     work.iter().any(Op::is_of_sender) && !work.iter().any(Op::is_intake_in_order)
 }
@@ -392,14 +391,14 @@ impl Group {
     }
 }
 
-/// A store that is written to.
+/// Runs the requests of the queue on a store.
 pub(super) struct Writer {
     pub(super) store: Store,
-    /// Requests that wait for a later group. With SQLite, only the channel holds them.
+    /// Received requests that wait for a later group. Empty with SQLite: they stay in the channel.
     waiting: VecDeque<Numbered>,
-    /// Time at which a request was last refused for an error that can pass.
+    /// Time at which a request was last refused with a retryable error.
     refused_at: Option<Instant>,
-    /// `None` without a folder. Released last, when the file is closed.
+    /// The state folder. `None` with PostgreSQL. Released last, after the file is closed.
     state_dir: Option<StateDir>,
 }
 
@@ -418,16 +417,17 @@ impl Writer {
         !self.waiting.is_empty()
     }
 
-    /// Answers the requests that wait, because the session was lost.
+    /// Answers the waiting requests with `lost`, the error that ended the session. Without it, the
+    /// thread ends, and the answer is [`Error::Closed`].
     pub(super) fn refuse_waiting(&mut self, lost: &Option<Error>) {
         for Numbered { request, .. } in self.waiting.drain(..) {
             request.refuse(lost.clone().unwrap_or(Error::Closed));
         }
     }
 
-    /// Serves requests in groups that end soon, so the sender's requests wait for one group at
-    /// most. They go first, in their own group. Every statement of a group takes at most one round
-    /// trip to the database.
+    /// Runs one group of requests with PostgreSQL. Requests of the sender go first, in their own
+    /// group. Groups are small, because each statement can need a round trip to the database, so
+    /// requests of the sender wait for one group at most.
     pub(super) fn serve(&mut self, first: Option<Numbered>, channels: &mut Channels) {
         self.waiting.extend(first);
         while self.waiting.len() < QUEUE_MAX
@@ -490,17 +490,17 @@ impl Writer {
 
     /// Marks the end of a state folder as clean.
     fn mark_end(mut self, channels: &Channels) {
-        // The next start checks the file if it was not found sound.
+        // `UNCHECKED` makes the next start check the file.
         let value = match channels.health.borrow().integrity {
             Integrity::NotNeeded | Integrity::Sound => "yes",
             Integrity::Checking | Integrity::Unknown(_) => UNCHECKED,
             Integrity::Damaged(_) => return,
         };
-        // If this fails, the next start checks the file, which is right.
+        // If this fails, the next start checks the file.
         self.store.write(vec![Op::meta(CLEAN, value)]).ok();
     }
 
-    /// Takes what is queued, commits the writes, and runs the read that ended the group.
+    /// Commits `first` and the queued writes up to the next read, and then runs that read.
     pub(super) fn group(&mut self, first: Numbered, channels: &mut Channels) {
         let mut works = Vec::new();
         let mut answers = Vec::new();

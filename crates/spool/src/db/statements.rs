@@ -25,7 +25,7 @@ impl Db {
         self.statements.0.borrow().keys().cloned().collect()
     }
 
-    /// Returns file and line number of the code that ran them.
+    /// Returns file and line number of the code that ran statements.
     pub(crate) fn askers(&self) -> BTreeSet<(&'static str, u32)> {
         self.statements
             .0
@@ -36,7 +36,8 @@ impl Db {
             .collect()
     }
 
-    /// Keeps all statements between two calls of [`Db::steps_taken`].
+    /// Keeps all statements prepared, so their steps are counted between calls of
+    /// [`Db::steps_taken`].
     pub(crate) fn remember_statements(&self) {
         if let Some(connection) = self.sqlite_connection() {
             connection.set_prepared_statement_cache_capacity(1_000);

@@ -1,4 +1,4 @@
-//! Converts the server's errors into ours.
+//! Converts the errors of the server and of the connection into [`Error`].
 
 use crate::Error;
 use std::error::Error as StdError;
@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
 
-/// Converts the error of a statement. An answer that ends the session, and everything that is not
-/// an answer, is [`Error::SessionLost`].
+/// Converts the error of a statement. An answer that ends the session, and an error that is not an
+/// answer of the server, become [`Error::SessionLost`].
 pub(super) fn of_statement(place: &Path, error: &tokio_postgres::Error) -> Error {
     let place = place.to_path_buf();
     let Some(answer) = error.as_db_error() else {
@@ -32,19 +32,19 @@ pub(super) fn of_statement(place: &Path, error: &tokio_postgres::Error) -> Error
     }
 }
 
-/// Returns the error of an answer that did not come.
+/// Returns the error for an answer that did not come within `deadline`.
 pub(super) fn no_answer(place: &Path, deadline: Duration) -> Error {
     let why = format!("no answer within {} s", deadline.as_secs());
     Error::SessionLost(place.to_path_buf(), why)
 }
 
-/// Returns the error of a connection that was not made in time.
+/// Returns the error for a connection that was not made within `deadline`.
 pub(super) fn no_connection(place: &Path, deadline: Duration) -> Error {
     let why = format!("no connection within {} s", deadline.as_secs());
     Error::SessionLost(place.to_path_buf(), why)
 }
 
-/// Returns `true` if the server ends the session with this answer, or is no longer the primary.
+/// Returns `true` if the server ends the session with this code, or is no longer the primary.
 fn ends_session(code: &SqlState) -> bool {
     const ENDS: [SqlState; 6] = [
         SqlState::ADMIN_SHUTDOWN,
@@ -57,8 +57,8 @@ fn ends_session(code: &SqlState) -> bool {
     ENDS.contains(code) || code.code() == "57P05" || code.code().starts_with("08")
 }
 
-/// Converts the error of a connection that was not made. Errors that can pass are
-/// [`Error::SessionLost`].
+/// Converts the error of a connection that was not made. An error that can pass without a change of
+/// settings becomes [`Error::SessionLost`].
 pub(super) fn of_connection(place: &Path, error: &tokio_postgres::Error) -> Error {
     let place = place.to_path_buf();
     let Some(answer) = error.as_db_error() else {

@@ -1,10 +1,11 @@
-//! Identifies the history of a database.
+//! Identifies the history of a database, so a leader notices that the database was restored.
 
 use super::Session;
 use crate::Error;
 
-/// Returns a text that differs after the database was restored, promoted or started again: the
-/// system, its timeline, the start of the server, and the table of calls.
+/// Returns a text that changes if the database is restored, promoted, or started again. It contains
+/// the system's identifier, its timeline, the start of the server, and the oid of the table of
+/// calls.
 pub(crate) fn history(session: &Session) -> Result<String, Error> {
     let system = "SELECT CAST(system_identifier AS TEXT) FROM pg_control_system()";
     let system: String = match session.one(system, &()) {

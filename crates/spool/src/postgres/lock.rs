@@ -1,7 +1,7 @@
 //! The lock that makes a process the leader, and the processes that wait for it.
 //!
-//! Both locks are advisory locks of the session, so they end with it. All standbys share the second
-//! lock. A query of any process finds them by it.
+//! Both are advisory locks of the session, so they end with the session. Only the leader holds the
+//! first lock. All standbys share the second lock, so any process can find them with a query.
 
 use super::Session;
 use crate::Error;
@@ -11,13 +11,15 @@ use serde::Deserialize;
 /// A process that waits for the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Standby {
-    /// Its name, version and configuration, as [`Instance::label`](crate::Instance) writes them.
+    /// The process's version, settings, and name, as [`Instance::label`](crate::Instance) writes
+    /// them.
     pub label: String,
-    /// Epoch seconds at which its session began.
+    /// Epoch seconds at which the process's session began.
     pub since: i64,
 }
 
-/// Returns the keys of the locks of a schema. Advisory locks belong to a database.
+/// Returns the key of the standbys' lock (`of_standby`) or of the leader's lock. The key contains a
+/// hash of the schema's name, because advisory locks belong to a whole database.
 fn key(schema: &str, of_standby: bool) -> i64 {
     let purpose = if of_standby { "standby" } else { "leader" };
     let hash = digest(&SHA256, format!("callbridge {purpose} {schema}").as_bytes());
@@ -26,7 +28,7 @@ fn key(schema: &str, of_standby: bool) -> i64 {
     i64::from_be_bytes(first)
 }
 
-/// Takes the leader's lock if no other session holds it.
+/// Takes the leader's lock if no other session holds it. Returns `true` if this session has it.
 pub(crate) fn take_leader_lock(session: &Session) -> Result<bool, Error> {
     session.one(
         "SELECT pg_try_advisory_lock(?1)",
@@ -40,12 +42,12 @@ pub(crate) fn is_led(session: &Session) -> Result<bool, Error> {
     session.one(&text, &[key(&session.schema, false)])
 }
 
-/// The lock `l` is an advisory lock of this database with the key `?1`, and is held.
+/// SQL condition: the lock `l` is an advisory lock of this database with the key `?1`, and is held.
 const HOLDS: &str = "l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
      AND (CAST(CAST(l.classid AS BIGINT) << 32 AS BIGINT) | CAST(l.objid AS BIGINT)) = ?1";
 
-/// Shows this session as a standby, until it ends or [`hide_standby`].
+/// Shows this session as a standby, until it ends or [`hide_standby`] runs.
 pub(crate) fn show_standby(session: &Session) -> Result<(), Error> {
     let text = "SELECT pg_try_advisory_lock_shared(?1)";
     session
@@ -60,8 +62,8 @@ pub(crate) fn hide_standby(session: &Session) -> Result<(), Error> {
         .map(drop)
 }
 
-/// Returns the name of the process that holds the leader's lock, or of the command. `None` if no
-/// process holds it any more.
+/// Returns the name of the process that holds the leader's lock. For a command that is not a
+/// daemon, returns the label of its session. `None` if no process holds the lock any more.
 pub(crate) fn lock_holder(session: &Session) -> Result<Option<String>, Error> {
     let text = format!(
         "SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
@@ -73,7 +75,8 @@ pub(crate) fn lock_holder(session: &Session) -> Result<Option<String>, Error> {
     Ok(holder.map(|label: String| name_of(&label)))
 }
 
-/// Returns the name in a label that [`Instance::label`](crate::Instance) wrote.
+/// Returns the process's name in a label that [`Instance::label`](crate::Instance) wrote, or the
+/// whole label if it has another form.
 fn name_of(label: &str) -> String {
     let name = label
         .strip_prefix("callbridge ")
@@ -81,7 +84,7 @@ fn name_of(label: &str) -> String {
     name.unwrap_or(label).to_owned()
 }
 
-/// Returns the processes that wait for the lock, longest first.
+/// Returns the processes that wait for the leader's lock, oldest session first.
 pub(crate) fn standbys(session: &Session) -> Result<Vec<Standby>, Error> {
     let text = format!(
         "SELECT a.application_name AS label,

@@ -1,16 +1,16 @@
-//! PostgreSQL as an engine of [`Db`](crate::Db): one session, on a runtime that runs while a
-//! statement waits.
+//! PostgreSQL as an engine of [`Db`](crate::Db): one session, with a Tokio runtime that only runs
+//! while the thread waits for an answer.
 //!
 //! | module | what it contains |
 //! |---|---|
 //! | [`url`] | the value of `--state` |
 //! | `tls` | the trusted root certificates |
 //! | `session` | a connection: its settings, its deadline, and its statements |
-//! | `error` | the server's errors, converted into ours |
+//! | `error` | the server's errors, converted into [`Error`](crate::Error) |
 //! | `values` | values and rows in PostgreSQL's form |
 //! | `history` | the identity of the database's history |
 //! | `lock` | the lock that makes a process the leader, and the processes that wait for it |
-//! | `pipeline` | statements that are under way |
+//! | `pipeline` | statements that were sent and whose answers are not read yet |
 //! | `schema` | the tables, and their migration |
 //! | [`server`] | what `check` reports about a server |
 

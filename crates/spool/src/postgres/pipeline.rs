@@ -1,5 +1,5 @@
-//! Statements that are under way. Each is written at once, and its answer is read later, so the
-//! answers to many statements come in one round trip.
+//! Statements that were sent and whose answers are not read yet. Each statement is written at once,
+//! and its answer is read later, so the answers to many statements come in one round trip.
 
 use super::error;
 use crate::Error;
@@ -23,7 +23,7 @@ use tokio_postgres::{Client, Row, Statement};
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(super) rows: Vec<Row>,
-    /// Rows that were changed or read.
+    /// Number of rows that were changed or read.
     pub(super) changed: u64,
 }
 
@@ -43,11 +43,11 @@ impl Slot {
     }
 }
 
-/// The use of an answer.
+/// What is done with an answer.
 pub(super) enum Purpose {
     /// A caller reads it.
     Asked(Slot),
-    /// Only errors count. If a number is given, another number of changed rows is an error.
+    /// Only errors are kept. If a number is given, a different number of changed rows is an error.
     Run(Option<u64>),
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Purpose {
 #[derive(Debug)]
 pub(super) enum Parameter {
     One(OwnedValue),
-    /// An array.
+    /// An array, with one element per row.
     Many(Vec<OwnedValue>),
 }
 
@@ -64,7 +64,7 @@ struct UnderWay {
     purpose: Purpose,
 }
 
-/// Statements under way, in the order they were written.
+/// Statements whose answers are not read yet, in the order they were written.
 #[derive(Default)]
 pub(super) struct Pipeline {
     queue: RefCell<VecDeque<UnderWay>>,
@@ -106,8 +106,9 @@ impl Pipeline {
         self.queue.borrow_mut().push_back(under_way);
     }
 
-    /// Waits for all answers. The connection cannot read an answer before the ones of earlier
-    /// statements are read.
+    /// Waits for the answers to all statements, at most `deadline` for each. They are read in
+    /// order, because the connection cannot read an answer before the answers to earlier
+    /// statements. After a lost session, every later answer is its error.
     pub(super) fn wait(&self, runtime: &Runtime, deadline: Duration, place: &Path) {
         let queue = self.queue.take();
         if queue.is_empty() {
@@ -149,7 +150,7 @@ impl Pipeline {
         self.failed.borrow_mut().get_or_insert(error);
     }
 
-    /// Returns the first error of a statement that no caller waited for, once.
+    /// Takes the first error of a statement that no caller waited for.
     pub(super) fn take_error(&self) -> Option<Error> {
         self.failed.take()
     }

@@ -1,13 +1,13 @@
-//! The tables in PostgreSQL, translated from SQLite's scripts.
+//! Creates and migrates the tables in PostgreSQL, from scripts that are translated from SQLite's.
 
 use super::Session;
 use crate::Error;
 use crate::tables::schema::{Found, compare};
 
-/// Translates a script of [`MIGRATIONS`](crate::tables::schema::MIGRATIONS).
+/// Translates a script of [`MIGRATIONS`](crate::tables::schema::MIGRATIONS) for PostgreSQL.
 ///
-/// Text is sorted by its bytes, as in SQLite. A row that is inserted without an id gets the next
-/// id.
+/// As in SQLite, text is sorted by its bytes, and a row that is inserted without an id gets the
+/// next id.
 pub(super) fn translate(script: &str) -> String {
     const WORDS: [(&str, &str); 7] = [
         (
@@ -31,7 +31,8 @@ pub(super) fn translate(script: &str) -> String {
     translated
 }
 
-/// Inspects the schema without a change.
+/// Compares the tables in the schema with those of this version, which has `known` migrations.
+/// Changes nothing.
 pub(crate) fn inspect(session: &Session, known: usize) -> Result<Found, Error> {
     // NULL if the schema does not exist.
     let text = "SELECT count(*), to_regclass('callbridge_schema') IS NOT NULL

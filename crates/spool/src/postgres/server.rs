@@ -1,8 +1,7 @@
 //! What `check` reports about a PostgreSQL server: whether callbridge can lead on it, and what a
 //! failure of the server can lose.
 //!
-//! Every question uses the simple protocol, so it also works through a pooler that callbridge
-//! refuses.
+//! Every query uses the simple protocol, so it also works through a pooler that callbridge refuses.
 
 use super::Session;
 use super::session::{Access, Setting, TCP_SETTINGS, VERSION_MIN, WRITE_SETTINGS};
@@ -11,22 +10,24 @@ use crate::Error;
 use callbridge_model::{Code, clock};
 use std::time::Duration;
 
-/// Name of these sessions on the server.
+/// Name that the server shows for these sessions.
 const LABEL: &str = "callbridge check";
-/// A larger difference between the clocks is a problem.
+/// Maximum difference between the server's clock and this machine's clock. A larger one is a
+/// problem.
 const CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
-/// Number of times that the clock is read. The shortest round trip is the most exact.
+/// Number of times that the server's clock is read. The reading with the shortest round trip
+/// counts, because it is the most exact.
 const CLOCK_QUESTIONS: usize = 5;
-/// Clients that hold a transaction while the pooling is tested.
+/// Number of other sessions that hold a transaction while the pooling is tested.
 const OTHER_CLIENTS: usize = 3;
 
 /// The result of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
     Ok,
-    /// It could not be tested, or depends on facts that the server does not show.
+    /// The fact could not be tested, or depends on facts that the server does not show.
     Unknown,
-    /// `check` ends with this code.
+    /// The test failed. `check` ends with this code.
     Failed(Code),
 }
 
@@ -37,7 +38,7 @@ pub struct ServerFinding {
     pub part: &'static str,
     pub grade: Grade,
     pub message: String,
-    /// How to fix it. Empty if there is nothing to do.
+    /// How to fix the problem. Empty if there is nothing to do.
     pub fix: String,
 }
 
@@ -60,7 +61,7 @@ impl ServerFinding {
     }
 }
 
-/// Everything that was found.
+/// The results of all tests of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerReport {
     pub findings: Vec<ServerFinding>,
@@ -78,8 +79,8 @@ impl ServerReport {
     }
 }
 
-/// Tests the server of this URL. It changes nothing there, and waits for no lock. It must not be
-/// called by a task, because it waits for answers.
+/// Tests the server of this URL. Changes nothing on the server, and waits for no lock. Must not be
+/// called in an async task, because it blocks until the server answers.
 ///
 /// # Errors
 /// If the server cannot be reached or refuses the connection.
@@ -111,7 +112,7 @@ fn has_state(session: &Session) -> Result<bool, Error> {
     Ok(exists == "t")
 }
 
-/// Reads the only row, with this many values.
+/// Reads the last row of the answer, which must have `N` values. NULL is empty.
 fn row<const N: usize>(session: &Session, text: &str) -> Result<[String; N], Error> {
     let rows = session.simple_rows(text)?;
     let row = rows
@@ -121,7 +122,7 @@ fn row<const N: usize>(session: &Session, text: &str) -> Result<[String; N], Err
     row.ok_or_else(|| Error::Sql(session.place().to_path_buf(), "an answer has no row".into()))
 }
 
-/// Returns a text as a constant of a statement.
+/// Quotes a text as an SQL string constant.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -151,14 +152,15 @@ fn judge_server(number: i64, version: &str, encoding: &str) -> ServerFinding {
     ServerFinding::ok(part, format!("PostgreSQL {version}"))
 }
 
-/// Reports TLS. A connection without valid TLS was refused before.
+/// Reports whether the connection uses TLS. If TLS is needed and not valid, the connection was
+/// refused before this test.
 fn tls(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error> {
     let part = "TLS";
     if !url.uses_tls() {
         let message = "not used: the connection does not leave this machine";
         return Ok(ServerFinding::ok(part, message));
     }
-    // A pooler has its own connection to the server, and can need none.
+    // Behind a pooler, this shows the pooler's connection, which perhaps uses no TLS.
     let text = "SELECT coalesce(max(version), '') FROM pg_stat_ssl
          WHERE pid = pg_backend_pid() AND ssl";
     let [version] = row(session, text)?;
@@ -212,11 +214,11 @@ fn denied(part: &'static str, message: String, fix: &str) -> ServerFinding {
     ServerFinding::new(part, Grade::Failed(Code::NoPermission), message, fix)
 }
 
-/// Checks whether a session keeps its backend. The lock that makes a process the leader is the
-/// backend's: a pooler of transactions would leave it with a backend that serves other clients.
+/// Checks whether a session keeps its backend (server process). The leader's lock belongs to the
+/// backend: a pooler of transactions would leave the lock with a backend that serves other clients.
 ///
-/// While it is idle, such a pooler chooses the same backend each time. Therefore other clients hold
-/// transactions meanwhile.
+/// A pooler without other clients chooses the same backend each time. Therefore other sessions hold
+/// transactions during the test.
 fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error> {
     let part = "pooling";
     let mut others = Vec::new();
@@ -237,7 +239,7 @@ fn pooling(url: &PostgresUrl, session: &Session) -> Result<ServerFinding, Error>
     let is_kept = is_backend_kept(session, &others, &backend, key);
     let unlock = format!("SELECT pg_advisory_unlock({key}) {}", own_lock(key));
     for session in others.iter().chain([session]) {
-        // The lock also ends with its backend.
+        // If this fails, the lock ends with its backend.
         session.simple_rows(&unlock).ok();
     }
     if is_kept? {
@@ -276,7 +278,8 @@ fn is_backend_kept(
     Ok(true)
 }
 
-/// Returns the end of a query for the lock of this key, if this backend holds it.
+/// Returns the `FROM` and `WHERE` of a query for the advisory lock with this key, if this session's
+/// backend holds it.
 fn own_lock(key: i64) -> String {
     format!(
         "FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted
@@ -284,7 +287,8 @@ fn own_lock(key: i64) -> String {
     )
 }
 
-/// A setting, and the value that the server shows after it was set, or the reason why it was not.
+/// A setting, and the value that the server shows after the setting was made, or the reason why it
+/// could not be made.
 type FoundSetting = (Setting, Result<String, String>);
 
 fn timeouts(session: &Session) -> Result<ServerFinding, Error> {
@@ -328,7 +332,7 @@ fn judge_timeouts(found: &[FoundSetting]) -> ServerFinding {
 
 fn clock_difference(session: &Session) -> Result<ServerFinding, Error> {
     let text = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)";
-    // The first answer includes the time to plan the query.
+    // The query runs several times, because its first answer includes the time to plan the query.
     let mut best: Option<(Duration, i64)> = None;
     for _ in 0..CLOCK_QUESTIONS {
         let asked = clock::now();
@@ -344,7 +348,8 @@ fn clock_difference(session: &Session) -> Result<ServerFinding, Error> {
     Ok(judge_clock(ahead, half))
 }
 
-/// Judges the server's clock. `ahead` is in microseconds, and can be wrong by `half` a round trip.
+/// Judges the server's clock, which is `ahead` microseconds ahead of this machine's clock. `half`
+/// is half of the round trip, by which `ahead` can be wrong.
 fn judge_clock(ahead: i64, half: Duration) -> ServerFinding {
     let part = "clock";
     let difference = Duration::from_micros(ahead.unsigned_abs());
@@ -368,7 +373,7 @@ fn judge_clock(ahead: i64, half: Duration) -> ServerFinding {
 /// What the server shows about its replicas.
 #[derive(Clone, Debug, Default)]
 struct Replication {
-    /// `synchronous_standby_names`.
+    /// Value of `synchronous_standby_names`.
     names: String,
     fsync: String,
     replicas: u32,

@@ -1,6 +1,7 @@
 //! A session with PostgreSQL: the connection, its settings, its deadline, and its statements.
 //!
-//! The session belongs to one thread. Its runtime runs only while this thread waits for an answer.
+//! The session belongs to one thread. Its Tokio runtime runs only while this thread waits for an
+//! answer.
 
 use super::pipeline::{Answer, Parameter, Pipeline, Purpose, Slot};
 use super::url::PostgresUrl;
@@ -20,11 +21,12 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
 
-/// The oldest version with all of the timeouts.
+/// The oldest server version that has all settings in [`WRITE_SETTINGS`], as `server_version_num`.
 pub(super) const VERSION_MIN: i64 = 140_000;
-/// Time for a connection to one host, with TLS and the login.
+/// Maximum time to connect to one host, including TLS and the login.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Prepared statements that are kept. Their number is bounded by the code, apart from lists of ids.
+/// Maximum number of prepared statements that are kept. Their number is bounded by the code, apart
+/// from statements with lists of ids.
 const PREPARED_MAX: usize = 500;
 
 /// The purpose of a session.
@@ -39,8 +41,8 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    /// Returns the longest wait for an answer. A server that stopped still acknowledges TCP. A
-    /// reader answers tasks that do other work too, so it waits less.
+    /// Returns the maximum wait for an answer. The deadline is needed because a frozen server still
+    /// acknowledges TCP. A reader waits less, because tasks that do other work wait for it.
     const fn deadline(self) -> Duration {
         match self {
             Self::Write => Duration::from_secs(8),
@@ -50,7 +52,7 @@ impl Access {
     }
 }
 
-/// A setting of a session, and the value that the server must then show.
+/// A setting of a session, and its value, which the server must show after it was set.
 pub(super) type Setting = (&'static str, &'static str);
 
 /// Timeouts that end the session of a process that was killed, cut off, or frozen, so another
@@ -60,7 +62,8 @@ pub(super) const WRITE_SETTINGS: [Setting; 3] = [
     ("idle_in_transaction_session_timeout", "5s"),
     ("client_connection_check_interval", "2s"),
 ];
-/// Timeouts for a copy. While one session reads or writes many rows, another one is idle.
+/// Timeouts for a copy. They are long, because one session is idle while the other session reads or
+/// writes many rows.
 const COPY_SETTINGS: [Setting; 3] = [
     ("idle_session_timeout", "10min"),
     ("idle_in_transaction_session_timeout", "10min"),
@@ -77,9 +80,9 @@ const READ_SETTINGS: [Setting; 2] = [
     ("default_transaction_read_only", "on"),
     ("statement_timeout", "2s"),
 ];
-/// Settings for plans. Each statement was written for an index, whose order it uses, and is planned
-/// once per session, perhaps while the tables are empty. So the plan must not depend on the
-/// server's statistics. The statements are also too short to be worth compiling.
+/// Settings for query plans. Each statement was written for an index and its order. It is planned
+/// once per session, perhaps while the tables are empty, so its plan must not depend on the
+/// server's statistics. The statements are also too short to be worth compiling (`jit`).
 const COMMON_SETTINGS: [Setting; 4] = [
     ("jit", "off"),
     ("plan_cache_mode", "force_generic_plan"),
@@ -89,7 +92,7 @@ const COMMON_SETTINGS: [Setting; 4] = [
 
 /// An open session.
 pub(crate) struct Session {
-    /// `None` only while it is dropped.
+    /// The runtime for waits. `None` only while the session is dropped.
     runtime: Option<Runtime>,
     client: Arc<Client>,
     connection: JoinHandle<()>,
@@ -112,19 +115,19 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.connection.abort();
         if let Some(runtime) = self.runtime.take() {
-            // A task of another runtime can drop it.
+            // A task of another runtime can drop the session, and must not block.
             runtime.shutdown_background();
         }
     }
 }
 
 impl Session {
-    /// Connects and makes the settings. The server shows `name` for this process. It must not be
-    /// called by a task, because it waits.
+    /// Connects, and makes the settings of the session. The server shows `name` for the session.
+    /// Must not be called in an async task, because it blocks.
     ///
     /// # Errors
-    /// [`Error::Unusable`] if it can only succeed after a change of the settings.
-    /// [`Error::SessionLost`] if it can succeed later.
+    /// [`Error::Unusable`] if a connection needs a change of the settings. [`Error::SessionLost`]
+    /// if a later try can succeed.
     pub(crate) fn open(url: &PostgresUrl, access: Access, name: &str) -> Result<Self, Error> {
         let session = Self::connect(url, access, name)?;
         session.make_settings(url, access)?;
@@ -196,7 +199,7 @@ impl Session {
         if encoding != "UTF8" {
             return Err(self.unusable(format!("its encoding is {encoding}, and UTF8 is needed")));
         }
-        // A stricter value of the operator is kept.
+        // The operator's value `remote_apply` is stricter, so it is kept.
         if commit != "remote_apply" {
             script.push_str("SET synchronous_commit = on;");
         }
@@ -259,18 +262,18 @@ impl Session {
         }
     }
 
-    /// Runs the connection, until `other` ends or the time is over. `None` after the time, or if
-    /// the connection was closed.
+    /// Runs the session's runtime until `other` ends, and returns its result. Returns `None` after
+    /// `time`.
     pub(crate) fn idle<T>(&self, time: Duration, other: impl Future<Output = T>) -> Option<T> {
         let runtime = self.runtime.as_ref()?;
         let ended = runtime.block_on(async { tokio::time::timeout(time, other).await });
         ended.ok()
     }
 
-    /// Ends the session in an orderly way, so the server releases the lock at once.
+    /// Releases the session's locks at once, before the session is dropped.
     pub(crate) fn close(&self) {
-        // The library ends the session when its client is dropped, which is too late for this
-        // runtime.
+        // The library closes the connection when its client is dropped. Then this runtime no longer
+        // runs.
         self.script("SELECT pg_advisory_unlock_all()").ok();
     }
 
@@ -322,7 +325,7 @@ impl Session {
     /// Waits for the answers to all statements.
     ///
     /// # Errors
-    /// The first of a statement that no caller waited for.
+    /// The first error of a statement that no caller waited for.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         if let Some(runtime) = &self.runtime {
             self.pipeline.wait(runtime, self.deadline, &self.place);
@@ -337,15 +340,15 @@ impl Session {
         Ok(slot)
     }
 
-    /// Runs [`Session::ask`] with an array per column.
+    /// Sends a query like [`Session::ask`], with one array per column.
     pub(crate) fn ask_many(&self, text: &str, columns: Columns) -> Result<Slot, Error> {
         let slot = Slot::default();
         self.write_parameters(text, arrays(columns), Purpose::Asked(slot.clone()))?;
         Ok(slot)
     }
 
-    /// Runs [`Session::run`] with an array per column, within a transaction. It must change this
-    /// many rows, if `rows` is given.
+    /// Runs a statement like [`Session::run`], with one array per column, within a transaction. If
+    /// `rows` is given, a different number of changed rows is an error.
     pub(crate) fn run_many(
         &self,
         text: &str,
@@ -356,7 +359,7 @@ impl Session {
         self.write_parameters(text, arrays(columns), Purpose::Run(rows))
     }
 
-    /// Runs a statement. Within a transaction, only a later statement reports its error.
+    /// Runs a statement. Within a transaction, its error is returned by a later statement.
     pub(crate) fn run(&self, text: &str, values: &impl Values) -> Result<(), Error> {
         self.write(text, values, Purpose::Run(None))?;
         if self.is_in_transaction() {
@@ -369,7 +372,7 @@ impl Session {
         if let Some(answer) = slot.take() {
             return answer;
         }
-        // The error of an earlier statement explains the one of this statement.
+        // The error of an earlier statement explains the error of this statement.
         self.flush()?;
         slot.take().unwrap_or(Err(Error::Closed))
     }
@@ -381,7 +384,7 @@ impl Session {
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
-    /// Reads at most `limit` rows of an answer.
+    /// Reads at most `limit` rows of the answer in `slot`. Waits for it if needed.
     pub(crate) fn rows_of<T: DeserializeOwned>(
         &self,
         slot: &Slot,
@@ -442,7 +445,8 @@ impl Session {
         Ok(rows)
     }
 
-    /// Runs [`Session::script`] for statements that can take long, because they change all rows.
+    /// Runs statements without values that can take long, because they change all rows. Waits up to
+    /// an hour.
     pub(crate) fn long_script(&self, script: &str) -> Result<(), Error> {
         const LONG: Duration = Duration::from_secs(3600);
         self.wait_for(LONG, self.client.batch_execute(script))
@@ -463,7 +467,8 @@ impl Session {
         self.run(text, &())
     }
 
-    /// Commits. If a statement of the transaction failed, the server rolls back instead.
+    /// Commits the transaction. If one of its statements failed, the server rolls back instead, and
+    /// the error is returned.
     pub(crate) fn commit(&self) -> Result<(), Error> {
         self.run("COMMIT", &())?;
         self.in_transaction.set(false);
@@ -476,8 +481,8 @@ impl Session {
         self.script("ROLLBACK")
     }
 
-    /// Waits for the answers to statements that are rolled back next. Their errors have been
-    /// reported, or are not needed.
+    /// Waits for the answers to statements that are rolled back next, and drops their errors. Only
+    /// [`Error::SessionLost`] is returned.
     pub(crate) fn forget_errors(&self) -> Result<(), Error> {
         match self.flush() {
             Err(error @ Error::SessionLost(..)) => Err(error),
@@ -498,7 +503,8 @@ impl Session {
 
 type Connected = (Client, JoinHandle<()>);
 
-/// Tries the hosts in turn. One that is frozen or cut off can accept a connection and never answer.
+/// Tries the hosts in turn, each with a deadline, because a host that is frozen or cut off can
+/// accept a connection and never answer.
 async fn connect(configs: &[Config], url: &PostgresUrl) -> Result<Connected, Error> {
     let mut last = Error::Closed;
     for config in configs {
@@ -531,8 +537,8 @@ fn arrays(columns: Columns) -> Vec<Parameter> {
     columns.map(Parameter::Many).collect()
 }
 
-/// Writes the values of a statement as PostgreSQL does: `$1` for `?1`. None of our statements has a
-/// question mark for anything else.
+/// Replaces `?1` with `$1`, which PostgreSQL needs. No statement of callbridge has a question mark
+/// for anything else.
 fn numbered(text: &str) -> String {
     text.replace('?', "$")
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Reads the roots.
+/// Makes a TLS connector that trusts the roots in `ca_file`, or else the system's roots.
 pub(super) fn connector(ca_file: Option<&Path>) -> Result<MakeRustlsConnect, String> {
     let mut roots = RootCertStore::empty();
     match ca_file {

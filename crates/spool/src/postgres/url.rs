@@ -9,20 +9,20 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// The schema if the URL has no `schema=`.
 const SCHEMA: &str = "callbridge";
-/// Maximum length of a name. PostgreSQL cuts longer names.
+/// Maximum length of a schema's name in bytes. PostgreSQL cuts longer names.
 const NAME_BYTES_MAX: usize = 63;
 const KEYS: &str = "secret-file=, ca-file=, schema=";
 
-/// A PostgreSQL database, and how to connect to it. It holds no password: that is read from its
-/// file for each connection.
+/// A PostgreSQL database, and how to connect to it. It holds no password, because the password is
+/// read from its file for each connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
     config: Config,
     /// File with the password. `None` if the server asks for none.
     pub secret: Option<SecretFile>,
-    /// Certificates in PEM that replace the system's roots (`ca-file=`).
+    /// File with root certificates in PEM that replace the system's roots (`ca-file=`).
     pub ca_file: Option<PathBuf>,
-    /// Name of the schema with our tables.
+    /// Name of the schema with callbridge's tables.
     pub schema: String,
 }
 
@@ -37,7 +37,7 @@ impl SecretFile {
 }
 
 impl PostgresUrl {
-    /// Returns `true` if this value of `--state` names a database, not a folder.
+    /// Returns `true` if `text`, a value of `--state`, names a database and not a folder.
     pub fn is_url(text: &str) -> bool {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }
@@ -45,7 +45,7 @@ impl PostgresUrl {
     /// Parses a URL. Errors never contain the value of a password.
     ///
     /// # Errors
-    /// If it is not such a URL, has an unknown key, or contains a password.
+    /// If `text` is not a URL of this form, has an unknown key, or contains a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (base, query) = text.split_once('?').unwrap_or((text, ""));
         if !Self::is_url(text) {
@@ -111,9 +111,9 @@ impl PostgresUrl {
         })
     }
 
-    /// Returns the settings of a connection to each host, in the order of the URL, still without
-    /// the password. The library has no deadline for a host that accepts and does not answer, so
-    /// our code tries the hosts one by one.
+    /// Returns the connection settings for each host, in the order of the URL, without the
+    /// password. The session tries the hosts one by one, because the library has no deadline for a
+    /// host that accepts a connection and does not answer.
     pub(crate) fn configs(&self) -> Vec<Config> {
         let all = &self.config;
         let mut configs = Vec::new();
@@ -139,8 +139,8 @@ impl PostgresUrl {
         ports.get(host).or(ports.first()).copied().unwrap_or(5432)
     }
 
-    /// Returns `true` if the connection uses TLS, and the certificate must be valid for the host.
-    /// Connections of this machine to itself use TLS only with `ca-file=`.
+    /// Returns `true` if the connection uses TLS. The certificate must then be valid for the host.
+    /// Connections to this machine use TLS only with `ca-file=`.
     pub fn uses_tls(&self) -> bool {
         self.config.get_ssl_mode() == SslMode::Require
     }
@@ -176,8 +176,8 @@ impl fmt::Debug for PostgresUrl {
     }
 }
 
-/// Returns `true` if the name itself is local. A name that only resolves to this machine is not,
-/// because that can change.
+/// Returns `true` for a Unix socket, `localhost`, and loopback addresses. A name that resolves to
+/// this machine does not count, because its address can change.
 fn is_local(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,

@@ -1,5 +1,5 @@
-//! Finds the fate of a call that is in a file of the PBX, by the ids of its channels. When a call
-//! and the memory of its ids are purged, a summary is kept: one short row per call.
+//! Finds out for `audit` what happened to a call that is in a file of the PBX, by the ids of its
+//! channels. When a call and its seen ids are purged, one short row per call is kept, a summary.
 
 use super::{directory, resume, seen_calls};
 use crate::value::Values;
@@ -11,32 +11,32 @@ use std::time::Duration;
 
 /// Time after a call's start for which its summary is kept.
 pub const SUMMARIES_KEPT_FOR: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
-/// Summaries that one purge deletes at most.
+/// Maximum number of summaries that one purge deletes.
 const FORGOTTEN_MAX: u32 = 500;
-/// The state of a call that was between extensions, or skipped by a flag.
+/// The state in the summary of a call that was between extensions, or skipped by a flag.
 const COUNTED: &str = "counted";
 
 /// A call in a file of the PBX, by its ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedCall {
     pub pbx: String,
-    /// Id of the call itself first, then those of its channels.
+    /// Linkedid of the call first, then the ids of its channels.
     pub ids: Vec<String>,
-    /// The uuid that the call has by its own id.
+    /// The uuid that is made from the call's linkedid.
     pub uuid: CallUuid,
 }
 
-/// The fate of a call that is in a file of the PBX.
+/// What the state knows about a call that is in a file of the PBX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallFate {
-    /// The call is stored and has this state.
+    /// The call has this state, or had it when its row was purged.
     Stands(State),
     /// The call was between extensions, or skipped by a flag. It was counted, but not stored.
     Counted,
     /// The call is not over yet.
     Open,
-    /// The call was stored, and its row is missing too early.
+    /// The call was stored, but its row is missing before its seen ids expired.
     RowGone,
     Unknown,
 }
@@ -44,7 +44,8 @@ pub enum CallFate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditedFate {
     pub fate: CallFate,
-    /// `None` if no row of the call is kept, or if a person discarded it.
+    /// Stored values of the call. `None` if no row of the call is kept, or if a person discarded
+    /// it.
     pub values: Option<AuditedValues>,
 }
 
@@ -55,13 +56,13 @@ pub struct AuditedValues {
     pub started: EpochSeconds,
     /// Length of the call, in seconds.
     pub duration_sec: u32,
-    /// Talk with the customer, in seconds.
+    /// Length of the talk with the customer, in seconds.
     pub talk_time_sec: u32,
     /// An employee talked with the customer.
     pub answered: bool,
     /// Seen from the company.
     pub direction: Direction,
-    /// E.164. `None` if it is not known or not valid.
+    /// The customer's number in E.164 form. `None` if it is not known or not valid.
     pub phone: Option<String>,
     /// Events of the call are missing, so its values are not certain.
     pub incomplete: bool,
@@ -70,7 +71,8 @@ pub struct AuditedValues {
 }
 
 impl AuditedValues {
-    /// Takes the values of a record. A correction by a person is ignored because no file has it.
+    /// Takes the values of a record as the PBX reported them. A person's corrections are ignored,
+    /// because no file of the PBX has them.
     pub fn from_record(record: &CallRecord) -> Self {
         let reported = record.by_hand.as_ref();
         Self {
@@ -86,25 +88,25 @@ impl AuditedValues {
     }
 }
 
-/// A call that is journaled here, as the CRM's journal should show it.
+/// A call that this state knows as journaled, as the CRM's journal should show it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournaledCall {
     /// Uuid that the call was sent under.
     pub uuid: CallUuid,
     /// By the PBX's clock.
     pub started: EpochSeconds,
-    /// Time at which it was journaled. `None` if its row was purged.
+    /// Time at which the call became journaled. `None` if its row was purged.
     pub since: Option<EventTime>,
-    /// Values that were sent. `None` if its row was purged.
+    /// Values that were sent. `None` if the call's row was purged.
     pub sent: Option<SentValues>,
 }
 
 /// The values of a call that a row of the CRM's journal can show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentValues {
-    /// The lead that it was sent to, then the one that this was merged into.
+    /// The lead that the call was sent with, then the lead that this lead was merged into.
     pub leads: Vec<LeadId>,
-    /// Seconds.
+    /// Length of the call, in seconds.
     pub duration_sec: u32,
     /// An employee talked with the customer.
     pub answered: bool,
@@ -112,7 +114,7 @@ pub struct SentValues {
     pub direction: Direction,
 }
 
-/// Returns the fate of each of these calls, in their order, with the stored values.
+/// Returns what is known about each of these calls, in their order, with the stored values.
 pub fn fates(db: &Db, calls: &[AuditedCall]) -> Result<Vec<AuditedFate>, Error> {
     let mut open_calls = None;
     let mut fates = Vec::with_capacity(calls.len());
@@ -142,15 +144,16 @@ fn stored_values(db: &Db, uuid: CallUuid) -> Result<Option<AuditedValues>, Error
     Ok(stored.map(|Json(record)| AuditedValues::from_record(&record)))
 }
 
-/// Returns `true` if the snapshot of an open call, which is JSON, holds one of its ids.
+/// Returns `true` if the snapshot of an open call, which is JSON, contains one of the ids of
+/// `call`.
 fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
     let text = String::from_utf8_lossy(snapshot);
     let mut ids = call.ids.iter();
     ids.any(|id| text.contains(&format!("\"{id}\"")))
 }
 
-/// Finds the fate of a call, except for calls in progress, and the uuid under which it is stored,
-/// if it is.
+/// Finds the fate of a call, and the uuid under which it is stored, if it is stored. Does not look
+/// for calls that are not over.
 fn find_fate(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Error> {
     if let Some(state) = state_of(db, call.uuid)? {
         return Ok((CallFate::Stands(state), Some(call.uuid)));
@@ -178,8 +181,8 @@ fn find_fate(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>)
     Ok((fate, None))
 }
 
-/// Returns what the CRM's journal should show of each of these calls, in their order. `None` for a
-/// call that is not journaled here.
+/// Returns the values that the CRM's journal should show for each of these calls, in their order.
+/// `None` for a call that this state does not know as journaled.
 pub fn journaled(db: &Db, calls: &[AuditedCall]) -> Result<Vec<Option<JournaledCall>>, Error> {
     let mut journaled = Vec::with_capacity(calls.len());
     for call in calls {
@@ -217,7 +220,7 @@ fn journaled_call(
     }))
 }
 
-/// Returns the call as [`journaled`] does, from its summary, because its row was purged.
+/// Returns a call as [`journaled`] does, but from its summary, because its row was purged.
 fn purged_call(
     db: &Db,
     uuid: CallUuid,
@@ -238,7 +241,7 @@ fn purged_call(
     Ok(None)
 }
 
-/// Counts the uuids whose calls are journaled here.
+/// Counts the uuids whose calls this state knows as journaled.
 pub fn known_as_journaled(db: &Db, uuids: &[CallUuid]) -> Result<u32, Error> {
     let mut known = 0;
     for uuid in uuids {
@@ -252,8 +255,8 @@ fn state_of(db: &Db, uuid: CallUuid) -> Result<Option<State>, Error> {
     db.query_first("SELECT state FROM calls WHERE uuid = ?1", [bytes])
 }
 
-/// Forgets the ids of a call of which no row is kept, so that it can be taken in again. A stored
-/// call is still recognized by its uuid.
+/// Forgets the ids of a call that has no row, so the call can be taken in again. A call that has a
+/// row keeps its ids.
 pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     for id in ids {
         let text = "DELETE FROM seen_calls WHERE pbx = ?1 AND id = ?2
@@ -263,7 +266,8 @@ pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keeps summaries of the calls that this query finds, because their rows are deleted next.
+/// Stores summaries of the calls whose ids the query `calls` returns, because their rows are
+/// deleted next.
 pub(crate) fn summarize(db: &Db, calls: &str, values: impl Values) -> Result<(), Error> {
     let text = format!(
         "INSERT INTO purged_calls (pbx, id, uuid, state, started)
@@ -273,7 +277,8 @@ pub(crate) fn summarize(db: &Db, calls: &str, values: impl Values) -> Result<(),
     db.run(&text, values)
 }
 
-/// Keeps summaries of the counted calls among these seen calls, which are deleted next.
+/// Stores summaries of the calls that were only counted, among the seen calls after the (PBX, id)
+/// `from` up to `to` that were seen before `before`. Their rows are deleted next.
 pub(crate) fn summarize_counted(
     db: &Db,
     from: (&str, &str),
@@ -287,8 +292,8 @@ pub(crate) fn summarize_counted(
     db.run(text, (COUNTED, before.micros(), from.0, from.1, to.0, to.1))
 }
 
-/// Row that outlives a purged call: its last state (`None` if it was only counted), its uuid, and
-/// its start.
+/// The summary of a purged call: its last state (`None` if the call was only counted), its uuid,
+/// and its start.
 type SummaryRow = (Option<State>, Option<CallUuid>, EpochSeconds);
 
 fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {

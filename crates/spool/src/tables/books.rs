@@ -1,4 +1,4 @@
-//! Compares the books with the rows.
+//! Compares the books (the counts of calls by state) with the rows.
 
 use crate::tally::Tally;
 use crate::{Book, Db, Error, State, Store};
@@ -7,8 +7,7 @@ use callbridge_model::Reason;
 /// A book that differs from the rows: its name, its number, and the number of rows.
 type WrongBook = (&'static str, i64, i64);
 
-/// Counts all rows and returns the books that differ, each as `(name, book, rows)`. Reads the whole
-/// table.
+/// Counts all rows, and returns the books that differ from them. Reads the whole table of calls.
 pub fn recount(store: &Store) -> Result<Vec<WrongBook>, Error> {
     recount_of(store, &store.tally)
 }

@@ -6,7 +6,7 @@ use callbridge_call::EpochSeconds;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Shortest time between two new incarnations that one branch causes.
+/// Minimum time in seconds between two new incarnations that the same branch causes.
 const CLAIM_AGAIN_SEC: u64 = 3600;
 
 #[derive(Deserialize)]
@@ -58,8 +58,8 @@ pub(crate) fn add(store: &mut Store, branch: &NewBranch) -> Result<BranchChange,
             Some(_) | None => {}
         }
     }
-    // The new branch has not seen the answers to a removed branch of this name, so they are not
-    // lost.
+    // The new branch begins with the hub's `seq`. It can have seen answers to a removed branch of
+    // the same name, and these do not mean that commits were lost.
     let seq = store.hub.as_ref().map_or(0, |hub| hub.position.seq);
     let text = "INSERT INTO branches (name, token, added, seq) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT DO NOTHING";
@@ -96,13 +96,13 @@ pub(crate) fn remove(db: &Db, name: &str) -> Result<BranchChange, Error> {
     Ok(BranchChange::Removed)
 }
 
-/// Asks for the `seq` of the last answer to this branch.
+/// Sends the query for the `seq` of the last answer to this branch.
 pub(super) fn ask_answered_seq(db: &Db, name: &str) -> Result<Asked<u64>, Error> {
     db.ask("SELECT seq FROM branches WHERE name = ?1", [name])
 }
 
-/// Returns `true` if the branch showed less than an hour ago that commits were lost. A branch that
-/// claims it repeatedly must not keep the hub silent.
+/// Returns `true` if the branch claimed less than an hour ago that commits were lost. A branch that
+/// claims this repeatedly must not keep the hub silent toward the CRM.
 pub(super) fn has_claimed_lately(db: &Db, request: &BranchRequest) -> Result<bool, Error> {
     let text = "SELECT claimed FROM branches WHERE name = ?1";
     let claimed: Option<EpochSeconds> = db.query_one(text, [&request.branch])?;
@@ -115,7 +115,8 @@ pub(super) fn note_claim(db: &Db, request: &BranchRequest) -> Result<(), Error> 
     db.run(text, (&request.branch, request.at.floor_seconds().get()))
 }
 
-/// Stores what a request changes of its branch, with the `seq` of its answer.
+/// Stores the changes that a request makes to its branch: the `seq` of the answer, the number of
+/// calls taken, and the report.
 pub(super) fn note_request(db: &Db, request: &BranchRequest, seq: u64) -> Result<(), Error> {
     let text = "UPDATE branches SET seq = ?2, taken = taken + ?3 WHERE name = ?1";
     db.run(text, (&request.branch, seq, request.calls))?;

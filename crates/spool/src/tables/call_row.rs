@@ -11,7 +11,8 @@ use serde::Deserialize;
 /// Condition for a dead letter `incomplete` that a person must handle.
 pub(super) const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 
-/// Facts by which two calls of one uuid are distinguished. An unknown number does not differ.
+/// A stored call that is compared with a new call of the same uuid. They are the same call if start
+/// and number do not differ. An unknown number does not differ.
 #[derive(Deserialize)]
 pub(super) struct DuplicateCandidate {
     pub(super) id: RowId,
@@ -34,14 +35,14 @@ fn compare_numbers(known: Option<&str>, new: Option<&str>) -> Option<bool> {
     Some(known? == new?)
 }
 
-/// Returns the call's own id, and those of its channels. The uuid is made of the own id.
+/// Returns the ids of the call's channels, and last its linkedid, from which the uuid is made.
 pub(super) fn ids_of(new: &Finished) -> impl Iterator<Item = &str> {
     let own = new.judged.record.linkedid.as_str();
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
     aliases.filter(move |id| *id != own).chain([own])
 }
 
-/// Counts a call that has no row.
+/// Counts a call that has no row in the books.
 pub(super) fn count_without_row(store: &mut Store, new: &Finished) {
     let book = match new.judged.outcome {
         Outcome::Internal => Book::Internal,
@@ -64,7 +65,8 @@ pub(super) fn count_in_books(
     Ok(())
 }
 
-/// Writes the call's row with this conflict rule. Returns the number of rows.
+/// Inserts the call's row. `rule` is the SQL after `ON CONFLICT`. With the message `conflict`, the
+/// row is a dead letter `uuid_conflict`. Returns the number of rows that were written.
 pub(super) fn put(
     db: &Db,
     id: RowId,
@@ -76,12 +78,12 @@ pub(super) fn put(
     with_row(id, new, conflict, |values| db.execute(&text, values))
 }
 
-/// Adds the row of a call that is not known yet.
+/// Adds the row of a call that is not known yet to `rows`, for [`insert_rows`].
 pub(super) fn add_row(id: RowId, new: &Finished, rows: &mut Columns) {
     with_row(id, new, None, |values| rows.push(values));
 }
 
-/// Inserts rows of [`add_row`] into PostgreSQL's table.
+/// Inserts the rows that [`add_row`] collected into PostgreSQL's table.
 pub(super) fn insert_rows(db: &Db, rows: Columns) -> Result<(), Error> {
     let (columns, _) = INSERT.split_once("VALUES").unwrap_or_default();
     let mut arrays = Vec::new();
@@ -93,7 +95,8 @@ pub(super) fn insert_rows(db: &Db, rows: Columns) -> Result<(), Error> {
     db.run_many(&text, rows, Some(count))
 }
 
-/// Calls `write` with the values of a call's row, in the order of [`INSERT`].
+/// Calls `write` with the values of a call's row, in the order of [`INSERT`]. With the message
+/// `conflict`, the row is a dead letter `uuid_conflict`.
 fn with_row<T>(
     id: RowId,
     new: &Finished,
@@ -148,7 +151,7 @@ const INSERT: &str = "INSERT INTO calls (id, uuid, conflicting_uuid, state, live
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
              ?20, ?21, ?22, ?23, ?24, ?25)";
 
-/// PostgreSQL's types of these columns.
+/// PostgreSQL's types of the columns of [`INSERT`].
 const ROW_TYPES: [&str; 25] = [
     "bigint", "bytea", "bytea", "text", "bigint", "bigint", "text", "text", "text", "text", "text",
     "bigint", "bigint", "bigint", "text", "text", "text", "text", "bigint", "bigint", "text",

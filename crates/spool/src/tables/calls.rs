@@ -7,7 +7,7 @@ use callbridge_model::{CallRecord, CallUuid};
 
 /// Minimum hexadecimal digits of a uuid prefix.
 const DIGITS_MIN: usize = 4;
-/// Calls that are listed if an id is ambiguous.
+/// Maximum number of calls that are listed if an id is ambiguous.
 const NAMED_MAX: u8 = 20;
 /// Columns of `calls` that make a [`Progress`].
 const PROGRESS: &str = "state, since, started, live, not_before, settled_externally, \
@@ -15,7 +15,7 @@ const PROGRESS: &str = "state, since, started, live, not_before, settled_externa
      resubmits, failures, if_absent, reroute_history, sent_again, reason, message, errors, \
      finding, attempts, times_dead, id";
 
-/// Builds a query for calls from its last part.
+/// Builds a query that reads [`Row`]s. `rest` is the part of the SQL after `FROM calls`.
 fn calls(rest: &str) -> String {
     format!(
         "SELECT coalesce(uuid, conflicting_uuid) AS uuid, record, call, true AS progress,
@@ -41,12 +41,12 @@ pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
     first(db, "id = ?1", [row.0])
 }
 
-/// Returns the first call that matches this rule.
+/// Returns the first call that matches `rule`, an SQL condition.
 fn first(db: &Db, rule: &str, values: impl Values) -> Result<Option<Row>, Error> {
     db.query_first(&calls(&format!("WHERE {rule}")), values)
 }
 
-/// Returns the call with this uuid. If there are several, the one that is not a `uuid_conflict`.
+/// Returns the id of the call with this uuid. Dead letters `uuid_conflict` are not returned.
 pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
     let uuid = uuid.0.into_bytes();
     db.query_first("SELECT id FROM calls WHERE uuid = ?1", [uuid])
@@ -61,8 +61,8 @@ pub enum Search {
     Several(Vec<CallUuid>),
 }
 
-/// Returns the stored call of this linkedid, of the unique id of one of its channels, of this uuid,
-/// or of the only uuid with this prefix.
+/// Finds the stored call for `id`: a linkedid, the unique id of a channel, a uuid, or the beginning
+/// of a uuid.
 pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     if let Some(row) = find_call(db, id)? {
         return Ok(Search::One(Box::new(row)));
@@ -84,7 +84,8 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     Ok(only.map_or(Search::None, |row| Search::One(Box::new(row))))
 }
 
-/// Returns the lowest and the highest uuid with this prefix. `None` if it is not a uuid prefix.
+/// Returns the lowest and the highest uuid that begin with `id`. `None` if `id` is not the
+/// beginning of a uuid, or has less than four digits.
 fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
     let digits: Option<Vec<u8>> = id
         .chars()
@@ -95,20 +96,20 @@ fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
     Some((uuid_bytes(&digits, 0), uuid_bytes(&digits, 15)))
 }
 
-/// Packs at most 32 hexadecimal digits into the bytes of a uuid. Missing digits are `rest`.
+/// Packs at most 32 hexadecimal digits into the bytes of a uuid. Fills missing digits with `rest`.
 fn uuid_bytes(digits: &[u8], rest: u8) -> [u8; 16] {
     let mut all = [rest; 32];
     all[..digits.len()].copy_from_slice(digits);
     std::array::from_fn(|i| all[2 * i] << 4 | all[2 * i + 1])
 }
 
-/// Returns the stored call of this uuid, or of this linkedid or unique id on any PBX.
+/// Finds the stored call for `id`: a uuid, or a linkedid or unique id on any PBX.
 pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
     let by_uuid = match uuid::Uuid::try_parse(id) {
         Ok(uuid) => row_of(db, CallUuid(uuid))?,
         Err(_) => None,
     };
-    // A PBX's ids can also be UUIDs. FreeSWITCH uses them.
+    // The ids of a PBX can also be UUIDs, as with FreeSWITCH.
     let found = match (by_uuid, seen_calls::uuid_by_any_id(db, id)?) {
         (None, Some(uuid)) => row_of(db, uuid)?,
         (found, _) => found,
@@ -137,7 +138,8 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     db.query_all(&text, [count(limit)])
 }
 
-/// Returns the calls that can be sent, newest first, at most `limit`: live ones or the others.
+/// Returns at most `limit` calls that can be sent, newest first: live calls, or with `live` `false`
+/// the other calls.
 pub(super) fn newest_ready(db: &Db, live: bool, limit: usize) -> Result<Vec<Row>, Error> {
     // With `live = …`, PostgreSQL would scan all calls backward.
     let text = calls(

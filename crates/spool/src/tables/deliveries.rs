@@ -1,6 +1,6 @@
-//! Events that the CRM sends. Each pair of installation and event is applied once (§6.9), and each
-//! signature once, whatever its installation is. The event's content is applied in the same
-//! transaction.
+//! Events that the CRM sends by webhook. Each pair of installation and event is applied once
+//! (§6.9), and each signature once, whatever its installation is. The event's content is applied in
+//! the transaction that stores the delivery.
 
 use super::{directory, echoes, look_ups, meta, step};
 use crate::db::Asked;
@@ -13,11 +13,11 @@ use callbridge_model::{CallUuid, LeadId, Reason};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Deliveries that one purge deletes at most.
+/// Maximum number of deliveries that one purge deletes.
 const FORGOTTEN_MAX: u32 = 2_000;
 /// Name of the setting that keeps [`WebhookPace`]: its fields in microseconds, separated by spaces.
 pub(crate) const WEBHOOK_PACE: &str = "webhook.pace";
-/// A call that an event is about.
+/// A stored call that an event or a page of the journal reports.
 #[derive(Deserialize)]
 struct DeliveredCall {
     id: RowId,
@@ -27,9 +27,9 @@ struct DeliveredCall {
     message: String,
     accepted: Option<EventTime>,
     lead: Option<LeadId>,
-    /// The event can be the result of one of our requests.
+    /// The call was sent, so the event can be the result of its request.
     sent: bool,
-    /// The call was perhaps sent with other values before.
+    /// The call was perhaps sent with other values before its present values.
     changed: bool,
     /// The call was sent again, because the journal had lost it.
     again: bool,
@@ -41,7 +41,7 @@ impl DeliveredCall {
     }
 }
 
-/// Reads the stored pace. `None` if it cannot be read.
+/// Parses the stored [`WebhookPace`]. `None` if the text has another form.
 pub(crate) fn read_webhook_pace(text: &str) -> Option<WebhookPace> {
     let numbers: Option<Vec<u64>> = text.split(' ').map(|number| number.parse().ok()).collect();
     let [at, after, usual] = numbers?[..] else {
@@ -80,7 +80,8 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     }
 }
 
-/// Handles an event that reports that the journal holds this call.
+/// Handles an event that reports that the journal holds a call. `leads` and `shown` are the call's
+/// leads and values in the journal.
 fn note_completed(
     store: &mut Store,
     uuid: CallUuid,
@@ -94,7 +95,8 @@ fn note_completed(
     let as_sent = found.sent && !found.changed && !found.again;
     let shown = if as_sent { Some(shown) } else { None };
     echoes::note_shown(store, row, shown, at)?;
-    // An event can date from the time before the journal lost the call. Pages are more certain.
+    // If the call was sent again, the event can be from the time before the journal lost it. Only a
+    // page of the journal then confirms the call.
     let step = if found.again { None } else { found.step() };
     let Some(step) = step else {
         return Ok(Delivered::Settled(row));
@@ -131,9 +133,9 @@ fn find_delivered(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Erro
     db.query_first(text, [uuid.0.into_bytes()])
 }
 
-/// Takes from pages of the journal what webhooks report, for calls that were sent from here. A dead
-/// letter that was sent again with another lead is only confirmed if the page shows that lead.
-/// Otherwise the page can show the earlier request.
+/// Marks calls that a page of the journal shows as journaled, as a webhook does, if they were sent
+/// from this state. A call that was perhaps sent with other values before is only confirmed if the
+/// page shows its present lead. Otherwise the page can show the earlier request.
 pub(crate) fn note_shown(
     store: &mut Store,
     calls: &[ShownCall],
@@ -179,13 +181,15 @@ pub(super) fn read_asked_pace(db: &Db, asked: Asked<String>) -> Result<Option<We
     Ok(asked.first(db)?.and_then(|text| read_webhook_pace(&text)))
 }
 
-/// Reads the pace at which webhooks confirm calls. `None` before the first.
+/// Reads the time that webhooks take to confirm calls. `None` before the first confirmation by
+/// webhook.
 pub fn webhook_pace(db: &Db) -> Result<Option<WebhookPace>, Error> {
     Ok(meta::meta(db, WEBHOOK_PACE)?.and_then(|text| read_webhook_pace(&text)))
 }
 
-/// Deletes the oldest deliveries after their time and beyond their limit. Returns whether there is
-/// more to delete. Deliveries from the future (the clock was set back) count as old.
+/// Deletes deliveries that are older than [`DELIVERIES_KEPT`] or beyond [`DELIVERIES_MAX`], oldest
+/// first. Returns `true` if more are left to delete. Deliveries from the future (the clock was set
+/// back) count as old.
 pub(crate) fn purge_deliveries(db: &Db, now: EventTime) -> Result<bool, Error> {
     let before = now.minus(DELIVERIES_KEPT).micros();
     let ahead = now.plus(DELIVERIES_KEPT).micros();

@@ -1,4 +1,4 @@
-//! The directory of leads. It has one row for each phone of each slot of a lead.
+//! The directory of leads. It has one row for each phone of each slot (contact) of a lead.
 
 use super::waiting::WAITING_BY_PHONE;
 use crate::value::values;
@@ -14,16 +14,17 @@ use callbridge_model::{EmployeeId, LeadId, Phone};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of phones whose calls can leave. They are kept until they are taken. Beyond this
-/// number, all calls are checked.
+/// Maximum number of phones in [`Store::awaited`](crate::Store). Beyond this number, all waiting
+/// calls are checked.
 const AWAITED_MAX: usize = 10_000;
-/// Rows that are read of one number. Further leads are not distinguished.
+/// Maximum number of rows that are read for one phone number. Further leads of the number are
+/// ignored.
 const LEAD_PHONES_MAX: usize = 5_000;
 
-/// Counter of news that contained something not known before.
+/// Name of the counter of lead news that contained a new fact.
 pub(crate) const LEARNED: &str = "learned";
 
-/// Every row of a number, with its lead.
+/// Query for all rows of a phone number, each with the state of its lead.
 const LEAD_PHONES: &str = "SELECT true AS life, p.lead, p.slot, p.held, p.told, p.gone,
            l.living, l.whole, l.deleted, l.merged, l.merged_into
     FROM directory_phones p LEFT JOIN directory_leads l ON l.lead = p.lead
@@ -38,13 +39,13 @@ const LEAD: &str = "SELECT true AS life, living, whole, deleted, merged, merged_
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectorySize {
-    /// Numbers that some lead has, or had when it ended.
+    /// Phone numbers that some lead has, or had when it was deleted or merged.
     pub phones: u64,
     /// Leads that are neither merged nor deleted.
     pub leads: u64,
 }
 
-/// The rows of an entry, by the phone's digits and the slot.
+/// The phone rows of a lead, by the phone's digits and the slot.
 type Rows = BTreeMap<(i64, i64), PhoneRow>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,11 +53,11 @@ struct PhoneRow {
     held: Option<i64>,
     source: Option<i64>,
     gone: Option<i64>,
-    /// Name of the slot's contact, stored with the first of its phones only.
+    /// Name of the slot's contact. It is stored only with the first of the contact's phones.
     name: Option<Known<Name>>,
 }
 
-/// Digits that mean no phone, in the row of an empty slot.
+/// Stands for the phone's digits in the row of a slot without phones.
 const EMPTY: i64 = 0;
 
 fn rows_of(entry: &Entry) -> Rows {
@@ -98,10 +99,11 @@ fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
     }
 }
 
-/// The columns of a name: since when it is known, its rank, and its text.
+/// The columns of a name: the time of the report, its rank within that second, and the text.
 type NameColumns = (EpochSeconds, Option<u8>, Option<String>);
 
-/// Columns of a lead in the order of [`LEAD`]. Each fact is read from its first column on.
+/// Columns of a lead in the order of [`LEAD`]. Each field is read from the column with its name,
+/// and a tuple also from the next columns.
 #[derive(Default, Deserialize)]
 struct LeadColumns {
     life: Life,
@@ -124,7 +126,7 @@ impl LeadColumns {
     }
 }
 
-/// Columns of a number at a lead in the order of [`LEAD_PHONES`].
+/// Columns of a phone number of a lead, in the order of [`LEAD_PHONES`].
 #[derive(Deserialize)]
 struct LeadPhoneColumns {
     lead: i64,
@@ -155,8 +157,8 @@ fn known_responsible(columns: NameColumns, employee: Option<EmployeeId>) -> Know
     }
 }
 
-/// Stores news of a lead, and returns whether anything was new. Calls that can leave because of it
-/// are remembered for [`Store::take_awaited`].
+/// Stores news of a lead, and returns `true` if it contained a new fact. Phone numbers whose
+/// waiting calls the news can release are remembered for [`Store::take_awaited`].
 pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let phones = match ledger::learn::<Db>(store, news)? {
         Learned::Nothing => return Ok(false),
@@ -179,8 +181,8 @@ pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error>
     Ok(true)
 }
 
-/// Returns the lead that a merged one ended in, after any number of merges. `None` for a lead that
-/// was not merged, or whose survivor was deleted.
+/// Returns the surviving lead of a merged lead, after any number of merges. `None` for a lead that
+/// was not merged, or whose surviving lead was deleted.
 pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
     if end.lead == lead || db.life(end.lead)?.is_deleted() {
@@ -189,12 +191,12 @@ pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     Ok(Some(end.lead))
 }
 
-/// Looks up the leads that have a number, and those that had it.
+/// Looks up the leads that have or had a phone number.
 pub fn holders(db: &Db, phone: &Phone) -> Result<Finding, Error> {
     find(db, phone)
 }
 
-/// Reads the displayed values of a lead, or of the one it was merged into.
+/// Reads the displayed values of a lead. For a merged lead, reads those of the surviving lead.
 pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
     let end = root(lead, |lead| Ok::<_, Error>(db.life(lead)?.merged))?;
     Ok(db.entry(end.lead)?.profile())
@@ -208,7 +210,8 @@ pub fn responsible_employees(db: &Db) -> Result<Vec<(EmployeeId, u64)>, Error> {
     db.query_known(text, (), |(id, leads)| Some((EmployeeId::new(id)?, leads)))
 }
 
-/// Returns the numbers of the directory after `after`, in numerical order, with their leads.
+/// Returns at most `limit` phone numbers of the directory after `after`, in numerical order, with
+/// their leads.
 pub fn directory(
     db: &Db,
     after: Option<&Phone>,

@@ -1,5 +1,6 @@
-//! Values that an earlier process has stored and this one cannot read, because of a rollback or a
-//! renamed word. Each is logged and reset, so it cannot block the work.
+//! Settings that an earlier process has stored and this process cannot read, because callbridge was
+//! rolled back to an older version, or a word was renamed. Each such setting is logged and reset,
+//! so it cannot block the work.
 
 use super::meta;
 use super::{backfill, deliveries, shows, unknown_employees};
@@ -13,7 +14,7 @@ use serde::de::DeserializeOwned;
 struct RememberedText {
     key: &'static str,
     reads: fn(&str) -> bool,
-    /// Log message with the consequence if it cannot be read.
+    /// Consequence for the log message if the setting cannot be read.
     then: &'static str,
 }
 
@@ -55,7 +56,7 @@ fn parses_as<T: DeserializeOwned>(text: &str) -> bool {
     serde_json::from_str::<T>(text).is_ok()
 }
 
-/// Resets the settings that cannot be read, in the first commit of a process.
+/// Resets the settings that cannot be read. Runs in the first commit of a process.
 pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
     for RememberedText { key, reads, then } in ALL {
         let Some(text) = meta::meta(db, key)?.filter(|text| !reads(text)) else {
@@ -72,8 +73,8 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets the floor to the start of the newest known call, because the stored floor cannot be read.
-/// That call can be the newest one of a forgotten lead.
+/// Sets [`shows::FLOOR`] to the start of the newest known call, because the stored value cannot be
+/// read. That call can be the newest call of a lead whose values were deleted.
 fn doubt_floor(db: &Db) -> Result<(), Error> {
     // This runs once, and only for a damaged state, because it can scan the table.
     let newest: Option<i64> = db.query_one("SELECT max(started) FROM calls", ())?;

@@ -9,33 +9,33 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Maximum number of delays that are returned, of the newest confirmed calls.
+/// Maximum number of delays that are returned: those of the newest confirmed calls.
 const DELAYS_MAX: u32 = 2_000;
 
-/// Counts the calls that began in `from..until`, by state.
+/// Counts the calls that began in `from..until` (epoch seconds), by state.
 pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, Error> {
     let text =
         "SELECT state, count(*) FROM calls WHERE started >= ?1 AND started < ?2 GROUP BY state";
     Ok(db.query_all(text, (from, until))?.into_iter().collect())
 }
 
-/// Returns the times from hangup to the journal, of calls that began in `from..until`. At most the
-/// newest 2,000 stored calls.
+/// Returns the times from hangup until the call was journaled, for the newest 2,000 journaled calls
+/// that began in `from..until` (epoch seconds).
 pub fn confirmation_delays(db: &Db, from: i64, until: i64) -> Result<Vec<Duration>, Error> {
     let text = "SELECT since - 1000000 * ended FROM calls
          WHERE started >= ?1 AND started < ?2 AND state = 'journaled'
          ORDER BY started DESC LIMIT ?3";
     let micros: Vec<i64> = db.query_all(text, (from, until, DELAYS_MAX))?;
-    // A call's end is known in whole seconds. It can be confirmed within the last one.
+    // A call's end is rounded to whole seconds, so a call can be confirmed before it.
     let delays = micros
         .into_iter()
         .map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
     Ok(delays.collect())
 }
 
-/// Returns the calls that began from this second until before that one, by their start. Includes
-/// those that `unanswered=no` keeps out of the journal. Excludes parts of calls that later arrived
-/// whole.
+/// Returns the calls that began in `from..until` (epoch seconds), in the order of their start.
+/// Includes calls that `unanswered=no` keeps out of the journal. Excludes discarded incomplete
+/// calls, because the whole call often arrived later.
 pub fn customer_calls(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Error> {
     let text = "SELECT started, record, call, id FROM calls WHERE started >= ?1 AND started < ?2
            AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')
@@ -91,8 +91,8 @@ struct Facts {
 }
 
 impl Facts {
-    /// Returns the time from the caller's first event to the first word. If only the talk time is
-    /// known, this is the rest of the call.
+    /// Returns the time from the start of the call until the talk began. If only the length of the
+    /// talk is known, returns the length of the call without the talk.
     fn wait_time(&self) -> Duration {
         let talk = self
             .timeline

@@ -1,5 +1,5 @@
-//! Stores a judged call. A better account of an incomplete call corrects its dead letter, unless
-//! the dead letter was already sent. No call has two rows.
+//! Stores a finished call by its outcome. A better account of an incomplete call corrects its dead
+//! letter, unless the dead letter was already sent. No call has two rows.
 
 use super::call_row::{DuplicateCandidate, WAITS, count_in_books, count_without_row, ids_of, put};
 use super::intake::{Intake, Traces};
@@ -11,12 +11,12 @@ use callbridge_call::FinishedCall;
 use callbridge_model::{Outcome, Reason};
 use std::collections::BTreeSet;
 
-/// The counter of repeated calls.
+/// Name of the counter of repeated calls.
 const REPEATS: &str = "repeats";
-/// The counter of dead letters that were corrected.
+/// Name of the counter of dead letters that were corrected by a better account.
 const CORRECTED: &str = "corrected";
 
-/// Stores a call. `intake` can already know its traces in earlier calls.
+/// Stores a call. `intake` can already know the earlier calls with the same ids.
 pub(crate) fn finish(
     store: &mut Store,
     new: &Finished,
@@ -40,7 +40,8 @@ pub(crate) fn finish(
     Ok(done)
 }
 
-/// Only counts the call. `seen`: its id was known before, with that start.
+/// Counts a call that gets no row. `seen` is the start of the earlier call with the same linkedid,
+/// if there is one.
 fn count_only(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Error> {
     match seen {
         Some(started) if new.same_start(started) => return count_repeat(store, None),
@@ -60,7 +61,7 @@ fn keep(store: &mut Store, new: &Finished, seen: Option<i64>) -> Result<Done, Er
         if let Some(row) = insert(store, new, None)? {
             return Ok(Done::New(row));
         }
-        // The memory of its ids has expired, but its row is still stored.
+        // The call's seen ids have expired, but its row is still stored.
     } else if let Some(done) = correct_incomplete(store, new)? {
         seen_calls::mark_aliases_seen(store, new)?;
         give_up_parts(store, new)?;
@@ -78,8 +79,8 @@ fn count_repeat(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
     Ok(Done::Repeat(row))
 }
 
-/// Makes a dead letter of another call under a known uuid. The same call again only repeats that
-/// dead letter.
+/// Stores another call with a known uuid as a dead letter `uuid_conflict`. If this dead letter is
+/// already stored, only counts a repeat.
 fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     for known in same_conflicting_uuid(store, new)? {
         if known.is_same_call(new) {
@@ -94,8 +95,8 @@ fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     row.ok_or_else(|| store.damaged("a dead letter without a uuid has the uuid of another".into()))
 }
 
-/// Inserts the call's row, or a dead letter of another call under its uuid, with the message of
-/// this conflict. `None` if the uuid is taken.
+/// Inserts the call's row. With the message `conflict`, inserts a dead letter `uuid_conflict`
+/// instead. Returns `None` if a row already has the uuid.
 fn insert(
     store: &mut Store,
     new: &Finished,
@@ -111,7 +112,7 @@ fn insert(
     Ok(Some(id))
 }
 
-/// Counts a new row in the books.
+/// Counts a new row in the books. Queues a notice for a dead letter or a waiting call.
 fn count_row(
     store: &mut Store,
     id: RowId,
@@ -125,15 +126,15 @@ fn count_row(
     Ok(())
 }
 
-/// Finds the call with this call's uuid.
+/// Finds the stored call with the uuid of `new`.
 fn same_uuid(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Error> {
     db.query_first(SAME_UUID, [new.uuid()])
 }
 
 const SAME_UUID: &str = "SELECT id, started, phone, raw_phone AS raw FROM calls WHERE uuid = ?1";
 
-/// Finds the dead letters `uuid_conflict` of this uuid that have the same start. A PBX that reuses
-/// one id for every call makes many dead letters under one uuid.
+/// Finds the dead letters `uuid_conflict` with the uuid and the start of `new`. The start limits
+/// the rows, because a PBX that reuses one id for every call makes many dead letters with one uuid.
 fn same_conflicting_uuid(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> {
     let text = "SELECT id, started, phone, raw_phone AS raw FROM calls
          WHERE conflicting_uuid = ?1 AND started BETWEEN ?2 AND ?3";
@@ -143,8 +144,8 @@ fn same_conflicting_uuid(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandida
     db.query_all(text, (new.uuid(), from, until))
 }
 
-/// Corrects the dead letter `incomplete` of the same uuid. `None` if there is none, or if it has as
-/// much data as the new account.
+/// Corrects the dead letter `incomplete` with the same uuid. Returns `None` if there is no such
+/// dead letter, or if `new` is also incomplete and covers no longer time.
 fn correct_incomplete(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let text = format!("SELECT id, call, phone, answered FROM calls WHERE uuid = ?1 AND {WAITS}");
     let found: Option<(RowId, Json<FinishedCall>, Option<String>, bool)> =
@@ -180,7 +181,7 @@ fn correct_incomplete(store: &mut Store, new: &Finished) -> Result<Option<Done>,
     {
         outbox::queue_leave(store, &before, Left::Released, new.judged.judged_at)?;
     }
-    // Until now, the call counted only if someone talked.
+    // The incomplete call counted for its customer only if an employee talked with the customer.
     if let Some(phone) = &phone
         && was_answered
     {
@@ -192,7 +193,7 @@ fn correct_incomplete(store: &mut Store, new: &Finished) -> Result<Option<Done>,
     Ok(Some(Done::Corrected(row)))
 }
 
-/// Asks for dead letters `incomplete` under other uuids that were parts of this call.
+/// Sends the queries for dead letters `incomplete` with other uuids that were parts of this call.
 fn ask_parts(db: &Db, new: &Finished) -> Result<Vec<Asked<RowId>>, Error> {
     if new.judged.reason == Some(Reason::Incomplete) {
         return Ok(Vec::new());
@@ -208,8 +209,8 @@ fn ask_parts(db: &Db, new: &Finished) -> Result<Vec<Asked<RowId>>, Error> {
     asked.collect()
 }
 
-/// Discards dead letters `incomplete` under other uuids that were parts of this call, so that no
-/// one sends them too.
+/// Discards dead letters `incomplete` with other uuids that were parts of this call, so no one
+/// sends them as well.
 fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
     if new.judged.reason == Some(Reason::Incomplete) {
         return Ok(());

@@ -4,7 +4,7 @@ use super::calls::newest_ready;
 use crate::{Book, Db, Error, Offer, Row, State, Store, count};
 use callbridge_call::{EpochSeconds, EventTime};
 
-/// Calls that one statement makes ready.
+/// Maximum number of calls that one statement makes ready.
 const OFFERED_MAX: usize = 10_000;
 
 pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<(), Error> {
@@ -29,7 +29,8 @@ pub(crate) fn offer(store: &mut Store, offer: Offer, at: EventTime) -> Result<()
         }
     }
     if offer == Offer::Unconfirmed {
-        // A hub has no failures of single calls. Both values of `live` are named for the index.
+        // A hub does not refuse single calls, so no call is held back. Both values of `live` are
+        // named, so the index is used.
         let text = "UPDATE calls SET not_before = 0
              WHERE state = 'ready' AND live IN (0, 1) AND not_before > 0";
         store.run(text, ())?;
@@ -46,7 +47,8 @@ pub fn next_calls(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     Ok(calls)
 }
 
-/// Returns the start of the call that has waited longest to be forwarded.
+/// Returns the earliest start among the oldest live call and the oldest other call that wait to be
+/// forwarded. `None` if no call waits.
 pub fn oldest_ready(db: &Db) -> Result<Option<EpochSeconds>, Error> {
     let mut oldest: Option<EpochSeconds> = None;
     for live in [true, false] {

@@ -1,4 +1,4 @@
-//! Leads that people have assigned to numbers, with the time and the person.
+//! Leads that people have assigned to phone numbers, with the time and the person.
 
 use crate::{Db, Error, LeadByHand, count};
 use callbridge_call::EpochSeconds;
@@ -6,13 +6,13 @@ use callbridge_leads::directory::find::moment;
 use callbridge_model::{LeadId, Phone};
 
 impl LeadByHand {
-    /// Returns the reason why the number has this lead: `given by ana on 2026-11-20 …`.
+    /// Returns a text about the assignment: `given by ana on 2026-11-20 …`.
     pub fn message(&self) -> String {
         format!("given by {} on {}", self.who, moment(self.at))
     }
 }
 
-/// Assigns this lead to the number. It replaces an earlier one.
+/// Assigns the lead to the phone number. Replaces a lead that was assigned earlier.
 pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
     let text = "INSERT INTO assigned_leads (phone, lead, at, who)
          VALUES (?1, ?2, ?3, ?4)
@@ -34,7 +34,7 @@ pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
     )
 }
 
-/// Reads the lead that is assigned to this number. `None` if there is none.
+/// Reads the lead that a person assigned to this phone number. `None` if no lead is assigned.
 pub fn assigned_lead(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
     let text = "SELECT phone, lead, at, who FROM assigned_leads WHERE phone = ?1";
     Ok(db
@@ -42,7 +42,7 @@ pub fn assigned_lead(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error
         .and_then(lead_from_row))
 }
 
-/// Reads the assigned leads by number, a page at a time, after `after`.
+/// Reads at most `limit` assigned leads, in the order of their phone numbers, after `after`.
 pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<LeadByHand>, Error> {
     let after = after.map_or("", Phone::as_str);
     let text =
@@ -50,7 +50,7 @@ pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<L
     db.query_known(text, (after, count(limit)), lead_from_row)
 }
 
-/// Returns the lead of a row. `None` for a row that no version of callbridge wrote.
+/// Converts a row. `None` for a row that no version of callbridge wrote.
 fn lead_from_row(
     (phone, lead, at, who): (String, i64, EpochSeconds, String),
 ) -> Option<LeadByHand> {

@@ -1,19 +1,20 @@
-//! The position of a hub: which incarnation of the state this is, and how far it has come.
+//! The position of a hub: the incarnation of its state, and `seq`, the number of its commits.
 //!
-//! `seq` grows with each commit. The answer to a branch carries the pair, and the branch's row
-//! keeps the `seq` of its last answer. The branch sends the highest pair that it has seen. If the
-//! branch has seen more than its row says, commits were lost: a backup was restored, or the state
-//! is new. A new incarnation then begins, with a time of silence toward the CRM, because requests
-//! that the lost commits recorded still count there.
+//! Each answer to a branch carries the position, and the branch's row keeps the `seq` of its last
+//! answer. The branch sends the highest position that it has seen. If that is higher than the `seq`
+//! in its row, commits were lost: a backup was restored, or the state is new. A new incarnation
+//! then begins, with a time of silence toward the CRM, because the requests in the lost commits
+//! still count against the request budget.
 
 use super::intake::Intake;
 use super::{branches, hub_row};
 use crate::{BranchRequest, Done, Error, HubAnswer, HubPosition, Store};
 use callbridge_call::EventTime;
 
-/// Counter of incarnations that began because commits were lost.
+/// Name of the counter of incarnations that began because commits were lost.
 pub const LOST_COMMITS: &str = "hub_lost_commits";
-/// Counter of claims of a branch that came too soon after its last one.
+/// Name of the counter of ignored claims. A branch claims by its request that commits were lost.
+/// The claim is ignored if it comes too soon after the branch's last claim.
 const CLAIMS_IGNORED: &str = "hub_claims_ignored";
 
 pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Result<(), Error> {
@@ -24,7 +25,8 @@ pub(crate) fn begin(store: &mut Store, incarnation: &str, at: EventTime) -> Resu
     Ok(())
 }
 
-/// Counts the running transaction. This must be its last change.
+/// Increases the hub's `seq` for the running transaction. This must be the transaction's last
+/// change.
 pub(crate) fn advance(store: &mut Store) -> Result<(), Error> {
     let Some(hub) = &mut store.hub else {
         return Ok(());
@@ -64,7 +66,7 @@ pub(crate) fn request(
         incarnation: hub.position.incarnation.clone(),
         seq: hub.position.seq + 1,
     };
-    // A claim that came too soon must still be true later.
+    // If a claim came too soon, the old `seq` is kept, so the branch's next request claims again.
     let answered = if is_too_soon { answered } else { position.seq };
     branches::note_request(store, request, answered)?;
     Ok(Done::Hub(HubAnswer {
@@ -73,8 +75,8 @@ pub(crate) fn request(
     }))
 }
 
-/// Returns `true` if this state never gave the branch that answer. `answered` is the `seq` of the
-/// last answer to the branch that this state knows of.
+/// Returns `true` if this state does not know the answer with the position `seen`, so its commit
+/// was lost. `answered` is the `seq` of the last answer to the branch that this state knows.
 fn has_lost_commits(store: &Store, seen: &HubPosition, answered: u64) -> Result<bool, Error> {
     let hub = store.hub.as_ref().ok_or(Error::NoHub)?;
     if seen.incarnation == hub.position.incarnation {

@@ -6,7 +6,7 @@ use crate::{Db, Error};
 use callbridge_call::EventTime;
 use std::time::Duration;
 
-/// A row as it is stored.
+/// The columns of the row, in the order of the query in [`ask`].
 type Stored = (
     String,
     u64,
@@ -22,13 +22,13 @@ pub(crate) fn load(db: &Db) -> Result<Option<HubRow>, Error> {
     read(db, asked)
 }
 
-/// Asks for the row.
+/// Sends the query for the row. The answer is read with [`read`].
 pub(crate) fn ask(db: &Db) -> Result<Asked<Stored>, Error> {
     let text = "SELECT incarnation, seq, began, revealed_by, silent_boot, silent_until FROM hub";
     db.ask(text, ())
 }
 
-/// Reads the row that was asked for.
+/// Reads the answer to the query of [`ask`]. `None` if no hub has used this state.
 pub(crate) fn read(db: &Db, asked: Asked<Stored>) -> Result<Option<HubRow>, Error> {
     let Some((incarnation, seq, began, revealed_by, boot_id, until)) = asked.first(db)? else {
         return Ok(None);

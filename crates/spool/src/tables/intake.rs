@@ -1,8 +1,9 @@
-//! Stores the finished calls of a group in PostgreSQL, with one query and one insert per table for
-//! all of them. So the number of calls costs no round trips.
+//! Stores the finished calls of a group of requests in PostgreSQL, with one query and one insert
+//! per table for all calls. So the number of round trips does not grow with the number of calls.
 //!
-//! Only new calls and repeated calls are stored together. Before any other call, the calls
-//! collected so far are stored. Then that call is stored separately, as SQLite stores every call.
+//! Only new calls and repeated calls are stored together. Before a call that changes an earlier
+//! call, the calls collected so far are stored. Then that call is stored separately, as SQLite
+//! stores every call.
 
 use super::call_row::{self, DuplicateCandidate, WAITS, ids_of};
 use super::intake_customers::Customers;
@@ -21,29 +22,31 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What earlier calls show about a call.
+/// Result of the search for earlier calls with the ids or the uuid of a finished call.
 pub(crate) enum Traces {
-    /// No earlier call has its ids.
+    /// No earlier call has the call's ids or uuid.
     None,
-    /// The same call was stored before, in this row if it has one.
+    /// The same call was stored before. Contains its row, if it has one.
     Repeat(Option<RowId>),
-    /// Earlier calls were not queried, or the call changes one of them.
+    /// Earlier calls were not queried, or the call perhaps changes an earlier call.
     Unknown,
 }
 
-/// The finished calls of a group. The default has no answers, so each call is stored separately.
+/// The finished calls of a group, with the queries about earlier calls. The default has no queries,
+/// so each call is stored separately.
 #[derive(Default)]
 pub(crate) struct Intake {
     questions: Option<Questions>,
-    /// The traces of each call, in their order.
+    /// The search results for each call, in the order of the calls.
     traces: VecDeque<FoundTraces>,
-    /// The questions of each branch.
+    /// Queries for the `seq` of the last answer to each branch, by the branch's name.
     answered: BTreeMap<String, Asked<u64>>,
     customers: Customers,
     rows: Rows,
 }
 
-/// Questions about all calls of a group. Each answer begins with the number of its call.
+/// Queries about all calls of a group. Each row of an answer has the number of its call in the
+/// group.
 struct Questions {
     own_ids: Option<Asked<(usize, i64)>>,
     same_uuids: Option<Asked<SameUuid>>,
@@ -54,16 +57,17 @@ struct Questions {
 struct SameUuid {
     number: usize,
     call: DuplicateCandidate,
-    /// `true` if it is a dead letter that a more complete report of the call can replace.
+    /// `true` if the stored call is a dead letter that a more complete report of the call can
+    /// replace.
     waits: bool,
 }
 
-/// What the database shows about a call.
+/// Facts in the database about earlier calls with the ids or the uuid of a finished call.
 #[derive(Default)]
 struct FoundTraces {
-    /// The call has an id in common with another one of its group, which can be stored first.
+    /// The call has an id in common with another call of its group, which can be stored first.
     is_entangled: bool,
-    /// The start of the call that is known by its own id.
+    /// The start of the earlier call with the same linkedid. `None` if there is no such call.
     started: Option<i64>,
     same_uuid: Option<SameUuid>,
     has_parts: bool,
@@ -95,7 +99,8 @@ impl FoundTraces {
 }
 
 impl Intake {
-    /// Asks about all calls and branches of these requests. The answers come in one round trip.
+    /// Sends the queries about all calls and branches of these requests. The answers come in one
+    /// round trip.
     pub(crate) fn ask<R: AsRef<[Op]>>(db: &Db, requests: &[R]) -> Result<Self, Error> {
         let mut calls: Vec<&Finished> = Vec::new();
         let mut intake = Self::default();
@@ -118,12 +123,13 @@ impl Intake {
         Ok(intake)
     }
 
-    /// Returns the question for the `seq` of the last answer to a branch, for its first request.
+    /// Returns the query for the `seq` of the last answer to a branch. Only the branch's first
+    /// request in the group gets it.
     pub(super) fn take_answered(&mut self, branch: &str) -> Option<Asked<u64>> {
         self.answered.remove(branch)
     }
 
-    /// Returns the traces of the next call, `new`.
+    /// Returns the search result for `new`, which must be the next call of the group.
     pub(super) fn traces_of(&mut self, db: &Db, new: &Finished) -> Result<Traces, Error> {
         if let Some(questions) = self.questions.take() {
             questions.answer(db, &mut self.traces)?;
@@ -134,7 +140,7 @@ impl Intake {
         }
     }
 
-    /// Takes a call that is not known yet.
+    /// Collects a call that is not known yet. [`Intake::store`] stores it.
     pub(super) fn take(&mut self, store: &mut Store, new: &Finished) -> Result<Done, Error> {
         self.rows.is_empty = false;
         self.rows.seen.add(new);
@@ -185,14 +191,14 @@ impl Intake {
         Ok(())
     }
 
-    /// Stores the calls so far, because the next one is stored separately.
+    /// Stores the collected calls, because the next call is stored separately.
     pub(super) fn begin_alone(&mut self, db: &Db) -> Result<(), Error> {
         self.store(db)?;
         self.customers.forget();
         Ok(())
     }
 
-    /// Stores the calls so far.
+    /// Stores the collected calls and the changes of their customers.
     pub(crate) fn store(&mut self, db: &Db) -> Result<(), Error> {
         if !self.rows.is_empty {
             std::mem::take(&mut self.rows).store(db)?;
@@ -201,7 +207,7 @@ impl Intake {
     }
 }
 
-/// Returns a new dead letter or waiting call, as its row shows it.
+/// Makes the dead letter or waiting call that a new row will contain.
 fn letter(db: &Db, id: RowId, new: &Finished) -> Result<Letter, Error> {
     let state = new.state();
     let judged = &new.judged;
@@ -224,7 +230,8 @@ fn letter(db: &Db, id: RowId, new: &Finished) -> Result<Letter, Error> {
     })
 }
 
-/// Finds the calls that have an id in common.
+/// Returns the initial search result of each call, which shows whether it has an id in common with
+/// another call of the group.
 fn entangled(calls: &[&Finished]) -> VecDeque<FoundTraces> {
     let mut counts = BTreeMap::new();
     for new in calls {
@@ -286,7 +293,7 @@ impl Questions {
     }
 }
 
-/// Asks, unless there are no rows to ask about.
+/// Sends the query `text` for the rows in `columns`. Returns `None` if there are no rows.
 fn ask<T: DeserializeOwned>(
     db: &Db,
     text: &str,
@@ -304,13 +311,13 @@ fn answer<T: DeserializeOwned>(db: &Db, asked: Option<Asked<T>>) -> Result<Vec<T
 
 // Each lookup has a LIMIT, so PostgreSQL makes it once for each row of the arrays, by its index.
 
-/// Calls that are known by their own id.
+/// Query for earlier calls with the linkedid of a new call.
 const OWN_IDS: &str = "SELECT new.number, seen.started
      FROM unnest(?1::bigint[], ?2::text[], ?3::text[]) AS new(number, pbx, id)
      CROSS JOIN LATERAL (SELECT started FROM seen_calls
          WHERE pbx = new.pbx AND id = new.id AND is_linkedid = 1 LIMIT 1) AS seen";
 
-/// Returns the SQL that finds calls with the uuid of a new one.
+/// Returns the query for earlier calls with the uuid of a new call.
 fn same_uuids() -> String {
     format!(
         "SELECT new.number, true AS call, old.id, old.started, old.phone, old.raw, old.waits
@@ -321,8 +328,8 @@ fn same_uuids() -> String {
     )
 }
 
-/// Returns the SQL that finds new calls that have dead letters `incomplete` under other uuids as
-/// parts.
+/// Returns the query for new calls of which a part was stored earlier, as a dead letter
+/// `incomplete` with another uuid.
 fn parts_of_calls() -> String {
     format!(
         "SELECT new.number
@@ -335,12 +342,12 @@ fn parts_of_calls() -> String {
     )
 }
 
-/// Calls for which a notice was queued.
+/// Rows of new calls that are not inserted yet, by table.
 struct Rows {
     is_empty: bool,
     seen: SeenRows,
     calls: Columns,
-    /// Calls of which a notice was queued.
+    /// Ids of calls for which a notice was queued.
     reported: Columns,
     internal: Columns,
     left_out: Columns,
@@ -362,7 +369,7 @@ impl Default for Rows {
 }
 
 impl Rows {
-    /// Keeps a missed call that is not journaled.
+    /// Collects a missed call that `unanswered=no` leaves out of the journal.
     fn leave_out(&mut self, new: &Finished) {
         let rang = called_extensions(new.call.timeline.as_ref()).join(" ");
         let record = &new.judged.record;

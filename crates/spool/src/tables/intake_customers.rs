@@ -1,5 +1,5 @@
-//! Reads the customers of a group of finished calls once, and writes them once. `missed.rs` does
-//! the same for a single call.
+//! Updates the customers who wait for a callback, for a group of finished calls with one read and
+//! one write in PostgreSQL. `missed.rs` does the same for a single call.
 
 use super::missed::{Contact, TALKS, contact};
 use crate::db::Asked;
@@ -9,12 +9,12 @@ use callbridge_model::LeadId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The customers of a group.
+/// The customers of a group of calls.
 #[derive(Default)]
 pub(super) struct Customers {
     phones: Vec<String>,
     asked: Option<Asked<FoundCustomer>>,
-    /// By phone. `None` until the answer is read, and after a separately stored call.
+    /// Customers by phone. `None` until the answer is read, and after a call was stored separately.
     known: Option<BTreeMap<String, Customer>>,
 }
 
@@ -26,19 +26,20 @@ struct FoundCustomer {
     talk_end: Option<i64>,
 }
 
-/// A customer after the calls so far.
+/// A customer as of the last collected call.
 struct Customer {
-    /// First and last missed call of a wait.
+    /// Starts of the first and the last missed call of the customer's wait. `None` if the customer
+    /// does not wait.
     waits: Option<(i64, i64)>,
     /// End of the last stored talk.
     talk_end: Option<i64>,
-    /// The row that was stored is deleted.
+    /// The customer's stored row must be deleted.
     is_forgotten: bool,
     /// Missed calls that are not stored yet.
     missed: Option<MissedCalls>,
 }
 
-/// Missed calls of a customer, as `missed_customers` has them.
+/// Missed calls of a customer, with the columns of the table `missed_customers`.
 struct MissedCalls {
     pbx: String,
     trunk: String,
@@ -49,7 +50,7 @@ struct MissedCalls {
 }
 
 impl Customers {
-    /// Asks for the customers of these calls.
+    /// Sends the query for the customers of these calls.
     pub(super) fn ask(db: &Db, calls: &[&Finished]) -> Result<Self, Error> {
         let mut phones: Vec<String> = calls
             .iter()
@@ -69,7 +70,7 @@ impl Customers {
         })
     }
 
-    /// Returns `false` if they must be asked for again.
+    /// Reads the answer, if there is one. Returns `false` if the customers must be queried again.
     pub(super) fn are_known(&mut self, db: &Db) -> Result<bool, Error> {
         if let Some(asked) = self.asked.take() {
             let mut known = BTreeMap::new();
@@ -87,20 +88,20 @@ impl Customers {
         Ok(self.known.is_some())
     }
 
-    /// Asks for them again. All calls so far are stored.
+    /// Queries the customers again. All collected calls must be stored before.
     pub(super) fn ask_again(&mut self, db: &Db) -> Result<(), Error> {
         self.asked = Some(ask(db, &self.phones)?);
         self.are_known(db).map(drop)
     }
 
-    /// Forgets what is known, because the next call is stored separately and can change customers.
+    /// Forgets the customers, because the next call is stored separately and can change them.
     pub(super) fn forget(&mut self) {
         self.asked = None;
         self.known = None;
     }
 
-    /// Notes what a call shows of its customer. Returns `false` if only the stored calls can answer
-    /// what follows from it. Nothing is changed then.
+    /// Updates the customer with the fact that the call `new` proves. Returns `false` and changes
+    /// nothing if stored calls must be read for this.
     pub(super) fn note(&mut self, new: &Finished, phone: &str, contact: Contact) -> bool {
         let known = self.known.as_mut();
         let Some(customer) = known.and_then(|known| known.get_mut(phone)) else {
@@ -115,7 +116,7 @@ impl Customers {
         }
     }
 
-    /// Writes what has changed.
+    /// Writes the changes of all customers.
     pub(super) fn store(&mut self, db: &Db) -> Result<(), Error> {
         let mut forgotten = Columns::default();
         let mut rows = Columns::default();
@@ -159,7 +160,8 @@ impl Customers {
 }
 
 impl Customer {
-    /// Returns `false` if the talk divides the missed calls.
+    /// Ends the customer's wait if the talk followed all missed calls. Returns `false` if only some
+    /// of the missed calls came before the end of the talk.
     fn note_talk(&mut self, new: &Finished) -> bool {
         let end = new.end();
         match self.waits {
@@ -201,7 +203,7 @@ impl Customer {
 }
 
 impl MissedCalls {
-    /// Adds calls that were taken later.
+    /// Adds missed calls that were collected later.
     fn merge(self, later: Self) -> Self {
         let first_at = self.first_at.min(later.first_at);
         let last_at = self.last_at.max(later.last_at);
@@ -220,7 +222,7 @@ impl MissedCalls {
     }
 }
 
-/// Asks for the wait of each customer and the end of their last talk.
+/// Sends the query for the wait of each customer, and for the end of the customer's last talk.
 fn ask(db: &Db, phones: &[String]) -> Result<Asked<FoundCustomer>, Error> {
     let mut column = Columns::default();
     for phone in phones {

@@ -14,10 +14,11 @@ use callbridge_leads::lead_request::memory::{CATALOGUE_TRIES, RequestMemory};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
 
-/// Numbers claimed by several leads that are read at once.
+/// Maximum number of phone numbers with several leads that are checked at once.
 const CLAIMED_MAX: u32 = 1_000;
 
-/// Logs the problems that already existed before this start.
+/// Logs problems that were known before the process started: paused requests, and doubtful fields
+/// of `--lead-field`.
 pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     let memory = memory(store)?;
     for kind in [RequestKind::LookUps, RequestKind::Fields] {
@@ -29,7 +30,8 @@ pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the requested fields as text. The catalog is read again when they change.
+/// Returns the fields of `--lead-field` as text. The CRM's catalog of fields is read again when the
+/// text changes.
 fn wanted_fields(store: &Store) -> String {
     let mut wanted = Vec::new();
     if let Some(shows) = &store.settings.shows {
@@ -40,8 +42,9 @@ fn wanted_fields(store: &Store) -> String {
     wanted.join(",")
 }
 
-/// Handles numbers that several leads claim while calls wait for one lead to remain. If no webhooks
-/// report merged and deleted leads, each lead is looked up once a day per number.
+/// Schedules lookups for phone numbers that have several leads and dead letters `ambiguous_lead`.
+/// The lookups find merged and deleted leads even without webhooks. Each lead is looked up once a
+/// day per number.
 pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     if !store.settings.look_up {
         return Ok(());
@@ -63,15 +66,15 @@ pub(crate) fn check_claims(store: &Store, now: EventTime) -> Result<(), Error> {
     })
 }
 
-/// Returns the lead requests that are due. Cheap if there are none.
+/// Returns the lead requests that are due. Cheap if no request is due.
 pub fn lead_requests(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
     lead_requests_of(store, ask_due(store)?, ask)
 }
 
-/// Questions about requests that can be due.
+/// Queries for lead requests that can be due, whose answers are read later.
 pub(super) struct Questions {
     about_leads: Option<LeadQuestions>,
-    /// `None` if leads are not read in addition to the calls.
+    /// The progress of the backfill. `None` without `--lead-directory`.
     backfill: Option<Asked<String>>,
 }
 
@@ -163,7 +166,7 @@ pub(crate) fn apply(
         LeadOutcome::Sent(lead_request) => match lead_request {
             LeadRequest::LookUp(lead) => look_ups::look_up_at(store, *lead, at.plus(LOST))?,
             LeadRequest::Catalogue => change_memory(store, |memory| memory.catalogue_sent(at))?,
-            // A kill can lose the answer, so it is asked again, but not at once.
+            // A kill can lose the answer, so the write is polled again later.
             LeadRequest::FieldPoll(poll) => {
                 change_shows(store, poll.lead, |shows| shows.note_polled(at))?;
             }
@@ -237,8 +240,8 @@ fn change_shows<T: Default>(
     Ok(done)
 }
 
-/// Handles a refused write. The log names the fields. A refusal for one lead can be caused by that
-/// lead. Refusals for several leads are not.
+/// Handles a refused write of lead fields. Writing is paused only after refusals for several leads,
+/// because a single refusal can be caused by the lead.
 fn fields_refused(
     store: &mut Store,
     lead: LeadId,
@@ -251,8 +254,8 @@ fn fields_refused(
     })?;
     store.tally.count(GIVEN_UP, given_up);
     shows::note_refused(store, lead, items, refusal, at)?;
-    // FAILED comes after an acceptance, and an answer that names an item has read the others. So
-    // the request itself was right.
+    // FAILED comes after an acceptance. An answer that names an item has accepted the form of the
+    // request. In both cases, the refusal does not count toward a pause.
     let named = matches!(refusal.blames, RefusedPart::Items(_));
     if !polled
         && !named
@@ -321,8 +324,8 @@ fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Re
     Ok(())
 }
 
-/// Returns the number of lookups and leads with values to write that wait, due or not. Kinds that
-/// are paused do not count. Without a sender, nothing counts.
+/// Returns the number of waiting lookups, and of leads with values to write, due or not. A kind of
+/// request that is paused counts as 0. Without a sender, both are 0.
 pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64), Error> {
     if !store.settings.look_up {
         return Ok((0, 0));

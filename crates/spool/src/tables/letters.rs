@@ -9,7 +9,8 @@ use callbridge_model::{EmployeeId, LeadId, Reason};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Returns the conditions of a filter, with their values. It uses few different SQL texts.
+/// Returns the SQL conditions, order, and limit for a filter, with their values. Makes few
+/// different SQL texts, so prepared statements are reused.
 fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Value<'static>>) {
     let mut text = String::new();
     let mut values = Vec::new();
@@ -37,8 +38,8 @@ fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Value<'static
     (text, values)
 }
 
-/// Reads dead letters and waiting calls by ascending id, a page at a time. With
-/// [`LetterFilter::before`], by descending id.
+/// Reads one page of dead letters and waiting calls by ascending id. With [`LetterFilter::before`],
+/// by descending id.
 pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     let limit = match filter.limit {
         0 => LETTERS_PAGE,
@@ -61,8 +62,8 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     Ok(letters)
 }
 
-/// Reads one dead letter or waiting call, with all kept bytes of an unreadable one. `None` for
-/// other ids.
+/// Reads one dead letter or waiting call, with all kept bytes of an unreadable message. `None` if
+/// `id` is neither.
 pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     let filter = LetterFilter {
         ids: Some(vec![id]),
@@ -84,7 +85,7 @@ fn by_reason(db: &Db, state: State) -> Result<BTreeMap<Reason, u64>, Error> {
     Ok(db.query_all(text, [state.word()])?.into_iter().collect())
 }
 
-/// Counts the dead letters by reason, unreadable messages included.
+/// Counts the dead letters by reason, including kept unreadable messages.
 pub fn dead_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> {
     let mut all = by_reason(store, State::Dead)?;
     let unreadable = store.tally.get(Book::UnreadableKept);
@@ -135,7 +136,8 @@ fn unread_letters(
     db.query_all(&text, &*values)
 }
 
-/// Stores another action. Unreadable bytes have none: a retry or discard deletes them.
+/// Adds an action to a call. Nothing is stored for an unreadable message, because a retry or a
+/// discard deletes it.
 pub(crate) fn note_act(db: &Db, row: RowId, act: &Action) -> Result<(), Error> {
     let mut all = actions(db, row)?;
     if all.len() >= ACTIONS_MAX {
@@ -153,9 +155,9 @@ pub fn actions(db: &Db, row: RowId) -> Result<Vec<Action>, Error> {
     Ok(acts.map_or_else(Vec::new, |Json(acts)| acts))
 }
 
-/// Reads new dead letters and waiting calls after the first `seen`, at most `limit`, and returns
-/// how many are seen then. Those that have left again are omitted. `None` if they are no longer
-/// remembered because there were more than 65,536 meanwhile.
+/// Reads the dead letters among the next `limit` dead letters and waiting calls after the first
+/// `seen`, and returns the new value of `seen`. Calls that left or wait are omitted. `None` if some
+/// are no longer remembered, because more than 65,536 were added meanwhile.
 pub fn letters_since(
     store: &Store,
     seen: u64,

@@ -9,7 +9,7 @@ use callbridge_model::{CallRecord, Reason, TypedNumber};
 use serde::Deserialize;
 use std::fmt;
 
-/// Rows that one page reads, whether it returns them or not.
+/// Maximum number of rows that one page reads, including rows that do not match the filter.
 const WALKED: usize = 500;
 const COLUMNS: &str = "true AS place, id, started, state, reason, phone, trunk, record";
 
@@ -19,43 +19,43 @@ pub struct Listed {
     pub id: RowId,
     /// State of the call. `None` for a call between extensions.
     pub state: Option<State>,
-    /// Reason why it is a dead letter or a waiting call. `None` otherwise.
+    /// Reason why the call is a dead letter or a waiting call. `None` for other calls.
     pub reason: Option<Reason>,
-    /// Values that are, were, or would be sent.
+    /// Values that are, were, or would be sent to the CRM.
     pub record: CallRecord,
 }
 
 impl Listed {
-    /// Returns the word of its state, or `internal` for a call between extensions.
+    /// Returns the word of the call's state, or `internal` for a call between extensions.
     pub fn state_word(&self) -> &'static str {
         self.state.map_or("internal", State::word)
     }
 
-    /// Returns the uuid as text. Empty without one.
+    /// Returns the call's uuid as text. Empty if the call has no uuid.
     pub fn uuid(&self) -> String {
         let uuid = self.record.uuid.map(|uuid| uuid.to_string());
         uuid.unwrap_or_default()
     }
 }
 
-/// Selects calls. Without a condition, all of them.
+/// Selects calls. A condition that is `None` matches all calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallFilter {
-    /// Only calls that began at this second or later.
+    /// Only calls that began at this epoch second or later.
     pub from: Option<i64>,
-    /// Only calls that began before this second.
+    /// Only calls that began before this epoch second.
     pub until: Option<i64>,
     /// Only calls with this customer's number.
     pub phone: Option<TypedNumber>,
     pub trunk: Option<String>,
-    /// Only calls in this state. Calls between extensions have none.
+    /// Only calls in this state. Calls between extensions have no state.
     pub state: Option<State>,
-    /// Only calls attributed to this extension, or reported to have talked at it.
+    /// Only calls that are attributed to this extension, or in which it is reported to have talked.
     pub extension: Option<String>,
 }
 
 impl CallFilter {
-    /// Returns `true` if this call matches.
+    /// Returns `true` if the call matches all conditions.
     pub fn matches(&self, call: &Listed) -> bool {
         let started = call.record.started_at.get();
         let phone = call.record.client_phone.as_ref();
@@ -85,7 +85,7 @@ impl CallFilter {
             .any(|extension| extension == wanted)
     }
 
-    /// Returns the place before the first call.
+    /// Returns the place before the first call that can match.
     pub fn beginning(&self) -> Place {
         let started = self.from.unwrap_or(i64::MIN);
         let id = i64::MIN;
@@ -127,7 +127,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A row as it is stored. State, reason and phone do not apply to calls between extensions.
+/// A row as it is stored. State, reason, and phone are `None` for calls between extensions.
 #[derive(Deserialize)]
 struct ListedColumns {
     id: RowId,
@@ -140,7 +140,8 @@ struct ListedColumns {
 }
 
 impl ListedColumns {
-    /// Returns `true` if the columns match. Their values are not read from the record.
+    /// Returns `true` if the columns match the filter. The record, whose JSON is slow to read, is
+    /// not needed for this.
     fn matches(&self, filter: &CallFilter) -> bool {
         let phone = self.phone.as_deref();
         filter
@@ -162,8 +163,8 @@ impl ListedColumns {
     }
 }
 
-/// Returns a page of calls after this place, oldest first, and the place where the next one begins.
-/// `None` at the end. A page can be empty although others follow.
+/// Returns a page of calls after this place, oldest first, and the place after which the next page
+/// begins. The place is `None` for the last page. A page can be empty although others follow.
 pub fn list_calls(
     db: &Db,
     filter: &CallFilter,
@@ -173,8 +174,9 @@ pub fn list_calls(
     page(db, filter, order, after, filter.end(), WALKED)
 }
 
-/// Returns a page of at most `most` calls before this place, newest first. Otherwise like
-/// [`list_calls`].
+/// Returns a page of at most `most` calls before this place, newest first, and the place before
+/// which the next page begins. The place is `None` for the last page. A page can be empty although
+/// others follow.
 pub fn list_calls_back(
     db: &Db,
     filter: &CallFilter,
@@ -191,9 +193,9 @@ pub fn list_calls_back(
     page(db, filter, order, before.min(end), from, most)
 }
 
-/// Returns the calls that moved after the first `seen` moves, each once and in its current state,
-/// and how many moves are seen then. `None` if they are no longer remembered because there were
-/// more than 16,384 meanwhile.
+/// Returns the calls of the next `limit` moves (new calls and state changes) after the first `seen`
+/// moves, each once and in its current state, and the new value of `seen`. `None` if some moves are
+/// no longer remembered, because more than 16,384 were added meanwhile.
 pub fn moved_since(
     store: &Store,
     seen: u64,
@@ -240,7 +242,8 @@ fn page(
     Ok((calls, next))
 }
 
-/// Returns the place after the last row that was read. `None` if that was the last row.
+/// Returns the place of the last row that was read, after which the next page begins. `None` if
+/// there are no more rows.
 fn next_page(walked: &[ListedColumns]) -> Option<Place> {
     if walked.len() != WALKED {
         return None;
@@ -248,13 +251,14 @@ fn next_page(walked: &[ListedColumns]) -> Option<Place> {
     walked.last().map(|last| last.place)
 }
 
-/// Returns the start of the newest stored call of those that began by now. `None` if there is none.
+/// Returns the start of the newest stored call that began at `now` or before. `None` if there is no
+/// such call.
 pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
     let text = "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1";
     db.query_first(text, [now])
 }
 
-/// Stores a call between extensions. The oldest beyond the last thousand is deleted.
+/// Stores a call between extensions. Keeps only the last thousand such calls.
 pub(crate) fn keep_internal(db: &Db, new: &Finished) -> Result<(), Error> {
     let text = "INSERT INTO internal_calls (started, record) VALUES (?1, ?2) RETURNING id";
     let newest: i64 = db.query_one(text, (new.started(), &new.record_json))?;
@@ -267,7 +271,8 @@ pub(crate) fn purge_internal(db: &Db, now: EventTime) -> Result<(), Error> {
     db.run("DELETE FROM internal_calls WHERE started < ?1", [before])
 }
 
-/// Returns a page of calls between extensions. Like [`list_calls`].
+/// Returns a page of calls between extensions, as [`list_calls`] does. Of the filter, only `until`
+/// is applied.
 pub fn list_internal(
     db: &Db,
     filter: &CallFilter,
@@ -278,15 +283,16 @@ pub fn list_internal(
     Ok((calls, next_page(&rows)))
 }
 
-/// Returns the calls between extensions stored after the one with this id, oldest first, and the id
-/// of the last of them. If all of them were deleted since, ids have restarted.
+/// Returns the calls between extensions that were stored after the call with this id, oldest first,
+/// and the id of the last returned call. If the newest id is lower than `id`, the ids have
+/// restarted, and reading begins at the first call.
 pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
     let after = if newest_internal(db)? < id { 0 } else { id };
     let (rows, calls) = internal(db, "id > ?1 ORDER BY id", [after])?;
     Ok((calls, rows.last().map_or(after, |last| last.id.0)))
 }
 
-/// Returns the id of the newest stored call between extensions. 0 if there is none.
+/// Returns the id of the newest stored call between extensions. 0 if no such call is stored.
 pub fn newest_internal(db: &Db) -> Result<i64, Error> {
     db.query_one("SELECT coalesce(max(id), 0) FROM internal_calls", ())
 }

@@ -1,4 +1,5 @@
-//! Calls that FAILED: how they continue automatically, and the messages of their dead letters.
+//! Calls that FAILED in the CRM: how they continue automatically, the lookups of their leads, and
+//! the messages of their dead letters.
 
 use super::{calls, directory, step, unknown_employees};
 use crate::db::Asked;
@@ -15,17 +16,19 @@ use callbridge_leads::lead_request::lead::REST;
 use callbridge_model::{CallRecord, LeadId, Reason};
 use std::time::Duration;
 
-/// Time for which a finding is used for calls that fail. They need only one lookup.
+/// Time for which the result of a lookup is used for further calls of the lead that fail, so they
+/// need no lookup.
 const FRESH: Duration = Duration::from_secs(600);
-/// Dead letters of one lead that one finding, or one merge, is applied to.
+/// Maximum number of dead letters of one lead to which one lookup result or one merge is applied.
 const LETTERS_MAX: u32 = 1_000;
 /// Maximum number of leads that wait to be looked up. Dead letters of further leads show nothing
 /// about their lead.
 const WAITING_MAX: i64 = 10_000;
-/// Tries of one lookup (§7.7: 3 to 5).
+/// Maximum number of tries of one lookup (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 4;
 
-/// Returns a call that was sent and FAILED, as it is now. `None` if it was settled meanwhile.
+/// Reads a call that was sent and FAILED, with what is known about its lead. `None` if the call was
+/// settled meanwhile.
 fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
     let sent = "SELECT 1 FROM calls WHERE id = ?1 AND state IN ('ready', 'sending', 'submitted')";
     if !store.exists(sent, [row.0])? {
@@ -48,7 +51,7 @@ fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<Failed
     }))
 }
 
-/// Handles a call that FAILED. The facts that are known now decide its next step.
+/// Handles a call that FAILED. The facts that are known about its lead now decide its next step.
 pub(crate) fn call_failed(store: &mut Store, failure: &CallFailure) -> Result<Done, Error> {
     let row = failure.row;
     let at = failure.at;
@@ -97,8 +100,8 @@ fn record_and_history(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory
     Ok((record, history.unwrap_or_default()))
 }
 
-/// Returns how a ready call is sent to the surviving lead directly, if its lead is known to be
-/// merged.
+/// Returns the values with which a call is sent with the surviving lead, if its lead is known to be
+/// merged. `None` otherwise.
 pub fn find_reroute(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     let (record, history) = record_and_history(db, row)?;
     let Some(lead) = record.lead_id else {
@@ -108,18 +111,19 @@ pub fn find_reroute(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     Ok(survivor.and_then(|survivor| failed::to_survivor(&record, survivor, &history)))
 }
 
-/// Stores news of a lead, and applies it to failed calls. Returns whether anything was new.
+/// Stores news of a lead. Sends dead letters `failed` of merged leads with the surviving lead.
+/// Returns `true` if the news contained a new fact.
 pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     if !directory::take_in(store, news)? {
         return Ok(false);
     }
-    // Dead letters `failed` of these leads are sent to the lead that they were merged into.
+    // Dead letters `failed` of the merged leads are sent with the surviving lead.
     let at = EventTime::from_seconds(news.at.get());
     for lead in &news.merged {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
             if let Some(on) = find_reroute(store, row)? {
                 store.tally.count(TO_SURVIVOR, 1);
-                // Events can be late.
+                // The event can be older than the dead letter.
                 step::step(store, row, &Step::moved(on, ""), at.max(since))?;
             }
         }
@@ -138,7 +142,7 @@ fn failed_letters(
     db.query_all(text, values)
 }
 
-/// Reads what a lookup has found about this lead, if it is no older than ten minutes.
+/// Reads the result of a lookup of this lead, if the result is no older than ten minutes.
 fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>, Error> {
     let values = (lead.get(), at.minus(FRESH).micros());
     let text = "SELECT finding FROM lead_lookups WHERE lead = ?1 AND answered >= ?2";
@@ -146,7 +150,7 @@ fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>
     Ok(word.and_then(|word| Finding::from_word(&word)))
 }
 
-/// Queues one lookup per lead. A waiting lookup keeps its place.
+/// Queues a lookup of the lead, unless a lookup of the lead already waits or too many lookups wait.
 fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
     let waiting: i64 = db.query_one(
         "SELECT count(*) FROM lead_lookups WHERE due IS NOT NULL",
@@ -166,14 +170,14 @@ pub(super) fn ask_next_look_up(db: &Db) -> Result<Asked<(LeadId, EventTime)>, Er
     db.ask(text, ())
 }
 
-/// Schedules a lookup again at this time, or after an answer that never came.
+/// Schedules a waiting lookup for the time `due`.
 pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Error> {
     let text = "UPDATE lead_lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL";
     db.run(text, (lead.get(), due.micros()))
 }
 
-/// Notes that there was no answer. The lookup is tried again after a while, and given up after
-/// several tries.
+/// Notes that a lookup got no answer. Schedules it again, or gives it up after several tries with
+/// the result [`Finding::Unclear`].
 pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
     let text = "UPDATE lead_lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
          RETURNING tries";
@@ -188,7 +192,8 @@ pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> R
     }
 }
 
-/// Stores a finding. The dead letters of that lead show it, or are sent without their employee.
+/// Stores the result of a lookup. The lead's dead letters `failed` get a message about the result,
+/// or are sent without their employee.
 pub(crate) fn store_finding(
     store: &mut Store,
     lead: LeadId,
@@ -211,7 +216,7 @@ pub(crate) fn store_finding(
     }
     let mut updated = 0;
     let mut left = 0;
-    // Earlier dead letters were left for a person to decide.
+    // Dead letters from before the lookup was queued are left for a person to decide.
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
         let (record, history) = record_and_history(store, row)?;
         unknown_employees::note_unknown_employee(store, &record, found, at)?;
@@ -248,8 +253,9 @@ fn explain(
     Ok(true)
 }
 
-/// Deletes lookups that were answered long enough ago, and those that were not made for a day and
-/// that no dead letter waits for. A lookup that waits for a right is kept.
+/// Deletes lookups that were answered longer than [`REST`] ago. Also deletes lookups that have been
+/// due for a day, if no dead letter `failed` waits for them. So a lookup that waits for a right of
+/// the token is kept.
 pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
     const VAIN: Duration = Duration::from_secs(24 * 3600);
     let text = "DELETE FROM lead_lookups WHERE lead IN (

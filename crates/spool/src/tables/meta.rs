@@ -1,4 +1,5 @@
-//! Small durable settings, including the binding of the state.
+//! Small durable settings, including the CRM address, company, and application that the state is
+//! bound to.
 
 use crate::db::Asked;
 use crate::store::HIGHEST_ID;
@@ -8,24 +9,24 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-/// The value is `yes` after a clean end.
+/// Name of the setting whose value is `yes` or [`UNCHECKED`] after a clean end. Missing otherwise.
 pub(crate) const CLEAN: &str = "spool.clean";
 /// A value of [`CLEAN`] instead of `yes`: callbridge ended cleanly, but before the integrity check
 /// of the file was complete.
 pub(crate) const UNCHECKED: &str = "unchecked";
-/// Identity of the file that this state was written to
+/// Name of the setting that keeps the identity of the file that this state was written to
 /// ([`Seen::identity`](crate::identity::Seen::identity)).
 pub(crate) const FILE: &str = "spool.file";
-/// The value is `yes` in a copy, or begins with [`TAKEOVER`], until a request was made with the
-/// state.
+/// Name of the setting that marks doubt about earlier requests. The value is `yes` in a copy, or
+/// begins with [`TAKEOVER`]. The setting is removed when a request is made.
 pub(crate) const RESTORED: &str = "spool.restored";
-/// Prefix of a value of [`RESTORED`]. The name of the process that led before follows.
+/// Prefix of a value of [`RESTORED`]. The rest of the value is the name of the previous leader.
 pub(crate) const TAKEOVER: &str = "takeover ";
 const ADDRESS: &str = "bound.address";
 const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
 
-/// Returns the process that led before, by the value of [`RESTORED`].
+/// Returns the process that led before this process. `doubt` is the value of [`RESTORED`].
 pub(crate) fn predecessor(doubt: Option<&str>) -> Predecessor {
     match doubt.and_then(|doubt| doubt.strip_prefix(TAKEOVER)) {
         Some(name) => Predecessor::Other(name.to_owned()),
@@ -53,12 +54,12 @@ pub fn meta(db: &Db, key: &str) -> Result<Option<String>, Error> {
     db.query_first("SELECT value FROM meta WHERE key = ?1", [key])
 }
 
-/// Asks for a small durable setting.
+/// Sends the query for a small durable setting. The answer is read later.
 pub(super) fn ask_meta(db: &Db, key: &str) -> Result<Asked<String>, Error> {
     db.ask("SELECT value FROM meta WHERE key = ?1", [key])
 }
 
-/// Reads a small durable setting that is JSON.
+/// Reads a small durable setting from its JSON. `None` if it is not set.
 pub(crate) fn recall<T: DeserializeOwned>(db: &Db, key: &str) -> Result<Option<T>, Error> {
     let text = meta(db, key)?;
     text.map(|text| db.read_json(RowId(0), &text)).transpose()
@@ -68,7 +69,7 @@ pub(crate) fn remember<T: Serialize>(db: &Db, key: &'static str, it: &T) -> Resu
     set_meta(db, key, &json(key, it)?)
 }
 
-/// Reads the settings whose keys have this prefix, each under the rest of its key.
+/// Reads the settings whose keys begin with `prefix`. The prefix is removed from the returned keys.
 pub fn meta_below(db: &Db, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
     let text = "SELECT substr(key, length(?1) + 1), value FROM meta
          WHERE substr(key, 1, length(?1)) = ?1";
@@ -116,12 +117,12 @@ pub(crate) fn bind_company(db: &Db, company: &str, application: &str) -> Result<
 /// Name of the setting that keeps [`RequestMemory`].
 pub(crate) const MEMORY: &str = "lead_requests.memory";
 
-/// Reads the memory of requests about leads. Empty before the first request.
+/// Reads the stored [`RequestMemory`] about lead requests. Empty before the first request.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
     Ok(recall(db, MEMORY)?.unwrap_or_default())
 }
 
-/// Reads a setting that was asked for, and is JSON.
+/// Reads the answer to [`ask_meta`] from its JSON. `None` if the setting is not set.
 pub(super) fn read_asked<T: DeserializeOwned>(
     db: &Db,
     asked: Asked<String>,

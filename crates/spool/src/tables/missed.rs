@@ -2,9 +2,9 @@
 //! callback.
 //!
 //! Calls arrive in any order, so a call is judged by its own times. A customer waits since the
-//! first missed call that began at or after the end of the last talk. The talks and missed calls
-//! of a number have an index each (`TALKS`, `MISSED`), so a call costs the same however many
-//! calls of its number came before it.
+//! first missed call that began at or after the end of the last talk. The talks and missed calls of
+//! a number have an index each (`TALKS`, `MISSED`), so the work for a call does not grow with the
+//! number of earlier calls.
 
 use crate::{Db, Error, Finished, MissedCustomer, called_extensions, count};
 use callbridge_call::{Direction, EventTime};
@@ -14,31 +14,33 @@ use std::time::Duration;
 
 /// Time without a call after which a waiting customer is forgotten.
 const WAITS_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Maximum number of calls that `unanswered=no` leaves out of the journal and that are kept here.
+/// Maximum number of kept calls that `unanswered=no` leaves out of the journal.
 pub(super) const KEPT_OUT_MAX: i64 = 100_000;
-/// Rows that one purge deletes at most.
+/// Maximum number of rows of each table that one purge deletes.
 const PURGED_MAX: u32 = 500;
 
-/// The talks of a number, with the condition of the index `calls_talks`. A discarded incomplete
-/// call, a call between extensions, or one without a possible start proves no talk.
+/// SQL for the calls of a number that prove a talk, with the condition of the index `calls_talks`.
+/// Discarded incomplete calls, calls between extensions, and calls with an impossible start prove
+/// no talk.
 pub(super) const TALKS: &str = "calls WHERE phone = ?1 AND answered = 1 AND direction <> 'INTERNAL'
     AND coalesce(reason, '') <> 'invalid_epoch'
     AND NOT (state = 'discarded' AND coalesce(reason, '') = 'incomplete')";
-/// The kept missed calls of a number, with the condition of the index `calls_missed`. Whether an
-/// incomplete call was missed is unknown.
+/// SQL for the missed calls of a number in `calls`, with the condition of the index `calls_missed`.
+/// Incomplete calls are excluded, because it is unknown whether they were missed.
 const MISSED: &str = "calls WHERE phone = ?1 AND answered = 0 AND direction = 'INBOUND'
     AND coalesce(reason, '') NOT IN ('invalid_epoch', 'incomplete')";
-/// The missed calls of a number that `unanswered=no` leaves out of the journal.
+/// SQL for the missed calls of a number that `unanswered=no` leaves out of the journal.
 const LEFT_OUT: &str = "left_out_calls WHERE phone = ?1";
 
-/// What a call shows about its customer.
+/// What a call proves about its customer: an employee talked with the customer, or the call was
+/// missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contact {
     Talked,
     Missed,
 }
 
-/// Returns the customer's number and what this call shows. `None` if it shows nothing.
+/// Returns the customer's number and what the call proves. `None` if it proves neither.
 pub(super) fn contact(new: &Finished) -> Option<(&str, Contact)> {
     let Judged { record, reason, .. } = &new.judged;
     // An impossible start cannot be compared with the starts of other calls.
@@ -72,7 +74,7 @@ pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     apply(db, new)
 }
 
-/// Updates the wait of this call's customer. The call did not count until now.
+/// Updates the wait of the call's customer. The call must not have been counted before.
 pub(crate) fn apply(db: &Db, new: &Finished) -> Result<(), Error> {
     match contact(new) {
         Some((phone, Contact::Talked)) => note_talk(db, new, phone),
@@ -131,8 +133,9 @@ fn note_talk(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     }
 }
 
-/// Takes the calls of a waiting customer that began in `first..talk_end` out of the wait. Only
-/// these are read: each missed call leaves a wait once, however many talks arrive late.
+/// Removes the missed calls that began in `first..talk_end` from the wait of a customer, because a
+/// talk followed them. `last` is the start of the last missed call. Reads only the removed calls,
+/// so each missed call is read once, even if many talks arrive late.
 fn wait_since(db: &Db, phone: &str, first: i64, talk_end: i64, last: i64) -> Result<(), Error> {
     let mut talked_about = 0_i64;
     let mut first_after = last;
@@ -151,7 +154,8 @@ fn wait_since(db: &Db, phone: &str, first: i64, talk_end: i64, last: i64) -> Res
     db.run(text, (phone, first_after, talked_about))
 }
 
-/// Counts the missed calls of this customer since the last talk. Returns 0 if they do not wait.
+/// Returns the number of missed calls of this customer since the last talk. 0 if the customer does
+/// not wait for a callback.
 pub(crate) fn count_tries(db: &Db, phone: &str) -> Result<u64, Error> {
     Ok(db
         .query_first(
@@ -174,8 +178,8 @@ struct NewestMissed {
     lead: Option<i64>,
 }
 
-/// Computes the wait of a number again, because facts of a counted call changed. Reads only index
-/// entries of the calls that count for the wait now.
+/// Computes the wait of the customer with this number again, because facts of a counted call
+/// changed. Reads only index entries of the calls that count for the wait.
 pub(crate) fn recount(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
     forget(db, phone)?;
     let text = format!("SELECT ended FROM {TALKS} ORDER BY ended DESC LIMIT 1");
@@ -218,8 +222,9 @@ pub(crate) fn recount(db: &Db, phone: &str, now: EventTime) -> Result<(), Error>
     db.run(text, values)
 }
 
-/// Reads the customers who wait for a callback, longest wait first, one page at a time after
-/// `after`. With `since`, reads only those who called at that second or later.
+/// Reads at most `limit` customers who wait for a callback, longest wait first, after the customer
+/// `after`. With `since`, reads only customers whose last missed call began at that second or
+/// later.
 pub fn missed_waiting(
     db: &Db,
     since: Option<i64>,
@@ -251,13 +256,14 @@ pub fn missed_waiting(
     )
 }
 
-/// Counts the customers who wait for a callback, by the trunk of their last call.
+/// Counts the customers who wait for a callback, by the trunk of their last missed call.
 pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
     let text = "SELECT trunk, count(*) FROM missed_customers GROUP BY trunk";
     db.query_all(text, ())
 }
 
-/// Forgets customers whose last call is too old, a bounded number at a time.
+/// Forgets customers whose last missed call is older than [`WAITS_MAX`], and left-out calls of this
+/// age, a bounded number at a time.
 pub(crate) fn purge_missed(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(WAITS_MAX).floor_seconds().get();
     let text = "DELETE FROM missed_customers WHERE phone IN

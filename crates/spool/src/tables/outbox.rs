@@ -1,12 +1,12 @@
-//! The outbox: notices that the broker has not confirmed. They report dead letters, and how dead
-//! letters left.
+//! The outbox: notices that the RabbitMQ broker has not confirmed. They report dead letters and
+//! waiting calls, and how these left.
 
 use super::{calls, letters};
 use crate::{Db, Error, Left, Letter, Notice, RowId, Store, count};
 use callbridge_call::EventTime;
 
-/// Reports a dead letter or a waiting call to those who watch, and queues its notice in the
-/// transaction that made it.
+/// Reports a new dead letter or waiting call to readers such as `dead watch`, and queues its notice
+/// in the same transaction.
 pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     if !store.settings.notices {
         store.tally.letters.push(id);
@@ -20,8 +20,8 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Queues a notice like [`queue_notice`], for a dead letter that was already read. Returns `true`
-/// if a notice was queued, which the row must show.
+/// Reports a dead letter like [`queue_notice`], if it was already read. Returns `true` if a notice
+/// was queued. The caller must then set the column `reported`.
 pub(super) fn queue_notice_of(store: &mut Store, mut letter: Letter) -> Result<bool, Error> {
     store.tally.letters.push(letter.id);
     let settings = &store.settings;
@@ -36,8 +36,8 @@ pub(super) fn queue_notice_of(store: &mut Store, mut letter: Letter) -> Result<b
     Ok(true)
 }
 
-/// Reads a dead letter or waiting call before a step that can settle it. `None` if no notice of it
-/// was queued.
+/// Reads a dead letter or waiting call before a step that it can leave by. `None` if no notice was
+/// queued for it.
 pub(crate) fn before_it_leaves(store: &Store, id: RowId) -> Result<Option<Letter>, Error> {
     if store.settings.notices && is_reported(store, id)? {
         letters::letter(store, id)
@@ -46,13 +46,14 @@ pub(crate) fn before_it_leaves(store: &Store, id: RowId) -> Result<Option<Letter
     }
 }
 
-/// Returns `true` if a notice of this call was queued. Each unreadable message has one.
+/// Returns `true` if a notice was queued for this call. Always `true` for an unreadable message.
 fn is_reported(db: &Db, id: RowId) -> Result<bool, Error> {
     let reported = db.query_first("SELECT reported FROM calls WHERE id = ?1", [id.0])?;
     Ok(reported.unwrap_or(true))
 }
 
-/// Queues the notice that a dead letter left, with its earlier values and the call's current state.
+/// Queues the notice that a dead letter or waiting call left, and how (`left`). `letter` is the
+/// dead letter before it left. The call's record in the notice is the current one.
 pub(crate) fn queue_leave(
     db: &Db,
     letter: &Letter,
@@ -67,7 +68,8 @@ pub(crate) fn queue_leave(
     add_notice(db, (letter.id, letter.times_dead), body, Some(left), at)
 }
 
-/// Queues the notice of a call that left some time ago and has now reached the journal.
+/// Queues the notice that a call is journaled that was a dead letter or a waiting call some time
+/// ago. Does nothing if no earlier notice was queued for it.
 pub(crate) fn queue_journaled(
     store: &Store,
     id: RowId,
@@ -88,8 +90,8 @@ pub(crate) fn queue_journaled(
     add_notice(store, (id, times_dead), body, Some(Left::Journaled), at)
 }
 
-/// Queues a notice. Its headers (reason, state, trunk) are taken from the body. `left` is how the
-/// dead letter left, `None` while it waits.
+/// Queues a notice. The message's headers, such as reason, state, and trunk, are taken from the
+/// body. `left` is how the dead letter or waiting call left. `None` if it appeared.
 fn add_notice(
     db: &Db,
     (id, times_dead): (RowId, u32),
@@ -121,7 +123,7 @@ fn add_notice(
     db.run(insert, values)
 }
 
-/// Reads the notices that are to be sent, oldest first.
+/// Reads at most `limit` notices that are to be sent, oldest first.
 pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
     let text = "SELECT id AS notice, message_id, body, nullif(reason, '') AS reason, state,
                 CASE WHEN at > 0 THEN at END AS at, uuid, linkedid, trunk

@@ -5,15 +5,15 @@ use super::{shows, trunk_calls};
 use crate::{Book, Error, FORWARDED_KEPT, PurgeCounts, State, Store};
 use callbridge_call::EventTime;
 
-/// Rows that one purge deletes at most, which takes some milliseconds.
+/// Maximum number of calls of a kind that one purge deletes, which takes some milliseconds.
 const CALLS_MAX: u32 = 500;
-/// Seen-call rows that one purge reads.
+/// Number of seen-call rows that one purge reads.
 const SEEN_CALLS_MAX: i64 = 2_000;
 /// A text that sorts after the name of every PBX.
 const BEHIND_ALL: &str = "\u{10ffff}";
-/// Free pages that the file can keep for reuse.
+/// Number of free pages that the file keeps for reuse.
 const FREE_PAGES_MAX: i64 = 4_096;
-/// Pages that one purge returns to the disk if more are free.
+/// Maximum number of free pages that one purge returns to the disk.
 const FREED_PAGES: u32 = 1_024;
 
 pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Error> {
@@ -38,7 +38,8 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<PurgeCounts, Er
     })
 }
 
-/// Purges calls. `ended` is a condition on the state, for which there is an index over `since`.
+/// Deletes calls that entered their state before `before`. `ended` is an SQL condition on the
+/// state, for which there must be an index over `since`.
 fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64, Error> {
     let old = format!("SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2");
     let values = (before.micros(), CALLS_MAX);
@@ -60,8 +61,8 @@ fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64,
     Ok(calls)
 }
 
-/// Purges seen calls. Their rows have no index by age, because every call would have to pay for it.
-/// Instead the whole table is scanned repeatedly, one part at a time.
+/// Deletes seen calls from before `before`. Their table has no index by age, because the index
+/// would slow down every call. Instead, each purge scans the next part of the table.
 fn purge_seen_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
     let (pbx, id) = store.seen_calls_cursor.clone();
     let text = "SELECT pbx, id FROM seen_calls WHERE (pbx, id) > (?1, ?2)

@@ -1,9 +1,11 @@
-//! Numbers of dead and waiting calls by reason. They are changed together with the calls.
+//! Numbers of dead letters and waiting calls by reason. They are changed in the same transaction as
+//! the calls.
 
 use crate::{Db, Error, State};
 use callbridge_model::Reason;
 
-/// Adds `by` calls of this state and reason. Calls in other states have no reason to count.
+/// Adds `by` to the number of calls with this state and reason. Does nothing unless the state is
+/// dead or waiting.
 pub(super) fn change(db: &Db, state: State, reason: Option<Reason>, by: i64) -> Result<(), Error> {
     let Some(reason) = reason else {
         return Ok(());

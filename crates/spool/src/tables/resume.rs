@@ -1,5 +1,5 @@
-//! The progress of the intake, from which it continues after a restart: the position of each
-//! source, and the open calls.
+//! The position of each source, and the calls that are not over. After a restart, each source is
+//! read from its stored position, and the stored calls continue.
 
 use crate::{Db, Error, RowId, json};
 
@@ -15,7 +15,7 @@ pub(crate) fn set_position(
     db.run(text, (source, position))
 }
 
-/// Reads the progress of a source. `None` for one that was never read.
+/// Reads the position of a source. `None` if no position was stored.
 pub fn position(db: &Db, source: &str) -> Result<Option<serde_json::Value>, Error> {
     let text = "SELECT position FROM positions WHERE source = ?1";
     let text = db.query_first::<String>(text, [source])?;
@@ -37,7 +37,7 @@ pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) ->
     }
 }
 
-/// Returns the open calls of every PBX, in the order they were first saved.
+/// Returns PBX, key, and snapshot of all open calls, in the order they were first saved.
 pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
     let text = "SELECT pbx, key, snapshot FROM open_calls ORDER BY id";
     db.query_known(text, (), |(pbx, key, snapshot)| {

@@ -1,19 +1,19 @@
-//! The tables, and the migration of a file with an older schema. PostgreSQL's tables are translated
-//! from these (`postgres/schema.rs`).
+//! The tables in SQLite, and the migration of a file with an older schema. PostgreSQL's tables are
+//! translated from these scripts (`postgres/schema.rs`).
 
 use rusqlite::Connection;
 use std::cmp::Ordering;
 
-/// Marks a file as ours (`PRAGMA application_id`): "cabr".
+/// Marks a file as written by callbridge (`PRAGMA application_id`). The bytes are "cabr".
 pub const APPLICATION: i64 = 0x6361_6272;
 
-/// One script per version: the n-th brings a database from version n - 1 to version n.
+/// One script per schema version. The n-th script migrates a database from version n - 1 to n.
 pub const MIGRATIONS: &[&str] = &[VERSION_1];
 
 /// All tables. Times are microseconds since the epoch unless a comment says otherwise.
 ///
-/// A rowid table with a unique index over the uuid inserts twice as fast as one with the uuid as
-/// primary key. Indexes are partial: a row pays only for those of its state.
+/// A rowid table with a unique index over the uuid inserts twice as fast as a table with the uuid
+/// as primary key. Indexes are partial, so a write of a row only updates the indexes of its state.
 const VERSION_1: &str = "
 CREATE TABLE calls (
     id INTEGER PRIMARY KEY,
@@ -359,18 +359,20 @@ CREATE TABLE shown_once (
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// There is no table. `migrate` makes all tables.
+    /// The database has no tables. `migrate` makes all tables.
     New,
     Current,
-    /// The database has that older schema. `inspect` does not change it, `migrate` updates it.
+    /// The database has an older schema, with this version. `inspect` does not change the schema.
+    /// `migrate` updates it.
     Migrated(i64),
-    /// The database has that newer schema. Nothing was changed.
+    /// The database has a newer schema, with this version. Nothing was changed.
     Newer(i64),
-    /// The tables are another program's. Nothing was changed.
+    /// The tables belong to another program. Nothing was changed.
     Foreign,
 }
 
-/// Inspects a database without a change. [`Found::Migrated`] means that `migrate` is needed.
+/// Compares a database's schema with the newest version. Changes nothing. [`Found::Migrated`] means
+/// that `migrate` is needed.
 pub fn inspect(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
     let application: i64 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
@@ -383,7 +385,8 @@ pub fn inspect(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> 
     ))
 }
 
-/// Compares the schema of a database with the `known` versions. `is_ours`: callbridge made it.
+/// Compares a schema with the newest version, `known`. `tables` is the number of tables, `is_ours`
+/// is `true` if callbridge made them, and `version` is the schema's version.
 pub(crate) fn compare(tables: i64, is_ours: bool, version: i64, known: usize) -> Found {
     let known = i64::try_from(known).unwrap_or(i64::MAX);
     match version.cmp(&known) {
@@ -395,7 +398,8 @@ pub(crate) fn compare(tables: i64, is_ours: bool, version: i64, known: usize) ->
     }
 }
 
-/// Updates a database to the last of `migrations`, in one transaction.
+/// Migrates a database to the last of `migrations`, in one transaction. Returns the schema that it
+/// had before.
 pub fn migrate(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
     let found = inspect(db, migrations)?;
     let from = match found {

@@ -11,9 +11,10 @@ const MARK_OWN: &str = "INSERT INTO seen_calls (pbx, id, uuid, is_linkedid, star
          started = excluded.started, at = excluded.at
      WHERE seen_calls.is_linkedid = 0";
 
-/// Marks a call as seen under its own id and its aliases. An own id outranks an alias: the second
-/// customer of a conference is also an alias of the first one's call. Returns the start of the call
-/// that was known under the own id before, in seconds.
+/// Marks a call as seen under its linkedid and its other channel ids. A linkedid replaces the same
+/// id of another call's channel, because the second customer of a conference also has a channel in
+/// the first customer's call. Returns the start (epoch seconds) of the earlier call with the
+/// linkedid.
 pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     let pbx = &new.judged.record.pbx;
     let linkedid = &new.judged.record.linkedid;
@@ -28,7 +29,7 @@ pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<Option<i64>, Error> {
     Ok(None)
 }
 
-/// Calls of a group that are not known yet. No two have an id in common.
+/// Ids of a group's calls that are not known yet. No two calls have an id in common.
 #[derive(Debug, Default)]
 pub(super) struct SeenRows {
     own: Columns,
@@ -49,7 +50,7 @@ impl SeenRows {
         }
     }
 
-    /// Marks them as seen in PostgreSQL, as [`mark_seen`] does.
+    /// Marks the calls as seen in PostgreSQL, as [`mark_seen`] does.
     pub(super) fn store(self, db: &Db) -> Result<(), Error> {
         const ROWS: &str = "unnest(?1::text[], ?2::text[], ?3::bytea[], ?4::bigint[], ?5::bigint[])
              AS new(pbx, id, uuid, started, at)";
@@ -76,7 +77,7 @@ impl SeenRows {
     }
 }
 
-/// Marks a call that is known by its own id as seen under its other ids.
+/// Marks a call as seen under its other channel ids. Its linkedid is already marked.
 pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     let record = &new.judged.record;
     let at = new.judged.judged_at.micros();
@@ -102,12 +103,14 @@ pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Erro
     db.query_first(text, [id])
 }
 
-/// Returns `true` if a call of this PBX finished in the last 30 days.
+/// Returns `true` if a finished call of this PBX is still remembered. Calls are remembered for
+/// [`Settings::retention`](crate::Settings::retention), which is 30 days by default.
 pub fn knows_pbx(db: &Db, pbx: &str) -> Result<bool, Error> {
     db.exists("SELECT 1 FROM seen_calls WHERE pbx = ?1 LIMIT 1", [pbx])
 }
 
-/// Returns the finished call that an id of this PBX belongs to, if it finished in the last 30 days.
+/// Returns the finished call that the id of this PBX belongs to, if the call is still remembered,
+/// as in [`knows_pbx`].
 pub fn seen_call(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
     let text = "SELECT uuid, is_linkedid, started FROM seen_calls WHERE pbx = ?1 AND id = ?2";
     db.query_first(text, (pbx, id))

@@ -1,4 +1,5 @@
-//! The values that leads must show of their calls (`--lead-field`), one row per lead.
+//! The values about calls that fields of leads in the CRM must show (`--lead-field`), one row per
+//! lead.
 
 use super::{calls, meta, missed};
 use crate::db::Asked;
@@ -16,38 +17,41 @@ use callbridge_model::LeadId;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Time after its newest call for which a lead's values are remembered. Older calls are not shown.
+/// Time after a lead's newest call for which its values are remembered. Older calls are not shown.
 const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
-/// Maximum number of leads that are remembered. Beyond it, those with the oldest calls are
-/// forgotten.
+/// Maximum number of leads whose values are remembered. Beyond it, the values of leads with the
+/// oldest calls are deleted.
 const LEADS_MAX: i64 = 50_000;
-/// Rows that one purge deletes at most.
+/// Maximum number of rows that each statement of a purge deletes.
 const PURGE_MAX: i64 = 1_000;
-/// The CRM's fields from the last read.
+/// Name of the setting that keeps the CRM's catalog of fields, as it was last read.
 pub(crate) const CATALOGUE: &str = "lead_field.catalogue";
-/// Fields whose values the CRM refused.
+/// Name of the setting that keeps the fields whose values the CRM refused.
 const REFUSED: &str = "lead_field.refused";
-/// A lead without remembered values shows no call that began before this time.
+/// Name of the setting that keeps the floor, in epoch seconds. A lead without remembered values
+/// shows no call that began at this time or before, because newer values were perhaps deleted.
 pub(crate) const FLOOR: &str = "lead_field.floor";
 
-/// Counter of values that are in the CRM.
+/// Name of the counter of values that were written to the CRM.
 pub(crate) const WRITTEN: &str = "lead_fields_written";
 
-/// Counter of values of fields that cannot be written.
+/// Name of the counter of values that were left out because their field cannot be written.
 pub(crate) const LEFT_OUT: &str = "lead_fields_left_out";
 
 /// State of the fields of `--lead-field`, for the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadFields {
-    /// Each with its entry in the CRM's catalog. `None` before the catalog was read.
+    /// Name and id of each field, and how it fits the CRM's catalog. `None` before the catalog was
+    /// read.
     pub fields: Vec<(Name, FieldId, Option<Fit>)>,
-    /// Leads with values to write, or with a write in flight.
+    /// Number of leads with values to write, or with a write in flight.
     pub waiting: u64,
     /// Reason why writing is paused, and until when. `None` if it is not paused.
     pub rests: Option<Rest>,
 }
 
-/// Notes that a call is journaled: its lead shows it, unless it shows a newer one.
+/// Updates the values of a journaled call's lead, so its fields show the call. A field that shows a
+/// newer call stays.
 pub(crate) fn show_call(store: &mut Store, row: RowId, at: EventTime) -> Result<(), Error> {
     let Some(settings) = store.settings.shows.clone() else {
         return Ok(());
@@ -90,7 +94,7 @@ fn floor(db: &Db) -> Result<Option<i64>, Error> {
     Ok(meta::meta(db, FLOOR)?.and_then(|text| text.parse().ok()))
 }
 
-/// Reads the values that a lead must show. `None` if nothing is remembered of it.
+/// Reads the values that a lead must show. `None` if no values of the lead are remembered.
 pub fn field_state(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
     let text = "SELECT field_state, lead AS id FROM lead_field_values WHERE lead = ?1";
     Ok(db.query_first(text, [lead.get()])?.map(|Json(shows)| shows))
@@ -112,14 +116,15 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result
     db.run(text, values)
 }
 
-/// Asks for the lead that is written next, and when it is due.
+/// Sends the query for the lead whose fields are written next, and the time at which this is due.
 pub(super) fn ask_next_write(db: &Db) -> Result<Asked<(LeadId, EventTime)>, Error> {
     let text =
         "SELECT lead, due FROM lead_field_values WHERE next_action = ?1 ORDER BY due LIMIT 1";
     db.ask(text, [NextAction::Write.word()])
 }
 
-/// A lead whose write was accepted, when its poll is due, and its [`LeadFieldState`] as JSON.
+/// A lead whose write was accepted, the time at which its poll is due, and its [`LeadFieldState`]
+/// as JSON.
 #[derive(Deserialize)]
 pub(super) struct NextPoll {
     pub(super) lead: LeadId,
@@ -127,7 +132,7 @@ pub(super) struct NextPoll {
     field_state: String,
 }
 
-/// Asks for the lead whose write is polled next.
+/// Sends the query for the lead whose write is polled next.
 pub(super) fn ask_next_poll(db: &Db) -> Result<Asked<NextPoll>, Error> {
     let text = "SELECT lead, due, field_state FROM lead_field_values
          WHERE next_action = ?1 ORDER BY due LIMIT 1";
@@ -135,7 +140,7 @@ pub(super) fn ask_next_poll(db: &Db) -> Result<Asked<NextPoll>, Error> {
 }
 
 impl NextPoll {
-    /// Returns the accepted write. `None` without one.
+    /// Returns the request that polls the accepted write. `None` if no write was accepted.
     pub(super) fn field_poll(&self, db: &Db) -> Result<Option<FieldPoll>, Error> {
         let shows: LeadFieldState = db.read_json(RowId(self.lead.get()), &self.field_state)?;
         let accepted = shows.request.and_then(|write| write.accepted);
@@ -147,7 +152,8 @@ impl NextPoll {
     }
 }
 
-/// Makes the write that is due for this lead now. It has no items if nothing is left to write.
+/// Makes the write of this lead's fields that is due now. The write has no items if all values are
+/// written. `None` if the values or the catalog are not known.
 pub fn field_write(
     store: &Store,
     lead: LeadId,
@@ -168,8 +174,8 @@ pub fn refused_fields(db: &Db) -> Result<RefusedFields, Error> {
     Ok(meta::recall(db, REFUSED)?.unwrap_or_default())
 }
 
-/// Notes that these items of a lead were refused. Their fields are left out for a while, and the
-/// log says so.
+/// Notes that the CRM refused these items of a lead. Their fields are left out for a while. Queues
+/// a warning for the log if this is new.
 pub(crate) fn note_refused(
     store: &mut Store,
     lead: LeadId,
@@ -195,7 +201,7 @@ pub(crate) fn note_refused(
     meta::remember(store, REFUSED, &all)
 }
 
-/// Notes that the CRM accepted these items.
+/// Notes that the CRM accepted these items, so their fields are no longer left out.
 pub(crate) fn note_accepted(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> {
     let mut all = refused_fields(store)?;
     if all.note_accepted(items) {
@@ -204,7 +210,8 @@ pub(crate) fn note_accepted(store: &Store, items: &[(Name, Item)]) -> Result<(),
     Ok(())
 }
 
-/// Checks each field of `--lead-field`. `None` before the catalog was read.
+/// Checks each field of `--lead-field` against the CRM's catalog. A result is `None` before the
+/// catalog was read.
 fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
     let catalogue = catalogue(store)?;
     let refused = refused_fields(store)?;
@@ -218,7 +225,7 @@ fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
     Ok(fits)
 }
 
-/// Returns the CRM's fields from the last read.
+/// Returns the CRM's catalog of fields, as it was last read. `None` before that.
 pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
     meta::recall(db, CATALOGUE)
 }
@@ -248,7 +255,7 @@ pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
     Ok(doubtful.collect())
 }
 
-/// Returns the number of leads that have values to write, or whose request is in flight.
+/// Returns the number of leads that have values to write, or whose write is in flight.
 pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     db.query_one(
         "SELECT count(*) FROM lead_field_values WHERE next_action IS NOT NULL",
@@ -256,7 +263,8 @@ pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     )
 }
 
-/// Deletes the values of leads whose newest call is old, and the oldest values beyond the limit.
+/// Deletes the values of leads whose newest call is older than [`KEPT`], and of the leads with the
+/// oldest calls beyond [`LEADS_MAX`]. Raises the floor to the newest call of a deleted lead.
 pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error> {
     let count: i64 = store.query_one("SELECT count(*) FROM lead_field_values", ())?;
     let kept = now.minus(KEPT).floor_seconds().get();
@@ -268,9 +276,9 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
             Some(action) => format!("= '{}'", action.word()),
         };
         let left = too_many - i64::try_from(gone.len()).unwrap_or(i64::MAX);
-        // The oldest: those before `kept`, and as many more as exceed the limit.
+        // First rows from before `kept`, then as many of the oldest rows as exceed the limit.
         for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, left.max(0))] {
-            // Both columns are named for the index.
+            // Both columns are named, so the index is used.
             let text = format!(
                 "DELETE FROM lead_field_values WHERE lead IN (
                      SELECT lead FROM lead_field_values

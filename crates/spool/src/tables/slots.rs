@@ -4,13 +4,13 @@ use super::meta;
 use crate::{Db, Error, SlotRow, Store};
 use std::time::Duration;
 
-/// Converts a time into nanoseconds as they are stored. 292 years fit.
+/// Converts a time into nanoseconds as they are stored. Up to 292 years fit.
 fn nanos(since_boot: Duration) -> i64 {
     i64::try_from(since_boot.as_nanos()).unwrap_or(i64::MAX)
 }
 
 pub(crate) fn set_slot(store: &Store, slot: &SlotRow) -> Result<(), Error> {
-    // A request is being made, so processes that open the file later have no doubt.
+    // A request is being made, so later processes no longer treat the state as a possible copy.
     if store.restored {
         meta::drop_meta(store, meta::RESTORED)?;
     }
@@ -34,7 +34,7 @@ pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<(), Error> {
     db.run("DELETE FROM slots WHERE slot = ?1", [slot])
 }
 
-/// Returns all taken slots, by number.
+/// Returns all taken slots, in the order of their numbers.
 pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
     let text = "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot";
     let rows = db.query_all(text, ())?.into_iter();

@@ -9,11 +9,11 @@ use callbridge_model::Outcome;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Seconds of a quarter of an hour. In every time zone, days begin at a multiple of it.
+/// Seconds in a quarter of an hour. In every time zone, days begin at a multiple of this.
 const QUARTER: i64 = 900;
 /// Time for which quarters are kept.
 const KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
-/// Rows that one purge deletes at most.
+/// Maximum number of rows that one purge deletes.
 const PURGED_MAX: u32 = 500;
 
 /// Counts a call that was not known before.
@@ -45,7 +45,7 @@ fn has_extension(new: &Finished) -> bool {
 /// Calls of a group that were not known before, added up.
 #[derive(Debug, Default)]
 pub(super) struct TrunkSums {
-    /// Calls of a PBX's trunk, and the start of the last one.
+    /// Number of calls and start of the last call, by PBX and trunk.
     trunks: BTreeMap<(String, String), (i64, i64)>,
     quarters: BTreeMap<(String, String, i64), QuarterSum>,
 }
@@ -108,8 +108,8 @@ impl TrunkSums {
     }
 }
 
-/// Counts the calls of each trunk since `from`, by whole quarters of an hour, and since the state
-/// was created. Calls between extensions have an empty name.
+/// Counts the calls of each trunk since `from` (epoch seconds, rounded down to a quarter of an
+/// hour), and since the state was created. Calls between extensions have an empty trunk name.
 pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
     let text = "SELECT t.pbx, t.trunk, t.calls AS ever, t.last_at,
                 CAST(coalesce(sum(q.calls), 0) AS BIGINT) AS calls,

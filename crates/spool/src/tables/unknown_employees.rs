@@ -1,5 +1,6 @@
-//! Employees whom the CRM does not know. One is noted when a call with this employee FAILED, until
-//! such a call is in the journal. Also returns the extensions of the newest calls.
+//! Employees whom the CRM does not know. An employee is noted when a call with this employee
+//! FAILED, and removed when such a call is in the journal. Also returns the extensions of the
+//! newest calls.
 
 use super::{calls, meta};
 use crate::{Db, Error, RowId};
@@ -11,18 +12,18 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub(crate) const KEY: &str = "employees.unknown";
-/// Maximum number of employees that are kept. They are enough to show that a list is wrong.
+/// Maximum number of employees that are kept. This many show that the list of employees is wrong.
 const KEPT: usize = 100;
-/// Newest calls whose extensions are returned.
+/// Number of newest calls whose extensions are returned.
 const CALLS: u32 = 500;
 
 /// A stored entry of an employee whom the CRM does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownEmployee {
-    /// The extension of the first such call.
+    /// The extension of the first call that FAILED because of the employee.
     pub extension: Option<String>,
-    /// Calls that FAILED because of it.
+    /// Number of calls that FAILED because of the employee.
     pub calls: u64,
     /// Epoch seconds at which it was first found that the CRM does not know the employee.
     pub since: i64,
@@ -31,15 +32,16 @@ pub struct UnknownEmployee {
 /// Unknown employees by their ids in the CRM.
 pub(crate) type UnknownEmployees = BTreeMap<i64, UnknownEmployee>;
 
-/// Reads the employees whom the CRM does not know, by their ids.
+/// Reads the employees whom the CRM does not know, by their ids in the CRM.
 pub fn unknown_employees(db: &Db) -> Result<UnknownEmployees, Error> {
     let text = meta::meta(db, KEY)?;
-    // At the start, an unreadable value is logged and reset.
+    // An unreadable value is logged and reset when a process starts.
     let read = text.and_then(|text| serde_json::from_str(&text).ok());
     Ok(read.unwrap_or_default())
 }
 
-/// Notes the employee of a FAILED call as unknown, because its lead exists.
+/// Notes the employee of a FAILED call as unknown to the CRM, if `found` shows that the call's lead
+/// exists.
 pub(crate) fn note_unknown_employee(
     db: &Db,
     call: &CallRecord,
@@ -67,7 +69,8 @@ pub(crate) fn note_unknown_employee(
     meta::remember(db, KEY, &all)
 }
 
-/// Notes that a call with this employee is in the journal, so the CRM knows the employee.
+/// Removes the employee of a journaled call from the unknown employees, because the CRM knows the
+/// employee.
 pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     if meta::meta(db, KEY)?.is_none() {
         return Ok(());
@@ -84,7 +87,8 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
     }
 }
 
-/// Returns the extensions of the newest 500 calls. Calls without an extension are left out.
+/// Returns the extensions of the newest 500 calls. Calls without an extension or a trunk are left
+/// out.
 pub fn extensions_met(db: &Db) -> Result<Vec<UsedExtension>, Error> {
     let text = "SELECT pbx, trunk, extension, started
          FROM calls ORDER BY id DESC LIMIT ?1";

@@ -7,10 +7,10 @@ use crate::{Done, Error, Left, RowId, Store, UnreadableBytes};
 use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 
-/// Counter of messages that were only counted because the limit is reached.
+/// Name of the counter of messages that were not kept because the limit is reached.
 const NOT_KEPT: &str = "unreadable_not_kept";
 
-/// Stores bytes of a source, with the reason why they cannot be read. Beyond the limits, they are
+/// Stores an unreadable message of a source as a dead letter. Beyond the limits, the message is
 /// only counted.
 pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Result<Done, Error> {
     let bytes = &unread.bytes;
@@ -50,7 +50,8 @@ pub(crate) fn keep_unreadable(store: &mut Store, unread: &UnreadableBytes) -> Re
     Ok(Done::Unreadable(Some(id)))
 }
 
-/// Finds the dead letter of the same file with the same content. A restart reads files again.
+/// Finds the dead letter of the same file with the same content, because files are read again after
+/// a restart.
 fn kept_as_is(
     store: &Store,
     unread: &UnreadableBytes,
@@ -64,7 +65,7 @@ fn kept_as_is(
     Ok(id.map(RowId))
 }
 
-/// Forgets the dead letters of a file, because it was read again.
+/// Deletes the dead letters of a file, because the file was read again.
 pub(crate) fn settle_file(
     store: &mut Store,
     source: &str,
@@ -79,7 +80,7 @@ pub(crate) fn settle_file(
     Ok(())
 }
 
-/// Returns `true` if another message with this many bytes can be kept.
+/// Returns `true` if another message with `more` bytes can be kept.
 fn has_room(store: &Store, more: usize) -> Result<bool, Error> {
     if store.tally.get(Book::UnreadableKept) >= UNREADABLE_LETTERS_MAX {
         return Ok(false);
@@ -88,8 +89,8 @@ fn has_room(store: &Store, more: usize) -> Result<bool, Error> {
     Ok(kept.saturating_add(more as u64) <= UNREADABLE_BYTES_ALL)
 }
 
-/// Applies `Discard`, or `Retry` if its call is stored in the same request. The dead letter is
-/// deleted.
+/// Applies `Discard` or `Retry` to an unreadable dead letter, which deletes it. With `Retry`, the
+/// same request must store the call.
 pub(crate) fn step_unreadable(
     store: &mut Store,
     row: RowId,
@@ -112,7 +113,7 @@ pub(crate) fn step_unreadable(
     Ok(Done::Stepped(to))
 }
 
-/// Deletes a dead letter, and queues its notice.
+/// Deletes an unreadable dead letter, and queues the notice that it left.
 fn leave(store: &mut Store, row: RowId, left: Left, at: EventTime) -> Result<(), Error> {
     let letter = outbox::before_it_leaves(store, row)?;
     let text = "DELETE FROM unreadable WHERE id = ?1 RETURNING length(bytes)";

@@ -1,4 +1,4 @@
-//! Waiting calls, by the number whose lead they wait for.
+//! Waiting calls, by the phone number whose lead they wait for.
 
 use crate::{Db, Error, Json, RowId, WaitingPhone, count};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -10,7 +10,8 @@ pub(super) const WAITING_BY_PHONE: &str =
      UNION ALL SELECT id FROM calls
      WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id";
 
-/// Returns numbers that called and have no lead, by number, after `after`.
+/// Returns at most `limit` phone numbers after `after` that have no lead and whose calls wait for
+/// one, in the order of the numbers.
 pub fn waiting_phones(
     db: &Db,
     after: Option<&Phone>,
@@ -45,8 +46,8 @@ pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     db.query_all(WAITING_BY_PHONE, [phone.as_str()])
 }
 
-/// Returns dead letters `ambiguous_lead` with a known number, by number, a page at a time, after
-/// `last`.
+/// Returns at most `limit` dead letters `ambiguous_lead` with a known number after `last`, ordered
+/// by number and id.
 pub fn ambiguous_after(
     db: &Db,
     last: Option<&(Phone, RowId)>,
@@ -62,7 +63,8 @@ pub fn ambiguous_after(
     })
 }
 
-/// Returns all waiting calls by the time they have waited, a page at a time, after `last`.
+/// Returns at most `limit` waiting calls after `last`, with the time since which they wait, longest
+/// wait first.
 pub fn waiting_after(
     db: &Db,
     last: Option<(EventTime, RowId)>,
@@ -74,7 +76,7 @@ pub fn waiting_after(
     db.query_all(text, (since, id, count(limit)))
 }
 
-/// Returns the calls that have been waiting since before `before`, oldest first.
+/// Returns at most `limit` calls that began to wait before `before`, longest wait first.
 pub fn waiting_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
     let text =
         "SELECT id FROM calls WHERE state = 'waiting' AND since < ?1 ORDER BY since LIMIT ?2";

@@ -1,4 +1,4 @@
-//! The queue from which the sender chooses.
+//! Queries for the work from which the sender chooses its next request.
 
 use super::step::LAST_TURN;
 use super::{deliveries, lead_requests, meta};
@@ -16,8 +16,8 @@ const UNCONFIRMED: &str = "SELECT id AS row, uuid, linkedid, trunk, started, req
     absent_at, resubmits,
     coalesce(if_absent, 'resubmit') AS if_absent, message FROM calls WHERE state = 'submitted'";
 
-/// Returns the requests that can be made now, and the time of the next ones. All questions are
-/// asked together, and then those that depend on an answer: two round trips.
+/// Returns the requests that can be made now, and the times of the next requests. All queries are
+/// sent together, and then the queries that depend on an answer: two round trips.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     let books = store.books();
     let pace = deliveries::ask_webhook_pace(store)?;
@@ -56,19 +56,19 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     Ok(head)
 }
 
-/// Questions about ready calls.
+/// Queries about ready calls, whose answers are read later.
 struct ReadyQuestions {
     had_turn: Asked<String>,
-    /// Calls that were held back: live ones, then the others.
+    /// Calls that were held back: first live calls, then other calls.
     held: [Vec<Asked<ReadyCall>>; 2],
     retried: Asked<Due>,
     next_held: Vec<Asked<EventTime>>,
 }
 
-/// The questions about ready calls, with those that depend on the branch that had its turn.
+/// The queries about ready calls, including those that depend on the branch that had the last turn.
 struct TurnQuestions {
     had_turn: String,
-    /// The live call and the other call of the branch whose turn it is.
+    /// The newest live call and the newest other call of the branch whose turn it is.
     fresh: [Asked<ReadyCall>; 2],
     held: [Vec<Asked<ReadyCall>>; 2],
     retried: Asked<Due>,
@@ -112,7 +112,7 @@ impl TurnQuestions {
             late => (None, late),
         };
         let backlog = first_in_backlog(late, other, &had_turn);
-        // A branch with endless calls must also let the backlog of the others pass.
+        // A branch with endless live calls must also let the backlog of other branches pass.
         let waits = live.as_ref().is_some_and(|call| call.turn == had_turn);
         let passes = backlog
             .as_ref()
@@ -128,9 +128,10 @@ impl TurnQuestions {
     }
 }
 
-/// Questions about submitted calls.
+/// Queries about submitted calls, whose answers are read later.
 struct SubmittedQuestions {
-    /// Due polls. Then those whose time was set before the clock was set back.
+    /// Calls whose poll is due. Then calls whose time of the poll was set before the clock was set
+    /// back.
     polls: [Vec<Asked<Unconfirmed>>; 2],
     next_poll: Asked<EventTime>,
     first_accepted: Vec<Asked<Unconfirmed>>,
@@ -139,7 +140,7 @@ struct SubmittedQuestions {
     tokens: Asked<String>,
 }
 
-/// The questions about submitted calls, with those that depend on the tokens of the waiting calls.
+/// The queries about submitted calls, including those that depend on the tokens of submitted calls.
 struct UnresolvedQuestions {
     polls: [Vec<Asked<Unconfirmed>>; 2],
     next_poll: Asked<EventTime>,
@@ -205,9 +206,9 @@ impl UnresolvedQuestions {
     }
 }
 
-/// Returns the calls that a reconciliation looks for. These are submitted calls that no two
-/// reconciliations have missed, the one accepted first at the front, and those that this token
-/// cannot poll, however often they were missed.
+/// Returns the calls that a reconciliation looks for. First come submitted calls that fewer than
+/// two reconciliations did not show, in the order of their acceptance. Then come other submitted
+/// calls that no token in `ask` can poll.
 pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let limit = count(RECONCILE_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
@@ -220,7 +221,7 @@ pub fn to_reconcile(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error
     Ok(calls)
 }
 
-/// A call that can be sent, and the branch or PBX in whose turn it is sent.
+/// A call that can be sent, and the branch or PBX whose turn it uses.
 #[derive(Deserialize)]
 struct ReadyCall {
     due: Due,
@@ -228,15 +229,16 @@ struct ReadyCall {
 }
 
 impl ReadyCall {
-    /// Returns `true` if the call was stored in the last few minutes. A time ahead was stored
-    /// before the clock was set back.
+    /// Returns `true` if the call became ready in the last few minutes. A time far in the future
+    /// was stored before the clock was set back, so it returns `false`.
     fn is_live(&self, now: EventTime) -> bool {
         let since = self.due.since;
         since.plus(LIVE_FOR) >= now && since <= now.plus(LIVE_FOR)
     }
 }
 
-/// Returns the newer of two calls. A branch that had its turn lets the others pass.
+/// Returns the call to send first. A call of the branch or PBX that had the last turn (`had_turn`)
+/// comes last. Otherwise the newer call goes first.
 fn first_in_backlog(
     one: Option<ReadyCall>,
     two: Option<ReadyCall>,
@@ -249,8 +251,9 @@ fn first_in_backlog(
 const READY: &str =
     "SELECT true AS due, id AS row, uuid, since, turn FROM calls WHERE state = 'ready'";
 
-/// Asks for the newest call of the branch whose turn it is, among calls that were never held back.
-/// After the last branch comes the first, and no branch has an empty name.
+/// Sends the query for the newest call of the branch whose turn it is, among calls that were never
+/// held back. The turn goes to the branch after `had_turn` by name. After the last branch comes the
+/// first. No branch has an empty name.
 ///
 /// The order is that of the index. With `turn = …`, PostgreSQL would scan all calls backward.
 fn ask_turn(db: &Db, live: bool, had_turn: &str) -> Result<Asked<ReadyCall>, Error> {
@@ -264,8 +267,8 @@ fn ask_turn(db: &Db, live: bool, had_turn: &str) -> Result<Asked<ReadyCall>, Err
     db.ask(&turn, (live, had_turn))
 }
 
-/// Asks for a call that was held back long enough. While requests fail, those with the fewest
-/// failures go first.
+/// Sends the queries for a call that was held back and can be sent now. While requests fail, the
+/// call with the fewest failures goes first.
 fn ask_held(db: &Db, live: bool, ask: &QueueQuery) -> Result<Vec<Asked<ReadyCall>>, Error> {
     let order = if ask.untried_first {
         "failures, not_before"
@@ -283,8 +286,8 @@ fn ask_held(db: &Db, live: bool, ask: &QueueQuery) -> Result<Vec<Asked<ReadyCall
     Ok(asked)
 }
 
-/// Returns the newest call of the branch whose turn it is, `fresh`. Or returns a call that was held
-/// back long enough, if it is newer. While requests fail, calls that were never held back go first.
+/// Returns the newer of two calls: `fresh`, the newest call of the branch whose turn it is, and
+/// `held`, a call that was held back and can be sent now. While requests fail, `fresh` goes first.
 fn next_ready(
     db: &Db,
     fresh: Asked<ReadyCall>,
@@ -376,7 +379,8 @@ fn ask_alone(db: &Db, ask: &QueueQuery) -> Result<Vec<Asked<Unconfirmed>>, Error
         .collect()
 }
 
-/// Asks for unresolved calls: those whose requests were made with none of our valid tokens.
+/// Sends the queries for unresolved calls that are due. `tokens` are the tokens of submitted calls
+/// that are no longer valid, so the requests of these calls cannot be polled.
 fn ask_unresolved(
     db: &Db,
     tokens: &[String],
@@ -393,8 +397,8 @@ fn ask_unresolved(
     Ok(asked)
 }
 
-/// Query for the tokens of the waiting calls. It skips from one token to the next, because each can
-/// have many calls.
+/// Query for the distinct tokens of submitted calls. It skips from one token to the next, because
+/// each token can have many calls.
 const TOKENS: &str = "WITH RECURSIVE each(token) AS (
          SELECT (SELECT token FROM calls WHERE state = 'submitted' AND token IS NOT NULL
                  ORDER BY token LIMIT 1)
@@ -404,7 +408,7 @@ const TOKENS: &str = "WITH RECURSIVE each(token) AS (
          FROM each WHERE each.token IS NOT NULL)
      SELECT token FROM each WHERE token IS NOT NULL";
 
-/// Returns the tokens that are not valid any more.
+/// Returns the `tokens` that are not in `living`, the tokens that are still valid.
 fn expired_tokens(mut tokens: Vec<String>, living: &[TokenFingerprint]) -> Vec<String> {
     tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
     tokens
@@ -416,8 +420,8 @@ fn ask_next_poll(db: &Db, now: EventTime) -> Result<Asked<EventTime>, Error> {
     db.ask(text, [now.micros()])
 }
 
-/// Returns the latest time that a call can wait for. Anything later was written before the clock
-/// was set back.
+/// Returns the latest time that a call can wait for, in microseconds. A later time was written
+/// before the clock was set back.
 fn latest(now: EventTime) -> i64 {
     now.plus(HELD_MAX).micros()
 }
