@@ -3,8 +3,8 @@
 //!
 //! A reboot, a takeover from another process, and slots that cannot be read are plain inputs
 //! ([`Known::predecessor`], [`Known::restored`]). Nothing is sent until earlier requests no longer
-//! count. After a 429, nothing is sent for 1, 2, 4, 8 s and up to half a second more (§7.7), then
-//! for a whole window. Then requests go one at a time.
+//! count. After the first four 429s in a row, the sender waits 1, 2, 4, and 8 s and up to half a
+//! second more (§7.7). After later 429s, it waits a whole window. Requests then go one at a time.
 
 pub mod pacer;
 pub mod rate;
@@ -26,14 +26,15 @@ use callbridge_spool::{HubSilence, Op, Predecessor, SlotRow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The longest possible silence, after the longest window of a rate.
+/// The longest possible silence: the longest window of a rate (1 h) with its clock drift, and the
+/// time in which a request of another process can still arrive through a proxy.
 const SILENCE_MAX: Duration =
     Duration::from_secs(3600 + 3600 / 2000 + 1 + OTHERS_ARRIVE_BY_PROXY.as_secs());
 
-/// Jitter of a wait after a 429 (§7.7).
+/// Maximum jitter of a wait after a 429 (§7.7). It is doubled from the fifth 429 in a row on.
 const MORE: Duration = Duration::from_millis(500);
 
-/// Slots of requests under the CRM's limit, as they are stored over restarts.
+/// The budget of requests under the CRM's limit. Its slots are stored, so a restart keeps them.
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) pacer: Pacer,
@@ -42,7 +43,7 @@ pub(super) struct Budget {
     /// set.
     offset: ClockOffset,
     jitter: Jitter,
-    /// Number of 429s since the last other answer.
+    /// Number of 429s since the last answer that was not a 429.
     too_many: u32,
     /// After a 429, nothing is sent before this time since boot.
     limited_until: Option<Duration>,
@@ -50,7 +51,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Restores the budget. Also returns its slots to store now.
+    /// Restores the budget. Also returns the operations that store the slots that still count, and
+    /// remove all others.
     pub(super) fn start(
         settings: &Settings,
         known: &Known,
@@ -102,26 +104,28 @@ impl Budget {
         }
     }
 
-    /// Returns `true` if the last answer was a 429: one request at a time finds out whether it is
-    /// over.
+    /// Returns `true` if the last answer was a 429. Then requests go one at a time, to find out
+    /// whether the CRM still limits us.
     pub(super) fn is_limited(&self) -> bool {
         self.too_many > 0
     }
 
-    /// Returns the end of the wait after a 429. `None` if it is over.
+    /// Returns the end of the wait after a 429, as time since boot. `None` if there is no such
+    /// wait.
     pub(super) fn limited_until(&self, now: Duration) -> Option<Duration> {
         self.limited_until.filter(|until| *until > now)
     }
 
-    /// Returns the silence after a takeover. `None` if it is over.
+    /// Returns the silence after a takeover. `None` if there was no takeover, or the silence is
+    /// over.
     pub(super) fn takeover(&self, now: Duration) -> Option<&Takeover> {
         self.takeover
             .as_ref()
             .filter(|takeover| takeover.until > now)
     }
 
-    /// Handles a 429. It lowers the rate only if it is the CRM's `own`, because a proxy counts
-    /// separately.
+    /// Handles a 429. `own`: the CRM itself sent it, not a proxy. Only the CRM's 429s can lower the
+    /// rate, because a proxy counts separately.
     pub(super) fn rate_limited(&mut self, now: Duration, own: bool) {
         self.too_many = self.too_many.saturating_add(1);
         let (wait, more) = match self.too_many {
@@ -134,13 +138,13 @@ impl Budget {
         }
     }
 
-    /// Notes that the CRM answered, and not with a 429.
+    /// Ends the wait after a 429, because another answer came.
     pub(super) fn not_limited(&mut self) {
         self.too_many = 0;
         self.limited_until = None;
     }
 
-    /// Returns the slot of a request that leaves now, in its stored form.
+    /// Returns the operation that stores the slot of a request that is sent now.
     pub(super) fn launched(&self, request: &InFlight) -> Op {
         self.row(
             request.plan.slot,
@@ -153,8 +157,8 @@ impl Budget {
         )
     }
 
-    /// Handles the answer to a request, and returns its slot in its stored form. If the answer was
-    /// lost, the request can still arrive, and counts until it cannot.
+    /// Handles the answer to a request, and returns the operation that stores the end of its slot.
+    /// If the answer was lost, the request can still arrive, so its slot ends [`STRAGGLER`] later.
     pub(super) fn note_answer(
         &mut self,
         now: Now,
@@ -167,7 +171,8 @@ impl Budget {
         Some(self.row(request.plan.slot, &request.token, request.sent.wall, one))
     }
 
-    /// Checks whether the wall clock was set forward.
+    /// Begins a silence of one window if the wall clock has jumped forward since the last check,
+    /// because the slots are then not certain.
     pub(super) fn check_clock(&mut self, now: Now) {
         let offset = now.offset();
         if self.offset.has_jumped(offset) {
@@ -176,8 +181,8 @@ impl Budget {
         self.offset = offset;
     }
 
-    /// Keeps the silence of a hub that lost commits. One of an earlier boot has ended: a reboot
-    /// begins with its own silence.
+    /// Applies the stored silence of a hub that lost commits. A silence of an earlier boot does not
+    /// count, because a reboot begins with a silence anyway.
     pub(super) fn keep_silence(&mut self, now: Now, silence: &HubSilence) {
         let is_of_this_boot = !self.boot_id.is_empty() && silence.boot_id == self.boot_id;
         let is_possible = silence.until <= now.boot + SILENCE_MAX;
@@ -186,21 +191,23 @@ impl Budget {
         }
     }
 
-    /// Returns the silence that must outlive a restart.
+    /// Returns the current silence, which is stored because it must outlive a restart.
     pub(super) fn silence(&self, now: Now) -> Option<Silence> {
         let until = self.pacer.silent_until.filter(|until| *until > now.boot)?;
         let boot_id = self.boot_id.clone();
         Some(Silence { boot_id, until })
     }
 
-    /// Returns the rate since a 429 below our cap, which must outlive a restart.
+    /// Returns the rate that was lowered after 429s below our cap. It is stored because it must
+    /// outlive a restart. `None` if the rate was not lowered.
     pub(super) fn shared(&self, now: Now) -> Option<Shared> {
         let (allowed, since) = self.pacer.shared()?;
         let since = now.wall.minus(now.boot.saturating_sub(since));
         Some(Shared { allowed, since })
     }
 
-    /// Returns a slot in its stored form.
+    /// Returns the operation that stores a slot. `wall` is the wall clock time at which its request
+    /// was sent.
     pub(super) fn row(&self, slot: u32, token: &TokenFingerprint, wall: EventTime, one: Use) -> Op {
         Op::Slot(SlotRow {
             slot,
@@ -219,7 +226,8 @@ impl Budget {
     }
 }
 
-/// Restores the pacer, with a silence for unknown requests.
+/// Restores the pacer from the stored slots. Begins a silence if there may be requests that the
+/// slots do not show.
 fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
     let sure = known.slots.iter().all(|row| is_known(row, known, now));
     let uses = known.slots.iter().map(|row| {
@@ -236,7 +244,8 @@ fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
         pacer.doubt(now.boot);
     }
     if let Some(before) = memory.window.filter(|before| *before != window) {
-        // Slots of an earlier shorter window, or with a shorter window now, are forgotten too soon.
+        // The last run used another window. With the shorter of both, slots are forgotten before
+        // they stop counting in the longer.
         let longer = before.max(window);
         pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
     }
@@ -255,9 +264,9 @@ fn pacer(rate: Rate, known: &Known, memory: &Memory, now: Now) -> Pacer {
     pacer
 }
 
-/// Returns `true` if the slots are known exactly, as those of this boot are. A slot makes all of
-/// them doubtful if it is of another boot, ahead of our clock, or from before the clock was set
-/// forward.
+/// Returns `true` if the times of this slot are certain: they are of this boot, not ahead of our
+/// clock, and not from before the wall clock was set forward. One uncertain slot makes all slots
+/// doubtful.
 fn is_known(row: &SlotRow, known: &Known, now: Now) -> bool {
     let boot = known.boot_id.as_deref().filter(|boot| !boot.is_empty());
     boot == Some(row.boot_id.as_str())

@@ -18,7 +18,7 @@ pub enum ProxyReply {
     Busy,
 }
 
-/// A question and the channel for its answer.
+/// A command's request to the CRM (a question), and the channel for the answer.
 #[derive(Debug)]
 pub struct Question {
     pub(super) asked: CommandRequest,
@@ -40,7 +40,7 @@ pub fn question_channel() -> (CrmProxy, Questions) {
 }
 
 impl CrmProxy {
-    /// Asks the CRM, after live calls.
+    /// Sends a request to the CRM and returns the answer. Live calls go first.
     pub async fn ask(&self, asked: CommandRequest) -> ProxyReply {
         let (reply, answer) = oneshot::channel();
         if self.0.try_send(Question { asked, reply }).is_err() {

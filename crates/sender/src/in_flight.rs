@@ -12,10 +12,11 @@ use std::time::Duration;
 /// Maximum number of requests under way whose answers are not slow.
 const UNDER_WAY_MAX: usize = 4;
 
-/// Maximum number of requests under way. Requests with slow answers do not delay others.
+/// Maximum number of all requests under way. Slow requests only count here, so they do not delay
+/// others.
 const UNDER_WAY_SLOW_MAX: usize = 12;
 
-/// Time from which an answer is slow.
+/// A request without an answer for this long is slow.
 const SLOW: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ pub(super) struct InFlight {
     pub(super) endpoint: Endpoint,
     pub(super) token: TokenFingerprint,
     pub(super) sent: Now,
-    /// Failures that count against the call so far.
+    /// Number of failures so far that count against the call of a submission.
     pub(super) failures: u32,
 }
 
@@ -57,7 +58,8 @@ impl InFlightRequests {
         requests.any(|request| request.plan.task.work.row() == Some(row))
     }
 
-    /// Returns `true` if a request of calls or the token to this endpoint is under way.
+    /// Returns `true` if a request about a call or the token is under way to this endpoint. Lead
+    /// requests do not count.
     pub(super) fn has_endpoint(&self, endpoint: Endpoint) -> bool {
         let mut requests = self.by_slot.values();
         requests.any(|request| request.plan.task.work.endpoint() == Some(endpoint))

@@ -1,8 +1,8 @@
-//! Small pseudorandom waits, so programs do not all ask at the same time.
+//! Small pseudorandom waits, so several programs do not send their requests at the same time.
 
 use std::time::Duration;
 
-/// Small pseudorandom numbers for jitter: splitmix64, so a seed repeats a run.
+/// A generator of pseudorandom waits (splitmix64). The same seed gives the same waits.
 #[derive(Clone, Debug)]
 pub struct Jitter(u64);
 

@@ -1,6 +1,6 @@
-//! Requests about leads, and those of commands. In: requests of commands, and answers. Out: the
-//! next request of a command, and the request to send. The spool reports which lead requests are
-//! due, and [`callbridge_leads::lead_request`] judges their answers.
+//! Requests about leads, and requests that commands make. In: requests of commands, and answers.
+//! Out: the next request of a command, and the request to send. The spool reports which lead
+//! requests are due, and [`callbridge_leads::lead_request`] judges their answers.
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::lead_request;
@@ -14,20 +14,20 @@ use std::time::Duration;
 /// Interval of lead requests while calls wait to be submitted.
 const LOADED_EVERY: Duration = Duration::from_secs(10);
 
-/// Time before a lead request is sent again whose answer changed nothing that is due.
+/// Time before a lead request is sent again if its answer changed nothing in the spool.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Maximum number of commands' lead requests that wait.
+/// Maximum number of commands' requests that wait.
 const ASKED_MAX: usize = 16;
 
-/// Lead requests of commands, and those answered recently.
+/// Waiting requests of commands, and lead requests that were answered recently.
 #[derive(Debug, Default)]
 pub(super) struct LeadRequests {
     /// Requests of commands, oldest first.
     pub(super) asked: VecDeque<(RequestId, CommandRequest)>,
-    /// Time since boot before which none is sent while calls wait.
+    /// Time since boot from which a lead request can be sent although calls wait.
     pub(super) from: Duration,
-    /// The requests that were answered last, and when.
+    /// Requests whose answers changed nothing in the spool, and the time since boot of each answer.
     answered: VecDeque<(LeadRequest, Duration)>,
 }
 
@@ -41,7 +41,8 @@ impl LeadRequests {
         room
     }
 
-    /// Drops a request whose command no longer waits. Returns `false` if it is in flight already.
+    /// Removes a command's request from the queue. Returns `false` if the request is not in the
+    /// queue, because it is in flight.
     pub(super) fn drop_asked(&mut self, ticket: RequestId) -> bool {
         let before = self.asked.len();
         self.asked.retain(|(waiting, _)| *waiting != ticket);
@@ -56,14 +57,15 @@ impl LeadRequests {
         Some(LeadRequest::Asked(*ticket, asked.clone()))
     }
 
-    /// Returns `true` for a request that was answered in the last 60 s without a change to what is
-    /// due.
+    /// Returns `true` if the request was answered in the last 60 s, and the answer changed nothing
+    /// in the spool.
     pub(super) fn is_resting(&self, now: Now, lead_request: &LeadRequest) -> bool {
         let mut answered = self.answered.iter();
         answered.any(|(request, at)| request == lead_request && *at + AGAIN > now.boot)
     }
 
-    /// Notes an answer. `unchanged`: it changed nothing that is due.
+    /// Notes an answer. `unchanged`: it changed nothing in the spool. Then the request is still
+    /// due, so it must rest. A command's request never rests.
     pub(super) fn note_answer(&mut self, now: Now, lead_request: &LeadRequest, unchanged: bool) {
         self.answered.retain(|(_, at)| *at + AGAIN > now.boot);
         if unchanged && !matches!(lead_request, LeadRequest::Asked(..)) {
@@ -71,8 +73,8 @@ impl LeadRequests {
         }
     }
 
-    /// Makes the request to send, and adds the operations to commit before. `None` if nothing is
-    /// left to write.
+    /// Makes the request to send, and adds to `ops` the operations to commit before it is sent.
+    /// `write` is the body of a field write. Returns `None` if no field is left to write.
     pub(super) fn request(
         &mut self,
         now: Now,
@@ -89,7 +91,7 @@ impl LeadRequests {
         let request = match lead_request {
             LeadRequest::LookUp(lead) => Request::Lead(*lead),
             LeadRequest::Catalogue => Request::CrmFields,
-            // Without a body, it has nothing left to write.
+            // Without a body, no field is left to write.
             LeadRequest::FieldWrite(lead) => Request::FieldList {
                 lead: *lead,
                 body: body?,
@@ -108,7 +110,7 @@ impl LeadRequests {
     }
 }
 
-/// Returns the label for metrics: a fixed set of words.
+/// Returns the label of an answer in metrics. The set of labels is fixed.
 pub(super) const fn word(answer: &ApiResult) -> &'static str {
     match answer {
         Ok(ApiReply::Data(_) | ApiReply::Page(_) | ApiReply::TokenInfo(_)) => "read",

@@ -5,8 +5,9 @@
 //!   ▲               ▲   budget: can it go now?                              │
 //!   └── commit ◀── Effects ◀── outcome: Verdict ◀───────────────────────────┘
 //! ```
-//! One loop owns the budget, and every request to the CRM passes it. Five modules decide. They are
-//! pure: events and `now` go in, actions come out. `docs/design/sender.md` has their rules.
+//! One loop owns the budget, and every request to the CRM passes it. Five pure modules decide:
+//! events and `now` go in, actions come out. `docs/design/sender.md` has the rules of these
+//! modules.
 //!
 //! | module | question |
 //! |---|---|
@@ -16,11 +17,11 @@
 //! | [`queue`] | which request is next? |
 //! | [`outcome`] | what does an answer mean, and what does it change? |
 //!
-//! The other modules serve these. [`core`] holds the state and applies the effects. [`run`] is the
-//! loop with spool, clock, token, and client. `tokens`, [`token`], and [`token_update`] are about
-//! the token, and `lead_requests` about requests for leads. [`token_probe`] and [`new_state`] serve
-//! commands without a daemon, and [`crm_proxy`] those with one. [`memory`] is kept over restarts.
-//! [`status`] and `log` show the sender to people.
+//! The other modules serve these five. [`core`] holds the state and applies the effects. [`run`] is
+//! the loop with spool, clock, token, and client. `tokens`, [`token`], and [`token_update`] are
+//! about the token, and `lead_requests` about requests for leads. [`token_probe`] and [`new_state`]
+//! serve commands without a daemon, and [`crm_proxy`] serves commands while a daemon runs.
+//! [`memory`] is kept over restarts. [`status`] and `log` show the sender to people.
 
 pub mod breaker;
 mod budget;

@@ -32,8 +32,9 @@ impl SenderView {
         }
     }
 
-    /// Publishes the status. `asking` while it is not known whether requests are allowed. `place`
-    /// is the place for a new token, unless it is renewed automatically.
+    /// Publishes the status, and logs what changed. `asking`: it is not yet known whether the CRM
+    /// accepts the token. `place`: where the operator puts a new token. `None` if tokens are
+    /// renewed automatically.
     pub(super) fn publish(
         &mut self,
         now: Now,
@@ -43,7 +44,8 @@ impl SenderView {
     ) {
         if status.expires_in_days != self.warned_days {
             self.warned_days = status.expires_in_days;
-            // A token that is renewed automatically always expires soon.
+            // A token that is renewed automatically always expires soon, so there is no warning
+            // about it.
             if let (Some(days), Some(place)) = (self.warned_days, place) {
                 let fix = format!("issue a new token in the CRM and put it into {place}");
                 warn!(days, fix, "the token expires soon");
@@ -67,8 +69,8 @@ impl SenderView {
         });
     }
 
-    /// Logs a pause that begins, changes its cause, or ends. A new token that is also refused does
-    /// not end the pause.
+    /// Logs a pause that begins, changes its cause, or ends. The end is not logged while `asking`,
+    /// because the CRM can also refuse the new token.
     fn log_pause(&mut self, pause: Option<&Pause>, asking: bool) {
         if pause == self.logged_pause.as_ref() || pause.is_none() && asking {
             return;
@@ -86,7 +88,7 @@ impl SenderView {
     }
 }
 
-/// Logs the endpoints that began to fail while calls are sent, and those that work again.
+/// Logs the endpoints that began to fail while calls are sent, and the endpoints that work again.
 fn log_degraded(before: &[DegradedPart], now: &[DegradedPart]) {
     for failing in now {
         if !has_part(before, failing) {
@@ -165,7 +167,7 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
         info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
     } else if answered.kind == Some(VerdictKind::Refused) {
         let what = if verdict == Reason::Failed.word() {
-            // The spool decides whether it is sent to another lead, or without its employee.
+            // The spool decides whether the call is sent to another lead, or without its employee.
             "the CRM could not write it"
         } else {
             "dead letter"
@@ -176,7 +178,7 @@ pub(super) fn log_answer(answered: &Answered, call: &Call, took: Duration) {
     }
 }
 
-/// Logs the step of a call that a page showed, or that was looked for in vain, if it is settled.
+/// Logs a step that makes an unconfirmed call journaled, sent again, or a dead letter.
 pub(super) fn log_step(call: &Unconfirmed, step: &Step) {
     let uuid = call.uuid.to_string();
     let linkedid = &call.linkedid;

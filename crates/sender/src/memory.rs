@@ -1,5 +1,5 @@
-//! The sender's memory: what it keeps over restarts in addition to its slots. It is one small JSON
-//! text in the spool.
+//! The sender's memory: the state that the sender keeps over restarts, in addition to its slots.
+//! The memory is one small JSON text in the spool.
 
 use crate::breaker::pause::Refusals;
 use callbridge_call::EventTime;
@@ -24,33 +24,34 @@ pub struct Memory {
     pub pages_off_until: Option<EventTime>,
     /// Records per page. `None` for the largest size.
     pub page_size: Option<PageSize>,
-    /// Address of the CRM that has accepted a call.
+    /// Address at which the CRM last accepted a call.
     pub accepted_at: Option<String>,
     /// Time of the first failure of submissions since the last success.
     pub submit_failing_since: Option<EventTime>,
-    /// The last token. Its refusals say nothing about another.
+    /// The last token. With another token, the stored refusals no longer count.
     pub token: Option<TokenFingerprint>,
-    /// The window of the slots. They do not include requests that were sent longer ago.
+    /// The window of the last rate. The stored slots do not include requests that ended longer ago.
     pub window: Option<Duration>,
-    /// Nothing is sent before this ends.
+    /// Current silence. Nothing is sent before its end.
     pub silence: Option<Silence>,
-    /// The rate after a 429 below our cap.
+    /// The lowered rate, if 429s below our cap showed that another program uses the token.
     pub shared: Option<Shared>,
     /// Refusals of one kind in a row.
     pub refusals: Refusals,
     /// The token that the CRM refuses.
     pub refused: Option<Refused>,
-    /// Messages about unreadable fields. Any number of requests may have been sent, and a required
-    /// silence is not known.
+    /// Messages about unreadable fields. If there are any, the sender begins with a silence,
+    /// because it does not know how many requests were sent.
     #[serde(skip)]
     pub doubts: Vec<String>,
 }
 
-/// A token that the CRM refuses. It is asked about once a minute, also after a restart (§7.7).
+/// A token that the CRM refuses. The sender asks `token/info` about this token once a minute, also
+/// after a restart (§7.7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     pub token: TokenFingerprint,
-    /// The last time it was refused.
+    /// The last time the token was refused.
     pub at: EventTime,
 }
 
@@ -66,18 +67,18 @@ pub struct Silence {
 /// Rate of a token that another program also uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
-    /// Requests per window that were left for us.
+    /// Requests per window that the lowered rate allows.
     pub allowed: u32,
-    /// Time of the 429 that showed it.
+    /// Time of the last 429.
     pub since: EventTime,
 }
 
 impl Memory {
-    /// Reads all readable parts of a stored text. Without a text, returns the memory of a fresh
-    /// state.
+    /// Reads the memory from its stored text. Unreadable fields get their defaults, and a message
+    /// in `doubts`. Without a text, returns the memory of a fresh state.
     ///
-    /// The window, the silence and the shared rate are always written, even if `null`. If one is
-    /// missing, its key was corrupted.
+    /// The window, the silence and the shared rate are always written, even if `null`. If one of
+    /// these fields is missing, its key was corrupted.
     pub fn read(text: Option<&str>) -> Self {
         let Some(text) = text else {
             return Self::default();
@@ -115,7 +116,8 @@ impl Memory {
 
     /// Returns the JSON text to store under [`KEY`].
     pub fn text(&self) -> String {
-        // It has only numbers, strings, and options. An empty text would be read as doubt.
+        // Numbers, strings, and options always serialize. An empty text would be read as
+        // unreadable.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
 //! The slots of a new state.
 //!
-//! `check` sends up to three requests. If there is no state, it stores nothing. A new state
+//! `check` sends up to three requests. If there is no state, `check` stores nothing. A new state
 //! therefore begins with three slots taken, so `check` and the following `run` never exceed the
 //! budget.
 
@@ -11,10 +11,11 @@ use callbridge_spool::{Error, Handle, Op, SlotRow};
 /// Maximum number of requests of `check`.
 pub const CHECK_REQUESTS_MAX: u32 = 3;
 
-/// Takes the slots of a state from which nothing was ever sent. Does not change any other state.
+/// Stores three taken slots in a new state, for the requests of an earlier `check`. Changes nothing
+/// if the state has slots or a memory, or was restored.
 ///
 /// # Errors
-/// Those of the spool.
+/// If the spool cannot be read or written.
 pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
     let known = spool
         .read(|store| Known::read(store, clock::boot_id()))
@@ -27,7 +28,7 @@ pub async fn take_slots(spool: &Handle) -> Result<(), Error> {
     let slots = (0..CHECK_REQUESTS_MAX).map(|slot| {
         Op::Slot(SlotRow {
             slot,
-            // The token of that `check` is not known.
+            // The token of the earlier `check` is not known.
             token: TokenFingerprint::of(""),
             boot_id: boot_id.clone(),
             sent: now.boot,

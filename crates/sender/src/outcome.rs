@@ -1,5 +1,6 @@
 //! Judges answers. In: the answer of an endpoint. Out: a [`Verdict`], and the [`Effect`]s of that
-//! verdict on the breakers, the pause, the call, and the token. Both tables are complete matches.
+//! verdict on the breakers, the pause, the call, and the token. Both mappings are matches over all
+//! cases.
 
 use crate::breaker::pause::Pause;
 use callbridge_crm::{
@@ -8,7 +9,7 @@ use callbridge_crm::{
 use callbridge_model::Reason;
 use serde_json::Value;
 
-/// Message for a call that FAILED without one. §3.2 lists the causes, the answer has none.
+/// Message for a call that FAILED if the answer has no message. §3.2 lists the causes.
 const FAILED: &str = "FAILED: the CRM does not know its lead or its employee";
 
 /// Meaning of an answer.
@@ -33,10 +34,10 @@ pub enum Verdict {
     Record(TokenInfo),
     #[strum_discriminants(strum(serialize = "page_read"))]
     Page(Page),
-    /// A page must have fewer records (400 `MAX`, §7.5).
+    /// The CRM refused a page because it has too many records (400 `MAX`, §7.5).
     #[strum_discriminants(strum(serialize = "page_refused"))]
     PageTooLarge(String),
-    /// Pages cannot be read in this way.
+    /// The CRM refused a page for another reason. Pages cannot be read now.
     #[strum_discriminants(strum(serialize = "page_refused"))]
     PageRefused(String),
     /// The requestId is unknown or too old (§4.6).
@@ -49,7 +50,7 @@ pub enum Verdict {
     NotGranted(String),
     /// The CRM refuses the token (401 or 406).
     TokenRefused(String),
-    /// The API is not at this address.
+    /// The CRM's API is not at this address.
     WrongAddress(String),
     /// The CRM or a proxy failed. The request can have arrived.
     #[strum_discriminants(strum(serialize = "failure"))]
@@ -59,7 +60,7 @@ pub enum Verdict {
     Unreachable(String),
     /// The request was not sent, because it was too late for its slot.
     TooLate(String),
-    /// The CRM or a proxy limits requests (429). `own`: it is the CRM's limit.
+    /// The CRM or a proxy limits requests (429). `own`: the CRM set the limit, not a proxy.
     #[strum_discriminants(strum(serialize = "rate_limited"))]
     RateLimited { own: bool },
 }
@@ -125,7 +126,7 @@ impl VerdictKind {
 }
 
 /// Judges the answer to a request about calls or the token. `accepted_before`: the CRM has accepted
-/// a call at this address.
+/// a call at this address, so a 404 of a proxy does not mean that the address is wrong.
 pub fn judge(endpoint: Endpoint, answer: ApiResult, accepted_before: bool) -> Verdict {
     let error = match answer {
         Ok(reply) => return judge_reply(reply),
@@ -134,7 +135,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, accepted_before: bool) -> Ve
     let message = error.to_string();
     match error {
         ApiError::TokenRefused { .. } => Verdict::TokenRefused(message),
-        // `token/info` needs no grant (§4.3).
+        // `token/info` needs no grant (§4.3), so its 403 says nothing about grants.
         ApiError::Forbidden(_) if endpoint == Endpoint::TokenInfo => Verdict::Failed(message),
         ApiError::Forbidden(_) => Verdict::NotGranted(message),
         ApiError::NotFound { own, .. } | ApiError::WrongAddress { own, .. } => {
@@ -194,11 +195,12 @@ pub enum Effect {
     EndpointFails(String),
     /// The CRM is unreachable, with a message.
     CrmUnreachable(String),
-    /// The sender waits, and sends less if the limit is the CRM's `own`.
+    /// The sender waits. If the limit is the CRM's `own` and not a proxy's, the rate can also be
+    /// lowered.
     SlowDown { own: bool },
     /// The sender sends nothing, or no call, until the cause is removed.
     Pause(Pause),
-    /// The endpoint rests until `token/info` is read again.
+    /// The endpoint is not asked until `token/info` is read again.
     RestEndpoint(String),
     /// The token has this record.
     ReadRecord(TokenInfo),
@@ -208,15 +210,16 @@ pub enum Effect {
     CallJournaled,
     /// The call was refused: its reason, message, and errors.
     CallRefused(Reason, String, Value),
-    /// The call failed: it is tried again later, or given up.
+    /// The CRM failed on the call. The call is sent again later, or given up.
     CallFailed(String),
     /// The requestId of the call is lost.
     RequestIdLost(String),
-    /// The request is given back unchanged: the call is ready again, or polled later.
+    /// The answer says nothing about the call, which is ready again or polled later. With a
+    /// message.
     GiveBack(String),
-    /// A page of the journal was read. It shows these calls.
+    /// This page of the journal was read.
     ReadPage(Page),
-    /// Smaller pages are read.
+    /// Later pages are requested with fewer records.
     ShrinkPages,
     /// No pages are read for an hour.
     RestPages,
@@ -264,7 +267,7 @@ pub fn effects(endpoint: Endpoint, verdict: Verdict) -> Vec<Effect> {
         Verdict::Unreachable(why) => {
             vec![Effect::CrmUnreachable(why.clone()), Effect::GiveBack(why)]
         }
-        // The answer says nothing about the CRM.
+        // The request was not sent, so its endpoint neither works nor fails.
         Verdict::TooLate(why) => vec![Effect::GiveBack(why)],
         Verdict::RateLimited { own } => {
             vec![Effect::SlowDown { own }, Effect::GiveBack("429".to_owned())]

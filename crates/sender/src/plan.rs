@@ -23,9 +23,10 @@ pub struct Settings {
     pub fields: FieldNames,
     /// `--dry-run`: no call is submitted, no page is read, and no lead request is made.
     pub dry_run: bool,
-    /// Seed of the jitter. A run with the same seed and events is the same.
+    /// Seed of the jitter. Two runs with the same seed and events send the same requests.
     pub seed: u64,
-    /// Nothing is sent while our clock shows an earlier time, because the clock is then wrong.
+    /// Nothing is sent while our clock shows a time before this one, because the clock is then
+    /// wrong.
     pub clock_right_from: Option<EventTime>,
     /// `--crm-proxy` is given.
     pub by_proxy: bool,
@@ -45,7 +46,8 @@ pub struct Known {
     pub memory: Option<String>,
     /// The spool's file is a copy or was restored: newer slots may be missing.
     pub restored: bool,
-    /// The process that held the state before. Requests of another one can still arrive.
+    /// The process that held the state before. The last requests of [`Predecessor::Other`] can
+    /// still arrive.
     pub predecessor: Predecessor,
 }
 
@@ -78,11 +80,11 @@ pub struct Plan {
 /// Stored rows that a request is made of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestInputs {
-    /// Call to submit. `None` if it is gone, and for other requests.
+    /// Call to submit. `None` if the call is gone, and for other requests.
     pub row: Option<Row>,
     /// Calls that a new reading of the journal looks for. Empty for other requests.
     pub unconfirmed: Vec<Unconfirmed>,
-    /// The same call with the lead that its own was merged into.
+    /// The call to submit with the surviving lead, if its lead was merged into another.
     pub onward: Option<Reroute>,
     /// Values that an [`LeadRequest::FieldWrite`] writes.
     pub write: Option<FieldWrite>,
@@ -95,7 +97,8 @@ pub enum Decision {
     Settle(Box<Unconfirmed>),
     /// Commit these operations, and ask again.
     Commit(Vec<Op>),
-    /// Send nothing before this time since boot, unless something changes.
+    /// Send nothing before this time since boot, unless the spool, the token, or an answer changes
+    /// something.
     WaitUntil(Duration),
     /// Send nothing until something changes: the spool, the token, or an answer.
     Idle,

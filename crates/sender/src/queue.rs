@@ -1,5 +1,5 @@
-//! Chooses the next request. In: a plain struct of candidates. Out: one of them. It is pure, so you
-//! can predict the next request from [`LANES`].
+//! Chooses the next request. In: a plain struct of candidates. Out: one candidate. The choice is
+//! pure, so you can predict the next request from [`LANES`].
 
 use crate::breaker::Access;
 use crate::budget::pacer::Pace;
@@ -18,7 +18,7 @@ const OLD: Duration = Duration::from_secs(120);
 /// Number of unconfirmed calls from which a page is read while no calls are ready.
 const PAGE_WHEN_IDLE: u32 = 3;
 
-/// Age from which a call is polled if there are too few other calls for a page.
+/// While enough calls are unconfirmed for a page, a call is only polled from this age on.
 const ALONE: Duration = Duration::from_secs(10);
 
 /// Why a request is the next one, in order of precedence.
@@ -26,30 +26,32 @@ const ALONE: Duration = Duration::from_secs(10);
 pub enum Lane {
     /// A call whose next step needs no request.
     Settle,
-    /// The token's record, when it is due.
+    /// `token/info`, when it is due.
     Token,
-    /// A requestId that can soon no longer be read: after 24 hours, or when its token ends (§4.6).
+    /// A poll of a requestId that soon cannot be read: after 24 hours, or when its token expires
+    /// (§4.6).
     Deadline,
-    /// Calls that wait long to be confirmed, in at most every second slot while calls are ready.
+    /// A page or poll for calls that have waited long for their confirmation. It takes at most
+    /// every second slot while calls are ready.
     DueConfirmation,
     /// A call that finished in the last few minutes.
     Live,
-    /// A request of a command, or one about a lead every ten seconds, before the backlog.
+    /// A request of a command, or a lead request every ten seconds. It goes before the backlog.
     LeadTurn,
-    /// The rest of the calls, newest first, branches in turns.
+    /// All other ready calls, newest first. The branches of a hub take turns.
     Backlog,
-    /// Other confirmations, while no call is ready.
+    /// A page or poll for any call, while no call is ready.
     Confirmation,
     /// A request about leads, while nothing else is due.
     Lead,
     /// A request about leads that leaves half of the budget free.
     SpareLead,
-    /// `token/info` as the probe of an open breaker, while there is nothing else to ask.
+    /// `token/info` as the probe of an open breaker, while no other request can be the probe.
     StandIn,
 }
 
 impl Lane {
-    /// Returns how its requests are spread over the budget.
+    /// Returns how requests of this lane are spread over the budget.
     pub const fn pace(self) -> Pace {
         match self {
             Self::Settle | Self::Token | Self::Deadline | Self::Live | Self::StandIn => {
@@ -76,12 +78,12 @@ pub enum Work {
     Poll(Box<Unconfirmed>),
     /// Read a page of the journal.
     Page {
-        /// It is the first page of a reading.
+        /// `true` for the first page of a reading.
         begins: bool,
     },
     /// Read or write leads.
     Lead(Box<LeadRequest>),
-    /// Send nothing: only the next step of this call is due.
+    /// Send nothing. The next step of this call needs no request.
     Settle(Box<Unconfirmed>),
 }
 
@@ -93,7 +95,7 @@ pub struct Task {
 }
 
 impl Work {
-    /// Returns the call of the request.
+    /// Returns the row of the call that the request is about. `None` for other requests.
     pub fn row(&self) -> Option<RowId> {
         match self {
             Self::Submit(row) => Some(*row),
@@ -102,7 +104,7 @@ impl Work {
         }
     }
 
-    /// Returns the call that is polled.
+    /// Returns the call that is polled. `None` for other requests.
     pub fn poll(&self) -> Option<&Unconfirmed> {
         match self {
             Self::Poll(call) => Some(call),
@@ -117,7 +119,8 @@ impl Work {
         }
     }
 
-    /// Returns the endpoint whose breaker decides. `None` for requests about leads.
+    /// Returns the endpoint whose breaker decides whether the request can go. `None` for requests
+    /// about leads, which no breaker stops, and for steps without a request.
     pub fn endpoint(&self) -> Option<Endpoint> {
         match self {
             Self::TokenInfo => Some(Endpoint::TokenInfo),
@@ -141,22 +144,22 @@ pub struct AccessByEndpoint {
 /// Accepted calls that no page, poll, or webhook has shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnconfirmedCalls {
-    /// Number of all such calls.
+    /// Number of all unconfirmed calls.
     pub all: u64,
-    /// Number of those that should be in the journal by now, and are due.
+    /// Number of unconfirmed calls that should be in the journal by now, and are due.
     pub due: u32,
     /// Age of the oldest call that is due.
     pub oldest: Duration,
     /// The next call to poll, and its age.
     pub poll: Option<(Unconfirmed, Duration)>,
-    /// The next call that pages did not show, to be polled, and its age.
+    /// The next call to poll because pages did not show it, and its age.
     pub absent: Option<(Unconfirmed, Duration)>,
-    /// A call with a deadline.
+    /// A call whose requestId soon cannot be read.
     pub ending: Option<Unconfirmed>,
     /// A call with a lost requestId. Pages are read for it before its next step.
     pub lost: Option<Unconfirmed>,
-    /// A call whose next step needs no request: its requestId is lost, and it waits, or pages
-    /// cannot be read.
+    /// A call whose next step needs no request. Its requestId has expired, or is lost while the
+    /// call must wait or pages cannot be read.
     pub settle: Option<Unconfirmed>,
 }
 
@@ -164,7 +167,8 @@ pub struct UnconfirmedCalls {
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
     pub access: AccessByEndpoint,
-    /// Endpoint of the last probe. The next one is for another endpoint, if one is open.
+    /// Endpoint of the last probe. The next probe goes to another endpoint, if the breaker of
+    /// another endpoint is open.
     pub last_probed: Option<Endpoint>,
     pub token_info_due: bool,
     /// `token/info` can be the probe, because a breaker is open and its wait is over.
@@ -178,7 +182,7 @@ pub struct View {
     pub page_under_way: bool,
     /// The last request was a confirmation.
     pub confirmed_last: bool,
-    /// The status of a lead request that must be asked for before its requestId expires.
+    /// A poll of a field write whose requestId expires soon.
     pub lead_ending: Option<LeadRequest>,
     /// A lead request that goes before the backlog.
     pub lead_turn: Option<LeadRequest>,
@@ -234,8 +238,8 @@ pub const LANES: [Pick; 11] = [
     (Lane::StandIn, stand_in),
 ];
 
-/// Returns the next request: that of the first lane that has one. Probes take turns, so a probe of
-/// the endpoint that was probed last lets a probe of another endpoint pass.
+/// Returns the request of the first lane that has one. Probes take turns: a probe of the endpoint
+/// that was probed last lets a probe of another endpoint pass.
 pub fn next(view: &View) -> Option<Task> {
     let mut repeated: Option<Task> = None;
     for (lane, pick) in LANES {
@@ -310,7 +314,7 @@ fn backlog(view: &View) -> Option<Work> {
     view.backlog.map(Work::Submit)
 }
 
-/// Returns a page for three calls or more, or a poll for one or two. If polls cannot be made,
+/// Returns a page for three calls or more, or a poll for one or two calls. If polls cannot be made,
 /// returns a page even for one call.
 fn confirmation(view: &View) -> Option<Work> {
     let calls = &view.unconfirmed;

@@ -26,7 +26,7 @@ use tracing::{debug, error, info, warn};
 /// Time between two checks of the token file.
 const TOKEN_CHECK: Duration = Duration::from_secs(1);
 
-/// Wait after the spool could not write, before it is tried again.
+/// Wait before the spool is used again after an error.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
 
 /// Longest time for which a shutdown waits for requests in flight.
@@ -77,12 +77,12 @@ struct Loop {
 }
 
 impl Sender {
-    /// Runs until `shutdown`. Then it starts nothing new, finishes the requests in flight (at most
-    /// 8 s, the rest is resubmitted at the next start), and commits them. It publishes its state to
-    /// `status`.
+    /// Runs until `shutdown`. Then it starts no request, waits at most 8 s for those in flight, and
+    /// commits their answers. Calls without an answer are sent again after the next start. The loop
+    /// publishes its state to `status`.
     ///
     /// # Errors
-    /// Those of the spool, if it cannot be read at the start or has ended.
+    /// An error of the spool, if the spool cannot be read at the start or is closed.
     pub async fn run(
         self,
         status: watch::Sender<SenderStatus>,
@@ -206,7 +206,8 @@ impl Loop {
         Ok(until)
     }
 
-    /// Reads what the core needs. `None` if the spool cannot be read now.
+    /// Runs `read` on the spool, with the query that the core asks for. `None` if the spool cannot
+    /// be read now.
     async fn read<T: Send + 'static>(
         &mut self,
         now: Now,
@@ -219,7 +220,7 @@ impl Loop {
         }
     }
 
-    /// Commits the slot and the step before the request is sent.
+    /// Sends the chosen request. Commits its slot and the call's step before.
     async fn send(&mut self, plan: Plan) -> Result<(), Error> {
         let slot = plan.slot;
         let work = plan.task.work.clone();
@@ -246,7 +247,7 @@ impl Loop {
             if !matches!(trouble, Error::Refused { .. }) {
                 return self.note_trouble(trouble);
             }
-            // A webhook has settled the call since it was chosen.
+            // A webhook has settled the call since the call was chosen.
             debug!(refused = %trouble, "not sent");
             return Ok(());
         }
@@ -283,7 +284,7 @@ impl Loop {
         }
     }
 
-    /// Returns a valid token by its fingerprint.
+    /// Returns the current or the previous token, by its fingerprint.
     fn secret(&self, token: &TokenFingerprint) -> Option<Secret> {
         let tokens = self.tokens.as_ref()?;
         let before = tokens.previous.as_ref().map(|(secret, _)| secret);
@@ -301,8 +302,8 @@ impl Loop {
         }
     }
 
-    /// Answers all waiting commands while nothing is sent. Drops requests of commands that have
-    /// ended.
+    /// Answers all waiting commands with the `pause`, if there is one. Drops the waiting requests
+    /// of commands that have ended.
     fn answer_waiting(&mut self, pause: Option<&Pause>) {
         let mut over = Vec::new();
         for (ticket, reply) in &self.asking {
@@ -331,7 +332,7 @@ impl Loop {
                     return self.note_trouble(trouble).map(|()| false);
                 }
                 Err(refused) => {
-                    // The step no longer fits the row, but its budget operations do.
+                    // The step no longer fits the row. Its budget operations are still stored.
                     error!(error = %refused, "the spool refused a step of a call");
                     let mut kept = ops.clone();
                     kept.retain(|op| !matches!(op, Op::Step { .. } | Op::FailedCall(_)));
@@ -347,7 +348,8 @@ impl Loop {
         Ok(self.trouble.is_none())
     }
 
-    /// Sends nothing until the spool works again. Fails if the spool is closed.
+    /// Notes an error of the spool, so nothing is sent until the spool works again. Fails if the
+    /// spool is closed.
     fn note_trouble(&mut self, trouble: Error) -> Result<(), Error> {
         if trouble == Error::Closed {
             return Err(trouble);

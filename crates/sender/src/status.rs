@@ -18,11 +18,11 @@ use std::time::Duration;
 /// The sender's state at one time. [`SenderStatus::budget`] updates it to another time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SenderStatus {
-    /// State of the token, with its record if that was read.
+    /// State of the token, with its record if the record was read.
     pub token: Token,
     /// Reason why nothing is sent, and its fix. `None` if calls can be sent.
     pub pause: Option<status::Pause>,
-    /// Parts of the CRM that fail while the rest works.
+    /// Parts of the CRM that fail while other parts work.
     pub degraded: Vec<DegradedPart>,
     /// Requests so far, by endpoint and verdict.
     pub requests: Requests,
@@ -30,7 +30,7 @@ pub struct SenderStatus {
     pub backlog: Backlog,
     /// Days until the token expires, if the CRM warned about it (§5.5).
     pub expires_in_days: Option<u32>,
-    /// Another program uses the token: a 429 came below our own cap.
+    /// Another program uses the token: 429s came although we kept our cap.
     pub token_shared: bool,
     /// Fingerprint of the token that this status is about.
     pub token_print: Option<TokenFingerprint>,
@@ -41,7 +41,7 @@ pub struct SenderStatus {
     pub(super) slots: Slots,
 }
 
-/// The pacer's budget.
+/// The state of the pacer's slots, for [`SenderStatus::budget`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Slots {
     pub(super) limit: u32,
@@ -88,7 +88,7 @@ pub(super) struct StatusInputs<'a> {
     pub(super) now: Now,
 }
 
-/// Returns the numbers of waiting calls, and the time until they are confirmed. There is one
+/// Returns the numbers of waiting calls, and the time until they are confirmed. The time is for one
 /// request per call to submit, and one per `confirmed_at_once` calls to confirm.
 pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
     let unsent = head.ready + head.sending;
@@ -102,7 +102,7 @@ pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Dur
     }
 }
 
-/// Returns the token's part of `status --json`.
+/// Returns the token's part of `status --json`. `present`: a token is given.
 pub fn token(info: Option<&TokenInfo>, pause: Option<&Pause>, present: bool) -> Token {
     let state = match pause {
         Some(Pause::TokenMissing) => "missing",
@@ -144,7 +144,7 @@ fn name_or_id(name: &str, id: Option<i64>) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Reads from a displayed token whether the CRM accepts it. `None` if this is not known.
+/// Returns whether the CRM accepts the token, by its displayed state. `None` if this is not known.
 pub fn acceptance(token: &Token) -> Option<bool> {
     match token.state.as_str() {
         "ok" | "no_grant" | "wrong_company" => Some(true),
@@ -234,7 +234,8 @@ fn submissions_fail(failing: &Failing) -> String {
     )
 }
 
-/// Writes a time in UTC. Commands find it in a text and show it in the time zone of the reader.
+/// Formats a time in UTC. Commands find such times in messages, and show them in the time zone of
+/// the operator.
 fn stamp(at: EventTime) -> String {
     Zone::utc().format_or_seconds(at, "%Y-%m-%dT%H:%M:%SZ")
 }
@@ -355,7 +356,7 @@ fn in_brackets(why: &str) -> String {
 pub struct TokenPlace {
     /// A file or a variable.
     pub name: String,
-    /// The step that must follow if the token is only read once. `None` if it is read again
+    /// The step that must follow if the token is only read once. `None` if the token is read again
     /// automatically.
     pub then: Option<String>,
 }

@@ -45,7 +45,7 @@ impl TokenSource {
     /// Returns the current token. `None` if none was given.
     ///
     /// # Errors
-    /// As in [`TokenError`], for a file.
+    /// If the token's file is missing, or holds no valid token.
     pub fn read(&self) -> Result<Option<Tokens>, TokenError> {
         match self {
             Self::Fixed(token) => Ok(Some(Tokens::one(token.clone()))),
@@ -58,7 +58,7 @@ impl TokenSource {
                 })?;
                 let text =
                     String::from_utf8(bytes).map_err(|_| TokenError::NotAToken(path.clone()))?;
-                // Editors put a byte order mark before the text.
+                // Some editors put a byte order mark before the text.
                 let token = text.trim_start_matches('\u{feff}').trim();
                 if token.is_empty() {
                     return Err(TokenError::Empty(path.clone()));
@@ -72,7 +72,7 @@ impl TokenSource {
     }
 }
 
-/// Reads a file up to one byte beyond [`FILE_MAX`].
+/// Reads a file up to one byte beyond [`FILE_MAX`], so a file that is too large can be recognized.
 fn read_start(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?
@@ -90,12 +90,12 @@ pub enum TokenCheck {
     Changed(Option<Tokens>, Option<TokenError>),
 }
 
-/// Checks the source repeatedly, and reads only what changed.
+/// Checks the source of the token repeatedly. Reads a file only if it has changed.
 #[derive(Debug)]
 pub struct Watch {
     source: TokenSource,
     seen: Option<FileVersion>,
-    /// The current token, and the one before it.
+    /// Fingerprints of the current and the previous token at the last check.
     current: Option<TokenPrints>,
     /// The last check found the file missing or incomplete, so it is possibly being written.
     doubted: bool,
@@ -115,14 +115,15 @@ impl Watch {
         }
     }
 
-    /// Returns `true` for a file. Only a file can change without notice.
+    /// Returns `true` if the source must be checked regularly. Only a file can change without a
+    /// message.
     pub fn is_worthwhile(&self) -> bool {
         matches!(self.source, TokenSource::File(_))
     }
 
     /// Completes when the token's keeper has reported a change. Never completes without a keeper.
     pub async fn changed(&mut self) {
-        // If there are no updates, the keeper has ended, and so does the process.
+        // An error means that the keeper has ended. Then the process ends too.
         if let TokenSource::Kept(updates) = &mut self.source
             && updates.changed().await.is_ok()
         {
@@ -139,7 +140,8 @@ impl Watch {
         }
     }
 
-    /// Checks once. A file that is missing or incomplete only counts at the second check.
+    /// Checks once. A missing or incomplete file only counts at the second check, because it is
+    /// possibly being written.
     pub fn check(&mut self) -> TokenCheck {
         let version = match &self.source {
             TokenSource::File(path) => std::fs::metadata(path)

@@ -12,7 +12,7 @@ use callbridge_model::{Secret, clock};
 use callbridge_spool::{Binding, Error, Handle, Op, WorkQueue};
 use std::time::Duration;
 
-/// Time that a second question waits for its turn.
+/// Longest time that a request waits for a slot.
 const SOON: Duration = Duration::from_secs(3);
 
 /// Reasons why no request was made.
@@ -20,23 +20,24 @@ const SOON: Duration = Duration::from_secs(3);
 pub enum Unasked {
     #[error(transparent)]
     Spool(#[from] Error),
-    /// The state is a copy. It does not know of later requests.
+    /// The state is a copy, and does not know of requests that were sent after it was made.
     #[error("the state is a copy, and does not contain the requests since")]
     Restored,
     /// All requests of the current window are used. Ask again after this time.
     #[error("all requests of the current window of the rate limit are used; try again in {} \
              s", .0.as_secs() + 1)]
     Full(Duration),
-    /// The reason is not known here.
+    /// The core chose no request. The reason is not known here.
     #[error("not asked")]
     Not,
 }
 
-/// Asks for the token's record, and returns what the state was bound to before. Without a rate it
-/// uses the windows of the last run, because its slots do not cover longer ones.
+/// Requests the token's record. Returns the answer, and the company and application that the state
+/// was bound to before. Without a rate it uses the window of the last run, because the stored slots
+/// do not cover a longer one.
 ///
 /// # Errors
-/// The reason why it was not asked.
+/// The reason why no request was made.
 pub async fn token_info(
     setup: Setup,
     rate: Option<Rate>,
@@ -64,7 +65,7 @@ impl<'a> TokenProbe<'a> {
     /// Reads the spool and prepares the first request. Nothing is asked yet.
     ///
     /// # Errors
-    /// The reason why nothing can be asked.
+    /// The reason why no request can be made.
     pub async fn open(
         setup: Setup,
         rate: Option<Rate>,
@@ -98,11 +99,11 @@ impl<'a> TokenProbe<'a> {
         })
     }
 
-    /// Makes the request that is due by this head, `token/info` first. Waits up to 3 s for its
-    /// turn.
+    /// Makes the request that is due by this head of the spool. The first one is `token/info`.
+    /// Waits up to 3 s for a slot.
     ///
     /// # Errors
-    /// The reason why it was not asked.
+    /// The reason why no request was made.
     pub async fn ask(&mut self, head: &WorkQueue) -> Result<ApiResult, Unasked> {
         let mut decision = self.core.next(clock::now(), head);
         if let Decision::WaitUntil(at) = decision {
@@ -136,7 +137,7 @@ impl<'a> TokenProbe<'a> {
         Ok(answer)
     }
 
-    /// Stores only the budget. No call is moved, and nothing is remembered or bound.
+    /// Stores only the slots of the budget. Changes no call, no memory, and no binding.
     async fn keep(&self, mut ops: Vec<Op>) -> Result<(), Error> {
         ops.retain(|op| matches!(op, Op::Slot(_) | Op::SlotGone(..)));
         self.spool.write(ops).await?;

@@ -1,6 +1,6 @@
 //! Messages from a keeper, which renews tokens for the sender. A keeper is a connection that is
-//! refreshed, or a command that prints a token. It reports each change, and the reason if there is
-//! no token.
+//! refreshed, or a command that prints a token. The keeper reports each change, and the reason if
+//! there is no token.
 
 use crate::status::{SenderStatus, TOKEN_MISSING, TOKEN_REFUSED};
 use callbridge_call::EpochSeconds;
@@ -12,9 +12,10 @@ use callbridge_model::{ExposeSecret as _, Secret, TokenFingerprint};
 pub struct Tokens {
     /// Used for all requests.
     pub current: Secret,
-    /// The previous token, and when it expires. Only it can read its requestIds (§4.6).
+    /// The previous token, and when it expires. Only this token can read the requestIds that it
+    /// received (§4.6).
     pub previous: Option<(Secret, EpochSeconds)>,
-    /// The company that they must belong to (`connect --company`). `None` for any.
+    /// The company that the tokens must belong to (`connect --company`). `None` for any.
     pub company: Option<i64>,
 }
 
@@ -48,28 +49,28 @@ impl Tokens {
 pub struct TokenUpdate {
     /// `None` while no token is usable.
     pub tokens: Option<Tokens>,
-    /// Reason why no new token can be obtained, although one can still be in use. If none is left,
-    /// this is the pause: `reconnect`, `client_refused`, `unreachable`, or `token_missing`.
+    /// Reason why no new token can be obtained. The last token can still be in use. If no token is
+    /// usable, this is the pause: `reconnect`, `client_refused`, `unreachable`, or `token_missing`.
     pub trouble: Option<Pause>,
     /// Fix for a token that the CRM refuses, instead of advice about `--token-file`. Empty before
     /// the keeper has sent a message.
     pub fix: String,
 }
 
-/// The word for a connection for which consent must be given again.
+/// The word for a connection to which a person must consent again.
 pub const RECONNECT: &str = "reconnect";
-/// The word for a client that the CRM refuses, and so every refresh: its secret is wrong, or the
-/// company is blocked.
+/// The word for an OAuth client that the CRM refuses, so that no refresh succeeds. The client's
+/// secret is wrong, or the company is blocked.
 pub const CLIENT_REFUSED: &str = "client_refused";
 
-/// Returns `true` if only a person can fix the problem. It is then shown before the last token
-/// expires.
+/// Returns `true` if only a person can fix the problem. Such a problem is shown before the last
+/// token expires.
 fn needs_person(trouble: &Pause) -> bool {
     matches!(trouble.reason.as_str(), RECONNECT | CLIENT_REFUSED)
 }
 
 impl TokenUpdate {
-    /// Adds to a status what only the keeper knows. A lost connection is shown as soon as it is
+    /// Adds the keeper's problem and fix to a status. A lost connection is shown as soon as it is
     /// known, although its last token can still be valid for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
         let trouble = self.trouble.as_ref();

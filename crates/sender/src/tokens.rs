@@ -18,8 +18,8 @@ use std::time::Duration;
 /// because no other token can read them (§4.6).
 const TOKEN_END: Duration = Duration::from_secs(15 * 60);
 
-/// Time before the end of a requestId's 24 hours from which it is polled before everything else
-/// (§4.6).
+/// Time before the end of a requestId's 24 hours from which the requestId is polled before
+/// everything else (§4.6).
 const REQUEST_ID_END: Duration = Duration::from_secs(15 * 60);
 
 /// Time after which `token/info` is read again.
@@ -35,7 +35,8 @@ pub type Before = (TokenFingerprint, EpochSeconds);
 #[derive(Debug, Default)]
 pub(super) struct KnownTokens {
     pub(super) current: Option<TokenFingerprint>,
-    /// The previous token, and its expiry. Only its own requestIds are polled with it (§4.6).
+    /// The previous token, and its expiry. It is only used to poll the requestIds that it received
+    /// (§4.6).
     pub(super) before: Option<Before>,
     /// Time before the current token's expiry from which its polls go before everything else.
     ends_within: Duration,
@@ -44,17 +45,17 @@ pub(super) struct KnownTokens {
     binding: Binding,
     /// The company that the current token must belong to, in addition to the bound one.
     pub(super) company: Option<i64>,
-    /// The CRM warned that the token expires.
+    /// Days until the token expires, if the CRM warned about it.
     pub(super) expires_in_days: Option<u32>,
     /// The last token. It is kept over restarts.
     pub(super) last: Option<TokenFingerprint>,
     /// The token that was refused last, and when, since boot.
     pub(super) refused: Option<(Refused, Duration)>,
-    /// The current token's record was read, and it belongs to us.
+    /// The current token's record was read, and shows that the token belongs to us.
     pub(super) is_verified: bool,
     /// Time since boot at which the record is read again. `None` before the first reading.
     record_due: Option<Duration>,
-    /// Time since boot of the last reading.
+    /// Time since boot at which the record was last read.
     record_read: Duration,
     /// Time since boot of the last answer that contradicted the record.
     record_doubted: Option<Duration>,
@@ -64,11 +65,11 @@ pub(super) struct KnownTokens {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It belongs to us, and has the right to submit.
+    /// The token belongs to us, and has the right to submit.
     Good,
-    /// It belongs to another company or application, with a message.
+    /// The token belongs to another company or application, with a message.
     Foreign(String),
-    /// It belongs to us, but has no right to submit.
+    /// The token belongs to us, but has no right to submit.
     NoGrant,
 }
 
@@ -88,7 +89,7 @@ impl KnownTokens {
         self.current.as_ref() == Some(token)
     }
 
-    /// Returns the tokens whose requestIds can be read, the current one first.
+    /// Returns the tokens whose requestIds can be read, the current token first.
     pub(super) fn valid_tokens(&self, now: Now) -> impl Iterator<Item = &TokenFingerprint> {
         let mut before = None;
         if let Some((token, until)) = &self.before
@@ -105,7 +106,8 @@ impl KnownTokens {
     }
 
     /// Returns the token for a request. A requestId is polled with the token that received it
-    /// (§4.6). Everything else uses the current one.
+    /// (§4.6). Everything else uses the current token. `None` if the token for the request is
+    /// missing or no longer valid.
     pub(super) fn fitting(&self, now: Now, work: &Work) -> Option<TokenFingerprint> {
         let own = match work {
             Work::Poll(call) => Some(&call.token),
@@ -119,7 +121,8 @@ impl KnownTokens {
         }
     }
 
-    /// Returns `true` if the requestId can soon no longer be read: its 24 hours or its token end.
+    /// Returns `true` if the requestId can soon no longer be read, because its 24 hours end or its
+    /// token expires.
     pub(super) fn request_id_ends_soon(&self, now: Now, call: &Unconfirmed) -> bool {
         let life = crate::confirm::REQUEST_ID_LIFE;
         call.age(now.wall) + REQUEST_ID_END >= life || self.ends_soon(now, &call.token)
@@ -130,8 +133,8 @@ impl KnownTokens {
         self.binding.address.as_deref().unwrap_or_default()
     }
 
-    /// Returns `true` if `token/info` is due again. Before the first reading, it goes before
-    /// everything anyway.
+    /// Returns `true` if `token/info` is due again. Returns `false` before the first reading,
+    /// because `token/info` then goes before everything anyway.
     pub(super) fn is_record_due(&self, now: Duration) -> bool {
         self.record_due.is_some_and(|due| due <= now)
     }
@@ -184,7 +187,8 @@ impl KnownTokens {
         self.info.as_ref().is_none_or(|info| info.may(grant))
     }
 
-    /// Returns `true` if an answer contradicts the rights in the token's record.
+    /// Returns `true` if a request succeeded although the token's record lacks the right that it
+    /// needs.
     pub(super) fn is_contradicted(&self, asked: Option<&LeadRequest>, answer: &ApiResult) -> bool {
         answer.is_ok()
             && match asked {
@@ -211,7 +215,8 @@ impl KnownTokens {
         }
     }
 
-    /// Sets the current token. Returns whether it differs from the last one, also across a restart.
+    /// Sets the current token. Returns `true` if it differs from the last token, also across a
+    /// restart.
     pub(super) fn replace(&mut self, token: Option<TokenFingerprint>) -> bool {
         let renewed = token.is_some() && self.last != token;
         if renewed {
@@ -227,9 +232,9 @@ impl KnownTokens {
         renewed
     }
 
-    /// Notes that a request is sent with this token. If it was refused before, a kill can lose the
-    /// answer. So the next probe counts from now, and this must be stored. Returns `true` in that
-    /// case.
+    /// Notes that a request is sent with this token. Returns `true` if the token was refused
+    /// before. Then the next probe is counted from now, and the caller must store that, because a
+    /// kill can lose the answer.
     pub(super) fn launched(&mut self, now: Now, token: &TokenFingerprint) -> bool {
         let refused = self.refused.as_mut().filter(|(it, _)| it.token == *token);
         let Some((refused, at)) = refused else {
@@ -239,8 +244,8 @@ impl KnownTokens {
         true
     }
 
-    /// Removes the previous token, because it is invalid. Its calls can only be looked for in the
-    /// journal.
+    /// Removes the previous token, because it is invalid. Calls that were sent with it can only be
+    /// looked for in the journal.
     pub(super) fn drop_previous(&mut self, token: &TokenFingerprint) {
         self.before.take_if(|(before, _)| before == token);
     }
@@ -257,11 +262,11 @@ impl KnownTokens {
         self.refused = Some((refused, now.boot));
     }
 
-    /// Handles the token's record: checks whether it belongs to us, and whether it has the rights
-    /// that we need.
+    /// Handles the token's record. Checks whether the token belongs to us, and whether it has the
+    /// rights that we need.
     pub(super) fn read(&mut self, now: Now, info: TokenInfo, ops: &mut Vec<Op>) -> Standing {
         let company = info.company.to_string();
-        // A record without an application counts as that of the bound one.
+        // A record without an application counts as a record of the bound application.
         let application = info
             .application
             .map(|id| id.to_string())

@@ -1,5 +1,5 @@
 //! Which endpoints of the CRM can be asked. In: the result of each request. Out: whether the next
-//! one can go, and since when an endpoint fails.
+//! request can go, and since when an endpoint fails.
 //!
 //! ```text
 //! closed ── five failures in a row, or the CRM is unreachable ──▶ open
@@ -7,9 +7,9 @@
 //!   │                              success of the probe half-opens │ │ failure
 //!   └────────────────────── success ────────────── half open ◀─────┘─┘
 //! ```
-//! One probe is under way for all open breakers together. Failed probes come after 1, 2, 4 s and so
-//! on, up to 60 s. Jitter only shortens these waits, so an hour of an outage costs at most 90
-//! requests.
+//! One probe is under way for all open breakers together. A failed probe is repeated after 1, 2, 4
+//! s and so on, up to 60 s. Jitter only shortens these waits, so an hour of an outage costs at most
+//! 90 requests.
 
 pub mod pause;
 pub mod retry;
@@ -26,7 +26,7 @@ pub const FAILURES_MAX: u32 = 5;
 /// Longest wait between two probes.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// Jitter takes up to this part of a wait: a thirty-second.
+/// Jitter shortens a wait by up to this part: a thirty-second.
 const JITTER_PART: u32 = 32;
 
 /// Whether a request to an endpoint can go now.
@@ -59,9 +59,9 @@ struct Breaker {
     state: State,
     /// Failures since the last success.
     failures: u32,
-    /// Time of the first of these failures.
+    /// Time of the first failure since the last success.
     since: Option<EventTime>,
-    /// Message of the last of these failures.
+    /// Message of the last failure.
     reason: String,
     /// The last failure did not reach the CRM: no connection, no DNS name, no valid certificate.
     unreachable: bool,
@@ -123,7 +123,8 @@ impl Breakers {
         }
     }
 
-    /// Decides whether a request to this endpoint can go now. `under_way`: one is in flight.
+    /// Decides whether a request to this endpoint can go now. `under_way`: a request to this
+    /// endpoint is in flight.
     pub fn access(&self, endpoint: Endpoint, now: Duration, under_way: bool) -> Access {
         let Some(breaker) = self.breaker(endpoint) else {
             return Access::Yes;
@@ -137,7 +138,8 @@ impl Breakers {
         }
     }
 
-    /// Returns `true` if a breaker is open, no probe is under way, and its wait is over.
+    /// Returns `true` if a breaker is open, no probe is under way, and the wait before the next
+    /// probe is over.
     pub fn is_probe_due(&self, now: Duration) -> bool {
         self.is_any_open() && self.probe.is_none() && now >= self.next_probe
     }
@@ -156,8 +158,8 @@ impl Breakers {
         self.last_probed
     }
 
-    /// Notes that a request is sent. It is the probe if its endpoint's breaker is open, or if
-    /// `stands_in`: no other request can be the probe.
+    /// Notes that a request is sent. The request is the probe if its endpoint's breaker is open.
+    /// With `stands_in`, it is the probe because no other request can be.
     pub fn note_sent(&mut self, slot: u32, endpoint: Endpoint, stands_in: bool) {
         let open = self.breaker(endpoint).map(|breaker| breaker.state) == Some(State::Open);
         if open || stands_in {
@@ -166,14 +168,16 @@ impl Breakers {
         }
     }
 
-    /// Notes that a request ended without a result that concerns its endpoint, or was never sent.
+    /// Ends the probe, if it is the request of this slot. The request was never sent, or its result
+    /// says nothing about its endpoint.
     pub fn release(&mut self, slot: u32) {
         if self.probe == Some(slot) {
             self.probe = None;
         }
     }
 
-    /// Notes that the endpoint answered.
+    /// Closes the breaker of an endpoint that answered. If the breaker was open, or the request was
+    /// the probe, all open breakers become half open.
     pub fn note_success(&mut self, slot: u32, endpoint: Endpoint) {
         let was_probe = self.probe == Some(slot);
         self.release(slot);
@@ -191,7 +195,8 @@ impl Breakers {
         }
     }
 
-    /// Notes that a request failed. If the CRM is `unreachable`, that concerns all endpoints.
+    /// Notes that a request failed. If the CRM is `unreachable`, the breakers of all endpoints
+    /// open.
     pub fn note_failure(
         &mut self,
         now: Now,
@@ -233,7 +238,7 @@ impl Breakers {
         self.submit.since
     }
 
-    /// Returns the endpoints whose breakers are open, in the order in which they matter.
+    /// Returns the endpoints whose breakers are open, the most important endpoint first.
     pub fn failing(&self) -> Vec<Failing> {
         let all = [
             (Endpoint::Submit, &self.submit),

@@ -20,14 +20,15 @@ pub const PROBE: Duration = Duration::from_secs(60);
 /// Time between two trial calls while calls are refused.
 const TRIAL: Duration = Duration::from_secs(3600);
 
-/// A reason to send nothing. The text is the message of the CRM, or our own.
+/// A reason to send nothing, or no call. The text of a variant is the message of the CRM, or our
+/// own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// This machine's clock shows a time before this program was built.
     WrongClock,
     /// `--dry-run` is given.
     DryRun,
-    /// No token was given, its file cannot be read, or its keeper has none.
+    /// No token was given, its file cannot be read, or the keeper that renews it has none.
     TokenMissing,
     /// The CRM refused the token (401 or 406).
     TokenRefused(String),
@@ -51,11 +52,11 @@ impl Pause {
 /// The request that can end a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// No request. Only another token ends the pause.
+    /// No request: no probe is due yet, or only another token ends the pause.
     Never,
     /// A request to `token/info`.
     TokenInfo,
-    /// One submission: `token/info` succeeded, or says nothing about the cause.
+    /// One submission, because `token/info` has succeeded, or says nothing about the cause.
     Submission,
 }
 
@@ -69,7 +70,7 @@ pub struct Paused {
 }
 
 impl Paused {
-    /// Begins a pause. The first probe waits as long as every later one.
+    /// Begins a pause. The first probe waits for a whole interval, as every later probe does.
     pub fn new(now: Duration, pause: Pause) -> Self {
         Self {
             probe: first_probe(&pause),
@@ -78,7 +79,7 @@ impl Paused {
         }
     }
 
-    /// Begins a pause with another time of the first probe.
+    /// Begins a pause whose first probe is due at `next`, a time since boot.
     pub fn with_probe_at(pause: Pause, next: Duration) -> Self {
         Self {
             probe: first_probe(&pause),
@@ -103,14 +104,15 @@ impl Paused {
         }
     }
 
-    /// Notes that a probe is sent. Until its answer changes something, the next one waits again.
+    /// Notes that a probe is sent. The next probe waits for a whole interval, unless the answer
+    /// changes the pause.
     pub fn probe_sent(&mut self, now: Duration) {
         self.probe = first_probe(&self.pause);
         self.next = now + interval(&self.pause);
     }
 
     /// Notes that `token/info` succeeded. Returns `true` if that ends the pause. If a call was
-    /// refused, one submission finds out.
+    /// refused for its grant or its address, one submission must show whether the pause is over.
     pub fn token_verified(&mut self, now: Duration) -> bool {
         match self.pause {
             Pause::TokenRefused(_) | Pause::TokenMissing | Pause::WrongCompany(_) => true,
@@ -132,8 +134,8 @@ impl Paused {
         tries && !matches!(self.pause, Pause::CallsRefused(..))
     }
 
-    /// Returns `true` if an accepted call ends the pause. Calls that FAILED were accepted too, so
-    /// only a journaled one ends their pause.
+    /// Returns `true` if an accepted call ends the pause. Calls that FAILED were accepted too, so a
+    /// pause because of them needs a journaled call.
     pub fn is_ended_by_accepted(&self) -> bool {
         match self.pause {
             Pause::NoGrant(_) | Pause::WrongAddress(_) => true,
@@ -151,7 +153,8 @@ impl Paused {
         matches!(self.pause, Pause::CallsRefused(Reason::Failed, _))
     }
 
-    /// Returns `true` if the token itself is the problem. Other refusals do not replace it.
+    /// Returns `true` if the token itself is the problem. Other refusals do not replace such a
+    /// pause.
     pub fn is_about_token(&self) -> bool {
         matches!(
             self.pause,
@@ -185,7 +188,8 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Notes that a call was refused. Returns `true` if that is the fifth in a row, or a later one.
+    /// Notes that a call was refused. Returns `true` if at least five calls in a row were refused
+    /// for this reason.
     pub fn note_refusal(&mut self, kind: Reason, call: RowId) -> bool {
         if self.kind != Some(kind) {
             self.kind = Some(kind);
@@ -211,7 +215,8 @@ impl Refusals {
         }
     }
 
-    /// Ends the pause. Returns the calls to send again: none if there were fewer than five.
+    /// Ends the series of refusals, and returns its calls, which are sent again. Returns none, and
+    /// keeps the series, if it has fewer than five calls.
     pub fn take(&mut self) -> Vec<RowId> {
         if self.calls.len() < REFUSALS_MAX {
             return Vec::new();

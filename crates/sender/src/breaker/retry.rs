@@ -7,8 +7,8 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Waits before the next attempt, by the failures that count against the call. After five of them
-/// the call is given up.
+/// Waits before the next attempt, by the number of failures that count against the call. After five
+/// such failures, the call is given up.
 const WAITS: [Duration; 5] = [
     MINUTE,
     MINUTE.saturating_mul(4),
@@ -17,19 +17,19 @@ const WAITS: [Duration; 5] = [
     MINUTE.saturating_mul(25),
 ];
 
-/// Jitter takes up to this part of a wait: a sixteenth.
+/// Jitter shortens a wait by up to this part: a sixteenth.
 const JITTER_PART: u32 = 16;
 
-/// Calls whose last failure is remembered.
+/// Maximum number of calls whose last failure is remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Failures of calls, and what happened to other calls meanwhile.
+/// The failures of calls, and whether submissions of other calls succeeded meanwhile.
 #[derive(Debug)]
 pub struct CallFailures {
     jitter: Jitter,
     /// Number of submissions that succeeded since the start.
     succeeded: u64,
-    /// That number at the last failure of each call.
+    /// The value of `succeeded` at the last failure of each call.
     last: BTreeMap<RowId, u64>,
 }
 
@@ -53,9 +53,9 @@ impl CallFailures {
         self.last.remove(&row);
     }
 
-    /// Notes that the call failed again, after `counted` failures that count against it. Returns
-    /// their new number: this failure counts only if another submission succeeded since the call's
-    /// previous one.
+    /// Notes that a call failed. `counted` is the number of its failures that count against it so
+    /// far. Returns the new number: this failure counts only if another submission succeeded since
+    /// the call's previous failure.
     pub fn note_failure(&mut self, row: RowId, counted: u32) -> u32 {
         if self.last.len() >= REMEMBERED_MAX && !self.last.contains_key(&row) {
             self.last.pop_first();

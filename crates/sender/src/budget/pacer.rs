@@ -10,15 +10,15 @@
 //!
 //! A request without an answer ends when it can no longer arrive: 5 s after the timeout closed its
 //! connection. A request that was under way when the process was killed ends 5 s after the restart.
-//! The two clocks can drift apart by 1 in 2000, so a window here is that much longer.
+//! The CRM's clock and ours can drift apart by 1 in 2000, so a window here is longer by this part.
 //!
 //! With a rate of a shorter window (`30/30s`), a slot is counted for that window against the rate,
 //! and remembered for the CRM's window. So the CRM's limit is also kept, even over a restart with
 //! another rate. N and 60 s above then stand for both pairs of numbers, and the proof is true for
 //! each.
 //!
-//! Slots are kept across restarts by the boot clock. After a reboot, or in doubt, a whole window of
-//! silence replaces all requests that may have been sent.
+//! Stored slots use the time since boot, so they stay valid across restarts. After a reboot, or in
+//! doubt, nothing is sent for a whole window, because unknown requests may still count.
 
 use super::rate::Rate;
 use governor::clock::Clock;
@@ -37,18 +37,19 @@ const WINDOWS_SHARED: u32 = 3;
 /// Time without a 429 after which a lowered rate is doubled.
 const DOUBLED_AFTER: Duration = Duration::from_secs(600);
 
-/// A lowered rate is at least this part of the full one: a quarter.
+/// A lowered rate is at least this part of the full rate: a quarter.
 const LOWEST_PART: u32 = 4;
 
 /// Longest time for which a request can still arrive after its connection was closed.
 pub const STRAGGLER: Duration = Duration::from_secs(5);
 
-/// Time after its launch within which a request is written, or not at all. Its slot is stored in
-/// between. A process that takes over the state depends on this.
+/// A request is written to its connection within this time after its launch, or not at all. Its
+/// slot is stored before. A process that takes over the state depends on this limit.
 pub const SEND_WITHIN: Duration = Duration::from_secs(5);
 
-/// Time in which a request of another process can still arrive: it is written up to [`SEND_WITHIN`]
-/// after its slot was stored, its connection is closed 30 s later, and [`STRAGGLER`] follows.
+/// Time in which a request of another process can still arrive. The request is written up to
+/// [`SEND_WITHIN`] after its slot was stored, its connection is closed 30 s later, and
+/// [`STRAGGLER`] follows.
 pub const OTHERS_ARRIVE: Duration = Duration::from_secs(45);
 
 /// Time in which a request of another process can still arrive through a proxy, which can deliver
@@ -60,8 +61,8 @@ pub const OTHERS_ARRIVE_BY_PROXY: Duration = Duration::from_secs(180);
 pub enum Pace {
     /// At once if there is a slot: live calls, and the few requests about the token.
     AtOnce,
-    /// Evenly over the window after a small burst. A slot becomes free every second for a live
-    /// call.
+    /// Evenly over the window after a small burst. At the default rate, a slot becomes free every
+    /// second for a live call.
     Even,
     /// Like [`Pace::Even`], but only while half of the slots are free. Requests that can wait never
     /// delay a live call.
@@ -71,9 +72,9 @@ pub enum Pace {
 /// The use of a slot, in time since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// Time at which its request was planned, at or before it was sent.
+    /// Time at which the slot's request was planned, at or before it was sent.
     pub sent: Duration,
-    /// Time at which it was answered or could no longer arrive. `None` while in flight.
+    /// Time at which the request was answered or could no longer arrive. `None` while in flight.
     pub ended: Option<Duration>,
 }
 
@@ -82,7 +83,7 @@ pub struct Use {
 pub(crate) struct Takeover {
     /// The name of that process.
     pub(crate) from: String,
-    /// Time since boot.
+    /// End of the silence, as time since boot.
     pub(crate) until: Duration,
 }
 
@@ -98,7 +99,7 @@ pub struct Pacer {
     refused: Option<RefusedWindows>,
 }
 
-/// Another program uses the token, so the rate is lowered.
+/// A lowered rate, because another program uses the token.
 #[derive(Clone, Copy, Debug)]
 struct Shared {
     allowed: u32,
@@ -110,12 +111,13 @@ struct Shared {
 #[derive(Clone, Copy, Debug)]
 struct RefusedWindows {
     count: u32,
-    /// Time of the first 429 in the last of them.
+    /// Time of the first 429 in the last of these windows.
     began: Duration,
 }
 
 impl Pacer {
-    /// Makes the budget at a start, `now` since boot, with the known slots.
+    /// Makes the budget from the stored slots (`uses`) at the start of the process. `now` is the
+    /// time since boot.
     pub fn start(rate: Rate, mut uses: BTreeMap<u32, Use>, now: Duration) -> Self {
         for one in uses.values_mut() {
             // The request was killed in flight: its connection ended with the process.
@@ -131,15 +133,16 @@ impl Pacer {
         }
     }
 
-    /// Returns the slots to store at a start, without those that no longer count.
+    /// Returns the slots that still count, each with its number. All others can be removed from the
+    /// spool.
     pub fn uses(&self, now: Duration) -> impl Iterator<Item = (u32, Use)> + '_ {
         let within = self.rate.longest_window();
         let counts = (self.uses.iter()).filter(move |(_, one)| one.counts(within, now));
         counts.map(|(slot, one)| (*slot, *one))
     }
 
-    /// Takes a slot for a request that is sent now, or returns when to ask again. `None` means
-    /// after the next answer.
+    /// Takes a slot for a request that is sent now. The error is the time since boot at which to
+    /// ask again. `None` means after the next answer.
     pub fn take(&mut self, now: Duration, pace: Pace) -> Result<u32, Option<Duration>> {
         if let Some(until) = self.silent_until {
             if now < until {
@@ -169,7 +172,8 @@ impl Pacer {
         Ok(slot)
     }
 
-    /// Notes that the request of a slot was answered, or can no longer arrive, at `ended`.
+    /// Notes that the request of a slot was answered, or can no longer arrive, at `ended`. Returns
+    /// the changed use. `None` if the slot is free.
     pub fn note_end(&mut self, slot: u32, ended: Duration) -> Option<Use> {
         let one = self.uses.get_mut(&slot)?;
         one.ended = Some(ended.max(one.sent));
@@ -181,8 +185,8 @@ impl Pacer {
         self.uses.remove(&slot);
     }
 
-    /// Handles a 429 within the cap. In the third window in a row it halves the rate, because
-    /// another program uses the token.
+    /// Handles a 429 that came although we kept our cap. The third window in a row with such a 429
+    /// halves the rate, because another program uses the token.
     pub fn note_limit(&mut self, now: Duration) {
         let allowed = self.allowed(now);
         if let Some(shared) = &mut self.shared {
@@ -210,13 +214,14 @@ impl Pacer {
         }
     }
 
-    /// Keeps silent for a whole window, because the requests of the last one are not known.
+    /// Sends nothing for a whole window, because the requests of the last window are not known.
     pub fn doubt(&mut self, now: Duration) {
         self.silence(now + STRAGGLER + reach(self.rate.longest_window()));
     }
 
-    /// Keeps silent because another process sent requests until `now` that are not known. They
-    /// arrive for `late` at most. Returns the end. `before`: the longest window of that process.
+    /// Sends nothing for a while, because another process may have sent unknown requests until
+    /// `now`. `before` is the longest window of that process. `late` is the time in which its
+    /// requests can still arrive. Returns the end of the silence.
     pub fn take_over(
         &mut self,
         now: Duration,
@@ -229,18 +234,19 @@ impl Pacer {
         until
     }
 
-    /// Sends nothing before this time.
+    /// Sends nothing before `until` (time since boot).
     pub fn silence(&mut self, until: Duration) {
         self.silent_until = self.silent_until.max(Some(until));
     }
 
-    /// Returns the requests per window that are left for us, and the time since boot of the last
-    /// 429.
+    /// Returns the lowered rate in requests per window, and the time since boot of the last 429.
+    /// `None` if the rate was not lowered.
     pub fn shared(&self) -> Option<(u32, Duration)> {
         self.shared.map(|shared| (shared.allowed, shared.since))
     }
 
-    /// Restores the state of [`Pacer::shared`] after a restart.
+    /// Restores the lowered rate after a restart. The parameters are the values of
+    /// [`Pacer::shared`].
     pub fn share(&mut self, allowed: u32, since: Duration) {
         self.shared = Some(Shared {
             allowed: allowed.max(self.lowest()),
@@ -257,8 +263,8 @@ impl Pacer {
         self.allowed(now) < self.rate.limit()
     }
 
-    /// Returns the requests per window that are allowed now. Every ten minutes without a 429 double
-    /// a lowered rate.
+    /// Returns the requests per window that are allowed now. A lowered rate doubles after every ten
+    /// minutes without a 429.
     pub fn allowed(&self, now: Duration) -> u32 {
         let limit = self.rate.limit();
         let Some(shared) = self.shared else {
@@ -266,7 +272,7 @@ impl Pacer {
         };
         let doublings = now.saturating_sub(shared.since).as_secs() / DOUBLED_AFTER.as_secs();
         if doublings >= 2 {
-            // This doubles a quarter or more to the full rate.
+            // Two doublings bring the lowest rate, a quarter, back to the full rate.
             return limit;
         }
         limit.min(shared.allowed << doublings)
@@ -283,8 +289,7 @@ impl Pacer {
         self.counting(self.rate.window(), now)
     }
 
-    /// Checks that fewer than `limit` requests count in a window. Otherwise returns when to ask
-    /// again.
+    /// Checks that fewer than `limit` requests count in a window. The error is when to ask again.
     fn room(&self, limit: u32, window: Duration, now: Duration) -> Result<(), Option<Duration>> {
         let used = self.counting(window, now).count();
         if u32::try_from(used).is_ok_and(|used| used < limit) {
@@ -293,7 +298,8 @@ impl Pacer {
         Err(self.counting(window, now).flatten().min())
     }
 
-    /// Returns the time until which each use can still count in a window.
+    /// Returns the time until which each use can still count in a window. `None` if its request is
+    /// in flight.
     fn counting(&self, window: Duration, now: Duration) -> impl Iterator<Item = Option<Duration>> {
         let counts = (self.uses.values()).filter(move |one| one.counts(window, now));
         counts.map(move |one| one.counts_until(window))
@@ -301,7 +307,7 @@ impl Pacer {
 }
 
 impl Use {
-    /// Returns `true` if its request can count in a window that is open now.
+    /// Returns `true` if the request of this use can count in a window that is open now.
     fn counts(&self, window: Duration, now: Duration) -> bool {
         self.counts_until(window).is_none_or(|until| until > now)
     }
@@ -311,12 +317,12 @@ impl Use {
     }
 }
 
-/// Returns the time after its end in which a request can still count, with the drift of two clocks.
+/// Returns how long after its end a request can still count in a window, with the clock drift.
 fn reach(window: Duration) -> Duration {
     window + window / 2000
 }
 
-/// The limiter of governor, with the time as an argument.
+/// A limiter of the governor crate that spreads requests evenly. The time is an argument.
 #[derive(Debug)]
 struct Shape {
     clock: ManualClock,
@@ -334,7 +340,7 @@ impl Shape {
         Self { clock, limiter }
     }
 
-    /// Takes a cell, or returns the time at which there is one.
+    /// Takes a cell of the limiter. The error is the time since boot at which a cell is free.
     fn check(&self, now: Duration) -> Result<(), Duration> {
         self.clock.set(now);
         (self.limiter.check()).map_err(|not| not.earliest_possible().max(now))

@@ -38,16 +38,17 @@ impl Rate {
         self.window
     }
 
-    /// Returns the maximum number of requests within one window of the CRM. Several windows of this
-    /// rate can begin within it.
+    /// Returns the maximum number of requests within one window of the CRM, in which several
+    /// windows of this rate can begin.
     pub fn most_in_service_window(self) -> u128 {
         let service = Self::SERVICE.window.as_millis();
         let own = self.window.as_millis();
         service.div_ceil(own.max(1)) * u128::from(self.limit)
     }
 
-    /// Returns the longest window in which requests count. This is the CRM's, except for a higher
-    /// rate (loopback only), for which it is the rate's own.
+    /// Returns the longest window in which requests count: this rate's window or the CRM's,
+    /// whichever is longer. If this rate exceeds the CRM's (loopback only), only this rate's window
+    /// counts.
     pub fn longest_window(self) -> Duration {
         if self.exceeds_service() {
             self.window
@@ -56,8 +57,8 @@ impl Rate {
         }
     }
 
-    /// Returns `true` if it is higher than the CRM's. It is then refused unless the address is
-    /// loopback.
+    /// Returns `true` if this rate is higher than the CRM's. Such a rate is refused unless the
+    /// CRM's address is loopback.
     pub fn exceeds_service(self) -> bool {
         self.most_in_service_window() > u128::from(Self::SERVICE.limit)
     }

@@ -1,8 +1,8 @@
 //! Finds out whether an accepted call is journaled: by a webhook, a page of the journal, or a poll.
 //! In: answers and webhooks. Out: the next question about which calls, and their steps.
 //!
-//! There are two modes. With pages, one request confirms up to a hundred calls. Without them, each
-//! call is polled. Absence from a page proves nothing.
+//! There are two modes. With pages, one request confirms up to a hundred calls. Without pages, each
+//! call is polled. A call that a page does not show can still be in the journal.
 
 pub mod reader;
 mod step;
@@ -20,14 +20,16 @@ pub use step::{REQUEST_ID_LIFE, dead_step, found_step, give_up, next_poll};
 /// Age from which an accepted call should be in the journal.
 pub const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Time for which a call is left to webhooks.
+/// Time after its acceptance in which a call is left to webhooks: it is neither polled nor searched
+/// on pages.
 const WEBHOOK_WAIT: Duration = Duration::from_secs(120);
 
 /// Number of calls that no webhook confirmed in time, after which the sender does not wait for
 /// webhooks.
 const WEBHOOKS_MISSED_MAX: u32 = 3;
 
-/// Time for which pages are not read after they were refused or showed none of our calls.
+/// Time for which pages are not read after the CRM refused a page, or pages showed none of our
+/// calls.
 const PAGES_OFF: Duration = Duration::from_secs(3600);
 
 /// Maximum pages of one reading.
@@ -37,7 +39,8 @@ const PAGES_MAX: u32 = 10;
 /// and this machine differ a little.
 const MARGIN_SECONDS: i64 = 20;
 
-/// 2000-01-01: the CRM refuses much earlier times (§2.6), which only a wrong clock has.
+/// 2000-01-01, the earliest start of a query. The CRM refuses much earlier times (§2.6), which only
+/// come from a wrong clock.
 const EARLIEST: i64 = 946_684_800;
 
 /// Minimum time for which a 403 counts, whatever `token/info` shows (§7.7).
@@ -57,12 +60,12 @@ pub struct NotGranted {
 struct Reading {
     reader: JournalReader,
     targets: BTreeMap<CallUuid, Unconfirmed>,
-    /// The calls are those whose requestId is lost. It is normal if pages show none of them.
+    /// All targets are calls whose requestId is lost. It is normal if pages show none of them.
     only_lost: bool,
     found: u32,
 }
 
-/// Calls that a page shows, and at the end of a reading those that no page showed.
+/// Calls that a page shows, and at the end of a reading the calls that no page showed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageFindings {
     pub found: Vec<Unconfirmed>,
@@ -71,7 +74,7 @@ pub struct PageFindings {
     pub is_complete: bool,
 }
 
-/// The ways to confirm calls, and what is known of them.
+/// The three ways to confirm calls, and whether each of them works.
 #[derive(Debug)]
 pub struct Confirm {
     /// Kept over restarts: pages are not read before this time.
@@ -103,8 +106,8 @@ impl Confirm {
         }
     }
 
-    /// Returns `true` if pages can be read. An end of the rest that is more than an hour ahead was
-    /// stored before the clock was set back, and does not count.
+    /// Returns `true` if pages can be read. A rest that ends more than an hour ahead does not
+    /// count, because it was stored before the clock was set back.
     pub fn reads_pages(&self, now: EventTime) -> bool {
         let rests = match self.pages_off_until {
             Some(until) => now < until && until <= now.plus(PAGES_OFF),
@@ -123,7 +126,8 @@ impl Confirm {
         self.webhook.is_some() && self.webhooks_missed < WEBHOOKS_MISSED_MAX
     }
 
-    /// Returns the time after its acceptance for which a call is left to webhooks.
+    /// Returns the time after its acceptance in which a call is left to webhooks. Zero if webhooks
+    /// confirm no calls.
     pub fn webhook_wait(&self) -> Duration {
         if self.awaits_webhooks() {
             WEBHOOK_WAIT
@@ -137,8 +141,8 @@ impl Confirm {
         now.minus(WRITTEN_WITHIN.max(self.webhook_wait()))
     }
 
-    /// Notes the newest confirmation by a webhook, from the spool. Returns `true` if it is a new
-    /// one.
+    /// Notes the newest confirmation by a webhook, from the spool. Returns `true` if that
+    /// confirmation is new.
     pub fn note_webhook(&mut self, newest: Option<WebhookPace>) -> bool {
         if newest == self.webhook {
             return false;
@@ -156,13 +160,13 @@ impl Confirm {
         }
     }
 
-    /// Returns `true` if a call that was accepted after this one is journaled.
+    /// Returns `true` if a call that the CRM accepted after this call is journaled.
     pub fn is_passed_by(&self, call: &Unconfirmed) -> bool {
         call.submitted_at < self.journaled_to
     }
 
-    /// Forgets refusals because there is another token, about which a 403 to the old one says
-    /// nothing.
+    /// Forgets all 403s, and ends the reading, because there is another token. A 403 to the old
+    /// token says nothing about the new token.
     pub fn forget_refusals(&mut self) {
         self.pages_refused = None;
         self.polls_refused = None;
@@ -187,7 +191,7 @@ impl Confirm {
         self.pages_refused.get_or_insert(not_granted(now, reason));
     }
 
-    /// Stops reading pages for a while, because they cannot be read or show none of our calls.
+    /// Stops reading pages for an hour, because pages cannot be read or show none of our calls.
     pub fn rest_pages(&mut self, now: EventTime) {
         self.reading = None;
         self.pages_off_until = Some(now.plus(PAGES_OFF));
@@ -216,16 +220,16 @@ impl Confirm {
         self.reading.is_some()
     }
 
-    /// Removes a polled call from the reading. Its outcome must not come from two answers.
+    /// Removes a polled call from the reading, because its outcome must not come from two answers.
     pub fn is_polled(&mut self, call: &Unconfirmed) {
         if let Some(reading) = &mut self.reading {
             reading.targets.remove(&call.uuid);
         }
     }
 
-    /// Returns the page to request: the next of the running reading, or the first of a new one for
-    /// these calls. A reading is either for calls whose requestId is lost, because none of the
-    /// `living` tokens made it, or for all others. `None` if there are none.
+    /// Returns the page to request: the next page of the running reading, or the first page of a
+    /// new reading for `calls`. `living` are the valid tokens. Calls of other tokens have lost
+    /// requestIds, and get a reading without other calls. `None` if there is no call to look for.
     pub fn page(
         &mut self,
         now: EventTime,
@@ -267,8 +271,9 @@ impl Confirm {
         })
     }
 
-    /// Handles a page. After the last one, all calls that should have been shown are absent. If no
-    /// page showed any of our calls, pages rest for an hour.
+    /// Finds the calls of the reading on a page. After the last page, calls that should have been
+    /// shown are absent. If no page showed any of them, no pages are read for an hour, except after
+    /// a reading for lost requestIds.
     pub fn on_page(&mut self, now: EventTime, page: &Page) -> PageFindings {
         let mut findings = PageFindings::default();
         let Some(mut reading) = self.reading.take() else {
@@ -308,8 +313,8 @@ impl Confirm {
     }
 }
 
-/// Returns the start of a query for these calls. `None` if the clock was set back since all of them
-/// were sent: then the whole journal is read.
+/// Returns the start of a query for these calls. `None` if all calls are ahead of the clock,
+/// because it was set back since. Then the whole journal is read.
 fn start<'a>(calls: impl Iterator<Item = &'a Unconfirmed>, now: EventTime) -> Option<EpochSeconds> {
     let mut first: Option<i64> = None;
     for call in calls {
@@ -322,8 +327,8 @@ fn start<'a>(calls: impl Iterator<Item = &'a Unconfirmed>, now: EventTime) -> Op
     first.map(|sent| EpochSeconds::new((sent - MARGIN_SECONDS).max(EARLIEST)))
 }
 
-/// Returns `true` if it is time to ask about the call, or its time is so far ahead that the clock
-/// was set back.
+/// Returns `true` if the next poll of the call is due, or so far ahead that the clock must have
+/// been set back.
 pub fn is_due(call: &Unconfirmed, now: EventTime) -> bool {
     call.next_poll <= now || call.next_poll > now.plus(callbridge_spool::HELD_MAX)
 }

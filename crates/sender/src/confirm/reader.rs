@@ -10,13 +10,13 @@ use callbridge_crm::{FilterPage, Page, PageSize};
 /// One reading of the journal, from its first page on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalReader {
-    /// Only records registered since then. `None` for the whole journal.
+    /// Only records that were registered since this time are read. `None` for the whole journal.
     pub since: Option<EpochSeconds>,
     /// Records per page: 100, and after a 400 `MAX` 50, then 30 (§4.7).
     pub size: PageSize,
     /// Pages read so far.
     read: u32,
-    /// Number of all pages, from the last one read. `None` if it is not reported.
+    /// Number of all pages, as the last read page reported it. `None` if it is not reported.
     total: Option<u32>,
 }
 
@@ -49,8 +49,8 @@ impl JournalReader {
         self.total
     }
 
-    /// Counts a page. Returns `true` if another one follows: by the number of pages (§2.1), or
-    /// without that number, as long as pages are full.
+    /// Counts a page. Returns `true` if another page follows. The reported number of pages decides
+    /// that (§2.1). Without a number, another page follows each full page.
     pub fn on_page(&mut self, page: &Page) -> bool {
         self.read += 1;
         self.total = page.total;

@@ -14,7 +14,7 @@ pub const REQUEST_ID_LIFE: Duration = Duration::from_secs(24 * 3600);
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Ages, since its last acceptance, at which a call with a lost requestId is sent again. After the
-/// last one it becomes a dead letter, with the reason `unconfirmed`.
+/// last age, the call becomes a dead letter with the reason `unconfirmed`.
 const RESEND_AFTER: [Duration; 3] = [
     Duration::from_secs(60),
     Duration::from_secs(3600),
@@ -25,7 +25,7 @@ const RESEND_AFTER: [Duration; 3] = [
 const AFTER_PAGE: Duration = Duration::from_secs(15);
 
 /// Returns the time of the next poll: 2, 5, 15, and 60 s after the acceptance, then after a wait
-/// that doubles from two minutes to an hour. `polls` were made so far.
+/// that doubles from two minutes to an hour. `polls` is the number of polls so far.
 pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime {
     let planned = match polls {
         0 => submitted.plus(Duration::from_secs(2)),
@@ -34,7 +34,7 @@ pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime 
         3 => submitted.plus(Duration::from_secs(60)),
         _ => now.plus(poll_backoff(polls - 4)),
     };
-    // Under load, a poll can be late. The next one is then not due at once.
+    // Under load, a poll can be late. The next poll is then not due at once.
     planned.max(now.plus(Duration::from_secs(1)))
 }
 
@@ -63,15 +63,16 @@ pub fn dead_step(reason: Reason, message: String) -> Step {
     }
 }
 
-/// Returns the step of a call that was given up with `server_error`, and that the journal does not
-/// show.
+/// Returns the step that makes a call a dead letter `server_error`, because the CRM failed on it
+/// again and again.
 pub fn give_up(message: &str) -> Step {
     dead_step(Reason::ServerError, message.to_owned())
 }
 
 impl Confirm {
-    /// Returns the step of a call whose requestId is older than 24 hours, and that nothing showed.
-    /// If nothing can confirm calls, it counts as written and is not sent again.
+    /// Returns the step of a call whose requestId is older than 24 hours, and that nothing has
+    /// shown. If nothing can confirm calls, the call becomes a dead letter `unconfirmed` and is not
+    /// sent again.
     pub fn expired_step(&self, call: &Unconfirmed, now: EventTime) -> Step {
         if self.is_impossible() {
             return self.unobservable_step(call);
@@ -96,13 +97,13 @@ impl Confirm {
         dead_step(Reason::Unconfirmed, message)
     }
 
-    /// Returns the step of a call that no page showed, although one should have. It is looked for
-    /// again, or polled.
+    /// Returns the step of a call that no page showed, although a page should have shown it. The
+    /// call is looked for again later, or polled.
     pub fn absent_step(&self, call: &Unconfirmed, now: EventTime) -> Step {
         let wait = call.age(now).clamp(AFTER_PAGE, WAIT_MAX);
         let mut absent = call.absent.saturating_add(1);
         if self.polls_refused.is_some() {
-            // From two on, a call is left to polls.
+            // A call that was absent twice is left to polls, which the CRM refuses.
             absent = absent.min(1);
         }
         Step::NotYet {
@@ -120,8 +121,8 @@ impl Confirm {
         }
     }
 
-    /// Returns the time until which a call with a lost requestId waits: neither a page nor a
-    /// request is due. `None` if its next step is due.
+    /// Returns the time before which nothing is done about a call with a lost requestId. `None` if
+    /// its next step is due.
     pub fn waits_until(&self, call: &Unconfirmed, now: EventTime) -> Option<EventTime> {
         if call.if_absent != IfAbsent::Resubmit {
             return None;
@@ -135,7 +136,7 @@ impl Confirm {
     }
 
     /// Returns the step of a due call whose requestId is lost. `pages_read`: all pages were read,
-    /// and none shows it.
+    /// and no page shows the call.
     pub fn settle(&self, call: &Unconfirmed, now: EventTime, pages_read: bool) -> Step {
         if let Some(next_check) = self.waits_until(call, now) {
             let absent = Some(call.absent);
@@ -181,8 +182,8 @@ fn resend_at(call: &Unconfirmed, now: EventTime) -> Option<EventTime> {
     Some(at_age(call, *age, now))
 }
 
-/// Returns the time at which the call is this old, at most an hour ahead. Now if the clock was set
-/// back since it was accepted, because its age is then not known.
+/// Returns the time at which the call reaches `age`, at most an hour ahead. Returns `now` if the
+/// clock was set back since the call was accepted, because its age is then not known.
 fn at_age(call: &Unconfirmed, age: Duration, now: EventTime) -> EventTime {
     if call.is_ahead(now) {
         return now;

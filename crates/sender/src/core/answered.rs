@@ -18,8 +18,8 @@ use callbridge_spool::{CallFailure, IfAbsent, Op, RowId, Step, Unconfirmed};
 use serde_json::Value;
 use std::time::Duration;
 
-/// Time for which a call can fail while no other call waits and `token/info` succeeds. Then it is
-/// given up.
+/// Time for which a call can fail while no other call waits and `token/info` succeeds. Then the
+/// call is given up.
 const ALONE_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// An answer, judged.
@@ -27,7 +27,7 @@ const ALONE_FOR: Duration = Duration::from_secs(24 * 3600);
 pub struct Answered {
     /// Operations to commit: the call's step, the slot's final state, and news from the answer.
     pub ops: Vec<Op>,
-    /// The call of the request.
+    /// The row of the call that the request was about. `None` for other requests.
     pub row: Option<RowId>,
     /// The requestId from the answer, or from the poll.
     pub request_id: Option<String>,
@@ -91,8 +91,8 @@ pub(super) fn judge_answer(
     }
 }
 
-/// Stores a call that a page shows. A page contains news about every call that it shows, not only
-/// about those that were looked for.
+/// Returns the operation that stores all calls that a page of the journal shows, not only those
+/// that were looked for.
 fn shown_calls(now: Now, answer: &ApiResult) -> Option<Op> {
     match answer {
         Ok(ApiReply::Page(page)) if !page.shown.is_empty() => Some(Op::Shown {
@@ -137,8 +137,8 @@ impl Ended<'_> {
         }
     }
 
-    /// Handles the answer to a lead request. An invalid token and a 429 concern everything.
-    /// Everything else only concerns the lead request.
+    /// Handles the answer to a lead request. A refused token and a 429 affect all requests, and a
+    /// 403 to a poll affects all polls. Any other answer only affects the lead request.
     fn answer_lead_request(mut self, lead_request: LeadRequest, answer: ApiResult) -> Answered {
         let now = self.now;
         let endpoint = self.in_flight.endpoint;
@@ -178,7 +178,7 @@ impl Ended<'_> {
         }
     }
 
-    /// Counts another request with this verdict.
+    /// Counts another request with this verdict in the metrics.
     fn count(&mut self, verdict: &str) {
         let key = (
             self.in_flight.endpoint.word().to_owned(),
@@ -247,8 +247,8 @@ impl Ended<'_> {
         }
     }
 
-    /// Begins a pause, unless the refusal is about an old token. It says nothing about the current
-    /// one.
+    /// Begins a pause. The refusal of an old token begins none, because it says nothing about the
+    /// current token.
     fn pause(&mut self, pause: Pause) {
         let now = self.now;
         let token = &self.in_flight.token;
@@ -259,7 +259,8 @@ impl Ended<'_> {
             }
             return;
         }
-        // The address is right, because the token's record was read there.
+        // `token/info` was read before, so the address is right, and its other errors begin no
+        // pause.
         let is_record = self.in_flight.endpoint == Endpoint::TokenInfo;
         if is_record && self.core.tokens.is_verified && !is_refused {
             return;
@@ -277,7 +278,8 @@ impl Ended<'_> {
         self.core.paused = Some(Paused::new(now.boot, pause));
     }
 
-    /// Checks by the token's record that it belongs to us and has the grants that we need.
+    /// Checks by the token's record that the token belongs to us and has the grants that we need.
+    /// Begins or ends a pause accordingly.
     fn read_record(&mut self, info: TokenInfo) {
         let now = self.now;
         if !self.core.tokens.is_current(&self.in_flight.token) {
@@ -402,7 +404,8 @@ impl Ended<'_> {
         is_long && works && self.core.unsent <= 1
     }
 
-    /// Gives back the call or page of a request whose failure it did not cause.
+    /// Makes the call of a failed request ready again, or polls it later, because the call did not
+    /// cause the failure. A failed page ends the reading.
     fn give_back(&mut self, why: &str) {
         let now = self.now.wall;
         let step = match self.work() {
@@ -447,7 +450,7 @@ impl Ended<'_> {
     }
 }
 
-/// Returns `true` for a call that must be looked for in the journal.
+/// Returns `true` for the step of a call that must be looked for in the journal.
 fn is_unresolved(op: &Op) -> bool {
     matches!(
         op,

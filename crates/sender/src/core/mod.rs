@@ -1,9 +1,10 @@
 //! The sender without clock, socket, or file. In: the head of the spool, `now`, and answers. Out:
 //! one request at a time, and operations to commit.
 //!
-//! A request has three stages. [`Core::next`] chooses it and takes its slot. [`Core::launch`] makes
-//! it, and returns the operations to commit **before** it is sent. [`Core::judge_answer`] judges
-//! its answer, applies the effects, and returns the operations to commit after it.
+//! A request has three stages. [`Core::next`] chooses the request and takes its slot.
+//! [`Core::launch`] makes the request, and returns the operations to commit **before** it is sent.
+//! [`Core::judge_answer`] judges its answer, applies the effects, and returns the operations to
+//! commit after it.
 
 pub mod answered;
 mod view;
@@ -29,8 +30,8 @@ use std::time::Duration;
 
 use answered::Answered;
 
-/// Time between two checks of a wrong clock, of a full set of requests under way, and of calls that
-/// wait for others to be confirmed with.
+/// Time between two checks while the clock is wrong, while too many requests are under way, or
+/// while an unconfirmed call is too young.
 const CHECK: Duration = Duration::from_secs(1);
 
 /// Time between two checks of lead requests that wait for a better time.
@@ -56,7 +57,8 @@ pub struct Core {
     pub(crate) in_flight: InFlightRequests,
     pub(crate) requests: Requests,
     pub(crate) lead_requests: LeadRequests,
-    /// Calls that wait to be sent, including those under way, by the last head.
+    /// Number of calls that the CRM has not accepted yet, including those under way, from the last
+    /// read head of the spool.
     unsent: u64,
     /// The last request was a confirmation.
     confirmed_last: bool,
@@ -64,8 +66,7 @@ pub struct Core {
     page_from: Duration,
     /// Address of the CRM that has accepted a call.
     accepted_at: Option<String>,
-    /// The memory's text as it is stored. If the text of the start has changed, it is stored again
-    /// before anything is sent.
+    /// The stored text of the sender's memory. A text that differs is stored again.
     memory: String,
     /// Messages about parts of the stored memory that cannot be read.
     pub(crate) doubts: Vec<String>,
@@ -104,8 +105,9 @@ impl Core {
         (core, ops)
     }
 
-    /// Marks the calls that were under way when the process ended. They may have arrived, so pages
-    /// are read before they are sent again. That makes no second record (§4.5.4).
+    /// Returns the operations that mark calls that were under way when the process ended. These
+    /// calls may have arrived, so pages are read before they are sent again. A call that is sent
+    /// twice makes no second record (§4.5.4).
     pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
         let mut ops = Vec::new();
         for row in rows {
@@ -136,7 +138,7 @@ impl Core {
         }
     }
 
-    /// Sets the previous token, while it is valid.
+    /// Sets the previous token and its expiry. Ignores the current token.
     pub fn set_previous_token(&mut self, before: Option<Before>) {
         self.tokens.before = before.filter(|(token, _)| !self.tokens.is_current(token));
     }
@@ -156,8 +158,8 @@ impl Core {
         ops
     }
 
-    /// Pauses if there is no token, or the token was refused before. Otherwise only a pause for
-    /// refused calls goes on.
+    /// Pauses if there is no token, or the token was refused before. Otherwise ends the pause,
+    /// unless it is for refused calls.
     fn pause_for_token(&mut self, now: Now) {
         if self.tokens.current.is_none() {
             self.paused = Some(Paused::new(now.boot, Pause::TokenMissing));
@@ -194,7 +196,7 @@ impl Core {
         self.refusals.note_journaled();
     }
 
-    /// Chooses the best request now and takes its slot.
+    /// Chooses the next request and takes its slot, or returns what else to do.
     pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
         if self.clock_is_wrong(now) {
             return Decision::WaitUntil(now.boot + CHECK);
@@ -356,8 +358,8 @@ impl Core {
                     && row.state == State::Ready
                 {
                     row.record.clone_from(&onward.record);
-                    // Its lead is known to be merged. Send it to the surviving lead, so it does not
-                    // FAIL first.
+                    // The call's lead is known to be merged. Send the call to the surviving lead,
+                    // so it does not FAIL first.
                     ops.push(Op::step(*id, Step::moved(onward, ""), now.wall));
                 }
                 self.make_submission(now, *id, &row, ops)
@@ -391,7 +393,8 @@ impl Core {
         let step = if body.is_some() {
             Step::Send
         } else {
-            // Our rules never make such a call ready. If there is one, it must not stop the queue.
+            // Our rules never make a call without lead or uuid ready. If there is one, it must not
+            // stop the queue.
             confirm::dead_step(Reason::NoLead, "the call has no lead or no uuid".to_owned())
         };
         ops.push(Op::step(id, step, now.wall));
@@ -407,7 +410,7 @@ impl Core {
         }
         self.breakers.release(slot);
         self.budget.pacer.never_sent(slot);
-        // The next memory is stored in any case.
+        // The memory may not be stored, so store it again with the next answer.
         self.memory.clear();
     }
 
@@ -448,27 +451,29 @@ impl Core {
         self.accepted_at.as_deref() == Some(self.tokens.address())
     }
 
-    /// Returns `true` if nothing is sent, because our times would be wrong, in the journal and for
-    /// the token.
+    /// Returns `true` if our clock is wrong. Then nothing is sent, because times in the journal and
+    /// the token's expiry would be wrong.
     fn clock_is_wrong(&self, now: Now) -> bool {
         self.settings
             .clock_right_from
             .is_some_and(|right_from| now.wall < right_from)
     }
 
-    /// Returns `true` for a call whose requestId could be read, and whose 24 hours are over.
+    /// Returns `true` if the call's requestId is older than 24 hours and its token is still valid.
     fn is_expired(&self, now: Now, call: &Unconfirmed) -> bool {
         call.age(now.wall) >= REQUEST_ID_LIFE && self.tokens.can_read(now, &call.token)
     }
 
-    /// Returns `true` if requests of commands must wait. One endpoint that fails is no reason.
+    /// Returns `true` if requests of commands must wait. One failing endpoint and a pause for
+    /// refused calls do not stop commands.
     pub fn stops_commands(&self, now: Now) -> bool {
         let unreachable = (self.breakers.failing().iter()).any(|failing| failing.unreachable);
         let pause = self.pause(now);
         unreachable || pause.is_some_and(|pause| !matches!(pause, Pause::CallsRefused(..)))
     }
 
-    /// Returns the pause that is in effect. A pause whose cause seems to be removed is not shown.
+    /// Returns the pause that is in effect. A pause is not returned after `token/info` has
+    /// succeeded, while one submission tests whether the pause is over.
     pub(crate) fn pause(&self, now: Now) -> Option<Pause> {
         if self.clock_is_wrong(now) {
             return Some(Pause::WrongClock);

@@ -11,8 +11,8 @@ use callbridge_model::{Grant, Now};
 use callbridge_spool::{Unconfirmed, WorkQueue};
 use std::time::Duration;
 
-/// Time for which pages can fail while calls are accepted. Then calls with lost requestIds do not
-/// wait for them.
+/// Time for which pages can fail while calls are accepted. Then calls with lost requestIds no
+/// longer wait for pages.
 const PAGES_FAIL_LONG: Duration = Duration::from_secs(3600);
 
 /// Collects the candidates.
@@ -172,7 +172,7 @@ fn first_polled(core: &Core, now: Now, calls: &[Unconfirmed]) -> Option<(Unconfi
     None
 }
 
-/// Returns `true` if pages can be read, now or soon.
+/// Returns `true` if pages can be read now or soon, so calls with lost requestIds wait for them.
 fn reads_pages_for_lost(core: &Core, now: EventTime) -> bool {
     let mut pages_since = None;
     for failing in core.breakers.failing() {
@@ -198,7 +198,7 @@ fn add_lead_requests(core: &Core, now: Now, head: &WorkQueue, view: &mut View) {
     if let Some(request) = core.lead_requests.first_asked()
         && may_go(core, now, &request)
     {
-        // Pages for an audit wait for calls, because there can be many of them.
+        // Pages for an audit wait for calls, because an audit can request many pages.
         let can_wait = matches!(&request, LeadRequest::Asked(_, asked) if asked.is_page());
         if !can_wait || has_turn {
             view.lead_turn = Some(request);
