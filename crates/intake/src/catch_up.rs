@@ -1,5 +1,6 @@
-//! The second account of a PBX's calls (`--catch-up`). It is assembled separately from the first,
-//! so it can neither delay nor change the primary's calls.
+//! The second account of a PBX's calls: the PBX's own records in a file (`--catch-up`). It is
+//! assembled separately from the first account (the primary), so it can neither delay nor change
+//! the primary's calls.
 
 use super::under_way::Branch;
 use callbridge_call::{
@@ -8,7 +9,8 @@ use callbridge_call::{
 };
 use callbridge_spool::Op;
 
-/// Assembles the second account, and holds calls that are not decided.
+/// Assembles the second account, and holds calls of both accounts until it is decided which account
+/// counts.
 pub(super) struct Second {
     pub(super) assembler: Assembler,
     pub(super) folder: Folder,
@@ -50,7 +52,7 @@ impl Second {
         }
     }
 
-    /// Finishes its open calls, because the file is read to its current end.
+    /// Finishes the open calls of the second account, because the file is read to its current end.
     pub(super) fn at_end(&mut self, now: EventTime) {
         self.assembler.finish_all(now);
         self.folder.at_end(now);
@@ -61,7 +63,7 @@ impl Second {
         self.folder.tick(now);
     }
 
-    /// The finished calls of the second account.
+    /// Takes the finished calls of the second account.
     pub(super) fn take_finished(&mut self) -> Vec<FinishedCall> {
         let mut calls = self.assembler.take_finished();
         calls.append(&mut self.folder.take_finished());
@@ -77,7 +79,7 @@ impl Second {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Adds the operations that store its open and held calls.
+    /// Adds the operations that store the changed open and held calls. `pbx` is the id of the PBX.
     pub(super) fn keep(&mut self, pbx: &str, ops: &mut Vec<Op>) {
         Branch::CatchUpEvents.keep(pbx, self.assembler.take_changes(), ops);
         Branch::CatchUpRecords.keep(pbx, self.folder.take_changes(), ops);

@@ -1,14 +1,14 @@
-//! The clocks of the PBXs. Takes what a connection reports about them, and returns their difference
-//! from our clock for `status`.
+//! The clocks of the PBXs. In: times that a connection reports. Out: the difference between a PBX's
+//! clock and ours, for `status`.
 
 use crate::Intake;
 use callbridge_call::{ClockDifference, EventTime, Line};
 use callbridge_source::SourceId;
 
 impl Intake {
-    /// Returns the difference between the clock of this source's PBX and our wall clock, in
-    /// milliseconds. It is positive if the PBX's clock is ahead. If the source has several PBXs,
-    /// the one with the largest difference counts.
+    /// Returns how far the clock of a source's PBX is ahead of our wall clock, in milliseconds. It
+    /// is negative if the PBX's clock is behind. `at` is the number of the source. If the source
+    /// has several PBXs, the largest difference counts.
     pub(super) fn clock_ahead_ms(&self, at: usize) -> Option<i64> {
         let id = u16::try_from(at).ok()?;
         let pbx = &self.sources[at].settings.pbx;
@@ -27,7 +27,8 @@ impl Intake {
         self.wall_ahead = wall_ahead;
     }
 
-    /// Notes that the source's PBX answered a ping that we sent at `asked`. `at` is the PBX's time.
+    /// Notes that the source's PBX answered a ping that we sent at `asked`. The answer arrived at
+    /// `answered`. `at` is the PBX's time in the answer.
     pub fn pong(&mut self, id: SourceId, at: EventTime, asked: EventTime, answered: EventTime) {
         let line = self.current_line(id);
         self.each_pbx(usize::from(id.0), |pbx| {

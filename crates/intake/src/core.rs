@@ -17,8 +17,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// Maximum PBXs on all streams together. A stream that names more is not plausible.
 const PBXES_MAX: usize = 64;
-/// The loop of the intake runs once a second. If two ticks are further apart than this, nothing
-/// was read in between.
+/// The intake runs once a second. If two ticks are further apart than this, nothing was read in
+/// between.
 const TICK_MAX: Duration = Duration::from_secs(10);
 
 /// Operations to commit together, and the verdicts for the sources after that.
@@ -30,7 +30,7 @@ pub struct Batch {
     pub verdicts: Vec<(SourceId, FrameVerdict)>,
 }
 
-/// A function that finds the finished and stored call that a unique id of a PBX belongs to.
+/// A function that finds a finished and stored call by its PBX and one of its unique ids.
 pub type FindFinished<'a> = &'a mut dyn FnMut(&str, &str) -> Option<Known>;
 
 /// Our own clock, as of the last tick.
@@ -46,8 +46,8 @@ pub struct Intake {
     pub settings: Settings,
     pub(super) sources: Vec<IntakeSource>,
     pub(super) pbxes: BTreeMap<String, Pbx>,
-    /// The first `server_name` on a stream of this PBX, by PBX. It is the PBX itself. Each other
-    /// `server_name` is a separate PBX.
+    /// The first `server_name` on the stream of each PBX, by PBX. That server is the PBX itself.
+    /// Each other `server_name` is a separate PBX.
     pub(super) servers: BTreeMap<String, String>,
     clock: Clock,
     /// How far our wall clock is ahead of the arrival clock.
@@ -65,7 +65,8 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Makes an intake without open calls, with what an earlier run has stored.
+    /// Makes an intake without open calls, which [`Intake::restore`] adds. `memory` is what an
+    /// earlier run has stored.
     ///
     /// # Errors
     /// If two equally long endpoints can match one channel.
@@ -92,7 +93,7 @@ impl Intake {
             settings,
         };
         for at in 0..intake.sources.len() {
-            // Messages that are calls name their PBXs, which have no open calls.
+            // A message that is a whole call names its PBX, and needs no assembler.
             if !intake.carries_whole_calls(at) {
                 let pbx = intake.sources[at].settings.pbx.clone();
                 intake.pbx(&pbx)?;
@@ -106,10 +107,10 @@ impl Intake {
             let mut settings = self.settings.assembler(id)?;
             let sources = self.sources.iter().map(|source| &source.settings);
             let of_pbx: Vec<_> = sources.filter(|source| source.pbx == id).collect();
-            // Its CDRs come from a separate source.
+            // The CDRs of this PBX come from a separate source.
             settings.cdr_apart = of_pbx.iter().any(|source| source.format == Format::CdrAmqp);
-            // A PBX of another `server_name` has no second account, because the file is only about
-            // this one.
+            // A PBX of another `server_name` has no second account, because a catch-up file only
+            // contains calls of the PBX that the flag names.
             let mut files = of_pbx.iter().filter(|source| source.catch_up);
             let has_cdr_file = files.clone().any(|file| file.format.only_cdrs());
             let has_cel_file = files.any(|file| !file.format.only_cdrs());
@@ -130,7 +131,8 @@ impl Intake {
         Ok(self.pbxes.get_mut(id).expect("named above"))
     }
 
-    /// Restores an open call from the spool.
+    /// Restores an open call from its snapshot in the spool. `pbx` is the stored name, which also
+    /// contains the account, and `key` the number of the call.
     ///
     /// # Errors
     /// If the bytes are not a snapshot.
@@ -143,19 +145,19 @@ impl Intake {
             (Some(Branch::CatchUpEvents), Some(second)) => second.assembler.restore(key, bytes),
             (Some(Branch::CatchUpRecords), Some(second)) => second.folder.restore(key, bytes),
             (Some(Branch::Held), Some(second)) => second.reconciler.restore(key, bytes),
-            // The spool keeps its held calls as open calls, until the file is configured again.
+            // The spool keeps these calls as open calls until the file is configured again.
             (Some(_), None) | (None, _) => Ok(()),
         };
         restored.map_err(|error| error.to_string())
     }
 
-    /// Status of each source, in the order of the flags.
+    /// Returns the status of each source, in the order of the flags.
     pub fn statuses(&self) -> Vec<status::SourceStatus> {
         let mut statuses = Vec::new();
         for (at, source) in self.sources.iter().enumerate() {
             let mut status = source.status_with_problems();
             status.clock_ahead_ms = self.clock_ahead_ms(at);
-            // Held calls are not decided, because more can be read.
+            // A file with held calls counts as being read: more records can decide them.
             if status.state == SourceState::Done && self.holds_calls(source) {
                 status.state = SourceState::Reading;
             }
@@ -209,8 +211,8 @@ impl Intake {
         self.listens(at, now);
     }
 
-    /// Returns the status of each source while nothing can be stored. A queue has no consumer then,
-    /// and its status shows the reason.
+    /// Returns the status of each source while nothing can be stored. Queues are then not read, so
+    /// they are shown as down with this reason.
     pub fn statuses_while_held(&self) -> Vec<status::SourceStatus> {
         let mut all = self.statuses();
         for (status, source) in all.iter_mut().zip(&self.sources) {
@@ -247,7 +249,7 @@ impl Intake {
         source.position = Some(position.clone());
     }
 
-    /// Returns `true` if nothing that a call can depend on was read from the source so far.
+    /// Returns `true` if no event, no call, and no other format was found in the source so far.
     pub fn has_read_nothing(&self, id: SourceId) -> bool {
         let source = &self.sources[usize::from(id.0)];
         source.status.read == 0 && source.other_format.is_none()
@@ -267,15 +269,15 @@ impl Intake {
         let source = &mut self.sources[usize::from(id.0)];
         let (kind, message) = describe(right);
         source.proof.report_missing(kind, message);
-        // Our own event came, but events of calls do not.
+        // Our test event came back, but no events of calls come.
         let state = &mut source.status.state;
         if kind == RightKind::Calls && *state == SourceState::Up {
             *state = SourceState::Connected;
         }
     }
 
-    /// Notes that our own event came back over a source's connection, and that new channels are
-    /// watched on it. The source is up, although there is no call.
+    /// Notes that our test event came back over a source's connection, and that new channels are
+    /// watched on the connection. The source then counts as up, although there is no call.
     pub fn events_flow(&mut self, id: SourceId) {
         let source = &mut self.sources[usize::from(id.0)];
         let state = &mut source.status.state;
@@ -294,7 +296,8 @@ impl Intake {
         found
     }
 
-    /// Notes that the file is read to its current end. Later records cannot be from before `now`.
+    /// Notes that a file is read to its current end. Later records cannot be from before `now`. If
+    /// all sources of the PBX are files at their end, the open calls of the PBX are finished.
     pub fn at_end(&mut self, id: SourceId, now: EventTime) {
         let at = usize::from(id.0);
         let source = &mut self.sources[at];
@@ -318,7 +321,7 @@ impl Intake {
         }
     }
 
-    /// Processes a frame. `finished` finds the finished and stored call of this PBX's unique id.
+    /// Processes a frame. `finished` finds a finished and stored call by its PBX and a unique id.
     ///
     /// # Errors
     /// If a stream contains a PBX for which two endpoints conflict.
@@ -412,8 +415,7 @@ impl Intake {
         let mut arrived = frame.arrived;
         if arrived < self.settings.clock_right_from {
             match self.clock {
-                // It came while the clock was wrong and is processed only now, so it counts as
-                // arrived now.
+                // The frame came while the clock was wrong. It counts as arrived now.
                 Clock::Right(now) => arrived = now,
                 Clock::Unknown | Clock::Wrong => pbx.assembler.hold(),
             }
@@ -432,8 +434,7 @@ impl Intake {
     }
 
     /// Marks the open calls that an unreadable frame names as incomplete. A frame of a catch-up
-    /// file changes nothing, because the file is another account, and the events of the call itself
-    /// were all read.
+    /// file changes nothing, because no received event is missing.
     fn note_unreadable(&mut self, id: SourceId, frame: &Frame) {
         let at = usize::from(id.0);
         if self.sources[at].settings.catch_up {
@@ -445,7 +446,8 @@ impl Intake {
     }
 
     /// Sets the time. Call it at least once a second. After a longer pause (the process was
-    /// suspended, or the disk hung), events from the pause are read before silence counts.
+    /// suspended, or the disk hung), events from the pause are read before a call without events
+    /// counts as over.
     pub fn tick(&mut self, now: EventTime) {
         if let Clock::Right(last) = self.clock
             && now.since(last) > TICK_MAX
@@ -472,7 +474,7 @@ impl Intake {
         }
     }
 
-    /// Combines the calls of the catch-up files with those received. Call it before each take.
+    /// Combines the calls of catch-up files with received calls. Call it before [`Intake::take`].
     pub fn reconcile(&mut self, now: EventTime, finished: FindFinished<'_>) {
         if self.clock == Clock::Wrong {
             return;
@@ -493,8 +495,8 @@ impl Intake {
         self.clock == Clock::Wrong
     }
 
-    /// Folds records of calls without events. Call it after each tick. `finished` is that of
-    /// [`Intake::frame`].
+    /// Makes calls from call detail records of calls without events. Call it after each
+    /// [`Intake::tick`]. `finished` is the same function as for [`Intake::frame`].
     pub fn fold(&mut self, now: EventTime, finished: FindFinished<'_>) {
         if self.clock == Clock::Wrong {
             return;
@@ -504,8 +506,8 @@ impl Intake {
         }
     }
 
-    /// Time at which the next call can be finished if no event comes before. `None` without an open
-    /// call, and while our clock is wrong.
+    /// Returns the time at which the next call can be finished if no event comes before. `None`
+    /// without an open call, and while our clock is wrong.
     pub fn next_deadline(&self) -> Option<EventTime> {
         if self.clock == Clock::Wrong {
             return None;
@@ -518,13 +520,13 @@ impl Intake {
         deadlines.flatten().min()
     }
 
-    /// Returns `true` if the messages of the source at this place are calls.
+    /// Returns `true` if each message of the source with number `at` is a whole call.
     pub fn carries_whole_calls(&self, at: usize) -> bool {
         self.sources[at].settings.format.carries_whole_calls()
     }
 
-    /// Judges finished calls that were not taken yet. Returns everything since the last take as one
-    /// batch.
+    /// Judges the calls that have finished since the last take. Returns them as one batch, together
+    /// with all other operations and the verdicts for the sources.
     pub fn take(&mut self, people: &People, now: EventTime) -> Batch {
         let mut ops = std::mem::take(&mut self.ops);
         let held = self.is_held();
@@ -561,8 +563,7 @@ impl Intake {
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
             ops.extend(source.last_received_op(self.wall_ahead));
-            // Calls that wait for our clock are kept only by their source, so its frames get no
-            // verdict.
+            // Only the source keeps calls that wait for our clock, so its frames get no verdict.
             if held && source.settings.format.carries_whole_calls() {
                 continue;
             }
@@ -580,7 +581,7 @@ impl Intake {
         Batch { ops, verdicts }
     }
 
-    /// Notes that the last batch is on the disk. From now on, the spool recognizes its calls.
+    /// Notes that the last batch is on the disk, so the spool recognizes its calls from now on.
     pub fn note_commit(&mut self) {
         for pbx in self.pbxes.values_mut() {
             pbx.just_finished.clear();
@@ -588,7 +589,7 @@ impl Intake {
     }
 }
 
-/// Describes why a frame cannot be read, and which other format it looks like.
+/// Describes why a frame cannot be read, and which other format the frame looks like.
 fn describe_unreadable(why: Unreadable, format: Format, bytes: &[u8]) -> String {
     match Likeness::recognize(bytes) {
         Some(like) if like.format != Some(format) => {

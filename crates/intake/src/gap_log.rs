@@ -1,5 +1,5 @@
-//! Gaps that have ended. `status` lists the newest ones. They are kept over restarts, and marked as
-//! filled when the PBX's own file has reported the calls in them.
+//! Gaps that have ended. `status` lists the newest gaps. Gaps are kept over restarts. A gap is
+//! marked as filled when the PBX's own file has reported its calls.
 
 use callbridge_call::EventTime;
 use callbridge_model::status::SourceGap;
@@ -15,7 +15,7 @@ pub const KEY: &str = "gaps";
 /// A gap that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Time of the last stored event before it.
+    /// Time of the last stored event before the gap.
     pub from: EventTime,
     /// Time from which events were received again.
     pub until: EventTime,
@@ -25,7 +25,7 @@ pub struct Gap {
 struct Logged {
     #[serde(flatten)]
     gap: SourceGap,
-    /// A catch-up file was followed when it ended, and will contain its calls.
+    /// A catch-up file was followed when the gap ended, and will contain the calls of the gap.
     awaited: bool,
 }
 
@@ -40,7 +40,7 @@ impl GapLog {
     /// Restores the stored log. Empty if there is none.
     ///
     /// # Errors
-    /// If it is not in this version's form.
+    /// If the text is not in the form of this version.
     pub fn restore(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let gaps = text.map(serde_json::from_str).transpose()?;
         Ok(Self {
@@ -49,7 +49,8 @@ impl GapLog {
         })
     }
 
-    /// Adds a gap of the source with this URL.
+    /// Adds a gap of the source with this URL. `awaited`: a catch-up file will contain the calls of
+    /// the gap.
     pub(super) fn add(&mut self, source: &str, gap: &Gap, awaited: bool) {
         self.gaps.push(Logged {
             gap: SourceGap {
@@ -70,8 +71,8 @@ impl GapLog {
         self.gaps.iter().any(|logged| logged.awaited)
     }
 
-    /// Marks filled gaps. `is_reported` returns whether the file of a source is past the end of a
-    /// gap.
+    /// Marks filled gaps. `is_reported` gets the URL of a source and the end of a gap. It returns
+    /// `true` if the source's catch-up file is past that end.
     pub(super) fn fill(&mut self, is_reported: impl Fn(&str, EventTime) -> bool) {
         for logged in self.gaps.iter_mut().filter(|logged| logged.awaited) {
             let end = EventTime::from_seconds(logged.gap.to + 1);
@@ -83,7 +84,8 @@ impl GapLog {
         }
     }
 
-    /// Operation that stores the log. `None` if nothing has changed since the last one.
+    /// Returns the operation that stores the log. `None` if nothing has changed since the last
+    /// call.
     pub(super) fn take(&mut self) -> Option<Op> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -93,9 +95,9 @@ impl GapLog {
         Some(Op::meta(KEY, value))
     }
 
-    /// Gaps for `status`, oldest first, without the files of secrets.
+    /// Returns the gaps for `status`, oldest first. Their URLs do not show the files of secrets.
     pub fn into_gaps(self) -> Vec<SourceGap> {
-        // They are stored under the full URL.
+        // Each gap is stored with the full URL of its source.
         let gaps = self.gaps.into_iter().map(|logged| SourceGap {
             source: without_secret_file(&logged.gap.source),
             ..logged.gap

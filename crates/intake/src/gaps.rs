@@ -1,7 +1,8 @@
 //! Gaps: where each begins and ends, and which PBX's calls it affects.
 //!
 //! A gap begins with the last stored event, because later events can be lost if this process ends.
-//! It ends with the next login. It affects a PBX's open calls only if no other source reports them.
+//! A gap ends with the next login. It affects a PBX's open calls only if no other source reports
+//! these calls.
 
 use crate::{Gap, Intake, IntakeSource, SourceSettings, pbx::pbx_of, report::News};
 use callbridge_call::{ClockDifference, EventTime, Mark, Patience, PbxEvent, Reception};
@@ -20,9 +21,9 @@ impl IntakeSource {
         self.is_unstored = true;
     }
 
-    /// Operation that stores the time up to which nothing of the source is missing, in one commit
-    /// with its events. `None` if it is stored already, and for files and queues, which keep it
-    /// themselves.
+    /// Returns the operation that stores the time up to which nothing of the source is missing, in
+    /// one commit with its events. `None` if that time is stored already. `None` also for files and
+    /// queues, which keep events until they are read.
     pub(super) fn last_received_op(&mut self, wall_ahead: ClockDifference) -> Option<Op> {
         let more = std::mem::take(&mut self.is_unstored) && self.settings.forgets;
         if !more {
@@ -33,8 +34,8 @@ impl IntakeSource {
         Some(Op::meta(key, received.micros().to_string()))
     }
 
-    /// Returns `true` for a source of channel events, which keep calls open. Sources of records or
-    /// whole calls and catch-up files are not.
+    /// Returns `true` if the source reports channel events, which keep calls open. Sources of call
+    /// detail records, sources of whole calls, and catch-up files report none.
     fn reports_events(&self) -> bool {
         let format = self.settings.format;
         !format.only_cdrs() && !format.carries_whole_calls() && !self.settings.catch_up
@@ -42,23 +43,25 @@ impl IntakeSource {
 }
 
 impl Intake {
-    /// Name of the setting for the time up to which nothing of a source is missing.
+    /// Returns the name of the spool's setting for the time up to which nothing of a source is
+    /// missing. `shown` is the full URL of the source.
     pub fn last_received_key(shown: &str) -> String {
         format!("heard:{shown}")
     }
 
-    /// Name of the setting for the start of the first connection to a PBX.
+    /// Returns the name of the spool's setting for the start of the first connection to a PBX.
     pub fn since_key(pbx: &str) -> String {
         format!("since:{pbx}")
     }
 
-    /// Returns `true` if the PBX of this source was connected before. Then a new catch-up file
-    /// contains what was missed since.
+    /// Returns `true` if the PBX of the source with number `at` was connected before. Then a new
+    /// catch-up file contains the calls that were missed since.
     pub fn was_listening(&self, at: usize) -> bool {
         self.since.contains_key(&self.sources[at].settings.pbx)
     }
 
-    /// Ends the current gap of this source, or one that begins and ends here. It is counted once.
+    /// Counts a gap of the source with number `at` that has ended, and stores it for `status`. It
+    /// is the current gap of the source, or a gap that was noticed only now.
     fn gap_ends(&mut self, at: usize, from: EventTime, until: EventTime) {
         let from = from.by_clock(self.wall_ahead);
         let until = until.by_clock(self.wall_ahead);
@@ -76,7 +79,8 @@ impl Intake {
         self.gap_log.add(&source.shown, &gap, awaited);
     }
 
-    /// Returns how long the file that fills this source's gaps can take. `None` without one.
+    /// Returns how long after a gap the PBX can still write its calls into the catch-up file.
+    /// `None` if the source's PBX has no such file.
     fn patience_of(&self, source: &SourceSettings) -> Option<Duration> {
         let mut longest = None;
         for file in self.files_of(&source.pbx) {
@@ -97,8 +101,9 @@ impl Intake {
             .filter(move |source| source.settings.catch_up && source.settings.pbx == pbx)
     }
 
-    /// Marks the gaps that a file has filled. The file was read to its end, enough time has passed
-    /// after the gap for the file to be written, and none of its calls is undecided.
+    /// Marks the gaps that a catch-up file has filled: the file was read to its end, enough time
+    /// has passed after the gap for the file to be written, and no call of the second account is
+    /// undecided.
     pub(super) fn fill_gaps(&mut self, now: EventTime) {
         if !self.gap_log.is_awaited() {
             return;
@@ -172,9 +177,9 @@ impl Intake {
         }
     }
 
-    /// Updates the reception of the PBX after the connection of this source has changed. If a
-    /// source of the PBX is up, its messages arrive from `since` on. With `None`, such a PBX is
-    /// left as it is.
+    /// Updates whether messages of a PBX arrive, after the connection of its source with number
+    /// `at` has changed. If a source of the PBX is up, messages arrive from `since` on. With
+    /// `None`, nothing changes for a PBX that has a source that is up.
     pub(super) fn receives(&mut self, at: usize, since: Option<EventTime>) {
         let pbx = &self.sources[at].settings.pbx;
         let events = self.reception(pbx, since, IntakeSource::reports_events);
@@ -191,7 +196,8 @@ impl Intake {
         });
     }
 
-    /// Returns the reception from those sources of the PBX that `selects` returns `true` for.
+    /// Returns whether messages of the PBX arrive from the sources for which `selects` returns
+    /// `true`. `None` if this does not change, because a source is up and `since` is `None`.
     fn reception(
         &self,
         pbx: &str,
@@ -215,7 +221,8 @@ impl Intake {
         }
     }
 
-    /// Handles the connection of a source that does not repeat events. It is up, so its gap ends.
+    /// Ends the gap of a source that does not repeat events, because its connection is up. Does
+    /// nothing for other sources.
     pub(super) fn listens(&mut self, at: usize, now: EventTime) {
         if !self.sources[at].settings.forgets {
             return;
@@ -224,7 +231,8 @@ impl Intake {
             self.gap_ends(at, from, now);
         }
         let source = &mut self.sources[at];
-        // The connection reports the gap of a reconnect again, but none when it first comes up.
+        // A connection that comes up again also reports the gap itself. A first connection reports
+        // no gap.
         source.gap_is_reported_again = std::mem::replace(&mut source.was_up, true);
         source.note_complete(now);
         self.each_pbx(at, |pbx| pbx.end_outage(now));
@@ -259,8 +267,9 @@ impl Intake {
         }
     }
 
-    /// Handles a point in the stream of a source, from a message or the dialog with a switch: the
-    /// gap that it ends, and its effect on the calls of the PBX that `server` is.
+    /// Handles a mark in the stream of a source, such as a login or a restart of the PBX. It can
+    /// end a gap, and affect the calls of the PBX. `server` is the `server_name` of the message, or
+    /// empty.
     pub(super) fn on_mark(&mut self, id: SourceId, mark: Mark, server: &str, arrived: EventTime) {
         let at = usize::from(id.0);
         let touches = self.mark(at, mark, arrived);
@@ -296,7 +305,8 @@ impl Intake {
         !another_source_receives
     }
 
-    /// Returns `true` if another source of the same PBX reports its channels, or will.
+    /// Returns `true` if another source of the same PBX reports its channels now, or reports them
+    /// later because a queue or file keeps the events.
     fn another_source_receives(&self, at: usize) -> bool {
         let pbx = &self.sources[at].settings.pbx;
         for (other_at, other) in self.sources.iter().enumerate() {

@@ -25,10 +25,10 @@ impl ExitCode for PbxIdChanged {
     }
 }
 
-/// Refuses an id other than the stored one. A new state has none.
+/// Refuses an id that differs from the stored id. A new state has no stored id.
 ///
 /// # Errors
-/// [`PbxIdChanged`] if they differ.
+/// [`PbxIdChanged`] if the ids differ.
 pub fn refuse_change(stored: Option<&str>, given: &str) -> Result<(), PbxIdChanged> {
     match stored {
         Some(stored) if stored != given => Err(PbxIdChanged {

@@ -1,5 +1,6 @@
-//! One PBX: the assembler of its calls, and the second account of them (`--catch-up`), which is
-//! combined with the first call by call. This module also finds the PBX that a frame belongs to.
+//! One PBX: the assembler of its calls (the first account, or primary), and the second account of
+//! these calls (`--catch-up`). Both accounts are combined one call at a time. This module also
+//! finds the PBX that a frame belongs to.
 
 use super::catch_up::Second;
 use callbridge_call::{
@@ -13,10 +14,11 @@ use std::{collections::btree_map::Entry, time::Duration};
 
 /// Counter: events of finished calls.
 pub(super) const LATE: &str = "late";
-/// Counter: calls with the ids of a finished one.
+/// Counter: calls with the ids of a finished call.
 pub(super) const REUSED: &str = "reused_ids";
 
-/// Maximum rounds. Each ends an open call of the primary. More are ended the next time.
+/// Maximum rounds of one reconciliation. Each round can end open calls of the primary. The next
+/// reconciliation continues.
 const ROUNDS_MAX: usize = 64;
 /// Longer than any wait.
 const FOREVER: Duration = Duration::from_secs(86_400 * 365);
@@ -25,30 +27,31 @@ const CLOCKS_APART: Duration = Duration::from_secs(5);
 /// Maximum outages remembered per PBX. The oldest is dropped first.
 const TIMES_MAX: usize = 64;
 
-/// Finds the finished and stored call that a unique id of the PBX belongs to.
+/// A function that finds the finished and stored call that a unique id of the PBX belongs to.
 pub(super) type FindKnown<'a> = &'a mut dyn FnMut(&str) -> Option<Known>;
 
-/// The open calls of one PBX, and those finished since the last commit.
+/// The open calls of one PBX, and its calls that finished since the last commit.
 pub(super) struct Pbx {
     pub(super) assembler: Assembler,
-    /// Call detail records, folded to separate calls if these have no events.
+    /// Call detail records of calls without events, which are folded into calls.
     ///
     /// Whether a PBX reports events is learned, not configured: an AMI user with `read = cdr` only
     /// reports records. So every record of an unknown call is kept, and folded when it has waited
     /// long enough. Two more conditions apply: nothing has reported its call meanwhile, and the
     /// events of the PBX, if there are any, have passed its end. A queue of CDRs is read faster
-    /// than one of channel events.
+    /// than a queue of channel events.
     pub(super) records: Folder,
-    /// Number of calls that were known after their records had waited, since the last count.
+    /// Number of calls from records that turned out to be known already, since the last
+    /// [`Pbx::count`].
     known: u64,
     finished: Vec<FinishedCall>,
     /// Finished calls by each of their ids. The spool does not know them yet.
     pub(super) just_finished: BTreeMap<String, Known>,
     /// Times without a connection.
     outages: Outages,
-    /// Difference between its clock and our boot clock before the last outage.
+    /// Difference between the PBX's clock and our boot clock before the last outage.
     clock_ahead: Option<ClockDifference>,
-    /// The second account of its calls (`--catch-up`).
+    /// The second account of the PBX's calls (`--catch-up`).
     pub(super) second: Option<Second>,
 }
 
@@ -81,8 +84,8 @@ impl Pbx {
 
     /// Processes an event. `known` finds the stored call of a unique id. Events of a finished call
     /// change nothing ([`LATE`]). Another call with the ids of a finished one becomes a separate
-    /// call ([`REUSED`]), and the spool makes a dead letter `uuid_conflict` of it. Returns which of
-    /// the two to count.
+    /// call ([`REUSED`]), and the spool makes a dead letter `uuid_conflict` of it. Returns the
+    /// counter to increase.
     pub(super) fn on_event(
         &mut self,
         event: &PbxEvent<'_>,
@@ -98,7 +101,7 @@ impl Pbx {
             }
         };
         let is_open = self.assembler.knows(uniqueid) || self.assembler.knows(linkedid);
-        // A call can still be open and be finished by the time of this event.
+        // The time of this event can finish a call that is still open.
         if is_open && self.assembler.on_event(event, arrived) {
             return None;
         }
@@ -129,7 +132,7 @@ impl Pbx {
         std::mem::take(&mut self.finished)
     }
 
-    /// Takes the calls that the assembler has finished. Those that a second account can complete
+    /// Takes the calls that the assembler has finished. Calls that the second account can complete
     /// are held.
     fn collect(&mut self, now: EventTime) {
         for call in self.assembler.take_finished() {
@@ -143,13 +146,13 @@ impl Pbx {
         }
     }
 
-    /// Handles a decided call.
+    /// Adds a call to the finished calls, after it is decided which account of it counts.
     fn finish(&mut self, call: FinishedCall) {
         for id in call.ids() {
             let new = known_call(&call, id);
             match self.just_finished.entry(id.as_str().to_owned()) {
                 Entry::Vacant(place) => drop(place.insert(new)),
-                // A better account of the same call.
+                // The known account of the call is incomplete, so another account replaces it.
                 Entry::Occupied(mut known) if known.get().incomplete => drop(known.insert(new)),
                 Entry::Occupied(_) => {}
             }
@@ -157,7 +160,8 @@ impl Pbx {
         self.finished.push(call);
     }
 
-    /// Adds durable counters of what the assembler ignored or repaired since the last call.
+    /// Adds the operations that count what the assembler ignored or repaired since this function
+    /// was last called.
     pub(super) fn count(&mut self, ops: &mut Vec<Op>) {
         // Each counter is named, so that no new one is forgotten.
         let AssemblyCounts {
@@ -222,7 +226,8 @@ impl Pbx {
                 second.reconciler.on_second(call, now);
             }
         }
-        // An ended call is held first, and decided with its second account in another round.
+        // A call that a round ends is held first. Another round combines it with its second
+        // account.
         for _ in 0..ROUNDS_MAX {
             if !self.decide(now, over, known) {
                 break;
@@ -320,8 +325,8 @@ impl Outages {
     }
 }
 
-/// Returns `true` for the birth of a channel that begins another call than the finished one with
-/// its id.
+/// Returns `true` if the event creates a channel that belongs to another call than `known`, the
+/// finished call with the same id.
 pub fn begins_another(event: &PbxEvent<'_>, known: &Known) -> bool {
     match event {
         PbxEvent::Channel(event) if matches!(event.kind, Kind::Born { .. }) => {
@@ -347,13 +352,14 @@ pub fn known_call(call: &FinishedCall, id: &UniqueId) -> Known {
     }
 }
 
-/// Name of the setting for the first `server_name` of this PBX's stream.
+/// Returns the name of the spool's setting for the first `server_name` on this PBX's stream.
 pub fn server_key(pbx: &str) -> String {
     format!("first-server:{pbx}")
 }
 
-/// Id of a frame's PBX, by its `server_name`, which can be empty. The first `server_name` on a
-/// PBX's stream is that PBX. Any other one is another PBX, which can have the same unique ids.
+/// Returns the id of a frame's PBX. `server` is the frame's `server_name`, or empty. The first
+/// `server_name` on a PBX's stream is that PBX. Any other `server_name` is another PBX, which can
+/// have the same unique ids.
 pub(super) fn pbx_of(
     source: &mut SourceStatus,
     server: &str,

@@ -1,5 +1,5 @@
 //! Evidence that a source receives events, and the rights that its account lacks. The PBX accepts
-//! the login of an account without rights, but never sends it an event.
+//! the login of an account without rights, but never sends an event to this account.
 
 use super::settings::SourceSettings;
 use callbridge_asterisk::subscription_probe::MissingRight;
@@ -9,8 +9,8 @@ use callbridge_mapping::{LeadRule, Trunks};
 use callbridge_model::status::{self, RightKind, SourceState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Channels show a variable in each of their events. After this many events without it, they do
-/// not.
+/// A channel shows its variables in each of its events. A variable that is missing in this many
+/// events is reported as not shown.
 const EVENTS_CHECKED: u32 = 40;
 
 /// Message for a source whose events have no timestamp.
@@ -22,7 +22,7 @@ const TIMES: &str = "events carry no time, so the time of arrival is used: set t
 pub(super) struct Proof {
     /// An event has come since the connection is up.
     pub(super) received: bool,
-    /// An event has shown whether they have timestamps. Checked once per connection.
+    /// An event has shown whether events have timestamps. Checked once per connection.
     pub(super) timed: bool,
     /// Variables that contain leads and that no channel has shown.
     unseen: BTreeSet<String>,
@@ -66,8 +66,9 @@ impl Proof {
         self.missing_rights.contains_key(&RightKind::Calls)
     }
 
-    /// Takes an event as proof that the source receives. A record of a call proves nothing about
-    /// the channels that a manager account should receive, and neither do answers to our actions.
+    /// Takes an event as proof that the source receives events. A record of a call proves nothing
+    /// about the channels that a manager account should receive, and neither do answers to our
+    /// actions.
     pub(super) fn on_event(
         &mut self,
         settings: &SourceSettings,
@@ -79,7 +80,7 @@ impl Proof {
         let event = match event {
             PbxEvent::Channel(event) if !matches!(event.kind, Kind::Listed { .. }) => Some(event),
             PbxEvent::Cdr(_) if !channels => None,
-            // An account without the right `system` does not receive this.
+            // An account without the right `system` does not receive this event.
             PbxEvent::Mark(Mark::FullyBooted { .. }) => {
                 self.missing_rights.remove(&RightKind::System);
                 return;

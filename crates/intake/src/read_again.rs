@@ -13,7 +13,8 @@ const NEWER: &str = "version: it is ";
 /// can name any number.
 const VERSIONS_MAX: u64 = 99;
 
-/// Counts a message of a newer version under that version.
+/// Returns the operation that counts a message of a newer version under its version. `why` is the
+/// reason why the message cannot be read. `None` if the reason is not the version.
 pub(super) fn count_newer(why: &str) -> Option<Op> {
     let digits = why.strip_prefix(NEWER)?.split(',').next()?;
     let version = digits.parse::<u64>().ok()?.min(VERSIONS_MAX);
@@ -29,7 +30,7 @@ pub fn is_newer(why: &str) -> bool {
 /// Decodes the call of a stored message.
 ///
 /// # Errors
-/// A message, if it is not a call, or cannot be read.
+/// The reason, if the stored message is not a whole call, or cannot be read.
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().carries_whole_calls()) {

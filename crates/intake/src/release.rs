@@ -1,5 +1,5 @@
-//! Releases calls that wait for a lead or an employee when it becomes known, and turns them into
-//! dead letters after 30 days.
+//! Releases calls that wait for a lead or an employee when the lead or employee becomes known.
+//! Turns calls that have waited for 30 days into dead letters.
 //!
 //! | reason | released when |
 //! |---|---|
@@ -21,8 +21,8 @@ pub const WAITING_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum rows of one read and one transaction.
 const PAGE: usize = 100;
 
-/// Checks the waiting calls of these numbers (all of them with `None`), and releases those that
-/// lack nothing any more. Returns how many were released.
+/// Checks the waiting calls of these customers' numbers (all waiting calls with `None`), and
+/// releases the calls that can be sent now. Returns how many were released.
 ///
 /// # Errors
 /// If the spool cannot be read or written.
@@ -53,7 +53,7 @@ pub async fn release(
 }
 
 /// Checks the waiting calls of a number to which a person has just assigned a lead, and releases
-/// those that lack nothing any more. The action is stored with each released call.
+/// the calls that can be sent now. The person's `action` is stored with each released call.
 ///
 /// # Errors
 /// If the spool cannot be read or written.
@@ -150,7 +150,7 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
                 tracing::info!(call = %row.uuid, id = %row.id, lead, "a waiting call is sent");
                 Ok(1)
             }
-            // A person did it first.
+            // The call still waits for something else, or a person has changed it first.
             Ok(_) | Err(Error::Refused { .. }) => Ok(0),
             Err(error) => Err(error),
         }
@@ -158,7 +158,7 @@ async fn release_rows(spool: &Handle, rows: &[RowId], by: By<'_>) -> Result<u64,
     join_all(writes).await.into_iter().sum()
 }
 
-/// Step of a call with this verdict. `None` if nothing changes.
+/// Returns the step of a call with this verdict. `None` if nothing changes.
 fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     let waits = match row.state {
         State::Waiting => true,
@@ -188,8 +188,8 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     }
 }
 
-/// Ends the wait of calls that have waited for [`WAITING_MAX`], one page of them. Returns how many.
-/// 0 if no more are left.
+/// Turns calls that have waited for [`WAITING_MAX`] into dead letters, at most 100 at once. Returns
+/// their number, which is 0 if there are no more such calls.
 ///
 /// # Errors
 /// If the spool cannot be read or written.

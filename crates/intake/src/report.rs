@@ -1,12 +1,12 @@
-//! Log messages about a source's connection: one when an outage begins, one when it ends, and few
-//! if the connection is lost often. Changes that exceed the limit are added up and logged with the
-//! next message. Pure: the caller passes `now`.
+//! Log messages about a source's connection: one message when an outage begins, one when the outage
+//! ends, and few if the connection is lost often. Changes that exceed the limit are added up and
+//! logged with the next message. Pure: the caller passes `now`.
 
 use super::gap_log::Gap;
 use callbridge_call::EventTime;
 use std::time::Duration;
 
-/// Lines that are logged about a source without a pause.
+/// Number of lines that can be logged about a source in a short time.
 const ROOM: u32 = 8;
 /// Time after which one more line is allowed.
 const ONE_MORE_AFTER: Duration = Duration::from_secs(300);
@@ -14,13 +14,13 @@ const ONE_MORE_AFTER: Duration = Duration::from_secs(300);
 /// Changes of a source's connection since they were last logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// New state, up or down. `None` if it has not changed.
+    /// `true` if the source came up, `false` if it went down. `None` if the state has not changed.
     pub up: Option<bool>,
-    /// Why it is or was down, or events are missing.
+    /// Why the source is or was down, or why events are missing.
     pub why: Option<String>,
     /// From the start of the first gap to the end of the last one.
     pub gap: Option<(EventTime, EventTime)>,
-    /// The total length of all gaps in it.
+    /// The total length of all gaps in that time.
     pub missing: Duration,
     pub gaps: u32,
     /// Number of times the connection came up.
@@ -60,12 +60,12 @@ impl News {
     }
 }
 
-/// What was logged about one source's connection, and what must still be logged.
+/// The log of one source's connection: the used lines, and the changes that must still be logged.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// Number of used lines of [`ROOM`].
+    /// Number of lines of [`ROOM`] that are used up.
     logged: u32,
-    /// Time from which the next allowed line is counted.
+    /// Time since which [`ONE_MORE_AFTER`] is counted for the next allowed line.
     filled: Option<EventTime>,
     unreported: Option<News>,
     /// Why the connection went down. `None` while it is up.
@@ -82,7 +82,8 @@ impl Report {
     }
 
     /// Notes that the connection is down. During an outage, another reason is logged when the
-    /// outage ends. With `is_ours`, it is logged at once, because a person must fix it.
+    /// outage ends. With `is_ours`, the cause is our secret or a setting. Then the reason is logged
+    /// at once, because a person must fix it.
     pub(super) fn down(&mut self, why: String, is_ours: bool) {
         let is_known = self.down.replace(why.clone()).is_some();
         if is_known && !is_ours && self.unreported.is_none() {
@@ -93,7 +94,7 @@ impl Report {
         news.why = Some(why);
     }
 
-    /// Events are missing, according to the source.
+    /// Notes that the source has reported missing events, for the reason `why`.
     pub(super) fn note_loss(&mut self, why: String) {
         self.unreported.get_or_insert_default().why = Some(why);
     }

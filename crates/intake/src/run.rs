@@ -1,6 +1,6 @@
-//! The loop of the intake. It takes a group of items, assembles and judges their calls, and commits
-//! them. Only then does each source get its verdict. While the disk is full, it takes no more items
-//! and loses none.
+//! The loop of the intake. The loop takes a group of items, assembles and judges their calls, and
+//! commits the result. Only then does each source get its verdict. While the disk is full, the loop
+//! takes no more items and loses none.
 
 use crate::{Batch, Intake, release::release, written::Files};
 use callbridge_mapping::{People, journal};
@@ -21,12 +21,12 @@ const DISK_RETRY: Duration = Duration::from_secs(2);
 /// The loop wakes at least this often, so a change of the wall clock is soon noticed.
 const IDLE_WAKE: Duration = Duration::from_secs(1);
 
-/// The current people, replaced as a whole when a list changes.
+/// The current lists of leads and employees, replaced as a whole when a list changes.
 pub type SharedPeople = Arc<RwLock<Arc<People>>>;
 
 /// Views of the intake for `status`, metrics and the notice of readiness.
 pub struct ShellViews {
-    /// In the order of the flags, updated with each pass of the loop.
+    /// Status of each source, in the order of the flags. Updated with each pass of the loop.
     pub statuses: watch::Sender<Vec<status::SourceStatus>>,
     /// Sources that have been up at least once.
     pub seen_up: watch::Sender<Vec<bool>>,
@@ -44,13 +44,13 @@ impl ShellViews {
 
 /// Parts that the loop of the intake uses.
 pub struct Shell {
-    /// Assembles and judges calls. It uses no clock, socket or file.
+    /// Assembles and judges calls, without a clock, socket or file.
     pub intake: Intake,
     /// End of the ring from which the sources' items are taken.
     pub ring: RingEnd,
     /// The channel to each source, in the order of the flags.
     pub verdicts: Vec<Verdicts>,
-    /// In the order of the flags.
+    /// Counters of each source, in the order of the flags.
     pub counts: Vec<Counts>,
     /// Stores calls and positions. Each batch is one transaction.
     pub spool: spool::Handle,
@@ -60,9 +60,9 @@ pub struct Shell {
     pub people: SharedPeople,
     /// Publishes the state of the sources.
     pub views: ShellViews,
-    /// The process must stop: do not wait for a full disk any more.
+    /// `true` when the process must stop. Then the loop no longer waits for a full disk.
     pub stopped: watch::Receiver<bool>,
-    /// Shows only the last digits of phones.
+    /// The log shows only the last digits of phone numbers.
     pub mask_phones: bool,
     /// Heartbeat of the loop.
     pub pulse: Heartbeat,
@@ -71,7 +71,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Runs until every source is gone. Then everything that was taken is committed, and its
+    /// Runs until every source is gone. Then all items that were taken are committed, and all
     /// sources have their verdicts.
     ///
     /// # Errors
@@ -110,7 +110,8 @@ impl Shell {
                 } else {
                     tracing::info!(reason, "this machine's clock is right again: continuing");
                 }
-                // While no call can be judged, no more are taken.
+                // While our clock is wrong, no call can be judged, so sources of whole calls are
+                // paused.
                 for (at, verdicts) in self.verdicts.iter().enumerate() {
                     if self.intake.carries_whole_calls(at) {
                         verdicts.pause(is_held);
@@ -141,7 +142,7 @@ impl Shell {
         self.intake.set_wall_ahead(clock::wall_ahead());
     }
 
-    /// Adds everything else that is ready to the same commit.
+    /// Takes all other items that are ready into the same commit, up to its limits.
     fn fill(&mut self) -> anyhow::Result<()> {
         let mut items = 1;
         let mut bytes = 0;
@@ -181,8 +182,8 @@ impl Shell {
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
                 self.intake.at_end(source, clock::steady());
-                // Nothing was read of this file: check its format. This happens in the background,
-                // because the disk can hang.
+                // Nothing was read of this file, so check its format, in the background because the
+                // disk can hang.
                 if self.intake.has_read_nothing(source) {
                     self.files
                         .check_format(source, self.intake.settings.decoding());
@@ -300,8 +301,8 @@ impl Shell {
         Ok(done)
     }
 
-    /// Releases calls that lack nothing any more. A lead can become known between a call's verdict
-    /// and its commit, when the call cannot be found yet. A lead that becomes known from now on
+    /// Releases just stored calls that can be sent now. A lead can become known between a call's
+    /// verdict and its commit, when a release cannot find the call yet. From now on, a release
     /// finds the call in the spool.
     async fn recheck(&mut self, waiting: &[Finished]) -> anyhow::Result<()> {
         let people = &self.people_in_force();
@@ -322,7 +323,7 @@ impl Shell {
         loop {
             match release(spool, Some(&phones), rules, people, clock::now().wall).await {
                 Ok(_) => return Ok(()),
-                // The next start checks all of them.
+                // The next start checks all waiting calls.
                 Err(error) if error.is_retryable() && *self.stopped.borrow() => return Ok(()),
                 Err(error) if error.is_retryable() => tokio::time::sleep(DISK_RETRY).await,
                 Err(error) => return Err(error.into()),
@@ -358,7 +359,7 @@ impl Shell {
     }
 }
 
-/// The calls that wait for a lead or an employee.
+/// Returns the calls that wait for a lead or an employee.
 fn waiting_calls(ops: &[Op]) -> Vec<Finished> {
     let mut waiting = Vec::new();
     for op in ops {

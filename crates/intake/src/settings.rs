@@ -16,14 +16,15 @@ pub struct Settings {
     pub zone: Option<jiff::tz::TimeZone>,
     /// The columns of a CSV file without a header (`--columns`).
     pub columns: Option<callbridge_asterisk::CsvColumns>,
-    /// While our clock shows an earlier time, it is wrong, and calls are held.
+    /// While our clock shows a time before this one, the clock is wrong, and calls are held.
     pub clock_right_from: EventTime,
     /// Trunks, and which of their calls are journaled.
     pub rules: Rules,
 }
 
 impl Settings {
-    /// Settings of the assembler for this PBX: those of the flags with the endpoints of its trunks.
+    /// Returns the settings of the assembler for this PBX: the flags, with the endpoints of the
+    /// PBX's trunks.
     ///
     /// # Errors
     /// If two equally long endpoints can match one channel.
@@ -34,7 +35,7 @@ impl Settings {
         })
     }
 
-    /// Settings to decode messages: zone, columns, and variables of the lead rules.
+    /// Returns the settings to decode messages: zone, columns, and variables of the lead rules.
     pub fn decoding(&self) -> DecoderSettings {
         DecoderSettings {
             zone: self.zone.clone(),
@@ -47,9 +48,9 @@ impl Settings {
 /// Facts of one source that the intake needs.
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
-    /// Key of its stored position and gaps: its full URL.
+    /// Full URL of the source, and the key of its stored position and gaps.
     pub shown: String,
-    /// URL without the file of its secret, for JSON.
+    /// URL without the file of the source's secret, for JSON.
     pub url: String,
     /// Label in logs, status and metrics: `office/ami`.
     pub label: String,
@@ -65,7 +66,7 @@ pub struct SourceSettings {
 }
 
 impl SourceSettings {
-    /// Makes a source of this URL. It gets a unique label from [`label_all`].
+    /// Makes a source of this URL. [`label_all`] makes its label unique.
     pub fn new(url: &SourceUrl, pbx: String, catch_up: bool) -> Self {
         Self {
             shown: url.to_string(),
@@ -84,7 +85,7 @@ impl SourceSettings {
     }
 }
 
-/// Numbers equal labels: `office/ami`, `office/ami-2`.
+/// Appends a number to a label that another source has already: `office/ami`, `office/ami-2`.
 pub fn label_all(sources: &mut [SourceSettings]) {
     let mut met: BTreeMap<String, u32> = BTreeMap::new();
     for source in sources {
@@ -96,7 +97,7 @@ pub fn label_all(sources: &mut [SourceSettings]) {
     }
 }
 
-/// What an earlier run stored in the spool, in addition to its open calls.
+/// The facts that an earlier run stored in the spool, in addition to its open calls.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// The first `server_name` of each PBX.

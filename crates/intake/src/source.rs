@@ -7,7 +7,8 @@ use callbridge_model::status::{self, SourceState};
 use callbridge_source::{CountsNow, FilePosition, Frame, SourceId};
 use callbridge_spool::{Op, UnreadableBytes};
 
-/// Messages of a source that are checked for another format, before the first that can be read.
+/// Maximum unreadable messages of a source that are checked for another format, before the first
+/// message that can be read.
 const CHECKED_MAX: u8 = 16;
 
 /// A source with the intake's state.
@@ -17,11 +18,11 @@ pub(super) struct IntakeSource {
     pub(super) status: status::SourceStatus,
     /// The source is a file that does not exist, so no events of its PBX wait in it.
     pub(super) is_absent: bool,
-    /// Number of its connections.
+    /// Number of the source's connections so far.
     pub(super) connection: u64,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
-    /// Arrival of its newest frame, or a later time up to which nothing is missing.
+    /// Arrival of the newest frame, or a later time up to which nothing is missing.
     pub(super) last_received: Option<EventTime>,
     /// The value of `last_received` before the newest frame.
     pub(super) received_before: Option<EventTime>,
@@ -33,25 +34,26 @@ pub(super) struct IntakeSource {
     pub(super) gap_is_reported_again: bool,
     /// The connection was up before in this process.
     pub(super) was_up: bool,
-    /// Frames and position to acknowledge with the next commit.
+    /// Number of the last frame to acknowledge with the next commit.
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
     pub(super) position: Option<FilePosition>,
-    /// Order of the file's last event without a time. Such events are ordered by their place in the
-    /// file.
+    /// Substitute time of the file's last event without a time. Events without a time are ordered
+    /// by their place in the file.
     pub(super) ordered: EventTime,
-    /// Message about its other format. `None` if it has the configured one, or it is not known.
+    /// Message about the format that the source has instead of the configured one. `None` if it has
+    /// the configured format, or its format is not known.
     pub(super) other_format: Option<String>,
     checked: u8,
-    /// Evidence that it receives events, and which rights its account lacks.
+    /// Evidence that the source receives events, and the rights that its account lacks.
     pub(super) proof: Proof,
-    /// Changes of its connection to log.
+    /// Changes of the source's connection that must be logged.
     pub(super) report: Report,
 }
 
 impl IntakeSource {
-    /// Makes a source that has read nothing. From an earlier run it knows until when nothing is
-    /// missing.
+    /// Makes a source that has read nothing. `memory` has the time up to which nothing of the
+    /// source is missing from an earlier run.
     pub(super) fn new(settings: SourceSettings, flags: &Settings, memory: &Memory) -> Self {
         let shown = &settings.shown;
         Self {
@@ -85,7 +87,8 @@ impl IntakeSource {
         }
     }
 
-    /// Returns the connection or file of a frame, if its order of events means anything.
+    /// Returns the connection or file of a frame. `None` if the order of its events shows nothing,
+    /// as with a broker that redelivers.
     pub(super) fn line(&self, id: SourceId, frame: &Frame) -> Option<Line> {
         let settings = &self.settings;
         let is_ordered = settings.forgets || settings.file;
@@ -102,7 +105,8 @@ impl IntakeSource {
         })
     }
 
-    /// Notes the arrival and position of a frame. Our wall clock is `wall_ahead` of arrivals.
+    /// Notes the arrival and position of a frame. `wall_ahead` is how far our wall clock is ahead
+    /// of the arrival clock.
     pub(super) fn note(&mut self, frame: &Frame, wall_ahead: ClockDifference) {
         self.through = Some(frame.seq);
         self.received_before = self.last_received;
@@ -131,8 +135,8 @@ impl IntakeSource {
         }
     }
 
-    /// Checks a message that could not be read for another format, until one can be read. Returns a
-    /// text about the format once, with the source's name.
+    /// Checks an unreadable message for another format, until the source has a readable message.
+    /// Returns the source's label and a message about the format, but only once.
     pub(super) fn other_format_of(&mut self, bytes: &[u8]) -> Option<(String, String)> {
         let first = self.status.read == 0 && self.checked < CHECKED_MAX;
         if !first || self.other_format.is_some() {
@@ -144,7 +148,8 @@ impl IntakeSource {
         Some((self.settings.label.clone(), message))
     }
 
-    /// Copies the source's own counters. Each counter is named, so that no new one is forgotten.
+    /// Copies the source's own counters. All counters are named, so the compiler reports a new
+    /// counter.
     pub(super) fn note_counts(&mut self, counts: CountsNow) {
         let CountsNow {
             frames: _,
@@ -157,7 +162,7 @@ impl IntakeSource {
         self.status.too_long = too_long;
     }
 
-    /// Status with the problems found so far.
+    /// Returns the status with the problems that were found so far.
     pub(super) fn status_with_problems(&self) -> status::SourceStatus {
         let mut shown = self.status.clone();
         shown.reason = shown.reason.or_else(|| self.other_format.clone());
@@ -184,7 +189,7 @@ impl IntakeSource {
     }
 
     /// Returns the operation that removes earlier dead letters of the frame's file, because a call
-    /// was read from it. `None` for a frame that does not fill a file.
+    /// was read from it. `None` for a frame that is not a whole file.
     pub(super) fn file_read(&self, frame: &Frame) -> Option<Op> {
         let file = frame.details.as_ref()?.file.as_ref()?;
         Some(Op::FileRead {
@@ -194,8 +199,8 @@ impl IntakeSource {
         })
     }
 
-    /// Returns the operation that stores an unreadable frame, and refuses the frame, so it does not
-    /// come again.
+    /// Returns the operation that stores an unreadable frame. Also refuses the frame, so the source
+    /// does not deliver it again.
     pub(super) fn set_aside(&mut self, frame: &Frame, why: String) -> Op {
         self.status.unreadable += 1;
         self.refused.push(frame.seq);

@@ -17,8 +17,8 @@ pub(super) enum Branch {
     Held,
 }
 
-/// The stored suffixes of names. The one of records comes first, because any PBX's name can precede
-/// it.
+/// The suffixes of stored names. The suffix of records comes first, because the name before it can
+/// be any PBX's name, even one with a `?`.
 const SUFFIXES: [(Branch, &str); 5] = [
     (Branch::Records, "?cdr"),
     (Branch::CatchUpEvents, "?second"),
@@ -52,9 +52,9 @@ impl Branch {
     }
 }
 
-/// The calls in progress at each PBX, each as if it ended `now`. `open` has the PBX's name, the
-/// key, and the snapshot from the spool. Second accounts of the same calls, and unreadable
-/// snapshots, are left out.
+/// Returns the calls in progress and their PBXs, each call as if it ended `now`. `open` has the
+/// stored name, the key, and the snapshot of each open call in the spool. Second accounts of the
+/// same calls, and unreadable snapshots, are left out.
 pub fn under_way(
     settings: &Settings,
     open: &[(String, u64, Vec<u8>)],

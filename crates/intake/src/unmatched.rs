@@ -1,13 +1,14 @@
 //! Channels of no trunk that carried outside numbers, counted by the prefix of their names.
-//! `status` and the metrics show them. They are kept over restarts until a flag names them.
+//! `status` and the metrics show these prefixes. A prefix is kept over restarts until a flag names
+//! it.
 
 use callbridge_call::{EventTime, Extension};
 use callbridge_model::status;
 use callbridge_spool::Op;
 
-/// Maximum prefixes. The channels of all others are counted together.
+/// Maximum number of prefixes. The channels of all other prefixes are counted together.
 const KEPT: usize = 32;
-/// Prefix under which the channels of all others are counted.
+/// Name under which the channels of all other prefixes are counted together.
 pub const OTHERS: &str = "other";
 /// Name of the spool's setting for the prefixes.
 pub const KEY: &str = "unmatched";
@@ -18,9 +19,9 @@ const FORGOTTEN_SECONDS: i64 = 30 * 86_400;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnmatchedLog {
     seen: Vec<status::Unmatched>,
-    /// PBX and prefix of those that this process has logged.
+    /// PBX and prefix of all channels that this process has reported for the log.
     logged: Vec<(String, String)>,
-    /// PBX and prefix of those first seen since the last report.
+    /// PBX and prefix of channels that must still be logged.
     pub(super) unreported: Vec<(String, String)>,
     changed: bool,
 }
@@ -29,7 +30,7 @@ impl UnmatchedLog {
     /// Restores the stored log. Empty if there is none.
     ///
     /// # Errors
-    /// If it is not in this version's form.
+    /// If the text is not in the form of this version.
     pub fn restore(text: Option<&str>) -> Result<Self, serde_json::Error> {
         let seen = text.map(serde_json::from_str).transpose()?;
         Ok(Self {
@@ -69,8 +70,8 @@ impl UnmatchedLog {
             .find(|unmatched| unmatched.pbx == pbx && unmatched.prefix == prefix)
     }
 
-    /// Forgets prefixes that a flag names by now (`is_named` returns this for a PBX and a prefix),
-    /// and those not seen for a long time.
+    /// Forgets prefixes that a flag names by now, and prefixes that were not seen for 30 days.
+    /// `is_named` returns `true` if a flag names this prefix of this PBX.
     pub(super) fn prune(&mut self, now: EventTime, is_named: impl Fn(&str, &str) -> bool) {
         let now = now.floor_seconds().get();
         let kept = self.seen.len();
@@ -79,13 +80,15 @@ impl UnmatchedLog {
             !old && !is_named(&unmatched.pbx, &unmatched.prefix)
         });
         if self.seen.len() < kept {
-            // There is room for some of these now. They are listed when they come again.
+            // There is room for some of the prefixes that were counted together. They are listed
+            // separately when they come again.
             self.seen.retain(|unmatched| unmatched.prefix != OTHERS);
             self.changed = true;
         }
     }
 
-    /// Operation that stores them. `None` if nothing has changed since the last one.
+    /// Returns the operation that stores the prefixes. `None` if nothing has changed since the last
+    /// call.
     pub(super) fn take(&mut self) -> Option<Op> {
         if !std::mem::take(&mut self.changed) {
             return None;
@@ -95,13 +98,13 @@ impl UnmatchedLog {
         Some(Op::meta(KEY, value))
     }
 
-    /// Prefixes for `status`.
+    /// Returns the prefixes for `status`.
     pub fn into_channels(self) -> Vec<status::Unmatched> {
         self.seen
     }
 }
 
-/// The device of a prefix, as it would be in a list of employees.
+/// Returns the device in a prefix (`101` in `PJSIP/101`), as a list of employees would name it.
 pub fn device(prefix: &str) -> Extension {
     let device = prefix.split_once('/').map_or(prefix, |(_, device)| device);
     Extension::new(device)

@@ -1,5 +1,5 @@
-//! Calls that arrive whole, one message per call (`format=call`). They wait here until they are
-//! judged.
+//! Calls that arrive whole, one message per call (`format=call`). They wait in this module until
+//! they are judged.
 //!
 //! Such calls need no assembler. Each message names its PBX.
 
@@ -27,7 +27,7 @@ pub(super) struct WholeCalls {
 }
 
 impl WholeCalls {
-    /// Processes one message. Returns the operation that stores an unreadable one.
+    /// Processes one message. Returns the operation that stores the message if it is unreadable.
     pub(super) fn take(
         &mut self,
         source: &mut IntakeSource,

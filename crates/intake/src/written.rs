@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 /// Number of times that a file without readable messages is checked.
 const LOOKS_MAX: u8 = 3;
 
-/// Describes why nothing of a source can be read. `None` if something can, or nothing is there yet.
+/// Describes why nothing of a source can be read. `None` if something can be read, or the source
+/// has no messages yet.
 pub fn describe_mismatch(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String> {
     match fit {
         FormatFit::Empty | FormatFit::Reads { .. } | FormatFit::Quiet => None,
@@ -20,7 +21,8 @@ pub fn describe_mismatch(format: Format, fit: &FormatFit, bytes: &[u8]) -> Optio
     }
 }
 
-/// Describes a message that is of another format.
+/// Describes the format of a message that is not in the configured `format`. `None` if the message
+/// has that format, or its format is not recognized.
 pub(super) fn message(format: Format, bytes: &[u8]) -> Option<String> {
     let like = Likeness::recognize(bytes).filter(|like| like.format != Some(format))?;
     Some(mismatch_message(format, &like))
@@ -31,7 +33,8 @@ fn mismatch_message(format: Format, like: &Likeness) -> String {
     format!("it has nothing in the format {format}, but looks like {like}")
 }
 
-/// Checks a file's format. `None` if it is right, or it cannot be determined.
+/// Checks a file's format. `None` if the file has the configured format, or its format cannot be
+/// determined.
 fn check_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
     let Transport::File { path, format, from } = &url.transport else {
         return None;
@@ -45,11 +48,11 @@ fn check_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
     )
 }
 
-/// The sources that are files. They are checked if nothing of them can be read. This happens in the
-/// background, because the disk can hang.
+/// The sources that are files. The format of a file is checked if nothing in it can be read. Checks
+/// run in the background, because the disk can hang.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// By source, with the remaining number of checks.
+    /// URL of each file, and the remaining number of checks, by source.
     all: BTreeMap<u16, (SourceUrl, u8)>,
     looks: JoinSet<(SourceId, Option<String>)>,
 }
@@ -68,7 +71,7 @@ impl Files {
         }
     }
 
-    /// Starts a check, unless it was made often enough.
+    /// Starts a check of the file's format in the background. Does nothing after three checks.
     pub fn check_format(&mut self, source: SourceId, settings: DecoderSettings) {
         let Some((url, looks)) = self.all.get_mut(&source.0) else {
             return;
@@ -82,8 +85,8 @@ impl Files {
             .spawn_blocking(move || (source, check_file(&url, settings)));
     }
 
-    /// Takes the files with another format found since the last call, with a message about the
-    /// format.
+    /// Takes the results of the checks that have ended. Returns the files that have another format,
+    /// each with a message about the format.
     pub fn formats_found(&mut self) -> Vec<(SourceId, String)> {
         let looks = std::iter::from_fn(|| self.looks.try_join_next()).flatten();
         let found = looks.filter_map(|(source, message)| Some((source, message?)));
@@ -102,7 +105,8 @@ pub fn unknown_message(format: Format, beginning: &[u8]) -> String {
         })
 }
 
-/// Returns why the first row under a header cannot be read. `None` without one.
+/// Returns why the first row under a header cannot be read. `None` without a header, or if the row
+/// can be read.
 fn first_reason(format: Format, beginning: &[u8]) -> Option<String> {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut has_header = false;
