@@ -52,8 +52,8 @@ impl Address {
         }
     }
 
-    /// Returns `true` for an address on this machine: plain HTTP and rates above 60/60s are
-    /// allowed.
+    /// Returns `true` for an address on this machine. Only there are plain HTTP and rates above
+    /// 60/60s allowed.
     pub fn is_loopback(&self) -> bool {
         self.loopback
     }
@@ -101,7 +101,7 @@ impl Address {
 pub struct Setup {
     /// The checked value of `--crm-url`.
     pub address: Address,
-    /// `--crm-ca-file`: authorities in PEM. If given, no others are trusted.
+    /// `--crm-ca-file`: certificate authorities in PEM. If given, no other authorities are trusted.
     pub ca_file: Option<PathBuf>,
     /// The value of `--crm-proxy`. `None` connects directly.
     pub proxy: Option<Url>,

@@ -1,4 +1,5 @@
-//! The reply or the error of each answer. One pure function reads it from the status and the body.
+//! The reply or the error of each answer. One pure function reads both from the HTTP status and the
+//! body.
 
 use super::envelope::{Envelope, FailureWord, Page, SUCCESS, TokenInfo, is_own};
 use super::request::Endpoint;
@@ -21,7 +22,8 @@ pub enum ApiReply {
     Page(Page),
     /// Token/info: the token is valid (§4.3).
     TokenInfo(TokenInfo),
-    /// Leads and fields: the whole envelope, because its payload is not published (§2.8).
+    /// Leads and fields: the whole envelope, because the document does not describe its payload
+    /// (§2.8).
     Data(Value),
 }
 
@@ -84,7 +86,7 @@ pub enum ApiError {
     /// token's limit is used up. Proxies have their own limits.
     #[error("429")]
     TooMany(bool),
-    /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope. The latter is
+    /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope. Such a 4xx is
     /// from a proxy, which does not know tokens, grants and calls (§7.1).
     #[error("{}", status_text(of_server(*.status), .message))]
     Server {
@@ -144,17 +146,17 @@ fn of_server(status: u16) -> String {
     }
 }
 
-/// Result of an exchange, and its warning.
+/// Result of an exchange, and the CRM's warning that the token expires.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiResponse {
     /// Reply to the request, or why there is none.
     pub answer: ApiResult,
-    /// Days until the token expires, 0 on the last one (§5.5).
+    /// Days until the token expires, 0 on the last day (§5.5).
     pub token_days_left: Option<u32>,
 }
 
 impl From<ApiResult> for ApiResponse {
-    /// Wraps a result without a warning.
+    /// Wraps a result without a warning about the token.
     fn from(answer: ApiResult) -> Self {
         Self {
             answer,
@@ -216,8 +218,8 @@ pub fn read_redacted(
     .into()
 }
 
-/// Returns `true` if one of the `errors[]` has the reason `MAX` (§7.5), and its field, if it has
-/// one, is `size`.
+/// Returns `true` if one of the `errors[]` has the reason `MAX` (§7.5), and names the field `size`
+/// or no field.
 pub fn names_max(errors: &Value) -> bool {
     let all = errors.as_array().map(Vec::as_slice).unwrap_or_default();
     all.iter().any(|error| {

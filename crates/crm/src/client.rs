@@ -1,10 +1,10 @@
 //! Sends one request to the CRM, and reads its answer.
 //!
-//! It follows no redirect, because the token would go with it. The HTTP library repeats nothing,
-//! keeps no connection (hyper would send again on a dead one), and takes no proxy from the
-//! environment. Bodies are only read up to a limit. Compressed bodies are not requested, but are
-//! decompressed if a proxy compressed them. Each reason for a missing answer has its own error:
-//! nothing was sent, or the request may have arrived.
+//! The client follows no redirect, because the token would go to the other server. The HTTP library
+//! repeats nothing, keeps no connection (hyper would send a request again if a kept connection was
+//! dead), and takes no proxy from the environment. Bodies are only read up to a limit. Compressed
+//! bodies are not requested, but are decompressed if a proxy compressed them. The error for a
+//! missing answer shows whether nothing was sent, or the request may have arrived.
 
 use super::answer::{ApiError, ApiResponse, read_redacted};
 use super::https::{self, ServerFlags, causes};
@@ -112,7 +112,8 @@ impl Client {
                     let why = format!("status {status}, {why}");
                     Err(ApiError::Unreadable(why)).into()
                 }
-                // The status is still valid. Only a success is useless without its body.
+                // The status is still valid without the body. Only a success is useless without its
+                // body.
                 Err(_) => read_redacted(endpoint, status, b"", &redactor),
             })
         };
@@ -160,8 +161,8 @@ impl Client {
     }
 }
 
-/// Reads the body, or returns why it is not read. The limit counts decompressed bytes, because a
-/// few compressed bytes can contain gigabytes.
+/// Reads the body, up to `most` bytes. The inner error is the reason why the body is not read. The
+/// limit counts decompressed bytes, because a few compressed bytes can contain gigabytes.
 async fn body(
     response: &mut reqwest::Response,
     most: usize,
@@ -189,8 +190,8 @@ async fn body(
     Ok(Ok(body))
 }
 
-/// Returns why a body cannot be read: its compression is unknown. The HTTP library removes the
-/// header of a body that it decompresses.
+/// Returns a message if the body is compressed in a way that cannot be read. `None` if it can be
+/// read. The HTTP library removes the `Content-Encoding` header of a body that it decompresses.
 fn unknown_encoding(response: &reqwest::Response) -> Option<String> {
     let encoding = response.headers().get(CONTENT_ENCODING)?;
     let encoding = String::from_utf8_lossy(encoding.as_bytes()).to_lowercase();
@@ -226,8 +227,8 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
     https::build(builder, &SERVER)
 }
 
-/// Returns the error for a failed exchange with the CRM. The message omits the URL. It can contain
-/// a requestId, never a secret, but it adds nothing to the message.
+/// Returns the error for a failed exchange with the CRM. The message omits the URL, which adds
+/// nothing. The URL can contain a requestId, but never a secret.
 fn failure(error: reqwest::Error, way: &Setup) -> ApiError {
     let error = error.without_url();
     let why = https::innermost(&error);

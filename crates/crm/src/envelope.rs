@@ -14,14 +14,14 @@ pub(crate) const SUCCESS: &str = "SUCCESS";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "UPPERCASE")]
 pub enum FailureWord {
-    /// Its lead, its employee or its call is unknown.
+    /// The CRM does not know the lead, the employee or the call of the write.
     Failed,
 }
 
 /// The prefix under which the journal keeps our uuids (§2.6).
 const PREFIX: &str = "oapi-";
 
-/// Characters kept of a text for people.
+/// Maximum characters that are kept of a text for people.
 const WORDS_MAX: usize = 1000;
 
 /// Maximum entries of `errors[]` that are kept.
@@ -47,8 +47,8 @@ const MESSAGE_KEYS: [&str; 6] = [
     "title",
 ];
 
-/// Returns `true` if an answer is from the CRM: both of its envelopes have a boolean `accept`
-/// (§2.1, §7.1). Any other answer is from a proxy.
+/// Returns `true` if an answer is from the CRM. Its full and its reduced envelope both have a
+/// boolean `accept` (§2.1, §7.1). Any other answer is from a proxy.
 pub fn is_own(answer: &Map<String, Value>) -> bool {
     answer.get("accept").is_some_and(Value::is_boolean)
 }
@@ -130,9 +130,10 @@ impl Envelope {
         Some(id)
     }
 
-    /// Returns the status of an asynchronous write. It is `data` as a word, or a word under a known
-    /// key of the object `data`, perhaps one or two levels deeper. Otherwise it is one of the two
-    /// documented words (§3.2) anywhere in `data`, or the envelope's own status.
+    /// Returns the status of an asynchronous write, and its text for people. The status is `data`
+    /// itself, or a word under a known key of `data`, perhaps one or two levels deeper. Otherwise
+    /// it is one of the two documented words (§3.2) anywhere in `data`, or the envelope's own
+    /// status.
     pub(super) fn status(&self) -> Option<(String, String)> {
         let data = self.0.get("data").unwrap_or(&Value::Null);
         let found = match single_entry(data) {
@@ -171,7 +172,7 @@ impl Envelope {
     }
 
     /// Reads a page of the journal: rows of any kind under any key, in `data` or one level deeper.
-    /// `currentPage` and `totalPages` are next to it, above it, or missing.
+    /// `currentPage` and `totalPages` are next to the rows, above the rows, or missing.
     pub(super) fn page(&self) -> Option<Page> {
         let data = self.0.get("data")?;
         let mut places: Vec<&Map<String, Value>> = Vec::new();
@@ -224,7 +225,8 @@ fn message_code(error: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// Finds the first place with an integer under this key. `None` if it does not fit.
+/// Returns the first integer under this key in `places`. `None` if there is none, or it is negative
+/// or too large.
 fn first_count(places: &[&Map<String, Value>], key: &str) -> Option<u32> {
     let mut values = places.iter().filter_map(|place| place.get(key));
     u32::try_from(values.find_map(integer)?).ok()
@@ -248,7 +250,8 @@ fn single_entry(value: &Value) -> &Value {
     }
 }
 
-/// Finds a status under its key, in this object or in the objects inside it. The outermost wins.
+/// Finds a status under a known key, in this object or in the objects inside it, down to `depth`
+/// levels. The outermost status wins.
 fn keyed_status(value: &Value, depth: u32) -> Option<(String, String)> {
     let map = single_entry(value).as_object()?;
     let here = status_of(map);
@@ -259,7 +262,7 @@ fn keyed_status(value: &Value, depth: u32) -> Option<(String, String)> {
         .values()
         .filter_map(|value| keyed_status(value, depth - 1));
     let (word, message) = inside.next()?;
-    // If two statuses differ, it is not known which one is meant.
+    // If two statuses differ, it is not known which status is meant.
     if !inside.all(|(other, _)| other.eq_ignore_ascii_case(&word)) {
         return None;
     }
@@ -291,8 +294,8 @@ fn word_of(value: &Value) -> Option<&str> {
     }
 }
 
-/// Finds a final status (§3.2) under any key except those of texts for people, because every good
-/// answer has a message `Success` (§2.1).
+/// Finds a final status (§3.2) under any key. Keys of texts for people do not count, because every
+/// good answer has a message `Success` (§2.1).
 fn named_status(data: &Value) -> Option<(String, String)> {
     let map = data.as_object()?;
     let deeper = map.values().filter_map(Value::as_object);
@@ -335,7 +338,8 @@ fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
     lists.max_by_key(rate_rows)
 }
 
-/// Rates an array as rows: how many of them name a call, then their number.
+/// Rates an array as the rows of a page: how many elements name a call, then the number of
+/// elements.
 fn rate_rows(rows: &&Vec<Value>) -> (usize, usize) {
     let calls = rows.iter().filter(|row| names_a_call(row)).count();
     (calls, rows.len())
@@ -348,7 +352,7 @@ fn names_a_call(row: &Value) -> bool {
 }
 
 /// Collects everything in a row that can be the uuid of one of our calls, under any key, with the
-/// fields next to it. Our uuids are made only from the call, so a match is never by chance.
+/// fields next to it. Our uuids are made only from the call, so a uuid never matches by chance.
 fn collect_calls(row: &Value, depth: u32, found: &mut Vec<ShownCall>) {
     match row {
         Value::String(text) => {
@@ -393,7 +397,7 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 fn whole_number(number: f64) -> Option<i64> {
-    // Above this, a float no longer distinguishes consecutive integers.
+    // Above this number, a float no longer distinguishes consecutive integers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() < EXACT {
         Some(number as i64)
@@ -434,7 +438,7 @@ pub struct Page {
     pub total: Option<u32>,
 }
 
-/// What a row of the journal shows of its call, in addition to the uuid. The rows are not published
+/// The fields of a call that a row of the journal shows. The document does not describe the rows
 /// (§4.7). A field is read if it has the name of the submission (§2.6) or of the webhook (§6.8) and
 /// a value of the right type. Otherwise it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -443,7 +447,7 @@ pub struct ShownCall {
     pub uuid: CallUuid,
     /// `leadId` or `leadIds`. Empty if the row has none.
     pub leads: Vec<i64>,
-    /// Seconds.
+    /// `durationSec`, in seconds. `None` if the row has none.
     pub duration_sec: Option<i64>,
     /// `answered`. `None` if the row has none.
     pub answered: Option<bool>,

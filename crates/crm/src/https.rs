@@ -6,10 +6,11 @@ use std::error::Error as StdError;
 use std::fmt::Display;
 use std::path::Path;
 
-/// Maximum length of an error's text.
+/// Maximum characters of an error's text.
 const WORDS_MAX: usize = 300;
 
-/// The name of the server in messages, and the flags with which it is reached.
+/// The name of a server in messages, and the flags that set its address and its certificate
+/// authorities.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerFlags {
     pub server: &'static str,
@@ -18,7 +19,7 @@ pub struct ServerFlags {
 }
 
 /// Makes a builder that follows no redirect, repeats nothing, keeps no connection, and takes no
-/// proxy from the environment. `ca_file` replaces the system's roots.
+/// proxy from the environment. `ca_file` replaces the system's certificate authorities.
 ///
 /// # Errors
 /// A message with the reason why the file cannot be used.
@@ -72,7 +73,7 @@ pub fn build(builder: ClientBuilder, flags: &ServerFlags) -> Result<reqwest::Cli
     })
 }
 
-/// Returns the innermost cause, which is the most precise.
+/// Returns the text of the error's innermost cause, which is the most precise.
 pub fn innermost(error: &(dyn StdError + 'static)) -> String {
     let innermost = causes(error).last();
     let text = innermost.map(ToString::to_string).unwrap_or_default();
@@ -118,7 +119,7 @@ pub fn tls_problem(error: &(dyn StdError + 'static), flags: &ServerFlags) -> Opt
 }
 
 /// Iterates over the error and its causes, including those inside `io::Error`. The `source` of an
-/// `io::Error` skips the error that it wraps, and rustls's errors are wrapped in this way.
+/// `io::Error` skips the error that it wraps, and rustls's errors are wrapped in an `io::Error`.
 pub fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

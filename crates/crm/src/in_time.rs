@@ -1,8 +1,8 @@
 //! The latest time at which a request can be written.
 //!
 //! A request counts in the window in which it arrives. Another process that takes over the state
-//! assumes that requests of this one were written within seconds after their slots were stored. A
-//! process that was frozen in between must not write them later.
+//! assumes that requests of this process were written within seconds after their slots were stored.
+//! A process that was frozen in between must not write its requests later.
 //!
 //! The time is checked twice, by the boot clock:
 //!
@@ -27,7 +27,7 @@ tokio::task_local! {
     pub(crate) static SEND_BY: Duration;
 }
 
-/// The time has passed, and nothing was written.
+/// The latest time for the request has passed, and nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[error("too late to be sent")]
 pub(crate) struct TooLate;
@@ -39,7 +39,8 @@ fn check(send_by: Duration) -> Result<(), TooLate> {
     Ok(())
 }
 
-/// Gives up a connection that is ready too late. Without [`SEND_BY`] there is no limit.
+/// Waits for the connection, and gives it up if it is ready after [`SEND_BY`]. Without [`SEND_BY`]
+/// there is no limit.
 pub(crate) async fn connected<C>(
     connecting: impl Future<Output = Result<C, Box<dyn Error + Send + Sync>>>,
 ) -> Result<C, Box<dyn Error + Send + Sync>> {
@@ -50,7 +51,7 @@ pub(crate) async fn connected<C>(
     Ok(connection)
 }
 
-/// A body that returns an error if it is read too late.
+/// The body of a request. It returns an error if hyper reads it after `send_by`.
 pub(crate) struct TimedBody {
     bytes: Option<Bytes>,
     send_by: Duration,

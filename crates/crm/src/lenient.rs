@@ -1,4 +1,5 @@
-//! A tolerant JSON parser. A broken value that is not needed does not prevent reading the others.
+//! A tolerant JSON parser. A broken value that is not needed does not prevent reading the other
+//! values.
 //!
 //! serde_json refuses a whole body because of one number beyond a float (`1e400`), half a surrogate
 //! in a message, or a value nested deeper than 128. But a call that was accepted must not be sent
@@ -52,7 +53,8 @@ pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
     }
 }
 
-/// Reads the readable keys of a whole object. `None` if it is not an object or not whole.
+/// Reads those of `keys` whose values are readable. Empty if the text is not an object. `None` if
+/// the text is not complete JSON.
 fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     serde_json::from_str::<IgnoredAny>(text).ok()?;
     let mut found = Map::new();
@@ -65,7 +67,7 @@ fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     Some(found)
 }
 
-/// Reads the value of one key and skips the others unread.
+/// Reads the value of one key, and skips all other values unread.
 struct One(&'static str);
 
 impl<'de> Visitor<'de> for One {

@@ -1,4 +1,4 @@
-//! Requests to the CRM: the four requests of calls, those about leads, and the body of each.
+//! Requests to the CRM: the four requests of calls, the requests about leads, and the body of each.
 
 use crate::Address;
 use callbridge_call::{Direction, EpochSeconds};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 impl Endpoint {
-    /// Endpoints that calls use. The others are lead requests.
+    /// Endpoints that calls use. The other endpoints are for lead requests.
     pub const CALLS: [Self; 4] = [Self::Submit, Self::Poll, Self::TokenInfo, Self::Filter];
 
     /// Returns the label for metrics and logs: `submit`.
@@ -64,20 +64,20 @@ impl PageSize {
         }
     }
 
-    /// Records per page, for the request.
+    /// Returns the number of records per page.
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// A page of the journal, newest first unless a start is given.
+/// A page of the journal. Records come newest first, unless `since` is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPage {
     /// Number of the page, from 1.
     pub page: u32,
     /// Maximum records on one page.
     pub size: PageSize,
-    /// Only records registered since then (§4.7 `registeredTimestampFrom`).
+    /// Only records that were registered since this time (§4.7 `registeredTimestampFrom`).
     pub since: Option<EpochSeconds>,
 }
 
@@ -88,7 +88,7 @@ pub struct LeadsPage {
     pub page: u32,
     /// Leads per page, at most 50 (§4.7).
     pub size: u32,
-    /// Only leads that changed since then.
+    /// Only leads that changed since this time.
     pub since: Option<EpochSeconds>,
 }
 
