@@ -1,4 +1,4 @@
-//! The collector: sends ready calls to a hub until the hub has stored them.
+//! The collector: sends ready calls to a hub, and repeats this until the hub has stored the calls.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The listener of `--collect`. Before a body is read, the request must have a valid token, and its
-//! branch must have requests left in this minute. Bodies are held within a budget.
+//! The listener of `--collect`. Before a body is read, the request must have a valid token, and the
+//! token's branch must have requests left in this minute. Bodies are held within a budget.
 
 use crate::limits::BranchRates;
 use crate::protocol::{
@@ -31,12 +31,13 @@ use tokio::time::timeout;
 
 /// Maximum bytes of all bodies that are held at once.
 pub const BUDGET_BYTES: usize = 16 << 20;
-/// Number of bytes up to which a longer body is read and dropped, because its sender reads no
-/// answer before its end.
+/// A body that is too large is read and dropped up to this many bytes, because its sender reads no
+/// answer before the end of the body.
 const PASSED_OVER_MAX: usize = 4 << 20;
 /// Time in which a body must arrive.
 const BODY_WITHIN: Duration = Duration::from_secs(20);
-/// Maximum number of connections at once. It is lower if the limit on open files is low.
+/// Maximum number of connections at once. The real maximum is lower if the limit on open files is
+/// low.
 pub const CONNECTIONS_MAX: usize = 1024;
 /// Seconds after which a collector tries again after a full budget or a full disk.
 const RETRY_SOON_SEC: u64 = 5;
@@ -240,8 +241,9 @@ impl Gate {
     }
 }
 
-/// Reads a body to its end. One that is too large is dropped, up to a limit, because an answer in
-/// the middle of it would be lost with the connection.
+/// Reads a body to its end, and counts its bytes in `length`. A body that is too large is read and
+/// dropped, up to a limit, because an answer in the middle of the body would be lost with the
+/// connection.
 async fn read(
     body: Incoming,
     bytes_max: usize,
@@ -280,7 +282,7 @@ async fn read(
     }
 }
 
-/// Enlarges a body's memory, doubling it. Returns `false` if the budget is used up.
+/// Doubles the memory of a body until `length` bytes fit. Returns `false` if the budget is used up.
 fn make_room(whole: &mut Vec<u8>, length: usize, bytes_max: usize, share: &mut ByteShare) -> bool {
     if length <= whole.capacity() {
         return true;
@@ -325,7 +327,7 @@ fn refuse(refusal: Refusal) -> Refused {
     }
 }
 
-/// Returns the token of a request. `None` if it has none.
+/// Returns the bearer token of a request. `None` if the request has none.
 fn bearer(headers: &HeaderMap) -> Option<Secret> {
     let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = text.split_once(' ')?;
@@ -335,7 +337,8 @@ fn bearer(headers: &HeaderMap) -> Option<Secret> {
     Some(Secret::from(token.trim().to_owned()))
 }
 
-/// Returns the highest pair that a collector has seen. Scripts send none.
+/// Returns the highest position that a collector has seen, from the headers. Scripts send no
+/// position.
 fn seen_position(headers: &HeaderMap) -> Option<HubPosition> {
     let incarnation = headers.get(SEEN_INCARNATION)?.to_str().ok()?;
     let seq: i64 = headers.get(SEEN_SEQ)?.to_str().ok()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Calls over HTTPS. A collector next to each PBX sends them, and a hub takes them and sends them
+//! Calls over HTTPS. A collector next to each PBX sends its calls to a hub, and the hub sends them
 //! to the CRM.
 //!
 //! ```text

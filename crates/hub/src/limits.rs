@@ -8,7 +8,7 @@ pub const WINDOW: Duration = Duration::from_secs(60);
 pub const REQUESTS_MAX: u32 = 60;
 pub const BYTES_MAX: u64 = 20 << 20;
 
-/// The minutes of all branches.
+/// The requests and bytes of each branch in its current minute.
 #[derive(Debug, Default)]
 pub struct BranchRates {
     minutes: BTreeMap<String, Minute>,
@@ -22,7 +22,8 @@ struct Minute {
 }
 
 impl BranchRates {
-    /// Counts a request whose body has this length, if it is known.
+    /// Counts a request, and checks both limits. `length` is the length of its body, or 0 if that
+    /// is not known.
     ///
     /// # Errors
     /// The time until the branch can send again.
@@ -41,7 +42,8 @@ impl BranchRates {
         minute.bytes = minute.bytes.saturating_add(bytes);
     }
 
-    /// Forgets branches that sent nothing in the last minute, such as removed ones.
+    /// Forgets branches whose current minute is over. A branch that sends again begins a new
+    /// minute.
     pub fn forget_idle(&mut self, now: Duration) {
         self.minutes.retain(|_, minute| now < minute.began + WINDOW);
     }

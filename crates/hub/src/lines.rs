@@ -17,7 +17,7 @@ pub struct Lines {
     pub refused: Vec<RefusedLine>,
 }
 
-/// Why a whole body is refused. Nothing of it is stored.
+/// Why a whole body is refused. Nothing of a refused body is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyRefusal {
     #[error("the body has more than {LINES_MAX} lines; send them in several requests")]
@@ -58,7 +58,7 @@ pub fn read_lines(body: &[u8], content_type: Option<&str>) -> Result<Lines, Body
     Ok(lines)
 }
 
-/// Makes a line that is refused.
+/// Makes the refusal of a line. Cuts the error text to 1000 characters.
 pub(crate) fn refuse_line(line: usize, id: Option<String>, error: &str) -> RefusedLine {
     RefusedLine {
         line,

@@ -13,7 +13,7 @@ pub const BRANCH: &str = "/v1/branch";
 
 /// Content type of the body of [`CALLS`].
 pub const NDJSON: &str = "application/x-ndjson";
-/// Headers with the highest pair that the collector has seen.
+/// Headers with the highest position (incarnation and number) that the collector has seen.
 pub const SEEN_INCARNATION: &str = "callbridge-incarnation";
 pub const SEEN_SEQ: &str = "callbridge-seq";
 
@@ -36,7 +36,7 @@ pub struct CallsAnswer {
     pub refused: Vec<RefusedLine>,
 }
 
-/// A line that the hub always refuses.
+/// A line that the hub refuses, however often it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedLine {
     /// Number of the line, from 1.

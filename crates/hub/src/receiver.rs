@@ -1,4 +1,4 @@
-//! Receives calls and reports of a branch: reads, judges, commits, and answers them.
+//! Receives calls and reports of a branch. Reads, judges, and commits them, and makes the answer.
 
 use crate::lines::{BodyRefusal, Lines, read_lines, refuse_line};
 use crate::protocol::{BranchAnswer, CallsAnswer, RefusedLine, ReportAnswer};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 
-/// Time after its end within which an arriving call is live, and is sent before the backlog.
+/// A call that arrives within this time after its end is live, and is sent before the backlog.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Maximum number of sources and problems of a report that are kept.
@@ -25,7 +25,7 @@ const LISTED_MAX: usize = 100;
 /// Maximum characters of a text in a report that are kept.
 const TEXT_CHARS: usize = 300;
 
-/// The hub's side of the requests.
+/// Handles the requests of branches.
 pub struct Receiver {
     pub spool: Handle,
     pub rules: Rules,
@@ -41,8 +41,8 @@ pub struct Receiver {
 }
 
 /// Stores the requests of a branch one at a time. So a branch that floods the hub delays another
-/// branch by only one request. Its other bodies wait before they are read into calls, which take
-/// several times as much memory.
+/// branch by only one request. Other bodies of the branch wait before they are read into calls,
+/// because calls take several times as much memory.
 #[derive(Debug, Default)]
 pub struct Turns(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
 
@@ -57,7 +57,7 @@ impl Turns {
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub branch: Arc<KnownBranch>,
-    /// The highest pair that the branch has seen, if it sends one.
+    /// The highest position that the branch has seen, if its request has one.
     pub seen: Option<HubPosition>,
 }
 
@@ -91,7 +91,7 @@ impl Receiver {
     /// Stores the calls of a body. Returns after the commit.
     ///
     /// # Errors
-    /// If nothing of the body is stored.
+    /// The reason why nothing of the body is stored.
     pub async fn calls(
         &self,
         origin: &Origin,
@@ -107,7 +107,8 @@ impl Receiver {
             branch: Arc::clone(&origin.branch),
             now,
         };
-        // Hundreds of calls take so long that they would delay other requests.
+        // Hundreds of calls take long to judge, so judge them in another thread and do not delay
+        // other requests.
         let reading = tokio::task::spawn_blocking(move || {
             let lines = read_lines(&body, content_type.as_deref())?;
             Ok::<_, BodyRefusal>(judging.judge_all(lines))
@@ -117,7 +118,8 @@ impl Receiver {
         let (taken, position) = match self.store(origin, &judged, now).await {
             Ok(stored) => stored,
             Err(error) if is_of_all_calls(&error) => return Err(error.into()),
-            // One call cannot be stored. It must not delay the others.
+            // One call cannot be stored. It must not delay the other calls, so store each call
+            // separately.
             Err(_) => self.store_each(origin, &judged, &mut refused, now).await?,
         };
         refused.sort_by_key(|line| line.line);
@@ -179,7 +181,7 @@ impl Receiver {
     /// Stores the report of a branch.
     ///
     /// # Errors
-    /// If it cannot be read or stored.
+    /// If the report cannot be read or stored.
     pub async fn report(&self, origin: &Origin, body: &[u8]) -> Result<ReportAnswer, Refusal> {
         let report: BranchReport = serde_json::from_slice(body).map_err(Refusal::Report)?;
         let text = serde_json::to_string(&shorten(report)).map_err(Refusal::Report)?;
@@ -287,7 +289,7 @@ fn is_of_all_calls(error: &Error) -> bool {
     error.is_retryable() || is_of_branch || *error == Error::Closed
 }
 
-/// Returns the report with bounded lists and texts. It is stored and shown.
+/// Cuts the lists and texts of a report to their limits, because the report is stored and shown.
 fn shorten(mut report: BranchReport) -> BranchReport {
     report.sources.truncate(LISTED_MAX);
     report.problems.truncate(LISTED_MAX);

@@ -3,7 +3,7 @@
 use callbridge_model::status::{BranchReport, BranchState, BranchStatus};
 use callbridge_spool::Branch;
 
-/// Returns the branch at this time in epoch seconds.
+/// Returns the status of a branch at the time `now`, in epoch seconds.
 pub fn branch_status(branch: Branch, now: i64) -> BranchStatus {
     let report: Option<BranchReport> = branch
         .report

@@ -60,7 +60,7 @@ impl BranchTable {
     /// Reads the branches again. Called at the start, and after each change of a branch.
     ///
     /// # Errors
-    /// Those of the spool.
+    /// If the spool cannot be read.
     pub async fn reload(&self, spool: &Handle) -> Result<(), Error> {
         let branches = spool
             .read(|store| tables::branches::branches(store))
@@ -78,8 +78,8 @@ impl BranchTable {
         Ok(())
     }
 
-    /// Finds the branch of a token. The time that this takes depends on the number of branches
-    /// only.
+    /// Finds the branch of a token. `None` if no branch has the token. The time that this takes
+    /// depends only on the number of branches.
     pub fn find(&self, token: &Secret, now: EpochSeconds) -> Option<Arc<KnownBranch>> {
         if !is_token(token.expose_secret()) {
             return None;

@@ -8,7 +8,7 @@ use callbridge_model::{CallRecord, EmployeeId, LeadId, Phone};
 use callbridge_spool::Row;
 use std::time::Duration;
 
-/// Shortest talk of an answered call.
+/// Minimum talk time that is sent for an answered call if the times of its record count.
 const TALK_MIN: Duration = Duration::from_millis(500);
 
 /// Calls with their body.
@@ -18,7 +18,7 @@ pub struct Batch {
     pub body: Vec<u8>,
 }
 
-/// Makes the body of as many of these calls as fit.
+/// Makes the body of a request from as many of these calls as fit into its maximum size.
 pub fn batch(rows: &[Row]) -> Batch {
     let mut batch = Batch::default();
     for row in rows {
@@ -48,8 +48,9 @@ pub fn message(row: &Row) -> String {
     write(&record.pbx, &as_recorded(&row.call, record), resolved)
 }
 
-/// Returns the call with the values of its record. The exact figures of the call count if the
-/// record has the same ones. A person, or a rule for impossible values, can have changed them.
+/// Returns the call with the values of its record. The exact times of the call are kept if they
+/// round to the times of the record. Otherwise a person, or a rule for impossible values, has
+/// changed the record, so the record's times count.
 fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
     let is_talk_exact = if call.answered {
         half_up(call.talk) == record.talk_time_sec && call.talk > Duration::ZERO

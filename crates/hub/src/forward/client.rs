@@ -35,7 +35,8 @@ pub struct HubClient {
 }
 
 impl HubClient {
-    /// Makes a client. Nothing is read or opened yet. `ca_file` replaces the system's roots.
+    /// Makes a client. Nothing is read or opened yet. `ca_file` replaces the system's certificate
+    /// authorities.
     pub fn new(address: Address, ca_file: Option<PathBuf>) -> Self {
         Self {
             address,
@@ -48,18 +49,19 @@ impl HubClient {
         &self.address
     }
 
-    /// Sends call messages, one per line.
+    /// Sends call messages, one per line. `seen` is the highest position that this collector has
+    /// seen.
     pub async fn calls(&self, token: &Secret, seen: Option<&HubPosition>, body: Vec<u8>) -> Reply {
         self.post(CALLS, NDJSON, token, seen, body).await
     }
 
-    /// Sends a report, which is JSON.
+    /// Sends a report, which is JSON. `seen` is the highest position that this collector has seen.
     pub async fn report(&self, token: &Secret, seen: Option<&HubPosition>, body: Vec<u8>) -> Reply {
         self.post(REPORT, "application/json", token, seen, body)
             .await
     }
 
-    /// Asks for the branch of the token.
+    /// Asks the hub for the branch of the token.
     pub async fn branch(&self, token: &Secret) -> Reply {
         let http = match self.http() {
             Ok(http) => http,

@@ -1,5 +1,5 @@
-//! Decides what a collector sends to its hubs. In come answers and `now`, out go requests, the
-//! calls that the hub has stored, and the calls that it refuses. No clock, socket, or file.
+//! Decides what a collector sends to its hubs. In: answers and `now`. Out: requests, the calls that
+//! the hub has stored, and the calls that the hub refuses. It uses no clock, socket, or file.
 //!
 //! Requests go one at a time, at most one in [`REQUEST_EVERY`]. A branch therefore stays within its
 //! 60 requests a minute. A report goes once a minute.
@@ -22,7 +22,7 @@ use callbridge_spool::{HubPosition, Offer, Op, RowId, Step};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The setting that keeps the highest pair that the hub has answered.
+/// Name of the spool's setting for the highest position that the hub has answered.
 pub const POSITION: &str = "forward.hub";
 /// Shortest time between two requests.
 pub const REQUEST_EVERY: Duration = Duration::from_millis(1_100);
@@ -37,7 +37,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 /// Maximum characters of a hub's error text in a message.
 const ERROR_CHARS: usize = 300;
 
-/// A call of a request, in the order of its lines.
+/// A call of a request. Calls have the order of the request's lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchCall {
     pub row: RowId,
@@ -78,21 +78,21 @@ pub struct ForwardProblem {
     pub message: String,
 }
 
-/// The changes of an answer.
+/// The changes that an answer makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub forwarded: Vec<RowId>,
     /// Calls that the hub refuses, each with its reason.
     pub refused: Vec<(RowId, String)>,
-    /// The pair to store.
+    /// The position to store. `None` if it is not newer.
     pub position: Option<HubPosition>,
-    /// The hub has another incarnation than before, so everything is offered again.
+    /// The hub has another incarnation than before, so all forwarded calls are sent again.
     pub new_incarnation: bool,
 }
 
 impl Outcome {
-    /// Returns the operations that store it, and the steps of single calls, which a person's change
-    /// of a call can make impossible.
+    /// Returns the operations for the whole answer, and the steps of single calls. The spool
+    /// refuses a step if a person has changed its call meanwhile.
     pub fn ops(self, at: EventTime) -> (Vec<Op>, Vec<Op>) {
         let mut ops = Vec::new();
         if self.new_incarnation {
@@ -151,7 +151,8 @@ enum Verdict<T> {
 }
 
 impl ForwardCore {
-    /// Makes a core. `seen` is the highest pair of an earlier run.
+    /// Makes a core. `seen` is the highest position of an earlier run. `first_report` is the time
+    /// since boot of the first report.
     pub fn new(
         hubs: Vec<String>,
         seen: Option<HubPosition>,
@@ -172,12 +173,12 @@ impl ForwardCore {
         }
     }
 
-    /// Returns the highest pair so far, for the headers of a request.
+    /// Returns the highest position so far, for the headers of a request.
     pub fn seen(&self) -> Option<&HubPosition> {
         self.seen.as_ref()
     }
 
-    /// Returns the reason why nothing is forwarded now.
+    /// Returns the reason why nothing is forwarded now. `None` while calls are forwarded.
     pub fn problem(&self) -> Option<&ForwardProblem> {
         self.problem.as_ref()
     }

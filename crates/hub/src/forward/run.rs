@@ -12,17 +12,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Wait after the spool could not write, before it is tried again.
+/// Wait before a failed write to the spool is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
-/// Time before the first report. Sources connect within it. An earlier report would show them as
-/// down.
+/// Time before the first report. Sources connect within this time. An earlier report would show the
+/// sources as down.
 const FIRST_REPORT_AFTER: Duration = Duration::from_secs(3);
 /// Maximum time between two turns of the loop.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// Time for the last calls and the last report when the collector stops.
 const FINISH_WITHIN: Duration = Duration::from_secs(4);
 
-/// Makes the report of this collector.
+/// A function that makes the report of this collector.
 pub type ReportSource =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Option<BranchReport>> + Send>> + Send + Sync>;
 
@@ -57,11 +57,11 @@ struct Loop {
 }
 
 impl Forwarder {
-    /// Forwards calls until `stop`. Then it forwards the calls that are ready, and sends a last
+    /// Forwards calls until `stop`. Then forwards the calls that are ready, and sends a last
     /// report.
     ///
     /// # Errors
-    /// Those of the spool, if it has ended.
+    /// An error of the spool, for example if it is closed.
     pub async fn run(
         self,
         shown: watch::Sender<ForwardView>,
@@ -95,7 +95,8 @@ impl Forwarder {
 }
 
 impl Loop {
-    /// Offers the calls that were on their way to a CRM, then forwards calls.
+    /// Makes calls ready that an earlier run has sent to a CRM without learning the outcome. Then
+    /// forwards calls.
     async fn begin(&mut self) -> Result<(), Error> {
         let offer = Offer::Unconfirmed;
         let at = clock::now().wall;
@@ -180,7 +181,7 @@ impl Loop {
         if self.core.problem().is_some() {
             return Ok(());
         }
-        // The core's waits and its choice of the hub do not matter for the last request.
+        // The last request goes at once to the current hub, whatever the core waits for.
         let hub = self.core.hub_number();
         self.send_calls(hub, crate::protocol::LINES_MAX).await?;
         if self.core.problem().is_none() {
@@ -205,7 +206,7 @@ impl Loop {
         }
     }
 
-    /// Commits the changes of an answer. It waits until the disk accepts writes.
+    /// Commits the changes that an answer makes. Waits until the disk accepts writes.
     async fn store(&mut self, outcome: Outcome) -> Result<(), Error> {
         self.publish();
         let at = clock::now().wall;
@@ -226,7 +227,8 @@ impl Loop {
             Err(Error::Refused(..) | Error::NoRow(_)) => {}
             written => return written,
         }
-        // A person has changed one of the calls meanwhile. The others are stored without it.
+        // A person has changed one of the calls meanwhile. Store each step separately, so the other
+        // calls are stored.
         ops.truncate(ops.len() - steps.len());
         self.write(ops).await?;
         for step in steps {
@@ -273,7 +275,7 @@ impl Loop {
     }
 }
 
-/// Returns `None` if the spool can be read later.
+/// Turns an error of the spool into `None` if the spool can be read later. Returns any other error.
 fn wait_if_retryable<T>(error: Error) -> Result<Option<T>, Error> {
     if error.is_retryable() {
         Ok(None)
