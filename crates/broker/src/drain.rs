@@ -1,10 +1,10 @@
 //! Publishes the messages of a spool's outbox to a broker. A message leaves the outbox only after
-//! the broker has confirmed it. An outage of the broker loses nothing: messages without a confirm
-//! are published again.
+//! the broker has confirmed the message. An outage of the broker loses nothing: messages without a
+//! confirm are published again.
 //!
 //! A broker with a memory or disk alarm blocks the connection. It takes the messages that were
-//! already sent when the alarm ends, so this waits on the blocked connection until then. Before a
-//! batch that follows a pause, a short message is published that no queue takes. During an alarm
+//! already sent when the alarm ends, so the loop waits on the blocked connection until then. Before
+//! a batch that follows a pause, a short message is published that no queue takes. During an alarm
 //! the broker does not answer that message, so no message of the outbox is sent. If this process
 //! ends before the alarm, nothing of the outbox is left with the broker.
 
@@ -16,13 +16,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// A loop that waits beats at least this often.
+/// A loop that waits reports a heartbeat at least this often.
 pub(crate) const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// No queue has this name. A login with the right to write gets its message back, and a login
-/// without it gets a refusal.
+/// without this right gets a refusal.
 pub(crate) const NOWHERE: &str = "callbridge.no-such-queue";
 
-/// If a connection has confirmed nothing for this long, it is checked before the next batch.
+/// A connection that has confirmed nothing for this long is checked before the next batch.
 const TRIED_FOR: Duration = Duration::from_secs(5);
 
 /// Reasons for which messages stay in the outbox.
@@ -34,7 +34,8 @@ pub enum Error {
     /// The connection was lost, or the broker did not confirm in time.
     #[error("the connection to the broker was lost ({0})")]
     Lost(String),
-    /// The broker has raised an alarm and reads nothing, for this reason: `low on memory`.
+    /// The broker has raised an alarm and reads nothing. The text is the broker's reason, such as
+    /// `low on memory`.
     #[error(
         "the broker accepts no messages because of an alarm ({0}); run `rabbitmq-diagnostics \
          alarms` on the broker, and free memory or disk space there"
@@ -50,7 +51,7 @@ pub enum Error {
         /// Advice to the operator, with the commands to run.
         fix: String,
     },
-    /// The user may not write there.
+    /// The user has no right to publish to the queue.
     ///
     /// The reason as the broker gives it, then advice to the operator: the right that is missing,
     /// and the command that grants it.
@@ -130,17 +131,17 @@ impl Destination {
     }
 }
 
-/// Messages that the spool keeps until the broker has them.
+/// Messages that the spool keeps until the broker has confirmed them.
 pub(crate) trait Outbox {
     /// Content of one message, as it is read from the outbox.
     type Item;
     /// Log messages: when messages begin to wait (`WAITS`), when they are published again
-    /// (`GOES_ON`), and when some are left at the end (`LEFT`).
+    /// (`GOES_ON`), and when messages are left at the end (`LEFT`).
     const WAITS: &str;
     const GOES_ON: Option<&str>;
     const LEFT: &str;
-    /// Time limit at the end for the messages that are still due. The others are published after
-    /// the next start.
+    /// Time limit at the end for the messages that are still due. Messages that are left are
+    /// published after the next start.
     const FLUSH_WITHIN: Duration;
 
     fn destination(&self) -> &Destination;
@@ -149,7 +150,8 @@ pub(crate) trait Outbox {
         Bounds::default()
     }
 
-    /// Opens a connection for all messages of the outbox.
+    /// Opens a connection for all messages of the outbox. Each `turn` begins with another node of
+    /// the broker.
     async fn open(&self, turn: usize) -> Result<ConfirmedLine, Error> {
         Ok(ConfirmedLine::open(&self.destination().login, turn).await?)
     }
@@ -229,8 +231,8 @@ struct Drain<O> {
     line: Option<ConfirmedLine>,
     /// Time of the connection's last confirm. `None` if it has confirmed nothing yet.
     confirmed_at: Option<Instant>,
-    /// Number of connections that were lost or could not be opened. The next one begins with the
-    /// next node.
+    /// Number of connections that were lost or could not be opened. The next connection begins with
+    /// the broker's next node.
     turn: usize,
     /// Reason in the last warning that messages wait. The same reason is not logged twice.
     reported: Option<String>,
@@ -238,8 +240,9 @@ struct Drain<O> {
 
 impl<O: Outbox> Drain<O> {
     /// Publishes the messages of the outbox until the spool has ended. Once `stopping` is set, it
-    /// tries one last time. Returns `true` if the outbox is empty. `stopping` does not interrupt a
-    /// batch that waits for its confirms, because its messages would be published twice.
+    /// publishes the due messages one last time. Returns `true` if the outbox is empty. `stopping`
+    /// does not interrupt a batch that waits for its confirms, because its messages would be
+    /// published twice.
     async fn run(&mut self, mut stopping: watch::Receiver<bool>) -> bool {
         let mut changed = self.spool.changed();
         let mut backoff = Backoff::new(self.outbox.bounds());

@@ -7,9 +7,9 @@
 //! body         a line of `dead list --json`, application/json, persistent
 //! timestamp    when the dead letter was created, or left
 //! ```
-//! `state` is `dead` or `waiting` for a new dead letter. When it leaves, `state` is `retried`,
-//! `released` (automatically), or `discarded`. `journaled` follows when the call is in the CRM's
-//! journal.
+//! `state` is `dead` or `waiting` for a new dead letter. When a dead letter leaves this state,
+//! `state` is `retried`, `released` (automatically), or `discarded`. `journaled` follows when the
+//! call is in the CRM's journal.
 
 use crate::drain::{Destination, Error, Outbox, keep_empty};
 use callbridge_call::EventTime;
@@ -25,14 +25,14 @@ use tokio::sync::watch;
 
 /// Maximum notices in one batch.
 const BATCH: usize = 100;
-/// Commits are frequent. The outbox is read at most once in this time.
+/// The outbox is read at most once in this time, because commits are frequent.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// A queue for dead letters, and how to log in.
 #[derive(Clone, Debug)]
 pub struct Queue {
     to: Destination,
-    /// The waits between tries.
+    /// The bounds of the waits between two tries.
     pub bounds: Bounds,
     problem: watch::Sender<Option<OutboxProblem>>,
 }
@@ -55,7 +55,8 @@ impl Queue {
         self
     }
 
-    /// Subscribes to the reason why notices wait. It is `None` while the queue takes them.
+    /// Subscribes to the reason why notices wait. The reason is `None` while the queue takes
+    /// notices.
     pub fn problem(&self) -> watch::Receiver<Option<OutboxProblem>> {
         self.problem.subscribe()
     }
