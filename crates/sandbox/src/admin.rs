@@ -1,5 +1,5 @@
-//! Paths below `/sandbox/` that the CRM does not have, outside its rate limit and without a token.
-//! They show the state, and do what a person would do in the CRM.
+//! Paths below `/sandbox/`, which the real CRM does not have. They need no token, and do not count
+//! for the rate limit. GET shows the state, and POST does what a person would do in the CRM.
 //!
 //! | path | effect |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `GET /sandbox/writes` | every accepted write and its status |
 //! | `GET /sandbox/leads` | every lead with all its data |
 //! | `POST /sandbox/admin/lead`, `…/update`, `…/merge`, `…/delete` | `lead/admin.rs` |
-//! | `POST /sandbox/admin/clock` | `{"aheadSec": 3600}`: the total ahead of the machine's clock |
+//! | `POST /sandbox/admin/clock` | `{"aheadSec": 3600}`: sets how far the clock is ahead |
 //! | `POST /sandbox/admin/leads` | `{"add": [4006], "remove": [4001]}` |
 //! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 60, "company": 2}` |
 //! | `POST /sandbox/admin/grants` | `{"grants": ["PERMISSION_OPEN_API_CALL:SAVE"]}` |
@@ -30,10 +30,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Most records added by one request.
+/// Largest number of records that one request to `admin/records` adds.
 const RECORDS_MAX: u64 = 10_000;
 
-/// The fields of a body below `/sandbox/admin/`. Each path reads only some of them.
+/// The fields of a request body of the paths below `/sandbox/admin/`. Each path reads only some of
+/// the fields.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Order {
@@ -51,12 +52,13 @@ struct Order {
     ahead_sec: Option<u64>,
 }
 
-/// Returns the lifetime of a PAT whose order names none (§5.3.2). Null means no expiry date.
+/// Returns the default of `expiresInSec`: the longest lifetime of a PAT, 365 days (§5.3.2). An
+/// explicit null means no expiry date.
 const fn longest_life() -> Option<i64> {
     Some(PAT_SECONDS_MAX)
 }
 
-/// Answers a path below `/sandbox/`.
+/// Answers a request to a path below `/sandbox/`. `path` is the part after this prefix.
 pub(super) fn answer(core: &mut Sandbox, path: &str, request: &Request) -> Response {
     let answer = match (request.method.as_str(), path) {
         ("GET", "journal") => Ok(records_json(core.records())),
@@ -116,7 +118,7 @@ fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     Ok(json!({ "done": act }))
 }
 
-/// Adds ids of leads without data, and deletes leads.
+/// Deletes the leads in `remove`, and adds the ids in `add` as leads without data.
 fn change_leads(core: &mut Sandbox, order: &Order) {
     let company = core.settings.company.id;
     for &lead in &order.remove {
@@ -131,7 +133,8 @@ fn change_leads(core: &mut Sandbox, order: &Order) {
     });
 }
 
-/// Moves the clock ahead. It never goes back, because nothing can have happened in the future.
+/// Sets how far the sandbox's clock is ahead of the machine's, in seconds. Refuses a value below
+/// the current one, because stored times would then be in the future.
 fn set_clock(core: &mut Sandbox, ahead: u64) -> AdminAnswer {
     let before = core.ahead.as_secs();
     let Some(further) = ahead.checked_sub(before) else {
@@ -162,7 +165,8 @@ fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
     Ok(json!({ "done": "faults" }))
 }
 
-/// Returns the records as the filter shows them, with more values that only the sandbox shows.
+/// Returns the records as `call-history/filter` does, with more values that the real CRM does not
+/// show, such as the submitted uuid and the requestId.
 fn records_json(records: &[Record]) -> Value {
     let rows = records.iter().map(|record| {
         let mut row = endpoints::object(record, record.registered_at.floor_seconds().get());
@@ -176,7 +180,7 @@ fn records_json(records: &[Record]) -> Value {
     Value::Array(rows.collect())
 }
 
-/// Returns every write with its status, by requestId.
+/// Returns an object with every accepted write and its status, keyed by requestId.
 fn writes_json(core: &Sandbox) -> Value {
     let rows = core.journal.writes.iter().map(|(id, write)| {
         let (of, uuid) = match &write.content {

@@ -15,7 +15,7 @@ use crate::{
 use callbridge_call::EventTime;
 
 impl Sandbox {
-    /// Answers a request that arrived at `now`. Time must not go back.
+    /// Answers a request that arrived at `now`, which must not be earlier than in a previous call.
     pub fn handle(&mut self, now: EventTime, request: &Request) -> Response {
         self.tick(now);
         if let Some(path) = request.path.strip_prefix("/sandbox/") {
@@ -29,9 +29,10 @@ impl Sandbox {
         };
         let response = match endpoint {
             _ if elsewhere => {
-                // The endpoint is served at the other address (§5.6.9).
+                // The token and revoke endpoints are served only at `--auth-listen`, and all others
+                // only at `--listen` (§5.6.9).
                 let message = format!("{} {} at the other address", request.method, request.path);
-                self.violation(ViolationKind::WrongHost, "§5.6.9", message);
+                self.record_violation(ViolationKind::WrongHost, "§5.6.9", message);
                 NO_ADDRESS.respond()
             }
             Endpoint::OauthToken | Endpoint::OauthRevoke => {
@@ -48,7 +49,7 @@ impl Sandbox {
     fn open_api(&mut self, endpoint: Endpoint, id: &str, request: &Request) -> Response {
         if endpoint == Endpoint::Moved {
             let message = format!("{} followed a redirect", request.method);
-            self.violation(ViolationKind::RedirectFollowed, "§4", message);
+            self.record_violation(ViolationKind::RedirectFollowed, "§4", message);
         }
         let Some((key, token)) = self.authenticate(request) else {
             return auth_refusal(401);
@@ -68,13 +69,13 @@ impl Sandbox {
             .count_request(connection, key, self.now, rate)
         {
             let message = format!("{many} requests by several tokens within one window's length");
-            self.violation(ViolationKind::FreshBudget, "Limits", message);
+            self.record_violation(ViolationKind::FreshBudget, "Limits", message);
         }
         if !counted.within {
             let number = counted.number;
             let opened = counted.opened;
             let message = format!("request {number} of the window that opened at {opened}");
-            self.violation(ViolationKind::WindowExceeded, "Limits", message);
+            self.record_violation(ViolationKind::WindowExceeded, "Limits", message);
             return auth_refusal(429);
         }
         self.answer_with_fault(endpoint, request, fault, |core| {
@@ -89,30 +90,32 @@ impl Sandbox {
         })
     }
 
-    /// Checks the token (§5.1): one header, a known token that is neither revoked nor expired, and
-    /// a company that is connected and not blocked. All failures have the same answer.
+    /// Checks the token (§5.1): exactly one token header, a known token that is neither revoked nor
+    /// expired, and a company that is connected and not blocked. Returns `None` if a check fails.
+    /// All failures have the same answer.
     fn authenticate(&mut self, request: &Request) -> Option<(TokenKey, Token)> {
         self.judge_api(request);
         let authorized = request.header("authorization").next().is_some();
         if authorized {
             let message = "the header Authorization is ignored and carries the token elsewhere";
-            self.violation(ViolationKind::WrongHeader, "§5.1.2", message);
+            self.record_violation(ViolationKind::WrongHeader, "§5.1.2", message);
         }
         let asked = (request.method.as_str(), request.path.as_str());
         let values: Vec<&str> = request.header(TOKEN_HEADER).collect();
         let value = match values.as_slice() {
             [value] if !value.is_empty() => *value,
-            // A client can check without a token that the CRM is reachable. This is no violation.
+            // A client can send `token/info` without a token to check that the CRM is reachable.
+            // This is no violation.
             [] if !authorized && asked == ("GET", "/v1/open-api/token/info") => return None,
             _ => {
                 let message = "no token, or more than one, in X-Open-Api-Token";
-                self.violation(ViolationKind::WrongHeader, "§5.1.1", message);
+                self.record_violation(ViolationKind::WrongHeader, "§5.1.1", message);
                 return None;
             }
         };
         if request.path.contains(value) || request.query.contains(value) {
             let message = "the token in the address, where every proxy logs it";
-            self.violation(ViolationKind::WrongHeader, "§5.1.1", message);
+            self.record_violation(ViolationKind::WrongHeader, "§5.1.1", message);
         }
         let key = TokenKey::from_value(value);
         let token = self.tokens.get(&key).copied().filter(|token| {
@@ -125,7 +128,8 @@ impl Sandbox {
         token.map(|token| (key, token))
     }
 
-    /// Answers a request that has a working token, with the faults that apply after that check.
+    /// Answers a request whose token works: checks its method, content type, size, and grant, then
+    /// calls the endpoint. Also applies the fault `no-request-id`.
     fn answer_authenticated(&mut self, asked: &Asked<'_>) -> Response {
         let result = self.admit(asked).and_then(|()| match asked.endpoint {
             Endpoint::TokenInfo => Ok(endpoints::token_info(self, asked)),
@@ -180,12 +184,13 @@ impl Sandbox {
         }
         if method != "POST" && !request.body.is_empty() {
             let message = format!("a body on {}", endpoint.word());
-            self.violation(ViolationKind::WrongMethod, "§4.3", message);
+            self.record_violation(ViolationKind::WrongMethod, "§4.3", message);
         }
         Ok(())
     }
 
-    /// Returns the grant that a request needs (§5.4.3). For two endpoints, a shape selects it.
+    /// Returns the grant that a request needs (§5.4.3). For `call-history/filter` and
+    /// `request/{requestId}`, a shape selects the grant.
     fn needed(&self, endpoint: Endpoint) -> Option<&str> {
         let shapes = &self.settings.shapes;
         let chosen = match endpoint {
@@ -196,7 +201,7 @@ impl Sandbox {
         chosen.as_ref().map(Grant::as_str)
     }
 
-    /// Records the violation that caused a refusal.
+    /// Records a violation if the request was refused for its path, method, content type, or body.
     fn note(&mut self, asked: &Asked<'_>, refusal: &Refusal) {
         let Request { method, path, .. } = asked.request;
         let section = asked.endpoint.section();
@@ -222,6 +227,6 @@ impl Sandbox {
             }
             Refusal::Plain(..) | Refusal::Denied | Refusal::Status(_) => return,
         };
-        self.violation(kind, rule, message);
+        self.record_violation(kind, rule, message);
     }
 }

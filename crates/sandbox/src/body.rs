@@ -1,6 +1,6 @@
 //! Reads JSON bodies (§7.5): takes each field with its type, and collects the errors. Also reads
 //! the paged body of the filter endpoints and makes their answer (§4.7, §2.1 `PageableData`), and
-//! reads the orders of a person.
+//! reads the bodies of the admin paths.
 
 use crate::{
     FieldError, Paging, Refusal, RefusalReason, Shapes, Success, Treatment, envelope::json_object,
@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 /// message about the error in the command.
 pub(crate) type AdminAnswer = Result<Value, String>;
 
-/// Reads a body as the command that its path expects. An empty body is the default command.
+/// Parses the JSON body of a request to an admin path. An empty body gives the default value.
 pub(crate) fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     if body.is_empty() {
         return Ok(T::default());
@@ -26,10 +26,10 @@ pub(crate) fn needed<T>(value: Option<T>, name: &str) -> Result<T, String> {
     value.ok_or_else(|| format!("`{name}` is missing"))
 }
 
-/// The earliest moment of a call: 2000-01-01 in epoch seconds.
+/// The earliest time that a body can contain: 2000-01-01 in epoch seconds.
 pub(super) const EPOCH_MIN: i64 = 946_684_800;
 
-/// The fields of a body that were not taken yet, and the errors found so far.
+/// The fields of a JSON body that were not read yet, and the errors found so far.
 pub(super) struct BodyFields {
     pub(super) map: Map<String, Value>,
     pub(super) errors: Vec<FieldError>,
@@ -38,8 +38,8 @@ pub(super) struct BodyFields {
 }
 
 impl BodyFields {
-    /// Creates the fields of a body, or of an element of a list in it. `prefix` precedes their
-    /// names.
+    /// Creates the fields of a body, or of one list element in a body. Errors show `prefix` before
+    /// each field's name.
     pub(super) const fn new(map: Map<String, Value>, prefix: String) -> Self {
         Self {
             map,
@@ -53,8 +53,8 @@ impl BodyFields {
         self.errors.push(FieldError { field, reason });
     }
 
-    /// Takes a field of this type. Null and absent are the same. Any other value is refused as
-    /// unparsable.
+    /// Removes a field and converts its value with `read`. Returns `None` if the field is null or
+    /// absent. Refuses a value that `read` rejects, with a message that names the `expected` type.
     fn take<T>(
         &mut self,
         name: &str,
@@ -71,7 +71,8 @@ impl BodyFields {
         Ok(taken)
     }
 
-    /// Takes an integer from `-max - 1` to `max`.
+    /// Removes and returns a field that must be an integer from `-max - 1` to `max`. A null or
+    /// absent field gives `None`.
     pub(super) fn integer(&mut self, name: &str, max: i64) -> Result<Option<i64>, Refusal> {
         self.take(name, "an integer", |value| {
             let number = value.as_i64()?;
@@ -95,8 +96,8 @@ impl BodyFields {
         self.take(name, "an array", |value| value.as_array().cloned())
     }
 
-    /// Returns the value of a required field. If it is missing, records the error and returns a
-    /// default.
+    /// Returns `value`. If it is `None`, records that the required field `name` is missing, and
+    /// returns a default.
     pub(super) fn required<T: Default>(&mut self, name: &str, value: Option<T>) -> T {
         value.unwrap_or_else(|| {
             self.refuse(name, RefusalReason::NotNull);
@@ -111,7 +112,8 @@ pub(super) fn is_phone(phone: &str) -> bool {
     (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The first number that is taken for milliseconds (in seconds, it is in the year 5138).
+/// Numbers from this one on are no valid times in seconds, because they are probably milliseconds.
+/// As seconds, this number is in the year 5138.
 const EPOCH_MAX: i64 = 100_000_000_000;
 
 /// The page, size, order, and ranges that a filter request asks for.
@@ -131,7 +133,8 @@ impl Query {
         found.map_or([None; 2], |(_, bounds)| *bounds)
     }
 
-    /// Returns `true` if a moment is in a range. An unknown moment is in no requested range.
+    /// Returns `true` if the time `at` is in the range `name`, or if the range was not requested.
+    /// An unknown time (`None`) is in no requested range.
     pub(super) fn holds(&self, name: &str, at: Option<i64>) -> bool {
         let [from, to] = self.range(name);
         from.is_none_or(|from| at.is_some_and(|at| at >= from))
@@ -149,7 +152,7 @@ impl Query {
         }
     }
 
-    /// Answers with the requested page of these rows.
+    /// Returns a success with the requested page of `rows`. `row` converts one row to JSON.
     pub(super) fn answer<T>(
         &self,
         rows: &[T],
@@ -178,7 +181,8 @@ impl Query {
     }
 }
 
-/// Reads a paged body. The range `NAME` has the fields `NAMEFrom` and `NAMETo`.
+/// Reads the body of a filter request. `size_max` is the largest page size. `names` are the ranges
+/// that the body can have: the range `NAME` has the fields `NAMEFrom` and `NAMETo`.
 ///
 /// # Errors
 /// The refusal to answer with.

@@ -15,22 +15,26 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// "At most once a minute", less the difference in network delay between two requests.
+/// Shortest time between two tries of a refused request: a minute (§7.7), less the difference in
+/// network delay between two requests.
 const APART_MIN: Duration = Duration::from_secs(58);
-/// Requests that were under way at the first refusal are not repeats.
+/// Requests that arrive this soon after the first refusal were already under way, so they are not
+/// repeats.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 /// Most requests of each kind that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
-/// A second, less the difference in network delay between two requests.
+/// A write that is repeated within this time of its 5xx comes too soon: a second, less the
+/// difference in network delay between two requests.
 const SOON: Duration = Duration::from_millis(900);
 /// Most attempts of one write (§7.7).
 const ATTEMPTS_MAX: u32 = 5;
-/// Time since the last attempt after which a write counts as ordered by a person, so its attempts
-/// count from the start.
+/// If this much time has passed since the last attempt, a person probably ordered the next attempt.
+/// Attempts are then counted from 1 again.
 const SERIES: Duration = Duration::from_secs(3_600);
 const NAMESPACE: Uuid = Uuid::from_u128(0x1c7e_90f2_4a36_4d7f_8b1d_52c0_c7ad_9e02);
 
-/// A company and the public application of the connection. `None` means the company's own.
+/// A company and the public application of the connection. `None` means the company's own
+/// application.
 type ConnectionKey = (i64, Option<i64>);
 
 /// A request that was refused, and can be repeated a minute later.
@@ -60,7 +64,7 @@ impl RequestKey {
     }
 }
 
-/// Answers of one endpoint so far.
+/// Numbers of requests to one endpoint that passed and that failed so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct EndpointHistory {
     passed: u64,
@@ -78,7 +82,8 @@ struct Failed {
 }
 
 impl Failed {
-    /// Returns `true` if other requests have passed since the last attempt, and none failed.
+    /// Returns `true` if only this write fails: since its last attempt, other requests to the
+    /// endpoint passed and none failed.
     const fn alone(&self, history: EndpointHistory) -> bool {
         history.passed > self.history.passed && history.failed == self.history.failed
     }
@@ -100,8 +105,8 @@ pub struct ClientRules {
 }
 
 impl ClientRules {
-    /// Records a counted request. Returns the number of requests within a window's length if it
-    /// exceeds the limit of a window and several tokens were used.
+    /// Records a request that counts for the rate limit. Returns the number of requests within a
+    /// window's length if this number exceeds the limit of a window and several tokens were used.
     pub fn count_request(
         &mut self,
         connection: ConnectionKey,
@@ -124,7 +129,8 @@ impl ClientRules {
         }
     }
 
-    /// Records a refusal. Returns the time since the previous one if that was too soon.
+    /// Records a refusal. Returns the time since the previous refusal of the same request if the
+    /// repeat came too soon, within a minute.
     pub fn record_refusal(&mut self, what: Refused, now: EventTime) -> Option<Duration> {
         if self.refused.len() >= REMEMBERED_MAX {
             self.refused.clear();
@@ -161,8 +167,8 @@ impl ClientRules {
         self.bodies.retain(|key| !key.0.is_oauth());
     }
 
-    /// Returns the violations of a request that repeats a refused one, or one that failed with a
-    /// 5xx.
+    /// Returns the violations of a request that repeats an earlier request which was refused, or
+    /// failed with a 5xx.
     pub fn find_repeats(
         &self,
         key: RequestKey,
@@ -181,7 +187,8 @@ impl ClientRules {
         [refused, failed]
     }
 
-    /// Returns the violation of a write that repeats one that failed with a 5xx.
+    /// Returns the violation of a write that repeats a failed write too soon (within a second of
+    /// its 5xx) or too often (more than five attempts).
     fn find_repeated_write(
         &self,
         key: RequestKey,
@@ -205,7 +212,8 @@ impl ClientRules {
         Some((ViolationKind::RepeatAfter5xx, message))
     }
 
-    /// Records how a request was answered. `own` is `true` if no fault made the answer.
+    /// Records how a request was answered. `own` is `true` if the endpoint made the answer, and no
+    /// fault rule.
     pub fn record_answer(
         &mut self,
         key: RequestKey,

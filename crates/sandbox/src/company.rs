@@ -7,14 +7,15 @@ use crate::{
 use callbridge_call::{EpochSeconds, EventTime};
 
 impl Sandbox {
-    /// Issues a PAT for the first company, and revokes the previous one (§5.3).
+    /// Issues the PAT `value` for the first company, and revokes the company's previous PAT (§5.3).
+    /// Without `expires_at`, the PAT does not expire.
     pub fn issue_pat(&mut self, now: EventTime, value: &str, expires_at: Option<EpochSeconds>) {
         let company = self.settings.company.id;
         self.issue(now, value, TokenKind::Pat, company, expires_at);
     }
 
-    /// Issues a token of a company. A new PAT revokes the previous PAT. An unknown company is
-    /// created with the grants of the first company and no leads.
+    /// Issues the token `value` for a company. A new PAT revokes the company's previous PAT. An
+    /// unknown company is created with the grants of the first company and no leads.
     pub fn issue(
         &mut self,
         now: EventTime,
@@ -61,15 +62,17 @@ impl Sandbox {
         }
     }
 
-    /// Stores a company with its connection.
+    /// Stores a company, and creates its webhook installation if it never had one. Forgets refusals
+    /// for missing grants, because the grants can have changed.
     fn set_company(&mut self, company: Company) {
         self.client.rules.grants_changed();
         self.webhooks.install(&company);
         self.companies.insert(company.id, company);
     }
 
-    /// Starts work, with the state of an earlier run or without. If the flags changed since that
-    /// run, they override what a person changed. A token that is not known yet is issued.
+    /// Applies the settings at the start, to a new or a restored state. If the flags differ from
+    /// those of the last start, they replace the stored company and application, with all changes
+    /// by a person. Issues `token` unless it is already known.
     pub fn begin(&mut self, now: EventTime, token: &str, expires_at: Option<EpochSeconds>) {
         self.now = now;
         let company = self.settings.company.clone();
@@ -94,13 +97,13 @@ impl Sandbox {
         }
     }
 
-    /// Returns `true` if this value is a known token that works.
+    /// Returns `true` if `value` is a known token that is neither revoked nor expired.
     pub fn token_works(&self, now: EventTime, value: &str) -> bool {
         let token = self.tokens.get(&TokenKey::from_value(value));
         token.is_some_and(|token| token.works(now))
     }
 
-    /// Revokes the token of this value (§5.3). An unknown token changes nothing.
+    /// Revokes the token `value` (§5.3). An unknown token changes nothing.
     pub fn revoke(&mut self, value: &str) {
         self.revoke_key(TokenKey::from_value(value));
     }
@@ -111,14 +114,16 @@ impl Sandbox {
         }
     }
 
-    /// Changes the expiry date of a token.
+    /// Sets the expiry date of the token `value`. `None` removes the date. An unknown token changes
+    /// nothing.
     pub fn expire(&mut self, value: &str, at: Option<EpochSeconds>) {
         if let Some(record) = self.tokens.get_mut(&TokenKey::from_value(value)) {
             record.expires_at = at;
         }
     }
 
-    /// Changes the first company, such as its leads, employees, grants, or blocking.
+    /// Applies `change` to the first company, for example to its leads, employees, or grants. The
+    /// company's id stays.
     pub fn company(&mut self, now: EventTime, change: impl FnOnce(&mut Company)) {
         self.tick(now);
         let first = &self.settings.company;
@@ -128,14 +133,14 @@ impl Sandbox {
         self.set_company(company);
     }
 
-    /// Sets the grants of the first company's connection. They apply to existing tokens at once
-    /// (§5.4).
+    /// Sets the grants of the first company's connection. The new grants apply to existing tokens
+    /// at once (§5.4).
     pub fn set_grants(&mut self, now: EventTime, grants: Vec<Grant>) {
         self.company(now, |company| company.grants = grants);
     }
 
     /// Deletes a record of the first company's journal, as a person does in the CRM. `uuid` is the
-    /// submitted one.
+    /// call's uuid as submitted, without the prefix `oapi-`.
     pub fn delete_record(&mut self, now: EventTime, uuid: &str) {
         self.tick(now);
         self.journal.delete(self.settings.company.id, uuid);

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Settings {
     /// Size and length of the request window of each token (Limits).
     pub rate: Rate,
-    /// Time from accepting a write to its record.
+    /// Time from the acceptance of a write until its record is in the journal.
     pub persist_after: Duration,
     /// Largest random addition to `persist_after`.
     pub persist_jitter: Duration,
@@ -23,7 +23,7 @@ pub struct Settings {
     pub seed: u64,
     /// Field names that the document does not publish.
     pub names: FieldNames,
-    /// Shapes that the document does not publish.
+    /// Answer formats and rules that the document leaves open.
     pub shapes: Shapes,
     /// The company that the token belongs to.
     pub company: Company,
@@ -33,9 +33,10 @@ pub struct Settings {
     pub access_life: Duration,
     /// Lifetime of a refresh token.
     pub refresh_life: Duration,
-    /// Salt of generated tokens, codes, and keys, so another start generates others.
+    /// Salt of generated tokens, codes, and keys. The command draws a new salt at each start, so
+    /// different starts generate different values.
     pub salt: u128,
-    /// The application that exists from the first start.
+    /// The public OAuth application that is registered at the start, if there is one.
     pub application: Option<Application>,
     /// The CRM fields of every company.
     pub catalogue: Catalogue,
@@ -85,10 +86,10 @@ pub const DEFAULT_EMPLOYEES: &str = "501-599";
 pub struct Config {
     /// The address to listen on. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// The address that serves only the token and revoke endpoints. Without it, they are served
-    /// with the rest.
+    /// The address that serves only the token and revoke endpoints. Without it, `listen` serves
+    /// these endpoints too.
     pub auth_listen: Option<SocketAddr>,
-    /// The token that works from the first start.
+    /// The token that is issued at the start, unless it is already known.
     pub token: Secret,
     /// Expiry of the token. `None` means that it does not expire.
     pub expires_at: Option<EpochSeconds>,
@@ -96,9 +97,11 @@ pub struct Config {
     pub settings: Settings,
     /// Fault rules that apply from the start.
     pub rules: Vec<Rule>,
-    /// The file that keeps the state across restarts. Without it, the state is lost at the end.
+    /// The file that keeps the state across restarts. Without it, the state is lost when the
+    /// process ends.
     pub state: Option<PathBuf>,
-    /// The authorities that deliveries of webhooks trust. `None` means the system's.
+    /// A PEM file with the only certificate authorities that webhook deliveries trust. `None` means
+    /// the system's authorities.
     pub webhook_ca_file: Option<PathBuf>,
 }
 
@@ -121,13 +124,14 @@ impl Default for Config {
 /// Field names that the document does not publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldNames {
-    /// The field of the talk time in seconds.
+    /// The name of the field with the talk time in seconds.
     pub talk: String,
-    /// The field of the customer's number. `None` means that there is no such field.
+    /// The name of the field with the customer's number. `None` means that there is no such field.
     pub phone: Option<String>,
-    /// The field of the operator's extension.
+    /// The name of the field with the operator's extension.
     pub extension: String,
-    /// The key of the list in the lead field upsert, if the list is wrapped (§4.4).
+    /// The key of the list in the body of a lead field upsert (§4.4). A client can also send the
+    /// list without a key, as a bare array.
     pub list: String,
 }
 

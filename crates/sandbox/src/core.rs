@@ -17,7 +17,7 @@ const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x27d4_e0b1_9c35_4f68_8a1e_6
 pub struct Sandbox {
     #[serde(skip)]
     /// The current settings. They can change at run time, except the rate and the company, which
-    /// are not read again.
+    /// are copied at the start.
     pub settings: Settings,
     pub(super) companies: BTreeMap<i64, Company>,
     pub(super) tokens: BTreeMap<TokenKey, Token>,
@@ -34,12 +34,14 @@ pub struct Sandbox {
     /// The time of the current request or change.
     #[serde(skip)]
     pub(super) now: EventTime,
-    /// The company in the flags of the last start.
+    /// The company as the flags of the last start described it. A difference shows that the flags
+    /// have changed.
     pub(super) flags: Option<Company>,
     /// Applications, connections and their tokens.
     pub oauth: OAuthState,
     pub(super) client: ClientWatch,
-    /// Number of tokens, codes, and keys made so far. It is part of each new one, so none repeats.
+    /// Number of tokens, codes, and keys made so far. The number is part of each new value, so no
+    /// value repeats.
     pub(super) minted: u64,
     /// How far the sandbox's clock is ahead of the machine's.
     pub(super) ahead: Duration,
@@ -58,7 +60,8 @@ pub(super) struct ClientWatch {
 }
 
 impl Sandbox {
-    /// Creates one company without a token. Every request gives 401 until a token is issued.
+    /// Creates a sandbox with one company and no token. Every request gives 401 until a token is
+    /// issued.
     pub fn new(settings: Settings) -> Self {
         let mut core = Self::default();
         let company = settings.company.clone();
@@ -66,7 +69,8 @@ impl Sandbox {
         core.with_settings(settings)
     }
 
-    /// Restores the state of an earlier run, with the settings of this one.
+    /// Restores a sandbox from the JSON `state` of an earlier run. Applies `settings` instead of
+    /// the settings of that run.
     ///
     /// # Errors
     /// The text is not a valid state.
@@ -82,22 +86,22 @@ impl Sandbox {
         self
     }
 
-    /// Returns the sandbox's time for this time of the machine's clock.
+    /// Converts a time of the machine's clock to the sandbox's time, which can be ahead.
     pub fn moment(&self, clock: EventTime) -> EventTime {
         clock.plus(self.ahead)
     }
 
-    /// The journal's records, in the order they were written.
+    /// Returns the journal's records, in the order they were written.
     pub fn records(&self) -> &[Record] {
         &self.journal.records
     }
 
-    /// Violations of the document by clients, oldest first.
+    /// Returns the violations of the document by clients, oldest first.
     pub const fn violations(&self) -> &Violations {
         &self.client.violations
     }
 
-    /// Returns the highest request counts of all tokens.
+    /// Returns the highest numbers of requests that any token made in one window so far.
     pub const fn fullest(&self) -> Fullest {
         self.client.windows.fullest
     }
@@ -112,7 +116,7 @@ impl Sandbox {
         self.faults = Faults::new(rules, self.settings.seed);
     }
 
-    pub(super) fn violation(
+    pub(super) fn record_violation(
         &mut self,
         kind: ViolationKind,
         rule: &str,
@@ -127,10 +131,10 @@ impl Sandbox {
     }
 
     /// Makes a new token or code: the prefix `begins` and 32 hexadecimal digits. The same settings
-    /// and changes give the same values. Each start of the command adds a new salt, so no one can
-    /// predict them.
+    /// give the same sequence of values. Each start of the command adds a new salt, so no one can
+    /// predict the values.
     pub(super) fn mint(&mut self, begins: &str) -> String {
-        // The counter survives a restart with the state file, and never repeats.
+        // The counter is in the state file, so it survives a restart and no value repeats.
         self.minted += 1;
         let Settings { seed, salt, .. } = &self.settings;
         let name = format!("{seed}\n{salt}\n{}\n{begins}", self.minted);

@@ -2,7 +2,7 @@
 //! `token/info` (§2.2), `call-history` (§2.6, §4.5, §7.5), `call-history/filter` (§4.5, §4.7), and
 //! `request` (§4.6).
 //!
-//! Without `orders`, a page begins with its oldest record. The document promises no order.
+//! Without `orders`, the oldest record comes first. The document promises no order.
 
 use crate::{
     Asked, BodyFields, Content, EPOCH_MIN, Grant, Record, Refusal, RefusalReason, Registered, Rows,
@@ -22,8 +22,8 @@ const AHEAD_MAX: Duration = Duration::from_secs(300);
 const DERIVED: &str = "end endat endedat endtime endtimestamp finishedat hangup hangupcause \
                        hangupreason provider conversationkind";
 
-/// Reads and validates a body. Also returns the names of derived fields in it. They are tolerated,
-/// but count as a violation.
+/// Reads and validates the body of `POST call-history`. Also returns the names of fields that the
+/// CRM derives and a client must not send. The caller records these fields as a violation.
 ///
 /// # Errors
 /// The refusal to answer with.
@@ -114,8 +114,8 @@ fn is_derived(key: &str) -> bool {
     DERIVED.split(' ').any(|name| name == plain)
 }
 
-/// Returns the record of `GET token/info` (§2.2) for an application in a company. `expiresInDays`
-/// is an integer that cannot be null, so it is 0 without an expiry date.
+/// Answers `GET token/info` (§2.2) with the token's application, company, and grants.
+/// `expiresInDays` cannot be null, so it is 0 for a token without an expiry date.
 pub(super) fn token_info(core: &Sandbox, asked: &Asked<'_>) -> Success {
     let token = &asked.token;
     let Some((company, grants)) = connection_of(core, token) else {
@@ -149,13 +149,14 @@ pub(super) fn submit(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, R
     let (call, derived) = read_call(core, &asked.request.body)?;
     if !derived.is_empty() {
         let message = format!("sent: {}", derived.join(", "));
-        core.violation(ViolationKind::DerivedField, "§2.6", message);
+        core.record_violation(ViolationKind::DerivedField, "§2.6", message);
     }
     judge_repeat(core, asked.token.company, &call);
     accept(core, asked, Content::Call(call))
 }
 
-/// Records a violation if the call's uuid was submitted before and did not end FAILED (§4.5.4).
+/// Records a violation if a write with this uuid was accepted before and has not FAILED (§4.5.4):
+/// the uuid of another call, or a repeat although the client received the 200.
 fn judge_repeat(core: &mut Sandbox, company: i64, call: &Submission) {
     let uuid = &call.uuid;
     let earlier = core.journal.earlier(company, call);
@@ -164,24 +165,25 @@ fn judge_repeat(core: &mut Sandbox, company: i64, call: &Submission) {
     };
     if earlier.content != Content::Call(call.clone()) {
         let message = format!("{uuid} is another call's: this one makes no record");
-        core.violation(ViolationKind::UuidReused, "§4.5.4", message);
+        core.record_violation(ViolationKind::UuidReused, "§4.5.4", message);
     } else if earlier.answered {
         let message = format!("{uuid} again after its 200, now {:?}", earlier.status);
-        core.violation(ViolationKind::RepeatAfter200, "§4.5.4", message);
+        core.record_violation(ViolationKind::RepeatAfter200, "§4.5.4", message);
     }
 }
 
-/// Returns the status of a write, for 24 hours and only to the token that created it (§4.6, §3.2).
+/// Answers `GET request/{requestId}` with the status of a write, for 24 hours after its acceptance
+/// and only to the token that created the write (§4.6, §3.2).
 pub(super) fn request_status(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let missing = Refusal::Plain(404, "So‘rov topilmadi");
     let Some(write) = core.journal.writes.get(asked.id) else {
         let message = "a requestId never given";
-        core.violation(ViolationKind::UnknownPoll, "§4.6", message);
+        core.record_violation(ViolationKind::UnknownPoll, "§4.6", message);
         return Err(missing);
     };
     if write.token != asked.key {
         let message = "a requestId that another token created";
-        core.violation(ViolationKind::ForeignPoll, "§3.2", message);
+        core.record_violation(ViolationKind::ForeignPoll, "§3.2", message);
         return Err(missing);
     }
     if core.now.since(write.accepted_at) >= STATUS_KEPT {
@@ -201,12 +203,14 @@ pub(super) fn request_status(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Su
 
 const REGISTERED: &str = "registeredTimestamp";
 
-/// Returns a page of the company's records. Without `orders`, the oldest record is first.
+/// Answers `POST call-history/filter` with a page of the company's records. Without `orders`, the
+/// oldest record is first.
 pub(super) fn filter(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let records = core.records();
     let shapes = &core.settings.shapes;
     let query = read_page(&asked.request.body, shapes.size_max, shapes, &[REGISTERED])?;
-    // A day has many records, and the range is usually at their end.
+    // Records are in the order they were written, so a binary search skips those before the range.
+    // The range is usually near the end.
     let begin = match query.range(REGISTERED)[0] {
         Some(from) if shapes.registered == Registered::Stored => {
             records.partition_point(|record| registered_at(record, shapes) < from)
@@ -241,7 +245,7 @@ fn sort_value(record: &Record, key: &str, shapes: &Shapes) -> i64 {
     }
 }
 
-/// The row of a record in a page.
+/// Returns a journal record as a row of a page. `registered` is the value of `registeredTimestamp`.
 pub(super) fn object(record: &Record, registered: i64) -> Value {
     let call = &record.call;
     json!({

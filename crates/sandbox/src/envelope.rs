@@ -24,7 +24,7 @@ pub enum Role {
     Whole,
     /// All but the token and revoke endpoints.
     Api,
-    /// The token and revoke endpoints.
+    /// Only the token and revoke endpoints.
     Auth,
 }
 
@@ -41,7 +41,7 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The bytes of the body; empty for none.
     pub body: Vec<u8>,
-    /// The endpoints served at the address that it came to.
+    /// The endpoints that are served at the address to which the request came.
     pub role: Role,
 }
 
@@ -99,8 +99,8 @@ impl Request {
         self.with_header(TOKEN_HEADER, token)
     }
 
-    /// Returns `true` if the body is of this type. The type must be named once, with UTF-8 if it
-    /// has a charset, and the body must not be encoded.
+    /// Returns `true` if `Content-Type` names the media type `kind`. The header must appear once, a
+    /// charset must be UTF-8, and the body must not be compressed.
     pub(crate) fn is_of_type(&self, kind: &str) -> bool {
         let mut types = self.header("content-type");
         let mut parts = types.next().unwrap_or_default().split(';').map(str::trim);
@@ -212,7 +212,8 @@ pub enum RefusalReason {
     ValidEpochSec,
 }
 
-/// Returns the answer of the authentication layer (§7.2). Its bodies are fixed English text.
+/// Returns a refusal of the authentication layer: 401 or 429 (§7.2). The bodies are fixed English
+/// text.
 pub fn auth_refusal(status: u16) -> Response {
     let message = match status {
         429 => "Rate limit exceeded. Max 60 requests per minute.",
@@ -230,13 +231,13 @@ pub enum Refusal {
     /// The body is not JSON, or has wrong types: 400, code 3705, with the parser's message in
     /// `data`.
     Unparsable(String),
-    /// Bean validation: 400 with `errors[]`.
+    /// The validation of fields failed: 400 with `errors[]`.
     Invalid(Vec<FieldError>),
     /// A status with only a text for people: business validation (400, whose codes are only in the
     /// CRM's log), an unknown address or request (404), a missing record (409, §7.4), or OAuth
     /// (§7.6).
     Plain(u16, &'static str),
-    /// An error with only a status, as fault rules order.
+    /// A status with a generic text, for example because a fault rule orders it.
     Status(u16),
 }
 

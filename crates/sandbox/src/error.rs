@@ -18,8 +18,8 @@ impl Error {
         Self { code, message }
     }
 
-    /// Creates the error of a file that cannot be read, created, or written. `names` has the kind
-    /// of file and its flag.
+    /// Creates the error of a file that cannot be read, created, or written. `names` are the kind
+    /// of file, such as `state file`, and the name of its flag.
     pub(super) fn file(code: Code, names: [&str; 2], path: &Path, error: &io::Error) -> Self {
         let ([what, flag], path) = (names, path.display());
         let message = format!("{what} {path}: {error}; name another with --{flag}");

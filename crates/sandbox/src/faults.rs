@@ -1,9 +1,9 @@
-//! Fault rules: errors of the CRM or of the network that can be ordered. The same text selects
-//! shapes that the document leaves open.
+//! Fault rules, which order errors of the CRM or of the network. The same text also selects shapes:
+//! answer formats and rules that the document leaves open.
 //!
 //! ```text
 //! ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION   one per line, or with ; between
-//! TEXT      applies only to requests with it in their body or path: one call, while others pass
+//! TEXT      the rule applies only to requests with TEXT in their body or path
 //! ENDPOINT  any, token-info, call-history, filter, request, lead, lead-filter, lead-fields,
 //!           crm-field, oauth-token, oauth-revoke ([`Endpoint::word`])
 //! ACTION    status N         refused with N before anything was done
@@ -38,31 +38,31 @@ use std::time::Duration;
 /// The fault that a rule orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Refused with this status before anything was done.
+    /// The request is refused with this status and not carried out.
     Status(u16),
-    /// Refused with this status, with the HTML page of a proxy.
+    /// The request is refused with this status and the HTML page of a proxy, and not carried out.
     Gateway(u16),
-    /// Done, then answered with this status.
+    /// The request is carried out, then answered with this status.
     StatusAfter(u16),
-    /// Done, then closed without an answer.
+    /// The request is carried out, then the connection is closed without an answer.
     Lost,
-    /// Closed without an answer, nothing done.
+    /// The connection is closed without an answer, and the request is not carried out.
     Cut,
-    /// Done, and answered after this time.
+    /// The request is carried out, and answered after this time.
     Delay(Duration),
-    /// Done, and the body sent in pieces over this time.
+    /// The request is carried out, and the body of the answer is sent in pieces over this time.
     Slow(Duration),
-    /// Done, and answered with half the body.
+    /// The request is carried out, and answered with only the first half of the body.
     Broken,
-    /// Done, and answered 200 without a requestId.
+    /// The write is accepted, and answered with 200 but without a requestId.
     NoRequestId,
-    /// 200 with `accept: false`, nothing done.
+    /// The answer is 200 with `accept: false`, and the request is not carried out.
     AcceptFalse,
-    /// 302 to another path of the sandbox.
+    /// The answer is 302 to another path of the sandbox, and the request is not carried out.
     Redirect,
-    /// Accepted with 200, and ended FAILED.
+    /// The write is accepted with 200, and later ends FAILED.
     Failed,
-    /// Accepted, and written this much later than others.
+    /// The write is accepted, and carried out this much later than without the rule.
     Hold(Duration),
 }
 
@@ -135,7 +135,7 @@ pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<String>> {
 
 fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let (first, mut rest) = words.split_first().ok_or("nothing in it")?;
-    // The action is the end of the rule, and is set last.
+    // Both arguments are placeholders, which are replaced below.
     let mut rule = Rule::always(Endpoint::Unknown, Action::Lost);
     rule.endpoint = match *first {
         "any" => None,
@@ -214,7 +214,7 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// Returns a number from 0 to below `bound`, or 0 if `bound` is 0.
+    /// Returns a random number that is less than `bound`, or 0 if `bound` is 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
         let roll = self.roll();
         if bound == 0 { 0 } else { roll % bound }
@@ -224,20 +224,22 @@ impl Dice {
 /// The fault rules, with counts of their requests.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Each rule with the number of requests that it matched, and of those that it applied to.
+    /// Each rule, with the number of requests that matched it, and the number that it applied to.
     pub(crate) rules: Vec<(Rule, u64, u64)>,
     dice: Dice,
 }
 
 impl Faults {
-    /// Creates a list of rules. The first one that applies to a request decides.
+    /// Creates the list of rules. If several rules apply to a request, the first rule decides.
+    /// `seed` is for rules that apply with a chance.
     pub fn new(rules: Vec<Rule>, seed: u64) -> Self {
         let rules = rules.into_iter().map(|rule| (rule, 0, 0)).collect();
         let dice = Dice::new(seed ^ 0xfa17);
         Self { rules, dice }
     }
 
-    /// Returns the fault that applies to the next request of an endpoint.
+    /// Counts a request in all rules that match it. Returns the action of the first rule that
+    /// applies.
     pub fn pick(&mut self, endpoint: Endpoint, request: &Request) -> Option<Action> {
         let mut struck = None;
         for (rule, seen, fired) in &mut self.rules {
@@ -259,7 +261,8 @@ impl Faults {
     }
 }
 
-/// Returns the answer of a fault that keeps the request from the endpoint.
+/// Returns the answer of a fault that refuses the request before it reaches the endpoint. Returns
+/// `None` for other faults.
 pub(super) fn instead(action: Action) -> Option<Response> {
     Some(match action {
         Action::Status(429) => auth_refusal(429),

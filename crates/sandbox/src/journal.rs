@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Time for which the status of a write can be read (§3.2).
 pub const STATUS_KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Most writes that a sandbox accepts in its lifetime. Further ones are answered with 500.
+/// Most writes that a sandbox accepts in its lifetime. Further writes are answered with 500.
 pub const WRITES_MAX: u64 = 2_000_000;
 /// The prefix that the CRM adds to a uuid (§2.6).
 pub const PREFIX: &str = "oapi-";
@@ -23,7 +23,7 @@ pub const PREFIX: &str = "oapi-";
 /// The provider of submitted calls (§2.6).
 pub(crate) const OPEN_API: &str = "OPEN_API";
 
-/// A submission that passed validation.
+/// A call that a client submitted and that passed validation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Submission {
@@ -37,18 +37,20 @@ pub struct Submission {
     pub started_at: i64,
     /// Length of the call in seconds.
     pub duration_sec: i64,
-    /// Talk time in seconds. [`crate::config::FieldNames::talk`] names its field.
+    /// Talk time in seconds. [`crate::config::FieldNames::talk`] has the name of the body's field.
     pub talk_time_sec: Option<i64>,
     /// The value of `answered` as sent (§2.6).
     pub answered: bool,
     /// The direction: `INBOUND` or `OUTBOUND`.
     pub direction: String,
-    /// The customer's number. [`crate::config::FieldNames::phone`] names its field.
+    /// The customer's number. [`crate::config::FieldNames::phone`] has the name of the body's
+    /// field.
     pub client_phone: Option<String>,
-    /// The operator's extension. [`crate::config::FieldNames::extension`] names its field.
+    /// The operator's extension. [`crate::config::FieldNames::extension`] has the name of the
+    /// body's field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator_extension: Option<String>,
-    /// Fields that the document does not name. They are tolerated.
+    /// Fields of the body that the document does not name. The sandbox accepts and stores them.
     pub others: Map<String, Value>,
 }
 
@@ -62,25 +64,26 @@ pub enum Content {
     Fields(FieldUpsert),
 }
 
-/// A write that was answered with 200, and what became of it.
+/// An accepted write, which was answered with 200, and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Write {
-    /// The `requestId` in its answer.
+    /// The `requestId` in the answer to the write.
     pub request_id: String,
-    /// The company whose data it writes.
+    /// The id of the company whose data the write changes.
     pub company: i64,
-    /// The only token that can read its status.
+    /// The fingerprint of the token that submitted the write. Only this token can read the status.
     pub token: TokenKey,
-    /// The moment at which it was answered with 200.
+    /// The moment at which the write was answered with 200.
     pub accepted_at: EventTime,
     /// The moment at which the write is carried out.
     pub due: EventTime,
-    /// `true` if the 200 with its requestId left whole and at once.
+    /// `true` if the 200 with the requestId was sent completely and without delay, so the client
+    /// knows that the write was accepted.
     pub answered: bool,
     /// `true` if a fault rule makes the write end FAILED, whatever its content.
     pub doomed: bool,
-    /// The call or the fields that it writes.
+    /// The call or the lead fields to write.
     pub content: Content,
     /// Progress of the write, as the status endpoint reports it.
     pub status: Status,
@@ -94,7 +97,7 @@ pub struct Write {
 pub struct Record {
     /// The call's uuid with the prefix `oapi-`.
     pub uuid: String,
-    /// The requestId of the write that made it.
+    /// The requestId of the write that made the record.
     pub request_id: String,
     /// The company whose journal holds the record.
     pub company_id: i64,
@@ -104,7 +107,7 @@ pub struct Record {
     pub ended_at: i64,
     /// `ANSWER` or `NO_ANSWER`, derived from `answered`.
     pub hangup_cause: String,
-    /// `OPEN_API`, or another name for calls of other providers.
+    /// `OPEN_API` for submitted calls, or the name of another provider.
     pub provider: String,
     /// The moment at which the record was written.
     pub registered_at: EventTime,
@@ -132,7 +135,7 @@ pub struct Journal {
     /// Writes by `requestId`, kept for twice [`STATUS_KEPT`].
     pub writes: BTreeMap<String, Write>,
     by_age: VecDeque<String>,
-    /// The last write of each uuid.
+    /// The requestId of the last write of each call, by company and submitted uuid.
     #[serde(with = "pairs")]
     last: BTreeMap<(i64, String), String>,
     /// The requestIds of pending writes, by the moment they are due and then by acceptance.
@@ -142,7 +145,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Adds an accepted write. It is carried out at its `due`.
+    /// Adds an accepted write. The write is carried out at its time `due`.
     pub fn accept(&mut self, write: Write) {
         let id = write.request_id.clone();
         if let Content::Call(call) = &write.content {
@@ -155,7 +158,7 @@ impl Journal {
         self.writes.insert(id, write);
     }
 
-    /// Removes the first due write from the pending ones, and returns it.
+    /// Removes the earliest write that is due at `now` from the pending writes, and returns it.
     pub(super) fn next_due(&mut self, now: EventTime) -> Option<Write> {
         let first = self.pending.first_entry()?;
         if first.key().0 > now {
@@ -164,7 +167,8 @@ impl Journal {
         self.writes.get(&first.remove()).cloned()
     }
 
-    /// Ends a write: FAILED with the reason `why`, or SUCCESS without one.
+    /// Sets the final status of the write with the requestId `id`: FAILED if there is a reason
+    /// `why`, otherwise SUCCESS.
     pub(super) fn end(&mut self, id: &str, why: Option<&str>) {
         if let Some(write) = self.writes.get_mut(id) {
             write.status = why.map_or(Status::Success, |_| Status::Failed);
@@ -181,12 +185,14 @@ impl Journal {
         }
     }
 
-    /// Number of writes accepted so far, including those that were forgotten.
+    /// Returns the number of writes accepted so far, including writes that were removed because of
+    /// their age.
     pub const fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Returns the record that a write of a call makes, or `None` if its uuid has one already.
+    /// Returns the journal record for a submitted call, or `None` if the journal already has a
+    /// record with the call's uuid.
     pub(super) fn record_of(&self, write: &Write, call: &Submission) -> Option<Record> {
         let key = (write.company, call.uuid.clone());
         (!self.by_uuid.contains_key(&key)).then(|| Record {
@@ -201,8 +207,8 @@ impl Journal {
         })
     }
 
-    /// Copies a call as another telephony system of the CRM journals it. That system received the
-    /// call two seconds earlier.
+    /// Returns a copy of a record as another telephony system, named `provider`, journals the same
+    /// call. That system received the call two seconds earlier.
     pub(super) fn foreign_of(own: &Record, provider: &str) -> Record {
         let mut record = own.clone();
         record.call.uuid = format!("{provider}-{}", own.call.uuid);
@@ -212,8 +218,9 @@ impl Journal {
         record
     }
 
-    /// Forgets a write [`STATUS_KEPT`] after its status became unreadable. Until then, a late poll
-    /// can be distinguished from a poll of an id that never existed.
+    /// Removes writes that were accepted more than twice [`STATUS_KEPT`] ago. Their status has been
+    /// unreadable for half of this time. They are kept longer to distinguish a late poll from a
+    /// poll of an id that never existed.
     pub(super) fn forget(&mut self, now: EventTime) {
         while let Some(id) = self.by_age.front()
             && self
@@ -226,14 +233,15 @@ impl Journal {
         }
     }
 
-    /// Adds a record as the newest.
+    /// Appends a record to the journal.
     pub fn add(&mut self, record: Record) {
         let key = (record.company_id, record.call.uuid.clone());
         self.by_uuid.insert(key, self.records.len());
         self.records.push(record);
     }
 
-    /// Deletes a record, as a person does in the CRM. The next write with its uuid makes a new one.
+    /// Deletes the record with this submitted uuid, as a person does in the CRM. The next write
+    /// with the same uuid makes a new record.
     pub fn delete(&mut self, company: i64, uuid: &str) {
         let key = (company, uuid.to_owned());
         if let Some(at) = self.by_uuid.remove(&key) {
@@ -244,7 +252,8 @@ impl Journal {
         }
     }
 
-    /// Returns the last write with the uuid of this call, if it is still remembered.
+    /// Returns the last write with the uuid of this call, unless the write was removed because of
+    /// its age.
     pub fn earlier(&self, company: i64, call: &Submission) -> Option<&Write> {
         let id = self.last.get(&(company, call.uuid.clone()))?;
         self.writes.get(id)

@@ -19,8 +19,8 @@ const KNOWN: [Secret; 5] = [
 ];
 
 impl Sandbox {
-    /// Answers a request, with the fault that applies to it if there is one. Records repeats that
-    /// violate §7.7.
+    /// Answers a request with `answer`, or as its `fault` orders. Records a violation if the
+    /// request repeats a refused or failed request too soon or too often (§7.7).
     pub(super) fn answer_with_fault(
         &mut self,
         endpoint: Endpoint,
@@ -33,7 +33,7 @@ impl Sandbox {
         // (§7.7).
         let repeated = self.client.rules.find_repeats(key, self.now);
         for (kind, message) in repeated.into_iter().flatten() {
-            self.violation(kind, "§7.7", message);
+            self.record_violation(kind, "§7.7", message);
         }
         let mut response = match fault.and_then(instead) {
             Some(response) => response,
@@ -55,20 +55,23 @@ impl Sandbox {
         response
     }
 
-    /// Records a 401 to a token or to client credentials.
+    /// Records that a token or client credentials were refused with 401. If that happened too
+    /// recently before, records a violation with `message`.
     pub(super) fn record_dead_token(&mut self, key: TokenKey, message: &str) {
         self.record_refusal(Refused::Token(key), ViolationKind::RepeatAfter401, message);
     }
 
-    /// Records a refusal. It is a violation if it comes too soon after the previous one.
+    /// Records a refusal. If the previous refusal of the same request was too recent, records a
+    /// violation of this `kind` with `message`.
     pub(super) fn record_refusal(&mut self, what: Refused, kind: ViolationKind, message: &str) {
         if let Some(after) = self.client.rules.record_refusal(what, self.now) {
             let text = format!("{message} after {} ms", after.as_millis());
-            self.violation(kind, "§7.7", text);
+            self.record_violation(kind, "§7.7", text);
         }
     }
 
-    /// Checks a request to the API. The only secret in it must be the token, in its header.
+    /// Records a violation if a request to the API contains a secret other than the token in its
+    /// header.
     pub(super) fn judge_api(&mut self, request: &Request) {
         if let Some(what) = find_secret(&request.path).or_else(|| find_secret(&request.query)) {
             // The request's own token in the address is reported by the token check.
@@ -98,12 +101,12 @@ impl Sandbox {
         }
     }
 
-    /// Checks a request to the token or revoke endpoint. All secrets must be in the body, and
-    /// headers of the API are wrong.
+    /// Records the violations of a request to the token or revoke endpoint: a query, a secret
+    /// outside the body, a token header of the API, or a personal access token.
     pub(super) fn judge_oauth(&mut self, request: &Request) {
         if !request.query.is_empty() {
             let message = "a query at an OAuth endpoint, whose fields stand in the body";
-            self.violation(ViolationKind::Invalid, "§4.1", message);
+            self.record_violation(ViolationKind::Invalid, "§4.1", message);
         }
         if let Some(what) = find_secret(&request.path).or_else(|| find_secret(&request.query)) {
             self.record_misplaced(what, "in an address", "§4.1");
@@ -111,17 +114,17 @@ impl Sandbox {
         for name in [TOKEN_HEADER, "authorization"] {
             if request.header(name).next().is_some() {
                 let message = format!("the header {name} at an OAuth endpoint");
-                self.violation(ViolationKind::WrongHeader, "§4.1", message);
+                self.record_violation(ViolationKind::WrongHeader, "§4.1", message);
             }
         }
         if String::from_utf8_lossy(&request.body).contains("svc_pat_") {
             let message = "a personal access token at an OAuth endpoint";
-            self.violation(ViolationKind::SecretMisplaced, "§5.2", message);
+            self.record_violation(ViolationKind::SecretMisplaced, "§5.2", message);
         }
     }
 
-    /// Checks a request for the authorization page. A browser makes it, so it must contain no
-    /// secret.
+    /// Records a violation if a request for the authorization page contains a secret. A browser
+    /// makes this request, so the secret would be exposed.
     pub(super) fn judge_consent(&mut self, request: &Request) {
         let body = String::from_utf8_lossy(&request.body);
         if let Some(what) = find_secret(&request.query).or_else(|| find_secret(&body)) {
@@ -131,7 +134,7 @@ impl Sandbox {
 
     fn record_misplaced(&mut self, (_, what, _): &Secret, place: &str, rule: &str) {
         let message = format!("{what} {place}");
-        self.violation(ViolationKind::SecretMisplaced, rule, message);
+        self.record_violation(ViolationKind::SecretMisplaced, rule, message);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A simulated CRM that follows the Open API document, for trials and tests. It answers requests,
-//! and lists what the client did against the document. It is stricter than the real CRM, and never
-//! more lenient.
+//! and records each violation of the document by a client. It is stricter than the real CRM, and
+//! never more lenient.
 //!
 //! The core ([`Sandbox`]) receives the time `now` with each request. [`start`] serves it over HTTP.
 //!

@@ -163,7 +163,8 @@ pub struct Options {
     pub auth_listen: Option<String>,
 }
 
-/// Returns a value. If it is invalid, records the error of its flag and returns a default.
+/// Returns the value of a flag. If the value is invalid, adds a message to `errors` and returns a
+/// default.
 fn check_flag<T: Default>(errors: &mut Vec<String>, flag: &str, value: Result<T, String>) -> T {
     value.unwrap_or_else(|message| {
         errors.push(format!("--{flag}: {message}"));
@@ -172,7 +173,8 @@ fn check_flag<T: Default>(errors: &mut Vec<String>, flag: &str, value: Result<T,
 }
 
 impl Options {
-    /// Checks the flags and returns the settings. Reads or creates the token file.
+    /// Checks the flags and returns the settings. Reads or creates the token file and the client
+    /// secret file.
     ///
     /// # Errors
     /// Every error in the flags, or the error of a secret file.
@@ -259,7 +261,8 @@ impl Options {
         settings
     }
 
-    /// Returns the application without its secret, which is in a file.
+    /// Returns the OAuth application of the flags, or `None` without `--client-id`. Adds errors to
+    /// `wrong`. Does not set the secret, which is in a file.
     fn application(&self, wrong: &mut Vec<String>) -> Option<Application> {
         let Some(client_id) = &self.client_id else {
             let orphans = [
@@ -333,7 +336,8 @@ fn names(fields: &[String]) -> Result<FieldNames, String> {
     Ok(names)
 }
 
-/// Reads the leads of a file. Returns `None` if there is no such file. The value can then be ids.
+/// Reads the leads in the file that `--leads` names. Returns `None` if there is no such file,
+/// because the value can also be a list of ids.
 fn lead_file(given: &str) -> Option<Result<Vec<Lead>, String>> {
     let text = match std::fs::read_to_string(given) {
         Ok(text) => text,
@@ -354,7 +358,8 @@ fn grants(text: &str) -> Result<Vec<Grant>, String> {
     grants.collect()
 }
 
-/// Reads the file of this name. If that fails and the name contains a blank, the name is the text.
+/// Returns the text of the file that `--faults` names. If the file cannot be read and the value
+/// contains white space, the value itself is the text.
 fn faults_text(given: &str) -> Result<String, String> {
     match std::fs::read_to_string(given) {
         Ok(text) => Ok(text),
@@ -367,8 +372,8 @@ fn new_secret(begins: &str) -> Secret {
     Secret::from(format!("{begins}{}", uuid::Uuid::new_v4().simple()))
 }
 
-/// Reads the secret in a file, or creates the file with a new secret. `names` has the kind of file
-/// and its flag, for errors.
+/// Reads the secret in a file, or creates the file with a new secret that starts with `begins`. For
+/// errors, `names` are the kind of file, such as `token file`, and the name of its flag.
 fn kept_secret(path: &Path, begins: &str, names: [&str; 2]) -> Result<Secret, Error> {
     let secret = match std::fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => Err(io::Error::other("it is empty")),

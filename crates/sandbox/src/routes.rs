@@ -38,19 +38,21 @@ pub enum Endpoint {
     OauthRevoke,
     /// The authorization page for browsers (§4.2).
     Consent,
-    /// The destination of redirects that fault rules order. A request here followed one.
+    /// The destination of redirects that fault rules order. A request to this path shows that the
+    /// client followed a redirect.
     Moved,
     /// A path that is not served, or is not in the document.
     Unknown,
 }
 
 impl Endpoint {
-    /// Returns the method of an endpoint (`None` if the sandbox does not check it), and its grant.
+    /// Returns the method of an endpoint (`None` if the sandbox does not check it), and the grant
+    /// that it needs.
     ///
     /// The document names the grants of the lead field upsert, call submission, and token/info
-    /// (§5.4.3). The others are the sandbox's choice, by the domains of §2.3. The grants of the
-    /// journal filter and of `request/{requestId}` can be chosen with `shape filter-grant` and
-    /// `shape request-grant`.
+    /// (§5.4.3). The grants of the other endpoints are the sandbox's choice, by the domains of
+    /// §2.3. The grants of the journal filter and of `request/{requestId}` can be chosen with
+    /// `shape filter-grant` and `shape request-grant`.
     const fn facts(self) -> (Option<&'static str>, Option<&'static str>) {
         match self {
             Self::TokenInfo | Self::Request => (Some("GET"), None),
@@ -64,18 +66,19 @@ impl Endpoint {
         }
     }
 
-    /// The name of the endpoint in fault rules and counts.
+    /// Returns the name of the endpoint in fault rules and counts.
     pub fn word(self) -> &'static str {
         self.into()
     }
 
-    /// Returns the endpoint with this name, or `None` if no fault can be ordered for it.
+    /// Returns the endpoint with this name. Returns `None` if the name is unknown, or if fault
+    /// rules cannot name the endpoint.
     pub fn from_word(word: &str) -> Option<Self> {
         let known: Option<Self> = word.parse().ok();
         known.filter(|endpoint| endpoint.method().is_some())
     }
 
-    /// Lists the names of all endpoints that a fault can be ordered for, for a message.
+    /// Returns the names of all endpoints that fault rules can name, separated by commas.
     pub fn words() -> String {
         let words: Vec<&str> = (Self::VARIANTS.iter())
             .filter(|endpoint| endpoint.method().is_some())
@@ -90,7 +93,8 @@ impl Endpoint {
         matches!(self, Self::OauthToken | Self::OauthRevoke)
     }
 
-    /// Returns `true` if a POST writes data or uses something up. Other POSTs only query.
+    /// Returns `true` if a POST to the endpoint writes data, or uses up a code or a token. Other
+    /// POSTs only query.
     pub const fn is_write(self) -> bool {
         matches!(self, Self::CallHistory | Self::LeadFields) || self.is_oauth()
     }
@@ -105,7 +109,7 @@ impl Endpoint {
         self.facts().1
     }
 
-    /// Returns the section whose rules a refused body violated.
+    /// Returns the section of the document with the rules for the endpoint's body.
     pub const fn section(self) -> &'static str {
         match self {
             Self::LeadFields => "§4.4",
@@ -115,7 +119,7 @@ impl Endpoint {
     }
 }
 
-/// Returns the endpoint of a path, and the id in it if it has one.
+/// Returns the endpoint of a path, and the id in the path (empty if there is none).
 pub fn route(path: &str) -> (Endpoint, &str) {
     if path == CONSENT_PATH {
         return (Endpoint::Consent, "");

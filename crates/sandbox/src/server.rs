@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// A running sandbox with its listeners and its dispatcher.
+/// A running sandbox with its listeners and its webhook dispatcher.
 pub struct Server {
     addr: SocketAddr,
     auth: SocketAddr,
@@ -30,23 +30,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// The address it listens on, with the port that the system chose.
+    /// Returns the address that the server listens on, with the port that the system chose.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The URL of the API: `http://127.0.0.1:PORT`.
+    /// Returns the URL of the API: `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// The URL of the token and revoke endpoints. It is the URL of the API, unless they have a
-    /// separate address.
+    /// Returns the URL of the token and revoke endpoints. It is the URL of the API, unless these
+    /// endpoints have a separate address.
     pub fn auth_url(&self) -> String {
         format!("http://{}", self.auth)
     }
 
-    /// Runs a function on the core at the clock's time, then saves the state.
+    /// Runs `act` on the core with the current time, then saves the state.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
         self.shared.admin(act)
     }
@@ -66,7 +66,7 @@ impl Server {
         self.admin(|core, _| core.violations().all().to_vec())
     }
 
-    /// Stops the server, and waits for its end.
+    /// Stops the server, and waits until all its tasks have ended.
     ///
     /// # Errors
     /// A task of the server panicked.
@@ -92,7 +92,7 @@ pub async fn start(config: Config) -> Result<Server, Error> {
     start_with(config, steady_clock()).await
 }
 
-/// Starts a sandbox with the caller's clock.
+/// Starts a sandbox as [`start`] does, with the caller's `clock` instead of the machine's.
 ///
 /// # Errors
 /// The state file or the address cannot be used.
@@ -147,7 +147,8 @@ fn cannot_listen(addr: SocketAddr, error: &std::io::Error) -> Error {
     Error::new(Code::Unreachable, message)
 }
 
-/// Restores the core from its state file, with the flags of this start.
+/// Restores the core from its state file, or creates a new core if there is no file. Applies the
+/// flags of this start, and saves the state.
 fn prepare(config: Config, now: EventTime) -> Result<(Sandbox, Option<StateFile>), Error> {
     let (mut state, mut core) = match &config.state {
         Some(path) => StateFile::open(path, config.settings)?,
@@ -180,8 +181,8 @@ struct Shell {
     closing: watch::Receiver<bool>,
 }
 
-/// Serves a sandbox, or the endpoints of one address (§5.6.9), until the order to stop. Then open
-/// connections have two seconds to end.
+/// Serves the endpoints of one address (§5.6.9) until the order to stop. Then open connections have
+/// two seconds to end, and the state is saved.
 async fn serve(listener: TcpListener, shell: Shell) {
     let shared = shell.shared.clone();
     let mut closing = shell.closing.clone();

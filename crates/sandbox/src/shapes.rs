@@ -20,7 +20,7 @@ pub enum StatusShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rows {
-    /// Objects with `uuid` and the call.
+    /// Objects with all values of the call or the lead.
     Objects,
     /// Bare values: the uuids of calls, or the ids of leads.
     Strings,
@@ -40,7 +40,7 @@ pub enum Paging {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Treatment {
-    /// The range limits the rows, or the key sorts them. Unknown keys change nothing.
+    /// The field takes effect: a range limits the rows, and a known key of `orders` sorts them.
     Kept,
     /// The field changes nothing, as if it were not sent.
     Ignored,
@@ -58,8 +58,8 @@ pub enum Registered {
     Started,
 }
 
-/// The form of `callId`: "the conversation uuid in the journal" (§6.8). The journal's uuid has the
-/// prefix `oapi-` (§2.6).
+/// The form of `callId` in webhooks. It is "the conversation uuid in the journal" (§6.8), and the
+/// journal's uuid has the prefix `oapi-` (§2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallId {
@@ -69,7 +69,8 @@ pub enum CallId {
     Plain,
 }
 
-/// One choice for each point that the document leaves open, named as in the text of faults.
+/// One choice for each point that the document leaves open. Fault texts set a choice with `shape
+/// NAME VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shapes {
     /// Form of a request's status.
@@ -107,7 +108,8 @@ pub struct Shapes {
     pub webhook_late: Duration,
     /// Fields of a call's event that are null, whatever was submitted (§6.8).
     pub journal_without: Vec<String>,
-    /// The provider name of a telephony system of the CRM that journals each call, too.
+    /// The provider name of another telephony system that journals each call, too. `None` if there
+    /// is no such system.
     pub journal_foreign: Option<String>,
 }
 
@@ -178,12 +180,12 @@ impl Shapes {
     }
 }
 
-/// Reads the choice with this name.
+/// Parses a choice from its name in a fault text, such as `bare`.
 fn one_of<T: DeserializeOwned>(word: &str) -> Result<T, String> {
     serde_json::from_value(json!(word)).map_err(|error| error.to_string())
 }
 
-/// Reads a grant as `PERMISSION:SCOPE`, or the word `none`.
+/// Parses a grant such as `PERMISSION:SCOPE`. The word `none` gives `None`.
 fn grant(word: &str) -> Result<Option<Grant>, String> {
     match Grant::parse(word) {
         None if word != "none" => Err(format!(

@@ -1,6 +1,7 @@
-//! The core under its lock, with the clock and the state file. The file contains the core as one
-//! JSON object. It is locked with flock, and after every request that can have changed something it
-//! is replaced as a whole, with mode 0600, and synced. It contains only the fingerprints of tokens.
+//! The sandbox core behind a mutex, with the clock and the state file. The file contains the core
+//! as one JSON object, with fingerprints instead of tokens. A flock keeps other processes from
+//! using it. After every request that can have changed the state, a new file (mode 0600) is
+//! written, synced, and renamed over the old one.
 
 use crate::{Error, Refusal, Request, Response, Sandbox, Settings};
 use callbridge_call::EventTime;
@@ -36,17 +37,17 @@ pub struct SharedSandbox {
 }
 
 impl SharedSandbox {
-    /// Runs a function on the core at the clock's time. Returns `false` with the result if the
-    /// function `changes` the state and the state could not be saved.
+    /// Runs `act` on the core with the current time, and saves the state if `changes` is `true`.
+    /// Also returns `false` if the state could not be saved.
     pub(super) fn act<R>(
         &self,
         changes: bool,
         act: impl FnOnce(&mut Sandbox, EventTime) -> R,
     ) -> (R, bool) {
-        // A panic under the lock leaves the core as it was after its last change.
+        // A poisoned lock is accepted: a panic leaves the core as it was after its last change.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (core, state) = &mut *held;
-        // Read under the lock, so times reach the core in order.
+        // The clock is read under the lock, so times reach the core in order.
         let now = core.moment((self.clock)());
         core.tick(now);
         let result = act(core, now);
@@ -60,12 +61,14 @@ impl SharedSandbox {
         (result, kept.is_ok())
     }
 
-    /// Runs a function on the core at the clock's time, after the writes that are due by then.
+    /// Carries out the writes that are due, runs `act` on the core with the current time, and saves
+    /// the state.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
         self.act(true, act).0
     }
 
-    /// Answers a request. The window count of a GET is saved with the next change, or at the end.
+    /// Answers a request, and saves the state unless the method is GET. The request count of a GET
+    /// is saved with the next change, or when the server stops. If saving fails, the answer is 500.
     pub(super) fn handle(&self, request: &Request) -> Response {
         let changes = request.method != "GET";
         let (response, kept) = self.act(changes, |core, now| core.handle(now, request));
@@ -77,16 +80,17 @@ impl SharedSandbox {
     }
 }
 
-/// The open state file, under its lock.
+/// The open state file, which this process has locked.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
-    /// Holds the lock, which a second sandbox on the same file finds.
+    /// The locked file. The lock prevents a second sandbox from using the same state.
     held: File,
 }
 
 impl StateFile {
-    /// Opens or creates the file, and returns it with the core stored in it.
+    /// Opens or creates the state file, locks it, and restores the core from it. An empty file
+    /// gives a new core.
     ///
     /// # Errors
     /// The file cannot be opened, is held by another process, or is damaged. It is left as it is.
@@ -131,7 +135,8 @@ impl StateFile {
     }
 }
 
-/// Writes the state to a new file that is locked, and puts it in the place of the old one.
+/// Writes the state to a new locked file, and renames it over the old one. Returns the new file,
+/// which now holds the lock.
 fn replace(path: &Path, core: &Sandbox) -> io::Result<File> {
     let mut next = path.to_owned().into_os_string();
     next.push(".new");

@@ -3,9 +3,9 @@
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
 
-/// Permission and scope of conversation submission (§4.5.6).
+/// The grant that call submission needs (§4.5.6).
 pub const CALL_SAVE: &str = "PERMISSION_OPEN_API_CALL:SAVE";
-/// Permission and scope that the sandbox requires for reading the journal (§5.4.3 leaves it open).
+/// The grant that the sandbox requires for reading the journal. §5.4.3 leaves this open.
 pub const CALL_READ: &str = "PERMISSION_OPEN_API_CALL:READ";
 
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x5d0f_6a53_98b2_4b1e_9f43_7f2c_61ce_0a11);
@@ -14,7 +14,7 @@ const DOMAINS: &str = "LEAD LEAD_NOTE LEAD_TASK CONTRACT CONTRACT_PAYMENT CALL C
 const PERMISSION: &str = "PERMISSION_OPEN_API_";
 /// Lifetime of an access token, in seconds (§4.1.1, §5.2).
 pub const ACCESS_SECONDS: i64 = 3_600;
-/// Longest lifetime of a PAT (§5.3.2).
+/// Longest lifetime of a PAT, in seconds (§5.3.2).
 pub const PAT_SECONDS_MAX: i64 = 365 * DAY_SECONDS;
 const DAY_SECONDS: i64 = 86_400;
 
@@ -73,20 +73,21 @@ pub enum TokenKind {
     Access,
 }
 
-/// A token and its connection, without its value.
+/// A token with its company and application. The token's value is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     /// Personal or OAuth access token.
     pub kind: TokenKind,
-    /// The company of its connection.
+    /// The id of the company that the token gives access to.
     pub company: i64,
-    /// The public application of its connection. `None` means the company's own application.
+    /// The id of the public application that the token was issued to. `None` means the company's
+    /// own application.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<i64>,
-    /// The refresh token that was issued with it.
+    /// The fingerprint of the refresh token that was issued together with this access token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh: Option<TokenKey>,
-    /// The moment from which it does not work. `None` means that it has no expiry date.
+    /// The moment from which the token does not work. `None` means that it has no expiry date.
     pub expires_at: Option<EpochSeconds>,
     /// `true` if the token was replaced or revoked.
     pub revoked: bool,
@@ -105,7 +106,8 @@ impl Token {
         Some(left.div_euclid(DAY_SECONDS))
     }
 
-    /// Returns the `message` of a successful answer (§5.5).
+    /// Returns the `message` of a successful answer: `Success`, or a warning if the token expires
+    /// within 7 days (§5.5).
     pub fn message(&self, now: EventTime) -> String {
         let ends_soon = self
             .expires_at
@@ -167,22 +169,23 @@ impl IdSet {
     }
 }
 
-/// A company with its connection to its own application (§5.4). Grants belong to the connection.
+/// A company and its connection to its own, private application (§5.4). The grants belong to the
+/// connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Company {
-    /// The id that its tokens report (§2.2 `company.id`).
+    /// The company's id, which its tokens report (§2.2 `company.id`).
     pub id: i64,
-    /// The name that its tokens report (§2.2 `company.name`).
+    /// The company's name, which its tokens report (§2.2 `company.name`).
     pub name: String,
-    /// The id of its own application (§2.2 `application.id`).
+    /// The id of the company's own application (§2.2 `application.id`).
     pub application_id: i64,
-    /// The name of its own application (§2.2 `application.name`).
+    /// The name of the company's own application (§2.2 `application.name`).
     pub application_name: String,
     /// Grants of the connection. A change applies to existing tokens at once.
     pub grants: Vec<Grant>,
-    /// Ids of the leads of `--leads`, and of those that `admin/leads` added.
+    /// Ids of the leads from `--leads`, and of leads that `admin/leads` added.
     pub leads: IdSet,
-    /// Ids of its employees, from `--employees`.
+    /// Ids of the company's employees, from `--employees`.
     pub employees: IdSet,
     /// `true` if the license has expired. Every request gives 401.
     pub blocked: bool,

@@ -4,46 +4,49 @@ use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Violations kept in full. Further ones are only counted.
+/// Largest number of violations that are kept in full. Further violations are only counted.
 const KEPT_MAX: usize = 10_000;
 
 /// The kind of a violation, by which violations are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ViolationKind {
-    /// More requests than the window holds, so a 429 was given (Limits).
+    /// A token made more requests than its window holds, so the answer was 429 (Limits).
     WindowExceeded,
-    /// A uuid posted again after its 200 with a requestId was delivered, unless the write FAILED.
-    /// It has a separate count, because §4.5.4 allows it after a crash.
+    /// A uuid was posted again after the 200 with its requestId was sent, although the write has
+    /// not FAILED. This kind is separate, because §4.5.4 allows such a repeat after a crash.
     RepeatAfter200,
-    /// More requests than a window holds, within its length, by several tokens of one connection. A
-    /// new counter is not a new budget (Limits, "circumvention").
+    /// Several tokens of one connection together made more requests within the length of a window
+    /// than one window holds. A new token gives no new budget (Limits, "circumvention").
     FreshBudget,
-    /// The same uuid for another call, whose record is lost (§4.5.4).
+    /// A uuid was used for a second call, which then makes no record (§4.5.4).
     UuidReused,
-    /// A field that the CRM derives (§2.6).
+    /// A submitted call has a field that the CRM derives, such as `hangupCause` (§2.6).
     DerivedField,
     /// A request refused by validation (§2.6, §4.7, §7.3).
     Invalid,
-    /// The same request again after 400 or 409, or within a minute for a missing record (§7.7).
+    /// A POST was repeated after 400 or 409, or a GET of a missing record was repeated within a
+    /// minute (§7.7).
     RepeatAfter400,
-    /// The same write again within a second of its 5xx (§7.7).
+    /// A write was repeated within a second after it failed with a 5xx (§7.7).
     SoonAfter5xx,
-    /// A sixth attempt of a write of which five failed with 5xx while others passed (§7.7).
+    /// A write was attempted a sixth time, after five attempts failed with a 5xx while other
+    /// requests passed (§7.7).
     RepeatAfter5xx,
-    /// A request again within a minute after a refusal for the missing grant (§7.7).
+    /// A request was repeated within a minute after 403 because of a missing grant (§7.7).
     RepeatAfter403,
-    /// A request again within a minute with a token that does not work (§7.7).
+    /// A token that does not work was sent again within a minute (§7.7).
     RepeatAfter401,
-    /// A field id that is skipped silently, so the client thinks that it was written (§4.4.2).
+    /// A lead field upsert has the id of a field that is skipped silently, so the client thinks
+    /// that the field was written (§4.4.2).
     SkippedField,
-    /// A poll of a requestId that was never issued (§4.6).
+    /// A client polled a requestId that was never issued (§4.6).
     UnknownPoll,
-    /// A poll with a token other than the one that created the request (§3.2).
+    /// A client polled a requestId with another token than the one that submitted the write (§3.2).
     ForeignPoll,
-    /// No token header, two of them, or `Authorization` (§5.1).
+    /// A request has no token header, more than one, or the header `Authorization` (§5.1).
     WrongHeader,
-    /// A body without the JSON content type.
+    /// A body came without the JSON content type.
     ContentType,
     /// The right path with a wrong method, or a body with a method that takes none (§4).
     WrongMethod,
@@ -54,10 +57,12 @@ pub enum ViolationKind {
     /// A token or a secret where it must not be: an address, another header, a body of the API, the
     /// wrong endpoint (§5.1, §5.6).
     SecretMisplaced,
-    /// A refresh token used again after the answer to its first use left whole (§5.6.6). It has a
-    /// separate count, because a client that was killed before it stored the answer cannot know.
+    /// A refresh token was used again after the answer to its first use was sent completely
+    /// (§5.6.6). This kind is separate, because a client that was killed before it stored the
+    /// answer cannot know.
     RefreshReused,
-    /// An authorization code used again after the answer to its first use left whole (§5.6.3).
+    /// An authorization code was used again after the answer to its first use was sent completely
+    /// (§5.6.3).
     CodeReused,
     /// An endpoint requested at the address of the other endpoints (§5.6.9).
     WrongHost,
@@ -91,17 +96,17 @@ impl Violations {
         }
     }
 
-    /// The violations that were kept, oldest first; at most 10,000.
+    /// Returns the violations that were kept, oldest first; at most 10,000.
     pub fn all(&self) -> &[Violation] {
         &self.kept
     }
 
-    /// Number of violations of a kind, including those that were not kept.
+    /// Returns the number of violations of a kind, including those that were not kept.
     pub fn count(&self, kind: ViolationKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Counts by kind; kinds that did not happen are absent.
+    /// Returns the number of violations of each kind. Kinds without a violation are absent.
     pub const fn counts(&self) -> &BTreeMap<ViolationKind, u64> {
         &self.counts
     }

@@ -48,10 +48,10 @@ struct Window {
     span: VecDeque<EventTime>,
 }
 
-/// The windows of all token values.
+/// The current window of each token, and the highest counts so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Windows {
-    /// The limit of requests.
+    /// The limit of requests per window.
     #[serde(skip)]
     pub rate: Rate,
     by_token: BTreeMap<TokenKey, Window>,

@@ -22,7 +22,8 @@ pub(super) struct Asked<'a> {
     pub(super) fault: Option<Action>,
 }
 
-/// Accepts a write. It is carried out later, and can be polled from now on.
+/// Accepts a write, which [`Sandbox::tick`] carries out when it is due. Returns a success with the
+/// requestId, by which a client can poll the status from now on.
 pub(super) fn accept(
     core: &mut Sandbox,
     asked: &Asked<'_>,
@@ -60,7 +61,7 @@ pub(super) fn accept(
 }
 
 impl Sandbox {
-    /// Carries out the writes that are due.
+    /// Sets the sandbox's time, carries out the writes that are due, and removes old writes.
     pub fn tick(&mut self, now: EventTime) {
         self.now = now;
         while let Some(write) = self.journal.next_due(now) {

@@ -1,5 +1,5 @@
-//! Changes of leads. All changes go through this module, so an event is recorded exactly when its
-//! change is (§6.1.1). One change can cause several events (§6.2, §6.6, §6.7).
+//! Changes of leads. All changes go through this module, so a change and its events are always
+//! recorded together (§6.1.1). One change can cause several events (§6.2, §6.6, §6.7).
 
 use crate::{
     Contact, CrmEvent, Lead, Sandbox, lead::catalogue::employee_name, lead::catalogue::stage,
@@ -14,7 +14,8 @@ pub fn find_lead(core: &Sandbox, company: i64, id: i64) -> Option<Lead> {
     core.leads.get(core.companies.get(&company)?, id)
 }
 
-/// Stores a lead with the time of its change, and records the events of the change.
+/// Stores a lead with `at` as the time of its last change, and records the events that follow from
+/// the change. Returns the stored lead.
 pub(crate) fn save_lead(core: &mut Sandbox, at: EventTime, company: i64, lead: Lead) -> Lead {
     let before = find_lead(core, company, lead.id);
     let after = core.leads.put(company, lead.stamp(at));
@@ -24,7 +25,7 @@ pub(crate) fn save_lead(core: &mut Sandbox, at: EventTime, company: i64, lead: L
     after
 }
 
-/// Deletes a lead if it exists, and records the event.
+/// Deletes a lead if it exists, and records the event `LEAD_DELETED`.
 pub(crate) fn delete_lead(core: &mut Sandbox, at: EventTime, company: i64, id: i64) {
     if let Some(was) = find_lead(core, company, id) {
         core.leads.remove(company, id);
@@ -33,9 +34,10 @@ pub(crate) fn delete_lead(core: &mut Sandbox, at: EventTime, company: i64, id: i
     }
 }
 
-/// Merges leads into a surviving lead. The document says only that the survivor remains and the
-/// others are missing. By the sandbox's choice, the survivor gets their contacts and calls, and the
-/// fields that it has no value for. It keeps its name, stage, employee, and balance.
+/// Merges the leads `from` into the surviving lead `into`. The document says only that the survivor
+/// remains and the others are missing. By the sandbox's choice, the survivor gets the contacts and
+/// calls of the others, and values for its empty fields. It keeps its name, stage, employee, and
+/// balance.
 pub(super) fn merge(core: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[i64]) {
     let Some(mut survivor) = find_lead(core, company, into) else {
         return;
@@ -64,7 +66,7 @@ pub(super) fn merge(core: &mut Sandbox, at: EventTime, company: i64, into: i64, 
     }
 }
 
-/// Returns the events of the change of a lead; `before` is `None` for a new one.
+/// Returns the events that follow from a change of a lead. `before` is `None` for a new lead.
 fn between(before: Option<&Lead>, after: &Lead) -> Vec<CrmEvent> {
     let Some(before) = before else {
         return vec![CrmEvent::of_lead("LEAD_CREATED", after.snapshot())];
@@ -120,7 +122,7 @@ fn properties(before: &Lead, after: &Lead) -> Vec<Value> {
         let from = before.contact(id);
         let to = after.contact(id);
         if from != to {
-            // A contact with changes only in its fields has the same text on both sides.
+            // If only the fields of a contact changed, `from` and `to` have the same text.
             let kind = json!({ "type": "CONTACT", "contactId": id });
             entries.push(entry(kind, from.map(contact), to.map(contact)));
         }

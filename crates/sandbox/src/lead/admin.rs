@@ -9,8 +9,8 @@
 //! lead/delete   {"id": 4001}
 //! ```
 //!
-//! Each body can have a `company`. Without it, the first company is meant. The answer is the lead,
-//! except for a deletion.
+//! Each body can have a `company`. Without this field, the first company is meant. The answer is
+//! the lead, except for a deletion.
 
 use crate::{
     AdminAnswer, Contact, Lead, Sandbox, body::is_phone, body::needed, body::read, lead::act,
@@ -20,7 +20,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The fields of a body below `/sandbox/admin/lead`. Each path reads only some of them.
+/// The fields of a request body of the paths below `/sandbox/admin/lead`. Each path reads only some
+/// of the fields.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Order {
@@ -31,9 +32,9 @@ struct Order {
     name: Option<String>,
     phone: Option<String>,
     phones: Vec<String>,
-    /// Values by field id: one, several, or null.
+    /// Values by field id: one value, a list of values, or null to clear the field.
     fields: BTreeMap<i64, Value>,
-    /// The lead's other properties, as they are stored.
+    /// Other properties of the lead, by their names in [`Lead`], such as `statusId`.
     #[serde(flatten)]
     properties: Map<String, Value>,
 }
@@ -111,8 +112,9 @@ pub fn all(core: &Sandbox) -> Value {
     Value::Array(rows)
 }
 
-/// Applies the given properties to a lead. `phone` and `phones` belong to the main contact, which
-/// keeps its id.
+/// Returns the lead with the values of the order. `phone` and `phones` replace all contacts with
+/// the main contact, which keeps its id and gets these phones. Fails if a person could not save the
+/// lead.
 fn laid_over(core: &Sandbox, company: i64, lead: Lead, order: Order) -> Result<Lead, String> {
     let mut record = json!(lead);
     for (name, value) in &order.properties {
@@ -151,7 +153,8 @@ fn laid_over(core: &Sandbox, company: i64, lead: Lead, order: Order) -> Result<L
     Ok(next)
 }
 
-/// Refuses a lead that a person could not save in the CRM.
+/// Returns an error if a person could not save the lead in the CRM, for example because its name is
+/// empty.
 fn check(core: &Sandbox, company: i64, lead: &Lead) -> Result<(), String> {
     if lead.name.trim().is_empty() {
         return Err("`name` is empty".to_owned());

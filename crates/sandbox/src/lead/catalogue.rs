@@ -1,5 +1,5 @@
 //! A company's setup for its leads: the CRM fields (§2.4), the stages (§3.3), and the names of
-//! employees. The document has no values for them, so these are the sandbox's choice.
+//! employees. The document does not list any, so their ids and names are the sandbox's choice.
 
 use crate::IdSet;
 use serde::Serialize;
@@ -52,7 +52,7 @@ impl Catalogue {
 pub enum FieldType {
     /// Any scalar value of JSON.
     Text,
-    /// Texts, each a separate entry.
+    /// Several texts, each a separate entry of `valueList`.
     MultiSelect,
     /// A number, whole or not.
     Number,
@@ -63,8 +63,8 @@ pub enum FieldType {
 }
 
 impl FieldType {
-    /// Returns the type of a field by the last digit of its id: 4 to 7 are the last four types, and
-    /// all others are text.
+    /// Returns the type of a field by the last digit of its id: 4 is multi-select, 5 number, 6
+    /// boolean, 7 date, and every other digit text.
     pub const fn from_id(id: i64) -> Self {
         match id % 10 {
             4 => Self::MultiSelect,
@@ -75,7 +75,8 @@ impl FieldType {
         }
     }
 
-    /// Returns `true` if a field of this type accepts `value`. Null clears every field.
+    /// Returns `true` if a field of this type accepts the scalar `value`. Null clears a field of
+    /// any type. A multi-select accepts no other scalar.
     pub fn accepts(self, value: &Value) -> bool {
         match self {
             Self::Text => !value.is_array() && !value.is_object(),
@@ -114,7 +115,7 @@ const STAGES: [(i64, &str, i64); 6] = [
     (12, "Done", 2),
 ];
 
-/// Returns the stage with an id, or `None` if there is no id or it is unknown.
+/// Returns the stage with this id, or `None` if `id` is `None` or unknown.
 pub fn stage(id: Option<i64>) -> Option<Stage> {
     let known = STAGES.into_iter().find(|(known, ..)| Some(*known) == id);
     known.map(|(_, name, pipe)| Stage { name, pipe })

@@ -2,7 +2,7 @@
 //!
 //! The document shows `page`, `size`, `orders`, and ranges such as `registeredTimestampFrom` in the
 //! payload of `lead/filter`. `createdTimestamp` and `updatedTimestamp` are names of the snapshot,
-//! and `registeredTimestamp` means the first of them. As in a database, an unknown time is in no
+//! and `registeredTimestamp` means `createdTimestamp`. As in a database, an unknown time is in no
 //! range, and is last in ascending order. There is no lookup by phone.
 
 use crate::{
@@ -52,7 +52,7 @@ fn compare(one: &Lead, other: &Lead, key: &str) -> Ordering {
     }
 }
 
-/// Compares two times. An unknown one is the last.
+/// Compares two times. An unknown time (`None`) is later than all others.
 fn compare_times(one: Option<i64>, other: Option<i64>) -> Ordering {
     let one = one.unwrap_or(i64::MAX);
     one.cmp(&other.unwrap_or(i64::MAX))
@@ -66,8 +66,8 @@ pub(crate) fn one(core: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal>
     Ok(Success::from_data(lead.record()))
 }
 
-/// Answers `POST lead/{id}/field/list` (§4.4): 200 with its requestId, carried out when it is due
-/// (§3.2). Only the status of the requestId shows that a lead is unknown.
+/// Answers `POST lead/{id}/field/list` (§4.4) with 200 and a requestId. The write is carried out
+/// later (§3.2). Only the status of the requestId shows that a lead is unknown.
 pub(crate) fn upsert_fields(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let lead = number(asked.id)?;
     let settings = &core.settings;
@@ -75,7 +75,7 @@ pub(crate) fn upsert_fields(core: &mut Sandbox, asked: &Asked<'_>) -> Result<Suc
     let (values, skipped) = read_list(&asked.request.body, key, &settings.catalogue)?;
     if !skipped.is_empty() {
         let message = format!("fields {skipped:?} are not LED fields: skipped silently");
-        core.violation(ViolationKind::SkippedField, "§4.4.2", message);
+        core.record_violation(ViolationKind::SkippedField, "§4.4.2", message);
     }
     let content = Content::Fields(FieldUpsert { lead, values });
     accept(core, asked, content)
@@ -86,7 +86,8 @@ fn number(id: &str) -> Result<i64, Refusal> {
     id.parse().map_err(|_| Refusal::Plain(400, "Id noto‘g‘ri"))
 }
 
-/// Reads the values to write, and the ids that are skipped because they are not lead-level fields.
+/// Reads a body with the list `key`. Returns the values to write, and the ids of fields that are
+/// skipped because they are not lead-level fields.
 ///
 /// # Errors
 /// The refusal to answer with.
@@ -130,7 +131,8 @@ fn read_list(
     }
 }
 
-/// Returns the items of the list, bare or under the key, and the prefix of their names in errors.
+/// Returns the items of the list in a body, and the prefix of their names in errors. The body is
+/// the list, or an object with the list under `key`.
 fn items(body: &[u8], key: &str) -> Result<(Vec<Value>, String), Refusal> {
     match json_value(body)? {
         Value::Array(items) => Ok((items, String::new())),
@@ -146,8 +148,9 @@ fn items(body: &[u8], key: &str) -> Result<(Vec<Value>, String), Refusal> {
     }
 }
 
-/// Returns the values of an item: `None` if it changes nothing, or an empty list if it clears the
-/// field.
+/// Returns the values that an item writes: `None` if the item changes nothing, or an empty list if
+/// the item clears the field. `at` names the item in errors. Without a `kind`, the type is not
+/// checked.
 fn item_values(
     fields: &mut BodyFields,
     at: &str,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Namespace of the uuids of leads, which are made from their ids.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x91b2_5c0e_77d4_4c1b_9d0a_6e13_af20_84d5);
 
-/// Values of CRM fields by field id. A multi-select can have several, in their order.
+/// Values of CRM fields by field id. A multi-select can have several values, in their order.
 pub type FieldValues = BTreeMap<i64, Vec<Value>>;
 
 /// A contact of a lead, with its phones.
@@ -23,7 +23,7 @@ pub struct Contact {
     pub name: String,
     /// Phones in E.164, in the order they were written.
     pub phones: Vec<String>,
-    /// Fields of the kind CONTACT.
+    /// Values of the contact's CRM fields (infoType CONTACT).
     pub fields: FieldValues,
 }
 
@@ -37,7 +37,7 @@ pub struct Lead {
     pub name: String,
     /// The id of its stage (§3.3); `None` for a lead without one.
     pub status_id: Option<i64>,
-    /// The pipeline of the stage.
+    /// The id of the stage's pipeline.
     pub pipe_id: Option<i64>,
     /// The employee in charge; `None` for an unassigned lead.
     pub responsible_id: Option<i64>,
@@ -47,7 +47,7 @@ pub struct Lead {
     pub currency: Option<String>,
     /// The lead's contacts, the main one first.
     pub contacts: Vec<Contact>,
-    /// Fields of the kind LED.
+    /// Values of the lead's CRM fields (infoType LED).
     pub fields: FieldValues,
     /// Channels attached to the lead, as objects (§2.5); empty without any.
     pub attributions: Vec<Value>,
@@ -78,7 +78,7 @@ impl Lead {
         }
     }
 
-    /// Sets the time of the last change, and the time of creation if it has none.
+    /// Sets `at` as the time of the last change, and as the time of creation if the lead has none.
     #[must_use]
     pub(crate) fn stamp(mut self, at: EventTime) -> Self {
         let second = at.floor_seconds().get();
@@ -98,7 +98,7 @@ impl Lead {
         self.contacts.iter().find(|contact| contact.id == id)
     }
 
-    /// Returns the object `lead` of §2.5.
+    /// Returns the lead as the JSON object `lead` of webhooks (§2.5).
     pub fn snapshot(&self) -> Value {
         json!({
             "id": self.id, "name": self.name, "statusId": self.status_id,
@@ -161,7 +161,7 @@ pub(crate) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
     }
 }
 
-/// Reads `--leads` as a file: leads that exist from the first start, with their phones.
+/// Parses the CSV text of a `--leads` file, and returns its leads with their phones.
 ///
 /// ```text
 /// leadId,phone,name,statusId,responsibleId
@@ -228,12 +228,12 @@ fn column(headers: &csv::StringRecord, name: &str) -> Option<usize> {
     headers.iter().position(|header| header.trim() == name)
 }
 
-/// Returns the text of a cell. A missing cell is empty.
+/// Returns the text of the cell in column `at`. A missing cell or column gives an empty text.
 fn cell(row: &csv::StringRecord, at: Option<usize>) -> &str {
     at.and_then(|at| row.get(at)).map_or("", str::trim)
 }
 
-/// Parses the id in a cell. An empty cell gives `None`.
+/// Parses the id in a cell. An empty cell gives `None`. `name` and `line` are for the error.
 fn id_in(cell: &str, name: &str, line: usize) -> Result<Option<i64>, String> {
     if cell.is_empty() {
         return Ok(None);

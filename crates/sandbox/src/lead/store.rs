@@ -1,4 +1,4 @@
-//! The leads of all companies: those with a record, and the ids of those that no longer exist.
+//! The leads of all companies: leads with a record, and the ids of leads that no longer exist.
 //!
 //! A lead exists if it has a record here, or if its id is in the company's `--leads` (then only the
 //! id is known) and it was neither merged away nor deleted.
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Most ids of `--leads` that a listing includes.
 const BARE_LISTED_MAX: usize = 100_000;
-/// Ids of new leads are above this number, and above all other ids.
+/// Ids of new leads are above this number, and above the ids of all other leads.
 const NEW_ABOVE: i64 = 10_000;
 
 /// The id of a company, and the id of one of its leads.
@@ -25,13 +25,13 @@ pub struct FieldUpsert {
     pub values: FieldValues,
 }
 
-/// The stored leads of all companies, and the ids of those that are gone.
+/// The stored leads of all companies, and the ids of leads that were merged away or deleted.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Leads {
     #[serde(with = "pairs")]
     known: BTreeMap<LeadKey, Lead>,
     gone: BTreeSet<LeadKey>,
-    /// The last id that a contact got.
+    /// The highest id that a contact has so far.
     last_contact: i64,
 }
 
@@ -50,7 +50,7 @@ impl Leads {
         }
     }
 
-    /// Returns all leads of a company by id, including those without a record.
+    /// Returns all leads of a company, sorted by id, including leads without a record.
     pub fn all(&self, company: &Company) -> Vec<Cow<'_, Lead>> {
         let bare = company.leads.ids().take(BARE_LISTED_MAX).filter(|&id| {
             let key = (company.id, id);
@@ -74,7 +74,8 @@ impl Leads {
         self.known.contains_key(&(company, id))
     }
 
-    /// Returns an id that no lead has or had, or `None` if none is left.
+    /// Returns an id that no lead of any company has or had, or `None` if there is no higher
+    /// number.
     pub fn free_id(&self, companies: &BTreeMap<i64, Company>) -> Option<i64> {
         let known = self.known.keys().chain(&self.gone).map(|(_, id)| *id);
         let ranges = companies.values().flat_map(|company| &company.leads.ranges);
@@ -83,7 +84,8 @@ impl Leads {
         highest.checked_add(1)
     }
 
-    /// Stores a lead, replacing an earlier record. Returns it with the ids of its contacts.
+    /// Stores a lead in place of its earlier record. New contacts get ids. Returns the lead with
+    /// these ids.
     pub(crate) fn put(&mut self, company: i64, mut lead: Lead) -> Lead {
         for contact in &mut lead.contacts {
             if contact.id == 0 {

@@ -7,7 +7,7 @@
 //! | `application` | registers a new application, or changes the given fields (see below) |
 //! | `disconnect` | ends the company's connection |
 //! | `grants` | `{"grants": […]}`: the new grants of the connection |
-//! | `revoke` | revokes `{"token"}`, or without it every refresh token of the connection |
+//! | `revoke` | revokes `{"token"}`; without `token`, all refresh tokens of the connection |
 //! | `approve` | `{"redirectUri", "scope"}`: returns a code without the consent page |
 //!
 //! An application: `{"clientId", "clientSecret", "name", "redirectUris": […], "grants": […],
@@ -21,7 +21,8 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The fields of a body below `/sandbox/admin/oauth/`. Each path reads only some of them.
+/// The fields of a request body of the paths below `/sandbox/admin/oauth/`. Each path reads only
+/// some of the fields.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Order {
@@ -39,7 +40,7 @@ struct Order {
     token: Option<String>,
 }
 
-/// Carries out an order below `/sandbox/admin/oauth/`. Returns null if there is no such path.
+/// Answers a POST to a path below `/sandbox/admin/oauth/`. Returns null if there is no such path.
 pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     let order: Order = read(body)?;
     if act == "oauth/application" {
@@ -115,7 +116,7 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
     let new = known.is_none();
     let mut application = known.unwrap_or_else(|| {
         let mut fresh = Application::new(order.client_id.unwrap_or_else(|| core.mint("svc_app_")));
-        // The ids of the companies' own applications are lower.
+        // Public applications have higher ids than the companies' own applications.
         let last = core.oauth.applications.keys().next_back();
         fresh.id = last.map_or(FIRST_APPLICATION, |last| FIRST_APPLICATION.max(*last) + 1);
         fresh
@@ -138,7 +139,7 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
     application.embedded = order.embedded.unwrap_or(application.embedded);
     let mut answer = json!({ "clientId": application.client_id });
     if new {
-        // Shown only once (§5.6.1).
+        // The client secret is shown only once (§5.6.1).
         answer["clientSecret"] = json!(secret);
     }
     connection::register(core, application);
@@ -146,7 +147,7 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
 }
 
 /// Returns the answer of `GET /sandbox/oauth`: applications, connections with the number of their
-/// tokens that work, and refusals with the codes that no body contains.
+/// tokens that work, and refusals with their domain codes, which OAuth answers do not show.
 pub(crate) fn overview(core: &Sandbox) -> Value {
     let applications = core.oauth.applications.values().map(|own| {
         json!({

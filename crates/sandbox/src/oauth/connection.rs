@@ -6,7 +6,7 @@ use crate::{
 };
 use callbridge_call::EventTime;
 
-/// Registers an application, or replaces the one with this id.
+/// Registers an application, or replaces the application with the same id.
 pub fn register(core: &mut Sandbox, application: Application) {
     core.client.rules.application_changed();
     let known = &mut core.oauth.applications;
@@ -20,8 +20,8 @@ pub(super) fn connect(core: &mut Sandbox, connection: CompanyConnection) {
     core.oauth.connections.insert(key, connection);
 }
 
-/// Disconnects a company, and revokes every token of the connection for good (§3.1). Returns
-/// `false` if there was no connection.
+/// Disconnects a company from an application. Revokes every token, code, and webhook installation
+/// of the connection for good (§3.1). Returns `false` if there was no connection.
 pub fn disconnect(core: &mut Sandbox, application: i64, company: i64) -> bool {
     let Some(mut connection) = live(core, application, company) else {
         return false;
@@ -38,14 +38,14 @@ pub fn disconnect(core: &mut Sandbox, application: i64, company: i64) -> bool {
     // An earlier code must not restore the connection.
     let codes = &mut core.oauth.codes;
     codes.retain(|_, code| (code.application, code.company) != key);
-    // Its deliveries stop (§6.1.6).
+    // The webhook deliveries of the connection stop (§6.1.6).
     for own in core.webhooks.installations.values_mut() {
         own.revoked |= (own.application, own.company) == key;
     }
     true
 }
 
-/// Sets the grants of a connection. Returns `false` if there is none.
+/// Sets the grants of a connection. Returns `false` if there is no such connection.
 pub fn set_grants(core: &mut Sandbox, application: i64, company: i64, grants: Vec<Grant>) -> bool {
     let connection = live(core, application, company);
     let changed = connection.map(|own| connect(core, CompanyConnection { grants, ..own }));
@@ -80,8 +80,8 @@ pub fn revoke_any(core: &mut Sandbox, value: &str) {
     }
 }
 
-/// Approves a connection: creates it, or sets the grants of the existing one. Also returns the
-/// secrets, which only the first exchange shows (§5.6.8).
+/// Creates the connection of an application and a company, or sets the grants of the existing one.
+/// Also returns the names and values of new secrets, which only the first exchange shows (§5.6.8).
 pub(super) fn approved(
     core: &mut Sandbox,
     application: &Application,
@@ -108,7 +108,7 @@ pub(super) fn approved(
         secrets.push(("embedded_secret", core.mint_key()));
     }
     connect(core, connection.clone());
-    // An installation's own key was shown when it was made.
+    // A key that the installation already has was shown when it was made.
     let installed = core.webhooks.installed(company, application.id);
     let record = installed.and_then(|id| core.webhooks.installations.get(&id));
     if record.is_none_or(|record| record.secret.is_none()) {
@@ -136,11 +136,12 @@ pub fn issue_pair(
     Some(pair(core, &connection, None))
 }
 
-/// The values of an access token and a refresh token. Only the answer that issues them shows them.
+/// The values of an access token and a refresh token. The sandbox stores only their fingerprints,
+/// so only the answer that issues the tokens shows the values.
 type TokenPair = (String, String);
 
 /// Issues an access token and a refresh token. `parent` is the refresh token that was exchanged for
-/// them.
+/// the new ones, if any.
 pub(super) fn pair(
     core: &mut Sandbox,
     connection: &CompanyConnection,

@@ -29,14 +29,15 @@ pub(crate) fn consent(core: &mut Sandbox, request: &Request) -> Response {
     answer.unwrap_or_else(|problem| {
         core.oauth.log.push(core.now, Endpoint::Consent, &problem);
         if problem.code != Code::CompanyBlocked {
-            core.violation(ViolationKind::Invalid, "§4.2", problem.to_string());
+            core.record_violation(ViolationKind::Invalid, "§4.2", problem.to_string());
         }
         let (status, message) = problem.code.answer();
         no_question(status, message, &problem.message)
     })
 }
 
-/// Checks the parameters of the page (6900, 6902, 6904, 6906, 6907).
+/// Checks the query parameters of the authorization page. Refuses wrong parameters with the code
+/// 6900, 6902, 6904, 6906, or 6907 (§7.6).
 fn read_request(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
     if form.one("response_type")? != Some("code") {
         return Err(Code::InvalidRequest.because("response_type is not `code`"));
@@ -62,7 +63,7 @@ fn read_request(core: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> 
         application: application.clone(),
         redirect_uri,
         scope: scope_of(form.one("scope")?.unwrap_or_default(), application)?,
-        // Kept unchanged, even if it is empty.
+        // The state is kept unchanged, even if it is empty.
         state: form.all("state").next().map(str::to_owned),
     })
 }
@@ -98,7 +99,8 @@ fn decide(core: &mut Sandbox, asked: ConsentRequest, body: &[u8]) -> Result<Resp
     Ok(back(&asked, "code", &code))
 }
 
-/// Issues the code for a scope that a company approved. The code is shown only once.
+/// Issues an authorization code for a request that a company approved. Only the fingerprint of the
+/// code is stored.
 pub(super) fn approve(core: &mut Sandbox, approved: ConsentRequest, company: i64) -> String {
     let code = core.mint("svc_ac_");
     let record = AuthorizationCode {
@@ -114,8 +116,8 @@ pub(super) fn approve(core: &mut Sandbox, approved: ConsentRequest, company: i64
     code
 }
 
-/// Parses a scope string (§2.3): grants with single spaces between them, all within the allowed
-/// ones.
+/// Parses a scope string (§2.3): grants with single spaces between them. The application must be
+/// allowed to request all of them.
 pub(super) fn scope_of(text: &str, application: &Application) -> Result<Vec<Grant>, Problem> {
     if text.is_empty() {
         return Err(Code::InvalidScope.because("scope is missing or empty"));
@@ -154,7 +156,8 @@ fn ticked_grants(form: &Form, asked: &ConsentRequest) -> Result<Vec<Grant>, Prob
     Ok(kept.cloned().collect())
 }
 
-/// Sends the browser back, with the state unchanged.
+/// Redirects the browser to the application's `redirect_uri`, with the query parameter `name` and
+/// the unchanged state.
 fn back(asked: &ConsentRequest, name: &str, value: &str) -> Response {
     // Registered addresses are absolute, because `redirect_uri` refuses others.
     let location = Url::parse(&asked.redirect_uri).map(|mut to| {
@@ -188,7 +191,8 @@ fn html(status: u16, body: String) -> Response {
     Response::new(status, "text/html; charset=utf-8", body)
 }
 
-/// Returns the page that asks a person for consent, for one of the companies that can approve.
+/// Returns the HTML page on which a person selects a company, and approves or declines the request.
+/// Blocked companies are not listed.
 fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
     let own = &asked.application;
     let texts = [&own.name, &own.client_id, &asked.redirect_uri];
@@ -227,7 +231,7 @@ fn question(core: &Sandbox, asked: &ConsentRequest) -> Response {
     html(200, page)
 }
 
-/// Returns the page of a refused request, with the reason.
+/// Returns the HTML page that shows why a request was refused.
 fn no_question(status: u16, title: &str, message: &str) -> Response {
     let title = escape(title);
     let message = escape(message);
@@ -235,7 +239,7 @@ fn no_question(status: u16, title: &str, message: &str) -> Response {
     html(status, page)
 }
 
-/// Escapes text, so it cannot end an element or an attribute.
+/// Escapes text for HTML, so it cannot end an element or an attribute.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

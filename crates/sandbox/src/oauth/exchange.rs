@@ -1,6 +1,6 @@
-//! The token and revoke endpoints (§4.1). They are outside the authentication layer and its
-//! windows. Requests are form-encoded, and refusals have the full envelope. They exchange codes and
-//! refresh tokens, and revoke tokens (§5.6).
+//! The token and revoke endpoints (§4.1). They exchange codes and refresh tokens, and revoke tokens
+//! (§5.6). They are outside the authentication layer and its request windows. Requests are
+//! form-encoded, and refusals have the full envelope.
 
 use crate::{
     Action, Application, AuthorizationCode, BODY_BYTES_MAX, CODE_LIFE, CompanyConnection, Endpoint,
@@ -10,19 +10,19 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-/// Answers the token and revoke endpoints.
+/// Answers a request to the token or revoke endpoint.
 pub(crate) fn answer(core: &mut Sandbox, endpoint: Endpoint, request: &Request) -> Response {
     core.judge_oauth(request);
     let fault = core.faults.pick(endpoint, request);
     core.answer_with_fault(endpoint, request, fault, |core| {
         if request.method != "POST" {
             let message = format!("{} {}", request.method, request.path);
-            core.violation(ViolationKind::WrongMethod, "§4.1", message);
+            core.record_violation(ViolationKind::WrongMethod, "§4.1", message);
             return METHOD.respond();
         }
         if request.body.len() > BODY_BYTES_MAX {
             let message = format!("a body above {BODY_BYTES_MAX} bytes");
-            core.violation(ViolationKind::Invalid, "§4.1", message);
+            core.record_violation(ViolationKind::Invalid, "§4.1", message);
             return TOO_LARGE.respond();
         }
         let used = Used {
@@ -43,7 +43,7 @@ fn oauth_answer(
     if !request.is_of_type("application/x-www-form-urlencoded") {
         let reason = "without Content-Type application/x-www-form-urlencoded";
         let message = format!("{} {reason}", request.path);
-        core.violation(ViolationKind::ContentType, "§4.1", message);
+        core.record_violation(ViolationKind::ContentType, "§4.1", message);
         return Err(Code::InvalidRequest.because("the body is not form-encoded"));
     }
     let form = &Form::read(&request.body)?;
@@ -51,7 +51,7 @@ fn oauth_answer(
     refuse_blocked(core, application, form)?;
     if endpoint == Endpoint::OauthRevoke {
         // Revokes a single access token, or a refresh token with all tokens issued from it. An
-        // unknown token, or one of another application, changes nothing (RFC 7009).
+        // unknown token, or a token of another application, changes nothing (RFC 7009).
         let token = TokenKey::from_value(form.needed("token")?);
         let own = core.tokens.get(&token);
         if own.is_some_and(|own| own.application == Some(application.id)) {
@@ -76,20 +76,21 @@ fn oauth_answer(
     Ok(Response::json(200, &tokens))
 }
 
-/// Answers a refusal with the envelope, `error` null and `errors` empty. Its code is only in the
-/// log (§7.6).
+/// Returns the answer of a refusal: the envelope with `error` null and `errors` empty. The domain
+/// code is only logged (§7.6). Records a violation if the client could know the error in advance.
 fn oauth_refusal(core: &mut Sandbox, endpoint: Endpoint, problem: &Problem) -> Response {
     core.oauth.log.push(core.now, endpoint, problem);
     // A client cannot know these errors in advance, so they are no violations.
     use Code::{CompanyBlocked, InvalidClient, InvalidGrant};
     if !matches!(problem.code, CompanyBlocked | InvalidClient | InvalidGrant) {
-        core.violation(ViolationKind::Invalid, "§7.6", problem.to_string());
+        core.record_violation(ViolationKind::Invalid, "§7.6", problem.to_string());
     }
     let (status, message) = problem.code.answer();
     Refusal::Plain(status, message).respond()
 }
 
-/// Returns the application of the client credentials (6905). Both fields are required in the body.
+/// Returns the application that `client_id` and `client_secret` in the form belong to. Refuses an
+/// unknown id, and a wrong or missing secret, with the code 6905.
 fn client_of(core: &mut Sandbox, form: &Form) -> Result<Application, Problem> {
     let client_id = form.needed("client_id")?;
     let secret = form.one("client_secret")?.unwrap_or_default();
@@ -107,8 +108,8 @@ fn client_of(core: &mut Sandbox, form: &Form) -> Result<Application, Problem> {
     Err(Code::InvalidClient.because(message))
 }
 
-/// Refuses all requests for a blocked company with 401 here, too (§3.1, 2715). They use up and
-/// revoke nothing.
+/// Refuses a request with 401 (code 2715) if its code or token belongs to a blocked company (§3.1).
+/// A refused request neither uses up nor revokes anything.
 fn refuse_blocked(
     core: &mut Sandbox,
     application: &Application,
@@ -119,7 +120,8 @@ fn refuse_blocked(
         let value = form.one(name)?;
         let own =
             value.filter(|value| is_blocked(core, application.id, TokenKey::from_value(value)));
-        // This key is separate from the token's own 401s at the API.
+        // This key is not the token's own, so these refusals and 401s of the API are counted
+        // separately.
         blocked = own.map(|value| format!("{name}\n{value}")).or(blocked);
     }
     let Some(blocked) = blocked else {
@@ -222,16 +224,18 @@ fn exchange_refresh(
     Ok(tokens(core, &connection, Some(key)))
 }
 
-/// Records a second use as a violation, unless the client did not get the first answer.
+/// Records a violation because a code or a refresh token was used again. Records nothing if a fault
+/// kept the answer to the first use from the client.
 fn judge_reuse(core: &mut Sandbox, kind: ViolationKind, rule: &str, used: Used) {
     if used.answered {
         let after = core.now.since(used.at).as_millis();
         let message = format!("again {after} ms after its use was answered");
-        core.violation(kind, rule, message);
+        core.record_violation(kind, rule, message);
     }
 }
 
-/// Issues a pair of tokens for a code or a refresh token, as the answer of RFC 6749 (§4.1.1).
+/// Issues an access token and a refresh token, and returns them as the answer of RFC 6749 (§4.1.1).
+/// `parent` is the refresh token that was exchanged, if any.
 fn tokens(core: &mut Sandbox, connection: &CompanyConnection, parent: Option<TokenKey>) -> Value {
     let (access, refresh) = pair(core, connection, parent);
     json!({

@@ -1,5 +1,5 @@
-//! The domain codes of the OAuth endpoints (§7.6). They are only in the CRM's log. Clients get a
-//! status and a text for people. Also parses form-encoded fields of a body or a query.
+//! The domain codes of the OAuth endpoints (§7.6). These codes are only in the CRM's log. Clients
+//! get a status and a text for people. Also parses form-encoded fields of a body or a query.
 
 use crate::Endpoint;
 use callbridge_call::EventTime;
@@ -88,7 +88,7 @@ pub struct ProblemLine {
 pub struct Log(pub VecDeque<ProblemLine>);
 
 impl Log {
-    /// Adds a refusal. If the log is full, the oldest one is removed.
+    /// Adds a refusal. If the log is full, the oldest refusal is removed.
     pub fn push(&mut self, at: EventTime, endpoint: Endpoint, problem: &Problem) {
         if self.0.len() >= KEPT_MAX {
             self.0.pop_front();
@@ -102,7 +102,7 @@ impl Log {
     }
 }
 
-/// Most fields that are read. A request with more is malformed.
+/// Most fields that a form can have. A request with more fields is malformed.
 const FIELDS_MAX: usize = 100;
 
 /// The fields of a form, in the order they were sent.
@@ -118,7 +118,8 @@ impl fmt::Debug for Form {
 }
 
 impl Form {
-    /// Parses any bytes. Invalid UTF-8 is replaced, so such a value equals nothing that was issued.
+    /// Parses a form-encoded body or query. Invalid UTF-8 is replaced, so a value with invalid
+    /// UTF-8 matches no code or token that was issued.
     ///
     /// # Errors
     /// More than a hundred fields.
@@ -133,7 +134,7 @@ impl Form {
         Ok(Self(fields))
     }
 
-    /// Returns an optional field. An empty one counts as missing (RFC 6749 §3.1).
+    /// Returns the value of an optional field. An empty value counts as missing (RFC 6749 §3.1).
     ///
     /// # Errors
     /// The field appears twice.
@@ -146,7 +147,7 @@ impl Form {
         Ok(first.filter(|value| !value.is_empty()))
     }
 
-    /// Returns a required field.
+    /// Returns the value of a required field.
     ///
     /// # Errors
     /// The field is missing, is empty, or appears twice.

@@ -20,15 +20,18 @@ pub struct Application {
     pub client_id: String,
     /// Fingerprint of the client secret, `svc_sec_…`.
     pub secret: TokenKey,
-    /// Addresses that the browser can return to. They are compared exactly.
+    /// Addresses that the browser can return to after consent. A requested address must be exactly
+    /// one of them.
     pub redirect_uris: Vec<String>,
     /// All grants that the application can request.
     pub allowed: Vec<Grant>,
-    /// `true` if companies can connect to it.
+    /// `true` if companies can connect to the application.
     pub published: bool,
-    /// `true` if none of its codes and refresh tokens works (§7.6, 6906).
+    /// `true` if the application is suspended, so none of its codes and refresh tokens works (§7.6,
+    /// 6906).
     pub suspended: bool,
-    /// `true` if the application has an embedded page, so the first exchange gives a key for it.
+    /// `true` if the application has an embedded page. The first exchange then issues a key for the
+    /// page.
     pub embedded: bool,
 }
 
@@ -54,9 +57,9 @@ pub struct CompanyConnection {
     pub company: i64,
     /// Grants that the company approved, or that a person set later.
     pub grants: Vec<Grant>,
-    /// The moment at which its first authorization code was exchanged.
+    /// The moment at which the connection was made: the exchange of its first authorization code.
     pub connected_at: EventTime,
-    /// `true` if the company ended the connection, so nothing of it works.
+    /// `true` if the company ended the connection, so none of its tokens works.
     pub disconnected: bool,
     /// `true` if the key of the embedded page was issued.
     pub embedded_given: bool,
@@ -77,8 +80,8 @@ pub fn scope(grants: &[Grant]) -> String {
     words.join(" ")
 }
 
-/// Checks an address that a browser can be sent back to: absolute, without a fragment, and HTTPS or
-/// on this machine.
+/// Checks a redirect URI and returns it unchanged. It must be absolute and have no fragment, and it
+/// must use HTTPS, or HTTP on loopback.
 ///
 /// # Errors
 /// A message with the reason.
@@ -106,7 +109,8 @@ pub fn redirect_uri(text: &str) -> Result<String, String> {
 pub const CODE_LIFE: Duration = Duration::from_secs(600);
 /// Lifetime of a refresh token (Limits).
 pub const REFRESH_LIFE: Duration = Duration::from_secs(30 * 86_400);
-/// How long codes and refresh tokens are remembered after their end. Later they are unknown.
+/// How long codes are remembered after their issue, and refresh tokens after their expiry. Later,
+/// both are unknown.
 const KEPT_AFTER: Duration = Duration::from_secs(60 * 86_400);
 
 /// The id of the first public application.
@@ -117,22 +121,23 @@ pub const FIRST_APPLICATION: i64 = 101;
 pub struct Used {
     /// The moment of the exchange.
     pub at: EventTime,
-    /// `true` if the answer left whole and at once, so the client has the new tokens.
+    /// `true` if the answer was sent completely and without delay, so the client has the new
+    /// tokens.
     pub answered: bool,
 }
 
 /// An authorization code, from a consent to its exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationCode {
-    /// The id of the application that can exchange it.
+    /// The id of the application that can exchange the code.
     pub application: i64,
     /// The id of the company that approved.
     pub company: i64,
-    /// The address that the browser was sent to. The exchange must name the same one.
+    /// The address that the browser was sent to. The exchange must name the same address.
     pub redirect_uri: String,
     /// Rights that the company approved.
     pub grants: Vec<Grant>,
-    /// The moment from which its ten minutes count.
+    /// The moment of issue, from which the ten minutes of validity count.
     pub issued_at: EventTime,
     /// The exchange that used it up; `None` until then.
     pub used: Option<Used>,
@@ -141,13 +146,14 @@ pub struct AuthorizationCode {
 /// A refresh token and its place in the rotation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refresh {
-    /// The id of the application that can use it.
+    /// The id of the application that can use the token.
     pub application: i64,
     /// The id of the connected company.
     pub company: i64,
-    /// The refresh token that was exchanged for it. `None` for the first one of a consent.
+    /// The refresh token that was exchanged for this token. `None` for the first token after a
+    /// consent.
     pub parent: Option<TokenKey>,
-    /// The moment from which it does not work.
+    /// The moment from which the token does not work.
     pub expires_at: EventTime,
     /// `true` if the token was revoked, or the company disconnected.
     pub revoked: bool,
@@ -160,16 +166,17 @@ pub struct Refresh {
 pub struct OAuthState {
     /// Public applications by their id.
     pub applications: BTreeMap<i64, Application>,
-    /// Connections by application and company, ended ones included.
+    /// Connections by application and company, including ended connections.
     #[serde(with = "pairs")]
     pub connections: BTreeMap<(i64, i64), CompanyConnection>,
-    /// Authorization codes by their fingerprint, used ones included.
+    /// Authorization codes by their fingerprint, including used codes.
     pub codes: BTreeMap<TokenKey, AuthorizationCode>,
-    /// Refresh tokens by their fingerprint, used and revoked ones included.
+    /// Refresh tokens by their fingerprint, including used and revoked tokens.
     pub refreshes: BTreeMap<TokenKey, Refresh>,
-    /// The application in the flags of the last start.
+    /// The application as the flags of the last start described it. A difference shows that the
+    /// flags have changed.
     pub flags: Option<Application>,
-    /// Refusals of the OAuth endpoints, with the codes that no body contains.
+    /// Refusals of the OAuth endpoints, with their domain codes, which OAuth answers do not show.
     #[serde(skip)]
     pub log: Log,
 }
@@ -191,7 +198,7 @@ impl OAuthState {
         (self.refreshes.iter()).filter(move |(_, own)| (own.application, own.company) == pair)
     }
 
-    /// Returns this refresh token and all that came from it by rotation.
+    /// Returns this refresh token and all refresh tokens that were issued from it by rotation.
     pub fn descent(&self, token: TokenKey) -> BTreeSet<TokenKey> {
         let mut children: BTreeMap<TokenKey, Vec<TokenKey>> = BTreeMap::new();
         for (key, own) in &self.refreshes {
@@ -211,7 +218,7 @@ impl OAuthState {
         found
     }
 
-    /// Forgets codes and refresh tokens after `KEPT_AFTER`, when none of them works any more.
+    /// Removes codes and refresh tokens that have been useless for a long time (see `KEPT_AFTER`).
     pub(super) fn forget(&mut self, at: EventTime) {
         self.codes
             .retain(|_, code| at < code.issued_at.plus(KEPT_AFTER));

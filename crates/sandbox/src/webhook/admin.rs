@@ -19,7 +19,8 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The fields of a body below `/sandbox/admin/webhook`. Each path reads only some of them.
+/// The fields of a request body of the paths below `/sandbox/admin/webhook`. Each path reads only
+/// some of the fields.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Order {
@@ -118,7 +119,7 @@ fn fresh_key(core: &mut Sandbox) -> SigningKey {
     SigningKey::new(core.mint_key())
 }
 
-/// Returns everything about webhooks except the keys.
+/// Returns the answer of `GET /sandbox/webhooks`: everything about webhooks except the keys.
 pub(crate) fn overview(core: &Sandbox) -> Value {
     let outbox = &core.webhooks;
     let configs = outbox.configs.iter().map(|(application, config)| {

@@ -39,11 +39,12 @@ impl fmt::Debug for SigningKey {
 pub struct Config {
     /// The address of the receiver (`targetUrl`).
     pub target_url: String,
-    /// Names of events, or of whole groups.
+    /// Names of the subscribed events and groups of events (§6.2).
     pub events: Vec<String>,
-    /// `true` to record and deliver events. Rows that become due while it is `false` die.
+    /// `true` to record and deliver events. Deliveries that become due while this is `false` fail
+    /// for good.
     pub enabled: bool,
-    /// The application-level key. `None` until the first one is set.
+    /// The application-level key. `None` until the first key is set.
     pub secret: Option<SigningKey>,
 }
 
@@ -57,8 +58,8 @@ impl Config {
                 .any(|name| *name == event.name || name == event.group())
     }
 
-    /// Lists the errors for which §2.7 refuses the configuration: `targetUrl` or `events`, with a
-    /// reason of §7.5 if one exists.
+    /// Returns the errors for which §2.7 refuses the configuration: `targetUrl` or `events`, with a
+    /// reason of §7.5 if one exists. `private_targets` allows private addresses.
     pub fn errors(&self, private_targets: bool) -> Vec<String> {
         let mut errors = Vec::new();
         let target = match Url::parse(&self.target_url) {
@@ -84,7 +85,8 @@ fn is_event(name: &str) -> bool {
     NAMES.contains(&name) || GROUPS.contains(&name)
 }
 
-/// The connection of a company with an application (§5.4.2). Deliveries belong to it.
+/// The connection of a company with an application (§5.4.2). Each webhook delivery belongs to one
+/// installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Installation {
     /// The id of the connected company.
@@ -93,16 +95,18 @@ pub struct Installation {
     pub application: i64,
     /// The installation's own key. Without one, the application's key signs (§6.4.4).
     pub secret: Option<SigningKey>,
-    /// `true` if nothing is sent to it any more.
+    /// `true` if the installation was revoked, so nothing is sent to it any more.
     pub revoked: bool,
 }
 
-/// The reason of a delivery that dies because its target is not `https`.
+/// The reason recorded for a delivery that fails for good because its target is not `https`.
 pub const NOT_HTTPS: &str = "target not HTTPS";
-/// The reason of a delivery that dies because its target is a private or internal name or address.
+/// The reason recorded for a delivery that fails for good because its target is a private or
+/// internal name or address.
 pub const PRIVATE: &str = "target private or internal";
 
-/// Checks scheme and host, without a lookup of the name's addresses.
+/// Checks the scheme and the host of a delivery target, without resolving the name.
+/// `private_targets` allows private and internal hosts.
 ///
 /// # Errors
 /// The reason why the target is refused.
@@ -130,16 +134,17 @@ pub fn is_private_name(name: &str) -> bool {
     ["localhost", "local", "internal", "localdomain"].contains(&last) || name.is_empty()
 }
 
-/// Returns `true` for the blocks of §6.9.7, and for other addresses that lead to no public host:
-/// broadcast, multicast, and reserved ones. The same applies to IPv6, also to addresses that
-/// contain an IPv4 address.
+/// Returns `true` if an address is in a block of §6.9.7, or is another address that leads to no
+/// public host: broadcast, multicast, or reserved. An IPv6 address that contains an IPv4 address is
+/// checked as the IPv4 address.
 pub fn is_private(address: IpAddr) -> bool {
     let address = match address {
         IpAddr::V4(address) => return is_private_v4(address),
         IpAddr::V6(address) => address,
     };
     let [a, b, c, .., high, low] = address.segments();
-    // ::ffff:a.b.c.d and ::a.b.c.d (with ::1 and ::), then NAT64 and 6to4.
+    // Finds the IPv4 address in ::ffff:a.b.c.d and ::a.b.c.d (also ::1 and ::), then in NAT64 and
+    // 6to4.
     let inner = address.to_ipv4().or(match (a, b) {
         (0x64, 0xff9b) => Some(join_segments(high, low)),
         (0x2002, _) => Some(join_segments(b, c)),

@@ -1,7 +1,8 @@
 //! The cycle of the dispatcher: the deliveries to send now, and their outcomes (§6.9, Limits).
 //!
-//! This module decides, and `post` sends. Deliveries under way are not saved. After a restart they
-//! are sent again, which at-least-once allows (§6.1.4).
+//! This module selects the deliveries, and `post` sends them. The state file does not show that a
+//! delivery is under way. After a restart, such a delivery is sent again, which at-least-once
+//! delivery allows (§6.1.4).
 
 use crate::{
     DeliveryId, Sandbox, SigningKey, webhook::config::NOT_HTTPS, webhook::config::PRIVATE,
@@ -38,7 +39,7 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// Returns the four headers (§6.3), signed at this time (§6.4).
+    /// Returns the four webhook headers (§6.3), with the signature for the time `sent_at` (§6.4).
     pub fn headers(&self, sent_at: EpochSeconds) -> [(&'static str, String); 4] {
         let timestamp = sent_at.get().to_string();
         let key = Key::new(&Secret::from(self.key.expose()));
@@ -53,7 +54,8 @@ impl Dispatch {
     }
 }
 
-/// Returns the deliveries of one cycle. The caller runs a cycle once a second.
+/// Claims the deliveries that are due, and returns them for sending. Deliveries without a valid
+/// target, configuration, or key fail for good. The caller runs this once a second.
 pub fn deliveries(core: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
     core.webhooks.attempts.forget(now);
     core.webhooks.dead.forget(now);
@@ -77,7 +79,8 @@ pub fn deliveries(core: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
     leaving
 }
 
-/// Records the outcome of a delivery.
+/// Records the outcome of an attempt that took this long. The delivery is then done, scheduled for
+/// another attempt, or dead.
 pub fn delivered(
     core: &mut Sandbox,
     now: EventTime,
@@ -114,8 +117,8 @@ pub fn delivered(
     } else {
         None
     };
-    // If it arrived before, it is done. If it arrives now, a random number decides whether it is
-    // sent a second time (§6.1.4).
+    // A delivery that arrived before is done. For a delivery that arrived now, a random number
+    // decides whether it is sent a second time (§6.1.4).
     if row.arrived || error.is_none() && dice.below(100) >= twice {
         outbox.rows.remove(&id);
         outbox.counts.delivered += 1;
@@ -156,8 +159,8 @@ fn claim(core: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
     ids
 }
 
-/// Returns the current address of an installation's deliveries and their signing key (§6.9.4,
-/// §6.4.4). The error is the reason why its rows are dead.
+/// Returns the current target and signing key of an installation's deliveries (§6.9.4, §6.4.4). The
+/// error is the reason why the deliveries fail for good.
 fn address(core: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
     let own = core
         .webhooks
@@ -195,13 +198,13 @@ pub enum AttemptOutcome {
     TimedOut,
     /// The connection failed or broke, with the reason.
     Broken(String),
-    /// The name leads to a private address now, so nothing was sent.
+    /// The name of the target has a private address, so nothing was sent.
     Private,
 }
 
 impl AttemptOutcome {
-    /// Returns `true` if the delivery is tried again after its backoff (§6.9). Any other status,
-    /// and a private target, end it.
+    /// Returns `true` if the delivery is tried again after its backoff (§6.9): after 408, 429, 5xx,
+    /// a timeout, or a broken connection.
     pub const fn is_retried(&self) -> bool {
         match self {
             Self::Status(408 | 429 | 500..=599) | Self::TimedOut | Self::Broken(_) => true,

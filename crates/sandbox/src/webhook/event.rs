@@ -73,7 +73,8 @@ impl CrmEvent {
         }
     }
 
-    /// Returns the conversation's id, by which repeats within 24 hours are recognized (§6.8).
+    /// Returns the conversation's id, or `None` for an event of a lead. Repeats within 24 hours are
+    /// recognized by this id (§6.8).
     pub fn call_id(&self) -> Option<&str> {
         if self.name == CALL_COMPLETED {
             Some(&self.subject)
@@ -90,14 +91,14 @@ pub struct Recorded {
     pub event_id: uuid::Uuid,
     /// The moment at which the event was recorded.
     pub at: EventTime,
-    /// The id of the company that it happened in.
+    /// The id of the company that the event happened in.
     pub company: i64,
     /// The event with its blocks.
     pub event: CrmEvent,
 }
 
 impl Recorded {
-    /// Returns the body as JSON, in the selected shapes.
+    /// Returns the body of a delivery as JSON, in the formats that `shapes` selects.
     pub fn body(&self, shapes: &Shapes) -> Value {
         let mut body = Value::Object(self.event.blocks.clone());
         body["eventId"] = json!(self.event_id);
@@ -114,7 +115,8 @@ impl Recorded {
     }
 }
 
-/// Adds fields and values of a later version, which a receiver must ignore (§6.5, Versioning 2).
+/// Adds invented fields and values, such as a later version could have. A receiver must ignore them
+/// (§6.5, Versioning 2).
 fn add_unknown(body: &mut Value) {
     body["schemaVersion"] = json!("2031-01");
     body["context"] = json!({ "actor": { "id": 5, "roles": [null, 1.5] } });

@@ -15,7 +15,8 @@ pub(crate) fn is_gone(core: &Sandbox, own: &Installation) -> bool {
     own.revoked || has_left
 }
 
-/// Records an event for the installations that are subscribed now (§6.1).
+/// Records an event of the time `at` for all installations of the company that are subscribed now
+/// (§6.1). Does nothing if the event repeats a conversation within 24 hours (§6.8).
 pub(crate) fn happened(core: &mut Sandbox, at: EventTime, company: i64, event: CrmEvent) {
     let own = core.webhooks.installations.iter();
     let subscribers: Vec<i64> = own
@@ -56,8 +57,8 @@ pub(crate) fn journaled(core: &mut Sandbox, record: &Record) {
     happened(core, record.registered_at, record.company_id, event);
 }
 
-/// Returns the conversation of a journal record (§6.8). Its contact is the lead's contact with that
-/// number.
+/// Returns the block `call` of the event of a journal record (§6.8). The contact is the contact of
+/// the lead that has the customer's number.
 fn completed(record: &Record, lead: Option<&Lead>) -> Value {
     let call = &record.call;
     let contact = lead.and_then(|lead| {
@@ -66,7 +67,7 @@ fn completed(record: &Record, lead: Option<&Lead>) -> Value {
             .iter()
             .find(|contact| contact.phones.contains(phone))
     });
-    // §6.8: a call with real talk time is answered, too.
+    // A call with talk time counts as answered, even if `answered` is `false` (§6.8).
     let answered = call.answered || call.talk_time_sec.is_some_and(|talk| talk > 0);
     json!({
         "callId": record.uuid, "provider": record.provider, "conversationKind": "CALL",

@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Time after a conversation's event in which no second one is recorded (§6.8).
+/// Time after an event of a conversation in which no second event of the conversation is recorded
+/// (§6.8).
 pub const SUPPRESSED_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Most rows that wait. Further ones are counted, and not delivered.
+/// Largest number of deliveries in the outbox. Further deliveries are only counted.
 pub const ROWS_MAX: usize = 200_000;
-/// The id of the first installation. It is different from company ids, so the two cannot be
-/// confused.
+/// The id of the first installation. The number differs from usual company ids, so the two kinds of
+/// ids cannot be confused.
 const FIRST_INSTALLATION: i64 = 7_001;
 
 const EVENT_NAMESPACE: Uuid = Uuid::from_u128(0x2f1c_83d6_50ab_4b67_8f0e_94d2_3b6c_1e05);
@@ -31,8 +32,8 @@ pub struct DeliveryRow {
     pub tie: u64,
     /// Number of attempts made so far.
     pub attempts: u32,
-    /// `true` while an attempt is under way. After a restart it is made again, which at-least-once
-    /// allows (§6.1.4).
+    /// `true` while an attempt is under way. After a restart the attempt is made again, which
+    /// at-least-once allows (§6.1.4).
     #[serde(skip)]
     pub in_flight: bool,
     /// `true` if the delivery has arrived and is sent a second time (§6.1.4).
@@ -46,44 +47,46 @@ pub struct Outbox {
     pub configs: BTreeMap<i64, Config>,
     /// All installations by their id.
     pub installations: BTreeMap<i64, Installation>,
-    /// Deliveries that have neither arrived nor died.
+    /// Deliveries that are still to be made, or are under way.
     #[serde(with = "pairs")]
     pub rows: BTreeMap<DeliveryId, DeliveryRow>,
-    /// Number of events with the same time, name, and subject in the last hour. It gives each a
-    /// different id.
+    /// Number of events with the same time, name, and subject in the last hour. The number gives
+    /// each event a different id.
     #[serde(skip)]
     alike: BTreeMap<(EventTime, String, String), u64>,
     /// The attempts of the last seven days.
     pub attempts: Kept<Attempt>,
     /// Rows of the last seven days that are never sent again.
     pub dead: Kept<DeadRow>,
-    /// The moment of each conversation's last event, by company.
+    /// The moment of each conversation's last event, by company and conversation id.
     #[serde(with = "pairs")]
     told: BTreeMap<(i64, String), EventTime>,
-    /// Counts since the state began.
+    /// Counts since the state was first created.
     pub counts: DeliveryCounts,
 }
 
-/// Counts of events and of their deliveries, since the state began.
+/// Counts of events and of their deliveries, since the state was first created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryCounts {
     /// Events recorded for at least one installation.
     pub events: u64,
-    /// Rows made from events, one per installation.
+    /// Deliveries added for these events, one per event and installation.
     pub deliveries: u64,
-    /// Events that were not recorded, because their conversation had one within 24 hours.
+    /// Events that were not recorded, because their conversation had an event within the 24 hours
+    /// before.
     pub suppressed: u64,
-    /// Rows that were not added because the outbox was full.
+    /// Deliveries that were not added because the outbox was full.
     pub overflowed: u64,
-    /// Rows that a receiver accepted.
+    /// Deliveries that a receiver accepted.
     pub delivered: u64,
-    /// Rows that are never sent again.
+    /// Deliveries that failed for good and are never sent again.
     pub dead: u64,
 }
 
 impl Outbox {
-    /// Returns the installation of a company and an application that is not revoked.
+    /// Returns the id of the installation of a company and an application. Returns `None` if there
+    /// is no installation, or if it was revoked.
     pub fn installed(&self, company: i64, application: i64) -> Option<i64> {
         let pair = (company, application);
         let mut all = self.installations.iter();
@@ -91,7 +94,8 @@ impl Outbox {
         living.map(|(id, _)| *id)
     }
 
-    /// Creates the installation of a company's connection, if there was never one.
+    /// Creates the installation of a company and its own application, if there was never one. A
+    /// revoked installation is not replaced.
     pub(crate) fn install(&mut self, company: &Company) {
         let pair = (company.id, company.application_id);
         let is_known = self
@@ -103,8 +107,8 @@ impl Outbox {
         }
     }
 
-    /// Returns the installation of a company and an application that is not revoked, and creates it
-    /// if there is none.
+    /// Returns the installation of a company and an application. Creates a new one if there is no
+    /// installation, or if it was revoked.
     pub(crate) fn installation(&mut self, company: i64, application: i64) -> &mut Installation {
         let made = i64::try_from(self.installations.len()).unwrap_or(i64::MAX);
         let next = FIRST_INSTALLATION.saturating_add(made);
@@ -117,8 +121,8 @@ impl Outbox {
         })
     }
 
-    /// Returns the id of an event. It depends only on the event's contents, so the same requests
-    /// give the same id.
+    /// Returns a new id for an event. The id depends only on the event's time, name, and subject,
+    /// and on the number of equal events, so the same requests give the same ids.
     pub(super) fn event_id(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> Uuid {
         let subject = format!("{company} {}", event.subject);
         let hour_ago = at.minus(Duration::from_secs(3_600));
@@ -131,8 +135,9 @@ impl Outbox {
         Uuid::new_v5(&EVENT_NAMESPACE, name.as_bytes())
     }
 
-    /// Returns `true` if this conversation had an event within 24 hours (§6.8). Otherwise this
-    /// event becomes its last one.
+    /// Returns `true` and counts the event as suppressed if its conversation had an event within 24
+    /// hours (§6.8). Otherwise stores `at` as the time of the conversation's last event. Events of
+    /// leads are never suppressed.
     pub(super) fn suppress_repeat(
         &mut self,
         at: EventTime,
@@ -181,12 +186,13 @@ impl Outbox {
         self.rows.insert(id, row);
     }
 
-    /// Removes a row that is never sent again, and adds it to the dead ones.
+    /// Removes a delivery that failed for good, and adds it to the dead rows with the reason `why`.
     pub(super) fn die(&mut self, at: EventTime, id: DeliveryId, why: &str) {
         let Some(row) = self.rows.remove(&id) else {
             return;
         };
-        // It arrived before, so the second delivery was optional.
+        // The delivery arrived before and only its intended repeat failed, so it counts as
+        // delivered.
         if row.arrived {
             self.counts.delivered += 1;
             return;
@@ -203,7 +209,8 @@ impl Outbox {
     }
 }
 
-/// Returns the random numbers of one row, which do not depend on the order of rows.
+/// Returns the random number generator of one delivery for one purpose, the number `throw`. The
+/// random numbers do not depend on the order of deliveries.
 pub(super) fn dice(seed: u64, id: DeliveryId, throw: u64) -> Dice {
     let (high, low) = id.event.as_u64_pair();
     let throw = throw.wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -251,16 +258,16 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadRow {
-    /// The moment at which the row died.
+    /// The moment from which the delivery is never sent again.
     pub at: EventTime,
-    /// The delivery that is never made.
+    /// The delivery that failed.
     #[serde(flatten)]
     pub id: DeliveryId,
     /// The name of the event (§6.2).
     pub event_type: String,
-    /// Number of attempts before it died.
+    /// Number of attempts that were made.
     pub attempts: u32,
-    /// The reason of the death, as text.
+    /// The reason why the delivery is never sent again, as text.
     pub why: String,
 }
 

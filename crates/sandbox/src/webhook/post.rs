@@ -1,7 +1,8 @@
-//! Runs the dispatcher: one cycle a second, and its POSTs (§6.3, §6.9.2).
+//! Runs the webhook dispatcher: claims due deliveries once a second, and sends them with POST
+//! (§6.3, §6.9.2).
 //!
 //! Redirects are not followed, the HTTP library repeats nothing, and no connection is kept open. A
-//! name is resolved when connecting, and none of its addresses can be private (§6.9.4).
+//! name is resolved when connecting, and none of its addresses must be private (§6.9.4).
 
 use crate::{
     AttemptOutcome, Dispatch, SharedSandbox, webhook::config::is_private, webhook::dispatch,
@@ -20,11 +21,12 @@ use tokio::time::MissedTickBehavior;
 
 /// Time limit of a connection attempt.
 pub const CONNECT: Duration = Duration::from_secs(3);
-/// Time limit from the start of an attempt to its answer. It includes the connection, which is the
-/// strictest reading of the document.
+/// Time limit from the start of an attempt to its answer. The time includes connecting, which is
+/// the strictest reading of the document.
 pub const RESPOND: Duration = Duration::from_secs(10);
 
-/// Dispatches until the order to stop. Attempts under way then are made again after the next start.
+/// Sends due deliveries until the order to stop. Attempts that are under way at the stop are made
+/// again after the next start.
 pub(crate) async fn dispatch(
     shared: SharedSandbox,
     poster: Arc<DeliveryClient>,
@@ -40,7 +42,7 @@ pub(crate) async fn dispatch(
             _ = cycle.tick() => {}
         }
         while under_way.try_join_next().is_some() {}
-        // Rows that are claimed do not change the saved state.
+        // A claim is not part of the saved state, so nothing is saved here.
         for dispatch in shared.act(false, dispatch::deliveries).0 {
             let shared = shared.clone();
             let poster = Arc::clone(&poster);
@@ -57,10 +59,11 @@ pub(crate) async fn dispatch(
     under_way.shutdown().await;
 }
 
-/// A client that makes attempts. It is built at the first one.
+/// The HTTP client that sends deliveries. It is built at the first attempt.
 #[derive(Debug)]
 pub struct DeliveryClient {
-    /// File of the only authorities that are trusted, in PEM. `None` means the system's.
+    /// PEM file with the only certificate authorities that are trusted. `None` means the system's
+    /// authorities.
     ca_file: Option<PathBuf>,
     /// `true` if names can lead to private addresses.
     private_targets: bool,
@@ -68,7 +71,7 @@ pub struct DeliveryClient {
 }
 
 impl DeliveryClient {
-    /// Creates a client that has not opened or read anything yet.
+    /// Creates a client. The CA file is read later, at the first attempt.
     pub const fn new(ca_file: Option<PathBuf>, private_targets: bool) -> Self {
         Self {
             ca_file,
@@ -77,7 +80,7 @@ impl DeliveryClient {
         }
     }
 
-    /// Makes one attempt, signed at this time.
+    /// Makes one attempt to deliver. `now` is the time of the signature.
     pub async fn post(&self, dispatch: &Dispatch, now: EventTime) -> AttemptOutcome {
         let http = match self.http.get_or_init(|| self.build()) {
             Ok(http) => http,
@@ -140,7 +143,7 @@ fn outcome(error: reqwest::Error) -> AttemptOutcome {
     AttemptOutcome::Broken(message)
 }
 
-/// Resolves names with the system. If one of the addresses is private, returns none, unless the
+/// Resolves names with the system's resolver. A name with a private address is an error, unless the
 /// flag is `true`.
 #[derive(Debug)]
 struct Resolver(bool);
