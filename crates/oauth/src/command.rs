@@ -1,9 +1,9 @@
 //! Runs `--token-command`, a command that prints a token, with `/bin/sh -c`. It is for vendors
 //! whose backend holds the client secret and issues access tokens.
 //!
-//! The command runs at the start, five minutes before the expiry in token/info (or at half of a
-//! short life), and when the CRM refuses the token, at most once a minute. Its stderr is logged,
-//! without anything that looks like a token.
+//! The command runs at the start, five minutes before the expiry in token/info (or after half of a
+//! short lifetime), and when the CRM refuses the token, at most once a minute. Its stderr is
+//! logged, without anything that looks like a token.
 
 use super::refresh::{Facts, RefreshOutcome, Refresher};
 use callbridge_call::{EpochSeconds, redact::Redactor};
@@ -20,13 +20,13 @@ use tracing::{info, warn};
 
 /// Maximum run time of the command.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Bytes of its output that are read. Longer output contains no token.
+/// Bytes of the command's stdout that are read. Longer output contains no token.
 const OUT_MAX: u64 = 16 * 1024;
-/// Bytes of its stderr that are read.
+/// Bytes of the command's stderr that are read.
 const WORDS_MAX: u64 = 4 * 1024;
-/// Longest wait between two checks of the clock, which may have been set.
+/// Longest wait between two checks of the clock, because the wall clock can be set meanwhile.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Seconds that a token is assumed to live if its expiry is not known.
+/// Assumed lifetime of a token whose expiry is not known yet, in seconds (10 years).
 const LONG: i64 = 10 * 366 * 86_400;
 
 const NOT_A_TOKEN: &str =
@@ -36,7 +36,8 @@ const NOT_A_TOKEN: &str =
 /// callbridge's secrets.
 ///
 /// # Errors
-/// The reason why it printed no token.
+/// The reason why there is no token: the command could not be run, failed, took too long, or
+/// printed something else.
 pub async fn run(command: &str) -> Result<Secret, String> {
     let mut how = shell::command(command);
     how.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -65,8 +66,8 @@ pub async fn run(command: &str) -> Result<Secret, String> {
     }
 }
 
-/// Escapes control characters of stderr, and replaces each word that is or looks like a token or
-/// secret by `[redacted]`.
+/// Returns the stderr `text` for the log. Escapes control characters, and replaces each word that
+/// looks like a secret, or contains the `printed` token, by `[redacted]`.
 fn redact(text: &str, printed: &str) -> String {
     let printed = printed.trim();
     let redacted = Redactor::new([printed]).redact(text);
@@ -88,7 +89,8 @@ fn redact_line(line: &str, printed: &str) -> String {
     words.join(" ")
 }
 
-/// Returns `true` for a word that is, contains, or looks like a token or secret.
+/// Returns `true` if a word is, contains, or looks like a token or secret. `printed` is the token
+/// that the command printed.
 fn is_suspect(word: &str, printed: &str) -> bool {
     let is_printed =
         !printed.is_empty() && (word.contains(printed) || printed.contains(word) && word.len() > 7);
@@ -102,7 +104,7 @@ fn is_suspect(word: &str, printed: &str) -> bool {
     is_printed || has_mark || is_opaque
 }
 
-/// Runs the command when it is due, and updates the sender.
+/// Runs `--token-command` when a new token is due, and passes the token to the sender.
 #[derive(Debug)]
 pub struct Keeper {
     /// The value of `--token-command`, which `/bin/sh -c` runs.
@@ -115,12 +117,14 @@ struct Work {
     keeper: Keeper,
     core: Refresher,
     tokens: Option<Tokens>,
-    /// Expiry of the current token, as token/info reports it. `None` until then.
+    /// Expiry of the current token, as token/info reports it. `None` until token/info has reported
+    /// it.
     end: Option<EpochSeconds>,
 }
 
 impl Keeper {
-    /// Runs the command whenever a token is due, until `shutdown`.
+    /// Runs the command whenever a new token is due, until `shutdown`. `sender` reports whether the
+    /// CRM accepted the token, and when it expires.
     pub async fn run(
         self,
         mut sender: watch::Receiver<SenderStatus>,
@@ -223,7 +227,8 @@ impl Work {
     }
 }
 
-/// Returns the facts of a token that was printed now and lives this many seconds.
+/// Returns the facts of the token `access`, which was printed at `now` and lives for `life`
+/// seconds.
 fn facts(access: TokenFingerprint, now: Now, life: i64) -> Facts {
     let issued_at = now.wall.floor_seconds();
     Facts {

@@ -1,4 +1,5 @@
-//! A connection: the result of one consent, and everything needed to keep it alive.
+//! A connection: the result of one consent, with everything that is needed to keep the connection
+//! alive.
 
 use callbridge_call::EpochSeconds;
 use callbridge_model::{ExposeSecret, Secret, is_token};
@@ -11,10 +12,10 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Connection {
-    /// The application, and its addresses.
+    /// The application, and the addresses of the CRM.
     #[serde(flatten)]
     pub client: Client,
-    /// The requested grants, as a scope.
+    /// The requested scope: grants with spaces between them.
     pub asked_scope: String,
     /// The granted scope (§4.1.1), which can be smaller.
     pub scope: String,
@@ -31,12 +32,12 @@ pub struct Connection {
     /// The previous access token, which works until its expiry (§5.6.6).
     #[serde(serialize_with = "bare_option")]
     pub previous_token: Option<Secret>,
-    /// Expiry of `previous_token`. Set and absent together with it.
+    /// Expiry of `previous_token`. Both are set, or both are absent.
     pub previous_expires_at: Option<EpochSeconds>,
-    /// The secret that signs this installation's webhooks. It is shown once (§5.6.8).
+    /// The secret that signs this installation's webhooks. The CRM shows the secret once (§5.6.8).
     #[serde(serialize_with = "bare_option")]
     pub webhook_secret: Option<Secret>,
-    /// The secret that signs embedded pages. It is shown once.
+    /// The secret that signs embedded pages. The CRM shows the secret once (§5.6.8).
     #[serde(serialize_with = "bare_option")]
     pub embedded_secret: Option<Secret>,
     /// The value of `--company`: the `company.id` that token/info must name.
@@ -45,14 +46,14 @@ pub struct Connection {
     pub refresh_began_at: Option<EpochSeconds>,
     /// Time of the last refresh because of a 401.
     pub refused_at: Option<EpochSeconds>,
-    /// The reason why consent must be given again.
+    /// The reason why consent must be given again. `None` while the connection works.
     pub over: Option<String>,
-    /// Fields of a later version, kept unchanged.
+    /// Fields that a later version of callbridge stored, kept unchanged.
     #[serde(flatten)]
     pub others: Map<String, Value>,
 }
 
-/// The application, and where it was connected.
+/// An OAuth application, and the CRM at which it was connected.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Client {
@@ -60,7 +61,7 @@ pub struct Client {
     pub crm_url: String,
     /// The value of `--auth-url`: the host of the OAuth endpoints.
     pub auth_url: String,
-    /// The value of `--consent-url`: the page that asks the company.
+    /// The value of `--consent-url`: the page that asks the company for consent.
     pub consent_url: String,
     /// The value of `--redirect-uri`, unchanged.
     pub redirect_uri: String,
@@ -78,13 +79,15 @@ pub struct Client {
 }
 
 impl Connection {
-    /// Returns `true` if both have the same pair: no refresh or consent happened between them.
+    /// Returns `true` if both connections have the same access and refresh token, so no refresh or
+    /// consent happened between them.
     pub fn is_same_pair(&self, other: &Self) -> bool {
         self.refresh_token.expose_secret() == other.refresh_token.expose_secret()
             && self.access_token.expose_secret() == other.access_token.expose_secret()
     }
 
-    /// Returns the tokens for the sender. The previous one is included only while it is valid.
+    /// Returns the tokens for the sender. The previous access token is included only while it is
+    /// valid at `now`.
     pub fn tokens(&self, now: EpochSeconds) -> Tokens {
         Tokens {
             current: self.access_token.clone(),
@@ -93,12 +96,13 @@ impl Connection {
         }
     }
 
-    /// The previous access token, and its expiry.
+    /// Returns the previous access token and its expiry.
     pub fn previous_access(&self) -> Option<(Secret, EpochSeconds)> {
         self.previous_token.clone().zip(self.previous_expires_at)
     }
 
-    /// Returns the shell command that connects again.
+    /// Returns the shell command that connects this application again. `state` is the value of
+    /// `--state`.
     pub fn command(&self, state: &str) -> String {
         let client = &self.client;
         let file = client.client_secret_file.as_deref().unwrap_or("FILE");
@@ -131,12 +135,12 @@ impl Connection {
         }
     }
 
-    /// Returns the JSON that the state keeps, with plain secrets.
+    /// Returns the connection as the JSON that the state keeps, with the secrets in plain text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Parses the JSON that the state keeps.
+    /// Parses a connection from the JSON that the state keeps.
     ///
     /// # Errors
     /// A message about what is missing or wrong. It never contains a value of the text.
@@ -176,7 +180,7 @@ fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Secrets are written in plain text only to the state.
+/// Serializes a secret as plain text. Only the stored connection is written this way.
 pub(super) fn bare<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
     secret.expose_secret().serialize(to)
 }

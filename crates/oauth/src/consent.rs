@@ -1,4 +1,5 @@
-//! The consent page (§4.2): the address to open in the browser, and the redirect from it. Pure.
+//! The consent page (§4.2): makes the address to open in the browser, and reads the redirect from
+//! the page. No input or output.
 
 use callbridge_call::redact::Redactor;
 use callbridge_model::{ExposeSecret, Secret, safe};
@@ -7,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use subtle::ConstantTimeEq as _;
 use url::{Host, Url};
 
-/// Characters kept of a redirect's texts.
+/// Largest number of characters that are kept of an error text in a redirect.
 const WORDS_MAX: usize = 200;
 
 /// `--redirect-uri`: the unchanged text, as it is registered (§5.6.1), and the parsed address.
@@ -38,8 +39,8 @@ impl Redirect {
         Ok(Self { text, url })
     }
 
-    /// Loopback addresses on which the redirect can be received. `None` if it goes to another host
-    /// or uses TLS.
+    /// Returns the loopback addresses on which the redirect can be received. Returns `None` if the
+    /// redirect goes to another host or uses TLS.
     pub fn listen(&self) -> Option<Vec<SocketAddr>> {
         if self.url.scheme() != "http" {
             return None;
@@ -56,7 +57,7 @@ impl Redirect {
         Some(addresses.collect())
     }
 
-    /// Path of the address, without its query.
+    /// Returns the path of the address, without the query.
     pub fn path(&self) -> &str {
         self.url.path()
     }
@@ -71,7 +72,8 @@ impl Redirect {
     }
 }
 
-/// The address to open in a browser.
+/// Returns the address of the consent page to open in a browser. `state` is the random text that
+/// the redirect must return.
 pub fn address(
     consent: &Url,
     client_id: &str,
@@ -86,7 +88,7 @@ pub fn address(
         .append_pair("redirect_uri", &redirect.text)
         .append_pair("scope", scope)
         .append_pair("state", state);
-    // every page reads %20, but not every one reads a plus
+    // Every page decodes %20 as a space, but some pages do not decode a plus.
     let query = url.query().map(|query| query.replace('+', "%20"));
     url.set_query(query.as_deref());
     url
@@ -95,13 +97,13 @@ pub fn address(
 /// Meaning of a redirect from the consent page.
 #[derive(Clone, Debug)]
 pub enum ConsentReply {
-    /// Consent was given: a code to exchange for the first pair.
+    /// Consent was given. The code can be exchanged for the first pair of tokens.
     Code(Secret),
-    /// Declined, which is no error (§4.2).
+    /// Consent was declined, which is no error (§4.2).
     Declined,
     /// The page could not ask for consent. The text is its error.
     Failed(String),
-    /// Not an answer to our request. It is ignored.
+    /// The redirect is not an answer to our request, and is ignored. The text is the reason.
     Wrong(&'static str),
 }
 
@@ -112,7 +114,7 @@ impl ConsentReply {
     }
 }
 
-/// Parses the query of a redirect, and compares its state with the one sent (§5.6.3).
+/// Parses the query of a redirect. A `state` other than the one that was sent is `Wrong` (§5.6.3).
 pub fn read(query: &str, state: &Secret) -> ConsentReply {
     let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
     let [found] = values_of(&pairs, "state")[..] else {
@@ -147,7 +149,8 @@ fn values_of<'a>(pairs: &'a [(Cow<'_, str>, Cow<'_, str>)], name: &str) -> Vec<&
         .collect()
 }
 
-/// Parses a pasted address, either whole or only its query.
+/// Parses a redirect that a person pasted: the whole address, or only its query. An address other
+/// than `redirect` is `Wrong`.
 pub fn read_pasted(line: &str, redirect: &Redirect, state: &Secret) -> ConsentReply {
     let line = line.trim_matches(|c: char| c.is_whitespace() || "\"'<>".contains(c));
     if line.contains("://") {

@@ -1,8 +1,8 @@
-//! The OAuth endpoints (§4.1): exchange a code or a refresh token for a new pair, and revoke a
-//! token.
+//! Client for the OAuth endpoints (§4.1): exchanges a code or a refresh token for a new pair of
+//! tokens, and revokes a token.
 //!
-//! They have a separate host and format: form-encoded requests without the API's header, and a
-//! success without an envelope. Their requests do not count against the 60 of a token.
+//! The endpoints have a separate host and format: form-encoded requests without the API's header,
+//! and a success without an envelope. Their requests do not count against the 60 of a token.
 
 use super::connection::Client;
 use callbridge_call::redact::Redactor;
@@ -14,24 +14,25 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 
 /// The lifetime of an access token if the answer does not contain it (Limits).
 const LIFE: Duration = Duration::from_secs(3_600);
-/// Longer lifetimes are reduced to this one.
+/// Upper limit of an access token's lifetime. Longer lifetimes in an answer are reduced to it.
 const LIFE_MAX: Duration = Duration::from_secs(366 * 86_400);
-/// Characters kept of a text for people.
+/// Largest number of characters that are kept of an error text.
 const WORDS_MAX: usize = 300;
 
 /// A request to the OAuth endpoints, with its secret.
 #[derive(Clone, Debug)]
 pub enum TokenRequest {
-    /// Exchanges a code for the first pair.
+    /// Exchanges an authorization code for the first pair of tokens.
     Code(Secret),
-    /// Exchanges a refresh token for the next pair.
+    /// Exchanges a refresh token for the next pair of tokens.
     Refresh(Secret),
-    /// Revokes a token.
+    /// Revokes an access token or a refresh token.
     Revoke(Secret),
 }
 
 impl TokenRequest {
-    /// The endpoint's name: the last part of its path. In metrics, it has the prefix `oauth_`.
+    /// Returns the endpoint's name, which is the last part of its path. In metrics, the name has
+    /// the prefix `oauth_`.
     pub const fn endpoint(&self) -> &'static str {
         match self {
             Self::Code(_) | Self::Refresh(_) => "token",
@@ -39,7 +40,8 @@ impl TokenRequest {
         }
     }
 
-    /// Sends it to the endpoints below `--auth-url`. Every result is a [`TokenReply`].
+    /// Sends the request to the OAuth endpoint at `host`, with the id and secret of `client`. Every
+    /// result is a [`TokenReply`].
     pub async fn send(&self, host: &crm::Client, client: &Client) -> TokenReply {
         let path = ["v1", "open-api", "oauth", self.endpoint()];
         match host.post_form(&path, self.form(client)).await {
@@ -49,7 +51,7 @@ impl TokenRequest {
         }
     }
 
-    /// Removes the secrets of this request from the texts of its answer.
+    /// Returns a redactor that removes the secrets of this request from the texts of its answer.
     fn redactor(&self, client: &Client) -> Redactor {
         let (Self::Code(secret) | Self::Refresh(secret) | Self::Revoke(secret)) = self;
         let mut redactor = Redactor::default();
@@ -85,11 +87,11 @@ impl TokenRequest {
 pub struct Pair {
     /// `access_token` of the answer: visible ASCII.
     pub access: Secret,
-    /// `refresh_token`. `None` if the old one stays valid.
+    /// `refresh_token`. `None` if the answer has none, so the old refresh token stays in use.
     pub refresh: Option<Secret>,
     /// `expires_in` of the answer: 1 s to 366 days. One hour if it is missing or not a number.
     pub life: Duration,
-    /// `scope`. `None` if it is the requested one.
+    /// `scope`: the granted scope. `None` if the answer has none, so the scope is unchanged.
     pub scope: Option<String>,
     /// `webhook_secret`, which only the first exchange returns (§5.6.8).
     pub webhook_secret: Option<Secret>,
@@ -101,7 +103,7 @@ pub struct Pair {
 #[derive(Clone, Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum TokenReply {
-    /// A new pair. The code or token for it is used up.
+    /// A new pair of tokens. The code or refresh token that was exchanged for it is used up.
     #[strum(serialize = "granted")]
     Pair(Box<Pair>),
     /// The token is revoked, or was unknown.
@@ -115,31 +117,34 @@ pub enum TokenReply {
     Unsure(String),
     /// Nothing was sent because no connection was made.
     NotSent(String),
-    /// 429: not done, because it was too early.
+    /// 429 or 425: the request was not carried out, because it came too early.
     TooMany,
-    /// Not done: the host has no OAuth endpoint there, or refuses the request before it.
+    /// The request was not carried out: the host has no OAuth endpoint at this address, or refuses
+    /// the request before the endpoint.
     WrongAddress(String),
 }
 
 impl TokenReply {
-    /// The outcome's name in metrics.
+    /// Returns the outcome's name in metrics.
     pub fn word(&self) -> &'static str {
         self.into()
     }
 }
 
-/// Replaces the flag in a message of the transport with the one for the OAuth address.
+/// Replaces `--crm-url` by `--auth-url` in an error message of the HTTP client, because the OAuth
+/// endpoints have their own address.
 pub(crate) fn name_auth_flag(why: &str) -> String {
     why.replace("--crm-url", "--auth-url")
 }
 
-/// Reads an answer with any status and any bytes. The status decides (§7.6). A 400 or 401 without
-/// the envelope comes from a proxy, which does not know codes, tokens and clients (§7.1).
+/// Reads the answer to the request `ask`. The status decides (§7.6). A 400 or 401 without the
+/// envelope comes from a proxy and is `Unsure`, because a proxy knows nothing of codes, tokens, and
+/// clients (§7.1).
 pub fn read(ask: &TokenRequest, status: u16, body: &[u8]) -> TokenReply {
     read_redacted(ask, status, body, &Redactor::default())
 }
 
-/// Reads an answer, and removes the secrets of its request from every text.
+/// Reads an answer as [`read`] does, and removes the secrets of the request from every text.
 fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redactor) -> TokenReply {
     let object = serde_json::from_slice::<Map<String, Value>>(body).ok();
     let own = object.as_ref().is_some_and(crm::is_own);
@@ -165,7 +170,8 @@ fn read_redacted(ask: &TokenRequest, status: u16, body: &[u8], redactor: &Redact
     }
 }
 
-/// Reads a pair, either bare as documented (§4.1) or in an envelope.
+/// Reads a pair of tokens. The fields are at the top level as documented (§4.1), or in `data` of an
+/// envelope. Returns `None` without a valid access token.
 fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
     let fields = if object.contains_key("access_token") {
         object
@@ -190,7 +196,8 @@ fn pair(object: &Map<String, Value>, redactor: &Redactor) -> Option<Pair> {
     })
 }
 
-/// Returns the life of the access token: `expires_in`, or a default.
+/// Returns the lifetime of the access token: `expires_in`, or one hour if `expires_in` is missing
+/// or not a positive number.
 fn life(fields: &Map<String, Value>) -> Duration {
     let number = fields.get("expires_in").and_then(Value::as_f64);
     let seconds = number.or_else(|| text_under(fields, "expires_in")?.parse().ok());
@@ -216,7 +223,7 @@ fn token_under(fields: &Map<String, Value>, key: &str) -> Option<Secret> {
     text.filter(|text| is_token(text)).map(Secret::from)
 }
 
-/// Returns the text of an error, from the envelope (§7.6) or with the names of RFC 6749.
+/// Returns the text of an error answer: the envelope's `message` (§7.6), or a field of RFC 6749.
 fn error_text(object: &Map<String, Value>, redactor: &Redactor) -> String {
     let keys = ["message", "error_description", "error"];
     let texts = keys.iter().filter_map(|key| object.get(*key)?.as_str());

@@ -1,4 +1,5 @@
-//! Keeps the stored connection alive next to the sender. It runs what [`super::refresh`] decides.
+//! Keeps the stored connection alive while the sender runs. It carries out the refreshes that
+//! [`super::refresh`] orders.
 //!
 //! A refresh replaces the pair of tokens at the CRM before we receive the new pair. Therefore a
 //! refresh is noted in the state before it begins, which also shows that the state can be written.
@@ -33,7 +34,7 @@ use tracing::{error, info, warn};
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Wait before a new pair is stored again after an error.
 const STORE_AGAIN: Duration = Duration::from_millis(500);
-/// Fix for a refused token whose connection works.
+/// The fix shown if the CRM refuses the access token of a connection that still works.
 const REFUSED: &str = "the CRM refuses the access token: it is refreshed automatically, at most \
                        once a minute; if that does not help, check whether the company is blocked";
 
@@ -42,14 +43,14 @@ const REFUSED: &str = "the CRM refuses the access token: it is refreshed automat
 pub struct Keeper {
     /// The state that holds the connection.
     pub state: Handle,
-    /// Its place, for a new pair.
+    /// The place of the state, to store a new pair even if this process has lost the state's lock.
     pub place: StatePlace,
-    /// Address, certificates and proxy of the CRM. The latter two also apply to the OAuth
+    /// Address, certificates and proxy of the CRM. Certificates and proxy also apply to the OAuth
     /// endpoints.
     pub setup: Setup,
-    /// `--auth-url`, which replaces the stored one.
+    /// `--auth-url`, which replaces the stored address of the OAuth endpoints.
     pub auth: Option<Address>,
-    /// `--rebind`: use a connection of another CRM address.
+    /// `--rebind`: `true` to use a connection that was made at another CRM address.
     pub rebind: bool,
     /// Sends each new token, or the reason for having none, to the sender.
     pub updates: watch::Sender<TokenUpdate>,
@@ -57,24 +58,26 @@ pub struct Keeper {
     pub requests: watch::Sender<Requests>,
 }
 
-/// Content of the last update, without secrets. An equal one is not sent.
+/// Content of the last update for the sender, without secrets. An equal update is not sent again.
 type Shown = (Option<TokenPrints>, Option<Pause>);
 
 struct Work {
     keeper: Keeper,
     core: Refresher,
     connection: Option<Connection>,
-    /// The connection as it was last read. `None` to read it again in any case.
+    /// The connection as it was last read. `None` means that the next read counts as a change.
     seen: Option<Option<StoredConnection>>,
-    /// Reason why the connection cannot be used. `None` if it was read or is missing.
+    /// Reason why the connection cannot be used. `None` if the connection was read, or if there is
+    /// none.
     unread: Option<String>,
-    /// Reason why the last refresh returned no pair.
+    /// Reason why the last refresh returned no pair. `None` if the last refresh succeeded.
     failure: Option<String>,
     shown: Option<Shown>,
 }
 
 impl Keeper {
-    /// Runs until `shutdown`. A refresh in flight is finished.
+    /// Reads the connection, refreshes its tokens, and updates the sender until `shutdown`. A
+    /// refresh that has begun is finished first.
     pub async fn run(
         self,
         mut sender: watch::Receiver<SenderStatus>,
@@ -125,8 +128,8 @@ impl Work {
         }
     }
 
-    /// Waits for the pair of a noted refresh if another process led the state before, because that
-    /// process can still store it.
+    /// Delays refreshes if another process led the state before and noted a refresh in it, because
+    /// that process can still store the new pair.
     async fn await_other(&mut self) {
         let state = &self.keeper.state;
         let predecessor = state.read(|store| Ok(store.predecessor().clone())).await;
@@ -178,7 +181,7 @@ impl Work {
         self.seen = Some(found);
     }
 
-    /// Records the reason and keeps the previous connection in use.
+    /// Records why the stored connection cannot be read. The previous connection stays in use.
     fn report_unreadable(&mut self, why: String) {
         self.seen = None;
         if self.unread.as_ref() != Some(&why) {
@@ -187,7 +190,8 @@ impl Work {
         self.unread = Some(why);
     }
 
-    /// Refuses the connection of another CRM, because its token must not be sent to ours.
+    /// Returns an error if the connection belongs to another CRM and `--rebind` is not given,
+    /// because its token must not be sent to our CRM.
     fn refuse_other_crm(&self, found: Option<Connection>) -> Result<Option<Connection>, String> {
         let Some(connection) = &found else {
             return Ok(None);
@@ -256,7 +260,7 @@ impl Work {
         Some(Pause::new("unreachable", fix))
     }
 
-    /// Performs one refresh, from its note to the stored pair.
+    /// Performs one refresh, from the note in the state to the stored pair, and updates the sender.
     async fn refresh(&mut self) {
         let asked = self.core.begin(clock::now());
         let ended = self.rotate(asked).await.unwrap_or_else(|why| {
@@ -271,8 +275,8 @@ impl Work {
         self.publish(now);
     }
 
-    /// Sends one refresh, stores the result, and returns its meaning. An error is the reason why
-    /// nothing was sent.
+    /// Sends one refresh, stores the result, and returns its meaning. `asked` is `true` if a 401
+    /// caused the refresh. An error is the reason why no new pair is in use.
     async fn rotate(&mut self, asked: bool) -> Result<RefreshOutcome, String> {
         let connection = self.connection.clone().ok_or("there is no connection")?;
         let host = self.host(&connection)?;
@@ -288,7 +292,7 @@ impl Work {
         if asked {
             stored.refused_at = stored.refresh_began_at;
         }
-        // a state that cannot store this cannot store the new pair either
+        // If the state cannot store this note, it cannot store the new pair either.
         match self.note(&stored).await {
             Ok(true) => {}
             Ok(false) => return Err(self.lost_race()),
@@ -299,7 +303,8 @@ impl Work {
         let key = (format!("oauth_{}", ask.endpoint()), came.word().to_owned());
         (self.keeper.requests).send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
         if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::WrongAddress(_) = came {
-            // as it was: an earlier one may still have happened
+            // Nothing was done, so the note is as before: an earlier refresh can still have
+            // happened.
             stored.refresh_began_at = before;
         }
         let (ended, message) = match came {
@@ -338,7 +343,8 @@ impl Work {
                 (RefreshOutcome::WrongClient, message)
             }
             TokenReply::Unsure(why) => {
-                // it may have happened, and the stored connection says so
+                // The refresh may have happened. The note in the stored connection already shows
+                // this.
                 self.failure = Some(format!("a refresh of the token was not answered ({why})"));
                 return Ok(RefreshOutcome::Unsure);
             }
@@ -381,8 +387,8 @@ impl Work {
         }))
     }
 
-    /// Notes the beginning or the end of a refresh, which leaves the pair unchanged. Returns
-    /// `false` if another connection is stored.
+    /// Stores a note about the beginning or the end of a refresh, which leaves the pair unchanged.
+    /// Returns `false` if the state has another connection.
     async fn note(&mut self, connection: &Connection) -> Result<bool, Error> {
         let stored = connection.stored();
         let change = ConnectionChange {
@@ -394,8 +400,8 @@ impl Work {
         Ok(done == [Done::Connection(true)])
     }
 
-    /// Stores a new pair, however long it takes, because the old one is no longer valid. Returns
-    /// `false` if another connection was stored meanwhile.
+    /// Stores a new pair. Tries again until the disk works, because the old pair is no longer
+    /// valid. Returns `false` if another connection was stored meanwhile.
     async fn insist(&mut self, from: &Connection, to: &Connection) -> bool {
         let change = ConnectionChange {
             from: Some(from.stored()),
@@ -405,7 +411,7 @@ impl Work {
         loop {
             let store = self.keeper.place.connections();
             let change = change.clone();
-            // a disk that hangs only blocks this thread
+            // If the disk hangs, only this thread is blocked.
             let storing = tokio::task::spawn_blocking(move || store.change(&change));
             let error = match storing.await {
                 Ok(Ok(stored)) => return stored,
@@ -421,8 +427,8 @@ impl Work {
         }
     }
 
-    /// Revokes a pair that is not stored in any state. A used refresh token gives no second pair
-    /// (§5.6.6), so the stored connection comes from another consent.
+    /// Revokes a new pair that could not be stored because the state has another connection. A used
+    /// refresh token gives no second pair (§5.6.6), so that connection comes from another consent.
     async fn drop_pair(&self, host: &Client, pair: Connection) {
         warn!("the connection was changed during a refresh: the new tokens are revoked");
         let only_new = Connection {
@@ -432,7 +438,8 @@ impl Work {
         drop(revoke::all(host, &only_new).await);
     }
 
-    /// Orders a new read of the connection, because another one is stored than the one to refresh.
+    /// Makes the next read of the connection count as a change, because the state has another
+    /// connection than the one to refresh. Returns the reason as a message.
     fn lost_race(&mut self) -> String {
         self.seen = None;
         "the connection was changed at the same time".to_owned()
@@ -451,8 +458,8 @@ pub fn facts(connection: &Connection) -> Facts {
     }
 }
 
-/// Returns the connection with its new pair. The previous access token works until its expiry,
-/// unless it was refused.
+/// Returns the connection with a new pair, which was requested at `sent`. The previous access token
+/// stays usable until its expiry, unless the CRM `refused` it.
 fn renew(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Connection {
     let issued_at = sent.floor_seconds();
     let previous = if refused {
@@ -476,8 +483,8 @@ fn renew(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Con
     }
 }
 
-/// Returns the expiry of a token with this lifetime. It is counted from the time of the request, so
-/// it can only be too early.
+/// Returns the expiry of a token with this lifetime. The lifetime counts from the time `asked` of
+/// the request, so the result can only be too early.
 pub fn end_of(asked: EventTime, life: Duration) -> EpochSeconds {
     asked.plus(life).floor_seconds()
 }

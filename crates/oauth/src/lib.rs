@@ -7,13 +7,13 @@
 //! ```
 //! | module | contents |
 //! |---|---|
-//! | [`connection`] | the result of one consent; [`store`]: its place in the state |
+//! | [`connection`], [`store`] | the result of one consent; reads it from the state |
 //! | [`shown_once`] | secrets that outlive a connection |
 //! | [`scope`] | the grants that are needed and useful |
-//! | [`consent`] | pure: the consent page and its redirect |
+//! | [`consent`] | the address of the consent page, and the redirect from it |
 //! | [`revoke`] | revokes every token of a connection |
 //! | [`exchange`] | the OAuth endpoints: form requests, and their answers |
-//! | [`refresh`] | pure: when a refresh is due, and what its result means |
+//! | [`refresh`] | decides when a refresh is due, and what follows from its result |
 //! | [`keeper`] | runs refreshes: state, endpoints, sender |
 //! | [`command`] | `--token-command`: a token that a command prints |
 

@@ -1,5 +1,6 @@
-//! Decides when the pair is refreshed, and what the result of a refresh means. Pure: it gets events
-//! and `now`, and returns the next time.
+//! Decides when the pair is refreshed, and what follows from the result of a refresh. It has no
+//! clock, input, or output: it gets events and the time `now`, and returns the time of the next
+//! refresh.
 //!
 //! ```text
 //!            5 min before the end, or half of a short life; 401
@@ -23,22 +24,24 @@ use callbridge_model::{Now, TokenFingerprint};
 use callbridge_sender::jitter::Jitter;
 use std::time::Duration;
 
-/// Time before its expiry at which a token is refreshed (§5.6.6).
+/// How long before its expiry a token is refreshed (§5.6.6).
 const EARLY: Duration = Duration::from_secs(300);
-/// Wait between two refreshes because of a 401. It doubles after each that did not help.
+/// Wait between two refreshes because of a 401. The wait doubles after each refresh that did not
+/// help.
 const BY_401: Duration = Duration::from_secs(60);
-/// Upper limit of that wait.
+/// Upper limit of the wait between two refreshes because of a 401.
 const BY_401_MAX: Duration = Duration::from_secs(900);
-/// Seconds after the first failed or rate-limited tries (§7.7: 3 to 5 attempts), but at least half
-/// of the token's remaining time.
+/// Waits in seconds after the first failed or rate-limited tries (§7.7: 3 to 5 attempts). Each wait
+/// is at least half of the token's remaining time, up to [`RARELY`].
 const TRIES: [u64; 4] = [2, 8, 20, 60];
-/// Random addition to each of these waits (§7.7).
+/// Largest random addition to the wait after a failed try (§7.7).
 const JITTER_MAX: Duration = Duration::from_millis(500);
-/// Wait after each further try, and the upper limit of those before.
+/// Wait after each further failed try, and the upper limit of the waits in [`TRIES`].
 const RARELY: Duration = Duration::from_secs(300);
 /// Upper limit of the waits if no connection can be made: 2, 4, 8 … s.
 const MISS_MAX: Duration = Duration::from_secs(60);
-/// Wait after a refused client. It can become valid again when a blocked company has paid.
+/// Wait after the CRM refused the client. The client can become valid again when a blocked company
+/// has paid.
 const CLIENT_AGAIN: Duration = Duration::from_secs(3_600);
 
 /// Facts of a stored pair, without its secrets, that decide on its next refresh.
@@ -49,11 +52,11 @@ pub struct Facts {
     pub issued_at: EpochSeconds,
     /// Expiry of the access token.
     pub expires_at: EpochSeconds,
-    /// A refresh of this pair was begun, and its outcome is not known.
+    /// `true` if a refresh of this pair was begun and its outcome is not known.
     pub began: bool,
     /// Time of the last refresh because of a 401.
     pub refused_at: Option<EpochSeconds>,
-    /// The CRM has refused this pair's refresh token.
+    /// `true` if the CRM has refused this pair's refresh token, so consent must be given again.
     pub over: bool,
 }
 
@@ -65,11 +68,11 @@ pub enum RefreshOutcome {
     Refused,
     /// 401: client id or secret is not valid, or the company is blocked.
     WrongClient,
-    /// No answer, or an unclear one: the pair may have been replaced.
+    /// There was no answer, or an unclear answer: the pair may have been replaced at the CRM.
     Unsure,
-    /// Nothing was sent: no connection, or no disk to store a new pair on.
+    /// Nothing was sent: no network connection, or the state cannot be written.
     NotSent,
-    /// Not done: 429, or the answer is not from the CRM.
+    /// The refresh was not done: 429, or the answer is not from the CRM.
     NotDone,
 }
 
@@ -95,14 +98,14 @@ impl Moment {
 enum Phase {
     #[default]
     Waiting,
-    /// The value is `by_401` before this refresh. It is restored if nothing was done.
+    /// The value is `by_401` before this refresh. It is restored if the refresh was not done.
     UnderWay(Option<Duration>),
-    /// No refresh until this time since boot.
+    /// The CRM refused the client. There is no refresh until this time since boot.
     ClientRefused(Duration),
     Over,
 }
 
-/// Decides when the pair is refreshed. Without a connection, it has no pair.
+/// Decides when the pair of tokens is refreshed. Without a connection, there is no pair.
 #[derive(Clone, Debug, Default)]
 pub struct Refresher {
     /// Fingerprint of the access token. `None` without a connection.
@@ -113,22 +116,23 @@ pub struct Refresher {
     phase: Phase,
     /// `true` if the CRM refused the access token.
     refused: bool,
-    /// Time since boot of the last refresh for that reason.
+    /// Time since boot of the last refresh that was caused by a 401.
     by_401: Option<Duration>,
-    /// Number of such refreshes since a token was valid.
+    /// Number of refreshes because of a 401 since the CRM last accepted a token.
     futile: u32,
-    /// `true` if a refresh of this pair may have happened.
+    /// `true` if a refresh of this pair may have happened at the CRM, but its answer is not known.
     unsure: bool,
     /// Unsuccessful tries in a row.
     failures: u32,
-    /// Tries in a row that sent nothing.
+    /// Tries in a row that could not send anything.
     misses: u32,
     /// Time since boot before which there is no try.
     not_before: Duration,
 }
 
 impl Refresher {
-    /// Uses a connection that another process stored, or that existed at the start.
+    /// Starts again with the pair of a connection that another process stored, or that existed at
+    /// the start.
     pub fn adopt(&mut self, now: Now, facts: &Facts) {
         *self = Self::holding(now, facts);
         self.by_401 = facts.refused_at.map(|at| {
@@ -138,8 +142,8 @@ impl Refresher {
         self.futile = u32::from(self.by_401.is_some());
     }
 
-    /// Waits for the pair of a noted refresh, which another process can still store. Returns
-    /// `false` if no refresh was noted.
+    /// If the outcome of a refresh is not known, delays the next try by [`REFRESH_WITHIN`], because
+    /// another process can still store the new pair. Returns `false` if no refresh was noted.
     pub fn await_other(&mut self, now: Now) -> bool {
         if self.unsure {
             self.not_before = now.boot + REFRESH_WITHIN;
@@ -168,8 +172,8 @@ impl Refresher {
         *self = Self::default();
     }
 
-    /// Records whether the CRM accepted this token. Returns `true` if a refused client counts as
-    /// valid again: the token was refused too and is valid now, so the company was blocked (§3.1)
+    /// Records whether the CRM accepted the token `access`. Returns `true` if a refused client can
+    /// be tried again: the token was refused and is now accepted, so the company was blocked (§3.1)
     /// and no longer is.
     pub fn on_token_used(&mut self, access: &TokenFingerprint, good: bool) -> bool {
         if self.access.as_ref() != Some(access) {
@@ -187,8 +191,8 @@ impl Refresher {
         again
     }
 
-    /// Time since boot at which a refresh is due, unless the wall clock is set or an event occurs.
-    /// A past time means now. `None` means not before something else changes.
+    /// Returns the time since boot at which the next refresh is due. A past time means now. `None`
+    /// means that none is due until an event changes this.
     pub fn next(&self, now: Now) -> Option<Duration> {
         match self.phase {
             Phase::UnderWay(_) | Phase::Over => None,
@@ -201,12 +205,12 @@ impl Refresher {
         self.next(now).is_some_and(|at| at <= now.boot)
     }
 
-    /// Time until a refresh is due, at most `most`.
+    /// Returns the time until a refresh is due, at most `most`.
     pub fn wait(&self, now: Now, most: Duration) -> Duration {
         (self.next(now)).map_or(most, |at| at.saturating_sub(now.boot).min(most))
     }
 
-    /// Starts a refresh. Returns `true` if the reason is a 401.
+    /// Records the start of a refresh. Returns `true` if a 401 caused the refresh.
     pub fn begin(&mut self, now: Now) -> bool {
         if self.access.is_none() {
             return false;
@@ -219,7 +223,7 @@ impl Refresher {
         asked
     }
 
-    /// Processes the result of the refresh, and plans the next one.
+    /// Records the result of the refresh, and plans the next one.
     pub fn ended(&mut self, now: Now, ended: RefreshOutcome) {
         let Phase::UnderWay(before) = self.phase else {
             return;
@@ -254,8 +258,8 @@ impl Refresher {
     }
 
     /// Returns `true` if the access token can be used: it has not expired, and is not both refused
-    /// and impossible to refresh. If it is refused together with its client, the company may be
-    /// blocked. The sender then uses it to find out when that is over.
+    /// and impossible to refresh. If the token and the client are refused, the company may be
+    /// blocked. The sender then still uses the token, to find out when the company is unblocked.
     pub fn is_usable(&self, now: Now) -> bool {
         let lives = self.access.is_some() && !self.end.is_reached(now);
         lives && !(self.is_over() && self.refused)
@@ -305,7 +309,8 @@ impl Refresher {
         next.max(self.not_before)
     }
 
-    /// Records an unsuccessful try. The next few tries follow soon, and later ones rarely.
+    /// Records an unsuccessful try and sets the time of the next one. The first few waits are
+    /// short, and later waits are five minutes.
     fn failed(&mut self, now: Now) {
         let left = if self.refused {
             Duration::ZERO
@@ -318,7 +323,7 @@ impl Refresher {
         };
         self.failures = self.failures.saturating_add(1);
         self.misses = 0;
-        // so that clients of the same CRM do not all come back at the same time
+        // The random part keeps clients of the same CRM from coming back at the same time.
         let digits = self.access.as_ref().map_or("", TokenFingerprint::as_str);
         let seed = u64::from_str_radix(digits, 16).unwrap_or_default();
         let jitter = Jitter::new(seed.wrapping_add(u64::from(self.failures))).up_to(JITTER_MAX);

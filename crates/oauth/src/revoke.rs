@@ -1,6 +1,6 @@
-//! Revokes every token that a connection knows: its refresh token, with the access tokens issued
-//! from it (§5.6.7), and each access token, because one from an earlier refresh token is not
-//! revoked with this refresh token.
+//! Revokes every token of a stored connection: the refresh token with the access tokens issued from
+//! it (§5.6.7), and each access token. An access token from an earlier refresh token is not revoked
+//! with the current refresh token.
 
 use super::connection::Connection;
 use super::exchange::{TokenReply, TokenRequest, name_auth_flag};
@@ -39,7 +39,7 @@ pub fn client(connection: &Connection) -> Result<Client, String> {
     }))
 }
 
-/// Revokes all known tokens. Returns those that could not be revoked.
+/// Revokes all tokens of a connection. Returns the tokens that could not be revoked.
 pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     use TokenReply::{NotSent, TooMany, Unsure};
     let tokens = [
@@ -51,7 +51,7 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     for (token, secret) in tokens {
         let Some(secret) = secret else { continue };
         let ask = TokenRequest::Revoke(secret.clone());
-        // after one token failed this often, one try is enough for the others
+        // After one token failed this often, one try is enough for each of the others.
         let mut tries = if left.is_empty() { TRIES_MAX } else { 1 };
         let came = loop {
             let came = ask.send(host, &connection.client).await;
@@ -68,7 +68,8 @@ pub async fn all(host: &Client, connection: &Connection) -> Vec<Unrevoked> {
     left
 }
 
-/// Lists these tokens, and the reason why the first of them could not be revoked.
+/// Returns a message that lists the tokens in `left`, with the reason why the first of them could
+/// not be revoked.
 pub fn message(left: &[Unrevoked]) -> String {
     let tokens: Vec<&str> = left.iter().map(|unrevoked| unrevoked.token).collect();
     let why = match left.first().map(|unrevoked| &unrevoked.came) {

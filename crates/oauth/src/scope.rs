@@ -1,4 +1,5 @@
-//! Grants as a scope (§2.3): the needed and useful ones, and what works less without each.
+//! The scope that `connect` requests (§2.3): the needed and useful grants, and what does not work
+//! without each.
 
 use callbridge_model::Grant;
 use std::collections::BTreeSet;
@@ -6,7 +7,7 @@ use std::collections::BTreeSet;
 /// The grant without which nothing can be journaled.
 const NEEDED: Grant = Grant::CallSave;
 
-/// Needed and useful grants, and what works less without each.
+/// Needed and useful grants, and what does not work without each.
 const USUAL: [(Grant, &str); 4] = [
     (NEEDED, "no call can be journaled without it"),
     (
@@ -30,7 +31,7 @@ pub fn default_scope() -> String {
     USUAL.map(|(grant, _)| grant.word()).join(" ")
 }
 
-/// Checks a scope from the command line, and returns it with single spaces.
+/// Checks the value of `--scope`, and returns the grants with single spaces between them.
 ///
 /// # Errors
 /// A message for `--scope`.
@@ -60,16 +61,18 @@ fn is_word(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Comparison of the grants given with those needed and requested.
+/// Comparison of the grants that the company gave with the needed and the requested grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantComparison {
-    /// `true` if the grants include the one to journal.
+    /// `true` if the given grants include the grant that is needed to journal calls.
     pub enough: bool,
-    /// Requested grants that were not given, each as a sentence with what works less without it.
+    /// One sentence per requested grant that was not given, with what does not work without the
+    /// grant.
     pub lacks: Vec<String>,
 }
 
-/// Compares the grants given with those requested and needed.
+/// Compares the given grants with the requested and the needed grants. `asked` and `granted` are
+/// scopes.
 pub fn compare(asked: &str, granted: &str) -> GrantComparison {
     let granted: BTreeSet<&str> = granted.split_whitespace().collect();
     let mut lacks = Vec::new();

@@ -1,13 +1,13 @@
 //! Secrets that a CRM shows once, at the first exchange (§5.6.8). `disconnect` ends the tokens, but
 //! not the connection in the CRM: a later consent does not return these secrets, and webhooks are
-//! still signed with them. Therefore they outlive the connection.
+//! still signed with them. Therefore the secrets are stored separately and outlive the connection.
 
 use super::connection::{Client, Connection, bare_option};
 use callbridge_model::{ExposeSecret as _, Secret};
 use callbridge_spool::{ConnectionStore, Error};
 use serde::{Deserialize, Serialize};
 
-/// Secrets that a CRM has shown once to one client.
+/// Secrets that one CRM has shown once to one application.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownOnce {
@@ -22,7 +22,8 @@ pub struct ShownOnce {
 }
 
 impl ShownOnce {
-    /// Takes the secrets of a connection if it is of the same client.
+    /// Copies the secrets of a connection. Returns no secrets if the connection belongs to another
+    /// client.
     pub fn from_connection(connection: &Connection, client: &Client) -> Self {
         let shown = Self {
             crm_url: connection.client.crm_url.clone(),
@@ -37,8 +38,8 @@ impl ShownOnce {
         }
     }
 
-    /// Reads the secrets of an earlier connection of this client. If they cannot be read, returns
-    /// none and logs a warning.
+    /// Reads the stored secrets of an earlier connection of this client. Returns no secrets if
+    /// there are none for this client. If they cannot be parsed, logs a warning and returns none.
     ///
     /// # Errors
     /// If the state cannot be read.
@@ -50,7 +51,7 @@ impl ShownOnce {
             Ok(shown) if shown.is_of(client) => Ok(shown),
             Ok(_) => Ok(Self::default()),
             Err(_) => {
-                // serde's message could show a value
+                // The error of serde could contain a secret, so it is not logged.
                 tracing::warn!(
                     "cannot read the stored secrets that the CRM shows only once: enter them by \
                      hand, or have the CRM make new ones"

@@ -1,24 +1,25 @@
-//! The connection in the state.
+//! Reads the OAuth connection that the state keeps.
 //!
-//! It is changed by compare-and-set (`ConnectionStore`). A change names the connection that it was
-//! made from, by its refresh token. If another one was stored meanwhile, it is kept.
+//! The stored connection is changed by compare-and-set (`ConnectionStore`). A change names the
+//! refresh token of the connection that it replaces. If another connection was stored meanwhile,
+//! that connection is kept and the change has no effect.
 
 use super::connection::Connection;
 use callbridge_model::{Code, ExitCode, ExposeSecret as _};
 use callbridge_spool::{self as spool, Handle, StatePlace, StoredConnection, tables};
 use std::time::Duration;
 
-/// A refresh that was noted has ended after this time, and its pair is stored, because no request
-/// takes longer.
+/// Longest time of a refresh, from its note in the state to the stored pair, because no request
+/// takes longer. After this time, a noted refresh has ended.
 pub const REFRESH_WITHIN: Duration = Duration::from_secs(45);
 
-/// An error that prevents reading or storing the connection. The message contains none of its
-/// values.
+/// An error that prevents reading or storing the connection. The message contains no value of the
+/// connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     State(#[from] spool::Error),
-    /// The content is not what was written.
+    /// The stored text is not a valid connection.
     #[error("the connection in the state is damaged: {0}; run `callbridge connect` again")]
     Damaged(String),
 }
@@ -59,8 +60,8 @@ pub fn read_in(place: &StatePlace) -> Result<Option<Connection>, Error> {
     stored.as_ref().map(parse).transpose()
 }
 
-/// Returns `true` if the state at this place has a connection, with any content, or `None` if the
-/// state cannot be read.
+/// Returns `true` if the state at this place has a connection, even a damaged one. Returns `None`
+/// if the state cannot be read.
 pub fn exists(place: &StatePlace) -> Option<bool> {
     let stored = place.connections().read();
     stored.ok().map(|stored| stored.is_some())
