@@ -1,4 +1,4 @@
-//! The JSON of an event (§6.5 to §6.8), as far as it concerns us. Unknown fields and values are
+//! The JSON of an event (§6.5 to §6.8), as far as callbridge uses it. Unknown fields and values are
 //! ignored, because the CRM can add them at any time (§ Versioning).
 
 use super::lead::{self, id_in, lead_id, seconds};
@@ -22,14 +22,14 @@ const KEYS: [&str; 8] = [
 ];
 /// The journal's prefix of the uuid of a call that was submitted over the Open API (§2.6).
 const PREFIX: &str = "oapi-";
-/// The provider of those calls (§2.6).
+/// The provider of calls that were submitted over the Open API (§2.6).
 const PROVIDER: &str = "OPEN_API";
-/// Characters of a provider or an extension that are kept.
+/// Largest number of characters of a provider or an extension that are kept.
 const WORD_MAX: usize = 40;
-/// Most leads of one conversation that are read.
+/// Largest number of leads of one conversation that are read.
 const LEADS_MAX: usize = 1_000;
 
-/// The kinds of events that are distinguished as a label: those of the catalog (§6.2), and `other`.
+/// The kinds of events in metrics and logs: the events of the catalog (§6.2), and `other`.
 pub const KINDS: [&str; 8] = [
     "LEAD_CREATED",
     "LEAD_ASSIGNED",
@@ -46,14 +46,14 @@ const OTHER: &str = "other";
 /// An event of the CRM, read from the body of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `eventId` of the body. It is the same if the event is delivered again.
+    /// `eventId` of the body. A repeated delivery of the event has the same id.
     pub id: String,
     /// One of [`KINDS`].
     pub kind: &'static str,
     /// `companyId` of the body, in digits.
     pub company: String,
-    /// News of a lead, or a call in the journal that can be ours. Otherwise the reason why the
-    /// event changes nothing here.
+    /// The change of a lead, or a call in the journal that can be ours. Otherwise the reason why
+    /// the event changes nothing here.
     pub what: Result<WebhookEvent, UnusedReason>,
 }
 
@@ -61,27 +61,28 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum UnusedReason {
-    /// An unknown event, or one of a group that is not about calls and leads.
+    /// An unknown event, or an event of a group other than calls and leads.
     Unknown,
     /// A meeting instead of a call (§6.8 `conversationKind`).
     Meeting,
-    /// A call that another provider journaled. It can be one of ours if number and start are known.
+    /// A call that another provider journaled. It can be one of our calls if its number and start
+    /// are known.
     Foreign(Option<ForeignCall>),
-    /// The block of its kind is missing or has no id.
+    /// The event's block `lead` or `call` is missing, or has no id.
     Incomplete,
 }
 
 impl UnusedReason {
-    /// The reason in metrics and logs: `unknown`.
+    /// Returns the reason as metrics and logs show it, such as `unknown`.
     pub fn word(&self) -> &'static str {
         self.into()
     }
 }
 
-/// Parses a body. `country` is the country of phones without a country code.
+/// Parses the body of a delivery. `country` is the country of phones without a country code.
 ///
 /// # Errors
-/// A message, if it is not an event: not JSON, no object, no id or no company.
+/// A message, if the body is not an event: not JSON, no object, no id, or no company.
 pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     let json = lenient::read_keys(body, &KEYS)?;
     if !json.is_object() {
@@ -108,9 +109,9 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     })
 }
 
-/// Reads a call that can be ours: with our provider, or without one. A wrong confirmation would
-/// lose a call, but a missed one only costs a request. Therefore a call with any other provider is
-/// foreign.
+/// Reads a completed call. It can be ours if it names our provider, or none. A call of any other
+/// provider is foreign: a wrong confirmation would lose a call, and a missed confirmation costs
+/// only one more request.
 fn read_completed(call: &Value, country: Option<Country>) -> Result<WebhookEvent, UnusedReason> {
     let id = optional_word(&call["callId"])?.ok_or(UnusedReason::Incomplete)?;
     if optional_word(&call["conversationKind"])?.is_some_and(|kind| kind != "CALL") {
@@ -142,7 +143,8 @@ fn optional_word(value: &Value) -> Result<Option<&str>, UnusedReason> {
     }
 }
 
-/// Reads a call of another provider, if number and start identify it.
+/// Reads a call of another provider. Returns `None` if the number or the start is not valid,
+/// because both are needed to identify the call.
 fn read_foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<ForeignCall> {
     let FirstPhone::Is(phone) = FirstPhone::parse(call["clientPhone"].as_str(), country) else {
         return None;
@@ -160,7 +162,8 @@ fn text(value: &Value) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
 
-/// Reads the call's fields in the journal. A block that would be null is left out (§6.5).
+/// Reads the fields of the call as the journal shows them. A field that would be null is left out
+/// (§6.5).
 fn call_echo(call: &Value) -> CallEcho {
     CallEcho {
         direction: short_word(&call["direction"]),

@@ -4,9 +4,9 @@
 use callbridge_model::webhook_signature::Signature;
 use std::time::Duration;
 
-/// The event's id, as in the body.
+/// The event's id, which is also in the body.
 pub const ID: &str = "x-webhook-id";
-/// The connection that the delivery is for.
+/// The id of the installation, which is the connection that the delivery is for.
 pub const INSTALLATION: &str = "x-webhook-installation-id";
 /// Epoch seconds at which the CRM signed the delivery.
 pub const TIMESTAMP: &str = "x-webhook-timestamp";
@@ -20,27 +20,28 @@ const INSTALLATION_BYTES_MAX: usize = 64;
 /// Maximum digits of epoch seconds.
 const TIMESTAMP_BYTES_MAX: usize = 12;
 
-/// The headers of one delivery. They are not verified yet.
+/// The four headers of one delivery. Their signature is not verified yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// 1 to 128 bytes of visible ASCII.
+    /// The event's id ([`ID`]): 1 to 128 bytes of visible ASCII.
     pub id: String,
-    /// 1 to 64 bytes of visible ASCII.
+    /// The installation's id ([`INSTALLATION`]): 1 to 64 bytes of visible ASCII.
     pub installation: String,
-    /// [`TIMESTAMP`], unchanged because it is signed.
+    /// The text of [`TIMESTAMP`], unchanged because the signature covers it.
     pub timestamp: String,
     /// [`TIMESTAMP`] as a number of epoch seconds.
     pub signed_at: i64,
-    /// Not verified yet.
+    /// The value of [`SIGNATURE`], which is not verified yet.
     pub signature: Signature,
 }
 
 impl Headers {
-    /// Reads the headers of a delivery from all headers of a request, with names in lower case.
+    /// Reads the headers of a delivery from `all` headers of a request, whose names are in lower
+    /// case.
     ///
     /// # Errors
-    /// [`Refusal::NoHeaders`] if all are missing. [`Refusal::Malformed`] if one is missing,
-    /// doubled, or not in the CRM's form.
+    /// [`Refusal::NoHeaders`] if all four are missing. [`Refusal::Malformed`] if one of them is
+    /// missing, doubled, or not in the CRM's form.
     pub fn read<'a>(all: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, Refusal> {
         let mut found = [None; 4];
         for (name, value) in all {
@@ -74,34 +75,35 @@ impl Headers {
     }
 }
 
-/// Returns visible ASCII of at least one and at most `most` bytes.
+/// Returns the value as text if it is visible ASCII of 1 to `most` bytes.
 fn visible_ascii(value: &[u8], most: usize) -> Option<String> {
     let good = (1..=most).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
     good.then(|| String::from_utf8_lossy(value).into_owned())
 }
 
-/// Time before and after its timestamp for which a signature is valid (§6.4.8).
+/// Largest difference between the timestamp of a signature and our clock, in both directions
+/// (§6.4.8).
 pub const FRESH: Duration = Duration::from_secs(300);
 
 /// Reasons why a delivery is refused.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum Refusal {
-    /// The request has none of the headers, so it is not a delivery.
+    /// The request has none of the four headers, so it is not a delivery.
     NoHeaders,
-    /// Some of the headers are missing, doubled, or not in the CRM's form.
+    /// Some of the four headers are missing, doubled, or not in the CRM's form.
     Malformed,
-    /// There is no secret to verify it.
+    /// The secret that can verify the delivery may not be configured here.
     NoSecret,
-    /// None of the secrets made its signature.
+    /// No secret matches the signature.
     Forged,
-    /// Correctly signed, but more than [`FRESH`] ago or ahead.
+    /// The signature is correct, but its time is more than [`FRESH`] before or after ours.
     Stale,
     /// Our own clock is wrong.
     Clock,
-    /// Correctly signed, but not an event, with a message.
+    /// The signature is correct, but the body is not an event. The text is the error.
     Unreadable(String),
-    /// The header names another event than the body.
+    /// The header [`ID`] names another event than the body.
     OtherId,
 }
 
@@ -110,7 +112,7 @@ impl Refusal {
         self.into()
     }
 
-    /// The HTTP status. See [`super`] for the reasons.
+    /// Returns the HTTP status of the answer. The documentation of [`super`] has the reasons.
     pub const fn status(&self) -> u16 {
         match self {
             Self::NoHeaders | Self::Unreadable(_) => 400,

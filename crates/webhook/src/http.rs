@@ -1,5 +1,6 @@
-//! `POST /webhooks` over plain HTTP or our own TLS. A body is verified while it arrives, and all
-//! bodies share a budget of memory, so that the CRM's deliveries get through.
+//! Serves `POST /webhooks` over plain HTTP or our own TLS. A body is verified while it arrives, and
+//! all bodies share a budget of memory, so that a flood of requests does not keep out the CRM's
+//! deliveries.
 
 use super::headers::Headers;
 use super::receiver::{BODY_WITHIN, Proof, Receiver};
@@ -23,19 +24,20 @@ use tokio::time::timeout;
 pub const PATH: &str = "/webhooks";
 /// Maximum bytes of a body. An event has a few kilobytes.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
-/// A longer body is read and dropped up to this many bytes, so that its sender receives the answer.
+/// A body that is too large is read and dropped up to this many bytes, so that its sender receives
+/// the answer.
 pub const PASSED_OVER_MAX: usize = 16 << 20;
-/// Bytes of a body that do not count in the budget, because they belong to its connection. A sender
-/// who fills the budget therefore does not block ordinary events.
+/// Bytes of each body that do not count in the budget, because each connection can use this many. A
+/// sender who fills the budget therefore does not block ordinary events.
 pub const BODY_BYTES_FREE: usize = 16 * 1024;
-/// Bytes of all bodies together, without the free ones.
+/// Memory budget: bytes of all bodies together, without the free bytes of each.
 pub const BUDGET_BYTES: usize = 8 << 20;
-/// Maximum connections. The CRM has up to 20 deliveries of a company in flight. With this many
-/// places, each connection has the time of 512 arrivals before it can be closed: 0.2 s in a flood
-/// of 2,500 per second.
+/// Maximum number of open connections. The CRM has up to 20 deliveries of a company in flight. With
+/// this many places, a connection can be closed only after 512 others have arrived, which takes 0.2
+/// s in a flood of 2,500 per second.
 pub const CONNECTIONS_MAX: usize = 1024;
 
-/// Limits of the listener with this many connections.
+/// Returns the limits of the listener with this many connections.
 pub fn limits(connections: usize) -> Limits {
     Limits {
         connections,
@@ -44,8 +46,9 @@ pub fn limits(connections: usize) -> Limits {
     }
 }
 
-/// Serves `--webhook-listen` until `stop`. At most `connections` are open at once, and fewer if the
-/// limit on open files is low. The daemon uses [`CONNECTIONS_MAX`].
+/// Serves `--webhook-listen` until `stop`, over TLS if `tls` has settings. At most `connections`
+/// are open at once, and fewer if the limit on open files is low. The daemon uses
+/// [`CONNECTIONS_MAX`].
 pub async fn serve(
     listener: TcpListener,
     tls: Option<watch::Receiver<Arc<ServerConfig>>>,
@@ -59,7 +62,8 @@ pub async fn serve(
         tls,
         limits: limits(descriptors::share(connections)),
         site: SiteRules {
-            // Each delivery is verified by its signature, and a proxy passes on its public name.
+            // Any host name is accepted: each delivery is verified by its signature, and a proxy
+            // passes on its public name.
             hosts: HostRule::Any,
             ..SiteRules::STRICT
         },
@@ -69,7 +73,7 @@ pub async fn serve(
     serve::serve(open, Arc::new(gate), stop).await;
 }
 
-/// Reads requests within the budget of bytes, and passes their bodies to the receiver.
+/// Reads requests within the memory budget, and passes their bodies to the receiver.
 struct Gate {
     receiver: Arc<Receiver>,
     budget: ByteBudget,
@@ -123,8 +127,9 @@ impl AnswerHttp for Gate {
     }
 }
 
-/// Returns the length of a request's body, and the maximum. A client that asks first (`Expect`) is
-/// refused before it sends the body.
+/// Returns the declared length of a request's body, and the maximum for this request. The maximum
+/// is lower for a client that waits for permission (`Expect`), so that the client is refused before
+/// it sends the body.
 fn length(request: &Request<Incoming>) -> Option<(usize, usize)> {
     let length = request.headers().get(header::CONTENT_LENGTH)?;
     let asks_first = request.headers().contains_key(header::EXPECT);
@@ -136,11 +141,11 @@ fn length(request: &Request<Incoming>) -> Option<(usize, usize)> {
     Some((length.to_str().ok()?.parse().ok()?, most))
 }
 
-/// Status and word of the answer to an incomplete body.
+/// Status and word of the answer to a body that is incomplete or too large.
 type BodyFault = (u16, &'static str);
 
-/// Reads a body to its end. One that is too large is dropped, up to a limit, because an answer in
-/// the middle of it would be lost with the connection.
+/// Reads a body to its end, and adds its pieces to `proof`. A body that is too large is read and
+/// dropped, up to a limit, because an answer before its end would be lost with the connection.
 async fn read(
     body: Incoming,
     proof: &mut Proof,
@@ -160,7 +165,7 @@ async fn read(
         if length > BODY_BYTES_MAX {
             torn = Some(too_large);
         } else if torn.is_none() && !make_room(&mut whole, length, share) {
-            // The sender did not cause it, so it must send again.
+            // The sender did not cause the lack of memory, so the answer makes it send again.
             torn = Some((503, "no_room"));
         }
         if torn.is_none() {
@@ -174,7 +179,8 @@ async fn read(
     torn.map_or(Ok(whole), Err)
 }
 
-/// Enlarges a body's memory by doubling it. Returns `false` if the budget is used up.
+/// Enlarges the memory of a body by doubling it, until `length` bytes fit. Returns `false` if the
+/// budget is used up.
 fn make_room(whole: &mut Vec<u8>, length: usize, share: &mut ByteShare) -> bool {
     if length <= whole.capacity() {
         return true;

@@ -1,41 +1,43 @@
-//! The secrets that can have signed a delivery (§6.4.4): first those of its installation, then the
-//! application's.
+//! The secrets that can have signed a delivery (§6.4.4): first those of the delivery's
+//! installation, then the application's.
 
 use super::headers::Headers;
 use callbridge_model::webhook_signature::{Key, Signature, Signing};
 use callbridge_model::{ExposeSecret as _, Secret};
 use std::collections::BTreeMap;
 
-/// The current secrets. Cheap to clone, because there are few.
+/// The current secrets that verify deliveries. Cheap to clone, because there are few.
 #[derive(Clone, Debug, Default)]
 pub struct Keyring {
-    /// `--installation-secret ID=F`: current and previous of each.
+    /// `--installation-secret ID=F`: the current and previous secret of each installation, by its
+    /// id.
     pub installations: BTreeMap<String, Vec<Key>>,
-    /// The secret that `connect` received.
+    /// The secret that `connect` received, if there is a connection.
     pub connection: Option<Connection>,
     /// Current and previous secret of `--webhook-secret-file`.
     pub application: Vec<Key>,
 }
 
-/// The secret of our own connection. No token response contains its installation, but the
-/// deliveries that it verifies do (§6.4.6).
+/// The secret of our own connection. No token response names our installation, but the deliveries
+/// that this secret verifies do (§6.4.6).
 ///
-/// The header that names an installation is not signed, so it can be changed on the way. A known
-/// installation only decides how a delivery with another signature is refused: the secret of
-/// another installation can still be configured later, but ours is known. A delivery with this
-/// secret's signature is accepted under any header, and the newest one shows our installation.
+/// The header that names an installation is not signed, so it can be changed on the way. A delivery
+/// with this secret's signature is therefore accepted under any header, and the newest one shows
+/// our installation. A known installation only decides how another signature is refused: the secret
+/// of another installation can be configured later, but ours is known.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub key: Key,
     /// A short hash of the secret.
     pub print: String,
-    /// The installation that it was found to belong to.
+    /// The id of the installation that the connection was found to be. `None` if it is not known
+    /// yet.
     pub installation: Option<String>,
 }
 
 impl Connection {
-    /// Creates it from a secret and a stored text of [`Connection::binding`], which can be of an
-    /// earlier secret.
+    /// Creates a connection from its secret. `bound` is a stored text of [`Connection::binding`].
+    /// The text is ignored if it was made with an earlier secret.
     pub fn new(secret: &Secret, bound: Option<&str>) -> Self {
         let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), secret.expose_secret().as_bytes());
         let print = hash.simple().to_string()[16..].to_owned();
@@ -50,7 +52,8 @@ impl Connection {
         }
     }
 
-    /// Returns the text to store when this secret is found to belong to that installation.
+    /// Returns the text to store when the connection is found to be this installation: the hash of
+    /// the secret, and the installation's id.
     pub fn binding(&self, installation: &str) -> String {
         format!("{} {installation}", self.print)
     }
@@ -59,11 +62,12 @@ impl Connection {
 /// Owner of the secret that verified a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretOwner {
-    /// The installation, by `--installation-secret`.
+    /// The installation of the delivery, by `--installation-secret`.
     Installation,
-    /// Our connection, which is known to be this installation.
+    /// Our connection, and the delivery names the installation that it is known to be.
     Connection,
-    /// Our connection, so this installation is ours, whatever was known before.
+    /// Our connection, but the delivery names an installation that was not known to be ours. The
+    /// matching secret shows that the installation is ours.
     Unbound,
     /// The application, by the secret of `--webhook-secret-file`.
     Application,
@@ -75,7 +79,7 @@ impl Keyring {
         self.installations.is_empty() && self.connection.is_none() && self.application.is_empty()
     }
 
-    /// Starts to verify a delivery whose body arrives in pieces.
+    /// Starts to verify the signature of a delivery, whose body arrives in pieces.
     pub fn begin(&self, headers: &Headers) -> Proof {
         let own = self.installations.get(&headers.installation);
         let connection = if own.is_none() {
@@ -119,11 +123,11 @@ impl Keyring {
 /// A delivery that is being verified.
 #[derive(Clone, Debug)]
 pub struct Proof {
-    /// The secrets that can have signed it, the likeliest first.
+    /// The secrets that can have signed the delivery, the likeliest first.
     tried: Vec<(SecretOwner, Signing)>,
-    /// If `true`, a signature by none of these secrets is forged. `false` if there is no secret, or
-    /// only that of our connection, which is known to be another installation. Then the right
-    /// secret can be missing here.
+    /// `true` if a signature by none of these secrets is forged. `false` if there is no secret, or
+    /// only that of our connection, which is known to be another installation. The right secret can
+    /// then be missing here.
     meant: bool,
     signature: Signature,
 }

@@ -1,4 +1,4 @@
-//! Reads the news of a lead from `LEAD_*` events (§2.5, §6.6, §6.7), for the directory.
+//! Reads what `LEAD_*` events report about a lead (§2.5, §6.6, §6.7), for the directory.
 
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::news::Slot;
@@ -7,11 +7,11 @@ use callbridge_leads::directory::{ChangeKind, ContactPhones, FirstPhone, LeadNew
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
-/// Most entries of an event that are read.
+/// Largest number of entries of a list in an event that are read.
 const ENTRIES_MAX: usize = 1_000;
 
-/// Reads the news in a lead's event. Returns `None` if its lead or its time is missing, or if it is
-/// not about a lead.
+/// Reads what an event reports about a lead. `kind` is the event's name, and `json` its body.
+/// Returns `None` if the lead or the time is missing, or if the event is not about a lead.
 pub fn news(
     kind: &str,
     json: &Value,
@@ -24,7 +24,7 @@ pub fn news(
     let mut merged = merged_leads(&json["mergedLeadIds"], lead);
     merged.retain(|_| what == ChangeKind::Merged);
     let at = occurred_at.or_else(|| seconds(&snapshot["updatedTimestamp"]))?;
-    // A block that would be null is left out (§6.5).
+    // A field that would be null is left out (§6.5), so a missing phone means that there is none.
     let phone = match &snapshot["phone"] {
         Value::String(text) => FirstPhone::parse(Some(text), country),
         Value::Null => FirstPhone::None,
@@ -46,7 +46,8 @@ fn merged_leads(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
         .collect()
 }
 
-/// Reads the contacts of `propertyChanges` (§6.7). Other properties contain no phones.
+/// Reads the changed contacts in `propertyChanges` (§6.7). Changes of other properties contain no
+/// phones.
 fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     let changes = changes.as_array().into_iter().flatten().take(ENTRIES_MAX);
     let of_contact = changes.filter(|change| change["type"] == "CONTACT");
@@ -59,7 +60,7 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
     contacts.collect()
 }
 
-/// Reads a lead's id from a number or digits. `None` for anything else.
+/// Reads a lead's id from a number or digits. Returns `None` for any other value.
 pub(super) fn lead_id(value: &Value) -> Option<LeadId> {
     id_in(value).and_then(LeadId::new)
 }

@@ -1,12 +1,13 @@
-//! Receives events from the CRM (§6), as signed POSTs: verifies, reads, and stores them.
+//! Receives events of the CRM (§6), which arrive as signed POSTs: verifies, parses, and stores
+//! them.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`headers`] | the four headers of a delivery (§6.3) |
 //! | [`keyring`] | the secrets that can verify a delivery |
-//! | [`event`] | the JSON of an event (§6.5 to §6.8), as far as it concerns us |
-//! | [`lead`] | news of a lead in an event, for the directory |
-//! | [`verify`] | the checks together: what to do with a delivery, and the answer |
+//! | [`event`] | the JSON of an event (§6.5 to §6.8), as far as callbridge uses it |
+//! | [`lead`] | changes of a lead in an event, for the directory |
+//! | [`verify`] | all checks: whether a delivery is stored, dropped, or refused |
 //! | [`secrets`], [`tls`] | the files of secrets and of the certificate, with reload |
 //! | [`receiver`] | verifies, stores, and answers a delivery |
 //! | [`http`] | the limits of a connection: path, head, a body within the budget |
@@ -26,9 +27,9 @@
 //! | 503 | no secret, company not known yet, our clock wrong; no disk, time, room; stale time |
 //!
 //! A stale time is a valid signature whose time is more than five minutes off. The 503 is a choice:
-//! a delivery is signed when it is sent (§6.3), so a delayed one comes back with a new time, and a
-//! wrong clock can be set meanwhile. A replayed one keeps its time and is never accepted. With a
-//! 401, a delayed event would be lost.
+//! a delivery is signed when it is sent (§6.3), so a delayed delivery comes back with a new time,
+//! and a wrong clock can be set meanwhile. A replayed delivery keeps its time and is never
+//! accepted. With a 401, a delayed event would be lost.
 
 pub mod event;
 pub mod headers;

@@ -1,4 +1,4 @@
-//! Receives deliveries: verifies them, stores them, and chooses the answers.
+//! Receives deliveries: verifies them, stores their content, and chooses the answers.
 
 use super::event::UnusedReason;
 use super::headers::{Headers, Refusal};
@@ -14,15 +14,15 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-/// A slower commit is answered with 503. The event can still be stored, and is then recognized when
-/// it comes again.
+/// Maximum time to store an event. If storing takes longer, the answer is 503. The event can still
+/// be stored, and is then recognized when it comes again.
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
-// The event is stored, and then the binding.
+// The event is stored first, and then the binding, so the commit time counts twice.
 const _: () = assert!(
     BODY_WITHIN.as_secs() + 2 * COMMIT_WITHIN.as_secs() < 10,
     "the CRM waits 10 s for an answer (§6.9.2)"
 );
-/// Name of the setting for the installation of `connect`'s secret.
+/// Name of the stored setting with the installation that the secret of `connect` belongs to.
 pub const BOUND: &str = "webhook.installation";
 
 /// Verifies deliveries, stores their content, and chooses the answers.
@@ -33,16 +33,16 @@ pub struct Receiver {
     pub secrets: Arc<Secrets>,
     /// Country of phones without a country code.
     pub country: Option<Country>,
-    /// A clock before this time is wrong.
+    /// If our clock is before this time, it is wrong, because the program was built then.
     pub clock_right_from: EventTime,
     pub tally: Arc<Tally>,
 }
 
-/// Response to one delivery, or to a request that is not one.
+/// Answer to one delivery, or to a request that is not a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// Result in the body, log and metrics: `confirmed`.
+    /// The result in the body of the answer, in the log, and in metrics, such as `confirmed`.
     pub word: &'static str,
 }
 
@@ -52,7 +52,8 @@ impl Receiver {
         self.secrets.current().begin(headers)
     }
 
-    /// Verifies a delivery, stores it, and returns the answer.
+    /// Verifies a delivery with the `proof` of its signature, stores and counts it, and returns the
+    /// answer.
     pub async fn take(&self, headers: &Headers, proof: Proof, body: &[u8]) -> Answer {
         let now = clock::now().wall;
         let bench = VerifyContext {
@@ -72,7 +73,8 @@ impl Receiver {
                         call,
                         at: now,
                     };
-                    // It is only information, so the CRM need not send it again.
+                    // The call is only information, so the CRM need not send it again if it cannot
+                    // be stored.
                     let kept = timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await;
                     if let Ok(Err(error)) = kept {
                         debug!(%error, "a call of another provider could not be stored");
@@ -95,8 +97,8 @@ impl Receiver {
         }
     }
 
-    /// Stores that this installation is our connection's. If that fails, the first delivery after
-    /// the next restart stores it.
+    /// Records and stores that this installation is our connection's. If storing fails, the first
+    /// delivery after the next restart stores it.
     async fn bind(&self, installation: &str) {
         let Some(value) = self.secrets.bind(installation) else {
             return;
@@ -109,7 +111,7 @@ impl Receiver {
         }
     }
 
-    /// Counts a refusal, and logs it from time to time.
+    /// Counts a refused delivery, logs it at most once a minute, and returns the answer.
     pub fn refuse(&self, refusal: &Refusal) -> Answer {
         let status = refusal.status();
         let word = refusal.word();
@@ -121,7 +123,8 @@ impl Receiver {
         Answer { status, word }
     }
 
-    /// Counts and logs a request that was not verified.
+    /// Counts a request that was not verified, and logs it at most once a minute per `word`.
+    /// `message` is a detail for the log.
     pub fn record_refusal(&self, word: &'static str, status: u16, message: &str) {
         let now = clock::now().wall;
         self.tally.count(None, word, now);
@@ -136,7 +139,7 @@ impl Receiver {
         }
     }
 
-    /// Stores a delivery. Returns the answer, and whether the delivery is new.
+    /// Stores a delivery. Returns the answer, and `true` if the delivery is new.
     async fn keep(&self, delivery: &Delivery, now: EventTime) -> (Answer, bool) {
         let op = Op::Delivery(Box::new(delivery.clone()));
         match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
@@ -170,7 +173,7 @@ const fn request_redelivery(word: &'static str) -> (Answer, bool) {
     (Answer { status: 503, word }, false)
 }
 
-/// Returns `true` if the delivery was stored for the first time: not a replay, and not of another
+/// Returns `true` if the delivery is neither a replay nor an event of another or an unknown
 /// company.
 const fn is_new(delivered: &Delivered) -> bool {
     use Delivered::{CompanyUnknown, OtherCompany, Repeat};

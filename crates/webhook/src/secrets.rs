@@ -1,5 +1,5 @@
-//! Keeps the secrets that sign events current. A secret that is changed in the CRM signs at once
-//! (§6.4.7), so the files and the stored connection are read every second.
+//! Reloads the secrets that sign events. A secret that is changed in the CRM is used for signing at
+//! once (§6.4.7), so the files and the stored connection are read every second.
 
 use super::keyring::{Connection, Keyring};
 use callbridge_model::secret_source::Error;
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Time between two reads.
+/// Time between two reads of the files and the stored connection.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Places from which secrets are read, in addition to the stored connection.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// `--webhook-secret-file`.
+    /// Place of the application's secret, from `--webhook-secret-file`.
     pub application: Option<SecretPlace>,
     /// Places of `--installation-secret`, by the installation's id.
     pub installations: BTreeMap<String, SecretPlace>,
@@ -27,13 +27,13 @@ pub struct Places {
 struct Texts {
     application: Vec<Secret>,
     installations: BTreeMap<String, Vec<Secret>>,
-    /// The secret that `connect` has stored.
+    /// The webhook secret of the stored connection.
     connection: Option<Secret>,
 }
 
 impl Places {
-    /// Reads all places. An unreadable file has no valid secrets, because a removed secret must not
-    /// stay valid because of another error.
+    /// Reads the secrets of all places, and the errors. An unreadable file counts as a file without
+    /// secrets, because a removed secret must not stay valid because of another error.
     fn read(&self) -> (Texts, Vec<Error>) {
         let mut errors = Vec::new();
         let mut texts = Texts::default();
@@ -55,15 +55,15 @@ impl Places {
     }
 }
 
-/// Reads the secret of the stored connection. An unreadable connection is reported where it is
-/// used.
+/// Reads the secret of the stored connection. Returns `None` if there is none, or if it cannot be
+/// read. The code that uses the connection reports the error.
 pub async fn connection_secret(state: &Handle) -> Option<Secret> {
     let connection = store::read(state).await.ok().flatten();
     connection.and_then(|connection| connection.webhook_secret)
 }
 
 impl Texts {
-    /// Returns a hash of the secrets, to notice a change.
+    /// Returns a hash of all secrets, to notice a change.
     fn print(&self) -> uuid::Uuid {
         let mut all: Vec<(&str, &str)> = Vec::new();
         for secret in &self.application {
@@ -97,20 +97,20 @@ fn keys(secrets: &[Secret]) -> Vec<Key> {
     secrets.iter().map(Key::new).collect()
 }
 
-/// The current secrets, with what is needed to reload them.
+/// The current secrets, and the places from which they are reloaded.
 #[derive(Debug)]
 pub struct Secrets {
     places: Places,
     current: RwLock<Arc<Keyring>>,
-    /// The stored text of [`Connection::binding`].
+    /// The stored text of [`Connection::binding`], which shows our connection's installation.
     bound: RwLock<Option<String>>,
     /// Current errors of the files. They contain no secret.
     errors: RwLock<Vec<String>>,
 }
 
 impl Secrets {
-    /// Reads the places for the first time. `connection` is the secret of the stored connection,
-    /// and `bound` shows the installation that it was found to belong to.
+    /// Reads the places for the first time, and also returns their errors. `connection` is the
+    /// secret of the stored connection. `bound` is the stored text of [`Connection::binding`].
     pub fn new(
         places: Places,
         connection: Option<Secret>,
@@ -128,7 +128,7 @@ impl Secrets {
         (Arc::new(secrets), errors)
     }
 
-    /// Returns the current secrets. A later change does not alter them.
+    /// Returns the current secrets. Later changes do not alter the returned keyring.
     pub fn current(&self) -> Arc<Keyring> {
         let current = self.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
@@ -149,7 +149,8 @@ impl Secrets {
         *current = Arc::new(keyring);
     }
 
-    /// Records that `connect`'s secret belongs to this installation. Returns the text to store.
+    /// Records that the secret of `connect` belongs to this installation. Returns the text to
+    /// store, or `None` if there is no connection.
     pub fn bind(&self, installation: &str) -> Option<String> {
         let mut keyring = Keyring::clone(&self.current());
         let connection = keyring.connection.as_mut()?;
@@ -162,7 +163,7 @@ impl Secrets {
         Some(binding)
     }
 
-    /// Reads the secrets every second until the future is dropped. A change counts after two equal
+    /// Reads the secrets every second until the future is dropped. A change is used after two equal
     /// reads in a row, because a file can be read while it is written.
     pub async fn keep(self: Arc<Self>, state: Handle) {
         let mut ticks = tokio::time::interval(CHECK_EVERY);

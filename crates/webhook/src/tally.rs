@@ -1,11 +1,12 @@
-//! Counts of the results of events, for `status`, metrics, and the log.
+//! Counts events by their results, for `status`, metrics, and the log.
 
 use callbridge_call::EventTime;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Events by kind ([`super::event::KINDS`], or `none` if nothing was verified) and result.
+/// Numbers of events by kind and result. The kind is one of [`super::event::KINDS`], or `none` if
+/// the delivery was not verified.
 pub type Events = BTreeMap<(&'static str, &'static str), u64>;
 
 /// Minimum time between two log lines about a refusal of one kind.
@@ -31,7 +32,8 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an event. One with a kind was verified, and becomes the last event.
+    /// Counts an event. An event with a `kind` was verified, and `now` becomes the time of the last
+    /// event.
     pub fn count(&self, kind: Option<&'static str>, result: &'static str, now: EventTime) {
         let mut counts = self.lock();
         let key = (kind.unwrap_or("none"), result);
@@ -41,8 +43,8 @@ impl Tally {
         }
     }
 
-    /// Returns how often this result occurred since it was last logged, including this time.
-    /// Returns `None` while it is too early to log it again.
+    /// Counts a result for the log. Returns how often it occurred since it was last logged,
+    /// including this time, or `None` if it was logged less than a minute ago.
     pub fn due(&self, result: &'static str, now: EventTime) -> Option<u64> {
         let mut counts = self.lock();
         let Some((logged, since)) = counts.logged.get_mut(result) else {

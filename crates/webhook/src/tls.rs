@@ -1,5 +1,5 @@
-//! The receiver's own certificate. It is read at the start, and again when its files change, so a
-//! renewal needs no restart.
+//! The TLS certificate of the webhook receiver. It is read at the start, and again when its files
+//! change, so a renewal needs no restart.
 
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
@@ -17,9 +17,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The files of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// The certificate and its chain.
+    /// The file with the certificate and its chain, in PEM.
     pub chain: PathBuf,
-    /// The private key, in PEM without a password.
+    /// The file with the private key, in PEM without a password.
     pub key: PathBuf,
 }
 
@@ -81,22 +81,23 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{name}: {error}"))
 }
 
-/// Checks that the certificates and the key are usable. Returns the chain, with the server's own
-/// certificate first.
+/// Checks that the certificate and the key can be used together. Returns the chain, with the
+/// server's own certificate first.
 ///
 /// # Errors
-/// A message why they are not usable.
+/// A message with the reason why they cannot be used.
 pub fn check(certificate: &Certificate) -> Result<Vec<CertificateDer<'static>>, String> {
     let files = Files::read(certificate)?;
     files.server(certificate)?;
     files.chain(certificate)
 }
 
-/// Returns the current TLS settings, and a future that reloads them until it is dropped.
+/// Returns the current TLS settings, and a future that reloads the files every second until it is
+/// dropped.
 ///
 /// # Errors
-/// If the files are not usable at the start. Later they are tried again each second, and the last
-/// usable ones stay in use.
+/// If the files are not usable at the start. If they become unusable later, the last usable
+/// settings stay in use.
 pub fn keep(
     certificate: Certificate,
 ) -> Result<(watch::Receiver<Arc<ServerConfig>>, impl Future<Output = ()>), String> {
@@ -112,7 +113,7 @@ pub fn keep(
             let Ok(read) = reading.await else {
                 continue;
             };
-            // If only one of the two files is new yet, they do not match. The next check finds
+            // If only one of the two files is new yet, the files do not match. The next check finds
             // both.
             let renewed = read.and_then(|files| {
                 if files == used {

@@ -1,4 +1,5 @@
-//! Decides what to do with a delivery. Pure: gets headers, body, secrets, and the time.
+//! Decides whether a delivery is stored, dropped, or refused. It has no input or output: it gets
+//! the headers, the body, the result of the signature check, and the time.
 
 use super::event::{self, UnusedReason};
 use super::headers::{FRESH, Headers, Refusal};
@@ -7,42 +8,44 @@ use callbridge_call::EventTime;
 use callbridge_model::Country;
 use callbridge_spool::{Delivery, WebhookEvent};
 
-/// Result for a verified delivery.
+/// What is done with a verified delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verified {
     /// The delivery must be stored.
     Keep {
-        /// Content to store, without the body itself.
+        /// The content to store. The body itself is not stored.
         delivery: Box<Delivery>,
-        /// The installation is our own connection, which was not known: its secret verified the
-        /// delivery. Only the header names the installation, so only a new delivery can bind it.
+        /// `true` if the secret of our own connection verified the delivery, and the header names
+        /// an installation that was not known to be ours. Only a new delivery can bind the
+        /// installation, because the header is not signed.
         binds: bool,
     },
-    /// The delivery is verified, but not stored. Only a call of another provider is used.
+    /// The delivery is verified, but not stored. Only a call of another provider is used further.
     Drop {
         /// One of [`event::KINDS`].
         kind: &'static str,
-        /// Its company (§6.5 `companyId`).
+        /// The event's company (§6.5 `companyId`).
         company: String,
         why: UnusedReason,
     },
 }
 
-/// Facts for the verdict on a delivery, in addition to its secrets.
+/// Facts that the decision on a delivery needs, in addition to the secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifyContext {
     /// Time of the delivery's arrival by our clock.
     pub now: EventTime,
-    /// A clock before this time is wrong, because the program was built then.
+    /// If our clock is before this time, it is wrong, because the program was built then.
     pub right_from: EventTime,
     /// Country of phones without a country code.
     pub country: Option<Country>,
 }
 
-/// Verifies a delivery with the result of the signature check.
+/// Decides what is done with a delivery. `proof` has the result of the signature check, and `bench`
+/// has the time and settings.
 ///
 /// # Errors
-/// The reason why it must not be stored.
+/// The reason why the delivery is refused.
 pub fn judge(
     headers: &Headers,
     body: &[u8],
@@ -54,7 +57,7 @@ pub fn judge(
         return Err(Refusal::Clock);
     }
     let signed_at = EventTime::from_seconds(headers.signed_at);
-    // The signed time has whole seconds, so fractions do not count.
+    // The signed time has whole seconds, so fractions of our time do not count.
     let now = bench.now.floor_seconds().get();
     if now.abs_diff(signed_at.floor_seconds().get()) > FRESH.as_secs() {
         return Err(Refusal::Stale);
