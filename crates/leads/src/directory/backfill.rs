@@ -28,7 +28,7 @@ pub const SIZE: u32 = 50;
 pub const OVERLAP: Duration = Duration::from_secs(300);
 /// Wait until the next try if the token has no right to read leads.
 const NO_GRANT: Duration = Duration::from_secs(3600);
-/// Wait after a failure. It doubles with each, up to [`NO_GRANT`].
+/// Wait after a failure. It doubles with each further failure, up to [`NO_GRANT`].
 const FAILED: Duration = Duration::from_secs(60);
 
 /// Settings of the backfill, which `--lead-directory` turns on.
@@ -51,7 +51,7 @@ pub struct Backfill {
     /// The round reads by page, not by range.
     by_page: bool,
     /// The page to read next. `None` between two rounds, and for a round by page that must first
-    /// learn how many there are.
+    /// learn how many pages there are.
     page: Option<u32>,
     reading: bool,
     /// Rounds completed so far, by range or by page.
@@ -62,7 +62,7 @@ pub struct Backfill {
     failures: u32,
     /// Earliest time of the next read, in microseconds since the epoch.
     not_before: i64,
-    /// A row had a place for phones.
+    /// At least one row so far had a field for phones.
     phones_seen: bool,
     /// The token has no right to read leads.
     pub no_grant: bool,
@@ -80,8 +80,8 @@ pub enum Next {
 }
 
 impl Backfill {
-    /// Returns the page to read now, or the earliest time of the next one. `begun`: this process
-    /// has read something already. The first round of each process begins at once.
+    /// Returns the page to read now, or the earliest time of the next read. `begun` is `true` if
+    /// this process has already read a page. The first round of each process begins at once.
     pub fn next(&self, now: EventTime, begun: bool) -> Next {
         if begun && self.left.is_some() {
             return Next::Never;
@@ -106,7 +106,7 @@ impl Backfill {
         })
     }
 
-    /// Returns the second from which changes are read again: [`OVERLAP`] before the newest one
+    /// Returns the second from which changes are read again: [`OVERLAP`] before the newest second
     /// read. `None` until a whole round is done.
     fn read_from(&self) -> Option<i64> {
         let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
@@ -114,7 +114,7 @@ impl Backfill {
     }
 
     /// Processes the answer for the page `asked`: moves on to the next page, and returns the news
-    /// of the leads on this one.
+    /// of the leads on the answered page.
     pub fn process_answer(
         &mut self,
         asked: &LeadsPage,
@@ -225,7 +225,8 @@ impl Backfill {
         rows.into_iter().filter_map(|row| row.news).collect()
     }
 
-    /// Continues by range: to the newest second, or to the next page of it.
+    /// Continues by range: from the newest second, or with the next page if one second fills this
+    /// page.
     fn turn_on(&mut self, asked: &LeadsPage, rows: usize, newest: Option<i64>, total: Option<u32>) {
         let last = match total {
             Some(total) => asked.page >= total,
@@ -239,7 +240,7 @@ impl Backfill {
         self.reading = true;
     }
 
-    /// Continues by page, from the last one down.
+    /// Continues by page, from the last page down.
     fn turn_down(&mut self, asked: &LeadsPage, oldest: Option<i64>, total: Option<u32>) {
         let total = match total {
             Some(total) => total,
@@ -252,7 +253,7 @@ impl Backfill {
             return self.end();
         }
         self.reading = true;
-        // The first page of a round only shows how many there are.
+        // The first answer of a round only shows how many pages there are.
         self.page = Some(if began { asked.page - 1 } else { total });
         if !began && total == 1 {
             self.end();
@@ -275,13 +276,13 @@ impl Backfill {
         }
     }
 
-    /// Returns the newest change that a whole round has read.
+    /// Returns the second of the newest change that a whole round has read.
     pub fn read_to(&self) -> Option<EpochSeconds> {
         self.read_to.map(EpochSeconds::new)
     }
 }
 
-/// Returns the reason why a page cannot be used. `None` if it can.
+/// Returns the reason why a page cannot be used. `None` if the page can be used.
 fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
     if rows.is_empty() {
         return None;
@@ -294,7 +295,7 @@ fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
         return Some("its rows have no phones");
     }
     let seconds: Vec<_> = rows.iter().filter_map(|row| row.updated).collect();
-    // A few leads can have no changes. They come last.
+    // A few leads can have no changes. Such leads come last.
     if seconds.is_empty() && rows.len() >= SIZE as usize {
         return Some("its rows have no updatedTimestamp");
     }

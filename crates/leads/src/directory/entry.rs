@@ -25,19 +25,20 @@ use callbridge_model::{LeadId, Phone};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum phones kept of one lead, and of one number taken from it. News with more are left out.
+/// Maximum phones that are kept of one lead, including phones that its contacts gave up. Further
+/// phones are left out.
 pub const ROWS_MAX: usize = 1_000;
 
-/// The phones of a slot, with the second and the source of their report. Facts are ordered by
-/// precedence.
+/// The phones of a slot, with the second and the source of their report. Of two facts about a slot,
+/// the one with the higher precedence is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     pub at: EpochSeconds,
     pub source: ChangeKind,
     /// Empty if the slot is empty.
     pub phones: BTreeSet<Phone>,
-    /// Name of the slot's contact, with its second. `None` if none was reported, or it was
-    /// forgotten.
+    /// Name of the slot's contact, with its second. `None` if no name was reported, or if the name
+    /// was forgotten.
     pub name: Option<Known<Name>>,
 }
 
@@ -78,24 +79,24 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Life {
     pub living: Option<EpochSeconds>,
-    /// Newest second at which all its contacts were reported. Earlier reports of them no longer
-    /// count.
+    /// Newest second at which all contacts of the lead were reported. Earlier reports of contacts
+    /// no longer count.
     pub whole: Option<EpochSeconds>,
     pub deleted: Option<EpochSeconds>,
-    /// Second and survivor of the merge, if it was merged.
+    /// Second of the merge, and the surviving lead. `None` if the lead was not merged.
     pub merged: Option<(EpochSeconds, LeadId)>,
 }
 
 impl Life {
-    /// Returns `true` if it was deleted, and no later report shows it living.
+    /// Returns `true` if the lead was deleted, and no later report shows it living.
     pub fn is_deleted(&self) -> bool {
         self.deleted.is_some() && self.living <= self.deleted
     }
 }
 
 impl Entry {
-    /// Adds news of this lead. News of the leads merged into it belongs to their own entries:
-    /// [`Entry::merge`].
+    /// Adds news of this lead. For the leads that were merged into this lead, call [`Entry::merge`]
+    /// of their entries.
     pub fn learn(&mut self, news: &LeadNews) {
         let source = news.what;
         let life = &mut self.life;
@@ -143,8 +144,9 @@ impl Entry {
         self.forget_names();
     }
 
-    /// Returns the displayed profile, with its main contact's name if known. That is the contact
-    /// with the main contact's first phone (§2.5). If none is reported, the only contact.
+    /// Returns the displayed profile, with the main contact's name if known. The main contact is
+    /// the contact that has the snapshot's `phone` (§2.5). If no such phone is reported, it is the
+    /// only contact.
     pub fn profile(self) -> LeadProfile {
         let snapshot = self.slots.get(&Slot::SNAPSHOT);
         let first_phone = snapshot.and_then(|fact| fact.phones.first());
@@ -161,14 +163,14 @@ impl Entry {
         self.profile.into_profile(if is_main { name } else { None })
     }
 
-    /// Returns the phones that it has, or had before it ended.
+    /// Returns the phones that the lead has, or had before it was deleted or merged.
     pub fn phones(&self) -> BTreeSet<Phone> {
         (self.slots.values())
             .flat_map(|fact| fact.phones.iter().cloned())
             .collect()
     }
 
-    /// Returns every phone that it mentions, including those that it gave up.
+    /// Returns every phone in the entry, including phones that contacts gave up.
     pub fn named_phones(&self) -> BTreeSet<Phone> {
         let gone = self.gone.keys().map(|(_, phone)| phone.clone());
         self.phones().into_iter().chain(gone).collect()
@@ -201,7 +203,7 @@ impl Entry {
         }
     }
 
-    /// Forgets the names of a lead that ended.
+    /// Forgets the names of a lead that was deleted or merged.
     fn forget_names(&mut self) {
         let end = match self.life.merged {
             Some(_) => Some(EpochSeconds::new(i64::MAX)),

@@ -2,7 +2,7 @@
 //! second.
 
 /// Source of a fact or of news of a lead: an event of §6.2, or an answer of the API. It is stored
-/// as its number. Never change one.
+/// as its number, so never change a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(i64)]
 #[derive(strum::EnumString, strum::FromRepr, strum::IntoStaticStr)]
@@ -15,16 +15,16 @@ pub enum ChangeKind {
     Assigned = 1,
     #[strum(serialize = "LEAD_STAGE_CHANGED")]
     StageChanged = 2,
-    /// Its name, contacts or other properties changed.
+    /// The lead's name, contacts, or other properties changed.
     #[strum(serialize = "LEAD_PROPERTIES_UPDATED")]
     PropertiesUpdated = 3,
-    /// Other leads were merged into it (`mergedLeadIds`).
+    /// Other leads were merged into this lead (`mergedLeadIds`).
     #[strum(serialize = "LEAD_MERGED")]
     Merged = 4,
     /// The lead was deleted, or a `GET lead/{id}` was answered 409 (§7.4).
     #[strum(serialize = "LEAD_DELETED")]
     Deleted = 5,
-    /// A row of `lead/filter`, as the backfill reads them.
+    /// A row of `lead/filter`, which the backfill reads.
     #[strum(serialize = "lead/filter")]
     Filter = 6,
     /// The answer to `GET lead/{id}`.
@@ -45,8 +45,8 @@ impl ChangeKind {
     }
 
     /// Returns the rank of the source. Of two facts of one second, the one with the higher rank is
-    /// valid. A lead is created before anything else happens to it, and an answer is read after it
-    /// has happened.
+    /// valid. A lead is created before its other events, and an answer is read after the events of
+    /// the same second.
     pub const fn rank(self) -> u8 {
         match self {
             Self::Created => 0,
@@ -63,16 +63,16 @@ impl ChangeKind {
 /// The effect of a piece of news on one fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FactUpdate<T> {
-    /// The news does not mention it.
+    /// The news does not mention the fact.
     #[default]
     Unchanged,
-    /// The lead has no such fact, or none that is usable.
+    /// The news shows that the lead has no such fact, or no usable one.
     None,
     Is(T),
 }
 
 impl<T> FactUpdate<T> {
-    /// Treats an update that says nothing as none.
+    /// Turns [`Self::Unchanged`] into [`Self::None`].
     #[must_use]
     pub fn or_none(self) -> Self {
         match self {
@@ -81,7 +81,7 @@ impl<T> FactUpdate<T> {
         }
     }
 
-    /// Converts the value, if there is one.
+    /// Converts the value of [`Self::Is`] with `form`.
     pub fn map<U>(self, form: impl FnOnce(T) -> U) -> FactUpdate<U> {
         match self {
             Self::Unchanged => FactUpdate::Unchanged,

@@ -13,12 +13,13 @@ use std::collections::BTreeMap;
 /// Maximum holders in one answer.
 const NAMED_MAX: usize = 3;
 
-/// Relation of a lead to a number. If there are several for one lead, the lowest counts.
+/// Relation of a lead to a number. If several apply to one lead, the first of them in this list
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The living lead has the number.
     Has,
-    /// The lead, or the one it was merged into, was deleted at this second.
+    /// The lead, or the lead it was merged into, was deleted at this second.
     Deleted(EpochSeconds),
     /// The lead had the number, and gave it up at this second.
     GaveUp(EpochSeconds),
@@ -29,13 +30,13 @@ pub enum Standing {
 pub struct Holder {
     /// The lead that the number was reported for.
     pub lead: LeadId,
-    /// The lead it is now: another one if it was merged.
+    /// The surviving lead if `lead` was merged, or else `lead`.
     pub now: LeadId,
-    /// Second since which it is known to have the number.
+    /// Second of the report that the lead has the number.
     pub since: EpochSeconds,
     /// Source of the report at `since`.
     pub source: ChangeKind,
-    /// Whether the number is held, given up, or ended with the lead.
+    /// Whether the lead has the number, gave it up, or was deleted.
     pub standing: Standing,
 }
 
@@ -54,7 +55,7 @@ impl Finding {
         leads
     }
 
-    /// Returns the lead for the number, with the reason.
+    /// Returns the one lead for the number, or two leads, or no lead, with the reason.
     pub fn answer(&self) -> LeadAnswer {
         match self.leads()[..] {
             [] => {
@@ -121,8 +122,9 @@ pub fn find<L: Ledger>(ledger: &L, phone: &Phone) -> Result<Finding, L::Error> {
             let Some((since, source)) = row.held else {
                 continue;
             };
-            // The lead gave the number up if the contact did so later, or if all contacts of the
-            // survivor were reported later, after the merge. Only the survivor's rows count then.
+            // The lead gave the number up if its contact did so later. A merged lead also gave it
+            // up if all contacts of the survivor were reported after the merge, because then only
+            // the survivor's rows count.
             let gone = family
                 .iter()
                 .filter(|(_, other)| !row.slot.is_contact() || other.slot == row.slot)
@@ -165,7 +167,8 @@ fn read_life<L: Ledger>(
     }
 }
 
-/// Formats a second in UTC, `2026-11-20T10:00:00Z`. A second outside of the calendar is a number.
+/// Formats a second in UTC, `2026-11-20T10:00:00Z`. A second outside of the calendar is shown as a
+/// number.
 pub fn moment(at: EpochSeconds) -> String {
     let moment = jiff::Timestamp::from_second(at.get());
     moment.map_or_else(|_| format!("{at} s"), |moment| moment.to_string())

@@ -7,9 +7,10 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeSet;
 
-/// Maximum leads of one merge, and leads that are read after one that ends.
+/// Maximum leads of one merge that are noted. Also the maximum merged leads that are read when
+/// their surviving lead changes.
 const LEADS_MAX: usize = 1_000;
-/// Maximum phones in one [`Learned`]. With more it is [`Learned::Many`].
+/// Maximum phones in one [`Learned`]. With more phones, the result is [`Learned::Many`].
 const PHONES_MAX: usize = 10_000;
 
 /// Storage of entries that can be looked up by number.
@@ -22,7 +23,7 @@ pub trait Ledger {
     /// If the storage fails.
     fn entry(&self, lead: LeadId) -> Result<Entry, Self::Error>;
 
-    /// Replaces `old` with `new`.
+    /// Replaces the lead's entry `old` with `new`.
     ///
     /// # Errors
     /// If the storage fails.
@@ -54,7 +55,8 @@ pub struct LeadPhone {
     pub lead: LeadId,
     /// The slot of the lead that has the number, or gave it up.
     pub slot: Slot,
-    /// Second and source of the report that the slot has the number. `None` if it does not have it.
+    /// Second and source of the report that the slot has the number. `None` if the slot does not
+    /// have the number.
     pub held: Option<(EpochSeconds, ChangeKind)>,
     /// Newest second at which the slot's contact gave the number up.
     pub gone: Option<EpochSeconds>,
@@ -73,7 +75,8 @@ pub enum Learned {
     Many,
 }
 
-/// Applies one piece of news.
+/// Applies one piece of news to the stored entries. Returns the numbers whose lookup can have
+/// changed.
 ///
 /// # Errors
 /// The ledger's error.
@@ -91,8 +94,8 @@ pub fn learn<L: Ledger>(ledger: &L, news: &LeadNews) -> Result<Learned, L::Error
 struct Changed {
     any: bool,
     phones: BTreeSet<Phone>,
-    /// Leads whose state has changed, so lookups of all phones of leads merged into them can have
-    /// changed too.
+    /// Leads whose state has changed. Lookups of phones of leads that were merged into these leads
+    /// can also have changed.
     roots: Vec<LeadId>,
 }
 

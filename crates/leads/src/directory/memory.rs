@@ -1,4 +1,4 @@
-//! A directory in memory: for tests, where there are few entries.
+//! A directory in memory, for tests with few entries.
 
 use super::entry::{Entry, Life};
 use super::find::{Finding, find};
@@ -21,7 +21,7 @@ impl Remembered {
         learned
     }
 
-    /// Returns `true` if a lead has this number, or had it when it ended.
+    /// Returns `true` if a lead has this number, or had it when the lead was deleted or merged.
     pub fn has(&self, phone: &Phone) -> bool {
         let entries = self.0.borrow();
         entries.values().any(|entry| entry.phones().contains(phone))
@@ -37,7 +37,7 @@ impl Remembered {
         living.count() as u64
     }
 
-    /// Returns the displayed profile of a lead, or of the one it was merged into.
+    /// Returns the displayed profile of a lead, or of the lead it was merged into.
     pub fn profile(&self, lead: LeadId) -> LeadProfile {
         let Ok(end) = root(lead, |lead| Ok::<_, Infallible>(self.life(lead)?.merged));
         let Ok(entry) = self.entry(end.lead);

@@ -11,12 +11,13 @@ const HOPS_MAX: usize = 1_000;
 pub struct Root {
     /// The lead that remains.
     pub lead: LeadId,
-    /// The newest merge on the way. `None` for a lead that was never merged.
+    /// Second of the newest merge on the way to `lead`. `None` for a lead that was never merged.
     pub merged: Option<EpochSeconds>,
 }
 
-/// Follows the merges from `lead` on. `merged` returns each one. A loop is cut at its oldest merge,
-/// or if they are of one second, at that of the lowest lead. So every start leads to the same end.
+/// Follows the merges from `lead` on. `merged` returns the merge of a lead: its second, and the
+/// lead it was merged into. A loop is cut at its oldest merge. Of several in one second, the merge
+/// of the lowest lead is cut. So the result is the same for every lead of a loop.
 ///
 /// # Errors
 /// The error of `merged`.
@@ -37,7 +38,7 @@ pub fn root<E>(
         let oldest = (begins..path.len()).min_by_key(|at| (path[*at].1, path[*at].0));
         if let Some(cut) = oldest {
             here = path[cut].0;
-            // The merge at the cut and those after it do not count.
+            // The merge at the cut and later merges on the path do not count.
             path.truncate(cut);
         }
         break;

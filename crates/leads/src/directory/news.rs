@@ -6,27 +6,27 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::number::e164;
 use callbridge_model::{Country, LeadId, Phone};
 
-/// Maximum phones of one contact. Further ones are left out.
+/// Maximum phones of one contact. Further phones are left out.
 pub const PHONES_MAX: usize = 100;
 
 /// One report about a lead. News can come in any order, any number of times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadNews {
-    /// The lead. For a merge, the surviving one (§6.6).
+    /// The lead. For a merge, the surviving lead (§6.6).
     pub lead: LeadId,
     /// Second of the report: an event's `occurredAt` (§6.5), a row's `updatedTimestamp` (§2.5), or
-    /// without one its `createdTimestamp`.
+    /// if the row has none, its `createdTimestamp`.
     pub at: EpochSeconds,
-    /// Kind of the event or answer that reported it.
+    /// Kind of the event or answer that reported the news.
     pub what: ChangeKind,
-    /// Leads that no longer exist because they were merged into this one.
+    /// Leads that no longer exist because they were merged into this lead.
     pub merged: Vec<LeadId>,
-    /// The snapshot's `phone`: the first one of the main contact (§2.5).
+    /// The snapshot's `phone`: the first phone of the main contact (§2.5).
     pub phone: FirstPhone,
     /// Name, responsible employee and stage, if the news has them.
     pub profile: ProfileNews,
     pub contacts: Vec<ContactPhones>,
-    /// `contacts` are all that the lead has. Never true for an event (§6.7).
+    /// `true` if `contacts` are all contacts of the lead. Never true for an event (§6.7).
     pub whole: bool,
 }
 
@@ -62,12 +62,13 @@ impl FirstPhone {
 pub struct Slot(pub i64);
 
 impl Slot {
-    /// The snapshot's `phone`. It is only known that it belongs to the main contact.
+    /// The snapshot's `phone`. This phone belongs to the main contact, whose id is not known.
     pub const SNAPSHOT: Self = Self(0);
     /// Contacts of a row without ids.
     pub const NAMELESS: Self = Self(-1);
 
-    /// Returns the slot of the contact with this id in the CRM, which must be positive.
+    /// Returns the slot of the contact with this id in the CRM. Without a positive id, this is
+    /// [`Self::NAMELESS`].
     pub fn for_contact(id: Option<i64>) -> Self {
         id.filter(|id| *id > 0).map_or(Self::NAMELESS, Self)
     }
@@ -85,9 +86,10 @@ pub struct ContactPhones {
     pub slot: Slot,
     /// Name of the contact, without its phones.
     pub name: FactUpdate<Name>,
-    /// Current phones of the contact. Empty if it was removed.
+    /// Current phones of the contact. Empty if the contact was removed.
     pub now: Vec<Phone>,
-    /// Phones that the contact had before the change. Empty for rows, which do not contain them.
+    /// Phones that the contact had before the change. Empty for rows, which contain no earlier
+    /// phones.
     pub before: Vec<Phone>,
 }
 
@@ -116,7 +118,7 @@ impl ContactPhones {
 }
 
 /// Reads the phones of `<name> [<phone>, <phone>]`, each once, in their order. Names can contain
-/// brackets, so the phones are in the last ones. Other text is left out.
+/// brackets, so the phones are in the last brackets. Other text is left out.
 pub fn phones_in(text: &str, country: Option<Country>) -> Vec<Phone> {
     let Some((_, rest)) = text.rsplit_once('[') else {
         return Vec::new();

@@ -79,9 +79,9 @@ pub struct Responsible {
 pub struct LeadProfile {
     /// Name of the main contact if one was reported, otherwise the lead's own.
     pub name: Option<String>,
-    /// `None` if there is none, or none is known.
+    /// `None` if the lead has no responsible employee, or if no report named one.
     pub responsible: Option<EmployeeId>,
-    /// Name of that employee in the CRM.
+    /// Name of the responsible employee in the CRM.
     pub responsible_name: Option<String>,
     pub stage: Option<String>,
 }
@@ -95,19 +95,20 @@ impl fmt::Debug for LeadProfile {
     }
 }
 
-/// A fact, or its absence, and since when. Ordered by precedence.
+/// A reported fact, or the report that there is no such fact. Of two reports, the greater is valid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Known<T> {
     pub at: EpochSeconds,
     /// Order of this report among the reports with the same `at`.
     pub rank: u8,
-    /// `None` if the report says that there is none.
+    /// `None` if the lead has no such fact, according to the report.
     pub fact: Option<T>,
 }
 
 impl<T: Clone + Ord> Known<T> {
-    /// Makes a known fact from an update of this event or answer. `None` if the update says
-    /// nothing. `own` means that the event is about this fact, which counts more.
+    /// Makes a known fact from an update that the event or answer `by` reported. `None` if the fact
+    /// is unchanged. `own` is the event that is about this fact, so it counts more than other
+    /// events.
     pub fn from_update(
         update: &FactUpdate<T>,
         at: EpochSeconds,
@@ -197,7 +198,8 @@ impl ProfileFacts {
         self.stage.take_if(|stage| stage.at <= end);
     }
 
-    /// Returns the displayed profile, with the main contact's name if it has one.
+    /// Returns the displayed profile, with `contact`, the name of the main contact, as its name.
+    /// Without `contact`, the lead's own name is used.
     pub fn into_profile(self, contact: Option<&Name>) -> LeadProfile {
         let own_name = self.name.and_then(|known| known.fact);
         let responsible = self.responsible.and_then(|known| known.fact);

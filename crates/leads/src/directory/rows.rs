@@ -22,21 +22,21 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::{Country, LeadId};
 use serde_json::Value;
 
-/// Maximum contacts of one row. Further ones are left out.
+/// Maximum contacts of one row. Further contacts are left out.
 const CONTACTS_MAX: usize = 50;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowsPage {
     /// In the order of the answer.
     pub rows: Vec<LeadRow>,
-    /// `totalPages` of the answer. `None` if it has none.
+    /// `totalPages` of the answer. `None` if the answer does not have it.
     pub total: Option<u32>,
 }
 
 /// A row, as far as it can be parsed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeadRow {
-    /// `id` or `leadId`. `None` if the row has no usable one.
+    /// `id` or `leadId`. `None` if the row has no usable id.
     pub lead: Option<LeadId>,
     /// `updatedTimestamp`. `None` if the row has none.
     pub updated: Option<EpochSeconds>,
@@ -103,7 +103,8 @@ fn seconds_under(row: &Value, key: &str) -> Option<EpochSeconds> {
     read_integer(row.get(key)?).map(EpochSeconds::new)
 }
 
-/// Reads the phones of a row, and whether those are all phones of its lead.
+/// Reads the phones of a row: the lead's first phone, the contacts' phones, and `true` if the row
+/// has all contacts of its lead.
 fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhones>, bool) {
     let phone = match row.get("phone") {
         None => FirstPhone::Unchanged,
@@ -141,7 +142,7 @@ fn slot_of(contact: &Value) -> Slot {
     Slot::for_contact(first_whole(contact, ["id", "contactId"]))
 }
 
-/// Reads the phones of a contact. `None` if it has no field for them.
+/// Reads the phones of a contact. `None` if the contact has no field for phones.
 fn read_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option<ContactPhones> {
     let many = contact.get("phones").and_then(Value::as_array);
     let one = if slot.is_contact() || many.is_none() {
@@ -163,7 +164,7 @@ fn read_contact(contact: &Value, slot: Slot, country: Option<Country>) -> Option
     })
 }
 
-/// Merges contacts that share an id, or have none.
+/// Merges contacts that share an id, and contacts without an id.
 fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
     let mut each: Vec<ContactPhones> = Vec::new();
     for contact in contacts {

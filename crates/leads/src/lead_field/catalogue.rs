@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
-/// Fields that are kept of one catalog. A larger one counts as incomplete.
+/// Maximum fields that are kept of one catalog. A larger catalog counts as incomplete.
 pub const FIELDS_MAX: usize = 5_000;
 
 /// Maximum depth at which lists are searched.
@@ -24,11 +24,11 @@ pub struct CrmField {
     pub id: FieldId,
     /// `LED`, `CONTACT` or another word. `None` if the record has none.
     pub info_type: Option<String>,
-    /// `name` or `title` of the record, cut to 60 characters. `None` if it has neither.
+    /// `name` or `title` of the record, cut to 60 characters. `None` if the record has neither.
     pub name: Option<String>,
 }
 
-/// The CRM's fields from the last read, or the reason why it failed.
+/// The CRM's fields from the last read, or the reason why the read failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalogue {
     /// Time of the read, or of its failure.
@@ -46,14 +46,15 @@ pub struct Catalogue {
 pub enum Fit {
     /// A lead-level field (`infoType` `LED`), which can be written.
     Led,
-    /// The catalog does not show whether the field can be written, for this reason. It is written
-    /// anyway.
+    /// The catalog does not show whether the field can be written, for this reason. The field is
+    /// written anyway.
     Unsure(String),
-    /// The field is not a lead-level one: the CRM would ignore it silently (§4.4.2).
+    /// The field is not a lead-level field, but has this `infoType`. The CRM would ignore a value
+    /// silently (§4.4.2).
     Other(String),
     /// The CRM has no such field.
     Unknown,
-    /// The field exists, but the CRM refused a value: which, and why.
+    /// The field exists, but the CRM refused a value. The text shows the value and the reason.
     Refused(String),
 }
 
@@ -81,8 +82,8 @@ impl fmt::Display for Fit {
 }
 
 impl Catalogue {
-    /// Makes a catalog of the fields that were read. With more than [`FIELDS_MAX`] it is
-    /// incomplete.
+    /// Makes a catalog of the fields that were read. `whole` means that these are all fields of the
+    /// CRM. If there are more than [`FIELDS_MAX`], the catalog is cut, and is incomplete.
     pub fn read(mut fields: Vec<CrmField>, whole: bool, at: EventTime) -> Self {
         let whole = whole && fields.len() <= FIELDS_MAX;
         fields.truncate(FIELDS_MAX);
@@ -131,9 +132,10 @@ impl Catalogue {
     }
 }
 
-/// Reads the fields in an answer to `GET crm-field`, and whether they are complete. Its payload is
-/// not published (§2.8): records with an `id` and an `infoType` are fields, in any list or group.
-/// If none has an `infoType`, those with an `id` are.
+/// Reads the fields in an answer to `GET crm-field`, and returns `true` with them if they are
+/// complete. Its payload is not published (§2.8): records with an `id` and an `infoType` are
+/// fields, in any list or group. If no record has an `infoType`, all records with an `id` are
+/// fields.
 pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
     let data = envelope.get("data")?;
     let mut lists = Vec::new();

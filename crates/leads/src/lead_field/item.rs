@@ -114,7 +114,7 @@ fn parse_given(text: &str) -> Result<Given, String> {
     Ok(Given::List(entries))
 }
 
-/// Parses a JSON value. §2.4: a scalar, null, or a list of strings.
+/// Parses a JSON value: a scalar, null, or a list of strings (§2.4).
 fn parse_exact(text: &str) -> Result<Given, String> {
     let not_json = "is not JSON: after := give 5, true, \"text\", null or [\"a\",\"b\"]";
     let value = serde_json::from_str(text).map_err(|_| not_json)?;
@@ -141,7 +141,7 @@ fn is_kept(number: &Number, text: &str) -> bool {
     !number.is_f64() || digits.skip_while(|digit| *digit == b'0').count() <= 15
 }
 
-/// Converts the values of a list (§2.4).
+/// Converts the values of a list to texts (§2.4).
 fn texts(list: Vec<Value>) -> Result<Given, String> {
     let texts = list.into_iter().map(|entry| match entry {
         Value::String(text) => Ok(text),

@@ -57,7 +57,8 @@ impl fmt::Display for FieldId {
     }
 }
 
-/// Fact about a lead's calls that a field can show. The words are those of the flag, and stored.
+/// Fact about a lead's calls that a field can show. The words are those of the flag `--lead-field`.
+/// They are also stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString, strum::Display)]
@@ -66,7 +67,7 @@ pub enum Name {
     /// Start of the lead's newest call.
     LastCall,
     /// Start of the newest call by the customer that no one answered. Cleared once an employee has
-    /// talked with them.
+    /// talked with the customer.
     LastMissed,
     /// The employee (§2.6 `employeeId`) of the newest call that has one.
     LastEmployee,
@@ -90,7 +91,7 @@ impl Name {
         self.into()
     }
 
-    /// Returns the kinds of values that it can be written as.
+    /// Returns the kinds of values that the fact can be written as.
     const fn kinds(self) -> &'static [Kind] {
         match self {
             Self::LastCall => &[Kind::Text, Kind::Number, Kind::Date],
@@ -101,7 +102,7 @@ impl Name {
         }
     }
 
-    /// Parses the word of a name, with `-` or `_`. `None` for an unknown one.
+    /// Parses the word of a name, with `-` or `_`. `None` for an unknown word.
     pub fn from_word(word: &str) -> Option<Self> {
         word.replace('-', "_").parse().ok()
     }
@@ -214,9 +215,9 @@ pub fn time(at: EpochSeconds, zone: &TimeZone) -> String {
     text.unwrap_or_else(|_| at.to_string())
 }
 
-/// Returns the values of a journaled call for the fields of its lead. A value of `None` clears a
-/// field. `tries` is the number of calls for which the customer waits for a callback. `None`
-/// without a phone number.
+/// Returns what a journaled call writes into the fields of its lead. A value of `None` clears the
+/// field. `tries` is the number of missed calls of the customer since the last talk, or `None` if
+/// the call has no phone number.
 pub fn field_values(
     call: &CallRecord,
     settings: &Settings,
@@ -236,7 +237,8 @@ pub fn field_values(
     values
 }
 
-/// Returns the text that a call writes into the field of this name. `None` if it has none.
+/// Returns the text that a call writes into the field of this name. `None` if the call has no such
+/// value.
 fn value_of(name: Name, call: &CallRecord, zone: &TimeZone, tries: Option<u64>) -> Option<String> {
     match name {
         Name::LastCall => Some(time(call.started_at, zone)),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Time for which a refused field is left out.
 const REST: Duration = Duration::from_secs(3600);
-/// A refusal that is further ahead was stored before the clock was set back.
+/// A refusal whose time is further in the future was stored before the clock was set back.
 const CLOCK_SLACK: Duration = Duration::from_secs(300);
 /// Characters of the CRM's message that are kept.
 const REASON_MAX: usize = 300;
@@ -38,7 +38,7 @@ pub enum RefusedPart {
 
 impl Refusal {
     /// Makes a refusal. `errors[]` names fields by their place in the body, `[1].value` (§7.5). If
-    /// it names none, `else_blames` applies.
+    /// `errors` names no field, `else_blames` applies.
     pub fn new(reason: String, errors: &Value, else_blames: RefusedPart) -> Self {
         let rows = errors.as_array().into_iter().flatten();
         let fields = rows.filter_map(|row| row.get("field")?.as_str());
@@ -61,24 +61,24 @@ fn place_in_list(field: &str) -> Option<usize> {
 /// A field whose value the CRM refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RefusedField {
-    /// The flag's field at that time.
+    /// The field in `--lead-field` at the time of the refusal.
     field: Field,
     item: Item,
     lead: LeadId,
     reason: String,
     at: EventTime,
-    /// The field causes the refusal, not that lead.
+    /// `true` if the field is known to cause the refusal, and not the lead.
     sure: bool,
 }
 
-/// Fields whose values the CRM refused, until it accepts one.
+/// Fields whose values the CRM refused. A field is removed once the CRM accepts a value for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RefusedFields(BTreeMap<Name, RefusedField>);
 
 impl RefusedFields {
-    /// Notes that the item of a field was refused. Returns whether it is news that the field causes
-    /// it.
+    /// Notes that the item of a field was refused. Returns `true` if it is new that the field
+    /// causes refusals.
     pub fn note(
         &mut self,
         (name, field): (Name, Field),
@@ -103,8 +103,8 @@ impl RefusedFields {
         sure && !known
     }
 
-    /// Notes that the CRM accepted these. Returns whether that changes anything. Every field
-    /// accepts null.
+    /// Notes that the CRM accepted these items, and forgets the refusals of their fields. Returns
+    /// `true` if there was one. Null is ignored, because every field accepts null.
     pub fn note_accepted(&mut self, items: &[(Name, Item)]) -> bool {
         let values = items.iter().filter(|(_, item)| item.given != Given::Null);
         let taken = values.filter(|(name, _)| self.0.remove(name).is_some());
@@ -129,7 +129,7 @@ impl RefusedFields {
     }
 
     /// Checks whether the field can be written. `fit` is the catalog's verdict. A refusal overrides
-    /// it.
+    /// the verdict that the field can be written.
     pub fn fit(&self, name: Name, field: Field, fit: Fit) -> Fit {
         match self.sure_refusal(name, field) {
             Some(refused) if fit.is_writable() => {

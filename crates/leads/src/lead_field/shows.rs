@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Time without an answer after which a write counts as lost. It is longer than any exchange.
 pub const LOST: Duration = Duration::from_secs(120);
-/// Wait of a request that was stopped, but not because of its content.
+/// Time after which a request is due again that was stopped, but not because of its content.
 pub const SOON: Duration = Duration::from_secs(15);
 /// Time from the acceptance of a write to its first poll.
 const FIRST_POLL: Duration = Duration::from_secs(2);
@@ -61,7 +61,7 @@ pub struct Shown {
     pub state: WriteState,
 }
 
-/// A value at the time of its request. There can be a newer one.
+/// A value, as it was when its request was made. The field can have a newer value by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub name: Name,
@@ -72,7 +72,8 @@ pub struct Part {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Write {
     pub at: EventTime,
-    /// The requestId, and the only token that can read it. `None` before the answer.
+    /// The requestId, and the only token that can poll it. `None` until the CRM has accepted the
+    /// write.
     pub accepted: Option<(String, TokenFingerprint)>,
     /// Number of polls that found the write unfinished.
     pub polls: u32,
@@ -103,17 +104,18 @@ pub struct LeadFieldState {
     pub request: Option<Write>,
     /// Unsuccessful tries of the waiting values.
     pub tries: u32,
-    /// Time before which nothing is done, in microseconds.
+    /// Time before which nothing is done, in microseconds since the epoch.
     pub due: i64,
     /// A request of several values was refused, and the CRM did not say which value caused it. So
-    /// each is sent separately.
+    /// each value is sent separately.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
 }
 
 impl LeadFieldState {
-    /// Sets the value of a journaled call, or clears it (`None`). `false` if there is a value of
-    /// this call or a newer one. A field without a known value is not cleared.
+    /// Sets the value of a journaled call, or clears it (`None`). Returns `false` if there is
+    /// already a value of this call or of a newer call. A field that never had a value is not
+    /// cleared.
     pub fn learn(&mut self, name: Name, text: Option<String>, of: Order) -> bool {
         let state = match self.values.get(&name) {
             None if text.is_none() => WriteState::Written,
@@ -202,7 +204,8 @@ impl LeadFieldState {
         }
     }
 
-    /// Notes that this write is sent now, and returns how many values are left out.
+    /// Notes that this write is sent now, and returns how many values are given up because their
+    /// fields cannot be written.
     pub fn note_sent(&mut self, write: &FieldWrite, now: EventTime) -> u64 {
         self.all(WriteState::Sent, WriteState::Waits);
         self.stand(&write.sent, WriteState::Sent);
@@ -219,7 +222,8 @@ impl LeadFieldState {
         left_out
     }
 
-    /// Sets this state for those values that are unchanged, and returns how many.
+    /// Sets this state for the values of `parts` that are not finished and have no newer value.
+    /// Returns how many values were set.
     fn stand(&mut self, parts: &[Part], state: WriteState) -> u64 {
         let mut count = 0;
         for part in parts {
@@ -242,7 +246,8 @@ impl LeadFieldState {
         }
     }
 
-    /// Notes that the write is polled. If there is no answer, it is polled again after [`LOST`].
+    /// Notes that the write is polled. If there is no answer, the write is polled again after
+    /// [`LOST`].
     pub fn note_polled(&mut self, now: EventTime) {
         self.due = now.plus(LOST).micros();
     }
@@ -272,9 +277,10 @@ impl LeadFieldState {
         (written, self.finish(now))
     }
 
-    /// Notes that the write is refused permanently, or FAILED. The items that caused it are given
-    /// up, and the others are sent again. If the cause is not known, each is sent separately.
-    /// Returns how many values are given up, and the items that caused it.
+    /// Notes that the write is refused permanently, or FAILED. The items that caused the refusal
+    /// are given up, and the other items are sent again. If the cause is not known, each item is
+    /// sent separately. Returns how many values are given up, and the items that caused the
+    /// refusal.
     pub fn note_refused(
         &mut self,
         blames: &RefusedPart,
@@ -307,8 +313,9 @@ impl LeadFieldState {
         (given_up, blamed)
     }
 
-    /// Notes that it is not known whether the write was done. It is sent again, because that
-    /// changes nothing. Returns how many values are given up because this happened repeatedly.
+    /// Notes that it is not known whether the write was done. The write is sent again, because
+    /// repeating a write changes nothing. Returns how many values are given up because this
+    /// happened too often.
     pub fn again(&mut self, now: EventTime) -> u64 {
         self.all(WriteState::Sent, WriteState::Waits);
         self.finish(now);
@@ -323,8 +330,8 @@ impl LeadFieldState {
         0
     }
 
-    /// Notes that the write was not sent, but not because of its content. It is due again after
-    /// [`SOON`].
+    /// Notes that the write was not sent, but not because of its content. The write is due again
+    /// after [`SOON`].
     pub fn back(&mut self, now: EventTime) {
         self.all(WriteState::Sent, WriteState::Waits);
         self.finish(now.plus(SOON));
@@ -346,17 +353,18 @@ fn convert(kind: Kind, value: &Shown) -> Given {
     };
     match kind {
         Kind::Text => Given::Text(text),
-        // A time begins with its date. It is not a number, so the call's start is sent instead.
+        // The text of a time begins with its date. The text is not a number, so for a number the
+        // call's start is sent instead.
         Kind::Date => Given::Text(text.chars().take(10).collect()),
         Kind::Number => Given::Number(text.parse().unwrap_or(value.of.started.get()).into()),
         Kind::Boolean => Given::Flag(text != "0"),
     }
 }
 
-/// A write of a lead's fields that is ready to send, and the values it leaves out.
+/// A write of a lead's fields that is ready to send, and the values that are left out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldWrite {
-    /// In the order of its list.
+    /// The values in the request, in the order of its list.
     pub sent: Vec<Part>,
     /// Waiting values whose fields cannot be written.
     pub left_out: Vec<Part>,

@@ -17,11 +17,12 @@ pub enum LeadRequest {
     Catalogue,
     /// `POST lead/{id}/field/list` (§4.4): the stored values for this lead.
     FieldWrite(LeadId),
-    /// `GET request/{requestId}` (§4.6): the outcome of such a write.
+    /// `GET request/{requestId}` (§4.6): the outcome of an accepted field write.
     FieldPoll(FieldPoll),
     /// `POST lead/filter` (§4.7): a page of leads.
     Backfill(LeadsPage),
-    /// A command's request. The client waits under this id. It is answered, not stored.
+    /// A command's request. The client that waits under this id gets the answer, and nothing is
+    /// stored.
     Asked(RequestId, CommandRequest),
 }
 
@@ -34,7 +35,7 @@ pub struct RequestId(pub u64);
 pub struct FieldPoll {
     pub lead: LeadId,
     pub request_id: String,
-    /// The only token that can read it (§4.6).
+    /// The only token that can read the outcome (§4.6).
     pub token: TokenFingerprint,
 }
 
@@ -45,7 +46,7 @@ pub struct FieldPoll {
 pub struct CommandRequest {
     /// The request to the CRM, without its token.
     pub request: Request,
-    /// The only token for it. `None` for the current one.
+    /// The only token that the request can be sent with. `None` for the current token.
     pub token: Option<TokenFingerprint>,
 }
 
@@ -66,9 +67,9 @@ impl From<Request> for CommandRequest {
 /// Share of the rate limit that a lead request can take from the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Sent before all calls, because its requestId expires soon.
+    /// Sent before all calls, because the outcome cannot be polled any more once its token expires.
     Ending,
-    /// Sent after live calls. While others wait, one every ten seconds.
+    /// Sent after live calls. While other calls wait, one such request is sent every ten seconds.
     Soon,
     /// Sent only if there is nothing else to do, and from the spare half of the budget.
     Spare,
@@ -83,15 +84,15 @@ pub struct DueRequest {
 /// Lead requests that are due, and the time of the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueRequests {
-    /// In order of precedence. Only a few.
+    /// Some of the requests that are due, in order of precedence.
     pub due: Vec<DueRequest>,
-    /// Earliest time at which another is due. `None` if there is none.
+    /// Earliest time at which another request is due. `None` if there is no other request.
     pub next: Option<EventTime>,
 }
 
 impl DueRequests {
-    /// Returns `true` if it is due, or so far ahead that the clock was set back since. Otherwise it
-    /// is checked again at that time.
+    /// Returns `true` if the time `due` is reached, or so far ahead that the clock was set back
+    /// since. Otherwise, notes that a request is due at that time.
     pub fn is_due(&mut self, due: EventTime, now: EventTime) -> bool {
         if due <= now || due > now.plus(DAILY + CLOCK_SLACK) {
             return true;
@@ -100,7 +101,7 @@ impl DueRequests {
         false
     }
 
-    /// Notes that one more is due at this time.
+    /// Notes that one more request is due at this time.
     pub fn add_due(&mut self, due: EventTime) {
         self.next = self.next.into_iter().chain([due]).min();
     }
@@ -113,14 +114,15 @@ impl DueRequests {
         });
     }
 
-    /// Adds a poll that is due, with the current or the previous token. With any other token it
-    /// cannot be polled, so the write is due again.
+    /// Adds a poll that is due, with the current or the previous token. With any other token, the
+    /// outcome cannot be polled, so the write is due again.
     pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenFingerprint]) {
         let (urgency, lead_request) = match tokens.iter().position(|token| *token == poll.token) {
             Some(0) => (Urgency::Spare, LeadRequest::FieldPoll(poll)),
             // The previous token: after it expires, the write cannot be polled.
             Some(_) => (Urgency::Ending, LeadRequest::FieldPoll(poll)),
-            // No token can poll it, so it is written again. Repeating a write changes nothing.
+            // No token can poll the outcome, so the fields are written again. Repeating a write
+            // changes nothing.
             None => (Urgency::Spare, LeadRequest::FieldWrite(poll.lead)),
         };
         self.push(urgency, lead_request);
@@ -128,12 +130,13 @@ impl DueRequests {
 }
 
 impl LeadRequest {
-    /// Returns `true` for a request of the same kind. Two of one kind are never in flight together.
+    /// Returns `true` for a request of the same kind. Two requests of one kind are never in flight
+    /// together.
     pub fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Returns the only token that the request can be sent with. `None` for the current one.
+    /// Returns the only token that the request can be sent with. `None` for the current token.
     pub const fn token(&self) -> Option<&TokenFingerprint> {
         match self {
             Self::FieldPoll(poll) => Some(&poll.token),

@@ -1,5 +1,6 @@
-//! The next step of a call that FAILED (§3.2): send it to the lead that its lead was merged into,
-//! send it without an employee that the CRM does not know, or make it a dead letter with the cause.
+//! The next step of a call that FAILED (§3.2): send it to the lead that the call's lead was merged
+//! into, send it without an employee that the CRM does not know, or make it a dead letter with the
+//! cause.
 
 use super::Finding;
 use callbridge_model::{CallRecord, LeadId};
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 /// Maximum leads that a call is sent to. Chains of merges are short, and loops must end.
 const LEADS_MAX: usize = 8;
 
-/// Earlier leads and automatic changes of a call. A person's retry starts without them.
+/// Earlier leads and automatic changes of a call. If a person retries the call, its history is
+/// empty again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RerouteHistory {
     pub leads: Vec<LeadId>,
@@ -19,7 +21,7 @@ pub struct RerouteHistory {
 /// A call that is sent again, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reroute {
-    /// The call with the other lead, or without the employee. Same uuid.
+    /// The call with the other lead, or without the employee. Its UUID is the same.
     pub record: CallRecord,
     /// History of the call, including this step.
     pub history: RerouteHistory,
@@ -33,11 +35,11 @@ pub struct FailedCall {
     pub record: CallRecord,
     /// History of the call before this failure.
     pub history: RerouteHistory,
-    /// The lead that its lead was merged into. `None` if it was not merged.
+    /// The lead that the call's lead was merged into. `None` if the call's lead was not merged.
     pub survivor: Option<LeadId>,
     /// There is a sender that looks up leads.
     pub look_up: bool,
-    /// Result of a recent lookup of its lead, if there was one.
+    /// Result of a recent lookup of the call's lead, if there was one.
     pub finding: Option<Finding>,
     /// The value of `--failed-employee` is `drop`: an unknown employee is left out.
     pub drop_employee: bool,
@@ -46,7 +48,7 @@ pub struct FailedCall {
 /// Next step of a call that FAILED (§3.2).
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailedCallDecision {
-    /// The call is sent again to the lead that its lead was merged into.
+    /// The call is sent again to the lead that the call's lead was merged into.
     ToSurvivor(Reroute),
     /// The call is sent again without its employee, because its lead exists.
     WithoutEmployee(Reroute),
@@ -62,7 +64,7 @@ pub enum FailedCallDecision {
 }
 
 impl FailedCall {
-    /// Decides the next step. `crm_message` is the CRM's message.
+    /// Decides the next step of the call. `crm_message` is the CRM's reason why the call FAILED.
     pub fn decide(&self, crm_message: &str) -> FailedCallDecision {
         if let Some(survivor) = self.survivor
             && let Some(reroute) = to_survivor(&self.record, survivor, &self.history)
@@ -89,8 +91,8 @@ impl FailedCall {
     }
 }
 
-/// Returns the call with the lead that its lead was merged into. `None` if it has no lead, was sent
-/// there before, or was sent to too many leads.
+/// Returns the call with `survivor` as its lead. `None` if the call has no lead, was sent to
+/// `survivor` before, or was sent to too many leads.
 pub fn to_survivor(
     call: &CallRecord,
     survivor: LeadId,
@@ -117,7 +119,8 @@ pub fn to_survivor(
 }
 
 /// Returns the call without an employee that the CRM does not know (`--failed-employee drop`).
-/// `None` if it has no employee, was sent like this before, or its lead is not known to exist.
+/// `None` if the call has no employee, was sent without its employee before, or has a lead that is
+/// not known to exist.
 pub fn without_employee(
     call: &CallRecord,
     found: Finding,
@@ -145,7 +148,8 @@ pub fn without_employee(
     })
 }
 
-/// Returns the dead letter's message, followed by the CRM's. `None` if nothing was found out.
+/// Returns the dead letter's message, followed by the CRM's. `None` if the call has no lead, or if
+/// the lookup was unclear.
 pub fn message(call: &CallRecord, found: Finding, crm_message: &str) -> Option<String> {
     let lead = call.lead_id?;
     let text = match (found, call.employee_id) {

@@ -23,7 +23,7 @@ pub const REST: Duration = Duration::from_secs(3600);
 #[derive(strum::IntoStaticStr, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub enum Finding {
-    /// The lead exists: the employee is unknown.
+    /// The lead exists. So the CRM does not know the call's employee, if the call has one.
     LeadExists,
     /// The lead does not exist.
     LeadMissing,
@@ -37,7 +37,7 @@ impl Finding {
         self.into()
     }
 
-    /// Parses the word of a finding. `None` for an unknown one.
+    /// Parses the word of a finding. `None` for an unknown word.
     pub fn from_word(word: &str) -> Option<Self> {
         word.parse().ok()
     }
@@ -55,11 +55,13 @@ pub enum RequestKind {
 /// Step or outcome of a lead request that the spool applies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeadOutcome {
-    /// The request is sent: committed with its slot, before it is sent.
+    /// The request is about to be sent. This is committed first, together with its slot of the
+    /// budget.
     Sent(LeadRequest),
-    /// A field write is sent with these values. Or nothing is left that can be written.
+    /// A field write is about to be sent with these values. If no value can be written, nothing is
+    /// sent.
     Writes(LeadId, FieldWrite),
-    /// A lookup's answer: the dead letters of that lead show it, or are sent without their
+    /// A lookup's answer. The lead's dead letters show the finding, or are sent without their
     /// employee.
     LookedUp(LeadId, Finding),
     /// A lookup's answer: the first lead was merged into the second.
@@ -71,14 +73,15 @@ pub enum LeadOutcome {
     NotYet(LeadId),
     /// The field write of this lead is done.
     Written(LeadId),
-    /// The field write is refused or FAILED. The values that caused it are given up.
+    /// The field write is refused or FAILED. The values that caused this are given up.
     Refused(LeadId, Refusal),
-    /// The outcome is unknown. It is asked again after a while, and given up after several tries.
+    /// The outcome is unknown, for this reason. The request is sent again after a while, and given
+    /// up after several tries.
     Again(LeadRequest, String),
-    /// The request was not sent, or stopped, but not because of its content. It is due as before.
+    /// The request was not sent, or was stopped, but not because of its content. The request is due
+    /// again.
     Back(LeadRequest),
-    /// Requests of this kind are paused for [`REST`], for this reason. This request is due as
-    /// before.
+    /// Requests of this kind are paused for [`REST`], for this reason. This request is due again.
     Rest(RequestKind, LeadRequest, String),
     /// The token has a new right. Paused requests and those that wait for a right continue.
     Granted,
@@ -92,7 +95,8 @@ pub enum LeadChange {
         outcome: Box<LeadOutcome>,
         at: EventTime,
     },
-    /// A page of leads, or why there is none. Its news is stored, with the backfill's progress.
+    /// A page of leads, or why there is none. The news on the page is stored, with the backfill's
+    /// progress.
     Backfill {
         page: LeadsPage,
         /// The CRM's answer, or the error in its place.
@@ -112,8 +116,8 @@ impl LeadChange {
 /// Consequences of an answer to a lead request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// Changes to commit. They change what is due. A lead request without changes is not sent again
-    /// within a minute.
+    /// Changes to commit. They also set when requests are due. A lead request without changes is
+    /// not sent again within a minute.
     pub changes: Vec<LeadChange>,
     /// The request was successful, or needs nothing more.
     pub done: bool,
@@ -133,7 +137,7 @@ impl Settled {
 
 /// Kind of an error of any request.
 enum Sort {
-    /// No grant, or no such endpoint at this address.
+    /// The token has no right to the request, or this address has no such endpoint.
     Barred,
     /// 404 in the CRM's envelope, or 409: the lead does not exist (§7.4).
     Missing,
@@ -141,7 +145,8 @@ enum Sort {
     Refused,
     /// 5xx, no answer, or an unreadable one.
     Trouble,
-    /// Token, limit, no connection: the lead request does not cause it.
+    /// The token is refused, the rate limit is reached, or there is no connection. The lead request
+    /// is not the cause.
     Stopped,
 }
 
@@ -199,8 +204,8 @@ fn failed(word: FailureWord, message: &str) -> String {
     }
 }
 
-/// Returns the changes to commit before a lead request is sent, so that a kill does not hide it.
-/// `write` belongs to a [`LeadRequest::FieldWrite`].
+/// Returns the changes to commit before a lead request is sent, so that the spool knows the request
+/// even if the process is killed. `write` belongs to a [`LeadRequest::FieldWrite`].
 pub fn changes_before_send(
     now: EventTime,
     lead_request: &LeadRequest,
@@ -217,7 +222,7 @@ pub fn changes_before_send(
     LeadChange::request(outcome, now)
 }
 
-/// Judges the answer to a lead request that was sent with this token.
+/// Returns the consequences of the answer to a lead request that was sent with `token`.
 pub fn settle(
     now: EventTime,
     lead_request: &LeadRequest,
@@ -251,7 +256,7 @@ pub fn settle(
             Ok(Status(Pending(_)) | Accepted(_) | Data(_)) => {
                 answer.succeeds(LeadOutcome::NotYet(poll.lead))
             }
-            // A 5xx or a missing right says nothing about the write, so it is polled again.
+            // A 5xx or a missing right says nothing about the write, so the write is polled again.
             Ok(Page(_) | TokenInfo(_)) | Err(Sort::Trouble | Sort::Barred) => {
                 answer.continues(LeadOutcome::NotYet(poll.lead))
             }
@@ -348,8 +353,8 @@ fn report_success(answer: &ApiResult, changes: Vec<LeadChange>) -> Settled {
     }
 }
 
-/// Reads the record of a lead that was looked up. If it has another id, the lead was merged into
-/// that one.
+/// Reads the record of a lead that was looked up. If the record has another id, the lead was merged
+/// into the lead with that id.
 fn read_lead_record(lead: LeadId, envelope: &Value) -> LeadOutcome {
     let row = envelope.get("data");
     let outcome = row.and_then(|row| rows::read(row, ChangeKind::Read, None).lead);

@@ -12,12 +12,13 @@ use std::collections::BTreeMap;
 
 /// Tries of the catalog without an answer before values are written unchecked.
 pub const CATALOGUE_TRIES: u32 = 5;
-/// After this many refusals (400) of field writes in a row, the values are not the cause.
+/// After this many refusals (400) of field writes in a row, the values are probably not the cause,
+/// and all field writes are paused.
 const REFUSALS_MAX: u32 = 3;
 
-/// Numbers claimed by several leads that are checked per day.
+/// Maximum numbers per day for which several leads are looked up.
 const NUMBERS_MAX: usize = 1_000;
-/// Leads of one number that are looked up.
+/// Maximum leads of one number that are looked up.
 const CLAIMANTS_MAX: usize = 20;
 
 /// The pause of a kind of request.
@@ -44,14 +45,14 @@ pub struct RequestMemory {
     pub catalogue_tries: u32,
     /// Fields that the catalog was read for.
     pub catalogue_for: String,
-    /// Leads that claim a number together and must be looked up.
+    /// Leads that must be looked up, because several of them have the same number.
     pub claimants: Vec<LeadId>,
     /// Numbers whose leads were queued for lookup, and when.
     claimed: BTreeMap<Phone, EventTime>,
 }
 
 impl RequestMemory {
-    /// Returns the current pause of this kind. `None` if it can be sent.
+    /// Returns the current pause of this kind. `None` if requests of this kind can be sent.
     pub fn current_pause(&self, kind: RequestKind, now: EventTime) -> Option<&Rest> {
         let rest = match kind {
             RequestKind::LookUps => &self.lookups,
@@ -76,7 +77,8 @@ impl RequestMemory {
         }
     }
 
-    /// Queues lookups of this number's leads, unless they were queued within a day.
+    /// Queues lookups of the leads that have this number. Nothing is queued for a single lead, or
+    /// if the number's leads were queued within a day.
     pub fn claim(&mut self, number: Phone, leads: Vec<LeadId>, now: EventTime) {
         self.claimed
             .retain(|_, at| now.since(*at) < DAILY && *at <= now.plus(CLOCK_SLACK));
@@ -92,7 +94,7 @@ impl RequestMemory {
         }
     }
 
-    /// Removes a lead that was looked up, or cannot be today.
+    /// Removes a lead that was looked up, or that cannot be looked up today.
     pub fn claimant_done(&mut self, lead: LeadId) {
         self.claimants.retain(|claimant| *claimant != lead);
     }
@@ -108,7 +110,8 @@ impl RequestMemory {
         })
     }
 
-    /// Returns `true` if the catalog must be read for these fields.
+    /// Returns `true` if the catalog must be read now for these fields. Otherwise, notes in `queue`
+    /// when it must be read.
     pub fn check_catalogue_due(
         &self,
         fields: &str,
@@ -119,19 +122,21 @@ impl RequestMemory {
         (self.catalogue_for != fields && self.catalogue_tries == 0) || queue.is_due(due, now)
     }
 
-    /// Notes that the catalog is requested. It is due again if a kill loses the answer.
+    /// Notes that the catalog is requested. If no answer arrives, the catalog is due again after
+    /// [`LOST`].
     pub fn catalogue_sent(&mut self, at: EventTime) {
         self.catalogue_due = at.plus(LOST).micros();
         self.catalogue_tries += 1;
     }
 
-    /// Notes that the request for the catalog failed. It is due again soon.
+    /// Notes that the request for the catalog was not sent, or had no usable answer. The catalog is
+    /// due again after [`SOON`].
     pub fn catalogue_back(&mut self, at: EventTime) {
         self.catalogue_due = at.plus(SOON).micros();
     }
 
-    /// Stores the catalog for these fields, and sets the next read: after a day, or an hour if it
-    /// failed.
+    /// Notes that the catalog was read for these fields. The next read is due after a day, or after
+    /// an hour if the read failed.
     pub fn catalogue_read(&mut self, catalogue: &Catalogue, fields: String, at: EventTime) {
         let again = catalogue.unread.as_ref().map_or(DAILY, |_| REST);
         self.catalogue_due = at.plus(again).micros();
