@@ -10,8 +10,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use url::form_urlencoded;
 
-/// Characters to percent-encode: all except the unreserved ones of RFC 3986. A space is `%20`,
-/// because Asterisk's `hashcompat=yes` does not decode a plus.
+/// Characters to percent-encode: all except the unreserved characters of RFC 3986. A space is
+/// `%20`, because Asterisk's `hashcompat=yes` does not decode a plus.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -23,7 +23,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
 pub struct Question {
     /// The number as the PBX shows it.
     pub phone: String,
-    /// The trunk's name. Empty if there is only one.
+    /// The trunk's name. It can be empty if there is only one trunk.
     pub trunk: String,
     /// The trunk's PBX if several PBXs have a trunk of that name. Otherwise empty.
     pub pbx: String,
@@ -39,8 +39,8 @@ pub enum Format {
 }
 
 impl Question {
-    /// Parses a query, and the format of the answer. A missing parameter is empty. If one occurs
-    /// twice, the first counts.
+    /// Parses a query, and the format of the answer. A missing parameter is empty. If a parameter
+    /// occurs twice, the first value counts.
     pub fn read(query: &str) -> (Self, Format) {
         let mut question = Self::default();
         let mut format = None;
@@ -67,8 +67,8 @@ impl Question {
         (question, format.unwrap_or_default())
     }
 
-    /// Returns the trunk of the question: the first with that name, or the only one if none is
-    /// named.
+    /// Returns the trunk of the question: the first trunk with the name in the question, or the
+    /// only trunk if the question names none.
     fn trunk<'a>(&self, trunks: &'a Trunks) -> Option<&'a Trunk> {
         let mut all = trunks.iter();
         if self.trunk.is_empty() {
@@ -94,7 +94,7 @@ impl Question {
 pub enum Known {
     /// One lead has the number.
     Yes,
-    /// Several have it. It is not known which of them calls.
+    /// Several leads have the number, so it is not known which of them calls.
     Several,
     /// No lead is known.
     No,
@@ -129,7 +129,7 @@ pub struct Answer {
     pub known: Known,
     /// The lead that the call is journaled with, if the dialplan sets no other.
     pub lead: Option<LeadId>,
-    /// Name of the lead, cleaned by `harmless`. `None` if it is not known.
+    /// Name of the lead, cleaned by `harmless`. `None` if the name is not known.
     pub name: Option<String>,
     /// The extension of the responsible employee, on this trunk's list.
     pub extension: Option<String>,
@@ -197,7 +197,7 @@ impl Answer {
         }
     }
 
-    /// Returns the label of its counter.
+    /// Returns the label under which the answer is counted in [`Tally`](crate::tally::Tally).
     pub(crate) fn label(&self) -> &'static str {
         match self.reason {
             None
@@ -211,8 +211,8 @@ impl Answer {
         }
     }
 
-    /// Formats the answer. Every field is present, and empty (`null`) if it is not known, so a
-    /// dialplan does not see values of an earlier answer.
+    /// Formats the answer. Every field is present, and empty (`null`) if its value is not known, so
+    /// a dialplan does not see values of an earlier answer.
     pub fn text(&self, format: Format) -> String {
         match format {
             // Strings and numbers always serialize.
@@ -240,7 +240,7 @@ impl Answer {
     }
 }
 
-/// Returns the text as a display can show it. `None` if nothing of it is left.
+/// Removes characters that a display cannot show. Returns `None` if the result is empty.
 fn display_text(text: Option<String>) -> Option<String> {
     let name = harmless::name(&text?);
     if name.is_empty() { None } else { Some(name) }

@@ -1,5 +1,5 @@
-//! The thread that looks up callers. Questions wait in a bounded queue for its disk reads, and a
-//! client waits for a bounded time.
+//! The thread that looks up callers. Questions wait in a bounded queue, because the thread reads
+//! the disk. A client waits for a bounded time.
 
 use crate::answer::{Answer, Question, UnknownReason};
 use callbridge_model::number;
@@ -7,10 +7,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::{fmt, io, thread, time::Duration};
 use tokio::{sync::oneshot, time::timeout};
 
-/// Most questions that wait for the thread. A lookup takes 0.1 ms, so they are answered long before
-/// their time is over.
+/// Most questions that wait for the thread. A lookup takes 0.1 ms, so these questions are answered
+/// long before their clients stop waiting.
 const WAITING_MAX: usize = 64;
-/// A slower answer is `no`, because a phone must ring even without a name.
+/// Time limit for a lookup. A slower answer is `no`, because a phone must ring even without a name.
 pub const ANSWER_WITHIN: Duration = Duration::from_millis(50);
 
 /// The lookup itself, which reads the disk and so blocks.
@@ -33,7 +33,7 @@ impl fmt::Debug for Desk {
 }
 
 impl Desk {
-    /// Starts the thread, and waits until it is ready. Each answer arrives within `within`.
+    /// Starts the thread, and waits until it is ready. `within` is the time limit for each answer.
     ///
     /// # Errors
     /// If the system cannot start a thread.
@@ -47,7 +47,8 @@ impl Desk {
             number::e164("+998901110001", None);
             ready.send(()).ok();
             while let Ok((question, answer)) = questions.recv() {
-                // A client that no longer waits is skipped, so that the others have enough time.
+                // A client that no longer waits is skipped, so that other clients get their answers
+                // in time.
                 if !answer.is_closed() {
                     answer.send(look_up(&question)).ok();
                 }

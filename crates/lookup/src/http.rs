@@ -71,7 +71,8 @@ impl AnswerHttp for Gate {
 }
 
 impl Gate {
-    /// Returns status and reason if a request is refused, or `None` if it is to be answered.
+    /// Returns status and reason if a request is refused, or `None` if the request must be
+    /// answered.
     fn refusal(
         &self,
         place: &ConnectionPlace,
@@ -115,7 +116,8 @@ fn secret_in(header: &HeaderValue) -> Option<Vec<u8>> {
     Some(pair[colon + 1..].to_vec())
 }
 
-/// Compares with all secrets, in a time that reveals nothing about them.
+/// Returns `true` if `given` is one of the secrets. Every secret is compared in constant time, so
+/// the time reveals nothing about the secrets.
 fn is_among(given: &[u8], secrets: &[Secret]) -> bool {
     secrets.iter().fold(false, |known, secret| {
         known | bool::from(secret.expose_secret().as_bytes().ct_eq(given))

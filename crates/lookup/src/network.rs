@@ -27,7 +27,7 @@ impl Network {
             None => most,
         };
         match bits {
-            // The owner of an address can freely choose its second half.
+            // The owner of an IPv6 address can freely choose the second half of the address.
             65..=128 if address.is_ipv6() => {
                 Err(format!("`{text}`: an IPv6 network has 64 bits at most"))
             }

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Outcomes of lookups as labels of the metrics, in their order. `yes` and `several`: one or
-/// several leads have the number. `no`: none is known. The others are: no answer in time, a full
-/// queue, a client whose address or secret is not allowed, or another path or method.
+/// several leads have the number. `no`: no lead is known. `late`: no answer in time. `full`: the
+/// queue is full. `refused`: the client's address or secret is not allowed. `bad`: another path or
+/// method.
 const LABELS: [&str; 7] = ["yes", "several", "no", "late", "full", "refused", "bad"];
 
 /// Counts lookups and their time.
