@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`trunk`] | outside lines: their endpoints, numbers, leads, and employees |
 //! | [`people`] | the owners of numbers and extensions: lists and rules |
-//! | [`journal`] | maps a finished call to a record for the CRM, or to the reason why not |
+//! | [`journal`] | maps a finished call to a record for the CRM, or to a reason why not |
 
 pub mod journal;
 pub mod people;

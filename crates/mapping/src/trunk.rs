@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 pub struct Trunk {
     /// The administrator's name, unique within a PBX: `city`.
     pub name: String,
-    /// Part before the suffix in its channels' names (`PJSIP/city`), or another fact that the PBX
-    /// reports about them (`gateway/city`). It can contain `*`. Several are separated by `|`. Empty
-    /// for a trunk that only messages name and that has no channels.
+    /// The part before the suffix in the names of the trunk's channels (`PJSIP/city`), or another
+    /// fact that the PBX reports about them (`gateway/city`). It can contain `*`. Several endpoints
+    /// are separated by `|`. Empty for a trunk that only messages name and that has no channels.
     pub endpoint: String,
-    /// The id of its PBX. `None` if the trunk applies to every PBX.
+    /// The id of the trunk's PBX. `None` if the trunk applies to every PBX.
     pub pbx: Option<String>,
     /// Country of the numbers without a country code.
     pub country: Option<Country>,
@@ -25,7 +25,7 @@ pub struct Trunk {
     pub strip: Option<String>,
     /// Rules for a call's lead, in the order in which they are tried.
     pub leads: Vec<LeadRule>,
-    /// Employees by their extensions. `None` if no flag has any.
+    /// Employees by their extensions. `None` if no flag names employees.
     pub employees: Option<EmployeeRule>,
     /// Unanswered calls are journaled.
     pub unanswered: bool,
@@ -54,7 +54,7 @@ impl Default for Trunk {
 pub struct Trunks(Vec<Trunk>);
 
 impl Trunks {
-    /// Checks the trunks together.
+    /// Makes the list of trunks, and checks that the trunks do not conflict.
     ///
     /// # Errors
     /// Messages about duplicate names on one PBX, and about endpoints of equal precedence.
@@ -111,28 +111,29 @@ impl Trunks {
         self.0.iter()
     }
 
-    /// Returns `true` without any trunk. Every call then looks internal.
+    /// Returns `true` if there is no trunk. Every call then looks internal.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl Trunk {
-    /// Returns `true` if `pbx=NAME` is the PBX with that id, or with that `server_name` below
-    /// another PBX.
+    /// Returns `true` if the trunk applies to the PBX with this id. The trunk's `pbx=NAME` can be
+    /// the whole id, or the `server_name` at its end.
     fn serves(&self, pbx: &str) -> bool {
         let server = pbx.rsplit_once('/').map(|(_, server)| server);
         (self.pbx.as_deref()).is_none_or(|own| pbx == own || server == Some(own))
     }
 
-    /// Returns `true` if channels with this name belong to it.
+    /// Returns `true` if channels with this name belong to the trunk.
     pub fn matches_channel(&self, channel: &str) -> bool {
         self.trunk_endpoints()
             .any(|endpoint| endpoint.matches(channel))
     }
 
-    /// Returns a phone that this trunk's pattern also matches: `PJSIP/101` for `PJSIP/*`. Only for
-    /// technologies with which phones log in, because the lines of a card can really be one trunk.
+    /// Returns a telephone that the trunk's pattern also matches: `PJSIP/101` for `PJSIP/*`. Only
+    /// for technologies with which telephones log in, because the lines of a card can really be one
+    /// trunk.
     pub fn telephone_within(&self) -> Option<String> {
         if !self.endpoint.contains('*') {
             return None;
@@ -153,20 +154,20 @@ impl Trunk {
         None
     }
 
-    /// Returns `true` if channels can belong to it. Otherwise only messages name it.
+    /// Returns `true` if channels can belong to the trunk. Otherwise only messages name the trunk.
     pub fn has_channels(&self) -> bool {
         self.endpoints().next().is_some()
     }
 
-    /// Returns its endpoints: one, or several separated by `|`.
+    /// Returns the trunk's endpoints: one, or several separated by `|`.
     pub fn endpoints(&self) -> impl Iterator<Item = &str> {
         self.endpoint
             .split('|')
             .filter(|endpoint| !endpoint.is_empty())
     }
 
-    /// Returns the endpoints whose calls wait for a CDR. A trunk whose lead is in the user field
-    /// waits for the CDR that contains it.
+    /// Returns the trunk's endpoints. Their calls wait for a CDR if the trunk reads the lead from
+    /// the CDR's user field.
     fn trunk_endpoints(&self) -> impl Iterator<Item = TrunkEndpoint> {
         let mut rules = self.leads.iter();
         let awaits_cdr = rules.any(|rule| matches!(rule, LeadRule::UserField(_)));

@@ -5,16 +5,16 @@ use callbridge_model::{CallUuid, Zone};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The namespace of the calls' uuids. With another one, every call would be journaled twice.
+/// The namespace of the calls' uuids. With another namespace, every call would be journaled twice.
 const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae1);
 
 /// 2000-01-01. No call can have begun earlier.
 const EARLIEST: EventTime = EventTime::from_seconds(946_684_800);
 
-/// Maximum time by which a start can be ahead of our clock.
+/// Maximum time by which a call's start can be ahead of this machine's clock.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum difference of two separately rounded figures.
+/// Maximum seconds by which two separately rounded figures can differ.
 const ROUNDING_SEC: u32 = 1;
 
 /// Returns the idempotency key of a call (§2.6 `uuid`): UUIDv5 of the PBX's id, a NUL byte and the
@@ -24,8 +24,9 @@ pub fn uuid(pbx: &str, linkedid: &Linkedid) -> CallUuid {
     CallUuid(Uuid::new_v5(&NAMESPACE, &name))
 }
 
-/// Returns a message why no call can have begun at `start`. `None` if one can. The journal takes
-/// epoch seconds (§2.6 `VALID_EPOCH_SEC`).
+/// Returns a message if no call can have begun at `start`, because it is before 2000 or too far
+/// after `now`. Returns `None` if the start is possible. The journal takes epoch seconds (§2.6
+/// `VALID_EPOCH_SEC`).
 pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
     let ahead = start.since(now);
     if start >= EARLIEST && ahead <= AHEAD_MAX {
@@ -47,7 +48,8 @@ pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
 /// The figures for the journal, and their errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// The start. If the PBX's start is impossible, it is the call's arrival minus its duration.
+    /// The start of the call. If the PBX's start is impossible, the call's arrival minus its
+    /// duration.
     pub started_at: EpochSeconds,
     /// Whole seconds from the start to the end, rounded half up, at least 1.
     pub duration_sec: u32,
@@ -57,12 +59,13 @@ pub struct Figures {
     pub wrong_start: Option<String>,
     /// Message with both figures if the talk is longer than the call.
     pub talk_excess: Option<String>,
-    /// Sentences about the clamped figures.
+    /// Sentences about talk that was reduced to the duration.
     pub remarks: Vec<String>,
 }
 
 impl Figures {
-    /// Rounds exact intervals to whole seconds, half up.
+    /// Makes the figures of a call that arrived at `now`. Exact intervals are rounded to whole
+    /// seconds, half up.
     pub fn from_call(call: &FinishedCall, now: EventTime) -> Self {
         let length = call.ended.since(call.started);
         let duration_sec = half_up(length).max(1);

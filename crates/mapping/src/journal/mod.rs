@@ -27,9 +27,9 @@ use std::collections::BTreeMap;
 pub struct Rules {
     /// All trunks that `--trunk` names.
     pub trunks: Trunks,
-    /// Rules for messages without a trunk: the flags that apply to all of them.
+    /// The settings for messages that name no trunk.
     pub without_trunk: Option<Trunk>,
-    /// Calls that began earlier are skipped (`--not-before`).
+    /// Calls that began before this time are skipped (`--not-before`).
     pub not_before: Option<EventTime>,
     /// Earliest start for single PBXs, by their id (`from=DATE` of a file).
     pub since: BTreeMap<String, EventTime>,
@@ -38,29 +38,29 @@ pub struct Rules {
     pub country: Option<Country>,
     /// A call waits if its extension has no employee (`--require-employee`).
     pub require_employee: bool,
-    /// Calls go to a hub (`--forward`), which can know the lead. Without a lead rule, a trunk
-    /// leaves it to the hub.
+    /// Calls go to a hub (`--forward`), which can know the lead. A trunk without a lead rule leaves
+    /// the lead to the hub.
     pub forwards: bool,
 }
 
 impl Rules {
-    /// Returns every trunk whose rules can apply to a call, including the one for messages without
-    /// a trunk.
+    /// Returns every trunk whose rules can apply to a call, including [`Rules::without_trunk`].
     pub fn every_trunk(&self) -> impl Iterator<Item = &Trunk> {
         self.trunks.iter().chain(&self.without_trunk)
     }
 
     /// Returns the earliest start of journaled calls of this PBX. `None` without a limit.
     fn limit(&self, pbx: &str) -> Option<EventTime> {
-        // `pbx1/branch` is a second PBX on the stream of `pbx1`.
+        // `pbx1/branch` is a second PBX whose calls come from the source of `pbx1`.
         let of_source = pbx.split('/').next().and_then(|root| self.since.get(root));
         let own = self.since.get(pbx).or(of_source);
         self.not_before.max(own.copied())
     }
 }
 
-/// Judges a finished call of this PBX. `now` is the wall clock's time, or for a recording the time
-/// of the last event. It is used as the call's time of arrival.
+/// Maps a finished call of this PBX to a record, and decides whether it is journaled. `now` is the
+/// wall clock's time, or for a recording the time of the last event. It counts as the time at which
+/// the call arrived.
 pub fn judge(
     call: &FinishedCall,
     pbx: &str,
@@ -132,8 +132,8 @@ pub fn judge(
     }
 }
 
-/// Returns the trunk whose rules apply to a call. A message can have no trunk, or come from a PBX
-/// without trunks. The rules without a trunk apply to these.
+/// Returns the trunk whose rules apply to a call. A message can name no trunk, or come from a PBX
+/// without trunks. For such messages, [`Rules::without_trunk`] applies.
 fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a Trunk> {
     let without_trunk = if call.given.is_some() {
         rules.without_trunk.as_ref()
@@ -150,8 +150,8 @@ fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a 
     found
 }
 
-/// Returns the customer's number. Without one, the number on the first channel that the PBX itself
-/// called. That can be the company's own, but if a lead has it, it is the customer's.
+/// Returns the customer's number. If the call has none, returns the number on the first channel
+/// that the PBX itself called, but only if a lead has that number, because it can be the company's.
 fn client_phone(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
     for number in call.number.iter().chain(&call.more_numbers) {
         if let Some(phone) = normalize_number(number, trunk, call.direction) {
@@ -175,8 +175,8 @@ fn normalize_number(
     normalize(number, country, strip, direction)
 }
 
-/// Returns outcome and reason of a call that is not journaled because of a flag or because it is
-/// internal. `None` for any other.
+/// Returns the outcome and the reason for a call that is not journaled, because of a flag or
+/// because it is internal. Returns `None` for every other call.
 fn exclusion(
     call: &FinishedCall,
     trunk: Option<&Trunk>,
@@ -196,7 +196,7 @@ fn exclusion(
             return Some((Outcome::Skipped, why));
         }
     }
-    // An impossible start is neither before nor after.
+    // An impossible start cannot be compared with the limit.
     if let Some(limit) = limit
         && figures.wrong_start.is_none()
         && call.started < limit
@@ -207,8 +207,8 @@ fn exclusion(
     None
 }
 
-/// Finds an error of the call itself. These errors come before the search for lead and employee.
-/// Errors of a message name its field.
+/// Returns an error of the call itself, such as an impossible start. It takes precedence over a
+/// missing lead or employee. For a call from a message, the error names the message's field.
 fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<(Reason, String)> {
     let of_message = call.given.is_some();
     if let Some(why) = &figures.wrong_start {
@@ -239,7 +239,7 @@ fn field_error(of_message: bool, field: &str, why: &str, allowed: &str) -> Strin
     }
 }
 
-/// Lead and employee of a call by their CRM ids, or why they are missing.
+/// The CRM ids of a call's lead and employee, or the reasons why they are missing.
 #[derive(Default)]
 struct CallOwners {
     /// The lead, and text for its origin, as `explain` shows it.
@@ -350,7 +350,7 @@ impl CallOwners {
     }
 }
 
-/// Origin of a lead that a person set with a retry.
+/// Text for the origin of a lead that a person set with a retry.
 pub const BY_HAND: &str = "given by hand, with a retry";
 
 /// The employee that a person chose.
@@ -365,16 +365,17 @@ pub enum EmployeeChoice {
 /// Values that a person sets for a call with a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryValues {
-    /// Lead for the call. `None` for the current one of the rules.
+    /// Lead for the call. `None` uses the lead that the rules find now.
     pub lead: Option<LeadId>,
-    /// Employee for the call. `None` for the current one of the lists.
+    /// Employee for the call. `None` uses the employee that the lists name now.
     pub employee: Option<EmployeeChoice>,
     /// Answer, talk time, and direction, for dead letters `incomplete`.
     pub said: Option<SuppliedFacts>,
 }
 
 impl RetryValues {
-    /// Returns text for the actions: `retry with lead 4002, employee 501`.
+    /// Returns the text that is stored as the person's action:
+    /// `retry with lead 4002, employee 501`.
     pub fn text(&self) -> String {
         let mut values = Vec::new();
         if let Some(lead) = self.lead {
@@ -404,12 +405,13 @@ impl RetryValues {
     }
 }
 
-/// Judges a stored call again. Its uuid, start, duration and talk stay, and its lead and employee
-/// are looked up again. Without `by`, the call is only released if its lead, and a required
-/// employee, are known now. A person's retry also sends a call that was dead because of its facts,
-/// with the displayed values.
+/// Judges the stored call `old` again. Its uuid, start, duration and talk stay. Its lead and
+/// employee are looked up again. `by` has the values that a person chose for a retry. Errors of the
+/// call itself, such as an impossible start, are not checked again, so a retry sends the stored
+/// values.
 ///
-/// The outcome is [`Outcome::Journal`], or [`Outcome::DeadLetter`] with what is still missing.
+/// The outcome is [`Outcome::Journal`], or [`Outcome::DeadLetter`] if the lead or a required
+/// employee is still missing.
 pub fn remap(
     old: &CallRecord,
     call: &FinishedCall,
@@ -424,7 +426,7 @@ pub fn remap(
     };
     let mut record = old.clone();
     let mut known = call.clone();
-    // The stored values count, even if the current rules would give others.
+    // The stored extension counts, even if the current rules would find another.
     known.employee = old.employee.clone().map(callbridge_call::Extension::new);
     if record.client_phone.is_none() {
         record.client_phone = client_phone(call, trunk, people);

@@ -1,4 +1,5 @@
-//! Watches the files of lists: which version of each was read, and whether it must be read again.
+//! Watches the files of lists: which version of each file was read, and whether the file must be
+//! read again.
 
 use super::list::{self, LeadList};
 use super::rows::{BadRow, ListReport, WrongHeader};
@@ -14,16 +15,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum bytes of a list (about ten million rows). A larger one is refused.
+/// Maximum bytes of a list (about ten million rows). A larger file is refused.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Time after its last write for which a file is read again. It can have changed since it was read,
-/// within the same tick of its clock.
+/// A file that was written less than this time before it was read is read again, because it can
+/// have changed within the same tick of its clock.
 const YOUNG: Duration = Duration::from_secs(2);
 
 /// Maximum checks of a changing file. A list is replaced once two checks in a row found the same
-/// file, because a file that is being written lacks rows and can end in the middle of one. After
-/// this many checks it is read anyway.
+/// file, because a file that is being written lacks rows and can end in the middle of a row. After
+/// this many checks, the file is read anyway.
 const LOOKS_MAX: u32 = 30;
 
 /// A list that cannot be used.
@@ -65,17 +66,17 @@ impl Error {
     }
 }
 
-/// A list that was read again, or could not be.
+/// A list that was read again, or that could not be read.
 #[derive(Debug)]
 pub struct News {
-    /// The path in the flag.
+    /// The path of the list, as the flag names it.
     pub file: PathBuf,
     pub kind: ListKind,
-    /// Country for its numbers. Trunks of two countries can read one file differently. `None` for
-    /// employees.
+    /// Country for the list's numbers. Trunks of two countries can read one file differently.
+    /// `None` for employees.
     pub country: Option<Country>,
-    /// Changes of its valid rows, which are now in use. On an error, the old list stays in use. An
-    /// error is reported once, until the file changes again.
+    /// The changes of the list, whose valid rows are now in use. On an error, the old list stays in
+    /// use. An error is reported once, until the file changes again.
     pub result: Result<ListChange, Error>,
 }
 
@@ -107,7 +108,7 @@ impl ListKind {
 /// Changes in a newly read list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListChange {
-    /// Report on its rows, with the invalid ones.
+    /// Report on the list's rows, including the invalid rows.
     pub about: ListReport,
     /// Phones whose leads have changed, sorted. Empty for employees.
     pub phones: Vec<Phone>,
@@ -131,8 +132,7 @@ enum Seen {
 #[derive(Clone, Copy, Debug, Default)]
 struct FileState {
     seen: Seen,
-    /// A newer version that is not read yet, and the number of checks at which the file had
-    /// changed.
+    /// A newer version that is not read yet, and the number of checks that found the file changed.
     newer: Option<(FileVersion, u32)>,
 }
 
@@ -184,10 +184,10 @@ impl Watched {
         files.collect()
     }
 
-    /// Reads all lists, and returns the messages about them.
+    /// Reads all lists, and returns a report on each list.
     ///
     /// # Errors
-    /// Every list that cannot be used.
+    /// An error for each list that cannot be used.
     pub fn load<'a>(
         trunks: impl Iterator<Item = &'a Trunk>,
         now: EventTime,
@@ -232,7 +232,7 @@ impl Watched {
                 continue;
             };
             let result = bytes.and_then(|bytes| take(&mut self.people, list, &bytes));
-            // It was read again only because it was young, and it is the same. That is not
+            // A file that was read again only because it was young, and that is unchanged, is not
             // reported.
             let again = matches!((known.seen, seen), (
                 Seen::Version { version: a, settled: false },
@@ -282,7 +282,8 @@ fn take(people: &mut People, (kind, file): &List, bytes: &[u8]) -> Result<ListCh
     }
 }
 
-/// Reads a file's current version and bytes. `None` if it is unchanged or not stable.
+/// Reads a file's current version and bytes. Returns `None` if the file is unchanged, or not stable
+/// while a list of it is in use (`in_force`).
 fn read(
     path: &Path,
     known: &mut FileState,
@@ -312,7 +313,8 @@ fn read(
         let version_after = metadata
             .map(|metadata| FileVersion::from_metadata(&metadata))
             .ok();
-        // If it was written meanwhile, the bytes can be incomplete, so it is read again.
+        // If the file was written meanwhile, the bytes can be incomplete, so the file is read
+        // again.
         settled &= read.is_err() || version_after == Some(version);
         match read {
             Ok(_) => Ok(bytes),

@@ -119,7 +119,8 @@ impl LeadList {
         Ok((Self { rows }, about))
     }
 
-    /// Returns the leads of a phone. If there are several, it is not known which is right.
+    /// Returns the leads of a phone. If there are several leads, it is not known which lead is
+    /// right.
     pub fn find(&self, phone: &Phone) -> impl Iterator<Item = LeadId> {
         let digits = as_number(phone);
         let from = self.rows.partition_point(|(key, _)| Some(*key) < digits);
@@ -142,7 +143,8 @@ impl LeadList {
     }
 }
 
-/// Parses a list of extensions and employees. An extension with two employees has none.
+/// Parses a list of extensions and employees. An extension for which the list names two employees
+/// is left out.
 ///
 /// # Errors
 /// If the header does not name the columns.
@@ -213,8 +215,8 @@ fn numbers_in(cell: &str) -> usize {
         .count()
 }
 
-/// Converts a cell to a key. A number in E.164 is used directly, so a million rows are read in a
-/// second. A cell with several numbers has no key.
+/// Converts a cell to the key of its phone: the digits of E.164 as a number. A number in E.164 is
+/// used directly, so a million rows are read in a second. A cell with several numbers has no key.
 fn key(text: &str, country: Option<Country>) -> Option<u64> {
     const DIGITS_MIN: usize = 8;
     if let Some(phone) = Phone::from_e164(text)

@@ -22,8 +22,8 @@ pub struct UsedExtension {
 /// Latin and Cyrillic letters that are mistaken for digits.
 const LOOK_ALIKES: [(&str, char); 3] = [("OoОо", '0'), ("IlІ|", '1'), ("Зз", '3')];
 
-/// Returns the probable extension, if the only letters among its digits look like digits: `101` for
-/// `1O1`.
+/// Returns the extension that was probably meant, if the only letters in the text look like digits:
+/// `101` for `1O1`.
 pub fn probable_extension(extension: &str) -> Option<String> {
     let meant: String = extension.chars().map(look_alike_digit).collect();
     let all_digits = meant.bytes().all(|b| b.is_ascii_digit());
@@ -45,7 +45,7 @@ fn look_alike_digit(character: char) -> char {
     character
 }
 
-/// Compares the lists of the trunks with the extensions of the newest calls.
+/// Compares the employee lists of the trunks with the extensions of the newest calls (`met`).
 pub fn compare(rules: &Rules, people: &People, met: &[UsedExtension]) -> Employees {
     let mut listed = BTreeSet::new();
     for trunk in rules.trunks.iter() {

@@ -40,14 +40,14 @@ pub enum LeadAnswer {
 
 /// A directory of leads for the rule `directory`.
 pub trait Directory: std::fmt::Debug + Send + Sync {
-    /// Looks up the lead of this number among those learned from the CRM.
+    /// Looks up the lead of this number among the leads that were learned from the CRM.
     ///
     /// # Errors
     /// A message, if it cannot be looked up now.
     fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String>;
 
     /// Looks up the lead that a person has assigned to this number (`lead give`), with text about
-    /// that person. `None` if there is none.
+    /// that person. Returns `None` if no lead is assigned.
     ///
     /// # Errors
     /// A message, if it cannot be looked up now.
@@ -57,7 +57,7 @@ pub trait Directory: std::fmt::Debug + Send + Sync {
 /// The file of a lead list and its trunk's country. Two trunks can read one file differently.
 pub(crate) type LeadFile = (PathBuf, Option<Country>);
 
-/// The lists in use.
+/// The lists of leads and employees in use, and the directory of leads.
 #[derive(Clone, Debug, Default)]
 pub struct People {
     pub(crate) leads: BTreeMap<LeadFile, LeadList>,
@@ -67,21 +67,21 @@ pub struct People {
 }
 
 impl People {
-    /// Adds this directory.
+    /// Adds this directory of leads.
     #[must_use]
     pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
         self.directory = Some(directory);
         self
     }
 
-    /// Returns the lead of a call whose customer has this number, from the first of the trunk's
-    /// rules that knows one. A lead that a person has assigned to the number comes after all
+    /// Returns the lead of a call whose customer has this number, from the first rule of the trunk
+    /// that knows a lead. A lead that a person has assigned to the number comes after all
     /// information from the dialplan, and before every list.
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
         let rules = &trunk.leads;
         let first_by_number = rules.iter().position(LeadRule::is_by_number);
         let (first_rules, other_rules) = rules.split_at(first_by_number.unwrap_or(rules.len()));
-        // The dialplan itself can name a lead, for any rule of the trunk that reads it there.
+        // The dialplan can name a lead, which any rule of the trunk can read.
         let named = rules.iter().any(|rule| {
             !rule.is_by_number()
                 && !matches!(self.ask(rule, call, phone, trunk), LeadAnswer::None(_))
@@ -127,7 +127,7 @@ impl People {
     }
 
     /// Finds the lead by the number only, for `lead check` and the release of a waiting call. Rules
-    /// that need other facts of the call find none.
+    /// that need other facts of the call find no lead.
     pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
         let listed = trunk.leads.iter().filter_map(|rule| match rule {
             LeadRule::Variable(_) | LeadRule::UserField(_) => None,
@@ -149,7 +149,8 @@ impl People {
         self.employees_at(trunk)?.get(extension).copied()
     }
 
-    /// Returns an employee's extension by the trunk's list. If there are several, the first one.
+    /// Returns an employee's extension by the trunk's list. If the employee has several extensions,
+    /// returns the first.
     pub fn extension_of<'a>(&'a self, id: EmployeeId, trunk: &'a Trunk) -> Option<&'a Extension> {
         self.employees_at(trunk)?.extension_of(id)
     }
@@ -168,8 +169,8 @@ impl People {
         of_pbx.any(|trunk| self.employee_of(extension, trunk).is_some())
     }
 
-    /// Looks up the lead that a person has assigned to the number. `None` if there is none, and for
-    /// a hidden caller.
+    /// Looks up the lead that a person has assigned to the number. Returns `None` if no lead is
+    /// assigned, and for a hidden caller.
     fn assigned_lead(&self, phone: Option<&Phone>) -> Option<LeadAnswer> {
         match self.directory.as_ref()?.assigned_lead(phone?) {
             Ok(given) => given.map(|(lead, message)| LeadAnswer::One(lead, message)),
@@ -215,8 +216,8 @@ impl People {
     }
 }
 
-/// Returns the first answer with a lead. Otherwise returns why there is none, or `unasked` if there
-/// are no answers.
+/// Returns the first answer with a lead. If no answer has a lead, returns the reasons of all
+/// answers, or `unasked` if there are no answers.
 fn first_of(answers: impl Iterator<Item = LeadAnswer>, unasked: String) -> LeadAnswer {
     let mut misses = Vec::new();
     for answer in answers {
@@ -253,7 +254,8 @@ fn user_field(pattern: &Regex, call: &FinishedCall) -> LeadAnswer {
     one_of(&format!("user field by `{pattern}`"), groups)
 }
 
-/// Returns the only lead in these texts. A text that is not a lead id gives none.
+/// Returns the lead in these texts, if they name only one lead. `what` describes the source of the
+/// texts. A text that is not a lead id is skipped if another text names a lead.
 fn one_of<'a>(what: &str, texts: impl Iterator<Item = &'a str>) -> LeadAnswer {
     let mut leads = BTreeSet::new();
     let mut junk = None;

@@ -7,7 +7,7 @@
 use callbridge_model::safe;
 use std::fmt;
 
-/// Maximum number of invalid rows that are kept with their messages. Further ones are only counted.
+/// Maximum number of invalid rows that are kept with their messages. Further rows are only counted.
 const NAMED_MAX: usize = 1_000;
 /// Bytes that can separate cells: commas, or the characters of spreadsheets in locales with a
 /// decimal comma.
@@ -108,7 +108,7 @@ impl ListReport {
         self.bad - self.named.len()
     }
 
-    /// Returns the first invalid row as it is shown. Empty if there is none.
+    /// Returns the first invalid row, formatted by `shown`. Empty if there is no invalid row.
     pub(super) fn first(&self, shown: fn(&BadRow) -> String) -> String {
         self.named.first().map(shown).unwrap_or_default()
     }
@@ -138,7 +138,7 @@ impl ListReport {
     }
 }
 
-/// Makes a row with an unusable cell.
+/// Makes the report on a row with an unusable cell.
 pub(super) fn unusable_row(line: u64, cell: &str, message: impl Into<String>) -> BadRow {
     BadRow {
         line,
@@ -152,11 +152,11 @@ pub(super) fn unusable_row(line: u64, cell: &str, message: impl Into<String>) ->
 pub struct PairRow {
     /// The line on which the row begins, from 1.
     pub line: u64,
-    /// Its cells, neither of them empty.
+    /// The cells of the row. Neither is empty.
     pub cells: [String; 2],
 }
 
-/// Reads both cells of each row, and a report on the other rows.
+/// Reads both cells of each valid row. Also returns a report on the file's rows.
 ///
 /// # Errors
 /// If the header does not name the columns.
@@ -174,8 +174,8 @@ pub fn pairs(
     Ok((pairs, about))
 }
 
-/// Calls `take` with each row's line and two cells. A refused row is reported, and the others
-/// continue.
+/// Calls `take` with the line and the two cells of each row. An invalid row, and a row that `take`
+/// refuses, is added to the report `about`. Reading continues with the next row.
 pub(super) fn each_row(
     bytes: &[u8],
     columns: [&'static str; 2],

@@ -22,7 +22,7 @@ pub enum LeadRule {
 }
 
 impl LeadRule {
-    /// Returns the channel variable that it reads, if any.
+    /// Returns the channel variable that the rule reads, if any.
     pub const fn variable(&self) -> Option<&String> {
         match self {
             Self::Variable(name) => Some(name),
