@@ -33,25 +33,25 @@ const WATCH_PAGE: usize = 100;
 const TOO_MANY: &str =
     "too many new dead letters to list: see `callbridge dead list`, then watch again";
 
-/// Returns the daemon's [`Status`]. Set by the daemon, or by a command that opened the spool
-/// itself.
+/// A function that returns the [`Status`]. The daemon sets it, or a command that opened the spool
+/// directly.
 pub type StatusOf =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Status, Error>> + Send>> + Send + Sync>;
 
-/// Makes a one-time link to the administrator's page for a user in a role. `None` if the system
-/// provides no random bytes.
+/// A function that makes a one-time link to the administrator's page for a user name and a role.
+/// Returns `None` if the system provides no random bytes.
 pub type PageDoor = Arc<dyn Fn(&str, PageRole) -> Option<String> + Send + Sync>;
 
 /// The state, flags and connections that are needed to answer commands.
 pub struct CommandHandler {
     pub spool: Handle,
-    /// The daemon's flags. Without trunks if no daemon runs.
+    /// The mapping rules from the daemon's flags. They have no trunks if no daemon runs.
     pub rules: Rules,
     /// The current lists of leads and employees. A reload replaces them.
     pub people: Arc<RwLock<Arc<People>>>,
-    /// Asks the CRM through the daemon's budget. `None` without a daemon or a CRM.
+    /// Sends requests to the CRM within the daemon's budget. `None` without a daemon or a CRM.
     pub asking: Option<CrmProxy>,
-    /// The zone of the PBX, if one is given.
+    /// The time zone of the PBX, if known.
     pub zone: Option<String>,
     /// The value of `--field-list-wrapper`: the key under which the CRM expects the items of
     /// `lead set`.
@@ -62,13 +62,14 @@ pub struct CommandHandler {
     pub page: Option<PageDoor>,
     /// The branches whose tokens the listener knows. `None` without `--collect`.
     pub branches: Option<Arc<BranchTable>>,
-    /// Makes folder sources read files again, by their URLs. Empty if no daemon runs.
+    /// Handles that make a source read files of a folder again, by the source's URL. Empty if no
+    /// daemon runs.
     pub files_again: BTreeMap<String, FilesAgain>,
 }
 
 /// Why an answer ends early.
 enum Stop {
-    /// The reader of the answer has closed its end.
+    /// The client has closed the connection.
     Gone,
     Refused(Refusal),
 }
@@ -79,7 +80,7 @@ impl<E: Into<Refusal>> From<E> for Stop {
     }
 }
 
-/// The end of an answer, or the reason why it ends early.
+/// The result of an answer: complete, or the reason why it ended early.
 type Answered = Result<(), Stop>;
 
 /// A person's change to dead letters or waiting calls.
@@ -87,9 +88,9 @@ type Answered = Result<(), Stop>;
 pub enum LetterChange {
     /// Sends the calls again. With `dry_run`, only reports what would be sent.
     Retry {
-        /// The values that a person sets instead of those of the rules.
+        /// The values that a person chose. They replace the values that the mapping rules return.
         wish: RetryValues,
-        /// Nothing is sent or stored.
+        /// `true` if nothing is sent or stored.
         dry_run: bool,
     },
     /// Discards the calls permanently.
@@ -104,14 +105,15 @@ pub struct LetterOutcome {
     uuid: Option<CallUuid>,
     linkedid: Option<String>,
     reason: Reason,
-    /// `ready`, `looked_for`, `would_send`, `discarded`, `refused`.
+    /// The outcome as a word: `ready`, `looked_for`, `would_send`, `dead`, `counted`, `discarded`,
+    /// or `refused`.
     pub result: &'static str,
     /// Why the change was refused, or a note on the values that are sent.
     pub message: Option<String>,
-    /// The lead that it is or would be sent with.
+    /// The lead with which the call is or would be sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_id: Option<Option<LeadId>>,
-    /// The employee that it is or would be sent with.
+    /// The employee with whom the call is or would be sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub employee_id: Option<Option<EmployeeId>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,7 +126,7 @@ pub struct LetterOutcome {
 }
 
 impl LetterOutcome {
-    /// Returns the outcome `result` for this dead letter, without sent values.
+    /// Makes the outcome `result` for this dead letter, without the values to send.
     pub fn from_letter(letter: &Letter, result: &'static str, message: Option<String>) -> Self {
         Self {
             id: letter.id,
@@ -152,7 +154,7 @@ type Saying<'a> = Pin<Box<dyn Future<Output = Answered> + Send + 'a>>;
 /// Sends the replies to the client.
 struct ReplySender {
     to: mpsc::Sender<ControlReply>,
-    /// The name at the page, or the Unix user at the socket.
+    /// The person who made the request: the user name on the page, or the Unix user at the socket.
     who: String,
     said: u64,
 }
@@ -197,8 +199,8 @@ impl AnswerRequest for CommandHandler {
 }
 
 impl CommandHandler {
-    /// Answers a request. The future is boxed here, so not every crate that waits for an answer
-    /// contains all of it.
+    /// Answers a request. The future is boxed here, so crates that wait for an answer do not each
+    /// contain all of its code.
     #[inline(never)]
     fn answer_request<'a>(&'a self, ask: ControlRequest, line: &'a mut ReplySender) -> Saying<'a> {
         Box::pin(self.dispatch(ask, line))
@@ -250,8 +252,8 @@ impl CommandHandler {
                 line.item(json!({"url": url})).await
             }
             ControlRequest::Audit { calls } => self.fates(calls, line).await,
-            // The expected values of each call in the CRM's journal. Null if it is not journaled
-            // here.
+            // Each item has the values that the CRM's journal should show. It is null if the call
+            // is not journaled in this state.
             ControlRequest::Journaled { calls } => {
                 let read = self
                     .spool
@@ -305,7 +307,8 @@ impl CommandHandler {
                     let read = self
                         .spool
                         .read(move |store| tables::letters::letter(store, id));
-                    // If it was discarded after the list was read, only the listed values are left.
+                    // If the dead letter was discarded after the list was read, the listed values
+                    // are sent.
                     letter = read.await?.unwrap_or(letter);
                 }
                 line.item(letter.to_json()).await?;
@@ -313,7 +316,8 @@ impl CommandHandler {
         }
     }
 
-    /// Reports each new dead letter and waiting call, including one that dies again, once.
+    /// Sends each new dead letter and waiting call once. A call that becomes a dead letter again is
+    /// sent again.
     async fn watch(&self, line: &mut ReplySender) -> Answered {
         let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
         line.reply(ControlReply::Ready).await?;
@@ -352,10 +356,11 @@ impl CommandHandler {
         }
     }
 
-    /// Changes the dead letters and waiting calls of these ids, which are few enough for one page.
+    /// Changes the dead letters and waiting calls with these ids. The ids must fit on one page of
+    /// [`Letters`]. `who` is stored as the person who made the change.
     ///
     /// # Errors
-    /// If the spool fails, or an id is unknown. The others are changed then.
+    /// If the spool fails, or an id is unknown. The calls of the other ids are changed even then.
     pub async fn change_letters(
         &self,
         ids: &[RowId],
@@ -368,7 +373,8 @@ impl CommandHandler {
         Ok(page.into_iter().collect::<Result<_, _>>()?)
     }
 
-    /// Changes the next page, and returns an outcome for each. Empty at the end.
+    /// Changes the calls on the next page of `letters`, and returns one outcome per call. The
+    /// result is empty after the last page.
     async fn change_next(
         &self,
         letters: &mut Letters,
@@ -470,7 +476,7 @@ impl CommandHandler {
     }
 }
 
-/// Returns an error for unknown ids, after the others were changed.
+/// Returns an error if fewer dead letters were `found` than there are different `ids`.
 fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
     let all = BTreeSet::from_iter(ids).len();
     let ids = match (all, all.saturating_sub(found)) {

@@ -6,12 +6,12 @@ use callbridge_model::{CallRecord, Judged, Outcome, Reason};
 use callbridge_spool::{Action, Row, State};
 use serde::{Deserialize, Serialize};
 
-/// A stored call with the facts that it was judged by.
+/// A stored call: its record, and the facts of the PBX from which the rules made the record.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptCall {
     pub state: State,
-    /// The record that is, was, or would be sent.
+    /// The record that is, was, or would be sent to the CRM.
     pub record: CallRecord,
     pub call: FinishedCall,
     /// Why the call is or was a dead letter or a waiting call.
@@ -20,16 +20,17 @@ pub struct KeptCall {
     pub message: String,
     /// Time at which the call entered its state.
     pub judged_at: EventTime,
-    /// The other calls of the number, if it was searched by number.
+    /// The other calls of the customer's number. Only set if the call was found by its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<Vec<Other>>,
-    /// People's actions on the call. Only if it was searched by its id.
+    /// People's actions on the call. Only set if the call was found by its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actions: Option<Vec<Action>>,
 }
 
 impl KeptCall {
-    /// Makes it from a row, with the results of the search.
+    /// Makes the value from a row of the spool, the other calls of the number, and the actions on
+    /// the call.
     pub fn from_row(row: Row, others: Option<Vec<Other>>, actions: Option<Vec<Action>>) -> Self {
         let progress = row.progress;
         Self {
@@ -44,8 +45,8 @@ impl KeptCall {
         }
     }
 
-    /// Returns the verdict in its current state. A former dead letter that was sent is no longer
-    /// one.
+    /// Returns the outcome of the call according to its current state. A former dead letter that
+    /// was sent since is no longer a dead letter.
     pub fn judged(&self) -> Judged {
         let judged = judged_as_kept(self.record.clone(), Some(self.state), self.reason);
         let (reason, message) = if judged.outcome == Outcome::DeadLetter {
@@ -63,8 +64,8 @@ impl KeptCall {
     }
 }
 
-/// Returns the verdict on a stored call, as its state shows it: a dead letter until it is sent
-/// again, and permanently if it was discarded. Calls between extensions have no state.
+/// Returns the outcome that follows from a stored call's state. Dead, waiting, and discarded calls
+/// are dead letters. Calls between extensions have no state.
 pub(crate) fn judged_as_kept(
     record: CallRecord,
     state: Option<State>,

@@ -10,127 +10,141 @@ use callbridge_model::{CallUuid, LeadId};
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
 
-/// A request to the daemon, by the command that makes it.
+/// A request of a command to the daemon. The text of each variant names the command and the items
+/// of the answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum ControlRequest {
-    /// `status`: one item, as in `status --json`.
+    /// Request of `status`. The answer is one item, as in `status --json`.
     Status,
-    /// `dead list`, `show`, `export`: one item per dead letter or waiting call, oldest first.
+    /// Request of `dead list`, `dead show`, and `dead export`. The answer has one item per dead
+    /// letter or waiting call, oldest first.
     Letters {
-        /// The selected ones. An empty selection means all.
+        /// The dead letters or waiting calls to return. An empty selection means all dead letters.
         which: Selection,
-        /// With all stored bytes of unreadable ones, not only the first of them.
+        /// `true` returns all stored bytes of unreadable messages. `false` returns only their
+        /// beginning.
         #[serde(default)]
         whole: bool,
     },
-    /// `dead watch`: [`ControlReply::Ready`], then one item per new dead letter or waiting call,
-    /// until the connection is closed.
+    /// Request of `dead watch`. The answer is [`ControlReply::Ready`], then one item per new dead
+    /// letter or waiting call, until the connection is closed.
     Watch,
-    /// `dead retry`: one item per call, with the outcome.
+    /// Request of `dead retry`. The answer has one item with the outcome per call.
     Retry {
-        /// The ones to send again. An empty selection is refused.
+        /// The dead letters or waiting calls to send again. An empty selection is refused.
         which: Selection,
-        /// The values to send instead of those of the rules.
+        /// The values that a person chose. They replace the values that the mapping rules return.
         #[serde(flatten)]
         wish: RetryValues,
-        /// Only report what would be sent.
+        /// `true` only reports what would be sent. Nothing is sent or stored.
         dry_run: bool,
     },
-    /// `dead discard`: one item per call, with the outcome.
+    /// Request of `dead discard`. The answer has one item with the outcome per call.
     Discard {
-        /// The ones to discard. An empty selection is refused.
+        /// The dead letters or waiting calls to discard. An empty selection is refused.
         which: Selection,
     },
-    /// `lead missing`: one item per number that called and has no lead.
+    /// Request of `lead missing`. The answer has one item per number that called and has no lead.
     LeadMissing,
-    /// `lead list`: one item per number of the directory that a living lead has.
+    /// Request of `lead list`. The answer has one item per number of the directory that a lead has
+    /// now.
     LeadList,
-    /// `lead set`: one item when the CRM has accepted the values, and one when they are written.
+    /// Request of `lead set`. The answer has one item when the CRM has accepted the values, and
+    /// another item when the CRM has written them.
     LeadSet {
         lead: LeadId,
         /// The fields with their new values.
         items: Vec<Item>,
     },
-    /// `lead check`: one item per trunk, with the number's lead there and the reason.
+    /// Request of `lead check`. The answer has one item per trunk: the lead that a call of the
+    /// number on this trunk would get, and the reason.
     LeadCheck {
-        /// As a person writes it.
+        /// The phone number as a person typed it.
         phone: String,
     },
-    /// `lead give`: one item with the number's new lead, and how many calls left because of it.
+    /// Request of `lead give`. The answer is one item: the number's new lead, and how many waiting
+    /// calls were released.
     LeadGive {
-        /// As a person writes it.
+        /// The phone number as a person typed it.
         phone: String,
         lead: LeadId,
     },
-    /// `lead take`: one item with the lead that the number had.
+    /// Request of `lead take`. The answer is one item with the lead that was assigned to the
+    /// number.
     LeadTake {
-        /// As a person writes it.
+        /// The phone number as a person typed it.
         phone: String,
     },
-    /// `lead given`: one item per number to which a person has assigned a lead.
+    /// Request of `lead given`. The answer has one item per number to which a person has assigned a
+    /// lead.
     LeadGiven,
-    /// `branch list`: one item per branch.
+    /// Request of `branch list`. The answer has one item per branch.
     Branches,
-    /// `branch add`. The reply is one item with the branch and its new token.
+    /// Request of `branch add`. The answer is one item with the branch and its new token.
     BranchAdd {
         branch: String,
         pbxs: Vec<String>,
-        /// SHA-256 of a token that the branch gets again. `None` for a new token.
+        /// SHA-256 of an earlier token that the branch uses again. `None` makes a new token.
         hash: Option<String>,
     },
-    /// `branch rotate`: one item with the branch and its new token.
+    /// Request of `branch rotate`. The answer is one item with the branch and its new token.
     BranchRotate { branch: String },
-    /// `branch remove`: one item with the branch.
+    /// Request of `branch remove`. The answer is one item with the branch.
     BranchRemove { branch: String },
-    /// `missed`: one item per customer who waits for a callback, longest wait first.
+    /// Request of `missed`. The answer has one item per customer who waits for a callback, longest
+    /// wait first.
     Missed {
-        /// Only those who called within this many seconds.
+        /// Returns only customers who called within this many seconds before now.
         within_sec: Option<u64>,
     },
-    /// `page`: one item `{"url"}`, a one-time link to the page.
+    /// Request of `page`. The answer is one item `{"url"}`, a one-time link to the page.
     PageLink {
-        /// The rights that the link gives.
+        /// The rights of the person who opens the link.
         role: PageRole,
     },
-    /// `explain --call`: one item with the finished call of this id, as stored in the spool.
+    /// Request of `explain --call`. The answer is one item with the finished call as stored in the
+    /// spool.
     Call {
-        /// The linkedid, the uuid, or a phone number.
+        /// The call's linkedid or uuid, or the customer's phone number.
         id: String,
     },
-    /// `audit`: one item with the times without a connection, then one item per call with its fate
-    /// and values.
+    /// Request of `audit`. The answer is one item with the times in which PBXs were not connected,
+    /// then one item per call: what became of the call, and its stored values.
     Audit { calls: Vec<AuditedCall> },
-    /// `audit`: one item per call with its expected values in the CRM's journal. Null if it is not
-    /// journaled here.
+    /// Request of `audit`. The answer has one item per call with the values that the CRM's journal
+    /// should show. The item is null if the call is not journaled in this state.
     Journaled { calls: Vec<AuditedCall> },
-    /// `audit`: one item with a page of the CRM's journal, or why there is none. The daemon's
-    /// sender requests it within its budget.
+    /// Request of `audit`. The answer is one item with a page of the CRM's journal, or the reason
+    /// why there is no page. The daemon's sender requests the page within its budget.
     JournalPage(FilterPage),
-    /// `audit --take-in`: one item with the outcome of the call.
+    /// Request of `audit --take-in`. The answer is one item with the outcome of the call.
     TakeIn {
         pbx: String,
-        /// The call's facts in the file.
+        /// The call as the PBX's file describes it.
         call: Box<FinishedCall>,
-        /// The uuid under which the call is journaled here while the CRM's journal does not have
-        /// it. `None` for a call that is not known here.
+        /// The uuid of a call that is journaled in this state, but that the CRM's journal does not
+        /// have. `None` for a call that is not in this state.
         lost: Option<CallUuid>,
     },
-    /// `audit`: the result of a finished audit, stored for the metrics. No item.
+    /// Request of `audit` to store the counts of a finished audit for the metrics. The answer has
+    /// no item.
     Audited {
-        /// Calls of the file without an explanation.
+        /// Number of calls in the PBX's file without an explanation.
         unexplained: u64,
-        /// Calls of the file that are stored with other values.
+        /// Number of calls whose stored values differ from the values in the PBX's file.
         different: u64,
     },
-    /// `calls`: one item per call, oldest first. With `follow`, then [`ControlReply::Ready`], and
-    /// one item per call that begins or ends, until the connection is closed.
+    /// Request of `calls`. The answer has one item per call, oldest first. With `follow`, the
+    /// answer goes on with [`ControlReply::Ready`], and one item per call that begins or ends,
+    /// until the connection is closed.
     Calls {
         /// The filter that the calls must match.
         which: CallsQuery,
-        /// Stored calls come first. Without it, `follow` begins with the daemon's start.
+        /// `true` sends stored calls first. If it is `false`, `follow` begins with the daemon's
+        /// start.
         past: bool,
-        /// Also new calls, until the connection is closed.
+        /// `true` also sends new calls, until the connection is closed.
         follow: bool,
     },
 }
@@ -155,13 +169,13 @@ impl ControlRequest {
         )
     }
 
-    /// Returns `true` if the answer continues with events in the daemon.
+    /// Returns `true` if the answer goes on with new events until the connection is closed.
     pub const fn follows(&self) -> bool {
         matches!(self, Self::Watch | Self::Calls { follow: true, .. })
     }
 }
 
-/// A filter of calls. Without a condition, all match.
+/// A filter of calls. A filter without any condition matches all calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallsQuery {
     /// Calls of the current day in the PBX's zone.
@@ -176,7 +190,7 @@ pub struct CallsQuery {
     pub state: Option<State>,
     /// Calls between extensions instead of customer calls.
     pub internal: bool,
-    /// The zone of the dates, instead of the PBX's.
+    /// The time zone of the dates, instead of the PBX's zone.
     pub zone: Option<String>,
 }
 
@@ -193,7 +207,7 @@ pub enum PageRole {
 }
 
 impl PageRole {
-    /// Returns the word in flags and files: `admin` or `view`.
+    /// Returns the role's name in flags and files: `admin` or `view`.
     pub fn word(self) -> &'static str {
         self.into()
     }
@@ -212,11 +226,12 @@ fn no_role(word: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlReply {
-    /// The zone of the PBX, in which times are shown. It comes first, if it is known.
+    /// The time zone of the PBX, in which times are shown. This reply comes first, if the zone is
+    /// known.
     Zone(String),
-    /// All stored entries were sent. New ones follow.
+    /// All stored entries were sent. New entries follow.
     Ready,
-    /// One requested entry, in the form of its request.
+    /// One entry of the answer. Its JSON form depends on the request.
     Item(serde_json::Value),
     /// The answer is complete. Nothing follows.
     End {
@@ -227,7 +242,7 @@ pub enum ControlReply {
     Error {
         /// The exit code of the command (sysexits).
         code: u8,
-        /// A message with the problem, its place, and the fix.
+        /// A message with the problem, the affected flag or file, and the fix.
         message: String,
     },
 }

@@ -8,7 +8,7 @@ use callbridge_spool::Error;
 pub struct Refusal {
     /// The exit code of the command (sysexits).
     pub code: u8,
-    /// A message with the problem, its place, and the fix.
+    /// A message with the problem, the affected flag or file, and the fix.
     pub message: String,
 }
 
@@ -23,7 +23,7 @@ impl Refusal {
         Self::new(Code::Usage.number(), message)
     }
 
-    /// Returns `true` if the typed text is wrong: not a number, or not a date.
+    /// Returns `true` if a person typed something wrong, such as an invalid number or date.
     pub fn is_usage(&self) -> bool {
         self.code == Code::Usage.number()
     }

@@ -19,17 +19,17 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 pub const NAME: &str = "control.sock";
-/// The private folder in which the socket is made before it is moved to its place.
+/// The private folder in which the socket is created before it is moved into the state folder.
 const NURSERY: &str = ".control";
 /// Maximum length of a request in bytes.
 const QUESTION_BYTES_MAX: u64 = 1 << 20;
-/// Time between two checks that the socket is in its place.
+/// Time between two checks that the socket's file still exists.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of requests that are answered at the same time.
 const CONNECTIONS_MAX: usize = 16;
 
-/// An open folder, so that the socket's path stays below the 107 bytes of a Unix socket address,
-/// however long the folder's own path is.
+/// A folder that is kept open. The socket's path goes through `/proc/self/fd`, so it stays below
+/// the 107 bytes of a Unix socket address, even if the folder's path is long.
 struct Folder {
     _held: std::fs::File,
     path: PathBuf,
@@ -43,11 +43,11 @@ impl Folder {
     }
 }
 
-/// Answers a request. Sends each [`ControlReply`] as soon as it is known. The last is `End` or
-/// `Error`.
+/// Answers the requests of commands. Each [`ControlReply`] is sent as soon as it is known. The last
+/// reply is `End` or `Error`.
 pub trait AnswerRequest: Send + Sync + 'static {
-    /// Answers the request of the user `who`. Completes when everything was sent or the client has
-    /// disconnected.
+    /// Answers the request of the Unix user `who`, and sends the replies to `to`. Completes when
+    /// everything was sent or the client has disconnected.
     fn answer(
         &self,
         ask: ControlRequest,
@@ -56,17 +56,17 @@ pub trait AnswerRequest: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// Listens in the state folder. A socket left by a killed process is replaced, because the spool's
-/// lock proves that no other process uses this folder. It is made in a folder that no other user
-/// can enter, and moved to its place once it is private. So there is never a time at which another
-/// user can connect, whatever the umask.
+/// Listens on the socket in the state folder. A socket left by a killed process is replaced,
+/// because the spool's lock proves that no other process uses this folder. The socket is created in
+/// a folder that no other user can enter, and moved once it is private. So no other user can ever
+/// connect, whatever the umask.
 ///
 /// # Errors
 /// If the folder cannot be written.
 pub fn listen(state: &Path) -> io::Result<UnixListener> {
     let nursery = state.join(NURSERY);
     match std::fs::remove_dir_all(&nursery) {
-        // It is not a folder, but a leftover file.
+        // A leftover file is in the folder's place.
         Err(error) if error.kind() == ErrorKind::NotADirectory => std::fs::remove_file(&nursery)?,
         removed => none_if_absent(removed).map(drop)?,
     }
@@ -79,7 +79,8 @@ pub fn listen(state: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Serves until `shutdown` completes. If the socket is deleted from its folder, it listens again.
+/// Answers requests with `handler` until `shutdown` completes. If the socket's file is deleted, a
+/// new socket is created.
 pub async fn keep<A: AnswerRequest>(
     state: PathBuf,
     listener: UnixListener,
@@ -151,7 +152,7 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
         }
         Ok(())
     };
-    // A command that is interrupted closes its end. The answer then stops.
+    // An interrupted command closes its end of the connection. Then the answer stops.
     let gone = async {
         let mut rest = [0_u8; 1];
         while matches!(read.read(&mut rest).await, Ok(1..)) {}
@@ -162,8 +163,8 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
     }
 }
 
-/// Reports to a command that too many others are being answered, if its connection accepts that at
-/// once.
+/// Sends an error to a command because too many commands are being answered. Sends nothing if the
+/// connection would block.
 fn refuse(stream: &UnixStream) {
     let message = format!("the daemon is already answering {CONNECTIONS_MAX} commands; try again");
     let busy = ControlReply::Error { code: 69, message };
@@ -178,16 +179,17 @@ async fn send(write: &mut (impl AsyncWriteExt + Unpin), reply: &ControlReply) ->
     write.write_all(&line).await
 }
 
-/// Returns `true` if a daemon listens in this state folder, however busy or frozen it is.
+/// Returns `true` if a daemon listens in this state folder. A busy or frozen daemon counts, too.
 ///
 /// # Errors
-/// If something else is in its place.
+/// If the socket's path is something other than a socket, or cannot be connected to.
 pub async fn is_listening(state: &Path) -> io::Result<bool> {
     Ok(connect(state).await?.is_some())
 }
 
-/// Sends a request to the daemon of this state folder, and waits for its first reply. The replies
-/// arrive one by one. `None` if no daemon runs, or if it ended before it had read the request.
+/// Sends a request to the daemon of this state folder, waits for the first reply, and returns a
+/// reader of the replies. Returns `None` if no daemon runs, or if the daemon ended before it read
+/// the request.
 ///
 /// # Errors
 /// If the daemon is there but communication fails.
@@ -199,7 +201,7 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
     let mut read = BufReader::new(read);
     let mut line = serde_json::to_vec(ask)?;
     line.push(b'\n');
-    // A daemon that stops reading the request may have sent the reason.
+    // A daemon that stops reading the request may have sent the reason, so its reply is read.
     let wrote = write.write_all(&line).await;
     match read.fill_buf().await.map(|reply| !reply.is_empty()) {
         Ok(is_said) if is_said || wrote.is_ok() => Ok(Some(Replies {
@@ -210,13 +212,13 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
             zone: None,
         })),
         Ok(_) => Ok(None),
-        // Linux reports this if the side that closed left unread bytes.
+        // Linux reports this if the daemon closed the connection before it read the request.
         Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Returns a connection to the daemon of this state folder. `None` if none runs.
+/// Returns a connection to the daemon of this state folder. Returns `None` if no daemon runs.
 async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     let Some(folder) = none_if_absent(Folder::open(state))? else {
         return Ok(None);
@@ -230,8 +232,9 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     none_if_absent(UnixStream::connect(&folder.path).await)
 }
 
-/// Returns `None` for an error that means absence. The spool refuses a file in the folder's place.
-/// A connection is reset if its listener closed before it was accepted.
+/// Returns `None` for an error that means that no daemon runs. `NotADirectory` is such an error,
+/// because the spool reports a file in the folder's place. `ConnectionReset` means that the
+/// listener closed before it accepted the connection.
 fn none_if_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     use ErrorKind::{ConnectionRefused, ConnectionReset, NotADirectory, NotFound};
     let absent = [NotFound, NotADirectory, ConnectionRefused, ConnectionReset];
@@ -256,7 +259,7 @@ enum RepliesFrom {
 }
 
 impl Replies {
-    /// Receives the replies of a handler in this process.
+    /// Makes a reader of replies that a handler in this process sends.
     pub const fn from_handler(replies: mpsc::Receiver<ControlReply>) -> Self {
         Self {
             from: RepliesFrom::Here(replies),

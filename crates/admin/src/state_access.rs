@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time to wait for a lock.
+/// Maximum time to wait for the lock of a state.
 const WITHIN: Duration = Duration::from_secs(4);
 const TRY_EVERY: Duration = Duration::from_millis(40);
 
@@ -26,11 +26,12 @@ pub enum Access<T> {
     Spool(Handle, Guard),
 }
 
-/// Asks the daemon, and opens the spool if there is none. If the lock is held but no daemon
-/// answers, it waits: the holder is starting, stopping, or another command.
+/// Asks the daemon with `ask`, or opens the spool with `open` if no daemon runs. If the spool is
+/// locked but no daemon answers, this waits up to 4 s, because the process that holds the lock is
+/// starting, stopping, or another command.
 ///
 /// # Errors
-/// Those of `ask`, and those of the spool.
+/// The errors of `ask` and of the spool.
 pub async fn ask_or_open<T, E: From<Error>>(
     ask: impl AsyncFn() -> Result<Option<T>, E>,
     open: impl Fn() -> Result<(Handle, Guard), Error>,
@@ -48,11 +49,10 @@ pub async fn ask_or_open<T, E: From<Error>>(
     }
 }
 
-/// Opens a state for a command without a daemon. This process leads a database until it is closed,
-/// unless the command only reads.
+/// Opens a state for a command while no daemon runs. If the state is a database and the command
+/// does not only read (`reads`), this process is its leader until the spool is closed.
 ///
-/// # Errors
-/// [`Error::NotLeader`] if another process leads. Otherwise those of the spool.
+/// [`Error::NotLeader`] if another process leads the database. Otherwise the errors of the spool.
 pub fn open_here(
     place: &StatePlace,
     settings: Settings,
@@ -99,10 +99,10 @@ pub async fn close(spool: Handle, guard: Guard) {
     let _ = tokio::task::spawn_blocking(move || guard.close()).await;
 }
 
-/// Returns the `status` of the running daemon. `None` without one.
+/// Returns the status of the daemon with the state folder `dir`. Returns `None` if no daemon runs.
 ///
 /// # Errors
-/// If there is one but communication fails.
+/// If a daemon runs, but communication fails.
 pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
     let Some(mut replies) = socket::ask(dir, &ControlRequest::Status).await? else {
         return Ok(None);
@@ -122,8 +122,8 @@ pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
 }
 
 /// A wait for the lock of a state folder, with its deadline. A command without a daemon holds the
-/// lock for a short time. A daemon that starts or stops holds it but does not answer. Neither is a
-/// reason to give up at once.
+/// lock for a short time. A daemon that starts or stops holds the lock but does not answer. Both
+/// end soon, so a command does not give up at once.
 #[derive(Clone, Copy, Debug)]
 pub struct LockWait {
     until: Instant,
@@ -137,7 +137,7 @@ impl LockWait {
         }
     }
 
-    /// Waits a little. Returns `false` at once if the deadline has passed.
+    /// Waits 40 ms and returns `true`. Returns `false` at once if the deadline has passed.
     pub async fn has_more(self) -> bool {
         if Instant::now() >= self.until {
             return false;

@@ -7,12 +7,12 @@ const USERS: &str = "/etc/passwd";
 /// Maximum size of the system's file of users. A larger file is something else.
 const USERS_BYTES_MAX: u64 = 1 << 20;
 
-/// Returns the name of this user. `uid 1001` if there is none.
+/// Returns the name of the user with this id, or text such as `uid 1001` if the id has no name.
 pub fn name_of(uid: u32) -> String {
     find_name(uid).unwrap_or_else(|| format!("uid {uid}"))
 }
 
-/// Returns the name of this user. `None` if it is not in the system's file.
+/// Returns the name of the user with this id. Returns `None` if the system's file does not have it.
 pub fn find_name(uid: u32) -> Option<String> {
     find_name_in(uid, Path::new(USERS))
 }

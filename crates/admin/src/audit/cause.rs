@@ -1,4 +1,5 @@
-//! Finds the likeliest cause why a call that the PBX recorded left no trace.
+//! Finds the likeliest cause why a call that the PBX recorded is missing from the state or the
+//! CRM's journal.
 
 use crate::audit::FileCall;
 use callbridge_call::{EventTime, UniqueId};
@@ -9,24 +10,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Maximum difference between the time of a call and the epoch in its id if both are of one clock.
+/// Maximum difference between the time of a call and the epoch in its id if both come from one
+/// clock.
 const SAME_CLOCK: Duration = Duration::from_secs(600);
-/// A gap includes calls that began up to this many seconds before it, because they ended in it.
+/// A gap also explains calls that began up to this many seconds before it, because they ended in
+/// it.
 const BEGAN_BEFORE: i64 = 3600;
 
-/// The times for which a PBX's calls may be missing: before its first connection, and in gaps.
+/// The times for which a PBX's calls can be missing: before its first connection, and in gaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
-    /// The first connection of each PBX, if earlier calls are lost.
+    /// Time of the first connection by PBX id. Only PBXs whose earlier calls are lost have an
+    /// entry.
     pub since: BTreeMap<String, EventTime>,
-    /// PBXs with recent calls and without a live connection.
+    /// PBXs of which a call finished in the last 30 days. They count as connected even without an
+    /// entry in `since`.
     pub known: BTreeSet<String>,
     /// The newest gaps of all sources, at most the 50 that the gap log keeps.
     pub gaps: Vec<SourceGap>,
 }
 
 impl Listening {
-    /// Adds the times and PBXs of `more`. The gaps apply to all.
+    /// Adds the times and PBXs of `more`, and takes its gaps. Every answer has the gaps of all
+    /// sources.
     pub fn add(&mut self, more: Self) {
         self.since.extend(more.since);
         self.known.extend(more.known);
@@ -34,7 +40,7 @@ impl Listening {
     }
 }
 
-/// Returns the cause for a call that is journaled here since `since` but missing from the CRM's
+/// Returns the cause for a call that was journaled at `since` but is missing from the CRM's
 /// journal.
 pub(crate) fn loss_cause(since: Option<EventTime>, zone: &Zone) -> String {
     let when = match since {
@@ -103,8 +109,8 @@ pub(crate) fn likeliest_cause(call: &FileCall, fate: CallFate, listening: &Liste
     }
 }
 
-/// Returns the seconds by which the call's time is after the epoch in its id. `None` if both can be
-/// of one clock.
+/// Returns how many seconds the call's time is after the epoch in its id. Returns `None` if both
+/// times can come from one clock.
 fn clock_difference(call: &FileCall) -> Option<i64> {
     let id = UniqueId::new(&call.linkedid)?;
     let epoch = i64::try_from(id.epoch_and_counter()?.0).ok()?;

@@ -1,4 +1,4 @@
-//! Looks for the calls that are journaled here in pages of the CRM's journal (§4.5, §4.7).
+//! Looks for the calls that are journaled in this state on pages of the CRM's journal (§4.5, §4.7).
 //!
 //! ```text
 //!  first pass ─▶ all were shown ─▶ over
@@ -32,10 +32,11 @@ use std::time::Duration;
 /// the document does not say how soon the journal shows it. This is twice the sender's estimate.
 pub const TOO_NEW: Duration = Duration::from_secs(240);
 
-/// Seconds from the range's start to the first call, because the clocks of PBX and CRM can differ.
+/// Seconds by which the range starts before the first call, because the clocks of PBX and CRM can
+/// differ.
 const MARGIN_SEC: i64 = 3600;
 
-/// Maximum number of pages: two hours of half a budget.
+/// Maximum number of pages. With half of the budget, reading them takes two hours.
 const PAGES_MAX: u32 = 3600;
 
 /// Failures in a row after which the search is given up.
@@ -58,7 +59,7 @@ pub struct JournalReading {
     pub reason: Option<String>,
 }
 
-/// A value that the journal shows differently from the sent one.
+/// A value that the CRM's journal shows differently from the value that was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The field's name in the submission (§2.6).
@@ -96,10 +97,10 @@ impl JournalFindings {
 pub enum JournalAnswer {
     Page {
         page: Page,
-        /// Number of calls on it that are journaled in this state.
+        /// Number of calls on the page that are journaled in this state.
         ours: u32,
     },
-    /// A page must have fewer records (`MAX`, §7.5).
+    /// The CRM refused the page size: a page must have fewer records (`MAX`, §7.5).
     TooLarge {
         /// The CRM's message.
         reason: String,
@@ -118,7 +119,7 @@ pub enum JournalAnswer {
     Barred {
         /// The reason and the fix.
         reason: String,
-        /// The CRM itself reported it.
+        /// `true` if the CRM reported the reason, `false` if no request was sent to the CRM.
         asked: bool,
     },
 }
@@ -156,13 +157,14 @@ impl JournalAnswer {
     }
 }
 
-/// The kind of the next page.
+/// The stage of a search, which decides the next page to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SearchStage {
     /// The next page of a pass. The page after the last one must be empty.
     #[default]
     Pass,
-    /// The first page without a range, or the last one of this many.
+    /// A check without a range whether the journal shows any of our calls. Requests page `last`, or
+    /// the first page if `last` is `None`.
     Proof {
         last: Option<u32>,
     },
@@ -176,11 +178,11 @@ pub struct JournalSearch {
     missing: BTreeMap<CallUuid, (usize, JournaledCall)>,
     findings: JournalFindings,
     stage: SearchStage,
-    /// The current pass is the second one, or was the last one before the proof.
+    /// The current pass is the second pass. During the proof, the last pass was the second one.
     is_second: bool,
     pass: JournalPass,
     ranged: bool,
-    /// A page has shown a call that is journaled here.
+    /// A page has shown a call that is journaled in this state.
     proven: bool,
     /// A pass that contradicted itself was restarted.
     anew: bool,
@@ -188,7 +190,7 @@ pub struct JournalSearch {
 }
 
 impl JournalSearch {
-    /// Makes a search for these calls of the file, by their place in it.
+    /// Makes a search for these calls of the file. Each call comes with its place in the file.
     pub fn new(calls: impl IntoIterator<Item = (usize, JournaledCall)>, now: EventTime) -> Self {
         let mut findings = JournalFindings::default();
         let mut missing = BTreeMap::new();
@@ -315,7 +317,7 @@ impl JournalSearch {
         if self.pass.is_past_end() && page.rows == 0 {
             return self.end_pass();
         }
-        // If the total is not smaller, the journal has grown meanwhile.
+        // If the total is not smaller than this page's number, the journal has grown meanwhile.
         if self.pass.is_past_end() && page.total < Some(number) {
             return self.doubt(format!(
                 "it reports page {last} as its last, but page {number} holds records"
@@ -339,7 +341,8 @@ impl JournalSearch {
         }
     }
 
-    /// Ends a pass. The first pass can miss calls, because pages move while they are read.
+    /// Ends a pass. A second pass follows the first one, which can miss calls because pages move
+    /// while they are read.
     fn end_pass(&mut self) {
         if !self.is_second && self.pass.reader.read() > 1 {
             return self.begin(true);
@@ -351,7 +354,8 @@ impl JournalSearch {
         }
     }
 
-    /// Handles a range whose pages show none of our calls. Checks whether any other page does.
+    /// Handles a page that was requested without a range, because the pages of the range showed
+    /// none of our calls. If this page shows a missing call, the search continues without a range.
     fn proof(&mut self, page: &Page, was_last: bool) {
         let mut shown = page.shown.iter();
         if shown.any(|call| self.missing.contains_key(&call.uuid)) {
@@ -377,7 +381,8 @@ impl JournalSearch {
         ));
     }
 
-    /// Handles an answer that cannot be right. The first one can be a coincidence.
+    /// Handles a page that contradicts another page. The first time, the pass is restarted. The
+    /// second time, the search ends without a result.
     fn doubt(&mut self, message: String) {
         if self.anew {
             return self.give_up(format!("its pages contradict each other: {message}"));
@@ -406,7 +411,7 @@ impl JournalSearch {
         self.findings.reading.read = true;
     }
 
-    /// Ends the search with this reason: no more can be requested, or the pages prove nothing.
+    /// Ends the search without a result, and stores the reason.
     pub fn give_up(&mut self, reason: impl Into<String>) {
         self.stage = SearchStage::Over;
         let reading = std::mem::take(&mut self.findings).reading;
@@ -434,8 +439,8 @@ fn seconds_for(pages: u32, budget: BudgetStatus) -> u64 {
     u64::from(pages) * budget.window_sec / u64::from(budget.limit / 2).max(1)
 }
 
-/// Returns the values that a row shows differently from the sent ones. A value that it does not
-/// show counts as equal.
+/// Returns the values that a row of the journal shows differently from the sent values. A value
+/// that the row does not show counts as equal.
 fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
     // For a merged lead, the journal shows the surviving lead.
     let mut own = sent.leads.iter();
@@ -463,7 +468,8 @@ fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
     differing
 }
 
-/// Returns the time from which pages are read for a call. The clock of its PBX may have been ahead.
+/// Returns the time from which pages must be read to find a call. The PBX's clock may have been
+/// ahead, so this is not later than the time at which the call was journaled.
 fn search_start(call: &JournaledCall) -> EpochSeconds {
     let mut first = call.started;
     if let Some(since) = call.since {

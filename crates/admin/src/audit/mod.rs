@@ -34,11 +34,11 @@ use values::ValueDifference;
 /// A call of the file, with the outcome that the current flags give it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileCall {
-    /// The ids and the PBX by which its fate is looked up in the state.
+    /// The ids and the PBX by which the call is looked up in the state.
     pub asked: AuditedCall,
     /// The linkedid in the file.
     pub linkedid: String,
-    /// Start of its first channel.
+    /// Start of the call's first channel.
     pub started: EventTime,
     /// The customer's number: E.164, or as the PBX wrote it.
     pub phone: Option<String>,
@@ -49,13 +49,13 @@ pub struct FileCall {
     /// The file has no end of the call, so the call can still be active.
     pub is_open: bool,
     pub values: AuditedValues,
-    /// The PBX can report an earlier end over AMI than in its files.
+    /// The PBX can report an earlier end of the call over AMI than in its files.
     pub has_late_end: bool,
 }
 
 impl FileCall {
-    /// Makes it from a call that was read and judged. `is_known` returns whether a flag or a list
-    /// names a prefix.
+    /// Makes a `FileCall` from a call that was read from the file and judged by the rules.
+    /// `is_known` returns `true` if a flag or a list names a channel prefix.
     pub fn new(call: &FinishedCall, judged: &Judged, is_known: impl Fn(&str) -> bool) -> Self {
         let record = &judged.record;
         let others = call.also_known_as.iter().filter(|id| **id != call.linkedid);
@@ -81,10 +81,11 @@ impl FileCall {
     }
 }
 
-/// Explains each call of the file, or lists it with the likeliest cause.
+/// Makes the report. Counts each call of the file that the state explains, and lists each other
+/// call with the likeliest cause.
 ///
-/// `fates` has the order of `calls`. A call without a fate is unknown. `journal` has the findings
-/// in the CRM's journal for the calls that are journaled here. Times in texts are in `zone`.
+/// `fates` has the order of `calls`. A call without an entry in `fates` is unknown. `journal` has
+/// the findings in the CRM's journal for the journaled calls. Times in texts are in `zone`.
 pub fn account(
     calls: &[FileCall],
     fates: &[AuditedFate],
@@ -131,7 +132,8 @@ pub fn account(
     report
 }
 
-/// Compares the values of one call. The values of an open call are not final.
+/// Returns the values of a call that differ between the file and the state. Returns none for an
+/// open call, because its values are not final.
 fn value_differences(file_call: &FileCall, found: &AuditedFate) -> Vec<ValueDifference> {
     match &found.values {
         Some(stored) if !file_call.is_open => {
@@ -141,7 +143,8 @@ fn value_differences(file_call: &FileCall, found: &AuditedFate) -> Vec<ValueDiff
     }
 }
 
-/// A record of the file that cannot be read, so it can be any call.
+/// A file of the PBX, or a record in it, that cannot be read. It is not known which call it
+/// describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadCall {
     pub file: String,
@@ -149,16 +152,18 @@ pub struct UnreadCall {
     pub written: EventTime,
     /// Why the record cannot be read.
     pub reason: String,
-    /// The state has a dead letter `unreadable` for it.
+    /// The state has a dead letter `unreadable` for the record.
     pub is_dead_letter: bool,
     pub records: u64,
 }
 
-/// Time for which a changed file can still be incomplete, so the audit waits for it.
+/// A file that was changed more recently than this can still be incomplete, so its records count as
+/// under way.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
 
-/// Adds an unreadable record to the report, as a call with the name of its file. It is explained
-/// only by a dead letter, or while the file can still be incomplete.
+/// Adds an unreadable record to the report, under the name of its file. The record counts as dead
+/// if there is a dead letter, as under way if the file can still be incomplete, and otherwise as
+/// unexplained.
 pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
     report.file += unread.records;
     if unread.is_dead_letter {
@@ -180,7 +185,8 @@ pub fn add_unread(report: &mut Report, unread: &UnreadCall, now: EventTime) {
     }
 }
 
-/// Returns the figure of the report that counts it. `None` if nothing explains it.
+/// Returns the figure of the report that counts the call. Returns `None` if nothing explains the
+/// call.
 fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64> {
     match fate {
         CallFate::Stands(state) => Some(match state {
@@ -196,7 +202,8 @@ fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64>
         CallFate::Counted | CallFate::Unknown if call.is_open => {
             Some(|counts| &mut counts.under_way)
         }
-        // A counted call leaves nothing to compare. The file shows which of the two it was.
+        // Of internal and skipped calls, the state has only counts. The file shows which of the two
+        // the call was.
         CallFate::Counted | CallFate::Unknown => match call.outcome {
             Outcome::Internal if call.unmatched.is_empty() => Some(|counts| &mut counts.internal),
             Outcome::Skipped => Some(|counts| &mut counts.skipped),

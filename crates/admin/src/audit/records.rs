@@ -15,16 +15,17 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Depth of nested folders. `mod_json_cdr` creates another one when it rotates.
+/// Maximum depth of nested folders. `mod_json_cdr` creates a subfolder when it rotates.
 const DEPTH_MAX: usize = 3;
 /// Bytes per read.
 const PIECE_BYTES: usize = 64 << 10;
 /// The field of a record with the end of its channel.
 const ENDED: &[u8] = b"\"end_uepoch\":\"";
-/// Time after the end of a channel within which its record is written, by any clock.
+/// Maximum time from the end of a channel to the writing of its record, even if clocks differ.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2 * 86_400);
 
-/// The records of a folder, or the only one of a file, one line per record.
+/// A reader of the records in a folder, or of the only record in a file. Returns one line per
+/// record.
 #[derive(Debug)]
 pub struct RecordLines {
     left: VecDeque<PathBuf>,
@@ -39,7 +40,7 @@ pub struct UnreadRecord {
     pub file: PathBuf,
     /// Time at which the file was written.
     pub written: EventTime,
-    /// Why its record cannot be read.
+    /// Why the file's record cannot be read.
     pub reason: String,
 }
 
@@ -52,11 +53,11 @@ struct Record {
     written: EventTime,
 }
 
-/// Returns the records under `path` that ended at `since` or later, or may have. `None` for a file
-/// whose records are lines or rows, which is read directly.
+/// Opens the records under `path` that ended at `since` or later, or that may have. Returns `None`
+/// for a file whose records are lines or rows, because such a file is read directly.
 ///
 /// # Errors
-/// Those of the system, with the path that cannot be read.
+/// The errors of the system, with the path that cannot be read.
 pub fn open(path: &Path, since: Option<EventTime>) -> io::Result<Option<RecordLines>> {
     let Ok(about) = std::fs::metadata(path) else {
         return Ok(None); // opening it reports the error
@@ -103,7 +104,7 @@ fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     after_nuls(file, SAMPLE_BYTES_MAX)
 }
 
-/// Reads at most this many bytes after the NUL bytes that the file begins with.
+/// Skips the NUL bytes at the beginning of the file, and reads at most `most` bytes after them.
 fn after_nuls(mut file: impl Read, most: usize) -> io::Result<Vec<u8>> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
@@ -132,7 +133,8 @@ fn is_one_record(path: &Path) -> io::Result<bool> {
     Ok(detected_format(&to_single_line(bytes)) == Some(Format::FreeswitchCdr))
 }
 
-/// Gathers the plain files of a folder, each with its time. Hidden files and links are omitted.
+/// Adds the plain files of a folder to `found`, each with the microsecond at which its record
+/// ended. Omits hidden files, links, and files that were changed too long before `since`.
 fn gather(
     folder: &Path,
     depth: usize,
@@ -154,7 +156,8 @@ fn gather(
         if about.is_dir() && depth > 1 {
             gather(&path, depth - 1, since, found)?;
         } else if about.is_file() && !is_old {
-            // In a copied folder, all files have the time of the copy.
+            // In a copied folder, all files have the time of the copy, so the time in the record is
+            // preferred.
             let record = record(&path)?;
             found.push((
                 end_of_record(&record.bytes).unwrap_or(changed.micros()),
@@ -191,7 +194,7 @@ fn end_of_record(record: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Writes a JSON text on one line. Its strings contain no line ends.
+/// Puts a JSON text on one line. JSON strings contain no line ends, so the values stay the same.
 fn to_single_line(mut text: Vec<u8>) -> Vec<u8> {
     for byte in &mut text {
         if matches!(byte, b'\n' | b'\r') {

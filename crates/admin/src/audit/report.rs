@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Unexplained calls in the text report. JSON has all.
+/// Maximum number of calls in each list of the text report. JSON has all calls.
 const SHOWN_MAX: usize = 50;
 
 /// The report. Each call of the file is counted once.
@@ -79,7 +79,7 @@ pub struct Unexplained {
 }
 
 impl Report {
-    /// Returns `true` if every call of the file is explained and has the stored values.
+    /// Returns `true` if every call of the file is explained and has the same values in the state.
     pub const fn is_clean(&self) -> bool {
         self.unexplained.is_empty() && self.different.is_empty()
     }

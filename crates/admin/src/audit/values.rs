@@ -1,4 +1,4 @@
-//! Compares the values of one call in the PBX's file with those that callbridge stored.
+//! Compares the values of one call in the PBX's file with the values that callbridge stored.
 //!
 //! Both sides are [`AuditedValues`]. The result is a list of [`ValueDifference`]s.
 
@@ -22,19 +22,19 @@ pub enum ValueDifference {
     TalkTimeSec(Both<u32>),
     /// Whether an employee talked with the customer.
     Answered(Both<bool>),
-    /// Seen from the company.
+    /// The direction as seen from the company.
     Direction(Both<Direction>),
     ClientPhone(Both<String>),
 }
 
-/// A value of both sides.
+/// A value as callbridge stored it, and as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Both<T> {
     pub stored: T,
     pub file: T,
 }
 
-/// Returns the values that differ. If one side is incomplete, nothing is compared.
+/// Returns the values that differ. Returns none if one side is incomplete.
 ///
 /// `has_late_end` is true for a file of Asterisk: only AMI sees the `HangupRequest` that ends a
 /// call before a slow `h` extension, so the file can show a longer call.
@@ -104,7 +104,7 @@ fn differs_in_answer(stored: &AuditedValues, file: &AuditedValues) -> bool {
     } else {
         (file, stored)
     };
-    // An answer needs half a second of talk, and rounding can hide it.
+    // An answer needs half a second of talk, and rounding can hide that talk.
     let is_rounding = i64::from(answered.talk_time_sec) <= ROUNDING_SEC;
     let is_estimated_talk = answered.estimate && !unanswered.estimate;
     !is_rounding && !is_estimated_talk

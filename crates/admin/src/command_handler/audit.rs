@@ -1,5 +1,5 @@
-//! Answers the requests of `audit`: the fates of the calls in a PBX's file, their rows in the CRM's
-//! journal, and calls that are taken in.
+//! Answers the requests of `audit`: what became of the calls in a PBX's file, what the CRM's
+//! journal should show of them, and which missing calls are stored.
 
 use super::{Answered, CommandHandler, ReplySender};
 use crate::audit::{JournalAnswer, Listening};
@@ -17,9 +17,9 @@ use callbridge_spool::{AuditedCall, Done, Error, Finished, Op, Step, Store, tabl
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// Key of the number of calls that the last audit left unexplained.
+/// Key in the spool for the number of calls that the last audit left unexplained.
 pub const UNEXPLAINED_KEY: &str = "audit-unexplained";
-/// Key of the number of calls that the last audit found with other values.
+/// Key in the spool for the number of calls that the last audit found with other values.
 pub const DIFFERENT_KEY: &str = "audit-different";
 
 impl CommandHandler {
@@ -41,7 +41,7 @@ impl CommandHandler {
         Ok(())
     }
 
-    /// Reads a page of the CRM's journal.
+    /// Reads a page of the CRM's journal. Sends the page, or the reason why it could not be read.
     pub(super) async fn journal_page(&self, query: FilterPage, line: &mut ReplySender) -> Answered {
         let Some(asking) = &self.asking else {
             let pause = (self.status)().await?.pause;
@@ -82,8 +82,8 @@ impl CommandHandler {
         line.item(answer).await
     }
 
-    /// Judges the call by the current flags and lists, and stores it. A call that the CRM has lost
-    /// is sent again unchanged.
+    /// Judges the call by the current flags and lists, and stores it. `lost` is the uuid of a call
+    /// that the CRM has lost. Such a call is sent again unchanged.
     pub(super) async fn take_in(
         &self,
         pbx: &str,
@@ -95,7 +95,7 @@ impl CommandHandler {
         let (result, why) = match lost {
             Some(uuid) => match self.send_again(uuid, &line.who).await? {
                 Some(result) => (result, None),
-                // It was purged long ago, so its values come from the file.
+                // The call was purged, so its values come from the PBX's file.
                 None if figures::uuid(pbx, &call.linkedid) == uuid => {
                     self.store_again(pbx, call).await?
                 }
@@ -111,7 +111,7 @@ impl CommandHandler {
             .await
     }
 
-    /// Sends the call that is journaled under this uuid again. `None` if it is no longer stored.
+    /// Sends the call with this uuid again. Returns `None` if the call is no longer stored.
     async fn send_again(&self, uuid: CallUuid, who: &str) -> Result<Option<&'static str>, Error> {
         let read = self
             .spool
@@ -130,13 +130,14 @@ impl CommandHandler {
                 tracing::info!(call = %uuid, id = row.0, who, "{why}");
                 Ok(Some("taken_in"))
             }
-            // Another person did it first, or it is no longer journaled.
+            // Another person sent the call again before, or the call is no longer journaled.
             Err(Error::Refused { .. }) => Ok(Some("known")),
             Err(error) => Err(error),
         }
     }
 
-    /// Judges the call and stores it as a new one. Returns its outcome, and why it was left out.
+    /// Judges the call and stores it as a new call. Returns `taken_in`, `known`, or `left_out`, and
+    /// the reason for `left_out`.
     async fn store_again(
         &self,
         pbx: &str,
@@ -158,7 +159,7 @@ impl CommandHandler {
     }
 }
 
-/// Reads the times in which the PBXs of these calls were not connected.
+/// Reads when each PBX of these calls was first connected, and the gaps in which events were lost.
 fn listening(store: &Store, calls: &[AuditedCall]) -> Result<Listening, Error> {
     let pbxes: BTreeSet<&str> = calls.iter().map(|call| call.pbx.as_str()).collect();
     let mut listening = Listening::default();
@@ -172,7 +173,7 @@ fn listening(store: &Store, calls: &[AuditedCall]) -> Result<Listening, Error> {
             listening.known.insert(pbx.to_owned());
         }
     }
-    // At the daemon's start, an unreadable value is logged and reset.
+    // An unreadable value counts as no gaps. The daemon logs and resets it when it starts.
     let gaps = tables::meta::meta(store, gap_log::KEY)?;
     listening.gaps = GapLog::restore(gaps.as_deref())
         .unwrap_or_default()

@@ -23,7 +23,8 @@ impl CommandHandler {
         Ok(branches.map(|branch| branch_status(branch, now)).collect())
     }
 
-    /// Adds a branch, and returns its token. PBXs are added to a branch that exists.
+    /// Adds a branch, or adds PBXs to a branch that exists. Returns the new token, which is null
+    /// for an existing branch or if `given` (the hash of an earlier token) is set.
     pub(super) async fn add_branch(
         &self,
         branch: &str,
@@ -57,7 +58,8 @@ impl CommandHandler {
         }
     }
 
-    /// Gives a branch another token, and returns it.
+    /// Replaces the token of a branch, and returns the new token. The previous token stays valid
+    /// for an hour.
     pub(super) async fn rotate_branch(&self, branch: &str) -> Result<Value, Refusal> {
         let token = new_token().ok_or_else(no_random)?;
         let rotation = TokenRotation {
@@ -70,14 +72,14 @@ impl CommandHandler {
         Ok(with_token(branch, &token))
     }
 
-    /// Removes a branch. Its calls stay.
+    /// Removes a branch. Its calls stay in the spool.
     pub(super) async fn remove_branch(&self, branch: &str) -> Result<Value, Refusal> {
         self.change_branch(Op::RemoveBranch(branch.to_owned()), branch)
             .await?;
         Ok(json!({"branch": branch}))
     }
 
-    /// Commits a change of branches. When this returns, the listener uses the change.
+    /// Writes a change of branches to the spool. When this returns, the listener uses the change.
     async fn change_branch(&self, op: Op, branch: &str) -> Result<BranchChange, Refusal> {
         let mut done = self.spool.write(vec![op]).await?;
         if let Some(branches) = &self.branches {

@@ -1,4 +1,5 @@
-//! Answers requests about calls: those of a time range or a number, new ones, and one by its id.
+//! Answers requests about calls: the calls of a time range or a number, new calls, and one call by
+//! its id.
 
 use super::{Answered, CommandHandler, ReplySender, Stop};
 use crate::explain::shape::{Other, Shape};
@@ -14,14 +15,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Moves of calls in one read.
+/// Maximum number of state changes of calls in one read.
 const MOVES_PAGE: usize = 200;
 /// Minimum time between two updates to a follower.
 const UPDATE_EVERY: Duration = Duration::from_millis(500);
-/// Maximum number of calls in progress that were sent to a follower. Beyond it, they are sent
-/// again.
+/// Maximum number of unfinished calls that are remembered as sent to a follower. When it is
+/// reached, all of them are forgotten, so they can be sent again.
 const UNDER_WAY_MAX: usize = 10_000;
-/// Number of other calls of a number that are listed with the newest.
+/// Maximum number of other calls that are listed with the newest call of a number.
 const OTHERS_MAX: usize = 20;
 type ReadDate = fn(&str, &jiff::tz::TimeZone) -> Result<EventTime, String>;
 /// The error of `calls --follow` if calls moved faster than they were read.
@@ -29,7 +30,7 @@ const TOO_MANY: &str =
     "too many changes to list: see `callbridge calls --today`, then follow again";
 
 impl CommandHandler {
-    /// Sends stored calls, then new ones.
+    /// Sends stored calls if `past` is set, then new calls if `follow` is set.
     pub(super) async fn calls(
         &self,
         which: &CallsQuery,
@@ -38,10 +39,10 @@ impl CommandHandler {
         line: &mut ReplySender,
     ) -> Answered {
         let filter = self.filter(which)?;
-        // The number is read before the list, so later moves are sent after it.
+        // The number of state changes is read before the list, so later changes are sent after it.
         let read = self.spool.read(move |store| {
-            // Without past calls, moves since the daemon's start are sent, but only new internal
-            // calls.
+            // Without `past`, calls that changed since the daemon's start are sent. Internal calls
+            // do not change, so only new internal calls are sent.
             let moves = if past { store.moves_so_far() } else { 0 };
             Ok((moves, tables::listed::newest_internal(store)?))
         });
@@ -139,7 +140,8 @@ impl CommandHandler {
         Ok(())
     }
 
-    /// Sends a call by its id, or the newest of a number with the ids of the others.
+    /// Sends the call with this id. If `id` is a phone number, sends the newest call of the number
+    /// with the ids of its other calls.
     pub(super) async fn call(&self, id: &str, line: &mut ReplySender) -> Answered {
         let typed = TypedNumber::read(id, self.countries());
         // A few digits can also be the beginning of a uuid.
@@ -182,7 +184,7 @@ impl CommandHandler {
         }
     }
 
-    /// Finds a call of the number. Returns `false` if no stored call has it.
+    /// Sends the newest call of a number. Returns `false` if no stored call has the number.
     async fn call_of_number(
         &self,
         typed: &TypedNumber,
@@ -221,16 +223,16 @@ impl CommandHandler {
     }
 }
 
-/// Sends each entry that the spool added after `seen`, then each new one, until the daemon ends or
-/// the client disconnects.
+/// Sends each entry that the spool added after `seen`, then each new entry, until the daemon ends
+/// or the client disconnects.
 ///
-/// `page` reads the next entries after a place, with the place after them. That place is the given
-/// one if there are no more, and `None` if the spool no longer remembers them. `item` converts an
-/// entry to an item, or to nothing.
+/// `page` reads the next entries after a position, and returns the position after them. That is the
+/// given position if there are no more entries. `page` returns `None` if the spool no longer
+/// remembers the entries. `item` converts an entry to an item, or returns `None` to skip it.
 ///
 /// # Errors
-/// [`Stop::Gone`] if the client disconnected, those of the spool, and `too_many` with 69 if entries
-/// were forgotten before they were sent.
+/// [`Stop::Gone`] if the client disconnected, the errors of the spool, and the message `too_many`
+/// with exit code 69 if entries were forgotten before they were sent.
 pub(super) async fn follow<P, T>(
     spool: &Handle,
     mut seen: P,
@@ -283,7 +285,7 @@ fn read_date(
     }
 }
 
-/// Returns the beginning of the day in that zone.
+/// Returns the time at which the day of `now` begins in this zone.
 fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
     let instant = jiff::Timestamp::from_microsecond(now.micros()).ok()?;
     let local = instant.to_zoned(zone.as_time_zone().clone());
@@ -291,7 +293,8 @@ fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
     Some(EventTime::from_micros(begins.as_microsecond()))
 }
 
-/// Returns `true` if a moved call must be sent: new ones, and those that have ended.
+/// Returns `true` if a changed call must be sent, because it is new or has ended. `under_way` has
+/// the ids of unfinished calls that were already sent.
 fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
     match call.state {
         Some(State::Journaled | State::Forwarded | State::Dead | State::Waiting)

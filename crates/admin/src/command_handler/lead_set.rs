@@ -1,6 +1,6 @@
 //! `lead set`: sets values of a lead's fields by hand, within the daemon's budget. The fields are
-//! first compared with the CRM's, because the CRM ignores wrong ones without an error (§4.4.2). The
-//! command waits for the outcome of the write.
+//! first compared with the CRM's fields, because the CRM ignores wrong fields without an error
+//! (§4.4.2). The command waits for the outcome of the write.
 
 use super::{Answered, CommandHandler, ReplySender};
 use crate::refusal::Refusal;
@@ -15,9 +15,9 @@ use serde::Serialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Age from which a catalog is read again.
+/// Age from which the stored catalog of the CRM's fields is read again.
 const CATALOGUE_OLD: Duration = Duration::from_secs(24 * 3600);
-/// Age from which a catalog that lacks a field is read again.
+/// Age from which a stored catalog is read again if it lacks a field that is to be set.
 const CATALOGUE_NEW: Duration = Duration::from_secs(60);
 /// The longest wait for the outcome of a write.
 const WITHIN: Duration = Duration::from_secs(120);
@@ -37,7 +37,7 @@ struct LeadWrite {
 }
 
 impl CommandHandler {
-    /// Sends the values if all of their fields are lead fields, and reports when they are written.
+    /// Sends the values if all fields are lead fields, and reports when the CRM has written them.
     pub(super) async fn lead_set(
         &self,
         lead: LeadId,
@@ -49,8 +49,8 @@ impl CommandHandler {
         line.item(self.settle(accepted).await?).await
     }
 
-    /// Sends the values. Fails with 65 for fields or values that the CRM refuses, 69 if it cannot
-    /// be asked, and 77 for the token or its grant.
+    /// Sends the values to the CRM. Fails with exit code 65 if the fields or values are wrong, 69
+    /// if the CRM cannot be asked, and 77 if the token is refused or lacks the grant.
     async fn send_values(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, Refusal> {
         if self.asking.is_none() {
             let message = "no daemon runs here, or it has no CRM: values are sent only through the \
@@ -95,8 +95,9 @@ impl CommandHandler {
         }
     }
 
-    /// Waits until the values are written. Fails with 65 if the CRM could not write them, and 69 if
-    /// this is not known in time.
+    /// Waits until the CRM has written the values. Fails with exit code 65 if the CRM could not
+    /// write them, 69 if the outcome is not known in time, and 77 if the token has no right to ask
+    /// for the outcome.
     async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
         let until = Instant::now() + WITHIN;
         let mut last = "the status was not requested yet".to_owned();
@@ -152,7 +153,7 @@ impl CommandHandler {
         Err(Refusal::new(69, message))
     }
 
-    /// Returns the CRM's fields from a recent read, or reads them now.
+    /// Returns the catalog of the CRM's fields: a recent stored catalog, or a new one from the CRM.
     async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, Refusal> {
         let read = self.spool.read(|store| tables::shows::catalogue(store));
         if let Some(known) = read.await? {
@@ -211,7 +212,8 @@ impl CommandHandler {
     }
 }
 
-/// Returns the fields that would be ignored, and those that could not be checked.
+/// Returns messages about fields that the CRM would ignore, and about fields that could not be
+/// checked.
 fn check_fields(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
     let mut wrong = Vec::new();
     let mut notes = Vec::new();
@@ -234,7 +236,7 @@ fn check_fields(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<Stri
     (wrong, notes)
 }
 
-/// Returns the message with the fields that it names and their reasons (§7.5).
+/// Returns the error's message, with the wrong fields and reasons that the CRM reported (§7.5).
 fn message_with_errors(error: &ApiError) -> String {
     match error {
         ApiError::Rejected { errors, .. } if !errors.is_null() => format!("{error}: {errors}"),
@@ -242,7 +244,8 @@ fn message_with_errors(error: &ApiError) -> String {
     }
 }
 
-/// Returns an error that is not about the lead or its values.
+/// Makes the refusal for an error that is not about the lead or its values. `needs` is the right
+/// that the token needs.
 fn crm_refusal(error: &ApiError, needs: &str) -> Refusal {
     match error {
         ApiError::Forbidden(..) => Refusal::new(77, format!("the token lacks {needs} ({error})")),

@@ -10,7 +10,7 @@ use callbridge_spool::{Action, LeadByHand, MissedCustomer, Op, tables};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Numbers read at a time.
+/// Numbers that are read from the spool at a time.
 const PHONES_PAGE: usize = 500;
 
 impl CommandHandler {
@@ -80,11 +80,11 @@ impl CommandHandler {
         }
     }
 
-    /// Assigns a lead to a number, and releases its waiting calls at once. Returns how many were
-    /// released.
+    /// Assigns a lead to a number, and releases the number's waiting calls at once. Returns the
+    /// assignment, and how many calls were released.
     ///
     /// # Errors
-    /// If it is not a number, or the spool fails.
+    /// If `phone` is not a phone number, or the spool fails.
     pub async fn give_lead(
         &self,
         phone: &str,
@@ -100,8 +100,8 @@ impl CommandHandler {
             who: who.to_owned(),
         };
         self.spool.write(vec![Op::Give(given.clone())]).await?;
-        // Without the trunks, it is not known what a call needs. The daemon's start checks all
-        // calls.
+        // Without trunks, it is not known what a waiting call needs. The daemon checks all waiting
+        // calls when it starts.
         let mut left = 0;
         if !self.rules.trunks.is_empty() {
             let action = Action {
@@ -115,10 +115,11 @@ impl CommandHandler {
         Ok((given, left))
     }
 
-    /// Removes the number's assigned lead and returns it. Calls that were sent stay as they are.
+    /// Removes the lead that a person assigned to a number, and returns the assignment. Calls that
+    /// were sent stay unchanged.
     ///
     /// # Errors
-    /// If it is not a number, it has no assigned lead, or the spool fails.
+    /// If `phone` is not a phone number, the number has no assigned lead, or the spool fails.
     pub async fn take_lead(&self, phone: &str) -> Result<LeadByHand, Refusal> {
         let phone = self.parse_phone(phone)?;
         let number = phone.clone();
@@ -133,7 +134,7 @@ impl CommandHandler {
         Ok(given)
     }
 
-    /// Returns the numbers with a lead that a person has assigned.
+    /// Returns the numbers to which a person has assigned a lead.
     ///
     /// # Errors
     /// If the spool fails.
@@ -158,7 +159,8 @@ impl CommandHandler {
             .map_err(|message| Refusal::new(65, message))
     }
 
-    /// Returns the customers who wait for a callback, longest wait first.
+    /// Returns the customers who wait for a callback, longest wait first. `within_sec` limits them
+    /// to customers who called within this many seconds before now.
     ///
     /// # Errors
     /// If the spool fails.
@@ -195,8 +197,9 @@ impl CommandHandler {
         }
     }
 
-    /// Returns the lead that the rules give the number now, otherwise that of the last try. Without
-    /// a daemon, only assigned leads are known.
+    /// Returns the lead that the rules find for the customer's number now. If they find no single
+    /// lead, returns `given` (assigned by a person) or the stored lead. Without a daemon, there are
+    /// no rules.
     fn find_lead(&self, customer: &MissedCustomer, given: Option<LeadId>) -> Option<LeadId> {
         let trunk = self.rules.trunks.find(&customer.pbx, &customer.trunk);
         match trunk.map(|trunk| self.people().lead_of_phone(&customer.phone, trunk)) {
@@ -219,8 +222,8 @@ impl CommandHandler {
         if !self.rules.trunks.is_empty() {
             return Ok(());
         }
-        // Without trunks, it is not known how they look up numbers. The directory can still be
-        // used.
+        // Without trunks, it is not known how they find leads. Assigned leads and the directory can
+        // still be used.
         let Some(number) = number::e164(phone, self.rules.country) else {
             return line.item(no_number(None)).await;
         };

@@ -1,4 +1,4 @@
-//! Reads messages again that could not be read: for a person, or after an upgrade.
+//! Decodes unreadable messages again: at the request of a person, or after an upgrade.
 
 use super::CommandHandler;
 use callbridge_intake::read_again::{self, RECORD_IN_FILE};
@@ -7,13 +7,13 @@ use callbridge_model::{Outcome, Reason, clock};
 use callbridge_spool::{Error, Finished, Letter, LetterFilter, Op, RowId, Step, tables};
 use std::sync::Arc;
 
-/// Dead letters of a newer version that are read at a time.
+/// Unreadable dead letters that are read from the spool at a time.
 const PAGE: usize = 100;
 
-/// Returns the file that holds only the record of this dead letter.
+/// Returns the file of this dead letter. Returns `None` if the file holds several records.
 pub(super) fn record_file(letter: &Letter) -> Option<&str> {
     let file = letter.bytes.as_ref()?.file.as_deref()?;
-    // The place of one of several records in a file also has the number of the record.
+    // If the file has several records, `file` also contains the number of the record.
     if file.contains(RECORD_IN_FILE) {
         return None;
     }
@@ -98,8 +98,8 @@ impl CommandHandler {
         }
     }
 
-    /// Reads messages again that came from a newer version than the callbridge that stored them.
-    /// After an upgrade they are calls.
+    /// Decodes stored messages again that came from a newer version than the callbridge that stored
+    /// them. After an upgrade, they can be read, and their calls are stored.
     pub async fn read_newer_again(self: Arc<Self>) {
         match self.read_newer().await {
             Ok(0) => {}

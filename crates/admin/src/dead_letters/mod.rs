@@ -1,5 +1,5 @@
 //! Dead letters, which need a decision, and calls that wait for a lead or employee: how a command
-//! selects them, how one is sent again, and how they are shown ([`text`]).
+//! selects them, how a call is sent again, and how they are shown ([`text`]).
 
 pub mod text;
 
@@ -19,19 +19,19 @@ const PAGE: usize = 200;
 /// The dead letters or waiting calls that a command is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
-    /// By id. Empty for all that match the other conditions.
+    /// Ids of dead letters or waiting calls. If empty, the other conditions select.
     pub ids: Vec<String>,
-    /// Only those with this reason.
+    /// Selects only dead letters and waiting calls with this reason.
     pub reason: Option<Reason>,
-    /// Waiting calls instead of dead letters. Ids find both.
+    /// Selects waiting calls instead of dead letters. Ignored if there are `ids`.
     #[serde(default)]
     pub waiting: bool,
-    /// All of them, without another condition. A change needs one of the three.
+    /// Selects all dead letters. A change needs at least one of the four fields.
     pub all: bool,
 }
 
 impl Selection {
-    /// Returns `true` if nothing was selected.
+    /// Returns `true` if no condition is set.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty() && self.reason.is_none() && !self.waiting && !self.all
     }
@@ -45,7 +45,7 @@ pub struct Letters {
 }
 
 impl Letters {
-    /// Makes the filters of a selection. An empty selection means all.
+    /// Makes a reader for a selection. An empty selection means all dead letters.
     ///
     /// # Errors
     /// If an id is not a number.
@@ -69,7 +69,7 @@ impl Letters {
         Ok(Self::new(None, Some(state), which.reason))
     }
 
-    /// Makes a filter for these ids, this state, and this reason.
+    /// Makes a reader for these ids, this state, and this reason. `None` means any.
     pub(crate) fn new(
         ids: Option<Vec<RowId>>,
         state: Option<State>,
@@ -88,7 +88,7 @@ impl Letters {
         }
     }
 
-    /// Returns the next page. Empty at the end.
+    /// Returns the next page. Returns an empty page at the end.
     ///
     /// # Errors
     /// If the spool cannot be read.
@@ -105,11 +105,12 @@ impl Letters {
     }
 }
 
-/// Returns the step that sends the call again: mapped again by the current rules, under its own
-/// uuid. If the lead has changed and the call may have been written, the journal is searched first.
+/// Returns the step that sends the call again under its uuid. The call is mapped again by the
+/// current rules and the values in `asked`. If the lead has changed and the CRM may have written
+/// the call, the step searches the journal first.
 ///
 /// # Errors
-/// A message with the fix.
+/// A message with the reason and the fix.
 pub(crate) fn plan_retry(
     row: &Row,
     asked: RetryValues,
@@ -157,7 +158,7 @@ pub(crate) fn plan_retry(
     Ok(Step::Retry { record, by_itself })
 }
 
-/// Returns the record to send, mapped again if trunks are known.
+/// Returns the record to send. The call is mapped again if `rules` has trunks.
 fn record(
     row: &Row,
     asked: RetryValues,
@@ -175,8 +176,8 @@ fn record(
     }
 }
 
-/// Returns the stored values. Without the daemon's flags nothing can be mapped again, so these are
-/// sent.
+/// Returns the stored record with the lead and the employee that `asked` names. It is not mapped
+/// again, because only the daemon has the flags for that. Fails if it has no lead.
 fn stored_record(row: &Row, asked: RetryValues) -> Result<CallRecord, String> {
     let mut record = row.record.clone();
     if asked.lead.is_some() {

@@ -11,7 +11,7 @@ pub const CSV_COLUMNS: &str = "id,reason,since,message,uuid,linkedid,trunk,direc
                                clientPhone,leadId,employee,startedAt,durationSec,talkTimeSec,\
                                employeeId,state";
 
-/// Returns a value as plain text. Nested values are JSON, missing ones empty.
+/// Returns a JSON value as plain text. Arrays and objects stay JSON. A missing value is empty text.
 fn plain_text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
@@ -20,7 +20,8 @@ fn plain_text(value: Option<&Value>) -> String {
     }
 }
 
-/// Returns a field of the dead letter, or of its call.
+/// Returns the field `name` of the dead letter. If the dead letter lacks the field, returns the
+/// field of its call.
 fn field(letter: &Value, name: &str) -> String {
     let own = letter.get(name).filter(|value| !value.is_null());
     plain_text(own.or_else(|| letter.get("call").and_then(|call| call.get(name))))
@@ -34,13 +35,13 @@ fn time(letter: &Value, name: &str, zone: &Zone) -> String {
     seconds(letter, name).map_or_else(String::new, |at| zone.second(at))
 }
 
-/// Returns one dead letter as a row of [`CSV_COLUMNS`], unchanged. Values that a spreadsheet would
-/// take as a formula are guarded when the row is written.
+/// Returns one dead letter as a row of [`CSV_COLUMNS`]. Values are not changed here. Values that a
+/// spreadsheet would take as a formula are guarded when the row is written.
 pub fn csv_row(letter: &Value) -> impl Iterator<Item = String> {
     CSV_COLUMNS.split(',').map(|name| field(letter, name))
 }
 
-/// Width below which times in a list have no year and no seconds.
+/// Terminal width below which times in a list have no year and no seconds.
 const NARROW: usize = 120;
 
 fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: usize) -> String {
@@ -52,7 +53,8 @@ fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: u
     cut(&line, width)
 }
 
-/// Returns the header of the list for people. If the times are short, it names their zone.
+/// Returns the header of the list. If times are shown without a zone, the header names the zone of
+/// the time in `first`.
 pub fn list_head(first: &Value, width: usize, zone: &Zone) -> String {
     let at = EventTime::from_seconds(seconds(first, "since").unwrap_or_default());
     let since = if width < NARROW {
@@ -80,7 +82,7 @@ pub fn list_line(letter: &Value, width: usize, zone: &Zone) -> String {
     )
 }
 
-/// Returns the extension, and the employee that was sent: `101, in the CRM 777`.
+/// Returns the extension and the CRM's id of the employee: `101, in the CRM 777`.
 fn employee(letter: &Value) -> String {
     match (field(letter, "employee"), field(letter, "employeeId")) {
         (extension, id) if id.is_empty() => extension,
@@ -89,7 +91,8 @@ fn employee(letter: &Value) -> String {
     }
 }
 
-/// Returns the values of the call that a person set, as text. `None` without any.
+/// Returns the values of the call that a person corrected, as text. Returns `None` if no value was
+/// corrected.
 fn values_by_hand(letter: &Value) -> Option<String> {
     let call: CallRecord = serde_json::from_value(letter.get("call")?.clone()).ok()?;
     call.by_hand_message()
@@ -98,7 +101,7 @@ fn values_by_hand(letter: &Value) -> Option<String> {
 /// The column at which values begin.
 const INDENT: usize = 15;
 
-/// Returns a value on several lines, each at most as wide as the terminal.
+/// Breaks a value into lines that fit a terminal of `width` columns.
 fn wrap(value: &str, width: usize) -> String {
     let room = width.saturating_sub(INDENT).max(20);
     let mut lines: Vec<String> = Vec::new();

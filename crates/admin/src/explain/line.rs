@@ -16,7 +16,7 @@ pub struct OneLine {
     employee: Option<String>,
     talk_time_sec: u32,
     by_hand: Option<ByHand>,
-    /// The word of its state. `internal` for a call between extensions.
+    /// The word for the call's state. `internal` for a call between extensions.
     state: String,
     reason: Option<Reason>,
 }
@@ -45,7 +45,7 @@ impl OneLine {
             Direction::Unknown => "unknown",
         };
         let employee = self.employee.as_deref().map(safe);
-        // A person who dialed has missed nothing.
+        // Only an incoming call can be missed.
         let rang = self.direction == Direction::Inbound;
         let mut who = match (&employee, self.answered) {
             (Some(employee), true) => format!("{employee} talked {} s", self.talk_time_sec),
@@ -83,7 +83,7 @@ impl OneLine {
         }
     }
 
-    /// Returns the color (SGR) of its state.
+    /// Returns the terminal color (SGR code) for the call's state.
     pub fn color(&self) -> &'static str {
         match self.known_state() {
             Some(State::Journaled | State::Forwarded) => "32",
@@ -99,7 +99,7 @@ impl OneLine {
     }
 }
 
-/// Cuts a text to the width of the terminal.
+/// Cuts a text to at most `width` characters. A cut text ends with `…`.
 pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -2,7 +2,7 @@
 //!
 //! | module | what it contains |
 //! |---|---|
-//! | [`reading`] | reads a recording into finished calls, by its own time |
+//! | [`reading`] | converts a recording to finished calls |
 //! | [`shape`] | the JSON of one call |
 //! | [`mod@line`] | a call in one line |
 //! | [`story`] | the events of a call, step by step |
@@ -16,5 +16,5 @@ pub mod shape;
 pub mod story;
 pub mod text;
 
-/// The PBX's id if no flag gives one. The uuids then differ from those of `run`.
+/// The PBX id that is used if no flag sets one. The uuids then differ from the uuids of `run`.
 pub const PBX: &str = "explain";

@@ -1,4 +1,5 @@
-//! Converts a recording's bytes to its finished calls. Pure: the time is that of the recording.
+//! Converts a recording's bytes to finished calls. The code is pure: the current time is the latest
+//! time in the recording.
 
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{
@@ -19,11 +20,11 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct Rules {
     pub format: Format,
     pub pbx: String,
-    /// The trunks. Only their variables are kept.
+    /// The trunks. Calls keep only the channel variables that the trunks name.
     pub trunks: Trunks,
-    /// The settings of the assembler. Its endpoints come from the trunks instead.
+    /// The settings of the assembler, except its endpoints, which come from the trunks.
     pub settings: Settings,
-    /// The value of `--pbx-timezone`: the zone of times without one.
+    /// The value of `--pbx-timezone`: the time zone of timestamps that name no zone.
     pub zone: Option<jiff::tz::TimeZone>,
     /// The columns of a CSV file without a header (`--columns`).
     pub columns: Option<callbridge_asterisk::CsvColumns>,
@@ -50,7 +51,8 @@ impl MessageCounts {
         self.read + self.skipped > 0
     }
 
-    /// Returns `true` if no message concerns a call, and one could not be read or there are none.
+    /// Returns `true` if no message concerns a call, and some messages are unreadable or there are
+    /// no messages.
     pub fn is_doubtful(&self) -> bool {
         self.read == 0 && (self.unreadable > 0 || self.skipped == 0)
     }
@@ -58,16 +60,18 @@ impl MessageCounts {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableMessage {
-    /// Its place in the recording, from 1. A header counts, and an empty line does not.
+    /// The number of the message in the recording, from 1. A header counts, and an empty line does
+    /// not.
     pub number: u64,
     pub reason: String,
 }
 
-/// Maximum number of unreadable messages that are kept. Further ones are only counted.
+/// Maximum number of unreadable messages that are kept. Further messages are only counted.
 const UNREADABLE_MAX: usize = 20;
 
-/// One entry of a recording, in its order: a call with its PBX, or a message that cannot be a call.
-/// The PBX is `--pbx-id`, or a `server_name` below it if one recording has several.
+/// One result of a recording, in its order: a call with its PBX id, or a message that cannot be a
+/// call. The PBX id is `--pbx-id`. For further servers in the recording, their `server_name` is
+/// appended.
 pub type ReadCall = Result<ReportedCall, WrongCall>;
 
 /// A recording that is read in pieces: bytes in, finished calls out.
@@ -77,11 +81,12 @@ pub struct Reading {
     decoding: Decoding,
 }
 
-/// Everything after the framer, which lends its messages from its own buffer.
+/// The part of a [`Reading`] after the framer. It is separate, because messages borrow from the
+/// framer's buffer.
 struct Decoding {
     decoder: Decoder,
     pbxes: BTreeMap<String, PbxReading>,
-    /// The first `server_name`, which is the PBX itself.
+    /// The first `server_name` of the recording. Its events belong to the PBX id without a suffix.
     server: Option<String>,
     counts: MessageCounts,
     /// Number of messages so far.
@@ -117,8 +122,8 @@ impl Reading {
         }
     }
 
-    /// Returns a buffer for the next piece. Report with [`Reading::read_bytes`] how much of it was
-    /// used.
+    /// Returns a buffer of this many bytes for the next piece of the recording. Report with
+    /// [`Reading::read_bytes`] how many bytes of it were used.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         self.framer.buffer().space(bytes)
     }
@@ -135,9 +140,8 @@ impl Reading {
         Ok(self.decoding.take_finished())
     }
 
-    /// Ends the recording, and returns the calls finished by its last events. In rows that a PBX
-    /// writes itself, the other calls also end if no call can be this long at `now`, because no
-    /// more rows about them will follow.
+    /// Ends the recording, and returns the calls that its last events finished. In CEL, open calls
+    /// also end if they are so old at `now` that no more rows about them will follow.
     ///
     /// # Errors
     /// If two endpoints conflict.
@@ -156,8 +160,8 @@ impl Reading {
         Ok(self.decoding.take_finished())
     }
 
-    /// Returns the calls in progress at the recording's end, as known so far. Call it after
-    /// everything is read.
+    /// Returns the calls in progress at the recording's end, as far as they are known. Call this
+    /// after everything is read.
     pub fn under_way(&mut self) -> Vec<ReportedCall> {
         let end = self.decoding.now;
         for pbx in self.decoding.pbxes.values_mut() {
@@ -207,11 +211,12 @@ impl Reading {
     }
 }
 
-/// Maximum number of ids of finished calls that are remembered. The oldest is dropped.
+/// Maximum number of ids of finished calls that are remembered. The oldest id is dropped for a new
+/// id.
 const FINISHED_MAX: usize = 8192;
 
-/// Finished calls by their ids. A PBX whose channel ids can be set by an API can reuse the id of a
-/// finished call.
+/// Finished calls by their ids. They show whether a channel reuses the id of a finished call, which
+/// can happen on a PBX whose channel ids can be set by an API.
 #[derive(Default)]
 struct FinishedCalls {
     known: BTreeMap<String, Known>,
@@ -239,14 +244,15 @@ impl FinishedCalls {
     }
 }
 
-/// The calls of one PBX. If a call has channel events, its records only add their user field.
+/// The calls of one PBX. If a call has channel events, its CDRs only add their user field.
 struct PbxReading {
     assembler: Assembler,
     folder: Folder,
     /// Calls that the assembler has finished since they were last taken.
     calls: Vec<FinishedCall>,
     finished: FinishedCalls,
-    /// The line of the recording, unless the order of its events proves nothing.
+    /// The connection that all events come from. `None` if the order of events proves nothing, as
+    /// with a broker.
     line: Option<Line>,
 }
 
@@ -269,8 +275,8 @@ impl PbxReading {
         }
     }
 
-    /// Ends the calls without events since another process of the PBX `began`. With `None`, ends
-    /// all remaining calls.
+    /// Ends the open calls without events since a new process of the PBX started at `began`. `None`
+    /// ends all open calls.
     fn end_calls_before(&mut self, began: Option<EventTime>, now: EventTime) {
         let mark = PbxEvent::Mark(Mark::Restarted { began });
         self.assembler.on_event(&mark, now);
@@ -381,7 +387,7 @@ impl Decoding {
                         let endpoints = rules.trunks.endpoints(new.key())?;
                         let settings = Settings {
                             endpoints,
-                            // All of its calls are in the past.
+                            // All calls of a recording are in the past.
                             history: true,
                             ..rules.settings.clone()
                         };
@@ -423,8 +429,8 @@ impl Decoding {
     }
 }
 
-/// Returns the PBX of an event. The first `server_name` of a recording is the PBX itself. Each
-/// other one is a PBX below it.
+/// Returns the PBX id of an event. The first `server_name` of a recording (stored in `first`) gets
+/// the id `pbx`. Each other server gets `pbx/server_name`.
 fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String {
     let Some(server) = server.filter(|server| !server.is_empty()) else {
         return pbx.to_owned();

@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 pub struct Other {
     /// The PBX's id of the call.
     pub linkedid: String,
-    /// `None` if it is not journaled.
+    /// `None` if the call is not journaled.
     pub uuid: Option<CallUuid>,
-    /// By the PBX's clock.
+    /// Start of the call by the PBX's clock.
     pub started_at: EpochSeconds,
 }
 
@@ -74,7 +74,7 @@ pub struct Shape<'a> {
     /// Other calls of the number, newest first, for a search by number with `--call`.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     others: &'a [Other],
-    /// With `--call`, its events, and the event that decided each value.
+    /// The call's events, and the event that decided each value. Only set with `--call`.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Story<'a>>,
 }
@@ -112,7 +112,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Makes the JSON with its events, and the other calls of its number.
+    /// Makes the JSON of a call with its events, and the other calls of its number.
     pub fn with_story(of: &Explained<'a>, others: &'a [Other]) -> Self {
         Self {
             others,
@@ -121,7 +121,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Returns one line with its line end.
+    /// Returns the JSON as one line with a line end.
     pub fn to_line(&self) -> String {
         // Strings, numbers and lists always serialize.
         let mut line = safe_json(&serde_json::to_string(self).unwrap_or_default());
@@ -220,7 +220,7 @@ impl<'a> Story<'a> {
     }
 }
 
-/// Returns the name of a channel by its number. Empty if the channel is left out.
+/// Returns the name of a channel by its number. Empty if the timeline does not keep the channel.
 fn channel_name(timeline: &Timeline, number: u16) -> &str {
     let channel = timeline.channels.get(usize::from(number));
     channel.map_or("", |channel| channel.name.as_str())
@@ -284,8 +284,8 @@ fn seconds(at: EventTime) -> f64 {
     at.micros() as f64 / 1e6
 }
 
-/// Returns a message that is not a possible call, as a line of JSON with the keys of a call, or for
-/// people.
+/// Returns a line about a message that is not a possible call. With `json`, the line is JSON with
+/// the keys of a call.
 pub fn wrong_message(wrong: &WrongCall, json: bool) -> String {
     let id = wrong.id.as_deref().unwrap_or_default();
     let mut line = if json {

@@ -15,7 +15,7 @@ const NAME_MAX: usize = 44;
 #[derive(Clone, Debug)]
 pub struct Times {
     zone: Zone,
-    /// The time from which the others are counted.
+    /// The call's start, from which relative times are counted.
     pub(super) from: EventTime,
 }
 
@@ -25,7 +25,8 @@ impl Times {
         Self { zone, from }
     }
 
-    /// Formats a time: `2026-11-20 11:48:37 UTC`. If the year cannot be written, only the seconds.
+    /// Formats a time: `2026-11-20 11:48:37 UTC`. Returns only the seconds if the year cannot be
+    /// written.
     pub fn date(&self, at: EventTime) -> String {
         self.zone.moment(at)
     }
@@ -40,7 +41,7 @@ impl Times {
         self.zone.format_or_seconds(at, "%H:%M:%S%.3f")
     }
 
-    /// Formats a time for a label, with tenths if there are any: `11:48:37`.
+    /// Formats a time for a label, with tenths of a second unless they are zero: `11:48:37`.
     pub fn short_clock(&self, at: EventTime) -> String {
         let whole = at.micros() % 1_000_000 < 100_000;
         self.zone
@@ -79,7 +80,7 @@ impl Times {
     }
 }
 
-/// Returns the letters of a channel: `A` to `Z`, then `AA`.
+/// Returns the letters that stand for the channel with this number: `A` to `Z`, then `AA`.
 pub fn label(number: usize) -> String {
     match number {
         0..26 => letter(number).to_string(),
@@ -115,7 +116,8 @@ pub fn unique_id(channel: &Channel) -> Option<&str> {
     if id == channel.name { None } else { Some(id) }
 }
 
-/// One event of the story. At the same time, the smaller `rank` comes first.
+/// One event of a call. Of two events at the same time, the one with the smaller `rank` comes
+/// first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct StoryLine {
     at: EventTime,
@@ -257,7 +259,7 @@ fn bridge(number: u16) -> String {
     format!("bridge {}", u32::from(number) + 1)
 }
 
-/// Adds a bridge's id at its first event.
+/// Adds each bridge's id to the text of the first event in the bridge.
 fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
     for (number, id) in (0..).zip(&timeline.bridges) {
         let name = bridge(number);
@@ -285,7 +287,7 @@ fn channel_lines(i: usize, channel: &Channel) -> Vec<StoryLine> {
         (_, Role::Plumbing) => Some("is made"),
         (Way::CameIn, Role::Extension(_)) => Some("calls"),
         (Way::CameIn, Role::Customer(_) | Role::Trunk(_)) => Some("comes in"),
-        // The dialing shows more than the birth just before it.
+        // The dialing shows more than the creation of the channel just before it.
         (Way::Dialed, _) if dialing_shown => None,
         (Way::Dialed, _) => Some("is made"),
     };
@@ -336,7 +338,7 @@ fn hang_up(cause: Option<u16>) -> String {
     }
 }
 
-/// Returns the cause with its text: `busy (17)`, or `cause 999` for one without a text.
+/// Returns the cause with its text: `busy (17)`, or `cause 999` for a cause without a text.
 pub(super) fn cause_and_words(cause: u16) -> String {
     match cause_words(cause) {
         Some(text) => format!("{text} ({cause})"),
@@ -384,7 +386,7 @@ pub fn seconds(span: Duration) -> String {
     }
 }
 
-/// Fits a text on a line of at most this length. A longer text keeps both its ends.
+/// Shortens a text to at most `most` characters. A longer text keeps its beginning and its end.
 pub fn short(text: &str, most: usize) -> String {
     let text = safe(text);
     let length = text.chars().count();

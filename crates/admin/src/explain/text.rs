@@ -7,20 +7,20 @@ use callbridge_model::{Judged, Outcome, Reason, safe};
 use callbridge_spool::State;
 use std::fmt::Write as _;
 
-/// A value, with its name and its origin.
+/// One row of `explain`: a value with its name, and the event or reason that decided it.
 pub struct ValueRow {
     /// The value's key in `explain --json`, or a name for people.
     pub name: &'static str,
     /// The value as it is sent.
     pub value: String,
-    /// The deciding event: its time and channel.
+    /// The event that decided the value: its time and channel.
     pub by: Option<(EventTime, String)>,
-    /// Text for the reason of the value.
+    /// The reason for the value, as text.
     pub message: String,
 }
 
 impl ValueRow {
-    /// Returns the time of the deciding event.
+    /// Returns the time of the deciding event. Returns an empty text if no event decided the value.
     fn stamp(&self, times: &Times, depth: Depth) -> String {
         match (&self.by, depth) {
             (None, _) => String::new(),
@@ -32,7 +32,8 @@ impl ValueRow {
         }
     }
 
-    /// Returns the channel's name, or its letter if there is a story.
+    /// Returns the name of the deciding event's channel, or the channel's letter if `timeline` has
+    /// it.
     fn channel(&self, timeline: Option<&Timeline>) -> String {
         let Some((_, name)) = &self.by else {
             return String::new();
@@ -55,7 +56,7 @@ pub enum Depth {
 /// Maximum columns of a channel's name.
 const NAME_MAX: usize = 40;
 
-/// Returns the block of one call, followed by an empty line.
+/// Returns the text of one call, followed by an empty line.
 pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> String {
     let mut text = heading(of, times, paint);
     if depth == Depth::Story {
@@ -207,12 +208,12 @@ impl Explained<'_> {
         rows
     }
 
-    /// Returns a value that is explained by the event with its own name.
+    /// Returns the row of a value whose deciding event is recorded under the value's name.
     fn own_value(&self, name: &'static str, value: &str) -> ValueRow {
         self.value_by_event(name, value, name)
     }
 
-    /// Returns a value that is explained by the event named `by`.
+    /// Returns the row of a value whose deciding event is recorded under the name `by`.
     fn value_by_event(&self, name: &'static str, value: &str, by: &str) -> ValueRow {
         let mut row = plain_value(name, value, "");
         if let Some(because) = self
@@ -250,7 +251,7 @@ impl Explained<'_> {
         row
     }
 
-    /// Returns the lead, with its event if it came from a variable.
+    /// Returns the row of the lead, with the event that set the variable if the lead came from one.
     fn lead(&self) -> ValueRow {
         let record = &self.judged.record;
         let phone = record.client_phone.as_ref();
@@ -273,7 +274,7 @@ impl Explained<'_> {
     }
 }
 
-/// Returns a value that no single event decided.
+/// Returns the row of a value that no single event decided.
 fn plain_value(name: &'static str, value: &str, message: &str) -> ValueRow {
     ValueRow {
         name,
@@ -283,7 +284,7 @@ fn plain_value(name: &'static str, value: &str, message: &str) -> ValueRow {
     }
 }
 
-/// Returns the reason for the uuid: the PBX's id that it is made from.
+/// Returns a text about the origin of the uuid, which depends on the PBX id.
 fn uuid_reason(pbx: &str) -> String {
     if pbx == super::PBX {
         return "without --pbx-id, this is not the uuid that `run` uses".to_owned();

@@ -4,15 +4,16 @@ use callbridge_crm::Page;
 use callbridge_model::CallUuid;
 use callbridge_sender::confirm::reader::JournalReader;
 
-/// Rows of the smallest page size of an endpoint, if the document leaves the largest one to it
-/// (§4.7).
+/// Number of rows on a page of the smallest size, for endpoints whose largest size is not in the
+/// document (§4.7).
 const SMALLEST_PAGE: u32 = 30;
 
-/// The progress of one pass over the pages, with their form so far.
+/// The progress of one pass over the pages, with facts about the pages so far that recognize a
+/// wrong page.
 #[derive(Clone, Debug)]
 pub(super) struct JournalPass {
     pub(super) reader: JournalReader,
-    /// Rows of the first page. All others except the last have as many.
+    /// Number of rows on the first page. All other pages except the last must have the same number.
     rows: Option<u32>,
     /// The uuids on the page read last, by which a repeated page is recognized.
     last: Vec<CallUuid>,
@@ -32,7 +33,8 @@ impl JournalPass {
         self.reader.next().page
     }
 
-    /// Returns a message why this page cannot be right. `None` if nothing contradicts it.
+    /// Returns a message if this page contradicts itself or earlier pages. Returns `None` if
+    /// nothing contradicts it.
     pub(super) fn contradiction(&self, page: &Page) -> Option<String> {
         let number = self.page();
         let rows = page.rows;
@@ -66,8 +68,8 @@ impl JournalPass {
         })
     }
 
-    /// Counts a page. Returns whether another must be requested: the next, or the one beyond the
-    /// end.
+    /// Counts a page. Returns `true` if another page must be requested: the next page, or the page
+    /// after the last one, which must be empty.
     pub(super) fn count_page(&mut self, page: &Page) -> bool {
         let first = *self.rows.get_or_insert(page.rows);
         let full = match self.reader.read() {
@@ -76,7 +78,8 @@ impl JournalPass {
         };
         let more = match page.total {
             Some(total) => self.page() < total || page.rows > 0 && full,
-            // Without a page count, the first page says nothing about its size.
+            // Without a page count, a page with as many rows as the first page need not be the
+            // last.
             None => page.rows > 0 && page.rows == first,
         };
         self.reader.on_page(page);

@@ -60,7 +60,7 @@ impl Canvas {
         self.strokes(class, &[points]);
     }
 
-    /// Draws a cross where a channel hangs up.
+    /// Draws the cross that marks a channel's hangup.
     pub(super) fn cross(&mut self, x: f64, y: f64) {
         let falls = [(x - 4.0, y - 4.0), (x + 4.0, y + 4.0)];
         let rises = [(x - 4.0, y + 4.0), (x + 4.0, y - 4.0)];
@@ -112,7 +112,7 @@ fn tenth(value: f64) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// Escapes text for XML, because names come from outside.
+/// Escapes text for XML, because names come from the PBX.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in safe(text).chars() {
@@ -121,7 +121,7 @@ fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // These are not allowed in XML.
+            // XML does not allow these two characters.
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }

@@ -54,7 +54,7 @@ impl<'a> Lanes<'a> {
         (left, (self.scale.x(to) - left).max(LEAST))
     }
 
-    /// Draws the background of every other lane, below everything else.
+    /// Draws the background of every second lane, behind everything else.
     pub(super) fn bands(&self, canvas: &mut Canvas) {
         for lane in (0..self.timeline.channels.len()).step_by(2) {
             let corner = (MARGIN / 2.0, self.y(lane) - self.height / 2.0);
@@ -106,10 +106,10 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// Returns `true` if the channel is in a bridge. If the customer has several channels, the one
-    /// that talks is.
+    /// Returns `true` if the channel is in a bridge during the talk. If the customer has several
+    /// channels, this finds the channel that talks.
     fn is_bridged(&self, channel: &Channel, talk: &TalkSpan) -> bool {
-        // CDRs have no bridges.
+        // CDRs have no bridges, so the channel only needs to exist during the talk.
         if self.timeline.bridges.is_empty() {
             return channel.from < talk.to && talk.from < channel.to;
         }
@@ -129,8 +129,8 @@ impl<'a> Lanes<'a> {
         canvas.close("g");
     }
 
-    /// Draws the life of a channel from birth to hangup: thin, dashed while it rings, and thick
-    /// from the time it is up.
+    /// Draws the line of a channel from its creation to its hangup: thin, dashed while it rings,
+    /// and thick from the time it is up.
     fn life(&self, canvas: &mut Canvas, lane: usize, channel: &Channel) {
         let y = self.y(lane);
         self.line(canvas, "life", y, (channel.from, channel.to));
@@ -191,7 +191,8 @@ impl<'a> Lanes<'a> {
         canvas.close("g");
     }
 
-    /// Draws a cross at its hangup, or a question mark at its last event.
+    /// Draws a cross where the channel hangs up. Without a hangup, draws a question mark at its
+    /// last event.
     fn end(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
         let x = self.scale.x(channel.to);
         let y = self.y(lane);
@@ -267,7 +268,7 @@ fn merge_talks(talks: &[TalkSpan]) -> Vec<TalkSpan> {
     all
 }
 
-/// Returns when this first happened to the channel.
+/// Returns the time of the channel's first event of this kind.
 fn first_moment(channel: &Channel, wanted: &MomentKind) -> Option<EventTime> {
     let found = channel.moments.iter().find(|moment| moment.what == *wanted);
     found.map(|moment| moment.at)

@@ -5,7 +5,7 @@
 //! | module | what it draws |
 //! |---|---|
 //! | `canvas` | elements with escaped text |
-//! | `scale` | the places of times |
+//! | `scale` | the x positions of times |
 //! | `lanes` | the channels, with their bridges, dialings, and talk |
 
 mod canvas;
@@ -95,8 +95,8 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
     canvas.text("h2", MARGIN, 62.0, &parts.join("  ·  "));
 }
 
-/// Draws round times above the lanes with lines through them, and shortened stretches with their
-/// length.
+/// Draws round times above the lanes, with vertical lines through the lanes. Marks shortened
+/// stretches, and writes their real length.
 fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
     let top = LANES_TOP - 6.0;
     for (x, at) in scale.ticks(times.from) {
@@ -113,10 +113,10 @@ fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
     }
 }
 
-/// Width of a sign.
+/// Width of a symbol in the legend.
 const SIGN: f64 = 22.0;
 
-/// Draws one line that explains the signs in this picture.
+/// Draws one line that explains the symbols in this picture.
 fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     let mut legend = Legend {
         canvas,
@@ -155,10 +155,10 @@ fn draw_legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     }
 }
 
-/// The signs in one line, each with its text to the right.
+/// The legend: symbols in one line, each with its text to the right.
 struct Legend<'a> {
     canvas: &'a mut Canvas,
-    /// The left end of the current sign.
+    /// The left end of the current symbol.
     x: f64,
     y: f64,
 }
@@ -191,7 +191,7 @@ impl Legend<'_> {
         self.text(message);
     }
 
-    /// Writes the text of the sign, and moves on to the next one.
+    /// Writes the text of the current symbol, and moves on to the next symbol.
     fn text(&mut self, message: &str) {
         let left = self.x + SIGN + 6.0;
         self.canvas.text("party", left, self.y + 4.0, message);
@@ -205,7 +205,8 @@ const COLUMNS: [f64; 5] = [MARGIN, 150.0, 415.0, 592.0, 822.0];
 const MOST: [usize; 5] = [20, 40, 26, 34, 70];
 const ROW: f64 = 21.0;
 
-/// Draws the values below the lanes, each with its deciding event. Returns their lower end.
+/// Draws the values below the lanes, each with its deciding event. Returns the y position below the
+/// values.
 fn draw_values(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64) -> f64 {
     let mut y = top;
     canvas.text("h3", MARGIN, y, "The values, and what decided each");

@@ -1,4 +1,4 @@
-//! Converts times to places on the axis.
+//! Converts times to x positions on the axis.
 //!
 //! The axis is linear if that shows everything. In a long call, the important events are in a few
 //! seconds at its ends. The long stretches without events are then shortened and marked.
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 /// Length in seconds below which a call is not shortened.
 const SHORT_CALL: f64 = 90.0;
-/// Minimum part of the call that a stretch without events must have to be shortened.
+/// Minimum part of the call's length that a stretch without events must have to be shortened.
 const LONG_PART: f64 = 1.0 / 20.0;
-/// Seconds at both ends of such a stretch that are not shortened.
+/// Seconds at both ends of a long stretch that are not shortened.
 const AROUND: f64 = 2.0;
-/// Part of the axis. If the rest gets less than this, long stretches are shortened.
+/// Long stretches are shortened if everything else would get less than this part of the axis.
 const CROWDED: f64 = 0.05;
-/// Part of the axis for the rest, after long stretches were shortened.
+/// The part of the axis that everything else gets if long stretches are shortened.
 const CLEARED: f64 = 0.4;
-/// Pixels between two labels of the axis.
+/// Minimum pixels between two labels of the axis.
 const LABEL_GAP: f64 = 86.0;
-/// Seconds between two labels.
+/// Possible steps between two labels, in seconds.
 const STEPS: [f64; 20] = [
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0,
     3600.0, 7200.0, 14400.0, 21600.0, 43200.0,
@@ -99,7 +99,7 @@ impl Scale {
         }
     }
 
-    /// Returns the place of a time. For times outside the axis, its nearer end.
+    /// Returns the x position of a time. A time outside the axis gets the nearer end of the axis.
     pub(super) fn x(&self, at: EventTime) -> f64 {
         let found = self.stretches.iter().find(|stretch| at <= stretch.to);
         let Some(stretch) = found.or(self.stretches.last()) else {
@@ -109,7 +109,8 @@ impl Scale {
         stretch.left + part.clamp(0.0, 1.0) * (stretch.right - stretch.left)
     }
 
-    /// Returns round times counted from `origin`, each with its place, with room for their labels.
+    /// Returns round times, counted from `origin`, with their x positions. Two times are far enough
+    /// apart for their labels.
     pub(super) fn ticks(&self, origin: EventTime) -> Vec<(f64, EventTime)> {
         let mut ticks: Vec<(f64, EventTime)> = Vec::new();
         for stretch in &self.stretches {
@@ -149,7 +150,8 @@ impl Scale {
     }
 }
 
-/// Returns the share of a shortened stretch. Longer ones are wider, but not in proportion.
+/// Returns the weight of a shortened stretch when the axis is shared. Longer stretches are wider,
+/// but not in proportion.
 fn weight(from: EventTime, to: EventTime) -> f64 {
     to.since(from).as_secs_f64().sqrt()
 }
