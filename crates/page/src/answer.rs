@@ -1,4 +1,4 @@
-//! Answers: HTML, redirections, files, and the headers that all of them carry.
+//! HTTP responses of the page: HTML, redirections, files, and the headers that all responses have.
 
 use crate::shell::PageShell;
 use askama::Template;
@@ -9,7 +9,7 @@ use hyper::{Response, StatusCode, header::HeaderValue};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
                       base-uri 'none'";
-/// The content policy of drawings: only their own style.
+/// The content policy of SVG drawings. It allows only the drawing's own style.
 const DRAWING: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 /// Disables browser features that the page does not use.
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
@@ -18,9 +18,9 @@ const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(),
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
-    /// The key of its title: `problem.host`.
+    /// The text key of the problem's title, such as `problem.host`.
     pub(crate) title: &'static str,
-    /// The problem and its fix, translated or in the daemon's text.
+    /// A message with the problem and its fix: translated, or the daemon's text.
     pub(crate) message: String,
 }
 
@@ -34,7 +34,7 @@ impl Problem {
         }
     }
 
-    /// Makes a problem with the page's texts.
+    /// Makes a problem with translated texts. `title` is the text key of the problem's title.
     pub(crate) fn from_title(status: StatusCode, shell: &PageShell, title: &'static str) -> Self {
         Self::new(status, title, shell.t(&format!("{title}.words")))
     }
@@ -68,7 +68,7 @@ pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
     response
 }
 
-/// Makes a drawing with its own style. Everything else in it is forbidden.
+/// Makes the response for an SVG drawing. Its content policy allows only the drawing's own style.
 pub(crate) fn svg(text: String) -> Response<Body> {
     let kind = "image/svg+xml; charset=utf-8";
     let drawing = body::response(StatusCode::OK, kind, body::whole(text));
@@ -120,7 +120,7 @@ pub(crate) fn add_header(
     to
 }
 
-/// Redirects to this path.
+/// Makes a redirection to this path (303).
 pub(crate) fn see(path: &str) -> Response<Body> {
     let mut response = Response::new(body::whole(""));
     *response.status_mut() = StatusCode::SEE_OTHER;

@@ -47,13 +47,14 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Answer<Vec<LetterOutcome>>;
     /// Returns the numbers that called and have no lead, most calls first.
     async fn numbers(&self) -> Answer<Vec<WaitingPhone>>;
-    /// Assigns a lead to a number, and releases its waiting calls. Returns their count.
+    /// Assigns a lead to a number, and releases the number's waiting calls. Returns how many calls
+    /// were released.
     async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64>;
-    /// Removes the number's assigned lead. Sent calls stay as they are.
+    /// Removes the lead that a person assigned to the number. Calls that were sent stay unchanged.
     async fn take_lead(&self, phone: &str) -> Answer<()>;
     /// Returns the leads that were assigned on the page or by `lead give`.
     async fn given_leads(&self) -> Answer<Vec<LeadByHand>>;
-    /// Reads the directory's names and fields of these leads.
+    /// Reads the names and fields of these leads from the lead directory.
     async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles>;
     /// Returns the customers who wait for a callback, longest wait first, each with the attempts to
     /// call them.
@@ -62,15 +63,16 @@ pub trait Backend: Send + Sync + 'static {
     /// Returns the figures of employees by extension, for this many days including today. Calls
     /// that reached no one have no extension.
     async fn employees(&self, days: i64) -> Answer<EmployeeTable>;
-    /// Returns the trunks. `day_calls` are those of today.
+    /// Returns the trunks. Their `day_calls` count the calls of today.
     async fn trunks(&self) -> Answer<Vec<TrunkStatus>>;
     /// Runs `callbridge check`, which asks PBX and CRM and takes some time.
     async fn check(&self) -> Answer<Vec<CheckFinding>>;
     /// Returns the sessions that [`Backend::keep_sessions`] stored.
     async fn kept_sessions(&self) -> Answer<Option<String>>;
-    /// Stores sessions over restarts: JSON without secrets.
+    /// Stores the sessions, so they survive a restart. `sessions` is JSON without secrets.
     async fn keep_sessions(&self, sessions: String) -> Answer<()>;
-    /// Increases when a call, a dead letter or a source changes. The live parts then reload.
+    /// Returns a counter that increases when a call, a dead letter or a source changes. The live
+    /// parts of the page then reload.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
     /// Returns the names of the daemon's PBXs, for people.
     fn pbx(&self) -> String;
@@ -110,13 +112,13 @@ pub struct Bar {
 pub struct Figures {
     /// Customer calls that began today, in the PBX's zone.
     pub today: Outcomes,
-    /// The last 24 hours, oldest first.
+    /// One bar per hour of the last 24 hours, oldest first.
     pub hours: Vec<Bar>,
-    /// The last 7 days, oldest first.
+    /// One bar per day of the last 7 days, oldest first.
     pub days: Vec<Bar>,
     /// Median seconds from hangup to confirmation, for today's calls. `None` if there are none.
     pub confirmed_median_sec: Option<f64>,
-    /// The 95th percentile of the same.
+    /// 95th percentile of the seconds from hangup to confirmation, for today's calls.
     pub confirmed_p95_sec: Option<f64>,
 }
 
@@ -135,25 +137,25 @@ pub struct OpenCallView {
     pub extensions: Vec<String>,
 }
 
-/// A filter of calls. Without a condition, all match.
+/// A filter of calls. A filter without any condition matches all calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallQuery {
     /// A number as a person types it, a uuid, a linkedid or an extension.
     pub text: Option<String>,
     /// A date in the PBX's zone: `2026-11-21`.
     pub day: Option<String>,
-    /// Calls on other trunks are left out.
+    /// The name of a trunk. Calls on other trunks are left out.
     pub trunk: Option<String>,
     /// A state's word: `journaled`, `dead`…
     pub state: Option<String>,
-    /// The page's key from [`CallPage::next`].
+    /// The key of the requested page, from [`CallPage::next`]. `None` for the first page.
     pub before: Option<String>,
 }
 
 /// A page of a list of calls, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallPage {
-    /// At most 50.
+    /// At most 50 calls.
     pub calls: Vec<Listed>,
     /// The key of the next page. `None` at the end.
     pub next: Option<String>,
@@ -177,13 +179,13 @@ pub struct CallView {
     /// Seconds that the call rang before it was answered. `None` if it was not answered or no event
     /// reported it.
     pub wait_sec: Option<u64>,
-    /// Time since which it is in its state.
+    /// Time at which the call entered its state.
     pub since: i64,
     /// The request to the CRM with the call.
     pub request: RequestView,
     /// Attempts in addition to that request: failed tries, and why the call was sent again.
     pub attempts: Vec<Attempt>,
-    /// Its dead letter or waiting entry, if it is one.
+    /// The call's dead letter or waiting entry, if there is one.
     pub letter: Option<Letter>,
 }
 
@@ -193,34 +195,35 @@ pub struct RequestView {
     /// The request's body as it was or would be sent. `None` if there can be none because a lead is
     /// missing.
     pub body: Option<Value>,
-    /// The time at which it was first sent with these values. `None` if it was not sent.
+    /// The time at which the request was first sent with these values. `None` if it was not sent.
     pub sent_at: Option<i64>,
-    /// The CRM's id of the last accepted one.
+    /// The CRM's id of the last request that it accepted.
     pub id: Option<String>,
     /// The time at which the CRM accepted the request of `id`.
     pub accepted_at: Option<i64>,
 }
 
-/// A filter of dead letters. Without a condition, all match.
+/// A filter of dead letters. A filter without any condition matches all dead letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterQuery {
-    /// The word of a reason, such as `no_lead`. Others are left out.
+    /// The word of a reason, such as `no_lead`. Dead letters with other reasons are left out.
     pub reason: Option<String>,
-    /// The subject of a [`Cause`] of that reason, as it displays: `lead:9001`.
+    /// A [`Cause`] in its displayed form, such as `lead:9001`. Dead letters with other causes are
+    /// left out.
     pub cause: Option<String>,
-    /// Only ids below this one.
+    /// Only dead letters with ids below this id.
     pub before: Option<RowId>,
 }
 
 impl LetterQuery {
-    /// Returns `true` if the dead letter has the requested cause.
+    /// Returns `true` if the dead letter has the requested cause, or no cause is requested.
     pub fn takes_cause(&self, letter: &Letter) -> bool {
         let wanted = self.cause.as_deref();
         wanted.is_none_or(|wanted| Cause::from_letter(letter).to_string() == wanted)
     }
 }
 
-/// The kind of subject of a cause. The words are in links. Never change one.
+/// The kind of a cause's subject. The words are part of links, so never change a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum About {
@@ -272,7 +275,7 @@ impl Cause {
     }
 }
 
-/// As in a link: `lead:9001`. Empty without a subject.
+/// Writes the cause in the form of links: `lead:9001`. Empty if the cause has no subject.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.about {
@@ -287,7 +290,7 @@ impl fmt::Display for Cause {
 pub struct CauseGroup {
     pub cause: Cause,
     pub letters: u64,
-    /// Time since which the first of them exists.
+    /// Time since which the oldest of these dead letters exists.
     pub since: i64,
 }
 
@@ -318,7 +321,7 @@ impl CauseGroup {
 /// A page of a list of dead letters, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LetterPage {
-    /// At most 50.
+    /// At most 50 dead letters.
     pub letters: Vec<Letter>,
     /// The key of the next page. `None` at the end.
     pub next: Option<RowId>,
@@ -331,16 +334,16 @@ pub struct LetterPage {
 pub struct WaitingCustomer {
     /// The number that called, with its missed calls.
     pub customer: MissedCustomer,
-    /// Later calls to them that they did not answer.
+    /// Number of later calls to the customer that the customer did not answer.
     pub tried: u64,
-    /// The time at which the last of those calls began.
+    /// The time at which the last of the calls in `tried` began.
     pub tried_at: Option<i64>,
 }
 
-/// The directory's names and fields of leads.
+/// Names and fields of leads from the lead directory.
 pub type Profiles = BTreeMap<LeadId, LeadProfile>;
 
-/// The figures of employees by extension. `None` has the calls that reached no one.
+/// The figures of employees by extension. The key `None` has the calls that reached no one.
 pub type EmployeeTable = BTreeMap<Option<String>, EmployeeWork>;
 
 /// One finding of `check`, as in a line of `check --json`.
@@ -348,7 +351,7 @@ pub type EmployeeTable = BTreeMap<Option<String>, EmployeeWork>;
 pub struct CheckFinding {
     /// The subject of the check: `token`, or a flag.
     pub name: String,
-    /// The check passed. With a `fix` it is a doubt.
+    /// The check passed. If `fix` is not empty, the result is a doubt.
     pub ok: bool,
     /// English text of the finding.
     pub message: String,
@@ -356,8 +359,8 @@ pub struct CheckFinding {
     pub fix: String,
 }
 
-/// Names of findings whose texts have the key of another one (`tried.version`, `mend.version`). The
-/// texts of all others have the first word of the name as their key.
+/// Beginnings of names of findings, each with the key of its texts (`tried.version`,
+/// `mend.version`). For all other findings, the key is the first word of the name.
 const SHARED_TEXTS: [(&str, &str); 8] = [
     ("dead letters", "dead_letters"),
     ("delivery-mode", "mod_amqp"),
@@ -370,7 +373,8 @@ const SHARED_TEXTS: [(&str, &str); 8] = [
 ];
 
 impl CheckFinding {
-    /// Returns the key of its texts, which describe it and its fix in the reader's language.
+    /// Returns the key of the texts that describe the finding and its fix in the reader's language.
+    /// Returns `None` if there are no such texts.
     pub fn kind(&self) -> Option<&str> {
         let name = self.name.as_str();
         if name.starts_with("--") || name.starts_with("CALLBRIDGE_") {

@@ -1,5 +1,6 @@
-//! Work in the background. Jobs change many dead letters, a hundred at a time, and a person can
-//! leave and reopen the progress. A run of `check` asks PBX and CRM, which takes some time.
+//! Work in the background. Jobs change many dead letters, a hundred at a time. A person can leave
+//! the page that shows a job's progress, and open it again. A run of `check` asks PBX and CRM,
+//! which takes some time.
 
 use crate::backend::{Backend, CheckFinding};
 use crate::shell::now_seconds;
@@ -11,11 +12,11 @@ use tokio::{sync::watch, task::JoinSet};
 
 /// Dead letters that a job changes in one call of the backend.
 pub(crate) const CHUNK: usize = 100;
-/// Maximum jobs that are remembered. The oldest finished ones are dropped first.
+/// Maximum jobs that are remembered. The oldest finished jobs are dropped first.
 const JOBS_MAX: usize = 20;
 /// Maximum jobs that run at the same time.
 const WORKING_MAX: usize = 4;
-/// Results that a job lists one by one. Further ones are only counted.
+/// Maximum results that a job lists one by one. Further results are only counted.
 const LINES_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(crate) struct Job {
     pub(crate) done: u64,
     pub(crate) began: i64,
     pub(crate) state: JobState,
-    /// Dead letters by their result.
+    /// Number of dead letters by result.
     pub(crate) results: BTreeMap<&'static str, u64>,
     /// The first results, at most `LINES_MAX`.
     pub(crate) lines: Vec<LetterOutcome>,
@@ -58,7 +59,7 @@ impl Job {
         }
     }
 
-    /// Adds the results for some dead letters.
+    /// Adds the results for the next `asked` dead letters.
     pub(crate) fn take(&mut self, acted: Vec<LetterOutcome>, asked: usize) {
         self.done += asked as u64;
         for one in acted {
@@ -72,7 +73,7 @@ impl Job {
 
 type ById = BTreeMap<u64, Job>;
 
-/// The running and ended jobs, by number. The oldest ended ones are dropped for newer jobs.
+/// The running and ended jobs, by number. The oldest ended jobs are dropped for newer jobs.
 pub(crate) struct Jobs {
     all: Arc<Mutex<ById>>,
     tasks: Tasks,
@@ -106,7 +107,7 @@ impl Jobs {
         working.count() < WORKING_MAX
     }
 
-    /// Runs a job for the dead letters in `left` in the background. Returns its number.
+    /// Runs a job for the dead letters in `left` in the background. Returns the job's number.
     pub(crate) fn begin(&self, mut job: Job, left: Vec<RowId>, backend: Arc<dyn Backend>) -> u64 {
         if left.is_empty() {
             job.state = JobState::Done;
@@ -173,7 +174,7 @@ impl Jobs {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastCheck {
     pub(crate) running: bool,
-    /// Epoch seconds at which the run ended. `None` before the first has.
+    /// Epoch seconds at which the run ended. `None` before the first run has ended.
     pub(crate) at: Option<i64>,
     pub(crate) findings: Vec<CheckFinding>,
     /// The daemon's message if the run itself failed. `findings` is empty then.

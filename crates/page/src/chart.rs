@@ -10,7 +10,8 @@ const STEP: usize = 10;
 /// The part of a column for one outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// `journaled`, `forwarded`, `queued`, `waiting`, `letters`, `discarded`.
+    /// The style class of the outcome: `journaled`, `forwarded`, `queued`, `waiting`, `letters`, or
+    /// `discarded`.
     pub(crate) class: &'static str,
     pub(crate) y: u64,
     pub(crate) height: u64,
@@ -78,12 +79,14 @@ fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
     pieces
 }
 
-/// Returns the `y` of this number of calls, counted from the top of the drawing.
+/// Returns the y coordinate for this number of calls. It is 0 for `top` calls, and `HEIGHT` for
+/// none.
 fn level(calls: u64, top: u64) -> u64 {
     HEIGHT - (calls.saturating_mul(HEIGHT) / top).min(HEIGHT)
 }
 
-/// Returns the next of 4, 8, 10, 20, 40, 80, 100, and so on. Half of each is a whole number.
+/// Returns the smallest of 4, 8, 10, 20, 40, 80, 100, and so on that is at least `most`. Half of
+/// each of these numbers is a whole number.
 fn round_up(most: u64) -> u64 {
     let mut scale: u64 = 1;
     loop {

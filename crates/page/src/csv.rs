@@ -47,14 +47,14 @@ impl CsvText {
 
     pub(crate) const KIND: &str = "text/csv; charset=utf-8";
 
-    /// Returns the bytes of this part of the file. A part without a header continues the one before
-    /// it.
+    /// Returns the bytes of this part of the file. A part without a header continues the previous
+    /// part.
     pub(crate) fn bytes(self) -> Bytes {
         Bytes::from(self.0)
     }
 }
 
-/// Answers with these rows as a file with this name, for saving.
+/// Makes a response that the browser saves as a file `name`, with one line of CSV per row.
 pub(crate) fn download<T>(
     columns: &Columns<T>,
     rows: impl IntoIterator<Item = T>,

@@ -1,6 +1,6 @@
-//! The languages of the page, and the choice of one for a browser. The texts of each language are
-//! in one file (`texts/en.json`). A text is a string, or one string for each plural form. `{a}` and
-//! `{b}` are placeholders for values, `{n}` for the count.
+//! The languages of the page, and the choice of a language for a browser. The texts of each
+//! language are in one file (`texts/en.json`). A text is a string, or one string for each plural
+//! form. `{a}` and `{b}` are placeholders for values, `{n}` for the count.
 
 use serde::Deserialize;
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -100,8 +100,8 @@ impl Language {
         }
     }
 
-    /// Returns the text of this key, or the key itself if there is none. A test checks that no text
-    /// is missing.
+    /// Returns the text of this key, or the key itself if the language has no such text. A test
+    /// checks that no text is missing.
     pub(crate) fn text(self, key: &str) -> &str {
         match self.texts().get(key) {
             Some(TextEntry::One(text)) => text,

@@ -17,7 +17,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// An event is sent after this time even without news, to update times and to detect closed
 /// clients.
 const QUIET_MAX: Duration = Duration::from_secs(10);
-/// Lifetime of a stream. The browser opens another, which checks its session again.
+/// Lifetime of a stream. The browser then opens another stream, for which the session is checked
+/// again.
 const STREAM_LIVES: Duration = Duration::from_secs(300);
 
 /// The shared parts of all streams: the counter of changes and the limit of streams.
@@ -36,7 +37,7 @@ struct ChangeStream {
 }
 
 impl Live {
-    /// Makes the shared parts. All streams end when `closing` becomes true.
+    /// Creates what all streams of live updates share. They end when `closing` becomes true.
     pub(crate) fn new(changes: watch::Receiver<u64>, closing: watch::Receiver<bool>) -> Self {
         Self {
             changes,
@@ -45,7 +46,8 @@ impl Live {
         }
     }
 
-    /// Opens a stream, or answers when to try again if there are too many.
+    /// Opens a stream of events. If there are too many streams, the response is 503 with the time
+    /// after which the client should try again.
     pub(crate) fn stream(&self) -> Response<Body> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             let mut full = Response::new(body::whole("too many live parts\n"));

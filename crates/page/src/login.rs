@@ -62,7 +62,8 @@ pub(crate) fn find_session<'a>(page: &Page, asked: &'a Asked) -> Option<(&'a str
     tokens.find_map(|token| Some((token, page.sessions.find(now, token, &people)?)))
 }
 
-/// Handles a request without a login.
+/// Handles a request without a session. Redirects to the login, or shows the login with the input
+/// of a form that was sent.
 pub(crate) fn handle_logged_out(
     page: &Page,
     shell: &PageShell,
@@ -220,7 +221,7 @@ impl<'a> LoginTurn<'a> {
         self.page.login_left.notify_waiters();
     }
 
-    /// Ends a try with the right password, which does not count as a wrong one.
+    /// Ends the try as a try with the right password, so it does not count as wrong.
     fn succeed(self) {
         self.leave(true);
     }

@@ -1,5 +1,5 @@
-//! HTML made from code. Text from outside is escaped, so it cannot add markup, hide text, or change
-//! its direction. Long values are cut.
+//! HTML made from code. Text from the CRM or the PBX is escaped, so it cannot add markup, hide
+//! text, or change its direction. Long values are cut.
 
 use askama::filters::HtmlSafe;
 use callbridge_model::safe;
@@ -26,18 +26,19 @@ impl Markup {
         Self(html)
     }
 
-    /// Makes a value for a line, isolated from the text direction around it.
+    /// Makes HTML for a value in a line. The value is escaped, cut, and isolated from the text
+    /// direction around it.
     pub(crate) fn value(text: &str) -> Self {
         Self(format!("<bdi>{}</bdi>", escape(&cut(text, VALUE_CHARS))))
     }
 
-    /// Makes whole lines, without a limit on their length.
+    /// Makes HTML for a text of several lines. The text is escaped, but not cut.
     pub(crate) fn lines(text: &str) -> Self {
         let lines: Vec<String> = text.split('\n').map(safe::safe).collect();
         Self(escape(&lines.join("\n")))
     }
 
-    /// Escapes a telephone number, which is never masked here.
+    /// Makes HTML for a whole telephone number, without masking it.
     pub(crate) fn number(phone: &str) -> Self {
         let shown = escape(&cut(phone, VALUE_CHARS));
         Self(format!("<bdi class=\"number\">{shown}</bdi>"))
@@ -101,7 +102,7 @@ pub(crate) fn mask(phone: &str) -> String {
     shown
 }
 
-/// Returns the beginning of a text, with hostile characters escaped visibly.
+/// Returns the first `chars` characters of a text, with hostile characters escaped visibly.
 pub(crate) fn cut(text: &str, chars: usize) -> String {
     let mut rest = text.char_indices();
     match rest.nth(chars) {

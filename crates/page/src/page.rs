@@ -26,7 +26,7 @@ pub struct Page {
     /// between the ports of a host.
     pub(crate) cookie: String,
     pub(crate) throttle: Mutex<LoginThrottle>,
-    /// Wakes the logins that wait for their turn when one has ended.
+    /// Wakes the logins that wait for their turn when another login has ended.
     pub(crate) login_left: Notify,
     /// Memory for hashing. Its lock ensures that only one password is hashed at a time.
     pub(crate) hashing: Arc<tokio::sync::Mutex<HashMemory>>,
@@ -82,7 +82,7 @@ impl Page {
         }
     }
 
-    /// Restores the sessions from before the restart.
+    /// Restores the sessions that were stored before a restart.
     pub(crate) async fn take_up_sessions(&self) {
         let taken_up = match self.backend.kept_sessions().await {
             Ok(kept) => self.take_up(kept.as_deref().unwrap_or("{}")),

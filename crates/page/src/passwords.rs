@@ -18,7 +18,7 @@ const NAME_CHARS_MAX: usize = 64;
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// Maximum KiB of memory that one hash can need, to protect the machine.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
-/// Maximum passes over that memory for one hash.
+/// Maximum passes over the memory for one hash.
 const PASSES_MAX: u32 = 16;
 
 #[derive(Clone)]
@@ -59,7 +59,7 @@ pub enum UnfitPassword {
     Library(String),
 }
 
-/// Makes the line of the file for this user.
+/// Makes the line of the password file for this user.
 ///
 /// # Errors
 /// See [`UnfitPassword`].
@@ -100,9 +100,9 @@ impl Passwords {
         }
     }
 
-    /// Reads the users of the valid lines, and the errors of the others: the line's number, what is
-    /// wrong, and the fix. An error never shows the line, because it can contain a password. If two
-    /// lines have the same name, that user cannot log in, because it is unknown which line is
+    /// Reads the users of the valid lines, and the errors of the invalid lines: the line's number,
+    /// the error, and the fix. An error never shows the line, because it can contain a password. If
+    /// two lines have the same name, that user cannot log in, because it is unknown which line is
     /// right.
     pub fn read(text: &str) -> (Self, Vec<String>) {
         let mut people: Vec<Person> = Vec::new();
@@ -142,8 +142,8 @@ impl Passwords {
     }
 
     /// Returns the role of the user with this name and password. An unknown name takes as long as a
-    /// known one. Hashing takes a tenth of a second or more, so call this on a thread that can
-    /// block.
+    /// known name. The password is hashed in `memory`. Hashing takes a tenth of a second or more,
+    /// so call this on a thread that can block.
     pub(crate) fn role(
         &self,
         name: &str,
@@ -218,7 +218,7 @@ impl HashMemory {
         &mut self.blocks[..count]
     }
 
-    /// Frees the memory, unless it was used since.
+    /// Frees the memory if its number of uses is still `uses`, so it was not used since.
     pub(crate) fn give_back(&mut self, uses: u64) {
         if self.uses == uses {
             self.blocks = Vec::new();

@@ -8,7 +8,7 @@ use hyper::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
 use url::form_urlencoded;
 
-/// Maximum fields of a form or a query. Further ones are ignored.
+/// Maximum fields of a form or a query. Further fields are ignored.
 const FIELDS_MAX: usize = 400;
 
 /// The fields of a query or a form, in their order.
@@ -21,7 +21,7 @@ impl FormFields {
         Self(fields.take(FIELDS_MAX).collect())
     }
 
-    /// Returns the fields with other names.
+    /// Returns all fields except the fields with this name.
     pub(crate) fn without(&self, name: &str) -> Self {
         let others = self.0.iter().filter(|(known, _)| known != name);
         Self(others.cloned().collect())
@@ -52,8 +52,8 @@ impl FormFields {
         ids.map(RowId).collect()
     }
 
-    /// Returns `true` if all dead letters of [`FormFields::letter_query`] are meant, not only the
-    /// chosen ones.
+    /// Returns `true` if the form is about all dead letters of [`FormFields::letter_query`], not
+    /// only about the chosen dead letters.
     pub(crate) fn all_letters(&self) -> bool {
         self.get("scope") == Some("all")
     }
@@ -95,7 +95,7 @@ pub(crate) fn link(path: &str, query: &[(&str, Option<&str>)]) -> String {
     }
 }
 
-/// A request with its query and form read.
+/// A request whose query and form were read.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
@@ -103,7 +103,8 @@ pub(crate) struct Asked {
     pub(crate) headers: HeaderMap,
     pub(crate) query: FormFields,
     pub(crate) form: FormFields,
-    /// The peer, or the client that a trusted proxy names. Wrong passwords are counted by it.
+    /// The address of the peer, or of the client that a trusted proxy names, as a group. Wrong
+    /// passwords are counted by group.
     pub(crate) from: PeerGroup,
 }
 
@@ -120,7 +121,8 @@ impl Asked {
         self.method == Method::POST
     }
 
-    /// Returns all cookies with this name. A browser can send several, from other paths.
+    /// Returns all cookies with this name. A browser can send several, which were set for other
+    /// paths.
     pub(crate) fn cookies<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
         let all = self.headers.get_all(header::COOKIE).into_iter();
         let texts = all.filter_map(|value| value.to_str().ok());
@@ -137,7 +139,7 @@ impl Asked {
     }
 
     /// Returns the last address of `X-Forwarded-For`, which the proxy added. The client itself can
-    /// write the ones before it.
+    /// write the addresses before it.
     pub(crate) fn forwarded_address(headers: &HeaderMap) -> Option<IpAddr> {
         let value = headers.get_all("x-forwarded-for").into_iter().next_back()?;
         let last = value.to_str().ok()?.rsplit(',').next()?.trim();

@@ -20,7 +20,7 @@ use tokio::{net::TcpListener, time::timeout};
 
 /// Maximum connections: several people's browsers, with six connections each, and their live parts.
 const CONNECTIONS_MAX: usize = 256;
-/// Maximum bytes of a form. The longest one selects fifty dead letters.
+/// Maximum bytes of a form. The longest form selects fifty dead letters.
 const FORM_BYTES_MAX: usize = 64 * 1024;
 /// Time in which a form must arrive.
 const FORM_WITHIN: Duration = Duration::from_secs(10);
@@ -44,7 +44,8 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
         tls: page.settings.tls.clone(),
         limits,
         site: SiteRules {
-            // The page checks its names, and answers with a page that lists them.
+            // The page checks its hosts itself, and answers other hosts with a page that lists its
+            // hosts.
             hosts: HostRule::Any,
             behind_proxy: page.settings.is_behind_proxy(),
             navigation: false,
@@ -73,7 +74,7 @@ impl AnswerHttp for Page {
     }
 }
 
-/// Makes a plain answer, for requests that no form of the page sends.
+/// Makes a plain-text response, for requests that no form of the page sends.
 fn plain_response(status: StatusCode) -> Response<Body> {
     let message = body::whole(format!("{status}\n"));
     let mut response = body::response(status, "text/plain; charset=utf-8", message);
@@ -82,7 +83,7 @@ fn plain_response(status: StatusCode) -> Response<Body> {
 }
 
 impl Page {
-    /// Reads a request with its form.
+    /// Reads a request with its form. The error is the status of the response.
     async fn read(&self, request: Request<Incoming>, peer: PeerGroup) -> Result<Asked, StatusCode> {
         let (head, body) = request.into_parts();
         let mut form = FormFields::default();
@@ -208,8 +209,8 @@ impl Page {
         views::show(visit, path).await
     }
 
-    /// Makes the problem of a request to another host, or from another site. It lists the page's
-    /// hosts.
+    /// Makes the problem of a request to another host, or from another site. The message lists the
+    /// page's hosts.
     fn foreign_request_problem(
         &self,
         shell: &PageShell,

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub const SESSION_SECONDS: i64 = 12 * 3600;
 /// Maximum sessions. If there are more, the oldest session of the user with the most sessions ends.
 const SESSIONS_MAX: usize = 1000;
-/// Maximum sessions of one user. If there are more, the oldest of them ends.
+/// Maximum sessions of one user. If there are more, the user's oldest session ends.
 const SESSIONS_OF_ONE_MAX: usize = 20;
 
 /// Lifetime of a link.
@@ -48,7 +48,7 @@ impl LoggedIn {
 
 type ByHash = BTreeMap<String, LoggedIn>;
 
-/// The open sessions, by the hash of their tokens. Clones share them.
+/// The open sessions, by the hash of their tokens. Clones share the same sessions.
 #[derive(Clone, Debug, Default)]
 pub struct Sessions(Arc<Mutex<ByHash>>);
 
@@ -58,7 +58,7 @@ impl Sessions {
         self.lock().len()
     }
 
-    /// Restores stored sessions that are still valid.
+    /// Restores the stored sessions in `kept` (JSON) that are still valid.
     pub(crate) fn take_up(
         &self,
         kept: &str,
@@ -74,7 +74,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Opens a session. `None` if the system gives no random bytes.
+    /// Opens a session. `line` is the hash of the user's line in the password file, or `None` for a
+    /// login by link. Returns `None` if the system gives no random bytes.
     pub(crate) fn open(
         &self,
         now: i64,
@@ -126,7 +127,7 @@ impl Sessions {
         self.lock().remove(&random::hash(token));
     }
 
-    /// Returns all sessions as JSON, for storing. It contains no secrets.
+    /// Returns all sessions as JSON, for storing. The JSON contains no secrets.
     pub(crate) fn to_json(&self) -> String {
         // Strings and numbers can always be written as JSON.
         serde_json::to_string(&*self.lock()).unwrap_or_default()
@@ -140,7 +141,7 @@ impl Sessions {
 /// The end of a link's validity in time since boot, and the name and role of its user.
 type Guest = (Duration, String, PageRole);
 
-/// The valid links, by the hash of their tokens. Clones share them.
+/// The valid links, by the hash of their tokens. Clones share the same links.
 #[derive(Clone, Debug, Default)]
 pub struct Links(Arc<Mutex<BTreeMap<String, Guest>>>);
 
@@ -162,7 +163,7 @@ impl Links {
         Some(format!("/open/{}", token.reveal()))
     }
 
-    /// Returns `true` if the link is still valid. It stays valid.
+    /// Returns `true` if the link is still valid. This does not use up the link.
     pub(crate) fn is_good(&self, now: Duration, token: &str) -> bool {
         let links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let issued = links.get(&random::hash(token));

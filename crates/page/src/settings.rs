@@ -18,17 +18,18 @@ pub struct Settings {
     pub(crate) address: SocketAddr,
     /// `None` for plain HTTP, which is only allowed on loopback. An SSH tunnel can end there.
     pub(crate) tls: Option<Tls>,
-    /// Trusted senders of `X-Forwarded-For`, in addition to those on loopback. `None` if the page
+    /// Trusted senders of `X-Forwarded-For`, in addition to senders on loopback. `None` if the page
     /// is not behind a proxy.
     proxies: Option<Vec<PeerGroup>>,
     pub(crate) names: Vec<String>,
     /// The users of the password file, as last read.
     pub people: watch::Receiver<Passwords>,
-    /// The valid links. Clones share them, and can issue more.
+    /// The valid links. Clones share the same links, and can issue more.
     pub links: Links,
     /// The zone of the PBX, in which times are shown (`Asia/Tashkent`).
     pub zone: Zone,
-    /// The name of this instance. The cookies of two pages on one host differ by it.
+    /// The name of this instance. It is part of the cookie's name, so two pages on one host have
+    /// different cookies.
     pub instance: String,
     /// The URL of a lead in the CRM. `{id}` is the placeholder for its id.
     pub lead_url: Option<Arc<str>>,
@@ -74,7 +75,7 @@ impl Settings {
         if self.is_secure() { "https" } else { "http" }
     }
 
-    /// Returns `true` if browsers use TLS, so cookies can be limited to it.
+    /// Returns `true` if browsers use TLS, so cookies can be limited to TLS.
     pub(crate) const fn is_secure(&self) -> bool {
         self.tls.is_some() || self.is_behind_proxy()
     }

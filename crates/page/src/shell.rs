@@ -1,5 +1,5 @@
-//! The frame around the content of each page: language, zone, user, and navigation. Templates name
-//! it `c`, and format texts, times, and values from outside with it.
+//! The frame around the content of each page: language, zone, user, and navigation. Templates call
+//! it `c`, and use it to format texts, times, and values from the CRM or the PBX.
 
 use crate::language::Language;
 use crate::markup::{Markup, cut, escape, mask};
@@ -14,7 +14,8 @@ use std::{borrow::Borrow, fmt::Display, sync::Arc};
 
 /// Maximum characters of a value inside a sentence.
 const VALUE_CHARS: usize = 120;
-/// Maximum characters of a sentence from outside, such as the CRM's message or a finding.
+/// Maximum characters of a sentence that is not the page's own, such as the CRM's message or a
+/// finding.
 const SENTENCE_CHARS: usize = 1500;
 
 /// The logged-in user.
@@ -49,10 +50,11 @@ pub(crate) struct Badges {
 pub(crate) struct PageShell {
     pub(crate) language: Language,
     pub(crate) zone: Zone,
-    /// Epoch seconds at which the request came. Times on the page are relative to it.
+    /// Epoch seconds at which the request came. Relative times on the page are counted from this
+    /// time.
     pub(crate) now: i64,
     pub(crate) viewer: Option<Viewer>,
-    /// The path and query, to return to.
+    /// The path and query of the request, for links that return to it.
     pub(crate) target: String,
     pub(crate) badges: Badges,
     /// The name of the PBX.
@@ -94,8 +96,8 @@ impl PageShell {
         self.language.text(key)
     }
 
-    /// Returns the text of a word from outside, by its family: `state.` and `journaled`. A word
-    /// without a text is returned as it is.
+    /// Returns the text of a word of a family, such as the word `journaled` of the family `state`.
+    /// A word without a text is returned unchanged.
     pub(crate) fn word(&self, family: &str, word: &str) -> String {
         let key = format!("{family}.{word}");
         if self.language.has(&key) {
@@ -110,7 +112,7 @@ impl PageShell {
         self.language.has(&format!("{family}.{word}"))
     }
 
-    /// Returns a text for this count.
+    /// Returns the text of this key in the plural form for this count, with the count in it.
     pub(crate) fn n(&self, key: &str, count: impl Borrow<u64>) -> String {
         self.language.text_for_count(key, *count.borrow())
     }
@@ -120,12 +122,12 @@ impl PageShell {
         self.language.number(*count.borrow())
     }
 
-    /// Returns a text with one value in it.
+    /// Returns the text of this key with one value in it.
     pub(crate) fn text_with(&self, key: &str, a: impl Display) -> String {
         self.fill(key, &[a.to_string()])
     }
 
-    /// Returns a text with two values in it.
+    /// Returns the text of this key with two values in it.
     pub(crate) fn text_with_two(&self, key: &str, a: impl Display, b: impl Display) -> String {
         self.fill(key, &[a.to_string(), b.to_string()])
     }
@@ -161,7 +163,7 @@ impl PageShell {
         self.local_text(&key, &values, &letter.message)
     }
 
-    /// Returns the fix for a dead letter, with the buttons of the page.
+    /// Returns the fix for a dead letter, as a person can do it on the page.
     pub(crate) fn remedy(&self, letter: &Letter) -> String {
         self.word(
             "remedy",
@@ -196,17 +198,18 @@ impl PageShell {
         LocalText { lang, text }
     }
 
-    /// Returns a value from outside, for a line.
+    /// Renders a value from the CRM or the PBX for a line: escaped and cut.
     pub(crate) fn x(&self, text: &str) -> Markup {
         Markup::value(text)
     }
 
-    /// Returns a value from outside where no markup is possible, such as in an option.
+    /// Renders a value from the CRM or the PBX as plain text, for places without markup, such as an
+    /// option.
     pub(crate) fn plain(&self, text: &str) -> String {
         cut(text, VALUE_CHARS)
     }
 
-    /// Returns a value from outside, or a dash if it is empty or missing.
+    /// Renders a value that came from the PBX or the CRM. Shows a dash if it is empty or missing.
     pub(crate) fn value_or_dash(&self, text: &Option<String>) -> Markup {
         match text.as_deref() {
             Some(text) if !text.is_empty() => Markup::value(text),
@@ -234,7 +237,7 @@ impl PageShell {
         name.or_else(|| profile.responsible.map(|id| id.to_string()))
     }
 
-    /// Returns an id of the CRM, or a dash.
+    /// Returns an id of the CRM, or a dash if there is no id.
     pub(crate) fn id(&self, id: &Option<impl Display>) -> Markup {
         match id {
             Some(id) => Markup::from_html(format!("<span class=\"number\">{id}</span>")),
@@ -250,13 +253,13 @@ impl PageShell {
         ))
     }
 
-    /// Returns a sentence from outside, escaped and cut at 1,500 characters.
+    /// Renders a sentence from the CRM or the PBX, escaped and cut at 1,500 characters.
     pub(crate) fn sentence(&self, text: &str) -> Markup {
         let shown = escape(&cut(text, SENTENCE_CHARS));
         Markup::from_html(format!("<bdi>{shown}</bdi>"))
     }
 
-    /// Returns whole lines from outside, escaped.
+    /// Renders a text of several lines from the CRM or the PBX, escaped and uncut.
     pub(crate) fn lines(&self, text: &str) -> Markup {
         Markup::lines(text)
     }
@@ -430,7 +433,7 @@ impl PageShell {
         entries
     }
 
-    /// Returns `true` if the requested path is that of this view, or a path below it.
+    /// Returns `true` if the requested path is the path of this view, or a path below it.
     fn is_below(&self, view: &str) -> bool {
         let path = self.target.split('?').next().unwrap_or("/");
         if view == "/" {
@@ -450,8 +453,8 @@ impl PageShell {
         }
     }
 
-    /// Returns the languages: code, name, whether it is the current one, and the link that switches
-    /// to it.
+    /// Returns the languages: code, name, whether it is the current language, and the link that
+    /// switches to it.
     pub(crate) fn languages(&self) -> Vec<(&'static str, &'static str, bool, String)> {
         let mut languages = Vec::new();
         for language in Language::ALL {

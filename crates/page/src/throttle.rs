@@ -22,20 +22,21 @@ const WAIT_FIRST: Duration = Duration::from_millis(500);
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(2);
 /// The wait of an address under its limit while the name or the sum of all is over its limit.
 const WAIT_OF_OTHERS: Duration = Duration::from_secs(1);
-/// Tries under way from addresses under their limit.
+/// Maximum tries under way from addresses under their limit.
 const PENDING_MAX: usize = 16;
-/// Tries under way from addresses over their limit.
+/// Maximum tries under way from addresses over their limit.
 const PENDING_OVER_MAX: usize = 8;
-/// Tries under way from one address over its limit, each with another name.
+/// Maximum tries under way from one address over its limit, each with another name.
 const PENDING_OF_ONE_MAX: usize = 4;
-/// Tries that are remembered of one address or name. This many have the longest wait.
+/// Maximum tries that are remembered of one address or name. This many have the longest wait.
 const TRIES_MAX: usize = 16;
-/// Addresses, and names, that are remembered. If more appear, those silent longest are forgotten.
+/// Maximum addresses, and maximum names, that are remembered. If there are more, those without a
+/// try for the longest time are forgotten.
 const KEYS_MAX: usize = 10_000;
-/// Characters of a typed name that are remembered.
+/// Maximum characters of a typed name that are remembered.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The logins of the last minute and those under way, in time since boot. A try counts as wrong
+/// The tries of the last minute and the tries under way, in time since boot. A try counts as wrong
 /// from its beginning, so many tries at once do not evade the limits.
 #[derive(Debug, Default)]
 pub(crate) struct LoginThrottle {
@@ -55,7 +56,7 @@ pub(crate) struct Rank {
     id: u64,
 }
 
-/// A try under way.
+/// A login try under way.
 #[derive(Debug)]
 struct LoginTry {
     began: Duration,
@@ -66,9 +67,9 @@ struct LoginTry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TryProgress {
-    /// Its wait is not over.
+    /// The try must still wait.
     Waits,
-    /// It can be hashed when it is the first of those that are ready.
+    /// The wait is over. The try is hashed when it is the first of all ready tries.
     Ready,
     Hashes,
 }
@@ -77,13 +78,13 @@ enum TryProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
     pub(crate) rank: Rank,
-    /// Time before it becomes ready.
+    /// Time before the try becomes ready.
     pub(crate) wait: Duration,
 }
 
 impl LoginThrottle {
-    /// Admits a try, or refuses it at once (`None`). A refused try counts for nothing, because its
-    /// password is not looked at. An admitted one must end with [`LoginThrottle::leave`].
+    /// Admits a try, or refuses it at once (`None`). A refused try does not count as wrong, because
+    /// its password is not checked. An admitted try must end with [`LoginThrottle::leave`].
     pub(crate) fn enter(&mut self, now: Duration, from: PeerGroup, name: &str) -> Option<Admitted> {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
         let wrong_of_address = count(&mut self.addresses, now, &from);
@@ -140,8 +141,8 @@ impl LoginThrottle {
         }
     }
 
-    /// Makes a try ready, whose wait is over, and begins to hash it if its turn has come. Otherwise
-    /// ask again when another try has left.
+    /// Marks a try as ready after its wait. Returns `true` if its turn to be hashed has come.
+    /// Otherwise call this again when another try has left.
     pub(crate) fn try_begin(&mut self, rank: Rank) -> bool {
         if let Some(pending) = self.pending.get_mut(&rank) {
             pending.progress = TryProgress::Ready;
@@ -163,7 +164,7 @@ impl LoginThrottle {
         false
     }
 
-    /// Ends a try. One with the right password does not count as wrong.
+    /// Ends a try. A try with the right password (`is_right`) no longer counts as wrong.
     pub(crate) fn leave(&mut self, rank: Rank, is_right: bool) {
         let Some(left) = self.pending.remove(&rank) else {
             return;
@@ -181,7 +182,7 @@ fn wait_after(wrong_over: usize) -> Duration {
     WAIT_MAX.min(WAIT_FIRST * (1 << wrong_over.min(8)))
 }
 
-/// When the tries that are not known to be right began, oldest first.
+/// Times at which the tries began that are not known to be right, oldest first.
 #[derive(Debug, Default)]
 struct Tries(VecDeque<Duration>);
 
@@ -194,7 +195,7 @@ impl Tries {
         self.0.len()
     }
 
-    /// Adds a try. At most `most` are remembered.
+    /// Adds a try. At most `most` tries are remembered: the oldest try is dropped.
     fn enter(&mut self, now: Duration, most: usize) {
         if self.0.len() >= most {
             self.0.pop_front();
@@ -241,7 +242,7 @@ fn forgive<K: Ord>(all: &mut TriesByKey<K>, began: Duration, key: &K) {
 fn forget<K: Ord>(all: &mut TriesByKey<K>, now: Duration) {
     all.retain(|_, tries| tries.last() + WINDOW > now);
     if all.len() >= KEYS_MAX {
-        // A tenth at once, so a crowd does not cause a search of all of them each time.
+        // A tenth is forgotten at once, so a crowd does not cause a search of all keys each time.
         let mut ends: Vec<Duration> = all.values().map(Tries::last).collect();
         let (_, silent_since, _) = ends.select_nth_unstable(KEYS_MAX / 10);
         let silent_since = *silent_since;

@@ -6,7 +6,7 @@ use crate::{page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_model::status::{BranchState, BranchStatus, HubStatus, OverallState};
 
-/// Branches that are shown. Those with a problem come first.
+/// Maximum branches that are shown. Branches with a problem come first.
 const BRANCHES_MAX: usize = 200;
 
 #[derive(Template)]
@@ -34,7 +34,8 @@ impl BranchesSheet<'_> {
         pill(branch)
     }
 
-    /// Returns the sentence about a silence after lost commits.
+    /// Returns the sentence that commits were lost, and that nothing is sent to the CRM until this
+    /// time.
     fn silence(&self, until: &i64) -> String {
         let c = self.c;
         c.text_with("branches.silent", c.moment(until))

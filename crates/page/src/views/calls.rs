@@ -1,4 +1,4 @@
-//! The view Calls, with calls in progress and stored ones, and the page of one call.
+//! The view Calls, with calls in progress and stored calls, and the page of one call.
 
 use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
@@ -50,7 +50,7 @@ struct CallSheet<'a> {
     lead: &'a LeadProfile,
 }
 
-/// Serves `GET /calls`: calls in progress, then a page of stored ones.
+/// Serves `GET /calls`: calls in progress, then a page of stored calls.
 pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let query = query(&visit);
@@ -82,7 +82,8 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>) -> Handled {
     answer::form(&sheet, sheet.wrong.is_some())
 }
 
-/// Returns the link to the calls of a query from the page's key `before` on.
+/// Returns the link to a page of the calls that match a query. `before` is the page's key, `None`
+/// for the first page.
 fn link_to(path: &str, query: &CallQuery, before: Option<&str>) -> String {
     let fields = [
         ("text", query.text.as_deref()),
@@ -105,7 +106,7 @@ fn query(visit: &AuthenticatedRequest<'_>) -> CallQuery {
     }
 }
 
-/// The columns of the file.
+/// The columns of the CSV file.
 const COLUMNS: &Columns<Listed> = &[
     ("startedAt", |call, c| {
         c.zone.second(call.record.started_at.get())
@@ -192,7 +193,7 @@ impl CallSheet<'_> {
         format!("{} {then}", c.text_with_two(called, phone, trunk))
     }
 
-    /// Returns a sentence with the call's state, and the time since which it has it.
+    /// Returns a sentence with the call's state, and the time at which the call entered it.
     fn outcome(&self) -> String {
         let c = self.c;
         let since = c.moment(self.call.since);

@@ -48,13 +48,13 @@ fn days(visit: &AuthenticatedRequest<'_>) -> i64 {
 }
 
 impl EmployeesSheet<'_> {
-    /// Returns the length of a bar, in percent of the longest.
+    /// Returns the length of a bar, in percent of the longest bar.
     fn width(&self, calls: &u64) -> u64 {
         calls.saturating_mul(100) / self.most
     }
 }
 
-/// The columns of the file: an extension, and the figures of its employee.
+/// The columns of the CSV file: an extension, and the figures of its employee.
 const COLUMNS: &Columns<(Option<String>, EmployeeWork)> = &[
     ("extension", |(extension, _), _| cell(extension)),
     ("employeeId", |(_, did), _| cell(&did.employee_id)),

@@ -14,7 +14,7 @@ use futures_util::stream;
 use hyper::StatusCode;
 use std::sync::Arc;
 
-/// Maximum causes that are shown. Those with the most dead letters come first.
+/// Maximum causes that are shown. Causes with the most dead letters come first.
 const CAUSES_MAX: usize = 100;
 
 #[derive(Template)]
@@ -24,7 +24,7 @@ struct LettersSheet<'a> {
     page: LetterPage,
     query: LetterQuery,
     causes: Vec<CauseGroup>,
-    /// The fields typed into the form, kept if `wrong` refuses them.
+    /// The fields typed into the form. They are shown again if they were refused (`wrong`).
     form: &'a FormFields,
     wrong: Option<String>,
     jobs: Vec<(u64, Job)>,
@@ -39,7 +39,7 @@ struct LetterSheet<'a> {
     cause: Cause,
     /// Number of dead letters with the same cause, including this one.
     same: u64,
-    /// The fields typed into the form, kept if `wrong` refuses them.
+    /// The fields typed into the form. They are shown again if they were refused (`wrong`).
     form: &'a FormFields,
     wrong: Option<String>,
 }
@@ -75,7 +75,7 @@ pub(crate) async fn list(mut visit: AuthenticatedRequest<'_>, wrong: Option<Stri
 }
 
 impl LettersSheet<'_> {
-    /// Returns the number of dead letters that match the query, on all of its pages.
+    /// Returns the number of dead letters that match the query, on all pages.
     fn match_count(&self) -> u64 {
         if self.query.cause.is_some() {
             return self.chosen_cause().map_or(0, |group| group.letters);
@@ -118,8 +118,8 @@ impl LettersSheet<'_> {
         matches!(&cause.about, Some((About::Lead | About::Phone, _)))
     }
 
-    /// Returns the number that the cause is about. A lead that is assigned to it also applies to
-    /// its next calls.
+    /// Returns the phone number of the cause, if the cause has one. A lead that is assigned to the
+    /// number also applies to the number's next calls.
     fn has_number<'a>(&self, cause: &'a Cause) -> Option<&'a str> {
         match &cause.about {
             Some((About::Phone, phone)) => Some(phone),
@@ -196,7 +196,7 @@ impl LetterSheet<'_> {
     }
 }
 
-/// Finds a dead letter by its id, as the newest one below the next id.
+/// Finds a dead letter by its id, as the newest dead letter below the next id.
 async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusal> {
     let query = LetterQuery {
         before: Some(RowId(id.0.saturating_add(1))),
@@ -210,8 +210,8 @@ async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusa
 /// these ids, the last id first.
 type Export = (Option<LetterQuery>, Vec<RowId>);
 
-/// Serves `GET /letters/export` with all dead letters of a query, and `POST` with the chosen ones,
-/// as one line of JSON each.
+/// Serves `GET /letters/export` with all dead letters of a query, and `POST` with the chosen dead
+/// letters, as one line of JSON each.
 pub(crate) async fn export(visit: &AuthenticatedRequest<'_>) -> Handled {
     let asked = visit.asked;
     let form = if asked.is_post() {

@@ -7,9 +7,9 @@ use crate::{page::AuthenticatedRequest, shell::PageShell};
 use askama::Template;
 use callbridge_leads::directory::LeadProfile;
 
-/// Maximum customers on the page. The file has all of them.
+/// Maximum customers on the page. The CSV file has all customers.
 const SHOWN_MAX: usize = 500;
-/// Longer waits are highlighted.
+/// Waits longer than this are highlighted.
 const LONG_SECONDS: i64 = 4 * 3600;
 
 #[derive(Template)]
@@ -55,7 +55,8 @@ impl MissedSheet<'_> {
         self.c.now.saturating_sub(first_at) > LONG_SECONDS
     }
 
-    /// Returns a number for a `tel:` link, which can only contain digits and a plus sign.
+    /// Returns a number for a `tel:` link, which can only contain digits and a plus sign. Returns
+    /// `None` for any other text.
     fn dial(&self, phone: &str) -> Option<String> {
         let digits = phone.strip_prefix('+').unwrap_or(phone);
         let is_number =
@@ -64,7 +65,7 @@ impl MissedSheet<'_> {
     }
 }
 
-/// The columns of the file: a customer, and the profile of their lead.
+/// The columns of the CSV file: a customer, and the profile of their lead.
 const COLUMNS: &Columns<(WaitingCustomer, LeadProfile)> = &[
     ("phone", |(waiting, _), _| {
         waiting.customer.phone.as_str().to_owned()

@@ -1,4 +1,4 @@
-//! The views. Each one asks the daemon, and fills its template.
+//! The views. Each view asks the daemon, and fills its template.
 //!
 //! | module | views |
 //! |---|---|

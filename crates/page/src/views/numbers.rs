@@ -11,7 +11,7 @@ use callbridge_model::LeadId;
 use callbridge_spool::{LeadByHand, WaitingPhone};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum numbers on the page, with two fields each in one form. The file has all of them.
+/// Maximum numbers on the page, with two fields each in one form. The CSV file has all numbers.
 const SHOWN_MAX: usize = 150;
 
 /// A lead as it was typed for a number, with the error.
@@ -19,7 +19,7 @@ const SHOWN_MAX: usize = 150;
 pub(crate) struct TypedLead {
     phone: String,
     lead: String,
-    /// The line of the pasted file that contains it.
+    /// The line of the pasted CSV text that contains the lead.
     line: Option<u64>,
     wrong: Option<String>,
 }
@@ -67,8 +67,8 @@ impl NumbersSheet<'_> {
         typed.cloned().unwrap_or_default()
     }
 
-    /// Returns the errors for numbers that are not in the list: typed ones, or ones that left the
-    /// list.
+    /// Returns the errors for numbers that are not in the list, because a person typed the number
+    /// or because it has left the list.
     fn unlisted_errors(&self) -> Vec<(&TypedLead, &String)> {
         let mut errors = Vec::new();
         for lead in &self.typed {
@@ -136,7 +136,7 @@ fn typed_leads(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     (all, lacking)
 }
 
-/// Refuses both leads of a number that has two.
+/// Refuses all leads of a number for which two different leads were typed.
 fn refuse_two_leads(shell: &PageShell, all: &mut [TypedLead]) {
     let mut leads = BTreeMap::<String, BTreeSet<String>>::new();
     for one in all.iter() {
@@ -166,7 +166,7 @@ impl TypedLead {
         }
     }
 
-    /// Stores the error, with its line in the file.
+    /// Stores the error, with its line in the pasted CSV text if there is one.
     fn refuse(&mut self, shell: &PageShell, wrong: String) {
         self.wrong = Some(match self.line {
             Some(line) => shell.text_with_two("numbers.line", line, &wrong),
@@ -175,9 +175,9 @@ impl TypedLead {
     }
 }
 
-/// Rows of CSV as the file of this page has them, or as a list of leads, and how many rows lack a
-/// cell. Without a header, number and lead are the first two columns. `None` if a header does not
-/// name these columns.
+/// Reads numbers and leads from CSV in the form of this page's file or of a list of leads. Also
+/// returns how many rows lack a cell. Without a header, number and lead are the first two columns.
+/// Returns `None` if a header does not name these columns.
 fn leads_of(csv: &str) -> Option<(Vec<PairRow>, u64)> {
     let csv = csv.trim_start_matches('\u{feff}');
     let first = csv.lines().next().unwrap_or_default();
@@ -202,8 +202,8 @@ fn leads_of(csv: &str) -> Option<(Vec<PairRow>, u64)> {
     None
 }
 
-/// Serves `POST /numbers/give`: assigns a lead to each typed number, and shows the errors of the
-/// rest.
+/// Serves `POST /numbers/give`: assigns the typed leads to their numbers, and shows the errors of
+/// leads that could not be assigned.
 pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     let (mut all, lacking) = typed_leads(&visit.shell, &visit.asked.form);
     let left_out = (lacking > 0).then(|| visit.shell.n("numbers.left_out", lacking));
@@ -251,8 +251,8 @@ pub(crate) async fn give(visit: AuthenticatedRequest<'_>) -> Handled {
     list(visit, all).await
 }
 
-/// Assigns one lead. Returns the lead and how many calls are sent now, or what is wrong. No
-/// refusal ends the form, because the rows after it would be lost.
+/// Assigns one lead. Returns the lead and how many calls are sent now, or an error message. A
+/// refusal of the daemon is also only a message, because the rows after it would be lost otherwise.
 async fn give_one(
     visit: &AuthenticatedRequest<'_>,
     one: &TypedLead,
@@ -279,7 +279,7 @@ pub(crate) async fn take(visit: &AuthenticatedRequest<'_>) -> Handled {
     Ok(see("/numbers"))
 }
 
-/// The columns of the file. The last one is empty, to be filled in.
+/// The columns of the CSV file. The last column is empty, so people can fill in leads.
 const COLUMNS: &Columns<WaitingPhone> = &[
     ("phone", |number, _| number.phone.as_str().to_owned()),
     ("calls", |number, _| number.calls.to_string()),

@@ -53,7 +53,8 @@ impl PbxSheet<'_> {
         self.silent.iter().any(|silent| silent.name == trunk.name)
     }
 
-    /// Returns the employee lists if there were calls at extensions, and none of these is listed.
+    /// Returns the employee lists if calls had extensions, but the lists have none of these
+    /// extensions.
     fn list_matches_nothing(&self) -> Option<&Employees> {
         let employees = self.status.employees.as_ref()?;
         if employees.calls > 0 && employees.matched == 0 {
@@ -63,7 +64,7 @@ impl PbxSheet<'_> {
         }
     }
 
-    /// Returns `true` if there were calls at extensions, and all of these are listed.
+    /// Returns `true` if calls had extensions, and the employee lists have all of these extensions.
     fn every_extension_matches(&self) -> bool {
         let employees = self.status.employees.as_ref();
         employees.is_some_and(|lists| lists.calls > 0 && lists.matched == lists.calls)
@@ -82,7 +83,7 @@ struct CheckSheet<'a> {
     last: LastCheck,
 }
 
-/// Serves `GET /check`: the findings of the last run, failed ones first.
+/// Serves `GET /check`: the findings of the last run, with failed checks first.
 pub(crate) async fn check(mut visit: AuthenticatedRequest<'_>) -> Handled {
     let _ = visit.refresh_badges().await;
     let mut last = visit.page.checks.last();

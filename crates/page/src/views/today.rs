@@ -41,7 +41,7 @@ struct Waiting {
     message: LocalText,
     fix: String,
     command: String,
-    /// The path of the view in which it can be fixed. `None` if a command fixes it.
+    /// The path of the view in which the problem can be fixed. `None` if no view can fix it.
     link: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ struct Book {
     calls: u64,
     /// The width of the book's bar in thousandths of the finished calls, at least 6.
     share: u64,
-    /// The left end of the bar, in the same unit.
+    /// The left end of the bar, in thousandths of the finished calls.
     from: u64,
 }
 
@@ -138,8 +138,8 @@ fn waiting(shell: &PageShell, problem: &Problem, link: Option<&'static str>) -> 
     }
 }
 
-/// Returns the view in which a problem can be fixed, and the time since which it exists, if
-/// `status` contains it.
+/// Returns the view in which a problem can be fixed, and the time since which the problem exists,
+/// if `status` contains that time.
 fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i64>) {
     use FindingKind as F;
     let sources = status.sources.iter();
@@ -225,8 +225,8 @@ impl TodaySheet<'_> {
         some.map(|(key, count)| self.c.n(key, count)).collect()
     }
 
-    /// Returns the number of dead letters that are messages, not calls. They do not count as
-    /// finished calls.
+    /// Returns the number of dead letters that are messages, not calls. Such messages do not count
+    /// as finished calls.
     fn messages(&self) -> u64 {
         let unreadable = self.status.dead_letters.get(Reason::Unreadable.word());
         unreadable.copied().unwrap_or(0)
