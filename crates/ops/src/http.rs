@@ -21,11 +21,11 @@ pub trait Watch: Send + Sync + 'static {
     /// A message with the reason why the values are not available. No other values are shown then.
     fn observe(&self) -> impl Future<Output = Result<Observed, String>> + Send;
     /// Returns reasons why the program is not ready, one per line. Empty if it is ready. A paused
-    /// sender is ready, because it keeps everything.
+    /// sender is ready, because it keeps all calls.
     fn not_ready(&self) -> Vec<String>;
 }
 
-/// Serves the three paths until `stop` completes.
+/// Serves `/healthz`, `/readyz`, and `/metrics` until `stop` completes.
 pub async fn serve(listener: TcpListener, watch: Arc<impl Watch>, stop: impl Future<Output = ()>) {
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
@@ -44,7 +44,8 @@ pub async fn serve(listener: TcpListener, watch: Arc<impl Watch>, stop: impl Fut
 struct Pages<W>(Arc<W>);
 
 impl<W: Watch> AnswerHttp for Pages<W> {
-    // The place is not held, so a scrape that is not read to its end also makes room.
+    // The connection is not protected from being cut, so a scrape that is not read to its end can
+    // make room for others.
     async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         // The body of a HEAD answer is dropped when it is sent.
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);

@@ -1,4 +1,4 @@
-//! The part of the status that only the spool has, with or without a daemon.
+//! Reads the part of the status that is stored in the spool, with or without a daemon.
 
 use crate::Release;
 use callbridge_intake::{gap_log, gap_log::GapLog, identity, unmatched, unmatched::UnmatchedLog};
@@ -7,7 +7,8 @@ use callbridge_model::status::{Employees, Status, UnknownEmployee};
 use callbridge_spool::{Error, Store, tables};
 use std::collections::BTreeMap;
 
-/// Reads the stored part of the status of this state folder, at this second.
+/// Reads the stored part of the status. `at` is the current epoch second, and `state` names the
+/// state folder.
 ///
 /// # Errors
 /// If the spool cannot be read.
@@ -17,7 +18,7 @@ pub fn stored_status(
     state: &str,
     release: Release,
 ) -> Result<Status, Error> {
-    // At the daemon's start, an unreadable value is logged and reset.
+    // An unreadable value counts as no gaps. The daemon logs and resets it when it starts.
     let gaps =
         GapLog::restore(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
     let unmatched = UnmatchedLog::restore(tables::meta::meta(store, unmatched::KEY)?.as_deref());

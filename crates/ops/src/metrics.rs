@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::{collections::BTreeMap, fmt::Write as _, sync::atomic::AtomicU64};
 
-/// Times that are measured where they occur. Cheap to clone. Clones share their counts.
+/// Histograms of durations that are measured where they occur. Clones share their counts.
 #[derive(Clone, Debug)]
 pub struct Durations {
     /// Seconds from a request's first byte to its answer.
@@ -43,7 +43,7 @@ impl Default for Durations {
 pub struct Observed {
     /// The status as in `status --json`.
     pub status: Status,
-    /// Requests sent, by endpoint and verdict.
+    /// Number of requests sent to the CRM, by endpoint and verdict.
     pub requests: Requests,
     /// Counters that are kept across restarts.
     pub counters: BTreeMap<String, u64>,
@@ -257,8 +257,8 @@ fn lookups(all: &mut Registry, seen: &Observed) {
     all.register("lookup_duration_seconds", help, duration);
 }
 
-/// Registers the size of the directory, failed calls that were sent again automatically, and values
-/// of lead fields.
+/// Registers the size of the lead directory, the failed calls that were sent again automatically,
+/// and the values of lead fields.
 fn leads(all: &mut Registry, seen: &Observed) {
     let directory = seen.status.directory.clone().unwrap_or_default();
     let help = "Numbers in the directory of leads";
@@ -288,7 +288,7 @@ fn leads(all: &mut Registry, seen: &Observed) {
     gauge(all, "lead_fields_pending", help, signed(fields.waiting));
 }
 
-/// Returns the kept counters of these results. A result is given with the name of its counter.
+/// Returns the kept counters of these results. Each result comes with the name of its counter.
 fn kept_counts(seen: &Observed, results: &[(&str, &str)]) -> Vec<(Labels<1>, u64)> {
     let mut counts = Vec::new();
     for (result, counter) in results {
@@ -324,7 +324,7 @@ fn token(all: &mut Registry, seen: &Observed) {
             expiry.set(f64::INFINITY);
             all.register(name, help, expiry);
         }
-        // The value is not known before the first answer.
+        // The expiry is not known before the CRM's first answer about the token.
         None => {}
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn sources(all: &mut Registry, status: &Status) {
     );
     let help = "Seconds by which the clock of the source's PBX is ahead of this machine's clock";
     gauges(all, "source_clock_ahead_seconds", help, clocks);
-    // Of several gaps of a source, the last one counts.
+    // Of several gaps of a source, only the last gap is registered.
     let mut by_end: Vec<&SourceGap> = status.gaps.iter().collect();
     by_end.sort_by_key(|gap| gap.to);
     let newest = by_end.into_iter().map(|gap| {
@@ -68,7 +68,8 @@ pub(crate) fn sources(all: &mut Registry, status: &Status) {
     counters(all, "gaps", help, gaps);
 }
 
-/// Registers the calls on channels that no trunk matches. The source is the first of their PBX.
+/// Registers the calls on channels that no trunk matches. The label `source` is the first source of
+/// the channel's PBX.
 pub(crate) fn unmatched_channels(all: &mut Registry, status: &Status) {
     let channels = status.unmatched.iter().map(|unmatched| {
         let mut sources = status.sources.iter();
@@ -82,7 +83,8 @@ pub(crate) fn unmatched_channels(all: &mut Registry, status: &Status) {
     counters(all, "unmatched_channels", help, channels);
 }
 
-/// Returns `true` if the source is of this PBX, whose name can end with `/` and a server.
+/// Returns `true` if this is a source of the PBX, and not a catch-up file. The PBX's id can end
+/// with `/` and a server.
 fn is_of_pbx(source: &SourceStatus, pbx: &str) -> bool {
     let server = pbx.strip_prefix(source.pbx.as_str());
     !source.catch_up && server.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

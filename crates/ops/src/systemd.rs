@@ -1,5 +1,5 @@
 //! Messages to systemd: READY when the spool is open, WATCHDOG while the process works, and STATUS
-//! with the books. Without `NOTIFY_SOCKET`, it does nothing.
+//! with the books. Without `NOTIFY_SOCKET`, nothing is sent.
 //!
 //! A send blocks while systemd is busy. Only the thread `systemd` sends, so nothing else waits. The
 //! other threads add their messages to an outbox.
@@ -19,8 +19,8 @@ enum Kind {
     Stopping,
 }
 
-/// Messages that are not sent yet, in the order in which they were added. There is at most one of
-/// each kind, because a newer status replaces an older one.
+/// Messages that are not sent yet, in the order in which they were added. There is at most one
+/// message of each kind, because a newer status replaces an older one.
 struct Outbox {
     unsent: Mutex<Unsent>,
     changed: Condvar,
@@ -142,7 +142,7 @@ pub fn flush() {
     OUTBOX.flush(FLUSH_MAX);
 }
 
-/// Adds a message in the format of `sd_notify(3)`.
+/// Adds a message to the outbox, in the format of `sd_notify(3)`.
 fn notify(kind: Kind, message: String) {
     static HAS_THREAD: OnceLock<bool> = OnceLock::new();
     if *HAS_THREAD.get_or_init(start_thread) {

@@ -17,19 +17,19 @@ use tracing_subscriber::{Layer, layer::Context};
 pub(super) const LINES_MAX: u32 = 10;
 /// The time over which lines of one kind are counted.
 const SPAN: Duration = Duration::from_secs(1);
-/// Maximum characters of a line's text that identify its kind.
+/// Maximum characters of a left-out line's text that are reported.
 const WORDS_MAX: usize = 120;
 
 /// Lines that were left out within one second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LeftOut {
     pub level: Level,
-    /// The text of the first one, without fields.
+    /// The text of the first line that was left out, without fields.
     pub message: String,
     pub lines: u64,
 }
 
-/// Logs a line about lines that were left out.
+/// A function that logs a line about lines that were left out.
 pub(super) type Say = Arc<dyn Fn(&LeftOut) + Send + Sync>;
 
 /// The lines of one kind in its current second.
@@ -39,7 +39,7 @@ struct Count {
     left_out: Option<LeftOut>,
 }
 
-/// The counts, without clock and thread.
+/// The counts of lines by kind. This type uses no clock and starts no thread.
 struct RepeatCounts<K> {
     kinds: HashMap<K, Count>,
     /// A thread that reports left-out lines is running.
@@ -54,8 +54,8 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
         }
     }
 
-    /// Returns `true` if a line of this kind is written now. Otherwise it is counted, and
-    /// `first_line` is called if it is the first.
+    /// Returns `true` if a line of this kind is written now. Otherwise the line is counted as left
+    /// out, and `first_line` is called if it is the first line that is left out.
     fn admit(
         &mut self,
         kind: K,
@@ -88,13 +88,14 @@ impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
         false
     }
 
-    /// Takes the counts of past seconds, each once.
+    /// Returns the counts of left-out lines whose second is over. Each count is returned once.
     fn due(&mut self, now: Instant) -> Vec<LeftOut> {
         let over = self.kinds.values_mut().filter(|count| count.until <= now);
         over.filter_map(|count| count.left_out.take()).collect()
     }
 
-    /// Returns the end of the next second that has lines to report. `None` if there is none.
+    /// Returns the end of the next second that has lines to report. `None` if there are no such
+    /// lines.
     fn next(&self) -> Option<Instant> {
         let kinds = self.kinds.values().filter(|count| count.left_out.is_some());
         kinds.map(|count| count.until).min()
@@ -119,7 +120,7 @@ impl LogLimit {
 
     /// Reports the lines left out so far, including those of the current second.
     pub(super) fn flush(&self) {
-        // All seconds are past by then.
+        // At this time, every second that is counted now is over.
         let ahead = Instant::now() + SPAN;
         let due = self.0.lock().due(ahead);
         self.0.say_all(&due);
@@ -137,7 +138,7 @@ impl LogLimit {
             let thread = std::thread::Builder::new().name("log-limit".to_owned());
             counts.is_reporting = thread.spawn(move || shared.report()).is_ok();
         }
-        // Without the thread, they are reported with the next line of any kind.
+        // Without the thread, left-out lines are reported with the next line of any kind.
         let due = if counts.is_reporting {
             Vec::new()
         } else {
@@ -191,7 +192,7 @@ fn event_message(event: &Event<'_>) -> String {
     struct Message(String);
     impl Visit for Message {
         fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-            // A field with the same name comes after it.
+            // A field with the same name comes after the message.
             if field.name() == "message" && self.0.is_empty() {
                 // A value that cannot be written is shown up to the error.
                 let _ = write!(Short(&mut self.0), "{value:?}");

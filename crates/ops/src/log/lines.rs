@@ -10,10 +10,10 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::{field::RecordFields, fmt::FmtContext, registry::LookupSpan};
 
-/// The field that holds the line's text. All others are written with their names.
+/// The field that holds the line's text. All other fields are written with their names.
 const MESSAGE: &str = "message";
 
-/// Fields of a text line: `message name=value …`. No value can look like several.
+/// Fields of a text line: `message name=value …`. No value can look like several fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TextFields;
 
@@ -75,7 +75,7 @@ fn is_quoted(text: &str) -> bool {
     text.contains(|c: char| is_hostile(c) || c.is_whitespace() || matches!(c, '"' | '=' | '\\'))
 }
 
-/// The text of a line about lost lines, without their number.
+/// The text of a line about lost lines. Their number is a field of the line.
 const LOST: &str = "lines of the log are lost: stderr did not accept them";
 
 fn now_text() -> String {
@@ -90,7 +90,7 @@ pub(super) fn lost_line(json: bool, lines: u64) -> String {
     own_line(json, Level::WARN, LOST, &[("lines", lines.into())])
 }
 
-/// The text of a line about too many lines of one kind, without their number.
+/// The text of a line about too many lines of one kind. Their number is a field of the line.
 const LEFT_OUT: &str = "more than ten lines of one kind in a second: the rest are left out";
 
 /// Makes a line about left-out lines.
@@ -100,7 +100,7 @@ pub(super) fn left_out_line(json: bool, left_out: &LeftOut) -> String {
     own_line(json, left_out.level, LEFT_OUT, &fields)
 }
 
-/// Makes a line of the log about itself.
+/// Makes a line that the log writes about itself, such as about lost lines.
 fn own_line(json: bool, level: Level, message: &str, fields: &[(&str, Value)]) -> String {
     let now = now_text();
     if json {
@@ -119,7 +119,7 @@ fn own_line(json: bool, level: Level, message: &str, fields: &[(&str, Value)]) -
     format!("{now} {level:>5} {message}{}\n", fields.collect::<String>())
 }
 
-/// The fields of an event in their order, the message first, without empty ones.
+/// The fields of an event that are not empty, in their order, with the message first.
 #[derive(Debug, Default)]
 struct LineFields(Vec<(&'static str, Value)>);
 

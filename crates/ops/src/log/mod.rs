@@ -91,8 +91,8 @@ pub fn set_up(logging: Logging, environment: &Environment) {
     let _ = all.with(filter(logging.level)).with(limit).try_init();
 }
 
-/// Writes a message to the person who started the program, with texts from outside escaped. If
-/// stderr does not accept it, it is lost.
+/// Writes a message to stderr for the person who started the program. Hostile characters are
+/// escaped. If stderr does not accept the message, it is lost.
 pub fn say(message: &str) {
     let line = format!("callbridge: {}\n", safe_lines(message));
     match LOG.get() {
@@ -103,7 +103,7 @@ pub fn say(message: &str) {
     }
 }
 
-/// Writes the remaining lines, if a reader still reads.
+/// Writes the remaining lines, unless the reader of stderr has stopped.
 pub fn flush() {
     if let Some(limit) = LIMIT.get() {
         limit.flush();
@@ -118,7 +118,8 @@ pub fn lost_lines() -> u64 {
     LOG.get().map_or(0, LogWriter::lost_lines)
 }
 
-/// Logs panics. The standard library's hook would wait for a reader that has stopped.
+/// Logs a panic. The standard library's hook is not used, because it would wait for a stopped
+/// reader of stderr.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let backtrace = Backtrace::capture();
     let captured = backtrace.status() == BacktraceStatus::Captured;

@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 use std::{collections::VecDeque, io, os::fd::AsFd as _};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Maximum bytes of lines that wait for a stopped reader: about 300 lines, or half a minute of one
-/// kind.
+/// Maximum bytes of lines that wait for a stopped reader: about 300 lines, or what one kind of line
+/// writes in half a minute.
 pub(super) const QUEUE_BYTES_MAX: usize = 64 * 1024;
-/// Longest time that a caller waits for its line to be written. After a slower line, nothing waits
-/// until the queue is empty again. An AMI connection tolerates pauses of a tenth of a second.
+/// Longest time that a caller waits for its line to be written. After a slower line, no caller
+/// waits until the queue is empty again. An AMI connection tolerates pauses of a tenth of a second.
 const HELD_UP_MAX: Duration = Duration::from_millis(50);
 /// Time at the program's end to wait for a reader that does not read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between two tries if stderr would block.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// Accepts lines from anywhere. Clones share their thread.
+/// Accepts lines from all threads. Clones share the thread that writes the lines.
 #[derive(Clone)]
 pub struct LogWriter(Arc<WriterQueue>);
 
@@ -38,12 +38,13 @@ struct WriterQueue {
 struct Queue {
     lines: VecDeque<LogLine>,
     bytes: usize,
-    /// Number of lines accepted so far, and number of those that were written or refused.
+    /// Number of lines accepted so far (`taken`), and number of lines that were written or refused
+    /// (`done`).
     taken: u64,
     done: u64,
-    /// Number of lines that found the queue full since the last accepted one.
+    /// Number of lines that found the queue full since the last accepted line.
     turned_away: u64,
-    /// Time since which the thread has been writing a line. `None` while it waits for one.
+    /// Time since which the thread has been writing a line. `None` while it waits for a line.
     writing: Option<Instant>,
     /// A write took too long, and lines have been waiting since.
     stalled: bool,
@@ -51,12 +52,13 @@ struct Queue {
 
 struct LogLine {
     bytes: Vec<u8>,
-    /// Lines that were dropped before this one.
+    /// Lines that were dropped before this line.
     lost_before: u64,
 }
 
 impl LogWriter {
-    /// Starts the thread. `says` makes the line about this many lost lines, with its line end.
+    /// Starts the thread that writes to `out`. `says` makes the line that reports a number of lost
+    /// lines, with its line end.
     ///
     /// # Errors
     /// If the system cannot start a thread.
@@ -103,7 +105,8 @@ impl LogWriter {
         }
     }
 
-    /// Waits until all lines so far are written, while a reader reads them.
+    /// Waits until all lines so far are written. Gives up if one write takes longer than
+    /// `patience`, or all of them take twice as long.
     pub fn flush(&self, patience: Duration) {
         let shared = &self.0;
         let mut queue = shared.lock();
@@ -136,7 +139,8 @@ impl WriterQueue {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Waits for the next line, or for dropped lines. Adds the lines lost before it to `unsaid`.
+    /// Waits for the next line, or for dropped lines. Adds the number of lines lost before it to
+    /// `unsaid`.
     fn next(&self, unsaid: &mut u64) -> Option<LogLine> {
         let mut queue = self.lock();
         while queue.lines.is_empty() && queue.turned_away == 0 {
@@ -163,7 +167,7 @@ impl WriterQueue {
             if unsaid > 0 && paper.write(says(unsaid).as_bytes()) {
                 unsaid = 0;
             }
-            // Dropped lines are reported first.
+            // Dropped lines are reported first. If that fails, this line is dropped as well.
             if let Some(line) = &line
                 && (unsaid > 0 || !paper.write(&line.bytes))
             {
@@ -186,7 +190,7 @@ impl WriterQueue {
     }
 }
 
-/// The destination of lines, and whether the last one was cut off.
+/// The destination of lines. `torn` means that the last line was cut off.
 struct Destination<W> {
     out: W,
     torn: bool,
@@ -194,7 +198,7 @@ struct Destination<W> {
 
 impl<W: io::Write> Destination<W> {
     /// Writes a line, and returns `true` if all of it was accepted. After a line that was cut off,
-    /// the next one starts on a new line.
+    /// the next line starts on a new line.
     fn write(&mut self, line: &[u8]) -> bool {
         if self.torn {
             self.torn = self.push(b"\n") < 1;

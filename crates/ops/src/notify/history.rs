@@ -1,9 +1,9 @@
 //! Decides which problems begin and which end, from the findings of `status`. Pure: no clock, no
 //! process.
 //!
-//! A kind is reported if it was first seen [`LASTS`] ago and still exists. It has ended if it was
-//! gone for [`QUIET`]. The time between two runs for one kind is at least [`REST`], so a kind that
-//! comes and goes repeatedly is reported once, and ends once.
+//! A kind of problem is reported if it was first seen [`LASTS`] ago and still exists. It has ended
+//! if it was gone for [`QUIET`]. The time between two runs of the command for one kind is at least
+//! [`REST`], so a kind that comes and goes repeatedly is reported once, and ends once.
 
 use callbridge_model::status::{FindingKind, Problem};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub const LASTS: Duration = Duration::from_secs(5);
 /// Time that a problem must be gone before it has ended.
 pub const QUIET: Duration = Duration::from_secs(10);
-/// Minimum time between two runs for one kind.
+/// Minimum time between two runs of the command for one kind of problem.
 pub const REST: Duration = Duration::from_secs(60);
 
 /// A message to the command: one line of JSON on its stdin.
@@ -45,7 +45,7 @@ pub enum Turn {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ProblemHistory {
     report: ReportedProblem,
-    /// Time since boot at which it was first and last seen.
+    /// Times since boot at which the problem was first and last seen.
     first: Duration,
     last: Duration,
     notified: bool,
@@ -69,8 +69,9 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Restores the problems that an earlier run has reported as begun but not as ended, from the
-    /// text of [`Problems::to_json`]. Unreadable text restores none, so they are reported again.
+    /// Restores the open problems of an earlier run from the text of [`Problems::to_json`]. If the
+    /// text is unreadable, nothing is restored, and open problems are reported again. They
+    /// count as seen at `boot`, a time since boot.
     pub fn restore(text: Option<&str>, boot: Duration) -> Self {
         let read = text.and_then(|text| serde_json::from_str(text).ok());
         let stored: BTreeMap<String, ReportedProblem> = read.unwrap_or_default();
@@ -101,8 +102,8 @@ impl Problems {
         serde_json::to_string(&notified).unwrap_or_default()
     }
 
-    /// Processes the findings of this second, and returns the messages that are due. `boot` never
-    /// steps.
+    /// Processes the findings at the epoch second `at`, and returns the messages that are due.
+    /// `boot` is the time since boot, which never steps.
     pub fn update(&mut self, problems: &[Problem], at: i64, boot: Duration) -> Vec<Notification> {
         let mut seen: BTreeMap<FindingKind, Vec<&Problem>> = BTreeMap::new();
         for problem in problems {

@@ -20,8 +20,8 @@ use std::time::Duration;
 pub const WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of the command's stderr that are read.
 const WORDS_MAX: u64 = 1024;
-/// Prefixes of variables that the command does not get: ours, which can contain secrets or paths to
-/// them, and systemd's variables for us.
+/// Prefixes of environment variables that the command does not get: callbridge's, which can contain
+/// secrets or paths to secrets, and those that systemd sets for callbridge.
 const OURS: [&str; 5] = [
     "CALLBRIDGE_",
     "CREDENTIALS_DIRECTORY",
@@ -39,10 +39,11 @@ pub struct Settings {
     pub missed: Option<Duration>,
 }
 
-/// Runs the command once for all of these, for at most that time. It ends with the caller.
+/// Runs the command once with all these messages on its stdin, for at most `within`. If this future
+/// is dropped, the command ends.
 ///
 /// # Errors
-/// Why the message may not have been delivered.
+/// The reason why the messages may not have been delivered.
 pub async fn run(command: &str, all: &[Notification], within: Duration) -> Result<(), String> {
     let mut process = shell::command(command);
     for (name, _) in std::env::vars_os() {

@@ -4,9 +4,10 @@
 use super::history::Notification;
 use std::time::Duration;
 
-/// Maximum number of messages kept for a command that keeps failing. The oldest are dropped.
+/// Maximum number of messages kept for a command that keeps failing. The oldest messages are
+/// dropped.
 const PENDING_MAX: usize = 500;
-/// Waits before the next try. They double from the first to the last.
+/// The wait after the first failure, and the longest wait. Each further failure doubles the wait.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 const LAST_WAIT: Duration = Duration::from_secs(300);
 
@@ -20,7 +21,7 @@ pub struct PendingNotifications {
 }
 
 impl PendingNotifications {
-    /// Adds messages, and returns how many older ones were dropped.
+    /// Adds messages, and returns how many older messages were dropped.
     pub fn add(&mut self, messages: Vec<Notification>) -> usize {
         self.messages.extend(messages);
         let excess = self.messages.len().saturating_sub(PENDING_MAX);
@@ -28,7 +29,7 @@ impl PendingNotifications {
         excess
     }
 
-    /// Returns the messages to deliver now.
+    /// Returns the messages to deliver now. Empty during the wait after a failure.
     pub fn due(&self, boot: Duration) -> &[Notification] {
         if boot < self.not_before {
             return &[];
@@ -46,7 +47,7 @@ impl PendingNotifications {
         std::mem::take(&mut self.messages)
     }
 
-    /// Returns how long to wait before the command is run again.
+    /// Records a failed run at `boot` (time since boot). Returns the wait before the next run.
     pub fn wait_after_failure(&mut self, boot: Duration) -> Duration {
         let doubled = FIRST_WAIT.saturating_mul(1 << self.failures.min(16));
         let wait = doubled.min(LAST_WAIT);

@@ -17,7 +17,7 @@ const NAMED_MAX: usize = 10;
 /// Customers who wait longer than the limit and were reported. Each wait is reported once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitingCustomers {
-    /// Phone numbers, each with the second since which it was reported to wait.
+    /// Phone numbers, each with the epoch second at which the reported wait began.
     notified: BTreeMap<String, i64>,
     /// Time since boot of the last run of the command.
     ran: Option<Duration>,
@@ -40,8 +40,9 @@ impl WaitingCustomers {
         serde_json::to_string(&self.notified).unwrap_or_default()
     }
 
-    /// Returns the message that is due at this second, from all waiting customers, longest wait
-    /// first. `boot` never steps. `command` lists the customers.
+    /// Returns the message that is due at the epoch second `at`. `waiting` has all waiting
+    /// customers, longest wait first. `boot` is the time since boot, which never steps. `command`
+    /// lists the customers.
     pub fn update(
         &mut self,
         waiting: &[MissedCustomer],
