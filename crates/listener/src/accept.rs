@@ -1,6 +1,6 @@
 //! Accepts connections, and pauses after a failed accept. If the process or the system has no file
 //! descriptor left, every accept fails at once until one is free. One log line reports the start of
-//! such a series, and one its end.
+//! such a series of failures, and one log line reports its end.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;

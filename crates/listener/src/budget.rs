@@ -26,7 +26,7 @@ impl ByteBudget {
         ByteShare { budget, bytes: 0 }
     }
 
-    /// Bytes of the budget that no share holds.
+    /// Returns the number of bytes that no share holds.
     pub fn left(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }

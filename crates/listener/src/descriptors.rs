@@ -3,13 +3,14 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The soft limit aimed at, the same as in the shipped unit.
+/// The soft limit that [`raise`] sets, the same as in the shipped systemd unit.
 const WANTED: u64 = 4096;
 /// Divisor of the soft limit. A listener uses at most a quarter.
 const PART: u64 = 4;
 
-/// Raises the soft limit, if the hard limit allows it. Shells set 1024, which is too little in a
-/// flood of connections. If it cannot be raised, each listener holds fewer connections.
+/// Raises the soft limit of open files, if the hard limit allows it. Shells set 1024, which is too
+/// little in a flood of connections. If the limit cannot be raised, each listener holds fewer
+/// connections.
 pub fn raise() {
     let now = getrlimit(Resource::Nofile);
     let hard = now.maximum.unwrap_or(u64::MAX);

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`accept`] | accepts connections, and pauses after a failed accept |
-//! | [`places`] | open connections, and the choice of the one to cut when all places are taken |
+//! | [`places`] | open connections, and the choice of the one to cut if there are too many |
 //! | [`serve`] | limits: number of connections, size and time of the head, time of the answer |
 //! | [`unavailable`] | 503 with a reason |
 //! | [`site`] | refuses requests that a foreign web page makes a browser send |

@@ -1,6 +1,7 @@
 //! The open connections of a listener. When all places are taken, one waiting connection is cut. A
-//! connection whose request is being answered is never cut. The victim is a random one of the
-//! origin with the most waiting connections, from the half of them that has waited longest.
+//! connection whose request is being answered is never cut. The connection to cut is chosen at
+//! random from one origin: the origin with the most waiting connections. Only the half of them that
+//! has waited longest is considered.
 //!
 //! - A client that opens many connections only loses its own, while other clients hold fewer.
 //! - The choice is random. If the connection that waits longest were always cut, a fast flood could
@@ -15,12 +16,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::task::AbortHandle;
 
-/// The origin of connections that are counted together.
+/// The origin of a connection. Connections of one origin are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerGroup {
     /// A whole IPv4 address, including one that is written as IPv6.
     V4(Ipv4Addr),
-    /// The first 64 bits of an IPv6 address. Its owner can choose the other half.
+    /// The first 64 bits of an IPv6 address. The owner of the network can choose the other half.
     V6([u16; 4]),
 }
 
@@ -36,8 +37,8 @@ impl From<IpAddr> for PeerGroup {
     }
 }
 
-/// The connections of one listener, with the choice of the one to cut when it is full. The caller
-/// enforces its own limit.
+/// The connections of one listener, and the choice of the connection to cut when the listener is
+/// full. The caller decides when the listener is full.
 #[derive(Debug, Default)]
 pub struct Places {
     taken: Arc<Mutex<Taken>>,
@@ -49,7 +50,7 @@ type Connections = BTreeMap<u64, Option<AbortHandle>>;
 struct Taken {
     next: u64,
     /// Connections whose request is not complete yet, by origin, longest wait first. Every origin
-    /// in the map has at least one.
+    /// in the map has at least one connection.
     waiting: BTreeMap<PeerGroup, Connections>,
     /// Connections whose request is being answered, which are not cut.
     answering: Connections,
@@ -57,17 +58,17 @@ struct Taken {
     held: usize,
 }
 
-/// The place of one connection. It is free again when it is dropped.
+/// The place of one connection. The place is free again when this value is dropped.
 #[derive(Debug)]
 pub struct ConnectionPlace {
-    /// Number of the connection. Later connections have higher ones.
+    /// Number of the connection. Later connections have higher numbers.
     pub id: u64,
     /// The origin that the connection is counted under.
     pub origin: PeerGroup,
     taken: Arc<Mutex<Taken>>,
 }
 
-/// Protects the connection from being cut while it lives.
+/// Protects a connection from being cut, as long as this value exists.
 #[derive(Debug)]
 pub struct Answering<'a>(&'a ConnectionPlace);
 
@@ -92,7 +93,7 @@ impl Taken {
         gone
     }
 
-    /// Chooses the connection to cut. `roll` returns a number below its argument.
+    /// Chooses the connection to cut. `roll` returns a random number below its argument.
     fn choose_connection(&self, mut roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
         let most = self.waiting.values().map(BTreeMap::len).max()?;
         let those: Vec<_> = self
@@ -122,7 +123,7 @@ impl Places {
         }
     }
 
-    /// Stores the handle that cuts the connection in that place.
+    /// Stores the handle that cuts the connection with this id and origin.
     pub fn may_cut(&self, id: u64, origin: PeerGroup, handle: AbortHandle) {
         let mut taken = self.taken.lock();
         let taken = &mut *taken;
@@ -146,8 +147,8 @@ impl Places {
         !self.taken.lock().waiting.is_empty()
     }
 
-    /// Cuts one connection. Returns `false` if none waits. The place is free when the connection
-    /// has ended.
+    /// Cuts one waiting connection. Returns `false` if no connection waits. The place is free when
+    /// the cut connection has ended.
     pub fn make_room(&self) -> bool {
         let mut taken = self.taken.lock();
         let Some((origin, id)) = taken.choose_connection(random) else {

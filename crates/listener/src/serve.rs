@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// Maximum headers of one request.
 const HEADERS_MAX: usize = 64;
-/// Maximum bytes of a request's head, and of a body that are read at once.
+/// Maximum bytes of a request's head, and maximum bytes of a body in one read.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Limits on connections and their time, against slow clients and floods.
@@ -57,8 +57,8 @@ pub trait AnswerHttp: Send + Sync + 'static {
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send;
 
-    /// Handles a connection that failed to start TLS. The reason is empty if only the library knows
-    /// it.
+    /// Handles a connection that failed to start TLS. The reason is empty if the TLS library
+    /// reported the error.
     fn no_tls(&self, _why: &'static str) {}
 }
 
@@ -72,7 +72,7 @@ pub struct Open {
     /// The current TLS settings. `None` for a listener without TLS.
     pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     pub limits: Limits,
-    /// What is accepted from browsers.
+    /// The rules for requests of browsers.
     pub site: SiteRules,
 }
 
@@ -81,7 +81,7 @@ type Answer = dyn Fn(Arc<ConnectionPlace>, Request<Incoming>) -> BoxFuture<'stat
     + Send
     + Sync;
 
-/// Serves connections until `stop` ends, then gives open ones a limited time to end.
+/// Serves connections until `stop` ends, then gives open connections a limited time to end.
 pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<Output = ()>) {
     let handler = Arc::clone(&answer);
     let no_tls: Arc<dyn Fn(&'static str) + Send + Sync> = Arc::new(move |why| handler.no_tls(why));
@@ -105,7 +105,7 @@ pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<O
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        // If all connections are being answered, one must end first.
+        // If all connections are being answered, one must end before another is accepted.
         let room = places.held() < limits.connections || places.is_anybody_waiting();
         let (stream, from) = tokio::select! {
             taken = incoming.next(|| open.listener.accept()), if room => taken,

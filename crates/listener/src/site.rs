@@ -1,4 +1,4 @@
-//! Refuses what a foreign web page makes a browser send.
+//! Refuses requests that a foreign web page makes a browser send.
 //!
 //! A page on any site can make its visitor's browser send requests to this machine. Three rules
 //! stop that, before a listener sees the request:
@@ -15,23 +15,23 @@ use hyper::header::{HOST, ORIGIN};
 use hyper::{HeaderMap, Method, Request, StatusCode, Version};
 use std::net::IpAddr;
 
-/// Which names a loopback listener answers to.
+/// The host names that a loopback listener answers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostRule {
     /// IP addresses and `localhost`.
     Local,
-    /// Any name: the listener checks names, or proves each request by a signature.
+    /// Any name: the listener itself checks names, or verifies each request by a signature.
     Any,
 }
 
-/// What a listener accepts from browsers.
+/// The rules of a listener for requests of browsers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteRules {
     /// Names that are accepted on a loopback address.
     pub hosts: HostRule,
     /// The listener is behind a proxy. The proxy can forward the `Host` header without its port.
     pub behind_proxy: bool,
-    /// A link or redirect of another site can lead here (`GET` that loads a whole page).
+    /// Links and redirects of other sites are accepted (a `GET` that loads a whole page).
     pub navigation: bool,
 }
 
@@ -43,7 +43,8 @@ impl SiteRules {
         navigation: false,
     };
 
-    /// Returns why a request is refused. `is_loopback` says where the listener's address is.
+    /// Returns the reason to refuse a request, or `None`. `is_loopback` means that the listener's
+    /// address is on loopback.
     pub fn refusal<B>(&self, request: &Request<B>, is_loopback: bool) -> Option<SiteRefusal> {
         if is_loopback && self.hosts == HostRule::Local && !is_local_host(request) {
             return Some(SiteRefusal::Host);
@@ -67,7 +68,8 @@ impl SiteRules {
             return false;
         };
         if origin == "null" {
-            // A browser can hide the origin of our own form. It then says `same-origin` here.
+            // A browser can hide the origin of our own form. `Sec-Fetch-Site` is then
+            // `same-origin`.
             return only_value(headers, FETCH_SITE) == Some("same-origin");
         }
         let host = only_value(headers, HOST.as_str()).unwrap_or_default();

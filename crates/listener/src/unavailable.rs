@@ -5,10 +5,11 @@ use super::places::ConnectionPlace;
 use super::serve::AnswerHttp;
 use hyper::{Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 
-/// Seconds after which a client tries this server again. Until then, it tries others.
+/// Seconds after which a client tries this server again. Until then, the client tries other
+/// servers.
 const RETRY_AFTER: &str = "5";
 
-/// Answers every request with 503 and the present reason.
+/// Answers every request with 503 and the reason that the function returns.
 pub struct Unavailable(pub Box<dyn Fn() -> String + Send + Sync>);
 
 impl AnswerHttp for Unavailable {
