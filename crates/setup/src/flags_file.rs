@@ -26,8 +26,8 @@ const GROUPS: [(&str, &str); 3] = [
     ("The CRM.", "crm-url auth-url token-file token-command rate"),
 ];
 
-/// Returns the whole text. `notes` become comments after the trunks. Every line is a flag that was
-/// given or a comment, because no value, name, or note can begin a new line.
+/// Returns the text of the flags file. `notes` become comments after the trunks. Every line is a
+/// flag that was given or a comment, because no value, name, or note can begin a new line.
 ///
 /// # Errors
 /// A message if a value, the name, or a note does not fit on one line.

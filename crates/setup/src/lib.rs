@@ -1,10 +1,11 @@
-//! The first setup. It gets answers and what a PBX shows, and returns questions, proposals, and the
-//! text of files. Pure: the command `init` asks, connects, and writes.
+//! The first setup. The input is a person's answers and the facts that a PBX shows. The output is
+//! questions, proposals, and the text of files. The code is pure: the command `init` asks,
+//! connects, and writes.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`question`] | the questions in their order, and the flag that answers each |
-//! | [`local_conf`] | the same facts, from the PBX's own configuration files |
+//! | [`local_conf`] | facts of endpoints, from the PBX's own configuration files |
 //! | [`proposal`] | the proposed kind of each endpoint, trunk or telephone, with the reason |
 //! | [`pbx_id`] | the PBX's id, made from the host name |
 //! | [`zone`] | the zone of the PBX, and whether its clock is right |

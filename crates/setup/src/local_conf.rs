@@ -1,11 +1,11 @@
 //! Facts of endpoints from the PBX's own files, for a PBX on this machine whose account has no
-//! right to query them. The files are `pjsip.conf` and `sip.conf`, as lines without comments and
-//! with includes expanded. Secrets in them are skipped.
+//! right to query them. The files are `pjsip.conf`, `sip.conf`, and `extensions.conf`, as lines
+//! without comments and with includes expanded. Secrets in them are skipped.
 
 use callbridge_asterisk::survey::{EndpointFact, EndpointList, extension_of, host_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A section of such a file. It can contain secrets, so it cannot be printed.
+/// A section of `pjsip.conf` or `sip.conf`. It can contain secrets, so it cannot be printed.
 #[derive(Clone, Default)]
 pub struct Section {
     /// The section's keys in lower case with their values, in the order of the file.
@@ -26,17 +26,17 @@ impl Section {
         last.is_some_and(|last| last.eq_ignore_ascii_case(value))
     }
 
-    /// Returns `true` if it has each of these pairs, such as `type=endpoint&context=from-trunk`.
-    /// Parts that are not pairs are ignored.
+    /// Returns `true` if the section has each of these pairs, such as
+    /// `type=endpoint&context=from-trunk`. Parts that are not pairs are ignored.
     fn has_all(&self, pairs: &str) -> bool {
         let mut pairs = pairs.split('&').filter_map(|pair| pair.split_once('='));
         pairs.all(|(key, value)| self.has(key.trim(), value.trim()))
     }
 }
 
-/// Reads sections `[name](template,…)`, with the keys of their templates and those that `[name](+)`
-/// or `[name](+type=endpoint)` adds later. Sections of one name stay separate, because in
-/// `pjsip.conf` an endpoint, its login, and its address often have the same name.
+/// Reads sections `[name](template,…)`, with the keys of their templates and the keys that
+/// `[name](+)` or `[name](+type=endpoint)` adds later. Sections of one name stay separate, because
+/// in `pjsip.conf` an endpoint, its login, and its address often have the same name.
 pub fn sections(lines: &[String]) -> Vec<(String, Section)> {
     let mut all: Vec<(String, Section)> = Vec::new();
     let mut current = 0;

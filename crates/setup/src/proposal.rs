@@ -112,8 +112,8 @@ pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
     (kind, reason)
 }
 
-/// Lists trunks first, then telephones. A gateway whose name cannot be written in `--trunk` is left
-/// out.
+/// Lists the gateways of a FreeSWITCH as trunks, then its logged-in extensions as telephones. A
+/// gateway whose name cannot be written in `--trunk` is left out.
 pub fn propose_switch(facts: &SwitchFacts) -> Vec<ProposedEndpoint> {
     let known = facts.gateways.iter().flatten();
     let gateways = known.filter(|(name, _)| is_writable(name)).map(gateway);
@@ -129,8 +129,8 @@ fn is_writable(name: &str) -> bool {
     !name.contains(['|', ',', '=']) && !name.contains(char::is_control)
 }
 
-/// Proposes a gateway. Calls from it have its name only if the switch logs in there. Otherwise the
-/// address identifies them.
+/// Proposes a gateway as a trunk. Calls from a gateway carry its name only if the switch logs in to
+/// it. Otherwise the gateway's address identifies its calls.
 fn gateway((name, gateway): (&String, &SwitchGateway)) -> ProposedEndpoint {
     let address = &gateway.address;
     let is_ip = address.parse::<IpAddr>().is_ok() || address.parse::<SocketAddr>().is_ok();

@@ -1,4 +1,4 @@
-//! Questions about what cannot be found out, in their order.
+//! The questions that `init` asks because the PBX cannot answer them, in their order.
 
 /// A question that `init` asks because the PBX's answers leave it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +67,8 @@ impl SetupQuestion {
         matches!(self, Self::AccountSecret | Self::Token | Self::HubToken)
     }
 
-    /// Returns the flag that answers the question, and a message for when it is missing.
+    /// Returns the flag that answers the question, and the message that is shown if the flag is
+    /// missing.
     pub const fn flag(self) -> (&'static str, &'static str) {
         match self {
             Self::PbxAddress | Self::Account => (

@@ -9,8 +9,8 @@ pub const READ: &str = "read = call,cdr,system,agent,user";
 /// The account's rights to send actions.
 pub const WRITE: &str = "write = reporting,user";
 
-/// Returns the whole account, for a PBX that does not know it. `from` is the address that it
-/// connects from.
+/// Returns all lines of the account, for a PBX that does not have it. `from` is the address from
+/// which callbridge connects. `variables` are the channel variables that lead rules read.
 pub fn whole_account(user: &str, from: &str, variables: &BTreeSet<String>) -> String {
     let mut text = general(true, variables);
     let _ = write!(
@@ -23,7 +23,7 @@ pub fn whole_account(user: &str, from: &str, variables: &BTreeSet<String>) -> St
 }
 
 /// Returns the lines that our account lacks, or an empty text if nothing is missing. `variables`
-/// are those that lead rules read.
+/// are the channel variables that lead rules read.
 pub fn missing_lines(user: &str, account: &Account, variables: &BTreeSet<String>) -> String {
     let lacking = match &account.variables {
         Some(shown) => variables.difference(shown).cloned().collect(),

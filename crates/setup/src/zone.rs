@@ -1,9 +1,10 @@
 //! The time zone and the clock of the PBX.
 
-/// Largest tolerated difference of the PBX's clock, in seconds. An answer takes time.
+/// Largest tolerated difference of the PBX's clock, in seconds. It is not 0, because an answer
+/// takes time.
 const OFF_SECONDS_MAX: i64 = 30;
 
-/// Countries with one zone, for a machine whose zone is not that of the PBX.
+/// Countries with one time zone, which is proposed if the PBX's zone need not be this machine's.
 const ZONES: [(&str, &str); 8] = [
     ("UZ", "Asia/Tashkent"),
     ("TJ", "Asia/Dushanbe"),
