@@ -2,7 +2,7 @@
 
 use callbridge_call::EventTime;
 
-/// Epoch seconds of the build. If they are not known, a fixed time before it.
+/// Epoch seconds of the build. If the build script did not set them, a fixed time before the build.
 const BUILT: i64 = match option_env!("CALLBRIDGE_BUILT") {
     Some(digits) => seconds_of(digits.as_bytes()),
     None => 1_795_132_800,

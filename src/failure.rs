@@ -34,7 +34,7 @@ impl Failure {
         Self::new(code, format!("{file}: cannot be read: {error}"))
     }
 
-    /// Wraps an error with the exit code that fits.
+    /// Creates a failure from an error. `code` is the exit code of the command.
     pub fn wrap(code: Code, error: impl Into<anyhow::Error>) -> Self {
         let error = error.into();
         Self { code, error }
@@ -44,7 +44,7 @@ impl Failure {
         self.code
     }
 
-    /// Returns the exit code as the process ends with it.
+    /// Returns the exit code in the form that `main` returns.
     pub fn exit_code(&self) -> std::process::ExitCode {
         std::process::ExitCode::from(self.code.number())
     }
@@ -55,10 +55,10 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// Turns the error of a result into a failure that ends the command.
 pub(crate) trait OrFail<T> {
-    /// Uses the error's message.
+    /// Fails with `code` and the error's message.
     fn or_fail(self, code: Code) -> Result<T>;
 
-    /// Puts `what` before the error's message.
+    /// Fails with `code`, and puts `what` before the error's message.
     fn or_fail_at(self, code: Code, what: impl fmt::Display) -> Result<T>;
 }
 

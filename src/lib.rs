@@ -38,7 +38,7 @@ pub(crate) mod state_owner;
 pub(crate) mod terminal;
 pub(crate) mod values;
 
-// What `main` and the tests use. All else is private to this crate.
+// `main` and the tests use these items. All other items are private to this crate.
 pub use callbridge_admin::{ControlReply, ControlRequest, socket};
 pub use commands::dispatch;
 pub use commands::explain::run as run_explain;
@@ -50,7 +50,7 @@ pub(crate) use terminal::{print, wait_for_closed_stdout};
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit that this build was made from. `unknown` outside a checkout.
+/// The commit that this build was made from. `unknown` if it was built outside a Git checkout.
 pub const COMMIT: &str = match option_env!("CALLBRIDGE_COMMIT") {
     Some(commit) => commit,
     None => "unknown",

@@ -1,4 +1,4 @@
-//! The command line: one binary, `callbridge`. All of it is in the library.
+//! The `callbridge` binary. Its code is in the library crate.
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use callbridge_ops::log::{flush, say};
 use std::{pin::Pin, process::ExitCode, time::Duration, time::Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Runs the program: does what the arguments ask, and prints the failure, if any.
+/// Runs the command that the process's arguments name, and prints its error, if any.
 pub fn start() -> ExitCode {
     let code = match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -35,7 +35,8 @@ fn run() -> Result<()> {
         refuse_other_users_state(state.socket_folder(), std::env::args_os())?;
     }
     let stops_in_order = command.stops_in_order();
-    // One TLS implementation for reqwest, lapin, and tungstenite. It is already set only in tests.
+    // All TLS clients (reqwest, lapin, tungstenite) use this implementation. This fails only in
+    // tests, if another test has set it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -60,7 +61,8 @@ fn run() -> Result<()> {
 /// signal both the process and its group.
 const SAME_ORDER: Duration = Duration::from_millis(500);
 
-/// Resolves at SIGTERM or SIGINT. A second signal ends the process at once: committed data is safe.
+/// Resolves at SIGTERM or SIGINT. A second signal ends the process at once, which is safe because
+/// committed data stays in the state.
 fn stop_requested() -> Result<impl Future<Output = ()> + Send + 'static> {
     let mut terminate = signal(SignalKind::terminate()).or_fail(Code::Failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).or_fail(Code::Failed)?;

@@ -13,11 +13,11 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Refuses to run as root on another user's state. `arguments` are those of this process, the
-/// program's name first.
+/// Refuses to run as root on another user's state. `arguments` are the arguments of this process,
+/// with the program's name first. The error repeats them as a `sudo` command.
 ///
 /// # Errors
-/// 78, with the command to run instead.
+/// 78 if the state belongs to another user. The message has the command to run instead.
 pub(crate) fn refuse_other_users_state(
     state: &Path,
     arguments: impl Iterator<Item = OsString>,
@@ -64,7 +64,7 @@ pub(crate) fn other_owner(state: &Path) -> Option<u32> {
     Some(nearest.uid())
 }
 
-/// Returns the user as a message shows it: `user callbridge`, or `uid 1001` without a name.
+/// Formats a user id for messages: `user callbridge`, or `uid 1001` if the user has no name.
 pub(crate) fn owner_name(uid: u32) -> String {
     match user::find_name(uid) {
         Some(name) => format!("user {name}"),
@@ -72,7 +72,7 @@ pub(crate) fn owner_name(uid: u32) -> String {
     }
 }
 
-/// Returns the user as `sudo -u` takes it.
+/// Formats a user id as the argument of `sudo -u`: a quoted name, or `#1001`.
 pub(crate) fn sudo_user(uid: u32) -> String {
     let name = user::find_name(uid).unwrap_or_else(|| format!("#{uid}"));
     quoted(&name)

@@ -24,7 +24,7 @@ pub(crate) fn has_color() -> bool {
 pub(crate) struct Keyboard(Termios);
 
 impl Keyboard {
-    /// Turns these modes off. `None` if stdin is no terminal.
+    /// Turns `modes` of stdin's terminal off. Returns `None` if stdin is no terminal.
     ///
     /// # Errors
     /// If the terminal's modes cannot be set.
@@ -70,7 +70,8 @@ pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
     }
 }
 
-/// Maximum bytes of a line.
+/// Maximum bytes of one line of stdin. The remaining bytes of a longer line are read as the next
+/// line.
 const LINE_MAX: u64 = 16 * 1024;
 
 /// Lines of stdin, read by one task and passed to one receiver.
@@ -81,7 +82,7 @@ pub(crate) struct StdinLines {
 }
 
 impl StdinLines {
-    /// Reads stdin until it ends, or until this is dropped.
+    /// Reads stdin until it ends, or until the returned value is dropped.
     pub(crate) fn listen() -> Self {
         let (typing, lines) = mpsc::channel(8);
         tokio::spawn(read_lines(typing));
@@ -99,7 +100,8 @@ impl StdinLines {
         while self.person && self.lines.try_recv().is_ok() {}
     }
 
-    /// Returns these lines, typed after [`StdinLines::forget`].
+    /// Returns an input for tests that yields `lines`, as if a person typed them after a call of
+    /// [`StdinLines::forget`].
     #[cfg(test)]
     pub(super) fn scripted(person: bool, lines: &[&str]) -> Self {
         let (typing, hears) = mpsc::channel(8);

@@ -5,7 +5,8 @@ use jiff::tz::TimeZone;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use tracing::Level;
 
-/// Returns the values of a flag that can be repeated, without empty ones, as variables can have.
+/// Returns the trimmed values of a flag that can be repeated. Skips empty values, which environment
+/// variables can contain.
 pub(crate) fn flag_values(texts: &[String]) -> impl Iterator<Item = &str> {
     let texts = texts.iter().map(|text| text.trim());
     texts.filter(|text| !text.is_empty())
@@ -27,7 +28,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(span)
 }
 
-/// Reads seconds of talk: `80`, or `1m20s`. 0 means none.
+/// Reads seconds of talk: `80`, or `1m20s`. 0 means that the call has no talk time.
 pub(crate) fn talk(text: &str) -> Result<u32, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
@@ -51,7 +52,7 @@ pub(crate) fn path(text: &str) -> Result<PathBuf, &'static str> {
     }
 }
 
-/// Reads an address to listen at. An error shows `example`.
+/// Reads an `IP:PORT` to listen at. Error messages end with `example`.
 pub(crate) fn address(text: &str, example: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| format!("`{text}` is not IP:PORT{example}"))
@@ -68,7 +69,7 @@ pub(crate) fn level(text: &str) -> Result<Level, String> {
     }
 }
 
-/// Returns the meaning of a text that must be one of these words.
+/// Returns the value that `words` has for `text`. Fails if `text` is none of the words.
 pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == text);
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {

@@ -1,5 +1,5 @@
-//! `audit`: compares a file of the PBX with the calls in the state, and with the CRM's journal, in
-//! which the daemon looks for the calls that are journaled here.
+//! `audit`: compares a file of the PBX with the calls in the state. The daemon also searches the
+//! CRM's journal for the calls that the state shows as journaled.
 
 use super::control::conversation::{all_items, converse, json_line, line, parse_item, zone_of};
 use super::explain;
@@ -28,8 +28,8 @@ const ASKED_MAX: usize = 200;
 /// `--take-in` is given.
 ///
 /// # Errors
-/// 1 if a call is not explained or has other values, 65 and 66 for the file, 69 without a daemon
-/// and a state.
+/// 1 if a call is unexplained or has different values. 65 if the file cannot be read, 66 if it is
+/// missing. 69 if there is neither a daemon nor a state.
 pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Result<()> {
     let at = Asking::from_config(&audit.config, audit.json);
     if audit.config.pbx_id.is_none() {
@@ -83,7 +83,8 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     }
 }
 
-/// Returns the PBX of the state. The ids of its calls contain this name.
+/// Returns the name of the state's PBX, which is part of each call's UUID. Fails if the state does
+/// not have exactly one PBX.
 async fn pbx_of(at: &Asking) -> Result<String> {
     let mut known = BTreeSet::new();
     for item in all_items::<Value>(at, ControlRequest::Status).await? {
@@ -109,8 +110,8 @@ async fn pbx_of(at: &Asking) -> Result<String> {
     }
 }
 
-/// Passes each call of the file to `each`, as today's flags judge it. Returns lines that name the
-/// rows or messages that cannot be read.
+/// Passes each call of the file to `each`, judged by the current flags. Returns the parts of the
+/// file that cannot be read, and lines for stderr that name them.
 fn read(
     audit: &Audit,
     people: &People,
@@ -174,20 +175,21 @@ fn read(
 }
 
 fn open_file(audit: &Audit) -> Result<File> {
-    // The PBX can write there, so a FIFO in place of the file must not block.
+    // The PBX can write to this folder and can replace the file by a FIFO. Opening a FIFO must not
+    // block.
     plain_file::open_named(&audit.file)
         .map_err(|error| Failure::unreadable_file(audit.file.display(), &error))
 }
 
 /// The parts of the audited file that could not be read.
 enum Unread {
-    /// Files of a folder.
+    /// Records of a folder, which has one file per record.
     Files(Vec<UnreadRecord>),
     /// Number of rows in one file.
     Rows(u64),
 }
 
-/// Adds the unread parts to the report, and whether the state has dead letters for them.
+/// Adds the unread parts to the report, and marks the parts for which the state has dead letters.
 async fn add_all_unread(
     at: &Asking,
     audit: &Audit,
@@ -300,11 +302,11 @@ async fn take_in(at: &Asking, all: Vec<((String, FinishedCall), Option<CallUuid>
     ))
 }
 
-/// Searches of fewer pages than this show no progress, because they are short.
+/// Searches of at most this many pages show no progress, because they are short.
 const PAGES_FEW: u32 = 5;
 
-/// Searches the CRM's journal for the calls that are journaled here. A journal that cannot be read
-/// is reported, and is no failure.
+/// Searches the CRM's journal for the calls that the state shows as journaled. If the journal
+/// cannot be read, the findings have the reason, and the audit does not fail.
 pub(super) async fn search_journal(
     audit: &Audit,
     at: &Asking,
@@ -349,7 +351,7 @@ pub(super) async fn search_journal(
     Ok(search.findings())
 }
 
-/// Returns the calls that are journaled here, with their indexes in the file.
+/// Returns the calls that the state shows as journaled, each with its index in `calls`.
 async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, JournaledCall)>> {
     let mut journaled: Vec<Option<JournaledCall>> = Vec::new();
     for chunk in calls.chunks(ASKED_MAX) {
@@ -362,7 +364,7 @@ async fn journaled(at: &Asking, calls: &[FileCall]) -> Result<Vec<(usize, Journa
         .collect())
 }
 
-/// Returns the daemon's budget. Pages use half of it.
+/// Returns the daemon's request budget. Requests for pages of the journal use half of the budget.
 async fn budget(at: &Asking) -> Option<BudgetStatus> {
     let status = state_access::status(at.state.socket_folder())
         .await

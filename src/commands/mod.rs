@@ -78,7 +78,7 @@ pub async fn dispatch(
     }
 }
 
-/// A temporary folder. Dropping it removes it.
+/// A temporary folder. Dropping this value removes the folder.
 #[derive(Debug)]
 pub(crate) struct ScratchFolder(pub PathBuf);
 

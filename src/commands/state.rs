@@ -1,5 +1,5 @@
 //! `state export`, `state import`, and `state move`: write the whole state to a tar file, read it
-//! from one, or move it to another place.
+//! from a tar file, or move it to another place.
 
 use crate::config::{StateAction, StateCommand};
 use crate::state_owner::refuse_other_users_state;
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 /// The progress is shown this often.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// Runs the command.
+/// Runs `state export`, `state import`, or `state move`, and prints the result.
 ///
 /// # Errors
-/// 65 and 66 for the file, 69 without a state or a server, 73 if something cannot be written, 75
-/// for a state in use, and 78 for a place that is not empty, a state that was moved away, or data
-/// that a newer program wrote.
+/// 65 if the file cannot be read, 66 if it is missing. 69 if the state is missing or its server
+/// does not answer. 73 if something cannot be written. 75 if the state is in use. 78 if the target
+/// is not empty, the state was moved away, or a newer program wrote the data.
 pub(crate) fn run(command: &StateCommand) -> Result<()> {
     if let StateAction::Move { to } = &command.action {
         refuse_other_users_state(to.socket_folder(), std::env::args_os())?;
@@ -36,7 +36,7 @@ pub(crate) fn run(command: &StateCommand) -> Result<()> {
     print(message)
 }
 
-/// Does the work, and returns the message to print.
+/// Exports, imports, or moves the state, and returns the message to print.
 fn work(command: &StateCommand) -> Result<String> {
     let mut shown = ShownProgress::new();
     let place = &command.state;

@@ -1,6 +1,6 @@
-//! Reads arguments and collects all errors in them, because clap stops at the first and exits 2.
-//! Also finds variables named `CALLBRIDGE_…` that nothing reads, because a misspelled one would be
-//! ignored silently.
+//! Reads arguments and collects all errors in them, because clap stops at the first error and exits
+//! with 2. Also finds environment variables named `CALLBRIDGE_…` that no command reads, because a
+//! misspelled variable would be ignored silently.
 
 use super::faults::Faults;
 use super::options::{Options, Verb};
@@ -41,7 +41,7 @@ pub(crate) fn command() -> Command {
     command.args_override_self(true)
 }
 
-/// Commands whose flags all have a variable.
+/// Commands whose flags all have an environment variable.
 const VERBS: [&str; 11] = [
     "run",
     "explain",
@@ -56,16 +56,16 @@ const VERBS: [&str; 11] = [
     "init",
 ];
 
-/// Groups of commands in which some flags have a variable.
+/// Groups of commands in which some flags have an environment variable.
 const GROUPS: [&str; 4] = ["branch", "dead", "lead", "state"];
 
-/// Returns `true` if this flag of a command in the group has a variable.
+/// Returns `true` if this flag of a command in the group has an environment variable.
 fn has_variable(group: &str, arg: &Arg) -> bool {
     group == "lead" || arg.get_id() == "state"
 }
 
-/// Gives a flag its variable: `--crm-url` → `CALLBRIDGE_CRM_URL`. The variable of a repeated flag
-/// has one value per line. An empty variable counts as not set.
+/// Gives a flag its environment variable: `--crm-url` → `CALLBRIDGE_CRM_URL`. The variable of a
+/// repeated flag has one value per line. An empty variable counts as not set.
 fn with_variable(arg: Arg) -> Arg {
     let name = match arg.get_long() {
         None | Some("help" | "version") => return arg,
@@ -82,15 +82,16 @@ fn with_variable(arg: Arg) -> Arg {
     }
 }
 
-/// Returns the variable of a flag: `crm-url` → `CALLBRIDGE_CRM_URL`.
+/// Returns the environment variable of a flag: `crm-url` → `CALLBRIDGE_CRM_URL`.
 pub(super) fn variable(long: &str) -> String {
     format!("CALLBRIDGE_{}", long.replace('-', "_").to_ascii_uppercase())
 }
 
-/// Reads the arguments. The first one is the program's name. Also returns the errors in the flags.
+/// Reads the arguments. The first argument is the program's name. Also returns the errors in the
+/// flags.
 ///
 /// # Errors
-/// If there is no command, an unknown one, or an `@FILE` that cannot be read.
+/// If the command is missing or unknown, or if an `@FILE` cannot be read.
 pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<(Verb, Faults)> {
     let mut arguments = expand_files(arguments)?;
     let command = command();
@@ -131,7 +132,7 @@ fn no_command() -> Failure {
 }
 
 /// Removes the argument that clap rejected, so clap can continue with the next one. Returns the
-/// argument and its error. `None` if it cannot be removed.
+/// argument and its error. `None` if no argument can be removed.
 fn remove_rejected(arguments: &mut Vec<OsString>, error: &clap::Error) -> Option<(String, String)> {
     let what = context(error, ContextKind::InvalidArg)?;
     let flag = what.split([' ', '=']).next().unwrap_or_default().to_owned();

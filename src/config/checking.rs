@@ -263,7 +263,8 @@ impl Checking<'_> {
         })))
     }
 
-    /// Returns the state. Without a flag or variable, it can be that of the only service that runs.
+    /// Returns the place of the state. Without a flag or variable, this can be the folder of the
+    /// only service that runs.
     fn state(&mut self, flag: Option<&str>) -> StatePlace {
         let read = config::state_place(flag, self.environment);
         let place = self.faults.take("--state", read);
@@ -342,7 +343,8 @@ impl Checking<'_> {
         self.ask(request, csv, state)
     }
 
-    /// Builds the request to list or show dead letters. Without a selection, it is for all of them.
+    /// Builds the request to list or show dead letters. Without a selection, the request is for all
+    /// dead letters.
     fn letters(&mut self, which: SelectFlags, whole: bool) -> ControlRequest {
         let mut which = self.selection(which);
         which.all |= which.is_empty();
@@ -475,7 +477,7 @@ impl Checking<'_> {
         self.faults.take("NAME", name).unwrap_or_default()
     }
 
-    /// Reads a phone number as a person writes it.
+    /// Returns the phone number as typed. Adds an error if it is missing.
     fn phone(&mut self, phone: Option<String>) -> String {
         let phone = phone.ok_or("is missing: the number to look up");
         self.faults.take("PHONE", phone).unwrap_or_default()

@@ -30,7 +30,7 @@ const CLEAR: &str = "can be read on the network";
 const CALLS_AND_SECRET: &str = "the user's secret and all calls";
 const LETTERS_AND_SECRET: &str = "the user's secret and all dead letters";
 
-/// Returns all doubts. Reads the secret files; one that cannot be read is reported elsewhere.
+/// Returns all doubts. Reads the secret files. A file that cannot be read is reported elsewhere.
 pub(crate) fn find(config: &Config) -> Vec<Doubt> {
     let message = "the secret is in quotes, which are used as a part of it: remove them if they do \
                  not belong to it";
@@ -46,8 +46,8 @@ pub(crate) fn find(config: &Config) -> Vec<Doubt> {
     doubts
 }
 
-/// Reports a folder without a state. If its path is mistyped, a state beside it can be the right
-/// one.
+/// Reports a state folder that contains no state, because its path can be mistyped. Names the
+/// states in the same parent folder.
 fn new_state(config: &Config) -> Option<Doubt> {
     let dir = config.state.as_ref().and_then(StatePlace::folder)?;
     let error = dir.join(FILE).symlink_metadata().err()?;

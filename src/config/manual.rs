@@ -16,7 +16,8 @@ pub(crate) fn completions(shell: Shell) -> Vec<u8> {
     text
 }
 
-/// A command that shares at least this many flags with `run` refers to it instead of listing them.
+/// A command that shares at least this many flags with `run` refers to `run` instead of listing
+/// these flags.
 const SHARED_MIN: usize = 10;
 
 /// Returns the manual page in roff: the program, each command with its flags, then exit codes,
@@ -129,7 +130,8 @@ fn verb_sections(
         text.extend("It also takes the flags of \\fBcallbridge run\\fR.\n.PP\n".bytes());
     }
     if verb.get_arguments().any(|arg| !arg.is_hide_set()) {
-        // The command already has a heading, so its flags have none, and groups have smaller ones.
+        // The command already has a heading, so its flags have no heading, and groups of flags have
+        // smaller headings.
         let mut section = Vec::new();
         Man::new(verb).render_options_section(&mut section)?;
         let section = String::from_utf8_lossy(&section).replace(".SH OPTIONS\n", "");

@@ -5,7 +5,7 @@ use crate::config::Config;
 use callbridge_call::Extension;
 use callbridge_mapping::{LeadRule, People, Trunk};
 
-/// A trunk that its flags make useless.
+/// The reason why calls of a trunk cannot be logged, and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrunkProblem {
     pub message: String,
@@ -53,7 +53,7 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
         let fix = "give --webhook-listen, --lead-directory, or both";
         return Some(TrunkProblem::new(message, fix));
     }
-    // A message can name its lead.
+    // A trunk without channels needs no rule, because its messages can name the lead.
     let needs_rule = trunk.has_channels() && trunk.journal && config.forward.is_none();
     if needs_rule && trunk.leads.is_empty() {
         let message = "there is no lead rule: every call would wait for a lead";
@@ -63,7 +63,8 @@ pub(crate) fn find(config: &Config, trunk: &Trunk, people: &People) -> Option<Tr
     None
 }
 
-/// Returns `true` if the lists have an employee at this endpoint, as at `101` for `PJSIP/101`.
+/// Returns `true` if the lists have an employee with the extension of this endpoint, such as `101`
+/// for `PJSIP/101`.
 fn has_employee(trunk: &Trunk, endpoint: &str, people: &People) -> bool {
     let device = endpoint
         .split_once('/')

@@ -28,7 +28,7 @@ pub(crate) struct HubView {
     pub(crate) tally: Arc<Tally>,
 }
 
-/// The hub's part of the state. `None` if this state never was a hub's.
+/// The hub's part of the state. `None` if no hub has used this state.
 pub(crate) type StoredHub = Option<(HubRow, Vec<Branch>)>;
 
 /// Reads the hub's part of the state.
@@ -69,7 +69,7 @@ impl HubView {
     }
 }
 
-/// Starts the listener of `--collect`. `None` without it.
+/// Starts the listener of `--collect`. Returns `None` without the flag.
 ///
 /// # Errors
 /// If the address is in use, or if the certificate cannot be used.

@@ -1,4 +1,4 @@
-//! A collector: the task that sends calls to the hub, its reports, and what `status` shows of it.
+//! A collector: the task that sends calls to the hub, and the reports that it sends.
 
 use super::observer::Observer;
 use super::tasks::Tasks;
@@ -11,7 +11,8 @@ use callbridge_spool::tables;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The channel on which the task shows its state. It exists before the task runs.
+/// The channel on which the task that sends calls to the hub publishes its state. It is opened
+/// before the task starts.
 pub(crate) struct ForwardChannel {
     shown: watch::Sender<ForwardView>,
     pulse: Heartbeat,
@@ -77,7 +78,7 @@ pub(crate) fn start(
     tasks.start_fallible(async move { Ok(forwarder.run(shown, stop).await?) });
 }
 
-/// Returns the report of this collector. `None` if the state cannot be read now.
+/// Returns the report that this collector sends to the hub. `None` if the state cannot be read now.
 async fn report(observer: &Observer) -> Option<BranchReport> {
     let status = match observer.status().await {
         Ok(status) => status,

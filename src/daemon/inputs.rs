@@ -19,7 +19,7 @@ pub(crate) const COMPARE_EVERY: Duration = Duration::from_secs(10);
 /// Name of the setting with the leader's [`Inputs`].
 const INPUTS_KEY: &str = "leader.inputs";
 
-/// Files that can change while a process runs. A standby must have the same ones as the leader.
+/// Files that can change while a process runs. A standby must have the same files as the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct InputFiles {
     /// `None` if the token is not in a file.
@@ -65,7 +65,7 @@ impl InputFiles {
     }
 }
 
-/// Contents of the [`InputFiles`], as processes compare them.
+/// Fingerprints of the [`InputFiles`], which a standby compares with those of the leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Inputs {
     /// Fingerprint of the token. `None` if the token is kept in the state, or is not known.
@@ -90,7 +90,7 @@ impl Inputs {
     }
 }
 
-/// Stores the leader's inputs, so its standbys can compare theirs.
+/// Stores the leader's inputs when they change, so that standbys can compare their own inputs.
 pub(crate) async fn publish(
     files: InputFiles,
     spool: Handle,

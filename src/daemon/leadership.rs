@@ -8,7 +8,8 @@ use callbridge_spool::{Error, Instance, Leader, Store, tables};
 use ring::digest::{SHA256, digest};
 use std::fmt::Write as _;
 
-/// Returns this process as the others that share its database see it.
+/// Returns the name, the version, and the settings hash with which the other processes of the
+/// database see this process.
 pub(crate) fn instance(config: &Config) -> Instance {
     let name = config.instance.clone().unwrap_or_else(host_name);
     Instance::new(
@@ -37,7 +38,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     hex
 }
 
-/// Reads which process leads, and which ones wait. `None` for SQLite.
+/// Reads which process leads, and which processes wait. `role` is the role of this process. `None`
+/// for SQLite.
 ///
 /// # Errors
 /// If the database cannot be read.

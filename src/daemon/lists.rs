@@ -106,7 +106,7 @@ impl Lists {
         })
     }
 
-    /// Logs what was read, and shows it in `status`.
+    /// Logs the results of reading lists, and updates the lists' states for `status`.
     fn publish(&self, news: &[News]) {
         news.iter().for_each(log);
         self.shown.send_if_modified(|shown| {
@@ -120,7 +120,8 @@ impl Lists {
     }
 }
 
-/// Puts the result of reading a list at this second into its state for `status`.
+/// Updates the state of a list for `status` with the result of reading it. `at` is the time in
+/// epoch seconds.
 fn show(news: &News, at: i64, shown: &mut ListFile) {
     shown.file = news.file.display().to_string();
     news.kind.word().clone_into(&mut shown.kind);
@@ -182,7 +183,7 @@ fn log(news: &News) {
     }
 }
 
-/// Reads changed lists and releases waiting calls, until dropped.
+/// Reads changed lists and releases waiting calls, until the future is dropped.
 ///
 /// # Errors
 /// If the spool has ended.
@@ -233,7 +234,7 @@ pub(crate) async fn keep(
     Ok(())
 }
 
-/// Returns `false` if a full disk prevented the write. Repeat it then.
+/// Returns `false` if a full disk prevented the write, so the caller must repeat it.
 pub(super) fn finish_write(done: Result<u64, Error>) -> Result<bool, Error> {
     match done {
         Ok(_) => Ok(true),
@@ -245,14 +246,17 @@ pub(super) fn finish_write(done: Result<u64, Error>) -> Result<bool, Error> {
     }
 }
 
-/// Pause between two checks, because several things are often learned in a short time.
+/// Pause between two checks for learned numbers, because the directory often learns several numbers
+/// in a short time.
 const REST: Duration = Duration::from_millis(200);
-/// Time between checks if nothing is committed, because a lookup can have failed.
+/// Time between checks if the spool commits nothing, because a lookup in the directory can have
+/// failed.
 const AWAITED_EVERY: Duration = Duration::from_secs(2);
 /// Pause after a check of all waiting calls.
 const ALL_EVERY: Duration = Duration::from_secs(10);
 
-/// Releases waiting calls about whose numbers something was learned, until dropped.
+/// Releases waiting calls when the directory learns about their numbers, until the future is
+/// dropped.
 ///
 /// # Errors
 /// If the spool has ended.
@@ -290,7 +294,7 @@ const UPKEEP_REST: u32 = 4;
 /// Minimum pause between two upkeep rounds.
 const UPKEEP_REST_MIN: Duration = Duration::from_millis(20);
 
-/// Expires calls that have waited too long, and purges old data, until dropped.
+/// Expires calls that have waited too long, and purges old data, until the future is dropped.
 ///
 /// # Errors
 /// If the spool has ended.
@@ -312,7 +316,7 @@ pub(crate) async fn keep_up(spool: Handle) -> anyhow::Result<()> {
     }
 }
 
-/// Runs one round. Returns 0 if nothing is left to do.
+/// Expires and purges one batch. Returns 0 if no work is left.
 async fn run_round(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let ended = expire(spool, now).await?;
     let done = spool.write(vec![Op::Purge(now)]).await?;

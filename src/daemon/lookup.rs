@@ -51,7 +51,8 @@ pub(crate) async fn start(
     Ok(Some(tally))
 }
 
-/// Returns a lookup that uses the same lists and leads as calls when they end.
+/// Returns the function that answers lookups. It uses the same lists and leads with which finished
+/// calls are mapped.
 pub(crate) fn look_up(trunks: Trunks, people: SharedPeople, leads: Arc<LeadDirectory>) -> LookUp {
     Box::new(move |question| {
         let people = Arc::clone(&people.read().unwrap_or_else(PoisonError::into_inner));
@@ -85,8 +86,8 @@ fn access(
     Ok(Access { networks, secrets })
 }
 
-/// Returns the secrets of a changed file, and the error to show. A file with an error lets no one
-/// in.
+/// Returns the secrets of a changed file, and the error for `status`. A file with an error lets no
+/// one in.
 fn secrets_of(place: &SecretPlace, text: Result<&Secret, String>) -> (Vec<Secret>, Option<String>) {
     let secrets = match text {
         Ok(text) => place.lines_of(text).map_err(|error| error.to_string()),

@@ -77,8 +77,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(9);
 const END_WITHIN: Duration = Duration::from_millis(9_600);
 /// Time in which the parts of a process that no longer leads must end.
 const ABANDON_WITHIN: Duration = Duration::from_millis(500);
-/// A loop without a turn for this long has stalled. If systemd's watchdog has a longer time, that
-/// one counts.
+/// A loop that has completed no turn for this long has stalled. If the time of systemd's watchdog
+/// is longer, the watchdog's time is used.
 const STALLED: Duration = Duration::from_secs(10);
 /// Time between two checks of the spool's health.
 const SPOOL_EVERY: Duration = Duration::from_secs(1);
@@ -86,20 +86,23 @@ const SPOOL_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Daemon {
     pub(crate) observer: Arc<Observer>,
     stop: watch::Sender<bool>,
-    /// The sources, then the intake. They end one after the other without the stop signal.
+    /// The sources and the intake. On the stop signal, the sources end first and the intake after
+    /// them.
     intake: Tasks,
     /// Parts that end on the stop signal.
     tasks: Tasks,
     /// Keeps the token. Ends on the stop signal, but first finishes a refresh that is under way,
-    /// because the new pair of tokens is the only valid one.
+    /// because then only the new pair of tokens is valid.
     keeper: Tasks,
 }
 
-/// Parts of the daemon that commands use.
+/// The parts of the daemon that the command handler uses: the lists, and the files that each source
+/// reads again.
 type AskedParts = (SharedPeople, BTreeMap<String, FilesAgain>);
 
 impl Daemon {
-    /// Starts all parts over an open state. `announce` is called before the first part runs.
+    /// Starts all parts on an open state. Calls `announce` with the sources before the first part
+    /// runs.
     ///
     /// # Errors
     /// If the state cannot be used or a listener cannot be opened.
@@ -300,8 +303,8 @@ impl Daemon {
         }
     }
 
-    /// Ends all parts, because this process does not lead any more. They can store nothing now.
-    /// Sources send unacknowledged messages again.
+    /// Ends all parts, because this process does not lead any more. The parts can store nothing
+    /// now. Sources send unacknowledged messages again.
     async fn abandon(mut self) {
         self.stop.send_replace(true);
         let ends = async {
@@ -316,7 +319,7 @@ impl Daemon {
     }
 
     /// Stops in order: sources, intake, sender and listeners, spool. A part that hangs is abandoned
-    /// after 10 s, even the disk: the state is that of the last commit.
+    /// after 10 s, even if the disk hangs. The state is then that of the last commit.
     pub(crate) async fn stop(mut self, guard: Guard) {
         let begun = tokio::time::Instant::now();
         self.stop.send_replace(true);

@@ -11,7 +11,7 @@ use callbridge_ops::notify::{self, Settings, WITHIN};
 use callbridge_spool::{Error, Handle, MissedCustomer, tables::missed::missed_waiting};
 use std::{sync::Arc, time::Duration};
 
-/// Keys under which the spool keeps what was reported and has not ended.
+/// Keys under which the spool keeps reported problems and waiting customers until they end.
 const PROBLEMS_KEY: &str = "notify.told";
 const WAITING_KEY: &str = "notify.missed";
 /// Time between two checks of the problems.
@@ -21,7 +21,7 @@ const WAITING_EVERY: Duration = Duration::from_secs(10);
 /// Customers read at most, longest wait first. No write runs during the read.
 const WAITING_MAX: usize = 10_000;
 
-/// Reports problems and waiting customers, until dropped.
+/// Reports problems and waiting customers, until the future is dropped.
 ///
 /// # Errors
 /// If the spool has ended.
@@ -67,7 +67,8 @@ pub(crate) async fn keep(
             );
         }
         deliver(&settings.command, &mut pending, &observer).await;
-        // Until the command has succeeded, a restart reports the same again.
+        // The reports are stored only after the command has succeeded. Until then, a restart sends
+        // them again.
         if !pending.is_empty() {
             continue;
         }

@@ -32,17 +32,17 @@ pub(crate) struct Observer {
     pub others: Others,
     /// Sources that have been up at least once.
     pub seen_up: watch::Receiver<Vec<bool>>,
-    /// The sender's own status, with the streams that it writes to.
+    /// The status of the sender and its helpers.
     pub outward: Outward,
     /// Durations measured by the parts.
     pub durations: Durations,
-    /// Number of sessions at the page. `None` without a page.
+    /// The sessions at the page, for their number. `None` without a page.
     pub page_sessions: Option<Sessions>,
     /// The listener for calls of branches. `None` without `--collect`.
     pub hub: Option<HubView>,
     /// State of the connection to the hub. `None` without `--forward`.
     pub forward: Option<watch::Receiver<ForwardView>>,
-    /// The receiver of webhooks. `None` without one.
+    /// The receiver of webhooks. `None` without `--webhook-listen`.
     pub webhooks: Option<ReceiverView>,
     /// Counts of lookups by dialplans. `None` without `--lookup`.
     pub lookups: Option<Arc<Tally>>,
@@ -88,7 +88,8 @@ impl Observer {
         let (trunks, day_calls) = self.trunks.statuses(&calls, &missed);
         let books = kept.books;
         let sender = self.outward.sender.borrow().clone();
-        // This pause precedes the sender's own: without the disk nothing is sent or taken in.
+        // This pause comes before the sender's pause, because without the disk no call is sent or
+        // taken in.
         let trouble = self.spool.health().trouble;
         let pause = trouble.map(|error| Pause::new("disk", error.to_string()));
         let directory = self.spool.read(tables::backfill::directory_status).await?;
@@ -148,7 +149,7 @@ impl Observer {
         shown
     }
 
-    /// Returns the loops without a turn for longer than this.
+    /// Returns the names of the loops that have completed no turn for longer than `longer_than`.
     pub(crate) fn stalled(&self, longer_than: Duration) -> Vec<&'static str> {
         pulse::stalled(&self.outward.vitals, clock::now().boot, longer_than)
     }
@@ -162,7 +163,7 @@ impl Observer {
         if paused {
             return false;
         }
-        // A record without grants does not show which ones the token has.
+        // If the record has no grants, it is not known which grants the token has.
         let can_read = grants.is_empty() || Grant::LeadRead.is_among(&grants);
         let can_save = grants.is_empty() || Grant::LeadSave.is_among(&grants);
         let now = clock::now().wall;
@@ -175,7 +176,8 @@ impl Observer {
         }
     }
 
-    /// Returns the messages received so far by sources that are no files. `None` until each was up.
+    /// Returns the number of messages that sources other than files have received. `None` until
+    /// each of these sources was up. `is_file` has one value per source.
     pub(crate) fn received_on_lines(&self, is_file: &[bool]) -> Option<u64> {
         let sources = self.sources.borrow();
         let seen_up = self.seen_up.borrow();
@@ -193,6 +195,7 @@ impl Observer {
     }
 
     /// Returns `true` if every file is read to its end. Other sources have no end and do not count.
+    /// `is_file` has one value per source.
     pub(crate) fn files_are_read(&self, is_file: &[bool]) -> bool {
         let sources = self.sources.borrow();
         let mut files = sources.iter().zip(is_file).filter(|(_, is_file)| **is_file);
@@ -280,7 +283,7 @@ pub(crate) fn lead_fields(fields: &spool::LeadFields, token: &Token) -> LeadFiel
         },
     });
     let unchecked = fields.fields.iter().any(|(_, _, fit)| fit.is_none());
-    // A record without grants does not show which ones the token has.
+    // If the record has no grants, it is not known which grants the token has.
     let barred = !token.grants.is_empty() && !Grant::LeadSave.is_among(&token.grants);
     let (state, reason) = match &fields.rests {
         _ if barred => ("off", Some(format!("the token lacks {}", Grant::LeadSave))),

@@ -25,8 +25,8 @@ use callbridge_spool::{
 use std::path::Path;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Time from the end of one reading of the CRM's leads to the next. With webhooks, the reading only
-/// verifies what they reported. Without them, it is the only way to learn of changes.
+/// Time from the end of one reading of the CRM's leads to the next. With webhooks, a reading only
+/// verifies the reported changes. Without webhooks, a reading is the only way to learn of changes.
 const LEADS_EVERY: Duration = Duration::from_secs(60);
 const LEADS_EVERY_BESIDE_WEBHOOKS: Duration = Duration::from_secs(15 * 60);
 
@@ -81,7 +81,7 @@ fn read_leads(config: &Config) -> Option<ReadLeads> {
     })
 }
 
-/// Opens the state. In a database, another process can lead at that time.
+/// Opens the state. A state in a database is opened even if another process leads.
 ///
 /// # Errors
 /// If the state cannot be used, or if another process of this machine uses it.
@@ -113,7 +113,8 @@ pub(crate) async fn state(
     Ok(opening.await.or_fail(Code::Failed)??)
 }
 
-/// Reads everything that `run` needs from its state.
+/// Reads everything that `run` needs from its state. Stores the CRM's address, the zone, and the
+/// PBX id.
 ///
 /// # Errors
 /// If the state belongs to another CRM or PBX, or cannot be read.
@@ -144,8 +145,8 @@ pub(crate) async fn open(config: &Config, spool: Handle) -> Result<Opened, Failu
     let intake = restore_intake(assembling.clone(), settings, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
-        // If the file is seen for the first time, read it from its start, but not if no source was
-        // listening then.
+        // A new catch-up file is read from its start only if the PBX was connected before. Then the
+        // file has the calls that were missed since.
         let begin = if flag.catch_up && intake.was_listening(at) {
             Some(From::Start)
         } else {
@@ -211,7 +212,7 @@ pub(crate) fn zone_name(config: &Config) -> Option<String> {
     zone.and_then(|zone| zone.iana_name().map(str::to_owned))
 }
 
-/// Stores the zone of the flags if it differs from the stored one.
+/// Stores the zone of the flags if it differs from the stored zone.
 async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Error> {
     let stored = spool.meta(ZONE_KEY).await?;
     match zone_name(config) {
@@ -302,8 +303,8 @@ async fn restore_intake(
     Ok(intake)
 }
 
-/// Makes a dead letter of an open call that cannot be restored, because it must not be lost, and
-/// frees its place for another call.
+/// Makes a dead letter of an open call that cannot be restored, because the call must not be lost.
+/// Removes it from the open calls.
 fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
     let kept = Op::Unreadable(spool::UnreadableBytes {
         source: format!("open calls of {pbx}"),
@@ -408,7 +409,7 @@ pub(crate) fn source_secret(place: Option<&SecretPlace>) -> Secret {
     }
 }
 
-/// Returns the source of this flag. It begins at `position`.
+/// Returns the source of this flag. `at` is the index of the flag. Reading begins at `position`.
 pub(crate) fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
     Source::new(
         SourceId(u16::try_from(at).unwrap_or(u16::MAX)),

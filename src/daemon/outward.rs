@@ -26,9 +26,9 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub(crate) struct Outward {
     pub sender: watch::Receiver<SenderStatus>,
-    /// Asks the CRM a question. Without a CRM there is no answer.
+    /// Sends questions to the CRM through the sender. Without a CRM there is no answer.
     pub asking: CrmProxy,
-    /// Requests for tokens. They are made only for a connection.
+    /// Counts of requests for tokens. Only a connection by consent makes such requests.
     pub token_requests: watch::Receiver<Requests>,
     /// Why notices of dead letters wait. `None` without a queue for them.
     pub dead_letter_queue: Option<watch::Receiver<Option<OutboxProblem>>>,
@@ -89,8 +89,8 @@ pub(crate) fn queue(dead_letters: &BrokerTarget) -> Queue {
     Queue::new(&dead_letters.url, source_secret(Some(&dead_letters.secret)))
 }
 
-/// Returns the source of the token and the requests that its keeper makes. Starts the keeper if the
-/// source needs one.
+/// Returns the source of the token, and the counts of the requests that the token's keeper makes.
+/// Starts the keeper if the token comes from a command or a connection.
 pub(crate) fn keep_token(
     config: &Config,
     crm: &Crm,
@@ -128,13 +128,14 @@ pub(crate) fn keep_token(
     (source, counted)
 }
 
-/// Returns a path that systemd passes in this variable.
+/// Returns the path that systemd passes in the environment variable `name`.
 pub(crate) fn directory_of(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from)
 }
 
 /// Returns the place where a person puts a new token. A credential of systemd is a copy that the
-/// service received at its start, so the place is the file that was copied.
+/// service received at its start, so the place is the file that was copied. `variable` reads an
+/// environment variable.
 pub(crate) fn token_place(
     token: Option<&TokenFrom>,
     variable: impl Fn(&str) -> Option<PathBuf>,

@@ -77,8 +77,8 @@ fn name(address: &Address) -> String {
     format!("\0callbridge-reader-{hash:016x}")
 }
 
-/// Listens if the name is free. Otherwise connects to the daemon that listens, and repeats when
-/// that ends.
+/// Listens on the socket `name` if it is free. Otherwise connects to the daemon that listens there,
+/// and tries again when that daemon ends.
 async fn watch_reader(place: Arc<WatchedSource>, name: String) {
     let mut pause = AGAIN_AFTER;
     loop {
@@ -120,7 +120,8 @@ async fn listen(place: &Arc<WatchedSource>, listener: &UnixListener) {
 }
 
 impl WatchedSource {
-    /// Shows the process at the other end until it disconnects.
+    /// Adds the process at the other end of the connection to `others`, and removes it when it
+    /// disconnects.
     async fn watch_other(&self, mut stream: UnixStream) -> io::Result<()> {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let other = OtherReader {

@@ -25,7 +25,7 @@ const LINE_QUIET: Duration = Duration::from_secs(5);
 const ERRANDS_LAST: Duration = Duration::from_secs(60);
 /// Time between two checks whether everything is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
-/// Runs until `shutdown`, or with `--until-idle` until everything is settled.
+/// Runs the daemon until `shutdown` resolves. With `--until-idle`, ends when all calls are settled.
 ///
 /// # Errors
 /// If the state, a listener, or a task fails. Each failure has its exit code.
@@ -110,7 +110,8 @@ async fn wait_to_lead(config: &Config, url: &PostgresUrl, spool: &Handle) -> Res
     ended.map_err(part_failure)
 }
 
-/// Logs the first line: the version, the state, and the sources.
+/// Logs the first line, with the version, the state, and the sources. Then logs the doubts about
+/// the flags and the trunks.
 fn announce(config: &Config, sources: &[SourceStatus], doubts: &[Doubt]) {
     let mut pbxes: Vec<&str> = sources.iter().map(|source| source.pbx.as_str()).collect();
     pbxes.dedup();
@@ -204,7 +205,8 @@ async fn wait_until_settled(observer: Arc<Observer>, config: &Config) {
     }
 }
 
-/// Returns the failure of a part of the daemon. If the spool failed, with the spool's exit code.
+/// Returns the failure for the error of a part of the daemon. An error of the spool keeps its exit
+/// code.
 fn part_failure(error: anyhow::Error) -> Failure {
     let of_spool = error.downcast_ref::<callbridge_spool::Error>();
     let code = of_spool.map_or(Code::Configuration, ExitCode::exit_code);

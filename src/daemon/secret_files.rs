@@ -1,8 +1,8 @@
 //! Reads the files with page passwords and lookup secrets again when they change.
 //!
 //! A change counts when two reads one second apart agree, because editors write files in several
-//! steps. After that, the file fails closed: only those that it names validly are let in. If it is
-//! empty, is gone, or cannot be read, that is no one. `status` shows the errors.
+//! steps. After that, only people and passwords on valid lines of the file are accepted. If the
+//! file is empty, missing, or cannot be read, no one is accepted. `status` shows the errors.
 
 use callbridge_model::status::SecretFile;
 use callbridge_model::{ExposeSecret as _, Secret, SecretPlace};
@@ -40,9 +40,9 @@ impl SecretFiles {
         shown
     }
 
-    /// Reads this flag's file again whenever it has changed, until dropped. `parse` receives the
-    /// text, or the reason why there is none. It returns the new value and the error to show. The
-    /// error is shown before `current` changes.
+    /// Reads this flag's file again whenever it has changed, until the future is dropped. `parse`
+    /// receives the text, or the reason why there is no text. It returns the new value of `current`
+    /// and the error for `status`. The error is stored before `current` changes.
     pub(crate) async fn follow<T>(
         self,
         place: SecretPlace,

@@ -1,4 +1,5 @@
-//! A standby: it waits until it leads. Until then it answers that another process leads.
+//! A standby: a process that waits until it leads. Until then it answers that another process
+//! leads.
 //!
 //! A standby opens no source, sends nothing, and reads the database on a read-only session. All its
 //! listeners answer 503 with the leader's name, except `/healthz`. A load balancer or a collector
@@ -92,7 +93,7 @@ impl Standby {
         }
     }
 
-    /// Closes the listeners, so the leader can open its own.
+    /// Closes the listeners, so that this process can open them again as the leader.
     pub(crate) async fn stop(mut self) {
         self.stop.send_replace(true);
         self.tasks.join_all().await;
@@ -176,7 +177,7 @@ async fn listen(
     Ok(())
 }
 
-/// What a standby knows of the leader.
+/// The facts that a standby shows about itself and the leader.
 struct StandbyView {
     state: String,
     reader: Handle,
@@ -192,7 +193,7 @@ struct StandbyView {
 }
 
 impl StandbyView {
-    /// Reads the leader until the standby ends.
+    /// Reads the leader and compares the inputs at intervals, until the standby ends.
     async fn keep(self: Arc<Self>) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut alive = tokio::time::interval(systemd::interval());
@@ -212,7 +213,8 @@ impl StandbyView {
         }
     }
 
-    /// Reads which process leads. Fails if this process must not lead.
+    /// Reads which process leads. Fails if this process must not lead, because the state is bound
+    /// to another CRM address.
     async fn read(&self) -> Result<(), Error> {
         let address = self.address.clone();
         let rebind = self.rebind;
@@ -313,7 +315,7 @@ impl Watch for StandbyView {
     }
 }
 
-/// Answers commands that read from the database. All others need the leader.
+/// Answers commands that only read from the database. All other commands need the leader.
 struct StandbyCommands {
     handler: CommandHandler,
     view: Arc<StandbyView>,

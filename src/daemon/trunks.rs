@@ -24,8 +24,8 @@ fn key(trunk: &Trunk) -> String {
     format!("{pbx}/{}", trunk.name)
 }
 
-/// Returns the epoch seconds since which each trunk is known. A new trunk is known since now. A
-/// trunk that no flag names any more is forgotten.
+/// Returns when each trunk was first configured, in seconds since the epoch. A new trunk gets
+/// `now`. Trunks that no flag names are left out.
 fn known_since(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<String, i64> {
     // If the stored text cannot be read, it starts empty. A silent trunk is then reported a day
     // later.
@@ -40,7 +40,7 @@ fn known_since(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<Stri
 }
 
 impl KnownTrunks {
-    /// Reads since when each trunk is known, and stores it again.
+    /// Reads since when each trunk is known, adds the new trunks, and stores the result.
     ///
     /// # Errors
     /// If the spool cannot be read or written.
@@ -56,8 +56,8 @@ impl KnownTrunks {
         Ok(Self { trunks, since })
     }
 
-    /// Returns each trunk with its calls of a day and its customers who wait for a callback. Also
-    /// returns the number of all calls of that day.
+    /// Returns each trunk with its calls of a day (`took`) and its number of customers who wait for
+    /// a callback (`missed`). Also returns the number of all calls of that day.
     pub(crate) fn statuses(
         &self,
         took: &[TrunkCalls],

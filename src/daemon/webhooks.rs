@@ -1,5 +1,5 @@
-//! The listener for webhooks of the CRM, and the task that reads its files again on change. It
-//! starts after the spool is open. Calls are journaled without it.
+//! The listener for webhooks of the CRM, and the task that reads its files again on change. The
+//! listener starts after the spool is open. Calls are also journaled without webhooks.
 
 use super::tasks::Tasks;
 use crate::config::{Config, Webhooks as Settings};

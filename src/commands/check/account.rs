@@ -1,6 +1,6 @@
 //! Judges a manager account: its rights, whether it receives events of calls, and what the events
-//! contain. Observed facts count. If there are none, `manager.conf` is used if this machine has it
-//! and it can be read.
+//! contain. Observed facts decide. Without observed facts, `manager.conf` decides, if the file is
+//! on this machine and can be read.
 
 use super::manager_conf::ManagerConf;
 use super::release::{self, short_url};
@@ -36,7 +36,8 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
     found
 }
 
-/// Returns the finding for a source that is no manager account, so its rights cannot be read.
+/// Returns the finding for a gateway or a broker, whose rights cannot be read. `None` for other
+/// sources.
 pub(crate) fn unknown_rights(flag: &SourceConfig) -> Option<CheckFinding> {
     let message = match &flag.url.transport {
         Transport::WebSocket { .. } => {
@@ -76,8 +77,8 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
         let message = "not known: the PBX does not report the rights of the account (ListCommands)";
         return well(name, message);
     };
-    // Both need `write = system`: an account that can filter events can also read the
-    // configuration.
+    // The actions Filter and GetConfig both need `write = system`. So an account that can filter
+    // events can also read the configuration.
     let lists_channels = actions.contains("coreshowchannels");
     let reads_configuration = actions.contains("getconfig");
     match (lists_channels, reads_configuration) {
@@ -245,7 +246,8 @@ fn variables(
     })
 }
 
-/// Returns each variable, and whether some trunk has no other lead rule.
+/// Returns each channel variable that has leads for this source's trunks. The value is `true` if a
+/// trunk has no other lead rule.
 fn needed_variables(config: &Config, flag: &SourceConfig) -> BTreeMap<String, bool> {
     let mut wanted = BTreeMap::new();
     let trunks = config.rules.trunks.iter();

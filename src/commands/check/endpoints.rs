@@ -15,17 +15,18 @@ use callbridge_source::Transport;
 const NAMES_MAX: usize = 10;
 /// A device whose name has more digits can be an outside line named by its number.
 const EXTENSION_DIGITS_MAX: usize = 5;
-/// If more letters differ, the name is a different one and not a misspelling.
+/// If more letters differ, a name is not taken for a misspelling of another name.
 const LETTERS_APART_MAX: usize = 2;
 
 /// The endpoints and rights that one PBX has reported to its manager account.
 pub(crate) struct PbxEndpoints<'a> {
-    /// The source that was asked.
+    /// The source through which the PBX was asked.
     pub flag: &'a SourceConfig,
     pub account: Account,
 }
 
-/// Returns the findings of all trunks and of endpoints that match no --trunk.
+/// Returns the findings of all trunks and of endpoints that match no --trunk. `shown` has each PBX
+/// that was asked for its endpoints.
 pub(crate) fn judge(
     config: &Config,
     shown: &[PbxEndpoints<'_>],
@@ -46,7 +47,7 @@ pub(crate) fn judge(
             message,
         ));
     }
-    // An event socket is asked elsewhere.
+    // `inward::switch` asks an event socket for its endpoints.
     let has_unasked = config
         .sources
         .iter()
@@ -82,8 +83,8 @@ pub(crate) fn judge(
     found
 }
 
-/// Returns `true` if the endpoint belongs to the trunk. A trunk can also be a part of an endpoint:
-/// `DAHDI/i1/998712000000`.
+/// Returns `true` if the endpoint belongs to the trunk. The trunk can be a part of the endpoint, as
+/// `i1` is in `DAHDI/i1/998712000000`.
 fn is_trunk_endpoint(trunk: &Trunk, endpoint: &str) -> bool {
     trunk.matches_channel(endpoint)
         || trunk
@@ -279,7 +280,8 @@ fn telephone_reason(
     None
 }
 
-/// Returns `true` if the endpoint is named by a number, or if the lists have an employee at it.
+/// Returns `true` if the endpoint's name is a number, or if the lists have an employee with this
+/// extension.
 fn is_telephone(config: &Config, shown: &PbxEndpoints<'_>, name: &str, people: &People) -> bool {
     if is_number(name) {
         return true;
@@ -303,12 +305,12 @@ fn technology(endpoint: &str) -> &str {
     endpoint.split_once('/').map_or(endpoint, |(tech, _)| tech)
 }
 
-/// Returns how many letters differ between a trunk's endpoint and this one. Case is ignored.
+/// Returns how many letters differ between the trunk's endpoint and `endpoint`. Case is ignored.
 fn distance(trunk: &Trunk, endpoint: &str) -> usize {
     letters_apart(&trunk.endpoint.to_lowercase(), &endpoint.to_lowercase())
 }
 
-/// Returns how many letters only one of the two has, in any order.
+/// Counts the letters that only one of the two texts has. The order of the letters does not matter.
 fn letters_apart(one: &str, other: &str) -> usize {
     let mut rest: Vec<char> = other.chars().collect();
     let mut missing = 0;

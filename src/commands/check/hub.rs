@@ -12,10 +12,10 @@ use callbridge_hub::protocol::{BranchAnswer, ErrorAnswer};
 use callbridge_model::{Code, Secret, clock};
 use callbridge_spool::{Handle, tables};
 
-/// Larger differences between the clocks are reported.
+/// A larger difference between the clocks of the hub and this machine is reported.
 const CLOCK_DIFFERENCE_MS: u64 = 5_000;
 
-/// Checks `--collect` and `--forward`. Nothing without them.
+/// Checks `--collect` and `--forward`. Returns no findings if neither flag is given.
 pub(crate) async fn check(config: &Config, state: &State) -> Vec<CheckFinding> {
     let mut found = collect(config, state).await;
     found.extend(forward(config).await);
@@ -69,7 +69,7 @@ fn branches(count: usize) -> CheckFinding {
     well("branches", format!("{count} branches"))
 }
 
-/// Checks the connection of a collector to its hubs. Nothing without `--forward`.
+/// Checks the connection of a collector to its hubs. Returns no findings without `--forward`.
 pub(crate) async fn forward(config: &Config) -> Vec<CheckFinding> {
     let Some(forward) = &config.forward else {
         return Vec::new();
@@ -91,7 +91,7 @@ pub(crate) async fn forward(config: &Config) -> Vec<CheckFinding> {
     found
 }
 
-/// Asks one hub for the branch of the token.
+/// Asks one hub which branch has the token, and checks the PBX names and the clock in the answer.
 async fn check_hub(config: &Config, address: &Address, token: &Secret) -> Vec<CheckFinding> {
     let name = format!("hub {}", address.as_str());
     let ca_file = config

@@ -1,7 +1,7 @@
 //! Checks sources, trunks, lists, and the queue to which dead letters are published.
 //!
-//! For a file, it reads where `run` would begin, and checks whether that text has the right format
-//! and from when it is.
+//! For a file, it reads the text at which `run` would begin. It checks the format of this text, and
+//! reports the time of the last event.
 //!
 //! For a FreeSWITCH, it reads the version, compares the gateways with the trunks, and checks what
 //! mod_amqp publishes. `bridges/freeswitch` makes these findings.
@@ -25,8 +25,8 @@ use callbridge_source::{Fix, Transport};
 use std::net::{IpAddr, Ipv4Addr};
 use std::{fmt::Display, io::ErrorKind, path::Path};
 
-/// Makes a finding of a test's result. `code` gives the exit code of the error. Without a code, it
-/// is only advice.
+/// Converts the result of a test to a finding. `good` is the message if the test succeeded. `code`
+/// returns the exit code of an error, or `None` if the error is only advice.
 fn probe_finding<E: Display>(
     name: String,
     result: Result<(), E>,
@@ -47,7 +47,7 @@ fn probe_finding<E: Display>(
 
 /// Opens the source once, without taking a message from it.
 ///
-/// For a manager account, also returns its rights and what it receives.
+/// For a manager account, also returns the account's rights and the events that it receives.
 pub(crate) async fn source(flag: &SourceConfig) -> (CheckFinding, Option<Account>) {
     let name = format!("source {}", flag.url.public());
     let source = source_of(0, flag, None);
@@ -114,7 +114,7 @@ fn code_of(fix: Fix) -> Code {
     }
 }
 
-/// Judges each trunk by the flags and lists.
+/// Reports each trunk, with the problem that its flags and lists have, if any.
 pub(crate) fn trunks(config: &Config, people: &People) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     for trunk in config.rules.trunks.iter() {
@@ -130,7 +130,7 @@ pub(crate) fn trunks(config: &Config, people: &People) -> Vec<CheckFinding> {
     found
 }
 
-/// Checks the content of the file, which can be read. `None` if the source is no file.
+/// Checks the content of a file that can be opened. `None` if the source is no file.
 pub(crate) fn file(config: &Config, flag: &SourceConfig) -> Option<CheckFinding> {
     let Transport::File { path, format, from } = &flag.url.transport else {
         return None;

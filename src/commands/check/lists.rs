@@ -21,10 +21,10 @@ pub(crate) fn check(config: &Config) -> (Vec<CheckFinding>, People) {
     (found, lists.people().clone())
 }
 
-/// Reports trunks of a PBX whose calls will name no employee. A message can name its employee
-/// itself.
+/// Reports trunks whose calls will have no employee, because the trunk has no list of employees.
+/// Skips trunks without an endpoint, because their messages can name the employee.
 fn trunks_without_employees(config: &Config) -> Option<CheckFinding> {
-    // A hub has its own lists.
+    // The calls go to a hub, which has the lists.
     if config.forward.is_some() {
         return None;
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{cmp::Reverse, io};
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
-/// A PBX does not wait longer for an answer.
+/// Time limit for an answer. A PBX does not wait longer.
 const WITHIN: Duration = Duration::from_secs(1);
 /// Maximum bytes of an answer that are read.
 const BYTES_MAX: u64 = 16 * 1024;
@@ -24,7 +24,8 @@ const NAMED_MAX: usize = 3;
 /// A fictional number with a country code, so it belongs to no customer.
 const NOBODYS: &str = "%2B12025550123";
 
-/// Returns all findings about the lookup. Empty without `--lookup`.
+/// Returns all findings about the lookup. Empty without `--lookup`. If no daemon runs (`daemon` is
+/// `false`), no lookup is sent.
 pub(crate) async fn check(config: &Config, people: &People, daemon: bool) -> Vec<CheckFinding> {
     let Some(lookup) = &config.lookup else {
         return Vec::new();
@@ -81,8 +82,8 @@ impl<'a> EmployeeExtensions<'a> {
         }
     }
 
-    /// Returns the text about responsible employees without an extension on this trunk, those with
-    /// the most leads first. `None` if each has one.
+    /// Returns a message that names responsible employees without an extension on this trunk.
+    /// Employees with the most leads come first. `None` if all have an extension.
     fn without_extension(&self, trunk: &Trunk) -> Option<String> {
         let mut without = self.responsible.clone();
         without.retain(|(id, _)| extension(*id, self.people, trunk).is_none());
@@ -106,6 +107,7 @@ impl<'a> EmployeeExtensions<'a> {
 }
 
 /// Reports which callers over this trunk get an answer, and which parts of an answer are missing.
+/// `answered` is the answer to a test lookup and its duration.
 fn caller_finding(
     trunk: &Trunk,
     desks: &EmployeeExtensions<'_>,
@@ -164,7 +166,8 @@ fn failed_finding(at: SocketAddr, answered: Answered) -> CheckFinding {
     fault(Code::Unreachable, "lookup", message, fix)
 }
 
-/// Returns the address at which this machine reaches the listener: loopback for an unspecified one.
+/// Returns the address at which this machine reaches the listener: loopback if its address is
+/// unspecified.
 fn reachable_address(at: SocketAddr) -> SocketAddr {
     let ip = match at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -11,7 +11,7 @@ const PLACES: [&str; 2] = [
     "/usr/local/etc/asterisk/manager.conf",
 ];
 const DEPTH_MAX: usize = 8;
-/// Real files are smaller than this.
+/// Larger files are not read. Real files are smaller.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The settings that `manager.conf` has for one account.
@@ -151,7 +151,7 @@ fn contains(network: &str, address: IpAddr) -> bool {
     }
 }
 
-/// Returns the bits of a mask: `8`, `255.0.0.0`, or none.
+/// Returns a mask as bits. Reads `8` or `255.0.0.0`. An empty text means that all bits are set.
 fn mask_v4(mask: &str) -> Option<u32> {
     let mask = mask.trim();
     if mask.is_empty() {
@@ -183,8 +183,8 @@ pub(crate) fn lines_of(file: &str) -> Option<Vec<String>> {
     found.next()
 }
 
-/// Returns the lines without comments, with the lines of included files in their place. Included
-/// files that cannot be read are skipped, because their content is unknown.
+/// Returns the lines without comments, with the lines of included files in their place. `depth`
+/// limits nested includes. Included files that cannot be read are skipped.
 fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
     let size = path.metadata().ok()?;
     if !size.is_file() || size.len() > BYTES_MAX {
@@ -220,7 +220,8 @@ fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
     Some(lines_of_all)
 }
 
-/// Expands `manager.d/*.conf` to all such files. A name without `*` stays as it is.
+/// Expands a pattern such as `manager.d/*.conf` to the files that match it. A name without `*`
+/// stays as it is.
 fn files(pattern: &Path) -> Vec<PathBuf> {
     let name = pattern.file_name().and_then(|name| name.to_str());
     let Some((before, after)) = name.and_then(|name| name.split_once('*')) else {

@@ -46,7 +46,7 @@ use std::fmt::Display;
 pub(crate) struct Extra {
     /// Fields in addition to those of every finding.
     pub json: Map<String, Value>,
-    /// The same content as lines of text.
+    /// The table as lines of text.
     pub text: String,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn advice(name: impl Display, message: impl Display, fix: impl Displa
     }
 }
 
-/// Returns a finding of a part that is wrong: `check` exits with this code or a higher one.
+/// Returns a finding of a part that is wrong: `check` exits with `code` or a higher code.
 pub(crate) fn fault(
     code: Code,
     name: impl Display,
@@ -146,7 +146,7 @@ impl Findings {
         Ok(())
     }
 
-    /// Returns the error with the worst exit code and the number of failed checks.
+    /// Fails with the worst exit code and the number of failed checks, if a check failed.
     fn verdict(&self) -> Result<()> {
         let Some(code) = worst(&self.all) else {
             return Ok(());

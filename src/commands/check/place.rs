@@ -1,7 +1,8 @@
 //! Checks the environment of `run`: clock, state folder, listener.
 //!
-//! If no state exists, `check` creates one where `run` would create it, and removes it at its end.
-//! Its slots are lost with it. To make up for them, a new state begins with three used slots.
+//! If no state exists, `check` creates a temporary one where `run` would create it, and removes it
+//! at the end. The slots that `check` used are lost with it. So each new state begins with three
+//! used slots.
 
 use super::{CheckFinding, database, fault, well};
 use crate::commands::ScratchFolder;
@@ -20,12 +21,13 @@ use tokio::net::TcpListener;
 pub(crate) enum State {
     /// The state that a running daemon uses. Has the daemon's status.
     Daemon(Box<Status>),
-    /// No process uses the state, so it is open here. If no state exists yet, a temporary one.
+    /// No other process uses the state, so `check` has opened it. If no state exists yet, `check`
+    /// has opened a temporary one.
     Ours(Handle, Guard, Option<TrialFolder>),
     /// Another process leads the database.
     Standby {
         leader: String,
-        /// Whether this machine's daemon is a standby. It uses the addresses of its flags.
+        /// Whether a daemon runs on this machine as a standby. It uses the addresses of its flags.
         is_daemon: bool,
     },
     /// The state cannot be used. A finding has the reason.
@@ -75,7 +77,8 @@ pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> CheckFinding {
     }
 }
 
-/// Returns an error if nothing can listen at this flag's address. A running daemon can use it.
+/// Returns an error if no listener can be opened at the flag's address. `None` if a daemon runs,
+/// because the daemon can use the address.
 pub(crate) async fn unusable_address(
     flag: &str,
     addr: SocketAddr,
@@ -233,7 +236,7 @@ fn pbx_id(config: &Config, stored: Option<&str>) -> Option<CheckFinding> {
     Some(fault(error.exit_code(), "pbx-id", what, todo))
 }
 
-/// A temporary folder. Dropping it removes it.
+/// A temporary folder for the state of a check. Dropping this value removes the folder.
 #[derive(Debug)]
 pub(crate) struct TrialFolder {
     pub folder: ScratchFolder,

@@ -1,6 +1,6 @@
 //! The release of a PBX, the settings that it needs, and what each source reports about a call in
-//! that release. This table is the only source: `check` shows the part for the PBX that it asked,
-//! and `deploy/asterisk/README.md` shows all of it. A test compares the two.
+//! that release. `check` shows the part of this table for the PBX that it asked.
+//! `deploy/asterisk/README.md` shows the whole table, and a test compares them.
 
 use super::manager_conf::ManagerConf;
 use super::{CheckFinding, Extra, advice, well};
@@ -20,7 +20,8 @@ struct Setting {
     reason: &'static str,
 }
 
-/// Returns the finding about the release, and one about queues that report too little.
+/// Returns the finding about the release, and a finding about queues that report too little.
+/// `variables` are the channel variables that have leads.
 pub(crate) fn judge(
     config: &Config,
     flag: &SourceConfig,
@@ -49,7 +50,8 @@ pub(crate) fn judge(
     found
 }
 
-/// Returns the release as the PBX reports it, or else as derived from its manager's version.
+/// Returns the release that the PBX reports. If it reports no release, derives it from the
+/// manager's version.
 fn release_name(account: &Account) -> String {
     let release = account.release.as_deref().map(str::trim);
     if let Some(release) = release.filter(|release| !release.is_empty()) {
@@ -117,7 +119,7 @@ fn extra(release: &str, generation: Generation, settings: &[Setting]) -> Extra {
     Extra { json, text }
 }
 
-/// Reports queues that show which phones they ring only if a setting says so.
+/// Reports queues that report which phones they ring only if a setting enables it.
 fn queues(
     flag: &SourceConfig,
     account: &Account,
@@ -158,7 +160,7 @@ pub(crate) fn short_url(flag: &SourceConfig) -> String {
     url.split('?').next().unwrap_or_default().to_owned()
 }
 
-/// A group of releases that report the same.
+/// A group of Asterisk releases that report the same facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
     /// Asterisk 1.8 to 10.
@@ -186,11 +188,11 @@ const VALUES: [&str; 9] = [
 
 /// The source reports the fact exactly.
 const EXACT: &str = "exact";
-/// Exact, apart from the exception beside it.
+/// The fact is exact, apart from a named exception.
 const PARTLY: &str = "partly";
-/// Near the real value, and marked as an estimate.
+/// The fact is near the real value, and is marked as an estimate.
 const ESTIMATE: &str = "estimate";
-/// Not reported. Such calls are `incomplete`.
+/// The source does not report the fact. Calls that need it are `incomplete`.
 const NOT_GIVEN: &str = "no";
 
 /// A fact, its quality from one source, and the exception.
@@ -215,7 +217,7 @@ const CALLED_FIRST: But = partly(
     "for a customer whom the PBX called first, only if a lead has the number",
 );
 const LISTED: But = partly("lead", "by `csv:` or `userfield:`, not by `var:`");
-/// The masquerade in such a transfer also moves the fields of the records.
+/// The masquerade in an attended transfer by REFER also moves the fields of the records.
 const MOVED: But = partly(
     "lead",
     "`userfield:` can be another call's after an attended transfer by REFER",
@@ -273,8 +275,8 @@ impl Generation {
         !matches!(self, Self::Twelve)
     }
 
-    /// Returns the sources, the most exact one first. Each has the quality of every fact, and the
-    /// exception or the method of the estimate, which can be empty.
+    /// Returns the sources, the most exact one first. Each source has the quality of every fact,
+    /// and a text with the exception or the method of the estimate. The text can be empty.
     pub(crate) fn sources(self) -> [(&'static str, [But; VALUES.len()]); 3] {
         let (ami, cel, cdr): (&[But], &[But], &[But]) = match self {
             Self::Twelve => (&[], &[CALLED_FIRST, LISTED], &[BILLED, LINKED, LISTED]),

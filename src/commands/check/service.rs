@@ -1,6 +1,6 @@
-//! The CRM: its address, the token, the grant, the company, with `--lead-field` its fields, and
-//! what its journal shows of the calls that were sent. It sends at most two requests, and stores
-//! their slots in an existing state. A running daemon is asked instead of the CRM.
+//! Checks the CRM: address, token, grant, company, the fields of `--lead-field`, and what the
+//! journal shows of sent calls. Sends at most two requests, whose slots are stored in an existing
+//! state. If a daemon runs, it is asked instead of the CRM.
 
 use super::place::State;
 use super::{CheckFinding, advice, fault, token, well};
@@ -50,7 +50,7 @@ pub(crate) async fn check(config: &Config, state: State) -> Vec<CheckFinding> {
     }
 }
 
-/// Judges the journal by what the state has stored about it. A temporary state has nothing.
+/// Judges the CRM's journal by the facts in the state. A temporary state has none.
 async fn judge_stored(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
     let at = clock::now().wall.floor_seconds().get();
     let state = place.to_string();
@@ -59,7 +59,7 @@ async fn judge_stored(spool: &Handle, place: &StatePlace) -> Vec<CheckFinding> {
         .await;
     match kept {
         Ok(status) => judge_journal(&status.judged()),
-        // A state that cannot be read is reported by its own check.
+        // The check of the state reports a state that cannot be read.
         Err(_) => Vec::new(),
     }
 }
@@ -113,7 +113,8 @@ async fn ask(
     found
 }
 
-/// Asks `token/info`, and with `--lead-field` the CRM's fields.
+/// Requests `token/info` and, with `--lead-field`, the list of the CRM's fields. Judges the
+/// answers.
 async fn ask_all(
     crm: &Crm,
     reads_leads: bool,
@@ -225,9 +226,9 @@ pub(crate) fn judge(
             let todo = "give --crm-url the host's address, without a path";
             fault(Code::Configuration, "crm", what, todo)
         }
-        ApiError::NotConnected(why) => unreachable(why),
-        ApiError::TooLate => unreachable(error.to_string()),
-        ApiError::Lost(why) => unreachable(format!("{address}: {why}")),
+        ApiError::NotConnected(why) => unreachable_finding(why),
+        ApiError::TooLate => unreachable_finding(error.to_string()),
+        ApiError::Lost(why) => unreachable_finding(format!("{address}: {why}")),
         ApiError::TlsRefused(why) => {
             let parts = why.split_once("; ");
             let (why, todo) = parts.unwrap_or((&why, "check the CRM's TLS settings"));
@@ -276,7 +277,7 @@ fn answered_by_proxy(address: &str, answer: &str) -> CheckFinding {
     fault(Code::Unreachable, "crm", what, todo)
 }
 
-fn unreachable(why: String) -> CheckFinding {
+fn unreachable_finding(why: String) -> CheckFinding {
     if why.starts_with("--crm-ca-file") {
         let todo = "give --crm-ca-file the certificates of the CRM's authority, as PEM";
         return fault(Code::Configuration, "crm", why, todo);
@@ -346,7 +347,8 @@ fn no_grant_for_leads() -> CheckFinding {
     fault(Code::NoPermission, LEAD_GRANT, what, todo)
 }
 
-/// Returns the status's findings on the journal. If there are none, the number of calls compared.
+/// Returns the problems of the status that are about the CRM's journal. Without problems, returns
+/// the number of calls that were compared.
 pub(crate) fn judge_journal(status: &Status) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     for problem in &status.problems {

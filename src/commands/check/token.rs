@@ -1,5 +1,6 @@
-//! Reads the token as `run` would: from its file, its command, or the stored connection. Nothing is
-//! refreshed here, because a refresh replaces the pair of tokens. Only the daemon does that.
+//! Reads the token as `run` would: from its file, its command, or the stored connection. A stored
+//! connection is not refreshed here, because a refresh replaces the pair of tokens. Only the daemon
+//! refreshes it.
 
 use super::{CheckFinding, advice, fault, well};
 use crate::config::{Crm, TokenFrom};
@@ -14,24 +15,24 @@ pub(crate) async fn check(crm: &Crm, place: &StatePlace) -> (Vec<CheckFinding>, 
     let fix = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";
     match &crm.token {
-        None => refusal(&"there is none", fix),
+        None => no_token(&"there is none", fix),
         Some(TokenFrom::Connection) => connection(place),
         Some(TokenFrom::Command(text)) => match command::run(text).await {
             Ok(token) => (Vec::new(), Some(token)),
             Err(error) => {
                 let fix = "run the command by hand, as callbridge's user, and correct it";
-                refusal(&error, fix)
+                no_token(&error, fix)
             }
         },
         Some(TokenFrom::Place(place)) => match outward::token_source(place).read() {
             Ok(Some(tokens)) => (Vec::new(), Some(tokens.current)),
-            Ok(None) => refusal(&"there is none", fix),
-            Err(error) => refusal(&error, "put the token into its file, on its own line"),
+            Ok(None) => no_token(&"there is none", fix),
+            Err(error) => no_token(&error, "put the token into its file, on its own line"),
         },
     }
 }
 
-fn refusal(message: &dyn Display, fix: &str) -> (Vec<CheckFinding>, Option<Secret>) {
+fn no_token(message: &dyn Display, fix: &str) -> (Vec<CheckFinding>, Option<Secret>) {
     let finding = fault(Code::NoPermission, "token", message, fix);
     (vec![finding], None)
 }

@@ -1,5 +1,5 @@
-//! Checks the two listeners for others: the receiver of webhooks (its address, certificate, and
-//! secrets), and the page (its address, certificate, and who can log in).
+//! Checks the two listeners that other machines reach: the receiver of webhooks (its address,
+//! certificate, and secrets), and the page (its address, certificate, and who can log in).
 
 use super::place::unusable_address;
 use super::{CheckFinding, advice, fault, well};
@@ -17,7 +17,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, Error, RootCertStore, server::ParsedCertificate};
 use std::time::Duration;
 
-/// A certificate that expires sooner is reported.
+/// A certificate that expires within this time is reported.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
 /// Length of a secret that the CRM generates (§6.4.5).
 const SECRET_DIGITS: usize = 64;
@@ -76,9 +76,9 @@ fn internal_names_finding(name: &str, names: &[String], message: &str) -> Option
     inside.then(|| fault(Code::Configuration, name, message, fix))
 }
 
-/// Checks a certificate of this machine: whether it can be read, and from when until when it is
-/// valid. `unfit` can report that its names do not fit. It receives the finding's name, the names,
-/// and the message.
+/// Checks a certificate of this machine: whether it can be read and is valid at `now`. `unfit`
+/// returns a finding if the certificate's names do not fit. Its parameters are the finding's name,
+/// the certificate's names, and the message.
 pub(super) fn certificate(
     name: &str,
     files: &Certificate,
@@ -154,8 +154,8 @@ fn date(at: UnixTime) -> String {
     read.map_or_else(|_| "the end of time".to_owned(), |at| at.to_string())
 }
 
-/// Returns why the certificate would be refused at that time. There are no trusted roots, but its
-/// times are checked before its issuer.
+/// Returns why `own` would be refused at the time `at`. `above` is the chain. No root is trusted
+/// here, but the check of the times comes before the check of the issuer.
 fn refusal_at(
     own: &CertificateDer<'_>,
     above: &[CertificateDer<'_>],

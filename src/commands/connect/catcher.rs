@@ -1,5 +1,5 @@
-//! Receives the browser's redirect if it goes to this machine: a listener for one path, with a
-//! short page for the person.
+//! Receives the browser's redirect after the consent, if the redirect goes to this machine. Listens
+//! for one path, and answers with a short page for the person.
 
 use crate::daemon::tasks::has_stopped;
 use crate::{Failure, Result};
@@ -32,7 +32,8 @@ pub(crate) struct Catcher {
 impl Catcher {
     /// Listens at every address of the redirect. A browser can use either address of `localhost`,
     /// and another program at one of them would receive the code. Returns `Ok(None)` if the
-    /// redirect is not on this machine, or, after a message, if this machine has no such address.
+    /// redirect goes to another machine. If this machine cannot listen there, prints why and
+    /// returns `Ok(None)`.
     ///
     /// # Errors
     /// If another program listens at one of the addresses.
@@ -73,8 +74,8 @@ impl Catcher {
         Ok(Some(Self { listeners, path }))
     }
 
-    /// Serves until `stopped`, and completes responses under way. Every redirect is sent to
-    /// `backs`, even a wrong one.
+    /// Serves until `stopped` is `true`, and completes responses under way. Sends every redirect to
+    /// `backs`, even if it does not have the expected `state`.
     pub(crate) async fn serve(
         self,
         state: Secret,
@@ -90,7 +91,8 @@ impl Catcher {
                 tls: None,
                 limits: LIMITS,
                 site: SiteRules {
-                    // The CRM's consent page redirects the browser here. The state proves it.
+                    // The CRM's consent page redirects the browser here. The `state` parameter
+                    // proves that.
                     navigation: true,
                     ..SiteRules::STRICT
                 },
@@ -101,8 +103,8 @@ impl Catcher {
     }
 }
 
-/// Returns `true` if the machine has no such address. Without IPv6 there is no `::1`, so no program
-/// can listen there.
+/// Returns `true` if the error means that this machine does not have the address. Without IPv6
+/// there is no `::1`, so no program can listen there.
 fn is_no_address_of_ours(error: &std::io::Error) -> bool {
     let unsupported = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
     error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(unsupported)
@@ -121,7 +123,7 @@ impl AnswerHttp for RedirectPage {
         let (status, message, back) =
             judge(request.method(), request.uri(), &self.path, &self.state);
         if let Some(back) = back {
-            // This fails if the code came too late and nothing waits for it.
+            // This fails if the code came too late, because nothing waits for a code any more.
             let _ = self.backs.send(back).await;
         }
         let mut page = response(status, "text/html; charset=utf-8", whole(page(message)));
@@ -132,14 +134,15 @@ impl AnswerHttp for RedirectPage {
     }
 }
 
-/// Returns the status, the text of the page, and the reply that the request contained.
+/// Returns the HTTP status, the text of the page, and the consent's reply in the request, if any.
+/// `path` and `state` are the expected values.
 fn judge(
     method: &Method,
     target: &Uri,
     path: &str,
     state: &Secret,
 ) -> (StatusCode, &'static str, Option<ConsentReply>) {
-    // A target with a host is a request to a proxy, and this is none.
+    // A target with a host is a request to a proxy. This server is no proxy.
     if target.authority().is_some() || target.path() != path {
         let message = "callbridge waits for a consent, but not at this address.";
         return (StatusCode::NOT_FOUND, message, None);

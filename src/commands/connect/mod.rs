@@ -9,12 +9,12 @@
 //! | `token/info` shows the company, and a person agrees | the connection, bound |
 //! | the tokens of the previous connection are revoked | only the new connection |
 //!
-//! A connection of another company than the state's, or one that is not confirmed, is undone: the
+//! A connection is undone if it is of another company than the state's, or is not confirmed: the
 //! new pair is revoked and the previous connection restored. A connection without the needed grant
 //! is stored, because its secrets are shown only once, and the company can add the grant later.
 //!
-//! The connection is read and changed on an ordinary session, so a running daemon is not involved.
-//! It sees the change within a second. Without a daemon, this process holds the state's lock.
+//! The connection is read and changed in the state without the daemon. A running daemon sees the
+//! change within a second. Without a daemon, this process holds the state's lock.
 
 pub(crate) mod catcher;
 mod verify;
@@ -57,8 +57,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// Runs `connect`, from the consent to the stored connection.
 ///
 /// # Errors
-/// 77 if the consent was declined, did not arrive, is another company's, or lacks a needed grant.
-/// 69 if the OAuth host cannot be reached. 73 and 78 for the state folder.
+/// 77 if the consent was declined, did not arrive, is of another company, or lacks a needed grant.
+/// 69 if the OAuth host cannot be reached. 73 or 78 if the state cannot be used.
 pub(crate) async fn run(connect: Connect) -> Result<()> {
     let client = connect.client(connect.secret.read()?);
     if let Some(file) = connect
@@ -79,7 +79,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
     let sent = clock::now().wall;
     let pair = exchange_code(&connect, &client, code).await?;
     let Some(refresh) = pair.refresh.clone() else {
-        // The token cannot be kept, so it must not stay valid.
+        // Without a refresh token, the access token is not stored, so it must not stay valid.
         let ask = TokenRequest::Revoke(pair.access);
         ask.send(&connect.auth(), &client).await;
         let message = "the OAuth host sent no refresh token, so nothing was stored: the connection \
@@ -135,7 +135,7 @@ pub(crate) async fn run(connect: Connect) -> Result<()> {
 }
 
 impl Connect {
-    /// Returns a client for the OAuth host that uses the CRM's proxy and roots.
+    /// Returns a client for the OAuth host. It uses the proxy and the root certificates of the CRM.
     fn auth(&self) -> crm::Client {
         crm::Client::new(Setup {
             address: self.auth.clone(),
@@ -173,8 +173,9 @@ struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// Returns the new connection. It keeps secrets that are shown only once if the exchange has
-    /// none (§5.6.8), and a valid previous token, which can still read the requests made with it.
+    /// Returns the new connection. If the exchange has no secrets that are shown only once
+    /// (§5.6.8), the connection gets `shown`. It also keeps a valid token of the connection
+    /// `before`, which can still read the requests that were made with it.
     fn connection(&self, before: Option<&Connection>, shown: ShownOnce) -> Connection {
         let client = self.client.clone();
         let pair = self.pair.clone();
@@ -207,8 +208,8 @@ impl Given<'_> {
         }
     }
 
-    /// Stores the new connection in place of the previous one, and returns both. `None` if the
-    /// previous one was changed meanwhile.
+    /// Stores the new connection in place of the previous one, and returns both. `None` if another
+    /// process changed the previous connection meanwhile.
     async fn store(&self) -> Result<Option<(Connection, Option<Connection>)>> {
         let state = Held::open(&self.connect.state).await?;
         let from = state.read_after_refresh().await?;
@@ -234,7 +235,8 @@ impl Given<'_> {
     }
 }
 
-/// A state whose connection is changed. It is locked, unless a daemon has the lock.
+/// A state whose connection this command changes. This process holds the state's lock, unless a
+/// daemon has it.
 struct Held {
     connections: ConnectionStore,
     /// `None` while a daemon has the state.
@@ -249,8 +251,8 @@ impl Held {
         })
     }
 
-    /// Reads the connection. If a daemon is refreshing it, waits for that, because the new pair is
-    /// the one to replace.
+    /// Reads the connection. If a daemon is refreshing it, waits until the refresh ends, because
+    /// the refresh replaces the pair of tokens.
     async fn read_after_refresh(&self) -> Result<Option<StoredConnection>> {
         let until = Instant::now() + REFRESH_WITHIN;
         let mut waits = false;
@@ -286,7 +288,8 @@ fn refusal(message: impl Into<String>) -> Failure {
     Failure::new(Code::NoPermission, message.into())
 }
 
-/// Shows the address of the consent page and waits for the code.
+/// Shows the address of the consent page, and waits for the code from the redirect or from a pasted
+/// address.
 async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
     let first = uuid::Uuid::new_v4().simple();
     let second = uuid::Uuid::new_v4().simple();
@@ -368,7 +371,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret> {
 }
 
 /// Exchanges the code for the first pair. A code is used up by the first exchange that succeeds
-/// (§5.6.3). If no success is known, it is tried a few times.
+/// (§5.6.3). If it is not known whether an exchange succeeded, the code is sent a few times.
 async fn exchange_code(connect: &Connect, client: &Client, code: Secret) -> Result<Pair> {
     let host = connect.auth();
     let ask = TokenRequest::Code(code);
@@ -413,7 +416,8 @@ async fn store_with_retries(given: &Given<'_>) -> Result<(Connection, Option<Con
     loop {
         match given.store().await {
             Ok(Some(stored)) => return Ok(stored),
-            // A daemon has refreshed the previous connection, so that pair is replaced.
+            // A daemon has refreshed the previous connection, so its new pair is the one to
+            // replace.
             Ok(None) => {}
             Err(error) if tries.next().is_none() => return Err(error),
             Err(error) => {
@@ -426,7 +430,8 @@ async fn store_with_retries(given: &Given<'_>) -> Result<(Connection, Option<Con
     }
 }
 
-/// Undoes a connection of another company: restores the previous one and revokes the new pair.
+/// Undoes a connection of another company: restores the connection `before`, and revokes the new
+/// pair. Always returns an error, with the reason `why`.
 async fn undo(
     connect: &Connect,
     new: &Connection,
@@ -435,7 +440,7 @@ async fn undo(
 ) -> Result<()> {
     let state = Held::open(&connect.state).await?;
     let mut stored = loop {
-        // Read it again, because a daemon can have refreshed it.
+        // Read the connection again, because a daemon can have refreshed it.
         let from = state.read_after_refresh().await?;
         let stored = from.as_ref().map(store::parse).transpose()?;
         if state.change(from, before.as_ref().map(Connection::stored))? {
@@ -462,7 +467,7 @@ async fn undo(
     )))
 }
 
-/// Revokes the tokens of the previous connection, because nothing uses them any more.
+/// Revokes the tokens of the previous connection, because no process uses them any more.
 async fn revoke_previous(before: &Connection) {
     let left = match revoke::client(before) {
         Ok(host) => revoke::all(&host, before).await,
@@ -483,11 +488,12 @@ async fn revoke_previous(before: &Connection) {
     say(&message);
 }
 
-/// Runs `disconnect`: revokes each known token, then removes the connection.
+/// Runs `disconnect`: revokes each known token, then removes the connection. `forget` removes it
+/// even if a token cannot be revoked.
 ///
 /// # Errors
-/// 66 without a connection, 69 if it cannot be revoked now (it stays then), 77 if the client's
-/// secret is no longer known, 78 for a damaged file.
+/// 66 without a connection, 69 if it cannot be revoked now (the connection stays), 77 if the
+/// client's secret is no longer known, 78 for a damaged file.
 pub(crate) async fn disconnect(place: &StatePlace, forget: bool) -> Result<()> {
     if place.connections().read()?.is_none() {
         return Err(no_connection(place));
@@ -515,7 +521,8 @@ fn no_connection(place: &StatePlace) -> Failure {
     Failure::new(Code::NoInput, message)
 }
 
-/// Revokes each known token, and removes the connection. Returns the message about it.
+/// Revokes each known token, and removes the connection. Returns the message that reports the
+/// result. `forget` removes the connection even if a token cannot be revoked.
 async fn remove(state: &Held, place: &StatePlace, forget: bool) -> Result<String> {
     loop {
         // Wait for a refresh that is under way, because its new pair must be revoked.
@@ -545,7 +552,7 @@ async fn remove(state: &Held, place: &StatePlace, forget: bool) -> Result<String
     }
 }
 
-/// Returns the exit code of a token that could not be revoked.
+/// Returns the exit code for the answer to a token that could not be revoked.
 const fn code(came: &TokenReply) -> Code {
     match came {
         TokenReply::WrongClient(_) => Code::NoPermission,

@@ -1,8 +1,9 @@
 //! Finds the owner of a new connection. A running daemon asks the CRM, because every request must
-//! pass its sender. Without a daemon, one request is sent here, with a slot of the same budget.
+//! pass its sender. Without a daemon, this module sends one request, with a slot of the state's
+//! budget.
 //!
 //! Before a state is bound to its first company, the person must confirm the company, because the
-//! browser on the consent page can have been logged in to another one.
+//! browser on the consent page can have been logged in to another company.
 
 use crate::Result;
 use crate::commands::check::service::judge;
@@ -27,9 +28,10 @@ const REFUSED: &str = "the CRM refuses the new token (401)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TokenOwner {
-    /// The state's company, or its first one: its description, and its grants as a scope if known.
+    /// The company of the state, or the first company of an unbound state. Has the description of
+    /// the company, and the grants as a scope, if known.
     Ours(String, Option<String>),
-    /// Another company or application than the state is bound to, or than `--company` names.
+    /// A company or application that is not the one of the state or of `--company`. Has the reason.
     Another(String),
     /// The owner could not be found. Has the reason.
     Unknown(String),
@@ -38,7 +40,7 @@ pub(super) enum TokenOwner {
 /// Checks that the state can be used and belongs to this CRM, before a person is asked for consent.
 ///
 /// # Errors
-/// 73, 75 or 78, as `run` would end.
+/// 73, 75, or 78, the code with which `run` would end.
 pub(super) async fn prepare(place: &StatePlace, crm: &Address) -> Result<()> {
     if let Some(folder) = place.folder() {
         spool::refuse_shared(folder)?;
@@ -57,8 +59,9 @@ pub(super) async fn prepare(place: &StatePlace, crm: &Address) -> Result<()> {
     Ok(())
 }
 
-/// Finds the owner of the connection. If the state is bound to no company yet, it is bound to this
-/// one after a confirmation. The lock prevents a daemon from starting and binding it meanwhile.
+/// Finds the owner of the connection. If the state is bound to no company yet, binds it to the
+/// owner after a confirmation. The state's lock prevents a daemon from starting and binding the
+/// state meanwhile.
 ///
 /// # Errors
 /// If the state cannot be used.
@@ -88,8 +91,8 @@ pub(super) async fn find_owner(
     found
 }
 
-/// Opens the spool of a state without a daemon. `None` if a daemon has it, possibly on another
-/// machine.
+/// Opens the spool of a state without a daemon. `None` if a daemon has the state, possibly on
+/// another machine.
 pub(super) async fn open(place: &StatePlace) -> Result<Option<(Handle, Guard)>> {
     // A daemon that does not answer has the lock, which opening the spool reports.
     let folder = place.socket_folder();
@@ -118,7 +121,8 @@ fn unknown_owner(address: &Address, answer: ApiResult, binding: &Binding) -> Tok
     TokenOwner::Unknown(fault.map(|fault| fault.message).unwrap_or_default())
 }
 
-/// Compares the token's company with the state's. Binds an unbound state after a confirmation.
+/// Compares the token's company with the company of the state. Binds an unbound state after a
+/// confirmation.
 async fn bind_company(
     spool: &Handle,
     info: &TokenInfo,
@@ -167,7 +171,7 @@ fn company_text(info: &TokenInfo) -> String {
     text
 }
 
-/// Waits until the daemon has used the new token.
+/// Waits until the daemon has used the new token, and returns the owner that the daemon reports.
 async fn wait_for_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
     let print = Some(token_update::print(&new.access_token).to_string());
     let until = Instant::now() + DAEMON_WITHIN;
@@ -183,7 +187,7 @@ async fn wait_for_daemon(place: &StatePlace, new: &Connection) -> TokenOwner {
     TokenOwner::Unknown("the daemon has not asked the CRM yet".to_owned())
 }
 
-/// Returns the owner from the daemon's status. `None` if the daemon does not know it yet.
+/// Returns the owner from the daemon's status. `None` if the daemon does not know the owner yet.
 fn owner_from_status(status: &Status) -> Option<TokenOwner> {
     let token = &status.token;
     match token.state.as_str() {
@@ -204,10 +208,10 @@ fn owner_from_status(status: &Status) -> Option<TokenOwner> {
 }
 
 impl Wanted {
-    /// Checks that the company is the one of `--company`, if that is given.
+    /// Checks that the token's company is the company of `--company`, if the flag is given.
     ///
     /// # Errors
-    /// If it is another company.
+    /// If it is another company. The message names `owner`, the text of the token's company.
     fn check_company(&self, info: &TokenInfo, owner: &str) -> Result<(), String> {
         match self.company {
             Some(wanted) if wanted != info.company => Err(format!(
@@ -217,8 +221,8 @@ impl Wanted {
         }
     }
 
-    /// Asks whether to bind the state to its first company. If stdin is no terminal, it is bound
-    /// with a message.
+    /// Asks whether to bind the state to its first company. If stdin is no terminal, agrees without
+    /// a question and prints a message.
     ///
     /// # Errors
     /// If the person does not confirm.

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Runs `branch list`.
 ///
 /// # Errors
-/// 69 without a daemon and a state.
+/// 69 if there is neither a daemon nor a state.
 pub(crate) async fn list(at: &Asking) -> Result<()> {
     let none = "there is no branch: add one with `callbridge branch add NAME --pbx PBX`";
     print_items(at, ControlRequest::Branches, Some(none), branch_line).await
@@ -51,10 +51,12 @@ fn branch_line(item: &Value, zone: &Zone) -> String {
     format!("{name:<16}  {state:<8}  PBX {pbxs}; last report {reported}\n    {figures}")
 }
 
-/// Runs `branch add` and `branch rotate`: prints only the token, for a file.
+/// Runs `branch add` and `branch rotate`: prints only the token, so that the output can be written
+/// to a file.
 ///
 /// # Errors
-/// 65 if another branch has the PBX or there is no such branch, 69 without a daemon and a state.
+/// 65 if another branch has the PBX or there is no such branch, 69 if there is neither a daemon nor
+/// a state.
 pub(crate) async fn token(request: ControlRequest, at: &Asking) -> Result<()> {
     list_items(at, request, None, token_line).await
 }
@@ -69,7 +71,7 @@ fn token_line(item: &Value, _: &Zone) -> Result<()> {
 /// Runs `branch remove`.
 ///
 /// # Errors
-/// 65 if there is no such branch, 69 without a daemon and a state.
+/// 65 if there is no such branch, 69 if there is neither a daemon nor a state.
 pub(crate) async fn remove(request: ControlRequest, at: &Asking) -> Result<()> {
     list_items(at, request, None, removed_line).await
 }

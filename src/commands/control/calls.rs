@@ -1,7 +1,7 @@
-//! `calls`: prints one line per stored call, and with `--follow` also new ones.
+//! `calls`: prints one line per stored call, and with `--follow` also new calls.
 //!
 //! Following holds no lock on the state, and continues after the daemon restarts, as `dead watch`
-//! does. A restarted daemon reports all calls that have moved since its start.
+//! does. A restarted daemon reports all calls that have changed since its start.
 
 use super::conversation::{follow, list_items, parse_item};
 use crate::config::Asking;
@@ -12,7 +12,7 @@ use callbridge_admin::{ControlRequest, protocol::CallsQuery};
 use callbridge_model::Zone;
 use serde_json::Value;
 
-/// On narrower terminals, times have no year and no seconds.
+/// On terminals with fewer columns, times have no year and no seconds.
 const NARROW: usize = 100;
 
 /// Formats a call: `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s
@@ -37,7 +37,7 @@ fn text(call: &OneLine, started: i64, zone: &Zone, width: usize, color: bool) ->
 /// Runs `calls`. `shutdown` ends `--follow`.
 ///
 /// # Errors
-/// 64 for an invalid date or number, 69 without a daemon and a state.
+/// 64 for an invalid date or number, 69 if there is neither a daemon nor a state.
 pub(crate) async fn run(
     which: CallsQuery,
     follows: bool,
@@ -64,7 +64,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Prints the stored calls. Without calls, prints `none`.
+/// Prints the stored calls. If there are no calls, prints the message `none`.
 async fn list(which: &CallsQuery, at: &Asking, none: Option<&str>) -> Result<()> {
     let color = has_color();
     let width = width().unwrap_or(usize::MAX);
@@ -84,7 +84,7 @@ fn request(which: &CallsQuery, past: bool, follow: bool) -> ControlRequest {
 
 fn print_call(item: &Value, zone: &Zone, width: usize, color: bool) -> Result<()> {
     let started = item["startedAt"].as_i64().unwrap_or_default();
-    // The escape codes are ours. Text from outside is made safe in its columns.
+    // The line is printed with its color codes. Its columns have no control characters of the PBX.
     let text = text(&parse_item(item)?, started, zone, width, color);
     print(format!("{text}\n"))
 }

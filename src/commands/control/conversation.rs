@@ -19,10 +19,11 @@ use tokio::{sync::mpsc, task::JoinHandle};
 /// Time between two checks whether a daemon runs again.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
-/// The replies to a request, and the handler in this process that gives them if no daemon runs.
+/// The replies to a request. If no daemon runs, also the task in this process that sends them.
 type Conversation = (Replies, Option<JoinHandle<()>>);
 
-/// Sends the request to the daemon of this state, or else answers it from the spool.
+/// Sends the request to the daemon of this state. If no daemon runs, opens the spool and answers
+/// the request in this process.
 async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     let state = &at.state;
     let access = ask_or_open(
@@ -48,7 +49,8 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<Conversation> {
     Ok((Replies::from_handler(replies), Some(task)))
 }
 
-/// Opens the state in this process. Fails if there is none.
+/// Opens the state in this process, and fails if it does not exist. `only_reads` means that the
+/// request changes nothing in the state.
 fn open_existing(state: &StatePlace, only_reads: bool) -> Result<(Handle, Guard), spool::Error> {
     let settings = spool::Settings {
         create: false,
@@ -74,7 +76,7 @@ fn no_daemon_or_state(state: &StatePlace) -> Failure {
     Failure::new(Code::Unreachable, message)
 }
 
-/// Returns a handler that only uses the spool.
+/// Returns a handler that answers requests from the spool, without a daemon.
 async fn open_handler(spool: Handle, rules: Rules, state: &StatePlace) -> Result<CommandHandler> {
     let zone = spool.meta(open::ZONE_KEY).await?;
     let mut lists = Watched::for_trunks(rules.every_trunk());
@@ -135,7 +137,8 @@ async fn open_handler(spool: Handle, rules: Rules, state: &StatePlace) -> Result
     })
 }
 
-/// Returns the zone in which times are shown: the flag's, else the PBX's, else this machine's.
+/// Returns the zone in which times are shown: the zone of the flag, else the PBX's zone according
+/// to the daemon, else the zone of this machine.
 pub(crate) fn zone_of(at: &Asking, of_daemon: Option<&Zone>) -> Zone {
     match (&at.zone, of_daemon) {
         (None, Some(of_daemon)) => of_daemon.clone(),
@@ -143,7 +146,8 @@ pub(crate) fn zone_of(at: &Asking, of_daemon: Option<&Zone>) -> Zone {
     }
 }
 
-/// Sends a request, passes each item with the zone of its times to `each`, and returns their count.
+/// Sends a request, and passes each item of the answer, with the zone for its times, to `each`.
+/// Returns the number of items.
 pub(crate) async fn converse(
     at: &Asking,
     ask: ControlRequest,
@@ -152,7 +156,7 @@ pub(crate) async fn converse(
     listen(find(at, ask).await?, at, each).await
 }
 
-/// Sends a request, and returns the items as `T`.
+/// Sends a request, and returns the items of the answer as `T`.
 pub(crate) async fn all_items<T: DeserializeOwned>(
     at: &Asking,
     ask: ControlRequest,
@@ -166,8 +170,8 @@ pub(crate) async fn all_items<T: DeserializeOwned>(
     Ok(all)
 }
 
-/// Sends a request, and prints each item as JSON or passes it to `each`. Without items, prints
-/// `none`.
+/// Sends a request, and prints each item as JSON or passes it to `each`. If there are no items,
+/// prints the message `none`.
 pub(super) async fn list_items(
     at: &Asking,
     ask: ControlRequest,
@@ -191,7 +195,8 @@ pub(super) async fn list_items(
     Ok(())
 }
 
-/// Sends a request, and prints each item as JSON or as the line that `text` returns.
+/// Sends a request, and prints each item as JSON or as the line that `text` returns. If there are
+/// no items, prints the message `none`.
 pub(super) async fn print_items(
     at: &Asking,
     ask: ControlRequest,
@@ -235,9 +240,10 @@ async fn reach(at: &Asking, ask: &ControlRequest) -> Result<Option<Replies>> {
     asked.or_fail_at(Code::Unreachable, what)
 }
 
-/// Prints items as JSON or with `each`, until dropped, across restarts of the daemon. If no daemon
-/// runs at first, calls `alone` once, and waits for a daemon. `ask` receives whether nothing was
-/// shown so far.
+/// Prints items as JSON or with `each`, also after restarts of the daemon, until the future is
+/// dropped. If no daemon runs at first, calls `alone` once, and waits for a daemon. `begun` is the
+/// message once a daemon is ready. `ask` returns the request, and receives `true` if nothing was
+/// shown yet.
 pub(super) async fn follow(
     at: &Asking,
     begun: &str,
@@ -323,7 +329,8 @@ async fn listen(
     ended
 }
 
-/// Prints text for people. Text from outside is made safe.
+/// Prints lines for people. Escapes control characters, because texts of the PBX and the CRM can
+/// contain them.
 pub(crate) fn line(text: &str) -> Result<()> {
     print(format!("{}\n", safe_lines(text)))
 }
@@ -333,7 +340,7 @@ pub(crate) fn json_line(item: &Value) -> Result<()> {
     print(format!("{}\n", safe_json(&item.to_string())))
 }
 
-/// Returns one row as CSV, without formulas.
+/// Returns one row as CSV. Escapes cells that a spreadsheet would take as formulas.
 pub(super) fn csv_line<T: AsRef<str>>(row: impl IntoIterator<Item = T>) -> Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let row = row.into_iter().map(|cell| safe_cell(cell.as_ref()));

@@ -16,8 +16,8 @@ pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<()> {
     print_items(at, ask, None, |item, zone| text::show(item, width, zone)).await
 }
 
-/// Runs `dead watch`: shows new dead letters. It holds no lock on the state, so a daemon can start
-/// meanwhile. Dead letters arise only while a daemon runs. `shutdown` ends it.
+/// Runs `dead watch`: shows new dead letters until `shutdown` resolves. This command holds no lock
+/// on the state, so a daemon can start meanwhile. Dead letters arise only while a daemon runs.
 pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<()> {
     let width = width().unwrap_or(usize::MAX);
     let begun = "watching for dead letters; press Ctrl-C to stop";
@@ -48,8 +48,8 @@ pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<()> {
     .await
 }
 
-/// Runs commands that change dead letters. Prints the result of each, and fails with 65 if one was
-/// refused.
+/// Runs `dead retry` and `dead discard`: prints the result for each dead letter. Fails with 65 if a
+/// dead letter was refused.
 pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<()> {
     let mut refused = 0;
     let all = converse(at, ask, |item, _| {
@@ -98,7 +98,7 @@ fn json_text(item: &Value, field: &str) -> String {
     item.get(field).map(Value::to_string).unwrap_or_default()
 }
 
-/// Runs `dead export` as CSV, without formulas in its cells.
+/// Runs `dead export` as CSV. No cell is a formula for a spreadsheet.
 pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<()> {
     print(csv_line(text::CSV_COLUMNS.split(','))?)?;
     list_items(at, ask, None, |item, _| {

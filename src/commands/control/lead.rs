@@ -18,7 +18,7 @@ const MISSING_COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
 /// Runs `lead missing`: numbers that called and have no lead.
 ///
 /// # Errors
-/// 69 without a daemon and a state.
+/// 69 if there is neither a daemon nor a state.
 pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<()> {
     if csv {
         print(csv_line(MISSING_COLUMNS)?)?;
@@ -55,7 +55,7 @@ fn missing_line(item: &Value, zone: &Zone) -> String {
 /// Runs `lead list`: the numbers of the directory with their leads.
 ///
 /// # Errors
-/// 69 without a daemon and a state.
+/// 69 if there is neither a daemon nor a state.
 pub(crate) async fn list(at: &Asking) -> Result<()> {
     let none = "the directory has no numbers yet: see --webhook-listen and --lead-directory";
     print_items(at, ControlRequest::LeadList, Some(none), directory_line).await
@@ -100,7 +100,7 @@ fn profile_text(item: &Value) -> Option<String> {
     Some(parts.join(", "))
 }
 
-/// Returns the text of this field. Empty if it has none.
+/// Returns the text of the item's field. Empty if the field is missing or is no text.
 fn text_field<'a>(item: &'a Value, field: &str) -> &'a str {
     item[field].as_str().unwrap_or_default()
 }
@@ -108,7 +108,8 @@ fn text_field<'a>(item: &'a Value, field: &str) -> &'a str {
 /// Runs `lead give`, `lead take`, and `lead given`.
 ///
 /// # Errors
-/// 65 if the number is incomplete or has no assigned lead, 69 without a daemon and a state.
+/// 65 if the number is incomplete or has no assigned lead, 69 if there is neither a daemon nor a
+/// state.
 pub(crate) async fn run_assignment(ask: ControlRequest, at: &Asking) -> Result<()> {
     let is_taken = matches!(ask, ControlRequest::LeadTake { .. });
     let none = if matches!(ask, ControlRequest::LeadGiven) {
@@ -141,10 +142,12 @@ fn assignment_line(item: &Value, zone: &Zone, is_taken: bool) -> String {
     format!("{phone:<16}  lead {lead:<12}  given {since} by {who}")
 }
 
-/// Runs `lead check PHONE` with the daemon's lists, or with those that the flags name.
+/// Runs `lead check PHONE` with the daemon's lists. Without a daemon, uses the lists that the flags
+/// name.
 ///
 /// # Errors
-/// 69 without a daemon, a state, and trunks.
+/// 64 if no daemon runs and neither trunks nor the directory can answer. 69 if there is neither a
+/// daemon nor a state.
 pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<()> {
     let found = converse(at, ask, |item, zone| {
         show(at, item, || checked_lines(item, zone))
@@ -173,7 +176,7 @@ fn checked_lines(item: &Value, zone: &Zone) -> String {
     }
     for known in item["known"].as_array().into_iter().flatten() {
         let message = text_field(known, "message");
-        // If there is only one lead, the reason already contains this.
+        // If there is only one lead, the reason already contains this message.
         if !reason.contains(message) {
             text.push_str(&format!("\n    {}", safe(&zone.localize_text(message))));
         }
@@ -181,10 +184,11 @@ fn checked_lines(item: &Value, zone: &Zone) -> String {
     text
 }
 
-/// Runs `lead set LEAD ID=VALUE…`. Only a daemon can do it. Waits for the result.
+/// Runs `lead set LEAD ID=VALUE…`. Only a daemon can send the values. Waits for the result.
 ///
 /// # Errors
-/// 65 if the CRM refuses a value, 69 without a daemon, 77 for a token or grant.
+/// 65 if the CRM refuses a value, 69 without a daemon, 77 if the token is refused or a grant is
+/// missing.
 pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Result<()> {
     let no_daemon = format!(
         "no daemon runs on {0}, and only a daemon can send values: start `callbridge run --state \
@@ -219,7 +223,7 @@ const MISSED_COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastA
 /// Runs `missed`: lists customers who wait for a callback.
 ///
 /// # Errors
-/// 69 without a daemon and a state.
+/// 69 if there is neither a daemon nor a state.
 pub(crate) async fn missed(ask: ControlRequest, csv: bool, at: &Asking) -> Result<()> {
     if csv {
         print(csv_line(MISSED_COLUMNS)?)?;

@@ -24,11 +24,11 @@ use crate::config::Asking;
 use callbridge_admin::ControlRequest;
 use conversation::{json_line, list_items};
 
-/// Sends the request, and prints the answers in the form of its command. `shutdown` ends commands
-/// that follow.
+/// Sends the request of a command, and prints the answers in the command's form. `csv` selects CSV
+/// for commands that have it. `shutdown` ends commands that print new items until they are stopped.
 ///
 /// # Errors
-/// 69 without a daemon and a state. Otherwise the code of the command.
+/// 69 if there is neither a daemon nor a state. Otherwise the exit code of the command.
 pub(crate) async fn ask(
     request: ControlRequest,
     csv: bool,

@@ -17,7 +17,7 @@ const PIPE_BYTES_MAX: u64 = 16 << 10;
 /// Runs `page`: prints a link that opens the page once.
 ///
 /// # Errors
-/// 69 without a daemon, or if it has no page.
+/// 69 if no daemon runs, or if the daemon has no page.
 pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
     let no_daemon = format!(
         "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or give \
@@ -35,7 +35,7 @@ pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<()> {
     .await
 }
 
-/// Runs `page password`: reads a password, and prints its line for the file.
+/// Runs `page password`: reads a password, and prints the line for the password file.
 ///
 /// # Errors
 /// 64 for an invalid password or name, 65 if there is no password.

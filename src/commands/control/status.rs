@@ -20,8 +20,8 @@ const HEALTHY_WITHIN: Duration = Duration::from_secs(10);
 /// Runs `status` in one of its modes. `shutdown` ends `--watch`.
 ///
 /// # Errors
-/// 69 without a daemon and a state. With `--exit-code` 1 and 2, by the verdict. 64 for `--watch` if
-/// stdout cannot be redrawn.
+/// 69 if there is neither a daemon nor a state. With `--exit-code`, 1 for the verdict `attention`
+/// and 2 for `down`. 64 for `--watch` if stdout cannot be redrawn.
 pub(crate) async fn run(
     at: &Asking,
     mode: StatusMode,
@@ -133,10 +133,10 @@ async fn watch_on_screen(at: &Asking, shutdown: impl Future<Output = ()>) -> Res
     print(last)
 }
 
-/// Alternate screen, no cursor, long lines cut at the edge.
+/// Escape codes that open the alternate screen, hide the cursor, and cut long lines at the edge.
 const OPEN: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 const CLOSE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// Rows if the terminal reports no size.
+/// Number of rows that is assumed if the terminal reports no size.
 const ROWS: usize = 24;
 /// Keys that end `--watch`, in addition to Ctrl-C: `q`, `Q`, and Ctrl-D (4).
 const KEYS_THAT_END: [u8; 3] = [b'q', b'Q', 4];
@@ -161,7 +161,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws this text in place of the last one, as far as it fits.
+    /// Replaces the drawn text. Lines that do not fit on the terminal are left out.
     pub(super) fn draw(&mut self, text: &str) -> Result<()> {
         let rows = match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_row > 0 => usize::from(size.ws_row),
@@ -173,7 +173,7 @@ impl Screen {
     /// Resolves when a key that ends `--watch` was pressed.
     pub(super) async fn wait_for_key(&mut self) {
         if self.left.wait_for(|left| *left).await.is_err() {
-            // Without a keyboard, only a signal ends it.
+            // Without a keyboard, only a signal ends `--watch`.
             std::future::pending().await
         }
     }
@@ -186,7 +186,8 @@ impl Drop for Screen {
     }
 }
 
-/// Returns the text from the upper left on, with each line and the space below cleared.
+/// Returns the text with escape codes. The codes draw the text from the upper left corner, and
+/// clear the previous text. Lines that do not fit into `rows` are left out.
 fn screen_text(text: &str, rows: usize) -> String {
     let mut drawn = "\x1b[H".to_owned();
     for line in text.lines().take(rows.saturating_sub(1)) {

@@ -38,10 +38,10 @@ const LEADS: &str = "4001-4004";
 /// Extensions of the recordings and their employees.
 const EMPLOYEES: &str = "101:501;102:502;103:503";
 
-/// Plays the demo until everything is settled. With `--stay`, until `shutdown`.
+/// Plays the demo until every call has settled. With `--stay`, continues until `shutdown` resolves.
 ///
 /// # Errors
-/// 1 if the books do not balance or if not everything settled in time.
+/// 1 if the books do not balance, or if a call did not settle in time.
 pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<()> {
     let name = format!("callbridge-demo-{}", uuid::Uuid::new_v4().simple());
     let path = std::env::temp_dir().join(name);
@@ -118,8 +118,8 @@ async fn start_crm(token: &Secret) -> Result<sandbox::server::Server> {
     started.map_err(|error| Failure::wrap(Code::Failed, error))
 }
 
-/// Returns the configuration from flags as an administrator would type them. Variables of this
-/// machine do not count.
+/// Returns the configuration from flags as an administrator would type them. Ignores the
+/// environment variables of this machine.
 fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Config> {
     let is_freeswitch = source.starts_with("esl:");
     let mut flags = Flags::default();
@@ -148,16 +148,16 @@ fn trunk(name: &str, port: u16, is_freeswitch: bool) -> String {
     }
 }
 
-/// Shows what happens until every call has settled.
+/// Shows the calls until every call has settled or the time limit is over. Returns the last status.
 async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status> {
     let begin = Instant::now();
-    let ends = recording::longest_sec(pbx) + 2;
+    let ends = recording::longest_recording_sec(pbx) + 2;
     let spool = daemon.observer.spool.clone();
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     loop {
         ticks.tick().await;
-        // The books are read first, so all calls that they count as settled are settled in the rows
-        // too.
+        // The status with the books is read before the rows. So calls that the books count as
+        // settled are also settled in the rows.
         let status = daemon.observer.status().await?;
         let rows: Vec<Row> = spool
             .read(|store| tables::calls::oldest(store, SHOWN_MAX))
@@ -171,7 +171,8 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status>
     }
 }
 
-/// Compares the books with the CRM's own journal, and prints the result.
+/// Compares the books with the journal of the demo's CRM, and prints the result. With `--stay`,
+/// waits for `shutdown`.
 async fn finish(
     status: &Status,
     crm: &sandbox::server::Server,
@@ -235,7 +236,7 @@ pub(crate) enum Form {
     Json,
 }
 
-/// The output of the demo, and what was shown last.
+/// The output of the demo, and the call states that it has shown.
 pub(crate) struct View {
     form: Form,
     shown: BTreeMap<RowId, State>,
@@ -258,7 +259,8 @@ impl View {
         }
     }
 
-    /// Shows the current calls and books.
+    /// Shows the current calls and books. `left_sec` is the time in seconds until all calls have
+    /// been played.
     ///
     /// # Errors
     /// If stdout cannot be written.
@@ -290,7 +292,7 @@ impl View {
     }
 
     fn draw(&mut self, rows: &[Row], status: &Status, left_sec: i64, width: usize) -> Result<()> {
-        // Each line with the code of its color.
+        // Lines, each with the escape code of its color.
         let mut lines = Vec::new();
         for row in rows {
             let call = line_of(row);

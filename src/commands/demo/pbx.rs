@@ -8,8 +8,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::{net::TcpListener, net::tcp::OwnedWriteHalf, time::Instant};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// Serves the first client: sends each frame of all recordings at its time. Then the connection
-/// stays open, as with a real PBX, until the client closes it.
+/// Serves the first client: sends each frame at its time after the connection. Then keeps the
+/// connection open, as a real PBX does, until the client closes it.
 ///
 /// # Errors
 /// If the client breaks the connection.
@@ -40,8 +40,8 @@ pub(crate) const PASSWORD: &str = "demo";
 /// The command with which a client lists the channels after its subscription.
 const LIST: &str = "api show channels as json";
 
-/// Serves the first client: accepts its login, and sends each event at its time after its first
-/// list of channels. Then the connection stays open until the client closes it.
+/// Serves the first client: accepts its login, and sends each event at its time after the client
+/// has listed the channels. Then keeps the connection open until the client closes it.
 ///
 /// # Errors
 /// If the client breaks the connection.

@@ -1,10 +1,11 @@
-//! The recorded calls built into the binary, with their times moved. Each was recorded on an
-//! Asterisk 22 and on a FreeSWITCH 1.10.
+//! The recorded calls that are built into the binary, and functions that move their times to the
+//! present. Each was recorded on an Asterisk 22 and on a FreeSWITCH 1.10.
 
 use crate::config::DemoPbx;
 use std::borrow::Cow;
 
-/// A recorded call: frames of AMI as JSON, and events of an event socket as JSON, one per line.
+/// A recorded call, once as frames of AMI and once as events of an event socket. Each line is one
+/// frame as JSON.
 pub(crate) struct Recording {
     /// A short description of the call, for the demo's list.
     pub story: &'static str,
@@ -46,8 +47,8 @@ pub(crate) struct TimedFrame {
     pub text: String,
 }
 
-/// Moves a time or unique id by `by` seconds. It has seconds, with or without a fraction, or
-/// microseconds.
+/// Moves a time or unique id by `by` seconds. Times are in seconds, with or without a fraction, or
+/// in microseconds. Returns `None` for other texts.
 fn shift_time(text: &str, by: i64) -> Option<String> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (time, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -60,7 +61,7 @@ fn shift_time(text: &str, by: i64) -> Option<String> {
     Some(format!("{}{rest}", time + by * unit))
 }
 
-/// Moves every time and unique id of a frame by `by` seconds. They are in quotes.
+/// Moves every quoted time and unique id of a frame by `by` seconds.
 fn shift(frame: &str, by: i64) -> String {
     let parts = frame.split('"').map(|part| match shift_time(part, by) {
         Some(moved) => Cow::Owned(moved),
@@ -105,7 +106,7 @@ impl Recording {
     pub(crate) fn frames_from(&self, pbx: DemoPbx, begin: i64) -> Vec<TimedFrame> {
         let first = self.frames(pbx).next().map_or(0, |(at, _)| at);
         let by = begin - first.div_euclid(1_000_000);
-        // A heartbeat counts only the channels of its own recording.
+        // A heartbeat counts only the channels of one recording, but several are played at once.
         let heartbeat = "\"Event-Name\":\"HEARTBEAT\"";
         self.frames(pbx)
             .filter(|(_, line)| !line.contains(heartbeat))
@@ -117,8 +118,8 @@ impl Recording {
     }
 }
 
-/// Returns the seconds from the first frame of the longest recording to its last, rounded up.
-pub(crate) fn longest_sec(pbx: DemoPbx) -> i64 {
+/// Returns the length of the longest recording, in seconds, rounded up.
+pub(crate) fn longest_recording_sec(pbx: DemoPbx) -> i64 {
     let mut longest = 0;
     for recording in RECORDINGS {
         let times: Vec<i64> = recording.frames(pbx).map(|(at, _)| at).collect();
@@ -130,10 +131,10 @@ pub(crate) fn longest_sec(pbx: DemoPbx) -> i64 {
 }
 
 /// Returns the frames of all recordings in parallel, ordered by time. They all end by `end`
-/// (seconds since the epoch). Unique ids stay distinct: each recording keeps its counters and moves
-/// by its own time span.
+/// (seconds since the epoch). Unique ids stay distinct, because each recording keeps the counters
+/// in its ids and is moved by another time span.
 pub(crate) fn schedule(pbx: DemoPbx, end: i64) -> Vec<TimedFrame> {
-    let longest = longest_sec(pbx);
+    let longest = longest_recording_sec(pbx);
     let mut all = Vec::new();
     // Starts are a quarter of a second apart, which is easier to read.
     for (late, recording) in (0..).step_by(250_000).zip(RECORDINGS) {

@@ -6,11 +6,12 @@ use callbridge_admin::explain::shape::Other;
 use callbridge_call::{FinishedCall, ReportedCall};
 use callbridge_model::{Code, Judged, TypedNumber, safe};
 
-/// Minimum length of a uuid's beginning, so that few calls share it.
+/// Minimum length of a UUID's beginning in `--call`. Few calls share a beginning of this length.
 pub(crate) const PREFIX_MIN: usize = 4;
-/// Calls listed if several match.
+/// Maximum number of calls that a message lists.
 const NAMED_MAX: usize = 20;
-/// Calls kept for one id. Several PBXs, or customers in one conference, can share it.
+/// Maximum number of calls that are kept for one id. Calls of several PBXs, or of customers in one
+/// conference, can share an id.
 const KEPT_MAX: usize = 64;
 
 /// How an id matches a call, weakest first. The best match wins.
@@ -23,30 +24,31 @@ enum IdMatch {
     /// The beginning of the call's uuid, at least `PREFIX_MIN` long.
     Beginning,
     Number,
-    /// The id of one of its channels, or a linkedid that it had before.
+    /// The id of one of the call's channels, or a previous linkedid of the call.
     Channel,
     /// The linkedid or uuid of the call.
     Own,
 }
 
-/// Compares calls one by one, and keeps those that match best.
+/// Compares calls one by one with an id or a number, and keeps the calls that match best.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     wanted: Option<String>,
     number: Option<TypedNumber>,
     best: Option<IdMatch>,
-    /// The calls that match best. For a number, the newest comes first.
+    /// The calls that match best. For a number, the newest call comes first.
     kept: Vec<(ReportedCall, Judged)>,
-    /// The count of best matches, including those that are not kept.
+    /// The count of best matches, including calls that are not kept.
     fitting: usize,
 }
 
-/// The chosen calls, which are several only if all of them have exactly this id, and the other
-/// calls with the same number.
+/// The chosen calls, and the other calls with the same number. Several calls are chosen only if all
+/// of them have exactly the id of `--call`.
 type Chosen = (Vec<(ReportedCall, Judged)>, Vec<Other>);
 
 impl Choice {
-    /// Creates a choice by id, or by a number as typed. `None` means the only call.
+    /// Creates a choice by the id `wanted`, or by a typed number. If both are `None`, the
+    /// recording's only call is chosen.
     pub(crate) fn new(wanted: Option<&str>, number: Option<TypedNumber>) -> Self {
         Self {
             wanted: wanted.map(str::to_owned),
@@ -55,7 +57,7 @@ impl Choice {
         }
     }
 
-    /// Compares a call with the id, and keeps it if no other matches better.
+    /// Compares a call with the id and the number. Keeps the call if no other call matches better.
     pub(crate) fn offer(&mut self, reported: ReportedCall, judged: Judged) {
         let fit = match &self.wanted {
             Some(id) => match_id(id, &reported.call, &judged).max(self.fits_number(&judged)),
@@ -94,7 +96,7 @@ impl Choice {
         }
     }
 
-    /// Returns the chosen calls. They are several only if all of them have exactly this id.
+    /// Returns the chosen calls. `place` is the recording's path for messages.
     ///
     /// # Errors
     /// 1 if no call matches, or if several different calls match.
@@ -122,7 +124,7 @@ impl Choice {
         Ok((self.kept, others))
     }
 
-    /// Returns the message that lists the matching calls, as far as they are kept.
+    /// Returns the message that lists the matching calls, at most `NAMED_MAX`.
     fn choices_message(&self, place: &str) -> String {
         let fitting = self.fitting;
         let mut message = match &self.wanted {

@@ -11,7 +11,8 @@ use callbridge_spool::Action;
 /// Asks the daemon or the spool for a stored call, and prints it.
 ///
 /// # Errors
-/// 64 without a state folder, 69 without a daemon and a state. Otherwise the code of the answer.
+/// 64 without `--state`, 69 if there is neither a daemon nor a state. Otherwise the exit code in
+/// the answer.
 pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     if explain.config.state.is_none() {
         let message = "--state is missing: give the state that has the call";
@@ -26,7 +27,8 @@ pub(crate) async fn run(explain: &Explain, paint: story::Paint) -> Result<()> {
     Ok(())
 }
 
-/// Returns one JSON line, or the text for people. Also draws the picture if `--picture` is given.
+/// Formats a stored call as one JSON line, or as text for people. Also draws the picture if
+/// `--picture` is given.
 fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) -> Result<String> {
     let config = &explain.config;
     let judged = kept.judged();
@@ -35,7 +37,7 @@ fn show(kept: &KeptCall, explain: &Explain, zone: &Zone, paint: story::Paint) ->
         state: Some(kept.state),
         call: &kept.call,
         rules: &config.rules,
-        // The lists are not read. The lead is the one that was stored.
+        // The lists are not read, because the lead is stored with the call.
         people: &People::default(),
     };
     if let Some(file) = &explain.picture {

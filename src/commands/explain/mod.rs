@@ -1,4 +1,5 @@
-//! `explain`: shows what would be journaled of a recording, and why. It sends nothing.
+//! `explain`: shows which calls of a recording would be journaled, with which values, and why. It
+//! sends nothing.
 //!
 //! | module | what it contains |
 //! |---|---|
@@ -32,10 +33,10 @@ use std::{collections::BTreeMap, fs::File, io, io::IsTerminal as _, io::Write, p
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Maximum number of calls that wait for the end of the recording. A call with an impossible start
-/// is judged by the time at the recording's end.
+/// waits, and is judged by the time at which the recording ends.
 const WAITING_MAX: usize = 10_000;
 
-/// Loads the lists. Bad rows are reported, and good ones are used.
+/// Loads the lists of leads and employees. Reports bad rows to `notes`, and uses the good rows.
 pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
     let loaded = Watched::load(rules.every_trunk(), clock::now().wall);
     let (lists, news) = loaded.map_err(|errors| {
@@ -56,8 +57,8 @@ pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched> {
 /// Explains a recording. `out` is stdout, `notes` stderr.
 ///
 /// # Errors
-/// 66 if the file is missing, 65 if nothing in it has the given format, 1 if the wanted call is not
-/// in it.
+/// 66 if the file is missing, 65 if no part of it has the given format, 1 if it does not have the
+/// call of `--call`.
 pub fn run(
     explain: &Explain,
     environment: &Environment,
@@ -72,7 +73,7 @@ pub fn run(
     let config = &explain.config;
     let lists = lists(&config.rules, notes)?;
     let color = callbridge_ops::log::color(environment, io::stdout().is_terminal());
-    // Only one call is shown, not all.
+    // With `--call` or `--picture`, only one call is shown.
     let chooses = explain.call.is_some() || explain.picture.is_some();
     let mut printing = Printing {
         explain,
@@ -122,7 +123,7 @@ pub fn run(
     printing.print_chosen(&chosen, &others)
 }
 
-/// Reads `--call` as a phone number, if it can be one.
+/// Reads `--call` as a phone number. `None` if it cannot be a phone number.
 fn number(explain: &Explain) -> Option<TypedNumber> {
     let rules = &explain.config.rules;
     let countries = rules.trunks.iter().filter_map(|trunk| trunk.country);
@@ -153,11 +154,11 @@ fn try_open(path: &Path, format: Format) -> io::Result<Box<dyn io::Read>> {
     Err(io::ErrorKind::IsADirectory.into())
 }
 
-/// Returns the rules with which these flags read a recording.
+/// Returns the rules for reading a recording in this format with the flags of `config`.
 pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     let trunks = &config.rules.trunks;
     let mut named = trunks.iter().filter_map(|trunk| trunk.pbx.as_deref());
-    // Without --pbx-id, use the PBX that all trunks name, if it is only one.
+    // Without --pbx-id, use the PBX that all trunks name, if they name the same PBX.
     let first = named.next();
     let only = first.filter(|first| named.all(|other| other == *first));
     reading::Rules {
@@ -171,7 +172,7 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
 }
 
 /// Reads a file to its end, and returns its beginning. `each` receives the calls of every piece,
-/// and whether it is the last. It returns whether to continue.
+/// and `true` for the last piece. If it returns `false`, reading stops.
 ///
 /// # Errors
 /// 65 if the file cannot be read or has another format, 64 if two endpoints conflict.
@@ -219,11 +220,12 @@ pub(crate) fn read(
     }
 }
 
-/// The output of `explain`, and calls that wait for the recording's end.
+/// The output of `explain`, and the calls that are printed at the recording's end.
 struct Printing<'a> {
     explain: &'a Explain,
     people: &'a People,
-    /// With `--call` or `--picture`: chooses the call that is shown after all are read.
+    /// With `--call` or `--picture`: chooses the call that is shown after the whole recording is
+    /// read.
     choice: Option<Choice>,
     zone: Zone,
     paint: Paint,
@@ -253,7 +255,8 @@ impl Printing<'_> {
         for call in calls {
             match call {
                 Err(wrong) => self.report_wrong(wrong)?,
-                // The message's own time is not reliable, so it is judged by this machine's clock.
+                // The times in such a message are not reliable, so the call is judged by this
+                // machine's clock.
                 Ok(reported) if reported.call.given.is_some() => {
                     self.call(reported, clock::now().wall)?;
                 }
@@ -298,7 +301,8 @@ impl Printing<'_> {
         }
     }
 
-    /// Prints the chosen calls with all their events, and draws the picture of one of them.
+    /// Prints the chosen calls with all their events. With `--picture`, also draws the call, and
+    /// fails if several calls were chosen.
     fn print_chosen(&mut self, chosen: &[(ReportedCall, Judged)], others: &[Other]) -> Result<()> {
         let explain = self.explain;
         for (ReportedCall { call, .. }, judged) in chosen {
@@ -368,8 +372,8 @@ fn draw(of: &Explained<'_>, zone: &Zone, file: &Path) -> Result<()> {
     std::fs::write(file, svg).or_fail_at(Code::CannotWrite, what)
 }
 
-/// Returns why nothing could be read of a file with this beginning. `None` if some of it has the
-/// format, and no other format fits.
+/// Returns why no message of a file with this beginning could be read. `None` for an empty file, or
+/// if a part of the file has the format (`partly`) and no other format fits.
 pub(crate) fn unreadable(
     (path, format): (&Path, Format),
     beginning: &[u8],
@@ -400,8 +404,8 @@ const NAMED_MAX: usize = 12;
 /// Maximum endpoints that are counted.
 const KNOWN_MAX: usize = 4096;
 
-/// Endpoints (channel names without their suffixes) with their counts. One of them can be the trunk
-/// that is missing in the flags.
+/// Endpoints (channel names without their suffixes) with the number of their channels. One of the
+/// endpoints can be the trunk that is missing in the flags.
 #[derive(Debug, Default)]
 struct Endpoints(BTreeMap<String, u64>);
 
@@ -447,14 +451,14 @@ pub(crate) fn unreadable_messages(reading: &Reading) -> String {
         );
     }
     let more = reading.counts().unreadable - reading.unreadable().len() as u64;
-    // Unreadable messages of whole calls are shown one by one elsewhere.
+    // Unreadable messages with whole calls are printed one by one.
     if more > 0 && !reading.carries_whole_calls() {
         text += &format!("{more} more are unreadable\n");
     }
     text
 }
 
-/// Returns the summary of what was read of a recording, for stderr.
+/// Returns the summary of a recording for stderr: how many events were read, and what is missing.
 fn summary(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String {
     let counts = reading.counts();
     let mut text = format!(

@@ -1,4 +1,4 @@
-//! Reads files in UTF-16, as spreadsheets and Windows tools save them, as UTF-8.
+//! Converts files in UTF-16, as spreadsheets and Windows tools save them, to UTF-8.
 
 use std::io::{self, Read};
 
@@ -12,7 +12,7 @@ const PIECE_BYTES: usize = 64 << 10;
 pub(crate) fn as_utf8<'a>(mut file: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let mut beginning = vec![0; PIECE_BYTES];
     let mut length = 0;
-    // A pipe can give a single byte.
+    // One read of a pipe can return a single byte.
     while length < 2 {
         match file.read(&mut beginning[length..]) {
             Ok(0) => break,
@@ -40,15 +40,15 @@ pub(crate) fn as_utf8<'a>(mut file: Box<dyn Read + 'a>) -> io::Result<Box<dyn Re
 struct Utf16<'a> {
     file: Box<dyn Read + 'a>,
     is_big_endian: bool,
-    /// Bytes of a character whose other bytes have not been read.
+    /// Bytes of an incomplete character, whose other bytes have not been read yet.
     rest: Vec<u8>,
     text: Vec<u8>,
-    /// Bytes of the text that were already read.
+    /// Number of bytes of `text` that the caller has already received.
     given: usize,
 }
 
 impl Utf16<'_> {
-    /// Reads the next piece of the file. The text stays empty at the end of the file.
+    /// Reads the next piece of the file into `text`. At the end of the file, `text` is empty.
     fn fill(&mut self) -> io::Result<()> {
         self.text.clear();
         self.given = 0;

@@ -1,4 +1,5 @@
-//! The files of `init`: their contents, a comparison with existing ones, and the write at the end.
+//! The files that `init` writes: their contents, a comparison with existing files, and the write at
+//! the end.
 
 use super::{Answers, cancellation, flag_lines, pbx, say};
 use crate::config::{TokenFrom, secret_kind};
@@ -13,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
-/// Maximum telephones listed in the file.
+/// Maximum number of telephones that the notes in the flags file list.
 const TELEPHONES_MAX: usize = 100;
 
 struct PlannedFile {
@@ -25,12 +26,12 @@ struct PlannedFile {
 
 /// All files that will be written.
 pub(crate) struct Planned {
-    /// The command that asks for the company's consent. Only without a token.
+    /// The command that asks for the company's consent. `None` if there is a token or a hub.
     pub connect: Option<String>,
     files: Vec<PlannedFile>,
 }
 
-/// Creates the files from the answers.
+/// Creates the files from the answers. `path` is the path of the flags file.
 ///
 /// # Errors
 /// If a secret cannot be read, or a value has several lines.
@@ -102,7 +103,8 @@ fn credential(answers: &Answers, kind: SecretKind, secret: &Secret) -> PlannedFi
     }
 }
 
-/// Returns the telephones, which help to write the list of employees.
+/// Returns comment lines for the flags file: the PBX's telephones as a draft of the list of
+/// employees.
 fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     let proposals = [shown.switch.clone(), propose(&shown.endpoints)].concat();
     let entries: Vec<String> = proposals
@@ -155,7 +157,7 @@ impl Planned {
         paths.join(", ")
     }
 
-    /// Shows what will be written and how it differs from existing files, and asks for consent.
+    /// Shows the new files and the differences from existing files, and asks whether to write them.
     ///
     /// # Errors
     /// 73 if files exist with other content and no one has agreed to replace them. 130 if the
@@ -215,7 +217,8 @@ impl Planned {
     /// Writes all files under temporary names first, and then renames all of them.
     ///
     /// # Errors
-    /// 73 with the file. The previous files are still there.
+    /// 73, with a message that names the file. If a temporary file cannot be written, no previous
+    /// file has changed.
     pub(crate) fn write(&self) -> Result<()> {
         let mut waiting = Vec::new();
         for file in &self.files {
@@ -235,10 +238,10 @@ impl Planned {
     }
 }
 
-/// Checks that this user can write there, before any question.
+/// Checks, before any question, that this user can write into the configuration folder `etc`.
 ///
 /// # Errors
-/// 73 with the folder.
+/// 73, with a message that names the folder.
 pub(crate) fn must_be_writable(etc: &Path) -> Result<()> {
     for folder in [etc.to_path_buf(), credstore(etc)] {
         let existing = folder
@@ -260,8 +263,8 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 }
 
 impl PlannedFile {
-    /// Writes a temporary file in the same folder, which is created if it is missing. The file is
-    /// removed unless it is renamed to its place.
+    /// Writes the text to a temporary file in the same folder. Creates the folder if it is missing.
+    /// Dropping the returned path removes the file, unless it was renamed.
     fn write_beside(&self) -> io::Result<TempPath> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let of_folder = if self.secret { 0o700 } else { 0o755 };

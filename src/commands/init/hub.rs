@@ -6,7 +6,7 @@ use crate::commands::check::{CheckFinding, hub};
 use callbridge_model::{Secret, is_token};
 use callbridge_setup::question::SetupQuestion;
 
-/// Finds out whether calls go to a hub, and tests it. Returns `false` if they go to the CRM.
+/// Finds out whether calls go to a hub, and tests the hub. Returns `false` if calls go to the CRM.
 ///
 /// # Errors
 /// If the hub refuses the answers and no person can correct them.
@@ -53,7 +53,8 @@ async fn wants_hub(answers: &mut Answers) -> Result<bool> {
     }
 }
 
-/// Asks for the address and the token, if no flag has them. Returns `false` if an answer is wrong.
+/// Asks for the hub's address and token, if no flag has them. Returns `false` if an answer is
+/// wrong.
 async fn ask(answers: &mut Answers) -> Result<bool> {
     if !answers.init.flags.hub.forwards() {
         let address = answers.ask(SetupQuestion::HubAddress).await?;

@@ -1,5 +1,5 @@
-//! `init`: detects what it can, asks for the rest, and writes the flags and secrets of a service.
-//! It writes nothing before the end.
+//! `init`: detects settings, asks for those that it cannot detect, and writes the flags and secrets
+//! of a service. It writes all files at the end.
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -85,12 +85,14 @@ impl Answers {
         Ok(config)
     }
 
-    /// Returns `true` if the flags are for a service of the package, whose unit reads them.
+    /// Returns `true` if the flags are written to the package's folder, where the systemd unit
+    /// reads them.
     pub(crate) fn is_of_service(&self) -> bool {
         self.init.etc == ETC
     }
 
-    /// Puts an answer into the flags. A wrong one is reported and removed. Returns `false` then.
+    /// Puts an answer into the flags. If the flags are invalid then, prints the errors, removes the
+    /// answer, and returns `false`.
     pub(crate) fn take(&mut self, answer: impl FnOnce(&mut Flags)) -> Result<bool> {
         let before = self.init.flags.clone();
         answer(&mut self.init.flags);
@@ -114,7 +116,7 @@ impl Answers {
         !typed && missing.contains(&question)
     }
 
-    /// Asks a question. An empty line means its default.
+    /// Asks a question. An empty line selects the default of the question.
     pub(crate) async fn ask(&mut self, question: SetupQuestion) -> Result<String> {
         let default = question.default(self.is_freeswitch());
         let mut prompt = question.text().to_owned();
@@ -179,7 +181,8 @@ impl Answers {
     }
 }
 
-/// Prints lines for the person. Text from outside is made safe.
+/// Prints lines for the person. Escapes control characters, because texts of the PBX and the CRM
+/// can contain them.
 pub(crate) fn say(message: &str) -> Result<()> {
     print(format!("{}\n", safe_lines(message)))
 }
@@ -187,8 +190,9 @@ pub(crate) fn say(message: &str) -> Result<()> {
 /// Sets a service up. `shutdown` is Ctrl-C.
 ///
 /// # Errors
-/// 130 if the person left, 77 if the PBX or the CRM refuses, 69 if one cannot be reached, 73 if the
-/// files cannot be written, 78 if no trunk is clear. In all these cases, nothing was written.
+/// 130 if the person left, 77 if the PBX or the CRM refuses the login, 69 if it cannot be reached,
+/// 73 if the files cannot be written, 78 if no trunk was recognized. In these cases, no file was
+/// written. After that, the exit code of `check`.
 pub(crate) async fn run(
     init: InitFlags,
     environment: &Environment,
@@ -247,7 +251,7 @@ async fn prepare(answers: &mut Answers, file: &Path) -> Result<Planned> {
     Ok(planned)
 }
 
-/// Asks for the lead rule and the country until both are right.
+/// Asks for the lead rule and the country until both answers are valid.
 async fn rules(answers: &mut Answers) -> Result<()> {
     for question in [SetupQuestion::LeadRule, SetupQuestion::Country] {
         while answers.lacks(question) {
@@ -275,7 +279,8 @@ fn lead_file_problem(rules: &str) -> Option<String> {
     ))
 }
 
-/// Asks whether to read the CRM's leads, if a trunk uses the directory and nothing fills it.
+/// Asks whether to read the CRM's leads, if a trunk uses the lead directory and no flag fills the
+/// directory.
 async fn directory(answers: &mut Answers) -> Result<()> {
     let Ok(config) = answers.config() else {
         return Ok(());
@@ -293,7 +298,8 @@ async fn directory(answers: &mut Answers) -> Result<()> {
     say("The directory stays empty until you give --lead-directory or --webhook-listen.")
 }
 
-/// Asks for the employees of the extensions, unless the flags name them. No employees is an answer.
+/// Asks for the employees of the extensions, unless the flags name them. An empty answer means no
+/// employees.
 async fn employees(answers: &mut Answers) -> Result<()> {
     let flags = &answers.init.flags.trunks;
     let is_known = flags.employees.is_some()
@@ -321,7 +327,8 @@ async fn employees(answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// Asks whether dialplans can look callers up. Only if leads are found by the caller's number.
+/// Asks whether dialplans can look callers up. Skips the question unless a rule finds leads by the
+/// caller's number.
 async fn lookup(answers: &mut Answers) -> Result<()> {
     let Ok(config) = answers.config() else {
         return Ok(());
@@ -443,7 +450,7 @@ async fn check_and_start(planned: &Planned, file: &Path, answers: &mut Answers) 
     say(&format!("\nTo start it, run:\n  {next}"))
 }
 
-/// Runs `check` with these flags, and returns its failure.
+/// Runs `check` with the flags file, and returns its failure. `None` if the check succeeded.
 async fn check_failure(flags_file: &str) -> Option<Failure> {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("callbridge"));
     let mut check = tokio::process::Command::new(program);

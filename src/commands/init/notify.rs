@@ -11,7 +11,7 @@ const OFFER: &str = "Where to send notices of problems, and of customers who wai
                      min for a call back: telegram, mail, or empty for none: ";
 const WAITS: &str = "30m";
 
-/// A file with what curl needs, and the command that reads it.
+/// A configuration file for curl, and the script that sends a notice with it.
 pub(crate) struct Messenger {
     /// The configuration of curl, with the token or password.
     pub curl: Secret,
@@ -27,7 +27,7 @@ fn setting(name: &str, value: &str) -> String {
     format!("{name} = \"{value}\"\n")
 }
 
-/// Offers notices, if no flag has a command and the scripts are on this machine.
+/// Asks where to send notices, if no flag has a command and the scripts are on this machine.
 pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     let Some(scripts) = scripts() else {
         return Ok(());
@@ -39,7 +39,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
             "mail" => ("mail", mail(answers).await?),
             _ => continue,
         };
-        // The error has been reported.
+        // The error has been printed, so ask again.
         let Some(curl) = curl else { continue };
         let instance = &answers.init.name;
         let messenger = Messenger {
@@ -49,7 +49,7 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
             script: scripts.join(name),
         };
         let command = if answers.is_of_service() {
-            // systemd passes it to the service's user there.
+            // There, systemd passes the file to the service's user.
             let file = format!("/run/credentials/callbridge@{instance}.service/notify");
             messenger.command(Path::new(&file))
         } else {
@@ -102,7 +102,7 @@ fn is_plain(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
 }
 
-/// Shows what is wrong with the typed data. The result has no configuration.
+/// Prints what is wrong with the typed data, and returns no configuration.
 fn refuse(message: &str) -> Result<Option<String>> {
     say(message)?;
     Ok(None)
@@ -150,7 +150,7 @@ fn is_mailbox(text: &str) -> bool {
 }
 
 impl Messenger {
-    /// Returns the command with this path of its file.
+    /// Returns the command that runs the script with the configuration in `file`.
     fn command(&self, file: &Path) -> String {
         let script = quoted(&self.script.to_string_lossy());
         let file = quoted(&file.to_string_lossy());

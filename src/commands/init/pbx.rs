@@ -12,7 +12,7 @@ use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
 use callbridge_setup::{local_conf, snippet};
 use callbridge_source::Transport;
 
-/// Facts about the PBX, from its accounts and files.
+/// Facts about the PBX, from its manager accounts and its configuration files.
 #[derive(Default)]
 pub(crate) struct ShownPbx {
     /// The rights and endpoints of each manager account. Empty without a manager account.
@@ -72,7 +72,8 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<ShownPbx> {
     }
 }
 
-/// Asks the first three questions, unless flags answer them. Returns `false` if an answer is wrong.
+/// Asks for the PBX's address, the account, and its secret, unless flags have them. Returns `false`
+/// if an answer is wrong.
 async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::PbxAddress) {
         let address = answers.ask(SetupQuestion::PbxAddress).await?;
@@ -96,7 +97,7 @@ async fn ask(answers: &mut Answers) -> Result<bool> {
     Ok(true)
 }
 
-/// Tests each source. Returns what they report, and the errors.
+/// Tests each source. Returns the facts that the sources report, and the errors.
 async fn try_sources(config: &Config) -> Result<(ShownPbx, Vec<CheckFinding>)> {
     let mut shown = ShownPbx::default();
     let mut failed = Vec::new();
@@ -146,7 +147,7 @@ fn merge(into: &mut EndpointList, from: &EndpointList) {
     }
 }
 
-/// Adds the endpoints that the manager accounts report now.
+/// Asks the manager accounts again, and adds the endpoints that they report to `shown`.
 pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointList) {
     let Ok(config) = answers.config() else {
         return;
@@ -160,7 +161,7 @@ pub(crate) async fn refresh_endpoints(answers: &Answers, shown: &mut EndpointLis
     }
 }
 
-/// Returns the settings that the PBX lacks for the chosen lead rules.
+/// Returns the lines that the PBX's manager.conf lacks for the chosen lead rules.
 pub(crate) fn snippet(answers: &Answers, shown: &ShownPbx) -> String {
     let Some(account) = shown.accounts.first() else {
         return String::new();

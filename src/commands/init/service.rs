@@ -39,7 +39,8 @@ pub(crate) async fn find(answers: &mut Answers) -> Result<()> {
     }
 }
 
-/// Asks for the address and the token, unless flags have them. Returns `false` if one is wrong.
+/// Asks for the address and the token, unless flags have them. Returns `false` if an answer is
+/// wrong.
 async fn ask(answers: &mut Answers) -> Result<bool> {
     if answers.lacks(SetupQuestion::CrmAddress) {
         let address = answers.ask(SetupQuestion::CrmAddress).await?;
@@ -72,7 +73,7 @@ async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
         Some(state) => PathBuf::from(state),
         None => Path::new(STATES).join(&answers.init.name),
     };
-    // The budget belongs to the daemon, which `check` asks later.
+    // The state's daemon has the budget of requests. `check` asks the daemon later.
     if state.join(folder::FILE).exists() {
         say(&format!(
             "{} already exists, so the token is not tested now: `check` tests it later",
@@ -86,7 +87,7 @@ async fn check_token(answers: &Answers) -> Result<Vec<CheckFinding>> {
     let what = format_args!("{}: cannot be created", folder.display());
     let _scratch = ScratchFolder::make(folder.clone()).or_fail_at(Code::CannotWrite, what)?;
     config.state = Some(folder.into());
-    // `check` asks for the fields afterward: together they send at most three requests.
+    // `check` tests the fields later. Together, `init` and `check` send at most three requests.
     if let Some(crm) = &mut config.crm {
         crm.lead_fields.clear();
     }

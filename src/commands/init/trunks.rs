@@ -8,17 +8,19 @@ use callbridge_setup::proposal::{EndpointKind, ProposedEndpoint, propose, trunk_
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Telephones listed by name. If there are more, only their count is shown.
+/// Maximum number of telephones that are listed by name. Of more telephones, only the count is
+/// shown.
 const TELEPHONES_MAX: usize = 20;
 /// Longest time for which channels are watched.
 const WATCH: Duration = Duration::from_secs(180);
 /// Time between two checks of the channels.
 const CHECK_EVERY: Duration = Duration::from_secs(3);
 
-/// Puts the trunks into the flags, unless they have some.
+/// Puts the trunks that the person chose into the flags. Does nothing if the flags already have
+/// trunks.
 ///
 /// # Errors
-/// 78 if no trunk is clear and there is no person to ask.
+/// 78 if no trunk was recognized and there is no person to ask.
 pub(crate) async fn find(answers: &mut Answers, shown: &pbx::ShownPbx) -> Result<()> {
     if !answers.init.flags.trunks.trunk.is_empty() {
         return Ok(());
@@ -109,7 +111,8 @@ fn show(all: &[ProposedEndpoint]) -> Result<()> {
     }
 }
 
-/// Watches live channels until every endpoint is clear, or the time is over.
+/// Watches live channels until the kind of every endpoint is known, or the time is over. Adds new
+/// facts to `endpoints`.
 async fn watch(answers: &Answers, endpoints: &mut EndpointList) -> Result<()> {
     let minutes = WATCH.as_secs() / 60;
     say(&format!("watching for up to {minutes} minutes …"))?;
@@ -147,7 +150,7 @@ async fn agree(answers: &mut Answers, proposed: Vec<String>) -> Result<()> {
     }
 }
 
-/// Returns the failure if no trunk is clear and there is no person to ask.
+/// Returns the failure if no trunk was recognized and there is no person to ask.
 fn no_trunk_failure(all: &[ProposedEndpoint]) -> Failure {
     let names: Vec<&str> = all
         .iter()

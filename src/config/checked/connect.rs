@@ -23,7 +23,7 @@ pub struct Wanted {
     pub within: Duration,
 }
 
-/// The flags of `connect`, checked as one.
+/// The checked flags of `connect`.
 #[derive(Debug)]
 pub struct Connect {
     /// The CRM of `--crm-url`, with `--crm-ca-file` and `--crm-proxy`.
@@ -39,11 +39,11 @@ pub struct Connect {
     /// The place of the application's secret: `--client-secret-file`, the credential, or the
     /// variable.
     pub secret: SecretPlace,
-    /// The grants of `--scope`, or the default ones.
+    /// The grants of `--scope`, or the default grants.
     pub scope: String,
     /// The state of `--state`, in which the connection is kept.
     pub state: StatePlace,
-    /// The company by `--company` and `--yes`, within `--within`.
+    /// The values of `--company`, `--yes`, and `--within`.
     pub wanted: Wanted,
 }
 

@@ -12,9 +12,9 @@ use callbridge_sender::rate::Rate;
 use std::path::Path;
 use url::Url;
 
-/// Checks the flags of the CRM. `None` if the address is missing or wrong. A dry run needs no CRM.
-/// `connected` is whether the state has a connection. `None` means that this cannot be read, which
-/// `run` reports when it opens the state.
+/// Checks the flags of the CRM. Returns `None` if the address is missing or wrong. With `dry_run`,
+/// no CRM is needed. `connected` is `true` if the state has a connection. It is `None` if the state
+/// cannot be read, which `run` reports when it opens the state.
 pub(super) fn check(
     flags: &CrmFlags,
     (dry_run, connected): (bool, Option<bool>),
@@ -75,7 +75,7 @@ pub(super) fn address(text: &str, flag: &str, faults: &mut Faults) -> Option<Add
     }
 }
 
-/// Returns the text, unless it is empty, as a variable can be.
+/// Returns the text. `None` if it is empty, because environment variables can be empty.
 fn non_empty(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
@@ -165,8 +165,9 @@ pub enum TokenFrom {
     Connection,
 }
 
-/// Returns the source of the token. Reports an error if several are given, or if none is given and
-/// one is needed. The state can have a connection.
+/// Returns the source of the token. Adds an error if several sources are given, or if a token is
+/// `needed` and no source is given. `connected` is `true` if the state has a connection, and `None`
+/// if the state cannot be read.
 pub(super) fn token(
     flags: &CrmFlags,
     file: Option<&Path>,

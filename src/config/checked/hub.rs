@@ -23,13 +23,13 @@ pub struct CollectConfig {
 pub struct ForwardConfig {
     /// Addresses of the hubs, in the order in which they are tried.
     pub hubs: Vec<Address>,
-    /// `None` if it is not needed, as in `explain`.
+    /// `None` if no token is needed, as in `explain`.
     pub token: Option<SecretPlace>,
     /// Certificates that replace the system's roots.
     pub ca_file: Option<PathBuf>,
 }
 
-/// Checks the flags of the listener. `None` without `--collect`, or if they are wrong.
+/// Checks the flags of the listener. `None` without `--collect`, or if its address is wrong.
 pub(super) fn collect(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<CollectConfig> {
     let faults = &mut checking.faults;
     let tls = certificate("tls", (&flags.tls_cert, &flags.tls_key), "", faults);
@@ -58,8 +58,8 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     values::address(text, ", such as 127.0.0.1:8443")
 }
 
-/// Checks the flags of the connection to the hubs. `None` without `--forward`, or if they are
-/// wrong.
+/// Checks the flags of the connection to the hubs. `None` without `--forward`, or if one of its
+/// addresses is wrong.
 pub(super) fn forward(flags: &HubFlags, checking: &mut Checking<'_>) -> Option<ForwardConfig> {
     let faults = &mut checking.faults;
     let token_file = faults.read(

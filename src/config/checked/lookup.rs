@@ -15,13 +15,13 @@ pub struct LookupConfig {
     pub listen: SocketAddr,
     /// The networks of `--lookup-allow`. If empty, every program on this machine can ask.
     pub allow: Vec<Network>,
-    /// The place of the password that dialplans send. `None` without one.
+    /// The place of the password that dialplans send. `None` if lookups need no password.
     pub secret: Option<SecretPlace>,
 }
 
-/// Checks the flags of the lookup. `None` without `--lookup`, or if they are wrong. An address
-/// outside loopback needs both a network and a password, or anyone could read the names and
-/// extensions of customers.
+/// Checks the flags of the lookup. `None` without `--lookup`, or if its address is wrong. An
+/// address outside loopback needs both a network and a password. Otherwise anyone could read the
+/// names and extensions of customers.
 pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<LookupConfig> {
     let faults = &mut checking.faults;
     let secret_flag = &flags.lookup_secret_file;

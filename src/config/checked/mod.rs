@@ -1,5 +1,5 @@
 //! Checks the flags of `run` and `explain`. All errors are reported at once, before anything is
-//! opened. This module has the results, with their secrets, and helpers that several checks share.
+//! opened. This module has the types of the results, and helpers that several checks share.
 //!
 //! | module | what it contains |
 //! |---|---|
@@ -49,12 +49,12 @@ pub(crate) use typed::{Checking, logging};
 
 #[derive(Debug)]
 pub struct Config {
-    /// The sources in the order of their flags. The first of a PBX is its primary. Catch-up files
-    /// come last.
+    /// The sources in the order of their flags. The first source of a PBX is the PBX's primary.
+    /// Catch-up files come last.
     pub sources: Vec<SourceConfig>,
     /// The value of `--pbx-id`: the PBX of sources without `pbx=`.
     pub pbx_id: Option<String>,
-    /// The value of `--pbx-timezone`: the zone of times that are written without one.
+    /// The value of `--pbx-timezone`: the zone of times that are written without a zone.
     pub pbx_timezone: Option<TimeZone>,
     /// The columns of a CSV file without a header (`--columns`).
     pub columns: Option<CsvColumns>,
@@ -78,7 +78,8 @@ pub struct Config {
     pub calls: callbridge_call::Settings,
     /// The place of the state. `None` only if it is not needed and has no default.
     pub state: Option<StatePlace>,
-    /// The value of `--instance`: the name of this process among those of a database.
+    /// The value of `--instance`: the name of this process among the processes that share a
+    /// database.
     pub instance: Option<String>,
     /// The address of `--listen`, at which health and metrics are served.
     pub listen: Option<SocketAddr>,
@@ -118,7 +119,7 @@ pub struct SourceConfig {
     /// The value of `pbx=`, or else of `--pbx-id`. `None` only for `format=call`, whose messages
     /// name their PBX, and for commands that need no id, such as `explain`.
     pub pbx: Option<String>,
-    /// The place of its secret. `None` if its transport needs none.
+    /// The place of the source's secret. `None` if the transport needs no secret.
     pub secret: Option<SecretPlace>,
     /// Whether this is a `--catch-up`: a second record of the calls that another source reports.
     pub catch_up: bool,
@@ -129,8 +130,8 @@ impl SourceConfig {
         self.url.format().carries_whole_calls()
     }
 
-    /// Returns `true` if calls of this source can come over this trunk. They cannot if the two name
-    /// different PBXs.
+    /// Returns `true` if calls of this source can come over this trunk. Returns `false` if the
+    /// source and the trunk name different PBXs.
     pub(crate) fn serves(&self, trunk: &Trunk) -> bool {
         trunk.pbx.is_none() || self.pbx.is_none() || trunk.pbx == self.pbx
     }
@@ -142,7 +143,7 @@ pub struct Crm {
     pub setup: Setup,
     /// The OAuth host of `--auth-url`, in place of the stored connection's.
     pub auth: Option<Address>,
-    /// The source of the token. `None` only in a dry run or a command that needs none.
+    /// The source of the token. `None` only in a dry run or a command that needs no token.
     pub token: Option<TokenFrom>,
     /// The requests that `--rate` allows, within the budget of the token.
     pub rate: Rate,
@@ -242,8 +243,8 @@ impl Config {
     }
 }
 
-/// Reads the flags `--{of}-cert` and `--{of}-key`, which need each other. `holds` completes the
-/// error about an empty path with what the files contain.
+/// Reads the flags `--{of}-cert` and `--{of}-key`, which need each other. `holds` describes the
+/// content of the files. It is the end of the error about an empty path.
 pub(super) fn certificate(
     of: &str,
     (chain, key): (&Option<String>, &Option<String>),
@@ -263,7 +264,8 @@ pub(super) fn certificate(
     Some(Certificate { chain, key })
 }
 
-/// Reads a path. `holds` completes the error about an empty one with what the file contains.
+/// Reads a path. `holds` describes the content of the file. It is the end of the error about an
+/// empty path.
 pub(super) fn file_path(text: &str, holds: &str) -> Result<PathBuf, String> {
     values::path(text).map_err(|message| format!("{message}{holds}"))
 }

@@ -60,7 +60,7 @@ pub struct PageConfig {
     pub passwords: Option<SecretPlace>,
 }
 
-/// Checks the flags of the page. `None` without `--page`, or if they are wrong.
+/// Checks the flags of the page. `None` without `--page`, or if its address is wrong.
 pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<PageConfig> {
     let faults = &mut checking.faults;
     let password_flag = &flags.page_password_file;

@@ -13,8 +13,9 @@ const SOCKETS: &str = "/run/callbridge";
 /// The folder with one state folder per service.
 pub(crate) const STATES: &str = "/var/lib/callbridge";
 
-/// Returns the state folder that a command uses. If no daemon runs on the usual one, this is the
-/// folder of the only service on this machine that runs.
+/// Returns the state folder that a command uses. This is `usual` if a daemon runs on it. Otherwise
+/// it is the only folder in `services` on which a daemon runs, or `usual` if there is no single
+/// one.
 pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
     if has_daemon(&usual) {
         return usual;
@@ -83,7 +84,7 @@ fn socket_base(environment: &Environment) -> Result<PathBuf, String> {
 }
 
 fn state_folder(environment: &Environment) -> Result<PathBuf, String> {
-    // systemd separates several folders with colons. Ours is the first.
+    // systemd separates several folders with colons. The first folder is callbridge's.
     let all = environment.text("STATE_DIRECTORY");
     if let Some(first) = all.and_then(|all| all.split(':').next()) {
         return Ok(PathBuf::from(first));

@@ -10,7 +10,7 @@ use callbridge_mapping::trunk;
 use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_source::{SourceUrl, Transport, url::Format};
 
-/// Checks every `--source`, in the order of the flags. A hub that `collects` needs none.
+/// Checks every `--source`, in the order of the flags. A hub (`collects`) needs no source.
 pub(super) fn check(
     flags: &SourceFlags,
     collects: bool,
@@ -120,7 +120,8 @@ pub(super) fn columns(text: &str) -> Result<CsvColumns, String> {
     })
 }
 
-/// Returns the kind of secret that a source of this transport needs. `None` if it needs none.
+/// Returns the kind of secret that a source of this transport needs. `None` if the transport needs
+/// no secret.
 pub(crate) const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
     match transport {
         Transport::Ami { .. } => Some(SecretKind::Ami),
@@ -159,7 +160,7 @@ pub(super) fn catch_up(
     files
 }
 
-/// Returns why this URL cannot be a catch-up file.
+/// Returns why this URL cannot be a catch-up file. `None` if it can.
 fn catch_up_error(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     let Transport::File { path, format, .. } = &url.transport else {
         return Some("is not a file: give file:///PATH?format=cel-csv".to_owned());
@@ -178,7 +179,8 @@ fn catch_up_error(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     Some("is not a CEL or CDR file: give format=cel-csv, cdr-csv or freeswitch-cdr".to_owned())
 }
 
-/// Returns the PBX of a file without `pbx=`.
+/// Returns the PBX of a catch-up file without `pbx=`: the PBX that all sources share, or else
+/// `--pbx-id`.
 fn only_pbx(flags: &SourceFlags, sources: &[SourceConfig]) -> Option<String> {
     let first = sources.first()?;
     let one = sources.iter().all(|source| source.pbx == first.pbx);

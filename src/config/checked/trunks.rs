@@ -87,7 +87,7 @@ fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Trunk {
     }
 }
 
-/// Returns the text, unless it is empty, as a variable can be.
+/// Returns the text. `None` if it is empty, because environment variables can be empty.
 fn non_empty(text: &Option<String>) -> Option<String> {
     text.clone().filter(|text| !text.is_empty())
 }
@@ -99,7 +99,7 @@ fn known_pbxs(
     pbx_id: Option<&str>,
     faults: &mut Faults,
 ) {
-    // A gateway's stream can contain PBXs that no flag names (`server_name`), and so can messages.
+    // The stream of a gateway (`server_name`) and messages can contain PBXs that no flag names.
     let names_others = sources
         .iter()
         .any(|source| source.url.format() == Format::AmiJson || source.carries_whole_calls());

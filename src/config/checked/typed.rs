@@ -22,7 +22,7 @@ pub(crate) struct Checking<'a> {
     pub environment: &'a Environment,
     pub faults: Faults,
     /// Whether to check that everything `run` needs is given: sources, trunks, and, unless it is a
-    /// dry run, a CRM and its token. A recording is judged without them.
+    /// dry run, a CRM and its token. `explain` judges a recording without these.
     pub needs: bool,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Checking<'a> {
         }
     }
 
-    /// Also checks what `run` needs.
+    /// Makes the check also report values that `run` needs and that are missing.
     pub(crate) fn for_run(mut self) -> Self {
         self.needs = true;
         self
@@ -113,7 +113,7 @@ impl<'a> Checking<'a> {
             values::address(text, "")
         });
         refuse_unknown_variables(self.environment, &mut self.faults);
-        // These are read here, so their errors come in this order.
+        // The flags from here on are read last, so that their errors come last.
         let letters = operation.dead_letter_queue.as_deref().map(BrokerUrl::queue);
         let config = Config {
             pbx_id: flags.sources.pbx_id.clone(),
@@ -160,7 +160,8 @@ fn refuse_in_collector(flags: &Flags, faults: &mut Faults) {
     hub::refuse_crm_flags(&given, faults);
 }
 
-/// Adds an error for unknown variables, as for unknown flags. They would be ignored otherwise.
+/// Adds an error for unknown variables, as for unknown flags. Otherwise, they would be ignored
+/// silently.
 fn refuse_unknown_variables(environment: &Environment, faults: &mut Faults) {
     let unknown = arguments::unknown_variables(environment);
     if unknown.is_empty() {
@@ -171,8 +172,8 @@ fn refuse_unknown_variables(environment: &Environment, faults: &mut Faults) {
     faults.add(&unknown.join(", "), message);
 }
 
-/// Reads `--notify-command` and `--notify-missed`. An empty command, as from a variable, counts as
-/// none.
+/// Reads `--notify-command` and `--notify-missed`. An empty command counts as not given, because
+/// environment variables can be empty.
 fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops::notify::Settings> {
     let missed = faults.read("--notify-missed", &flags.notify_missed, values::duration);
     let given = flags.notify_command.clone();
@@ -205,8 +206,8 @@ fn calls(flags: &CallFlags, faults: &mut Faults) -> callbridge_call::Settings {
     }
 }
 
-/// Returns the name of this process among those of a database: `--instance`, or else the host's
-/// name.
+/// Returns the value of `--instance`: the name of this process among the processes that share a
+/// database. `None` means that the host's name is used.
 fn instance(
     flags: &OperationFlags,
     state: Option<&StatePlace>,
@@ -224,8 +225,8 @@ fn instance(
     name
 }
 
-/// Refuses sources without history. After a takeover, another machine must find the calls that
-/// ended meanwhile.
+/// Refuses sources without history, for a state in a database. After a takeover, the new leader
+/// must find the calls that ended meanwhile.
 fn refuse_sources_without_history(sources: &[SourceConfig], faults: &mut Faults) {
     for source in sources {
         let has_history = match source.url.transport {
@@ -246,7 +247,8 @@ fn refuse_sources_without_history(sources: &[SourceConfig], faults: &mut Faults)
     }
 }
 
-/// The server shows the name next to the version, within 63 bytes.
+/// Maximum bytes of `--instance`. The server shows the name together with the version, within 63
+/// bytes.
 const INSTANCE_BYTES_MAX: usize = 40;
 
 /// Reads the flags about logs.

@@ -7,7 +7,7 @@ use crate::values;
 use callbridge_model::{SecretKind, SecretPlace};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Checks the flags of the receiver. `None` without `--webhook-listen`, or if they are wrong.
+/// Checks the flags of the receiver. `None` without `--webhook-listen`, or if its address is wrong.
 pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option<Webhooks> {
     let faults = &mut checking.faults;
     let files = (&flags.webhook_cert, &flags.webhook_key);

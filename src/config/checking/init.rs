@@ -1,4 +1,5 @@
-//! The flags of `init`. Given flags must be valid. Without a terminal, none can be missing.
+//! The flags of `init`. Given flags must be valid. Without a terminal, no needed flag can be
+//! missing.
 
 use crate::config::checked::place::state_place;
 use crate::config::checked::sources;
@@ -12,7 +13,7 @@ use callbridge_source::{SourceUrl, Transport};
 use clap::Args;
 use std::{io::IsTerminal as _, path::Path};
 
-/// Checks the flags of `init`, and those flags of `run` that are given.
+/// Checks the flags of `init`, and the given flags of `run`.
 pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<Command, Faults> {
     let name = &init.name;
     let message = "use at most 64 letters, digits, `-`, `_` and `.`, because it names a service";
@@ -39,7 +40,8 @@ pub(super) fn check(mut checking: Checking<'_>, mut init: InitFlags) -> Result<C
 pub(crate) fn missing_answers(flags: &Flags, environment: &Environment) -> Vec<SetupQuestion> {
     let source_flag = flags.sources.source.first();
     let source = source_flag.map(|url| SourceUrl::parse(url));
-    // A given source has an account, needs none, or is reported as an error itself.
+    // A given source has an account or needs no account. A source with an error is reported
+    // elsewhere.
     let no_source = source.is_none();
     let secret = match &source {
         Some(Ok(url)) => secret_kind(&url.transport),
@@ -86,12 +88,13 @@ fn has_secret(kind: SecretKind, file: Option<&Path>, environment: &Environment) 
     SecretPlace::find(kind, file, environment).is_ok()
 }
 
-/// Returns `true` if there are trunks, and each of them has the key.
+/// Returns `true` if there are trunks, and each trunk has the key.
 fn is_in_all(trunks: &[String], key: &str) -> bool {
     !trunks.is_empty() && trunks.iter().all(|trunk| trunk.contains(key))
 }
 
-/// Returns the kind of secret for a direct connection to a PBX. `None` if the source is none.
+/// Returns the kind of secret for a direct connection to a PBX. `None` if the source is no direct
+/// connection, or needs no secret.
 pub(crate) fn secret_kind(transport: &Transport) -> Option<SecretKind> {
     sources::secret_kind(transport).filter(|kind| *kind != SecretKind::Amqp)
 }

@@ -43,19 +43,19 @@ const GROUPED_PAGES: usize = 5;
 const IDS_PAGE: usize = 1_000;
 /// Phone numbers read at a time.
 const PHONES_PAGE: usize = 500;
-/// Phone numbers shown at most, those with most calls first.
+/// Maximum number of phone numbers that are shown. The numbers with the most calls come first.
 const PHONES_MAX: usize = 2_000;
 /// Calls with a customer that are checked for callback attempts.
 const CALLS_MAX: usize = 100;
 /// Leads whose profiles are read at once.
 const PROFILES_AT_ONCE: usize = 50;
 
-/// The daemon as the page sees it.
+/// The page's access to the daemon.
 pub(crate) struct DaemonBackend {
     pub(in crate::daemon) observer: Arc<Observer>,
     pub(in crate::daemon) handler: Arc<CommandHandler>,
     pub(in crate::daemon) intake: IntakeSettings,
-    /// The zone of the PBX, or this machine's if it has none.
+    /// The zone of the PBX, or this machine's zone if no flag names one.
     pub(in crate::daemon) zone: Zone,
     /// The names of request fields, for the body that a call's page shows.
     pub(in crate::daemon) fields: FieldNames,
@@ -72,8 +72,8 @@ impl DaemonBackend {
         Ok(self.handler.spool.read(query).await?)
     }
 
-    /// Returns calls from `before` on, newest first, and the place where the next ones begin.
-    /// Matches can be rare, so it reads up to `pages` pages of the spool.
+    /// Returns up to `most` calls from `before` on, newest first, and the place where the next
+    /// calls begin. Matches can be rare, so this reads up to `pages` pages of the spool.
     async fn list_calls(
         &self,
         filter: &CallFilter,
@@ -97,9 +97,9 @@ impl DaemonBackend {
         Ok((all, next))
     }
 
-    /// Passes dead letters to `take` page by page, newest first, while it wants more. Returns the
-    /// id of the last one if more can follow. Each page is a separate read, so writes can run
-    /// between them.
+    /// Passes dead letters to `take` page by page, newest first, while `take` returns `true`.
+    /// Returns the id of the last dead letter if more can follow. Each page is a separate read, so
+    /// writes can run between the reads.
     async fn walk(
         &self,
         mut filter: LetterFilter,
@@ -124,8 +124,8 @@ impl DaemonBackend {
         Ok(filter.before)
     }
 
-    /// Increments the counter when a call moved or the state of a source changed, while a page is
-    /// open.
+    /// Increments `changes` when a call or the state of a source has changed, while a browser shows
+    /// the page.
     pub(crate) async fn watch_changes(self: Arc<Self>) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         let mut last = None;

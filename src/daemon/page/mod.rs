@@ -19,8 +19,8 @@ const PASSWORD_FILE: &str = "--page-password-file";
 /// Time between two checks for changes.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Opens the listener of the page before anything is served. Also returns the door for links to the
-/// page, and the page's settings.
+/// Opens the listener of the page, before any request is served. Also returns the function that
+/// issues links to the page, and the page's settings.
 ///
 /// # Errors
 /// If the address is not free, the certificate cannot be used, or the password file cannot be read.
@@ -86,8 +86,8 @@ fn passwords(place: &SecretPlace) -> Result<Passwords, String> {
     read.map_err(|error| format!("{}: {error}", of.unwrap_or_default()))
 }
 
-/// Returns the people of a changed file, and the error to show. A person without a valid line is
-/// not let in, not even when the whole file cannot be read.
+/// Returns the people of a changed file, and the error for `status`. Only people with a valid line
+/// can log in. If the file cannot be read, no one can log in.
 fn people_of(text: Result<&Secret, String>) -> (Passwords, Option<String>) {
     let text = match text {
         Ok(text) => text,
@@ -117,8 +117,8 @@ fn empty_file_error(people: &Passwords) -> Option<String> {
     }
 }
 
-/// Returns a name for the cookies, so those of two instances on one host differ. Cookies ignore the
-/// port.
+/// Returns a name for the page's cookies. It differs for each instance on a host, because cookies
+/// ignore the port.
 fn instance(config: &Config) -> String {
     let place = config.state_place();
     let state = place.socket_folder();

@@ -54,7 +54,8 @@ impl DaemonBackend {
         Ok(page)
     }
 
-    /// Reads a search: the one call with an id, or the filter of a list.
+    /// Converts a search: returns the call if the text is the id of one call, and the filter of the
+    /// list.
     async fn resolve_query(
         &self,
         query: &CallQuery,
@@ -118,7 +119,7 @@ impl DaemonBackend {
             state: Some(kept.state),
             call: &kept.call,
             rules: &self.handler.rules,
-            // The lists are not read here. The lead is the one that was stored.
+            // The lists are not read here, because the lead is stored with the call.
             people: &People::default(),
         };
         let times = Times::new(&self.zone, kept.call.started);
@@ -141,9 +142,9 @@ impl DaemonBackend {
         }
     }
 
-    /// Returns the request that was sent to the CRM, or would be. A call is stored as `sending`
-    /// before its first byte leaves. If it was not sent after all, it has neither an id nor an
-    /// attempt.
+    /// Returns the request that was or would be sent to the CRM. A call is stored as `sending`
+    /// before its first byte leaves. If the request was not sent after all, the call has neither a
+    /// request id nor an attempt.
     fn request(&self, row: &Row) -> RequestView {
         let has_left =
             row.request_id.is_some() || !row.attempts.is_empty() || row.state == State::Sending;

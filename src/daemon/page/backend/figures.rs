@@ -34,7 +34,8 @@ fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
     all
 }
 
-/// Returns the seconds that this part of the delays, sorted, does not exceed.
+/// Returns the delay in seconds that the fraction `part` (0 to 1) of the sorted `delays` does not
+/// exceed.
 fn quantile(delays: &[Duration], part: f64) -> Option<f64> {
     let last = delays.len().checked_sub(1)?;
     let place = (last as f64 * part).ceil() as usize;
@@ -49,7 +50,8 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the bounds for this moment, in its zone. `None` if a time is out of range.
+    /// Returns the bounds of the charts at the time `now`, in the zone of `now`. `None` if a time
+    /// is out of range.
     fn for_time(now: &Zoned) -> Option<Self> {
         let to_hour = ZonedRound::new()
             .smallest(Unit::Hour)
@@ -71,7 +73,7 @@ impl Bounds {
         Some(Self {
             hours,
             days,
-            // If the clock was set back, calls can be ahead of it.
+            // If the clock was set back, calls can begin after `now`.
             end: now.timestamp().as_second() + 3600,
         })
     }
@@ -114,7 +116,8 @@ impl DaemonBackend {
         day.map_or(0, |day| day.timestamp().as_second())
     }
 
-    /// Returns a bar for each beginning. The last bar ends at `end`.
+    /// Returns a bar for each beginning in `from`. A bar ends where the next bar begins, and the
+    /// last bar ends at `end`. All times are in epoch seconds.
     async fn bars(&self, from: &[i64], end: i64) -> Result<Vec<Bar>, Refusal> {
         let ends = from.iter().skip(1).copied().chain([end]);
         let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
@@ -130,7 +133,7 @@ impl DaemonBackend {
         Ok(read.await?)
     }
 
-    /// Returns the bars of the days before today. They are cached, because counting reads many
+    /// Returns the bars of the days before today. The bars are cached, because counting reads many
     /// rows.
     async fn past_days(&self, from: &[i64], end: i64, now: Duration) -> Result<Vec<Bar>, Refusal> {
         {

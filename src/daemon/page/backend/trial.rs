@@ -8,7 +8,8 @@ use tokio::process::Command;
 
 /// Time limit of a run of `check`.
 const WITHIN: Duration = Duration::from_secs(90);
-/// Flags of `run` that are not passed to `check`, because they would end it or change the state.
+/// Flags of `run` that are not passed to `check`, because they would end `check` or change the
+/// state.
 const NOT_TRIED: [&str; 2] = ["--until-idle", "--rebind"];
 
 fn unavailable(message: impl Into<String>) -> Refusal {
