@@ -221,7 +221,7 @@ impl<'a> LoginTurn<'a> {
         self.page.login_left.notify_waiters();
     }
 
-    /// Ends the try as a try with the right password, so it does not count as wrong.
+    /// Marks the login attempt as successful, so it does not count as a wrong password.
     fn succeed(self) {
         self.leave(true);
     }

@@ -101,7 +101,7 @@ impl Sandbox {
         &self.client.violations
     }
 
-    /// Returns the highest numbers of requests that any token made in one window so far.
+    /// Returns the largest numbers of requests of one token in one window, so far.
     pub const fn fullest(&self) -> Fullest {
         self.client.windows.fullest
     }

@@ -224,7 +224,7 @@ pub type StatementHook = Arc<dyn Fn(u64) -> bool + Send + Sync>;
 pub struct Settings {
     /// Look up leads of failed calls, and show calls in lead fields. Needs a sender.
     pub look_up: bool,
-    /// The value of `--failed-employee` is `drop`: an unknown employee is left out.
+    /// Set for `--failed-employee=drop`: a failed call is sent again without its unknown employee.
     pub drop_employee: bool,
     /// The value of `--lead-field`, checked. `None` without it.
     pub shows: Option<Arc<lead_field::Settings>>,

@@ -133,7 +133,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Adds the next piece of the body.
+    /// Adds the next piece of the request body to the signature check.
     pub fn add(&mut self, piece: &[u8]) {
         for (_, signing) in &mut self.tried {
             signing.add(piece);

@@ -41,7 +41,7 @@ pub struct FailedCall {
     pub look_up: bool,
     /// Result of a recent lookup of the call's lead, if there was one.
     pub finding: Option<Finding>,
-    /// The value of `--failed-employee` is `drop`: an unknown employee is left out.
+    /// Set for `--failed-employee=drop`: a failed call is sent again without its unknown employee.
     pub drop_employee: bool,
 }
 
@@ -188,7 +188,7 @@ mod tests {
         LeadId::new(id).expect("positive")
     }
 
-    fn failed(record: CallRecord) -> FailedCall {
+    fn failed_call(record: CallRecord) -> FailedCall {
         FailedCall {
             record,
             history: RerouteHistory::default(),
@@ -199,31 +199,37 @@ mod tests {
         }
     }
 
-    fn letter(message: &str, finding: Option<Finding>) -> FailedCallDecision {
+    fn dead_letter_decision(message: &str, finding: Option<Finding>) -> FailedCallDecision {
         let message = message.to_owned();
         FailedCallDecision::Letter { message, finding }
     }
 
     #[test]
     fn failed_call_is_looked_up_rerouted_or_made_dead_letter() {
-        let new = failed(call(1, Some(7)));
+        let new = failed_call(call(1, Some(7)));
         assert_eq!(new.decide("no"), FailedCallDecision::LookUp(lead(1)));
         let nobody_asks = FailedCall {
             look_up: false,
             finding: Some(Finding::LeadExists),
             ..new.clone()
         };
-        assert_eq!(nobody_asks.decide("no"), letter("no", None));
+        assert_eq!(nobody_asks.decide("no"), dead_letter_decision("no", None));
         let no_lead = CallRecord {
             lead_id: None,
             ..call(1, None)
         };
-        assert_eq!(failed(no_lead).decide("no"), letter("no", None));
+        assert_eq!(
+            failed_call(no_lead).decide("no"),
+            dead_letter_decision("no", None)
+        );
         let unclear = FailedCall {
             finding: Some(Finding::Unclear),
             ..new.clone()
         };
-        assert_eq!(unclear.decide("no"), letter("no", unclear.finding));
+        assert_eq!(
+            unclear.decide("no"),
+            dead_letter_decision("no", unclear.finding)
+        );
         let exists = FailedCall {
             finding: Some(Finding::LeadExists),
             ..new
@@ -240,8 +246,14 @@ mod tests {
             ..exists.clone()
         };
         let message = "the lead exists: employee 7 is not known; the CRM answered \"no\"";
-        assert_eq!(again.decide("no"), letter(message, exists.finding));
-        assert_eq!(kept.decide("no"), letter(message, exists.finding));
+        assert_eq!(
+            again.decide("no"),
+            dead_letter_decision(message, exists.finding)
+        );
+        assert_eq!(
+            kept.decide("no"),
+            dead_letter_decision(message, exists.finding)
+        );
         let merged = FailedCall {
             survivor: Some(lead(2)),
             ..exists

@@ -50,7 +50,7 @@ impl Catalogue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FieldType {
-    /// Any scalar value of JSON.
+    /// A text. Every scalar value of JSON is accepted as a text.
     Text,
     /// Several texts, each a separate entry of `valueList`.
     MultiSelect,

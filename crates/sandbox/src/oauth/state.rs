@@ -119,7 +119,7 @@ pub const FIRST_APPLICATION: i64 = 101;
 /// The exchange that used up a code or a refresh token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
-    /// The moment of the exchange.
+    /// Time at which the code was exchanged for tokens.
     pub at: EventTime,
     /// `true` if the answer was sent completely and without delay, so the client has the new
     /// tokens.

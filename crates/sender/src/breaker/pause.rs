@@ -17,7 +17,7 @@ const REMEMBERED_MAX: usize = 100;
 /// Time between two probes with `token/info`.
 pub const PROBE: Duration = Duration::from_secs(60);
 
-/// Time between two trial calls while calls are refused.
+/// Time between two trial submissions while the CRM refuses to log calls.
 const TRIAL: Duration = Duration::from_secs(3600);
 
 /// A reason to send nothing, or no call. The text of a variant is the message of the CRM, or our
