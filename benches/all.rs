@@ -1,8 +1,8 @@
-//! All benches that need the program's libraries, except `pace`, in one executable. Linking it once
-//! takes as long as linking one bench.
+//! All benches that need the program's libraries, except `pace`, in one executable. Linking this
+//! executable takes as long as linking one bench.
 //!
-//! `cargo bench --bench all` runs all of them. `-- day spool` runs those that are named. Each one
-//! runs in a separate process, because some of them measure their own memory.
+//! `cargo bench --bench all` runs all benches. `-- day spool` runs the named benches. Each bench
+//! runs in a separate process, because some benches measure the memory of their process.
 
 #![allow(
     clippy::duplicate_mod,
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     // Cargo's own arguments begin with `--`.
     let words = std::env::args().skip(1);
     let words = words.filter(|word| !word.starts_with("--"));
-    // A number is for the bench, such as a number of calls.
+    // Numbers are arguments of the chosen bench, such as a number of calls.
     let (numbers, wanted): (Vec<String>, Vec<String>) =
         words.partition(|word| word.parse::<usize>().is_ok());
     let known = |word: &String| BENCHES.iter().any(|(name, _)| name == word);

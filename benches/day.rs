@@ -17,7 +17,7 @@ use callbridge_call::{
     PbxEvent, Settings, TrunkEndpoint,
 };
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
-use core_time::on_core;
+use core_time::thread_cpu_time;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -38,7 +38,7 @@ pub fn main() {
     }
     day();
     crowd::rows(assembler);
-    open_calls();
+    measure_open_calls();
 }
 
 fn day() {
@@ -56,19 +56,19 @@ fn day() {
         "", "seconds", "of core", "rows/s", "memory"
     );
     let day = |name: &str, goal: &str, read: fn(&Path) -> u64| {
-        let (before, start, core) = (peak_kb(), Instant::now(), on_core());
+        let (before, start, core) = (peak_kb(), Instant::now(), thread_cpu_time());
         let what = read(&file);
-        let (seconds, core) = (start.elapsed(), (on_core() - core).as_secs_f64());
+        let (seconds, core) = (start.elapsed(), (thread_cpu_time() - core).as_secs_f64());
         let (seconds, grown) = (seconds.as_secs_f64(), peak_kb() - before);
         let rate = rows as f64 / core / 1e6;
         println!("{name:<34} {seconds:>8.2} {core:>8.2} {rate:>12.2} M {grown:>7} KB  {goal}");
         black_box(what);
         (core, rate, grown)
     };
-    let bytes = day("the bytes alone (read)", "", bytes_alone);
-    let lines = day("lines, as a plain script reads", "", lines_alone);
-    let received = day("rows → Told (Decoder)", "1 M/s", told);
-    let whole = day("rows → finished calls", "10 s, flat", calls);
+    let bytes = day("the bytes alone (read)", "", sum_bytes);
+    let lines = day("lines, as a plain script reads", "", count_lines);
+    let received = day("rows → Told (Decoder)", "1 M/s", count_events);
+    let whole = day("rows → finished calls", "10 s, flat", finish_calls);
     let plain = format!("lines alone: {:.2} M/s", lines.1);
     let rate = format!("{:.2} M/s", received.1);
     table::row("day", "CEL rows → Told", &rate, "1 M/s", &plain);
@@ -172,7 +172,7 @@ fn write_day(file: &Path) -> (u64, u64) {
 }
 
 /// Reads the file in pieces.
-fn pieces(file: &Path, mut each: impl FnMut(&[u8])) {
+fn read_pieces(file: &Path, mut each: impl FnMut(&[u8])) {
     let mut file = File::open(file).expect("the day");
     let mut piece = vec![0; 64 << 10];
     loop {
@@ -184,24 +184,24 @@ fn pieces(file: &Path, mut each: impl FnMut(&[u8])) {
     }
 }
 
-fn bytes_alone(file: &Path) -> u64 {
+fn sum_bytes(file: &Path) -> u64 {
     let mut sum = 0;
-    pieces(file, |piece| sum += u64::from(piece[0]));
+    read_pieces(file, |piece| sum += u64::from(piece[0]));
     sum
 }
 
-fn lines_alone(file: &Path) -> u64 {
+fn count_lines(file: &Path) -> u64 {
     let mut lines = 0;
-    pieces(file, |piece| {
+    read_pieces(file, |piece| {
         lines += Frames::new(Format::AmiJson, piece).count() as u64
     });
     lines
 }
 
-fn messages(file: &Path, mut each: impl FnMut(&PbxEvent<'_>)) {
+fn read_events(file: &Path, mut each: impl FnMut(&PbxEvent<'_>)) {
     let mut framer = Framer::new(Format::CelCsv);
     let mut decoder = Decoder::new(Format::CelCsv, DecoderSettings::default());
-    pieces(file, |piece| {
+    read_pieces(file, |piece| {
         framer.push(piece);
         while let Some(frame) = framer.next() {
             let Frame::Message(message) = frame else {
@@ -214,10 +214,10 @@ fn messages(file: &Path, mut each: impl FnMut(&PbxEvent<'_>)) {
     });
 }
 
-fn told(file: &Path) -> u64 {
+fn count_events(file: &Path) -> u64 {
     let mut count = 0;
-    messages(file, |told| {
-        black_box(told);
+    read_events(file, |event| {
+        black_box(event);
         count += 1;
     });
     count
@@ -231,12 +231,12 @@ fn assembler(max_open_calls: usize) -> Assembler {
     })
 }
 
-fn calls(file: &Path) -> u64 {
+fn finish_calls(file: &Path) -> u64 {
     let mut assembler = assembler(10_000);
     let now = EventTime::from_seconds(i64::from(MIDNIGHT) + 30 * 86_400);
     let (mut finished, mut most_open) = (0, 0);
-    messages(file, |told| {
-        assembler.on_event(told, now);
+    read_events(file, |event| {
+        assembler.on_event(event, now);
         most_open = most_open.max(assembler.open_calls());
         finished += assembler.take_finished().len();
     });
@@ -248,7 +248,7 @@ fn calls(file: &Path) -> u64 {
 }
 
 /// Measures the memory of open calls, with two channels in a bridge each.
-fn open_calls() {
+fn measure_open_calls() {
     let mut assembler = assembler(OPEN as usize + 1);
     let before = resident_kb();
     let start = Instant::now();
@@ -286,7 +286,10 @@ fn open_calls() {
     let bytes = (resident_kb() - before) * 1024 / u64::from(OPEN);
     println!("\n{OPEN} open calls of two channels: {bytes} bytes each, made in {took:.2?}");
     assert_eq!(assembler.open_calls(), OPEN as usize);
-    let plain = format!("its channels' fields in a BTreeMap: {}", plain_open_calls());
+    let plain = format!(
+        "its channels' fields in a BTreeMap: {}",
+        measure_plain_open_calls()
+    );
     table::row(
         "day",
         "an open call of two channels",
@@ -297,7 +300,7 @@ fn open_calls() {
 }
 
 /// Measures the reference: each channel with its fields as texts by name.
-fn plain_open_calls() -> String {
+fn measure_plain_open_calls() -> String {
     let before = resident_kb();
     let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let channel = |number: u32| {

@@ -13,7 +13,7 @@ mod table;
 use callbridge_asterisk::Pairs;
 use callbridge_call::{Assembler, Endpoints, EventTime, PbxEvent, Settings};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
-use core_time::on_core;
+use core_time::thread_cpu_time;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::Path;
@@ -24,8 +24,8 @@ const MEASURED: Duration = Duration::from_millis(1500);
 
 /// Runs the bench that the module describes.
 pub fn main() {
-    let text = joined("ami.raw");
-    let json = joined("amiws.jsonl");
+    let text = join_recordings("ami.raw");
+    let json = join_recordings("amiws.jsonl");
     println!("AMI text: {}", mix(Format::Ami, &text));
     let alone = row("memchr line search alone", &text, "", lines);
     row("messages (Frames)", &text, "", |bytes| {
@@ -34,7 +34,7 @@ pub fn main() {
     let mapped = row("messages → BTreeMap<String, String>", &text, "", maps);
     row("messages → borrowed pairs (Pairs)", &text, "", pairs);
     let decoded = row("messages → Told (Decoder)", &text, "2.5 M", |bytes| {
-        told(Format::Ami, bytes)
+        decode_messages(Format::Ami, bytes)
     });
     let finished = row(
         "messages → finished calls (Assembler)",
@@ -47,7 +47,7 @@ pub fn main() {
         values(Format::AmiJson, bytes)
     });
     let read = row("frames → Told (Decoder)", &json, "1.0 M", |bytes| {
-        told(Format::AmiJson, bytes)
+        decode_messages(Format::AmiJson, bytes)
     });
     let plain = format!("as a BTreeMap: {mapped}; lines alone: {alone}");
     table::row("decode", "AMI text → Told", &decoded, "2.5 M/s", &plain);
@@ -65,16 +65,16 @@ pub fn main() {
 
 /// Measures the events of a FreeSWITCH, which are five times as long.
 fn freeswitch() {
-    let (socket, json) = (joined("esl.txt"), joined("esl.jsonl"));
+    let (socket, json) = (join_recordings("esl.txt"), join_recordings("esl.jsonl"));
     println!("\nFreeSWITCH: {}", mix(Format::Freeswitch, &json));
     let valued = row("bodies → serde_json::Value", &json, "", |bytes| {
         values(Format::Freeswitch, bytes)
     });
     let read = row("bodies → Told (Decoder)", &json, "", |bytes| {
-        told(Format::Freeswitch, bytes)
+        decode_messages(Format::Freeswitch, bytes)
     });
     let framed = row("socket, plain → Told (Decoder)", &socket, "", |bytes| {
-        told(Format::Freeswitch, bytes)
+        decode_messages(Format::Freeswitch, bytes)
     });
     let finished = row("bodies → finished calls (Assembler)", &json, "", |bytes| {
         calls(Format::Freeswitch, bytes)
@@ -92,7 +92,7 @@ fn freeswitch() {
 }
 
 /// Returns the recordings' files with this name, joined.
-fn joined(name: &str) -> Vec<u8> {
+fn join_recordings(name: &str) -> Vec<u8> {
     let root = recordings();
     let below = |folder: &Path| {
         let entries = std::fs::read_dir(folder).expect("tests/recordings");
@@ -159,9 +159,9 @@ fn row(name: &str, bytes: &[u8], target: &str, mut pass: impl FnMut(&[u8]) -> us
     let mut messages = pass(bytes);
     let start = Instant::now();
     while start.elapsed() < MEASURED {
-        let before = on_core();
+        let before = thread_cpu_time();
         messages = black_box(pass(black_box(bytes)));
-        best = best.min(on_core() - before);
+        best = best.min(thread_cpu_time() - before);
     }
     let seconds = best.as_secs_f64();
     let rate = messages as f64 / seconds / 1e6;
@@ -223,7 +223,7 @@ fn pairs(bytes: &[u8]) -> usize {
     read
 }
 
-fn told(format: Format, bytes: &[u8]) -> usize {
+fn decode_messages(format: Format, bytes: &[u8]) -> usize {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut read = 0;
     for message in messages(format, bytes) {

@@ -27,7 +27,7 @@ fn phone(n: i64) -> Phone {
 }
 
 /// Maps 0 to `all` to the same numbers in scattered order.
-fn scattered(n: i64, all: i64) -> i64 {
+fn scatter(n: i64, all: i64) -> i64 {
     (n * 7_368_787) % all
 }
 
@@ -43,7 +43,7 @@ fn news(n: i64, at: i64, what: ChangeKind) -> Op {
 }
 
 /// Returns the kilobytes of this process in memory.
-fn resident() -> i64 {
+fn resident_kb() -> i64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
@@ -72,7 +72,7 @@ fn read(n: i64, at: i64, named: bool) -> Op {
 
 /// Measures the cost of the leads' names: rows per second of the first reading and of a later one,
 /// and bytes per lead.
-fn filled(all: i64, named: bool) -> (f64, f64, f64) {
+fn measure_filling(all: i64, named: bool) -> (f64, f64, f64) {
     let dir = tempfile::tempdir().expect("a folder");
     let (spool, guard) = open(dir.path(), Settings::default()).expect("opens");
     let first = learn(&spool, all, all, |n| read(n, 10, named));
@@ -82,9 +82,9 @@ fn filled(all: i64, named: bool) -> (f64, f64, f64) {
     (first, later, file.len() as f64 / all as f64)
 }
 
-fn names(all: i64) {
-    let (plain_first, plain_later, plain_bytes) = filled(all, false);
-    let (first, later, bytes) = filled(all, true);
+fn measure_names(all: i64) {
+    let (plain_first, plain_later, plain_bytes) = measure_filling(all, false);
+    let (first, later, bytes) = measure_filling(all, true);
     let row = |what: &str, measured: String, goal: &str, plain: String| {
         let what = format!("{all} leads with names: {what}");
         let plain = format!("without names: {plain}");
@@ -106,7 +106,7 @@ fn learn(spool: &Handle, all: i64, count: i64, op: impl Fn(i64) -> Op) -> f64 {
     let begun = Instant::now();
     for from in (0..count).step_by(usize::try_from(GROUP).unwrap_or(1)) {
         let some = from..(from + GROUP).min(count);
-        let ops = some.map(|n| op(scattered(n, all)));
+        let ops = some.map(|n| op(scatter(n, all)));
         spool.write(ops.collect()).wait().expect("stored");
     }
     count as f64 / begun.elapsed().as_secs_f64()
@@ -124,19 +124,19 @@ fn measure(all: i64) {
     let created = |at: i64| move |n: i64| news(n, at, ChangeKind::Created);
     learn(&spool, all, 1, created(10));
     directory.find(&phone(0)).expect("readable");
-    let before = resident();
+    let before = resident_kb();
     let first = learn(&spool, all, all, created(10));
     let again = learn(&spool, all, all.min(50_000), created(10));
     let newer = learn(&spool, all, all.min(50_000), created(20));
     let mut times = Vec::new();
     for n in 0..LOOK_UPS {
-        let phone = phone(scattered(n * 31, all));
+        let phone = phone(scatter(n * 31, all));
         let begun = Instant::now();
         let found = directory.find(&phone).expect("readable");
         times.push(begun.elapsed());
         assert_eq!(found.leads().len(), 1);
     }
-    let more = (resident() - before) as f64 / 1024.0;
+    let more = (resident_kb() - before) as f64 / 1024.0;
     let bytes = std::fs::metadata(dir.path().join("spool.db")).map_or(0, |file| file.len());
     let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
     println!(
@@ -145,9 +145,10 @@ fn measure(all: i64) {
         bytes >> 20,
     );
     guard.close();
-    let before = resident();
-    let (plain_learned, plain_p50, plain_p99) = bare(&dir.path().join("bare.db"), all);
-    let plain_more = (resident() - before) as f64 / 1024.0;
+    let before = resident_kb();
+    let (plain_learned, plain_p50, plain_p99) =
+        measure_plain_table(&dir.path().join("bare.db"), all);
+    let plain_more = (resident_kb() - before) as f64 / 1024.0;
     let row = |what: &str, measured: &str, goal: &str, plain: &str| {
         let what = format!("{all} numbers: {what}");
         let goal = if all == 1_000_000 { goal } else { "" };
@@ -179,7 +180,7 @@ fn measure(all: i64) {
 
 /// Measures the reference: number and lead in a plain table, in groups of the same size. Returns
 /// the rows learned per second, and the times of a lookup.
-fn bare(path: &Path, all: i64) -> (f64, f64, f64) {
+fn measure_plain_table(path: &Path, all: i64) -> (f64, f64, f64) {
     let db = Connection::open(path).expect("opens");
     db.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
@@ -194,7 +195,7 @@ fn bare(path: &Path, all: i64) -> (f64, f64, f64) {
             .prepare_cached("INSERT OR IGNORE INTO phones VALUES (?1, ?2)")
             .expect("a statement");
         for n in from..(from + GROUP).min(all) {
-            let n = scattered(n, all);
+            let n = scatter(n, all);
             insert.execute((998_900_000_000 + n, n + 1)).expect("a row");
         }
         db.execute_batch("COMMIT").expect("committed");
@@ -205,7 +206,7 @@ fn bare(path: &Path, all: i64) -> (f64, f64, f64) {
         .expect("a question");
     let mut times = Vec::new();
     for n in 0..LOOK_UPS {
-        let n = scattered(n * 31, all);
+        let n = scatter(n * 31, all);
         let begun = Instant::now();
         let lead: i64 = find
             .query_row([998_900_000_000 + n], |row| row.get(0))
@@ -231,7 +232,7 @@ pub fn main() {
     println!("|---|---|---|---|---|---|---|---|");
     for all in sizes {
         measure(all);
-        names(all);
+        measure_names(all);
     }
     println!("to reach with a million: p99 under 1000 µs, under 16 MB more");
 }

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The environment variable with the program to measure, instead of the one that benches are built
-/// with.
+/// The environment variable with the program to measure. If the variable is not set, the program
+/// that benches are built with is measured.
 const GIVEN: &str = "CALLBRIDGE_PROGRAM";
 const RUNS: usize = 9;
 /// Calls one after another, each from its hangup to its request.

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const GROUP: usize = 256;
-/// Calls that are written one at a time. Each waits for the disk.
+/// Calls that are written one at a time. Each call waits for the disk.
 const SINGLE: usize = 500;
 
 /// Makes the n-th call, as large as the median call of the recordings: two channels, one lead,
@@ -73,17 +73,18 @@ fn call(n: usize) -> Finished {
 }
 
 /// Returns the texts of a call that any storage must keep.
-fn bytes_of(call: &Finished) -> (String, String) {
+fn stored_texts(call: &Finished) -> (String, String) {
     let record = serde_json::to_string(&call.judged.record).expect("JSON");
     (record, serde_json::to_string(&call.call).expect("JSON"))
 }
 
-/// Measures `write` and `fdatasync` of each group. If `in_place`, they overwrite an existing file.
+/// Measures `write` and `fdatasync` of each group. If `in_place`, the writes overwrite an existing
+/// file.
 fn bare_writes(path: &Path, calls: &[Finished], group: usize, in_place: bool) -> Duration {
     let chunks: Vec<Vec<u8>> = calls
         .chunks(group)
         .map(|calls| {
-            let texts = calls.iter().map(bytes_of);
+            let texts = calls.iter().map(stored_texts);
             texts
                 .flat_map(|(a, b)| [a.into_bytes(), b.into_bytes()].concat())
                 .collect()
@@ -125,7 +126,7 @@ fn bare_sqlite(path: &Path, calls: &[Finished], group: usize) -> Duration {
         .map(|call| {
             (
                 call.judged.record.uuid.expect("a uuid").0.into_bytes(),
-                bytes_of(call),
+                stored_texts(call),
             )
         })
         .collect();
@@ -193,7 +194,7 @@ pub fn main() {
     let total: usize = asked.unwrap_or(50_000);
     let calls: Vec<Finished> = (0..total).map(call).collect();
     let single = &calls[..SINGLE.min(total)];
-    let (record, facts) = bytes_of(&calls[0]);
+    let (record, facts) = stored_texts(&calls[0]);
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let at = |name: &str| dir.path().join(name);
     println!("{total} calls of {} bytes", record.len() + facts.len());

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The environment variable with the program to measure, instead of the one that benches are built
-/// with.
+/// The environment variable with the program to measure. If the variable is not set, the program
+/// that benches are built with is measured.
 const GIVEN: &str = "CALLBRIDGE_PROGRAM";
 const LEADS: i64 = 1_000_000;
 /// Leads per commit.
@@ -62,7 +62,7 @@ fn lead(n: i64) -> Op {
 }
 
 /// Makes a state with this many leads. Returns its size in bytes.
-fn filled(state: &Path, leads: i64) -> u64 {
+fn fill(state: &Path, leads: i64) -> u64 {
     let (spool, guard) = open(state, Settings::default()).expect("opens");
     for from in (0..leads).step_by(usize::try_from(GROUP).unwrap_or(1)) {
         let ops = (from..(from + GROUP).min(leads)).map(lead);
@@ -103,7 +103,7 @@ impl Running {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()));
         let status = status.expect("its status");
         let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let kilobytes = line.and_then(|it| it.split_whitespace().next()?.parse::<f64>().ok());
+        let kilobytes = line.and_then(|value| value.split_whitespace().next()?.parse::<f64>().ok());
         kilobytes.expect("a number") / 1024.0
     }
 }
@@ -117,7 +117,7 @@ impl Drop for Running {
 
 /// Starts a listener that gives every request the same answer, in a thread that ends with the
 /// process.
-fn plain() -> SocketAddr {
+fn start_plain_listener() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
@@ -146,27 +146,27 @@ fn ask(addr: SocketAddr, phone: &Phone) -> (Duration, String) {
 
 /// Times of the answers, and how many answers were `late` or `full`.
 #[derive(Default)]
-struct Asked {
+struct AnswerTimes {
     ours: Vec<Duration>,
     plain: Vec<Duration>,
     put_off: u32,
 }
 
-/// Runs one of [`ASKERS`]. Every fourth number belongs to no lead.
-fn asks(asker: u32, leads: i64, ours: SocketAddr, plain: SocketAddr) -> Asked {
-    let mut asked = Asked::default();
+/// Runs one of the [`ASKERS`] threads. Every fourth number belongs to no lead.
+fn run_asker(asker: u32, leads: i64, ours: SocketAddr, plain: SocketAddr) -> AnswerTimes {
+    let mut times = AnswerTimes::default();
     let begun = Instant::now();
-    let many = LOOK_UPS_A_SECOND * u32::try_from(MINUTE.as_secs()).unwrap_or(60);
-    for turn in (asker..many).step_by(ASKERS as usize) {
+    let lookups = LOOK_UPS_A_SECOND * u32::try_from(MINUTE.as_secs()).unwrap_or(60);
+    for turn in (asker..lookups).step_by(ASKERS as usize) {
         let due = Duration::from_secs(1) * turn / LOOK_UPS_A_SECOND;
         std::thread::sleep(due.saturating_sub(begun.elapsed()));
         let scattered = (i64::from(turn) * 7_368_787) % leads;
         let known = turn % 4 != 0;
         let n = if known { scattered } else { scattered - leads };
         let (took, answer) = ask(ours, &phone(n));
-        asked.ours.push(took);
+        times.ours.push(took);
         if answer.contains("reason=late") || answer.contains("reason=full") {
-            asked.put_off += 1;
+            times.put_off += 1;
         } else {
             let wanted = match known {
                 true => format!("known=yes&lead={}&name=Customer%20Karimova", n + 1),
@@ -174,9 +174,9 @@ fn asks(asker: u32, leads: i64, ours: SocketAddr, plain: SocketAddr) -> Asked {
             };
             assert!(answer.contains(&wanted), "{answer}");
         }
-        asked.plain.push(ask(plain, &phone(n)).0);
+        times.plain.push(ask(plain, &phone(n)).0);
     }
-    asked
+    times
 }
 
 /// Appends calls to the source's file for a minute.
@@ -191,16 +191,16 @@ fn calls(file: &Path) {
     }
 }
 
-/// Returns how many calls the program has stored, and for how many of these it found the lead.
-/// Waits until all are stored, but at most a minute.
-fn taken_in(state: &Path, written: u32) -> (u32, u32) {
+/// Returns the number of stored calls, and the number of stored calls with a lead. Waits until
+/// `written` calls are stored, but at most a minute.
+fn count_stored(state: &Path, written: u32) -> (u32, u32) {
     let db = Connection::open(state.join("spool.db")).expect("the state");
     let counted = "SELECT count(*), count(lead) FROM calls";
     let count = || db.query_row(counted, [], |row| Ok((row.get(0)?, row.get(1)?)));
-    let ends = Instant::now() + MINUTE;
+    let deadline = Instant::now() + MINUTE;
     loop {
         let (calls, with_lead) = count().expect("a count");
-        if calls >= written || Instant::now() >= ends {
+        if calls >= written || Instant::now() >= deadline {
             return (calls, with_lead);
         }
         std::thread::sleep(Duration::from_millis(100));
@@ -222,27 +222,27 @@ pub fn main() {
     let mut named = std::env::args().filter_map(|word| word.parse().ok());
     let leads = named.next().unwrap_or(LEADS);
     let folder = tempfile::tempdir().expect("a folder");
-    let bytes = filled(&folder.path().join("state"), leads);
+    let bytes = fill(&folder.path().join("state"), leads);
     let file = folder.path().join("calls");
     std::fs::write(&file, "").expect("a file");
-    let (ours, plain) = (free_addr(), plain());
+    let (ours, plain) = (free_addr(), start_plain_listener());
     let running = Running::start(folder.path(), ours);
     while TcpStream::connect(ours).is_err() {
         std::thread::sleep(Duration::from_millis(10));
     }
     ask(ours, &phone(0));
     let before = running.memory("VmRSS:");
-    let mut all = Asked::default();
+    let mut all = AnswerTimes::default();
     std::thread::scope(|scope| {
         scope.spawn(|| calls(&file));
         let askers: Vec<_> = (0..ASKERS)
-            .map(|asker| scope.spawn(move || asks(asker, leads, ours, plain)))
+            .map(|asker| scope.spawn(move || run_asker(asker, leads, ours, plain)))
             .collect();
         for asker in askers {
-            let asked = asker.join().expect("it asks to the end");
-            all.ours.extend(asked.ours);
-            all.plain.extend(asked.plain);
-            all.put_off += asked.put_off;
+            let times = asker.join().expect("it asks to the end");
+            all.ours.extend(times.ours);
+            all.plain.extend(times.plain);
+            all.put_off += times.put_off;
         }
     });
     let row = |what: &str, measured: &str, goal: &str, reference: &str| {
@@ -255,7 +255,7 @@ pub fn main() {
         "p99 5, max 100",
         &format!("a listener that only answers: {}", quantiles(all.plain)),
     );
-    let (stored, with_lead) = taken_in(&folder.path().join("state"), CALLS);
+    let (stored, with_lead) = count_stored(&folder.path().join("state"), CALLS);
     let calls = format!("{stored} of {CALLS} stored, {with_lead} with their lead");
     row("calls beside them", &calls, "all stored", "");
     let put_off = format!("{} answered late or full", all.put_off);
@@ -275,6 +275,6 @@ pub fn main() {
     row("disk", &disk, "", "");
     assert_eq!(
         stored, CALLS,
-        "the lookups stood beside fewer calls than the rows say"
+        "fewer calls than the rows say were taken in during the lookups"
     );
 }

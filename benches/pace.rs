@@ -95,9 +95,9 @@ trait Keeper {
     fn restart(&mut self, now: Duration);
 }
 
-struct Ours(Pacer);
+struct OwnPacer(Pacer);
 
-impl Keeper for Ours {
+impl Keeper for OwnPacer {
     fn name(&self) -> &'static str {
         "callbridge"
     }
@@ -228,7 +228,7 @@ impl Dice {
         self.0 % limit.max(1)
     }
 
-    fn way(&mut self, weather: &Weather) -> Duration {
+    fn delay(&mut self, weather: &Weather) -> Duration {
         let stalled = weather.stall_one_in.is_some_and(|n| self.below(n) == 0);
         let stall = if stalled { 1000 + self.below(8000) } else { 0 };
         Duration::from_millis(weather.delay_ms + self.below(weather.jitter_ms) + stall)
@@ -237,14 +237,14 @@ impl Dice {
 
 enum Event {
     /// A request reaches the CRM. `None` if its sender was killed, so no answer is expected.
-    Arrives(Option<u32>),
-    Answered(u32),
-    Killed,
+    Arrival(Option<u32>),
+    Answer(u32),
+    Kill,
 }
 
 /// Requests that the CRM accepted and refused.
 #[derive(Default)]
-struct Seen {
+struct RequestCounts {
     accepted: u64,
     refused: u64,
 }
@@ -260,7 +260,7 @@ struct Run<'k> {
     dice: Dice,
     windows: Windows,
     token: TokenKey,
-    seen: Seen,
+    seen: RequestCounts,
 }
 
 impl<'k> Run<'k> {
@@ -275,10 +275,10 @@ impl<'k> Run<'k> {
             dice: Dice(0x9e37_79b9_7f4a_7c15),
             windows: Windows::new(Limit::default()),
             token: TokenKey::from_value("svc_pat_bench"),
-            seen: Seen::default(),
+            seen: RequestCounts::default(),
         };
         if let Some(every) = weather.restart {
-            run.add(every, Event::Killed);
+            run.add(every, Event::Kill);
         }
         run
     }
@@ -301,7 +301,7 @@ impl<'k> Run<'k> {
                     break;
                 }
                 let event = entry.remove();
-                self.happens(event);
+                self.handle(event);
             }
         }
     }
@@ -312,8 +312,8 @@ impl<'k> Run<'k> {
             match self.keeper.take(self.now) {
                 Ok(number) => {
                     self.under_way += 1;
-                    let way = self.dice.way(&self.weather);
-                    self.add(self.now + way, Event::Arrives(Some(number)));
+                    let delay = self.dice.delay(&self.weather);
+                    self.add(self.now + delay, Event::Arrival(Some(number)));
                 }
                 Err(again) => return again,
             }
@@ -321,36 +321,36 @@ impl<'k> Run<'k> {
         None
     }
 
-    fn happens(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
-            Event::Arrives(number) => {
+            Event::Arrival(number) => {
                 let wall = EventTime::from_seconds(BEGINS).plus(self.now);
                 let within = self.windows.count(self.token, wall).within;
                 self.seen.accepted += u64::from(within);
                 self.seen.refused += u64::from(!within);
                 if let Some(number) = number {
-                    let way = self.dice.way(&self.weather);
-                    self.add(self.now + way, Event::Answered(number));
+                    let delay = self.dice.delay(&self.weather);
+                    self.add(self.now + delay, Event::Answer(number));
                 }
             }
-            Event::Answered(number) => {
+            Event::Answer(number) => {
                 self.under_way -= 1;
                 self.keeper.answered(number, self.now);
             }
-            Event::Killed => {
+            Event::Kill => {
                 self.keeper.restart(self.now);
                 self.under_way = 0;
                 // Requests that were sent can still arrive, but only within 5 s.
                 let closed = self.now + Duration::from_secs(5);
                 self.events.retain(|(at, _), event| match event {
-                    Event::Arrives(number) => {
+                    Event::Arrival(number) => {
                         *number = None;
                         *at < closed
                     }
-                    Event::Answered(_) | Event::Killed => false,
+                    Event::Answer(_) | Event::Kill => false,
                 });
                 let every = self.weather.restart.unwrap_or(PLAYED);
-                self.add(self.now + every, Event::Killed);
+                self.add(self.now + every, Event::Kill);
             }
         }
     }
@@ -365,7 +365,7 @@ fn main() {
     for weather in &WEATHERS {
         let start = Pacer::start(Rate::SERVICE, BTreeMap::new(), Duration::ZERO);
         let keepers: [&mut dyn Keeper; 4] = [
-            &mut Ours(start),
+            &mut OwnPacer(start),
             &mut Governor::new(),
             &mut Bucket::default(),
             &mut Sendings::default(),
@@ -402,10 +402,10 @@ fn main() {
         let plain = format!("governor alone: {}; bucket: {}", shown[1], shown[2]);
         table::row("pace", &what, &shown[0], "60, 60, 0", &plain);
     }
-    backlog::confirmed();
+    backlog::measure_confirmations();
     if !std::env::args().any(|word| word == "--quick") {
         let hours = 6 * WEATHERS.len();
         let alone = alone.as_secs_f64();
-        backlog::simulated(&format!("{hours} hours of the pacer alone: {alone:.2} s"));
+        backlog::measure_simulations(&format!("{hours} hours of the pacer alone: {alone:.2} s"));
     }
 }

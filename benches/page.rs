@@ -78,26 +78,27 @@ impl Daemon {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let calls: Vec<Call> = (1..=calls).map(|n| Call::new(n, 4_002)).collect();
-        std::fs::write(path_of(&daemon, "calls.ami"), recording(&calls)).expect("a recording");
+        std::fs::write(file_path(&daemon, "calls.ami"), recording(&calls)).expect("a recording");
         daemon
     }
 
     fn ask(&self, words: &[&str]) -> Option<String> {
-        let said = Command::new(program())
+        let output = Command::new(program())
             .env_remove("CALLBRIDGE_PROGRAM")
             .args(words)
-            .arg(format!("--state={}", path_of(self, "state")))
+            .arg(format!("--state={}", file_path(self, "state")))
             .stderr(Stdio::null())
             .output()
             .expect("it runs");
-        said.status
+        output
+            .status
             .success()
-            .then(|| String::from_utf8_lossy(&said.stdout).into_owned())
+            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn book(&self, name: &str) -> Option<u64> {
-        let said = self.ask(&["status", "--json"])?;
-        let status: Value = serde_json::from_str(&said).ok()?;
+        let output = self.ask(&["status", "--json"])?;
+        let status: Value = serde_json::from_str(&output).ok()?;
         if status["pause"]["reason"] == "no daemon runs" {
             return None;
         }
@@ -105,7 +106,7 @@ impl Daemon {
     }
 
     /// Measures the time until a book reaches this count.
-    async fn until(&self, book: &str, wanted: u64) -> Duration {
+    async fn measure_until(&self, book: &str, wanted: u64) -> Duration {
         let begun = Instant::now();
         while self.book(book).is_none_or(|now| now < wanted) {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -122,7 +123,7 @@ impl Daemon {
     }
 }
 
-fn path_of(daemon: &Daemon, name: &str) -> String {
+fn file_path(daemon: &Daemon, name: &str) -> String {
     daemon.folder.path().join(name).display().to_string()
 }
 
@@ -143,8 +144,8 @@ struct Visitor {
 
 impl Visitor {
     async fn enter(daemon: &Daemon) -> Self {
-        let said = daemon.ask(&["page"]).expect("a link");
-        let url = said.trim().strip_prefix("open: ").expect("a link");
+        let output = daemon.ask(&["page"]).expect("a link");
+        let url = output.trim().strip_prefix("open: ").expect("a link");
         let (origin, _) = url.split_once("/open/").expect("a path");
         let client = reqwest::Client::builder().no_proxy();
         let client = client.redirect(reqwest::redirect::Policy::none());
@@ -168,7 +169,7 @@ impl Visitor {
 }
 
 impl Crowd {
-    async fn at(daemon: &Daemon) -> Self {
+    async fn visit(daemon: &Daemon) -> Self {
         let visitor = Visitor::enter(daemon).await;
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..VIEWS {
@@ -222,29 +223,29 @@ impl Crowd {
     }
 }
 
-async fn intake(crowded: bool) -> (f64, f64) {
+async fn measure_intake(crowded: bool) -> (f64, f64) {
     let daemon = Daemon::start(TAKEN, "60/60s").await;
     let crowd = match crowded {
-        true => Some(Crowd::at(&daemon).await),
+        true => Some(Crowd::visit(&daemon).await),
         false => None,
     };
-    let took = daemon.until("finished", u64::from(TAKEN)).await;
+    let took = daemon.measure_until("finished", u64::from(TAKEN)).await;
     let asked = crowd.map_or(0.0, Crowd::leave);
     (f64::from(TAKEN) / took.as_secs_f64(), asked)
 }
 
-async fn pace(crowded: bool) -> (Duration, f64) {
+async fn measure_pace(crowded: bool) -> (Duration, f64) {
     let daemon = Daemon::start(SENT, "60/6s").await;
     let crowd = match crowded {
-        true => Some(Crowd::at(&daemon).await),
+        true => Some(Crowd::visit(&daemon).await),
         false => None,
     };
-    let took = daemon.until("journaled", u64::from(SENT)).await;
+    let took = daemon.measure_until("journaled", u64::from(SENT)).await;
     (took, crowd.map_or(0.0, Crowd::leave))
 }
 
 /// Measures the resident KiB that a live view adds.
-async fn memory() -> (u64, f64) {
+async fn measure_memory() -> (u64, f64) {
     let daemon = Daemon::start(10, "60/60s").await;
     let visitor = Visitor::enter(&daemon).await;
     drop(visitor.get("/").await);
@@ -263,7 +264,7 @@ async fn memory() -> (u64, f64) {
 
 /// Runs the bench that the module describes.
 pub fn main() {
-    // If another provider is installed already, it is as good.
+    // If another cryptography provider is installed already, the bench uses that provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -271,8 +272,8 @@ pub fn main() {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let (alone, _) = intake(false).await;
-        let (beside, asked) = intake(true).await;
+        let (alone, _) = measure_intake(false).await;
+        let (beside, asked) = measure_intake(true).await;
         table::row(
             "page",
             &format!("calls taken in, {asked:.0} pages a second"),
@@ -280,8 +281,8 @@ pub fn main() {
             "-",
             &format!("{alone:.0} calls/s without"),
         );
-        let (alone, _) = pace(false).await;
-        let (beside, asked) = pace(true).await;
+        let (alone, _) = measure_pace(false).await;
+        let (beside, asked) = measure_pace(true).await;
         table::row(
             "page",
             &format!("{SENT} calls at 60/6s, {asked:.0} pages a second"),
@@ -289,7 +290,7 @@ pub fn main() {
             "as without",
             &format!("{:.1} s without", alone.as_secs_f64()),
         );
-        let (before, each) = memory().await;
+        let (before, each) = measure_memory().await;
         table::row(
             "page",
             "resident memory of a live view",

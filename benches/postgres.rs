@@ -75,7 +75,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn most(times: &[Duration]) -> Duration {
+fn longest(times: &[Duration]) -> Duration {
     times.iter().copied().max().unwrap_or_default()
 }
 
@@ -103,7 +103,7 @@ impl Way<'_> {
 
     /// Measures a round trip, and rows per second of a plain loop of `INSERT` with the same texts,
     /// in transactions of this many rows.
-    fn plain(&self, rows: usize) -> (Duration, f64) {
+    fn measure_plain_inserts(&self, rows: usize) -> (Duration, f64) {
         let config = format!(
             "host=127.0.0.1 port={} user={ROLE} dbname={DATABASE}",
             self.port
@@ -151,25 +151,25 @@ impl Way<'_> {
 
 /// Measures calls per second through the spool, in requests of `calls`, and the time of one
 /// request.
-fn writes(handle: &Handle, kind: &str, calls: usize, repeats: usize) -> (f64, Duration) {
+fn measure_rate(handle: &Handle, kind: &str, calls: usize, repeats: usize) -> (f64, Duration) {
     let mut times = Vec::new();
     let (began, mut n) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(4) || times.len() < 4 {
         let ops = (n..n + calls).map(|n| finish(n, kind, repeats)).collect();
         n += calls;
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         handle.write(ops).wait().expect("stored");
-        times.push(asked.elapsed());
+        times.push(sent_at.elapsed());
     }
     (n as f64 / began.elapsed().as_secs_f64(), median(times))
 }
 
 fn measure_writes(way: &Way<'_>, handle: &Handle) {
     for calls in [1, 25, REQUEST_CALLS] {
-        let (trip, plain) = way.plain(calls);
+        let (trip, plain) = way.measure_plain_inserts(calls);
         for (repeats, customers) in [(1, "customers call once"), (50, "50 calls of each")] {
             let kind = format!("{} {calls} {repeats}", way.name);
-            let (rate, time) = writes(handle, &kind, calls, repeats);
+            let (rate, time) = measure_rate(handle, &kind, calls, repeats);
             let what = format!("{calls} calls a request, {customers}");
             let measured = format!("{rate:.0}/s, {} each", ms(time));
             let reference = format!("INSERT: {plain:.0}/s, round trip {}", ms(trip));
@@ -196,7 +196,7 @@ fn head(handle: &Handle) -> Vec<Duration> {
     times
 }
 
-fn stored(handle: &Handle, kind: &str, calls: usize) -> Vec<RowId> {
+fn store_calls(handle: &Handle, kind: &str, calls: usize) -> Vec<RowId> {
     let ops = (0..calls).map(|n| finish(n, kind, 1)).collect();
     let done = handle.write(ops).wait().expect("stored");
     let rows = done.into_iter().map(|done| match done {
@@ -220,17 +220,22 @@ fn send(row: RowId) -> Vec<Op> {
 }
 
 /// Measures `Send` while branches send the largest requests without a pause.
-fn sends_under_flood(way: &Way<'_>, handle: &Handle, branches: usize) -> (Vec<Duration>, f64) {
-    let rows = stored(handle, &format!("{} flooded {branches}", way.name), SINGLE);
-    let ends = Arc::new(AtomicBool::new(false));
+fn measure_sends_under_flood(
+    way: &Way<'_>,
+    handle: &Handle,
+    branches: usize,
+) -> (Vec<Duration>, f64) {
+    let rows = store_calls(handle, &format!("{} flooded {branches}", way.name), SINGLE);
+    let is_over = Arc::new(AtomicBool::new(false));
     let flooded = Arc::new(AtomicU64::new(0));
     let mut floods = Vec::new();
     for branch in 0..branches {
-        let (handle, ends, flooded) = (handle.clone(), Arc::clone(&ends), Arc::clone(&flooded));
+        let (handle, is_over, flooded) =
+            (handle.clone(), Arc::clone(&is_over), Arc::clone(&flooded));
         let kind = format!("{} flood {branches} {branch}", way.name);
         floods.push(std::thread::spawn(move || {
             for request in 0.. {
-                if ends.load(Ordering::Relaxed) {
+                if is_over.load(Ordering::Relaxed) {
                     return;
                 }
                 let calls = request * REQUEST_CALLS..(request + 1) * REQUEST_CALLS;
@@ -243,13 +248,13 @@ fn sends_under_flood(way: &Way<'_>, handle: &Handle, branches: usize) -> (Vec<Du
     let began = Instant::now();
     let mut times = Vec::new();
     for row in rows {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         handle.write(send(row)).wait().expect("stored");
-        times.push(asked.elapsed());
+        times.push(sent_at.elapsed());
         std::thread::sleep(Duration::from_millis(37));
     }
     let rate = flooded.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64();
-    ends.store(true, Ordering::Relaxed);
+    is_over.store(true, Ordering::Relaxed);
     for flood in floods {
         flood.join().expect("stored");
     }
@@ -261,7 +266,7 @@ fn measure_sender(way: &Way<'_>, handle: &Handle) {
     let measured = format!(
         "{}, at most {}",
         ms(median(times.clone())),
-        ms(most(&times))
+        ms(longest(&times))
     );
     way.row(
         "the next request (work queue)",
@@ -269,21 +274,21 @@ fn measure_sender(way: &Way<'_>, handle: &Handle) {
         "3 round trips",
         "",
     );
-    let rows = stored(handle, &format!("{} alone", way.name), SINGLE);
+    let rows = store_calls(handle, &format!("{} alone", way.name), SINGLE);
     let mut alone = Vec::new();
     for row in rows {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         handle.write(send(row)).wait().expect("stored");
-        alone.push(asked.elapsed());
+        alone.push(sent_at.elapsed());
     }
     let reference = format!("alone {}", ms(median(alone)));
     for branches in [1, 4] {
-        let (times, rate) = sends_under_flood(way, handle, branches);
+        let (times, rate) = measure_sends_under_flood(way, handle, branches);
         let what = format!("Send while {branches} flood, {rate:.0} calls/s");
         let measured = format!(
             "{}, at most {}",
             ms(median(times.clone())),
-            ms(most(&times))
+            ms(longest(&times))
         );
         way.row(&what, &measured, "~100 ms", &reference);
     }

@@ -122,17 +122,17 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn timed(mut work: impl FnMut(usize)) -> Duration {
-    let one = |n| {
+fn median_time(mut work: impl FnMut(usize)) -> Duration {
+    let measure_one = |n| {
         let began = Instant::now();
         work(n);
         began.elapsed()
     };
-    median((0..SINGLE).map(one).collect())
+    median((0..SINGLE).map(measure_one).collect())
 }
 
 /// Measures calls per second, in groups of 256.
-fn grouped(handle: &Handle) -> f64 {
+fn measure_groups(handle: &Handle) -> f64 {
     let groups: Vec<Vec<Op>> = (0..GROUPED / 256)
         .map(|group| (0..256).map(|n| finish(group * 256 + n, "g")).collect())
         .collect();
@@ -144,7 +144,7 @@ fn grouped(handle: &Handle) -> f64 {
 }
 
 /// Measures the steps of a call, with one commit per step. Returns the time of one.
-fn step(handle: &Handle) -> Duration {
+fn measure_steps(handle: &Handle) -> Duration {
     let stored: Vec<Op> = (0..SINGLE).map(|n| finish(n, "s")).collect();
     let rows: Vec<RowId> = handle
         .write(stored)
@@ -167,7 +167,7 @@ fn step(handle: &Handle) -> Duration {
         Step::Journaled(OutcomeSource::Confirmation),
     ];
     let each = way.map(|step| {
-        timed(|n| {
+        median_time(|n| {
             let op = Op::Step {
                 row: rows[n],
                 step: step.clone(),
@@ -179,9 +179,9 @@ fn step(handle: &Handle) -> Duration {
     each.iter().sum::<Duration>() / 3
 }
 
-fn head(handle: &Handle) -> Duration {
+fn measure_head(handle: &Handle) -> Duration {
     let now = EventTime::from_micros(NOW);
-    timed(|_| {
+    median_time(|_| {
         let ask = QueueQuery {
             now,
             tokens: vec![TokenFingerprint::of("token")],
@@ -196,9 +196,9 @@ fn head(handle: &Handle) -> Duration {
 }
 
 /// Measures a page from the middle of the dead letters, as `dead list` reads it.
-fn letters(handle: &Handle, rows: usize) -> Duration {
+fn measure_letters(handle: &Handle, rows: usize) -> Duration {
     let after = Some(RowId(i64::try_from(rows / 2).expect("small")));
-    timed(|_| {
+    median_time(|_| {
         let filter = LetterFilter {
             state: Some(State::Dead),
             after,
@@ -212,10 +212,10 @@ fn letters(handle: &Handle, rows: usize) -> Duration {
     })
 }
 
-/// Measures a page of the list of calls. The filter matches none of them, so every call that one
+/// Measures a page of the list of calls. The filter matches no call, so every call that one
 /// page reads is compared.
-fn listed(handle: &Handle, filter: &CallFilter) -> Duration {
-    timed(|_| {
+fn measure_list(handle: &Handle, filter: &CallFilter) -> Duration {
+    median_time(|_| {
         let filter = filter.clone();
         let (calls, next) = handle
             .read(move |store| tables::listed::list_calls(store, &filter, filter.beginning()))
@@ -227,7 +227,7 @@ fn listed(handle: &Handle, filter: &CallFilter) -> Duration {
 
 /// Prints the time of a page that is filtered by a column. The reference is a page that is filtered
 /// by an extension, for which each record is read.
-fn filtered(rows: usize, handle: &Handle) {
+fn print_filtered(rows: usize, handle: &Handle) {
     let by_trunk = CallFilter {
         trunk: Some("another".to_owned()),
         ..CallFilter::default()
@@ -236,21 +236,21 @@ fn filtered(rows: usize, handle: &Handle) {
         extension: Some("999".to_owned()),
         ..CallFilter::default()
     };
-    let column = format!("{:.0} µs", us(listed(handle, &by_trunk)));
+    let column = format!("{:.0} µs", micros(measure_list(handle, &by_trunk)));
     let record = format!(
         "from the records: {:.0} µs",
-        us(listed(handle, &by_extension))
+        micros(measure_list(handle, &by_extension))
     );
     let what = format!("{rows} rows: 500 of another trunk");
     table::row("spool", &what, &column, "less", &record);
 }
 
-fn us(time: Duration) -> f64 {
+fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-fn scrape(handle: &Handle) -> Duration {
-    timed(|_| {
+fn measure_scrape(handle: &Handle) -> Duration {
+    median_time(|_| {
         handle
             .read(tables::letters::dead_by_reason)
             .wait()
@@ -259,7 +259,7 @@ fn scrape(handle: &Handle) -> Duration {
 }
 
 /// Measures one round of the purge, while more rounds remain.
-fn purge(handle: &Handle) -> Duration {
+fn measure_purge(handle: &Handle) -> Duration {
     let now = EventTime::from_micros(NOW - 1_000_000);
     let began = Instant::now();
     let rounds = 8;
@@ -270,7 +270,7 @@ fn purge(handle: &Handle) -> Duration {
 }
 
 /// Measures a daemon on that folder, with a CRM that does not answer. Returns its memory in MB.
-fn resident(root: &Path) -> f64 {
+fn measure_resident(root: &Path) -> f64 {
     let crm = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", crm.local_addr().expect("its address"));
     let (source, token) = (root.join("empty.raw"), root.join("token"));
@@ -316,7 +316,7 @@ impl Drop for Running {
     }
 }
 
-fn opened(dir: &Path) -> (Duration, Handle, Guard) {
+fn open_spool(dir: &Path) -> (Duration, Handle, Guard) {
     let began = Instant::now();
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
     (began.elapsed(), handle, guard)
@@ -332,18 +332,26 @@ fn measure(rows: usize, backlog: bool) -> Figures {
     let bytes = std::fs::metadata(dir.join("spool.db"))
         .expect("a file")
         .len();
-    let resident = resident(root.path());
-    let (start, handle, guard) = opened(&dir);
-    let per_second = grouped(&handle);
-    let single = timed(|n| drop(handle.write(vec![finish(n, "1")]).wait()));
+    let resident = measure_resident(root.path());
+    let (start, handle, guard) = open_spool(&dir);
+    let per_second = measure_groups(&handle);
+    let single = median_time(|n| drop(handle.write(vec![finish(n, "1")]).wait()));
     let figures = [
         ("calls in groups of 256", per_second, "/s"),
-        ("one call", us(single), " µs"),
-        ("one step", us(step(&handle)), " µs"),
-        ("the next request (head)", us(head(&handle)), " µs"),
-        ("200 letters", us(letters(&handle, rows)), " µs"),
-        ("letters counted", us(scrape(&handle)), " µs"),
-        ("a round of the purge", us(purge(&handle)), " µs"),
+        ("one call", micros(single), " µs"),
+        ("one step", micros(measure_steps(&handle)), " µs"),
+        (
+            "the next request (head)",
+            micros(measure_head(&handle)),
+            " µs",
+        ),
+        ("200 letters", micros(measure_letters(&handle, rows)), " µs"),
+        ("letters counted", micros(measure_scrape(&handle)), " µs"),
+        (
+            "a round of the purge",
+            micros(measure_purge(&handle)),
+            " µs",
+        ),
         ("a daemon's memory", resident, " MB"),
     ];
     let [_, one, step, head, letters, scrape, purge, _] = figures.map(|(_, figure, _)| figure);
@@ -353,13 +361,13 @@ fn measure(rows: usize, backlog: bool) -> Figures {
         bytes as f64 / 1e6,
         start.as_secs_f64() * 1e3,
     );
-    filtered(rows, &handle);
+    print_filtered(rows, &handle);
     guard.close();
     figures
 }
 
 /// Prints the figures of the largest spool, compared with those of the smallest.
-fn compared(sizes: &[usize], measured: &[Figures]) {
+fn print_comparison(sizes: &[usize], measured: &[Figures]) {
     let (Some(most), Some(least)) = (measured.last(), measured.first()) else {
         return;
     };
@@ -415,5 +423,5 @@ pub fn main() {
     };
     let each = sizes.iter().map(|rows| measure(*rows, backlog));
     let measured: Vec<Figures> = each.collect();
-    compared(&sizes, &measured);
+    print_comparison(&sizes, &measured);
 }

@@ -110,20 +110,20 @@ fn send(addr: SocketAddr, requests: &[Vec<u8>]) {
     });
 }
 
-fn show(name: &str, began: Instant, cpu: Option<Duration>) -> String {
+fn show_rate(name: &str, began: Instant, cpu: Option<Duration>) -> String {
     let took = began.elapsed().as_secs_f64();
     let rate = EVENTS as f64 / took;
     let per = cpu.map(|cpu| cpu.as_secs_f64() * 1_000.0 / EVENTS as f64);
     let per = per.map_or_else(
         || format!("{:>9.3}", took * 1_000.0 / EVENTS as f64),
-        |it| format!("{it:>9.3}"),
+        |cpu| format!("{cpu:>9.3}"),
     );
     println!("{name:<44} {rate:>9.0} {per}");
     format!("{rate:.0}/s, {} CPU s/1000", per.trim())
 }
 
 /// Makes a spool with a call for each event, waiting to be confirmed.
-fn filled(dir: &Path) -> (Handle, spool::Guard) {
+fn fill_spool(dir: &Path) -> (Handle, spool::Guard) {
     let (spool, guard) = spool::open(dir, Settings::default()).expect("a spool");
     let (company, application) = ("77".to_owned(), "5".to_owned());
     let bind = Op::BindCompany {
@@ -193,8 +193,8 @@ fn receiver(spool: &Handle) -> Arc<Receiver> {
 }
 
 /// Measures everything: listener, processing, commit, and answer.
-fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>]) -> String {
-    let (spool, guard) = filled(&folder.join("whole"));
+fn measure_whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>]) -> String {
+    let (spool, guard) = fill_spool(&folder.join("whole"));
     let listener = runtime
         .block_on(TcpListener::bind("127.0.0.1:0"))
         .expect("a port");
@@ -204,7 +204,7 @@ fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>])
     let names = ["bench-server", "spool"];
     let (began, before) = (Instant::now(), cpu(&names));
     send(addr, requests);
-    let shown = show(
+    let shown = show_rate(
         "POST, judged, committed, answered",
         began,
         Some(cpu(&names) - before),
@@ -234,7 +234,7 @@ impl AnswerHttp for OnlyAnswers {
 }
 
 /// Measures the reference: the same bytes to a listener that answers and does nothing.
-fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) -> String {
+fn measure_reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) -> String {
     let listener = runtime
         .block_on(TcpListener::bind("127.0.0.1:0"))
         .expect("a port");
@@ -250,7 +250,7 @@ fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) -> String 
     let (began, before) = (Instant::now(), cpu(&["bench-server"]));
     send(addr, requests);
     let used = cpu(&["bench-server"]) - before;
-    let shown = show(
+    let shown = show_rate(
         "reference: a listener that reads and answers",
         began,
         Some(used),
@@ -259,7 +259,7 @@ fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) -> String 
     shown
 }
 
-fn judging() -> Vec<Op> {
+fn measure_judging() -> Vec<Op> {
     let places = Places {
         application: Some(SecretPlace::Variable(Secret::from(SECRET))),
         ..Places::default()
@@ -287,18 +287,18 @@ fn judging() -> Vec<Op> {
         }
     });
     let judged: Vec<_> = judged.collect();
-    show("judged alone, one thread", began, None);
+    show_rate("judged alone, one thread", began, None);
     judged
 }
 
-fn committing(folder: &Path, ops: &[Op]) {
-    let (spool, guard) = filled(&folder.join("commits"));
+fn measure_commits(folder: &Path, ops: &[Op]) {
+    let (spool, guard) = fill_spool(&folder.join("commits"));
     let (began, before) = (Instant::now(), cpu(&["spool"]));
     for group in ops.chunks(LINES) {
         spool.write(group.to_vec()).wait().expect("stored");
     }
     let used = cpu(&["spool"]) - before;
-    show("commits alone, groups of 20", began, Some(used));
+    show_rate("commits alone, groups of 20", began, Some(used));
     drop(spool);
     guard.close();
 }
@@ -319,9 +319,9 @@ pub fn main() {
         "events/s",
         "CPU s/1000"
     );
-    let ours = whole(&runtime, folder.path(), &requests);
-    let plain = reference(&runtime, &requests);
-    committing(folder.path(), &judging());
+    let ours = measure_whole(&runtime, folder.path(), &requests);
+    let plain = measure_reference(&runtime, &requests);
+    measure_commits(folder.path(), &measure_judging());
     let plain = format!("axum that reads and answers: {plain}");
     table::row("webhook", "an event, POST to answer", &ours, "", &plain);
 }

@@ -104,15 +104,15 @@ impl StdinLines {
     /// [`StdinLines::forget`].
     #[cfg(test)]
     pub(super) fn scripted(person: bool, lines: &[&str]) -> Self {
-        let (typing, hears) = mpsc::channel(8);
-        let lines: Vec<String> = lines.iter().map(|it| (*it).to_owned()).collect();
+        let (typing, typed_lines) = mpsc::channel(8);
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         tokio::spawn(async move {
             for line in lines {
                 typing.send(line).await.ok();
             }
         });
         Self {
-            lines: hears,
+            lines: typed_lines,
             person,
         }
     }

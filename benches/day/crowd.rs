@@ -1,7 +1,7 @@
 //! The cost of an event while many calls are open. The calls copy the recording of an answered
-//! call. The time between their starts sets how many of them are open at once.
+//! call. The time between their starts sets how many calls are open at once.
 
-use super::core_time::on_core;
+use super::core_time::thread_cpu_time;
 use super::table;
 use callbridge_call::{Assembler, EventTime, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
@@ -52,13 +52,15 @@ const MARKS: [(&str, Differs); 5] = [
     (BRIDGE, Differs::Bridge),
 ];
 
-fn recorded() -> Vec<RecordedMessage> {
-    let messages = RECORDING.split("\r\n\r\n").flat_map(|it| it.split("\n\n"));
-    messages.filter_map(message).collect()
+fn recorded_messages() -> Vec<RecordedMessage> {
+    let messages = RECORDING
+        .split("\r\n\r\n")
+        .flat_map(|part| part.split("\n\n"));
+    messages.filter_map(parse_message).collect()
 }
 
-/// Parses a message. `None` if it is not an event of the call.
-fn message(text: &'static str) -> Option<RecordedMessage> {
+/// Parses a message. `None` if the message is not an event of the call.
+fn parse_message(text: &'static str) -> Option<RecordedMessage> {
     const KEY: &str = "Timestamp: ";
     let at = text.find(KEY)? + KEY.len();
     let end = at + text[at..].find(['\r', '\n'])?;
@@ -88,13 +90,13 @@ fn write(out: &mut Vec<u8>, message: &RecordedMessage, call: u32, begins: i64) {
     let at = begins + message.after_micros;
     for (text, differs) in &message.parts {
         out.extend(text.as_bytes());
-        let one = |second: &bool| 2 * call + u32::from(*second);
+        let suffix = |second: &bool| 2 * call + u32::from(*second);
         let written = match differs {
             Differs::Time => write!(out, "{}.{:06}", at / 1_000_000, at % 1_000_000),
             Differs::Uniqueid { second } => {
-                write!(out, "{}.{}", begins / 1_000_000, one(second))
+                write!(out, "{}.{}", begins / 1_000_000, suffix(second))
             }
-            Differs::Suffix { second } => write!(out, "-{:08x}", one(second)),
+            Differs::Suffix { second } => write!(out, "-{:08x}", suffix(second)),
             Differs::Bridge => write!(out, "{call:08x}{}", &BRIDGE[8..]),
             Differs::Nothing => Ok(()),
         };
@@ -122,7 +124,7 @@ fn crowd(messages: &[RecordedMessage], open: u32) -> (Vec<u8>, usize) {
     (text, order.len())
 }
 
-fn read(text: &[u8], mut each: impl FnMut(&PbxEvent<'_>)) {
+fn read_events(text: &[u8], mut each: impl FnMut(&PbxEvent<'_>)) {
     let mut framer = Framer::new(Format::Ami);
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
     for piece in text.chunks(PIECE_BYTES) {
@@ -138,18 +140,18 @@ fn read(text: &[u8], mut each: impl FnMut(&PbxEvent<'_>)) {
     }
 }
 
-fn told(text: &[u8]) {
-    read(text, |told| {
-        black_box(told);
+fn decode_events(text: &[u8]) {
+    read_events(text, |event| {
+        black_box(event);
     });
 }
 
 /// Passes the text through the assembler. Returns the largest number of open calls.
-fn assembled(text: &[u8], mut assembler: Assembler) -> usize {
+fn assemble(text: &[u8], mut assembler: Assembler) -> usize {
     let now = EventTime::from_micros(BEGINS + 30 * 86_400 * 1_000_000);
     let (mut finished, mut most_open) = (0, 0);
-    read(text, |told| {
-        assembler.on_event(told, now);
+    read_events(text, |event| {
+        assembler.on_event(event, now);
         most_open = most_open.max(assembler.open_calls());
         finished += assembler.take_finished().len();
     });
@@ -159,11 +161,11 @@ fn assembled(text: &[u8], mut assembler: Assembler) -> usize {
     most_open
 }
 
-fn best(mut pass: impl FnMut()) -> Duration {
+fn best_time(mut pass: impl FnMut()) -> Duration {
     let passes = (0..PASSES).map(|_| {
-        let before = on_core();
+        let before = thread_cpu_time();
         pass();
-        on_core() - before
+        thread_cpu_time() - before
     });
     passes.min().expect("a pass")
 }
@@ -171,7 +173,7 @@ fn best(mut pass: impl FnMut()) -> Duration {
 /// Measures a row for each number of open calls. The reference is the same text without the
 /// assembler.
 pub fn rows(assembler: fn(usize) -> Assembler) {
-    let messages = recorded();
+    let messages = recorded_messages();
     println!(
         "\n{CALLS} answered calls of {} AMI messages; text to finished calls, and the text alone \
          (rows → PbxEvent)",
@@ -182,15 +184,17 @@ pub fn rows(assembler: fn(usize) -> Assembler) {
         "open", "ns/event", "events/s", "of one", "Told alone"
     );
     let mut one = None;
-    let chosen: Vec<u32> = std::env::args().filter_map(|it| it.parse().ok()).collect();
+    let chosen: Vec<u32> = std::env::args()
+        .filter_map(|word| word.parse().ok())
+        .collect();
     let chosen = |open: &(u32, &str)| chosen.is_empty() || chosen.contains(&open.0);
     for (open, goal) in OPEN.into_iter().filter(chosen) {
         let (text, events) = crowd(&messages, open);
         let each = |took: Duration| took.as_secs_f64() * 1e9 / events as f64;
         let mut most_open = 0;
-        let alone = each(best(|| told(&text)));
-        let whole = each(best(|| {
-            most_open = assembled(&text, assembler(100_000));
+        let alone = each(best_time(|| decode_events(&text)));
+        let whole = each(best_time(|| {
+            most_open = assemble(&text, assembler(100_000));
         }));
         let one = *one.get_or_insert(whole);
         let (rate, times) = (1e3 / whole, whole / one);

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 /// Time after its last hangup at which a call is finished (`--settle`).
 const SETTLE: Duration = Duration::from_millis(100);
-/// Timeout for everything. Longer means that it does not work.
+/// Timeout of each step. A step that takes longer has failed.
 const WITHIN: Duration = Duration::from_secs(20);
-/// Seconds by which the call is shortened, so that its last event is now.
+/// The sent call is this many times as short as the recorded call.
 const SHORTER: f64 = 5.0;
 
 /// Measures this many calls, one after another. Returns the time of each beyond `SETTLE`, and the
@@ -21,7 +21,9 @@ pub fn measure(calls: u32) -> (Vec<Duration>, Vec<Duration>) {
     let scratch = Scratch::new("wire");
     std::fs::write(scratch.0.join("ami"), "a secret\n").expect("a secret");
     let (crm, submitted, _sandbox) = crm(&scratch);
-    let plain = (0..calls).map(|_| bare(crm, &submitted)).collect();
+    let plain = (0..calls)
+        .map(|_| measure_bare_connection(crm, &submitted))
+        .collect();
     let pbx = TcpListener::bind("127.0.0.1:0").expect("a port");
     let source = format!(
         "ami://bench@{}?secret-file={}",
@@ -32,20 +34,21 @@ pub fn measure(calls: u32) -> (Vec<Duration>, Vec<Duration>) {
     let mut line = log_in(&pbx);
     let recorded = std::fs::read_to_string(RECORDING).expect("the recording");
     let events = last_hangup(&recorded);
-    let one = |n: u32| {
-        let told = call(events, n);
+    let submission_time = |n: u32| {
+        let call_events = call(events, n);
         let hung_up = Instant::now();
-        line.write_all(told.as_bytes()).expect("the line is open");
+        line.write_all(call_events.as_bytes())
+            .expect("the line is open");
         let sent = submitted.recv_timeout(WITHIN).expect("a submission");
         sent.saturating_duration_since(hung_up)
             .saturating_sub(SETTLE)
     };
-    ((0..calls).map(one).collect(), plain)
+    ((0..calls).map(submission_time).collect(), plain)
 }
 
 /// Measures the reference: the time from a new connection to the first bytes of a submission at its
 /// other end.
-fn bare(crm: SocketAddr, submitted: &Receiver<Instant>) -> Duration {
+fn measure_bare_connection(crm: SocketAddr, submitted: &Receiver<Instant>) -> Duration {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(crm).expect("it listens");
     stream
@@ -131,7 +134,7 @@ fn log_in(pbx: &TcpListener) -> TcpStream {
     line.write_all(b"Asterisk Call Manager/11.0.0\r\n")
         .expect("open");
     let mut answers = line.try_clone().expect("a socket");
-    let (told, booted) = sync_channel(1);
+    let (booted_sender, booted) = sync_channel(1);
     std::thread::spawn(move || {
         let mut reader = BufReader::new(answers.try_clone().expect("a socket"));
         while let Some(answer) = answer(&mut reader) {
@@ -139,7 +142,7 @@ fn log_in(pbx: &TcpListener) -> TcpStream {
                 return;
             }
             if answer.contains("FullyBooted") {
-                let _ = told.try_send(());
+                let _ = booted_sender.try_send(());
             }
         }
     });
@@ -147,7 +150,7 @@ fn log_in(pbx: &TcpListener) -> TcpStream {
     line
 }
 
-/// Returns the answer to the next action.
+/// Reads the next action, and returns the answer to it. `None` at the end of the connection.
 fn answer(reader: &mut impl BufRead) -> Option<String> {
     let (mut id, mut action) = (String::new(), String::new());
     loop {
@@ -195,17 +198,17 @@ fn call(events: &str, n: u32) -> String {
             .and_then(|at| at.parse::<f64>().ok())
     };
     let ended = events.lines().filter_map(time).fold(0.0, f64::max);
-    let mut told = String::with_capacity(events.len() + 100);
+    let mut text = String::with_capacity(events.len() + 100);
     for line in events.lines() {
         match time(line) {
-            Some(at) => told.push_str(&format!("Timestamp: {:.6}", now - (ended - at) / SHORTER)),
-            None => told.push_str(line),
+            Some(at) => text.push_str(&format!("Timestamp: {:.6}", now - (ended - at) / SHORTER)),
+            None => text.push_str(line),
         }
-        told.push_str("\r\n");
+        text.push_str("\r\n");
     }
-    let begins = now as u64;
-    told.replace("1795151317.146", &format!("{begins}.{}", 2 * n))
-        .replace("1795151317.147", &format!("{begins}.{}", 2 * n + 1))
+    let second = now as u64;
+    text.replace("1795151317.146", &format!("{second}.{}", 2 * n))
+        .replace("1795151317.147", &format!("{second}.{}", 2 * n + 1))
         .replace("city-0000004f", &format!("city-{:08x}", 2 * n))
         .replace("101-00000050", &format!("101-{:08x}", 2 * n + 1))
         .replace("aabc1d53-a423", &format!("{n:08x}-a423"))

@@ -15,7 +15,7 @@ const BACKLOG: u32 = 3600;
 const SEEDS: u64 = 20;
 
 /// Measures the requests for an hour's backlog, with and without reading the journal.
-pub fn confirmed() {
+pub fn measure_confirmations() {
     println!(
         "\n{:<44} {:>8} {:>9} {:>12} {:>12}   to reach",
         "a backlog of 3,600 calls, confirmed by",
@@ -65,7 +65,7 @@ fn row(name: &str, goal: &str, crm: sandbox::Settings) -> String {
 }
 
 /// Measures how long an hour and a day take. `plain` is the reference: the time of only the pacer.
-pub fn simulated(plain: &str) {
+pub fn measure_simulations(plain: &str) {
     println!(
         "\n{:<44} {:>8} {:>9} {:>12}   to reach",
         "simulated, with faults and crashes", "runs", "seconds", "worst"

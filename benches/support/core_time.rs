@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Returns the CPU time of this thread so far, in nanoseconds. On some kernels,
 /// `/proc/thread-self/schedstat` is only updated by the tick, so a short pass would take no time.
-pub fn on_core() -> Duration {
+pub fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).expect("it never runs backwards");
     Duration::new(

@@ -1,6 +1,6 @@
-//! Any bytes as `ami-json`, from the framer to finished calls.
+//! Decodes any bytes as `ami-json`, from the framer to finished calls.
 #![no_main]
 
 use callbridge_formats::Format;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| callbridge_fuzz::decoded(Format::AmiJson, bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| callbridge_fuzz::check_calls(Format::AmiJson, bytes));

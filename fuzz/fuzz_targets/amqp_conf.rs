@@ -1,4 +1,4 @@
-//! Any text as FreeSWITCH's `amqp.conf.xml` and `json_cdr.conf.xml`.
+//! Checks any text as FreeSWITCH's `amqp.conf.xml` and `json_cdr.conf.xml`.
 #![no_main]
 
 use callbridge_freeswitch::module_conf::{judge_amqp, judge_json_cdr};

@@ -1,4 +1,4 @@
-//! Any events in any order.
+//! Passes any events in any order to the assembler.
 #![no_main]
 
 use callbridge_fuzz::script::Script;

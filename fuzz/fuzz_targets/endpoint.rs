@@ -1,4 +1,4 @@
-//! Any endpoints and channel names: of endpoints that do not conflict, at most one fits best.
+//! Checks that at most one of several endpoints without a conflict fits a channel name best.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|texts: (&str, &str, &str)| callbridge_fuzz::endpoints(texts));
+libfuzzer_sys::fuzz_target!(|texts: (&str, &str, &str)| callbridge_fuzz::check_endpoints(texts));

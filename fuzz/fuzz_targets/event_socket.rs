@@ -1,4 +1,4 @@
-//! Any bytes as messages of an event socket, in pieces of any size, to `run` and to `check`.
+//! Passes any bytes in pieces of any size to the event socket of `run` and `check`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| callbridge_fuzz::peer::event_socket(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| callbridge_fuzz::peer::run_event_socket(bytes));

@@ -1,6 +1,9 @@
-//! Any bytes as `freeswitch-cdr`, from the framer to finished calls.
+//! Decodes any bytes as `freeswitch-cdr`, from the framer to finished calls.
 #![no_main]
 
 use callbridge_formats::Format;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| callbridge_fuzz::decoded(Format::FreeswitchCdr, bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| callbridge_fuzz::check_calls(
+    Format::FreeswitchCdr,
+    bytes
+));

@@ -1,4 +1,4 @@
-//! Any answer of a hub to a collector. A call is forwarded only if the answer names its uuid.
+//! Checks that a call is forwarded only if the answer of the hub names the uuid of the call.
 #![no_main]
 
 use callbridge_hub::forward::core::{BatchCall, ForwardCore, Reply};

@@ -1,4 +1,4 @@
-//! Any bytes as the body of `POST /v1/calls`: each line is a call, is refused, or is empty.
+//! Checks that each line of any body of `POST /v1/calls` is a call, is refused, or is empty.
 #![no_main]
 
 use callbridge_hub::lines::read_lines;

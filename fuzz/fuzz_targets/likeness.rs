@@ -1,5 +1,5 @@
-//! Any bytes as the beginning of a source: they look like a format, like something known, or
-//! neither.
+//! Checks that any first bytes of a source are recognized as a format, recognized as something
+//! else, or not recognized.
 #![no_main]
 
 use callbridge_formats::Likeness;

@@ -1,4 +1,4 @@
-//! Any text as a `--trunk` flag.
+//! Parses any text as a `--trunk` flag.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {

@@ -1,4 +1,4 @@
-//! Any text as a `--source` URL and as the URL of a queue.
+//! Parses any text as a `--source` URL and as the URL of a queue.
 #![no_main]
 
 use callbridge_source::{BrokerUrl, SourceUrl};

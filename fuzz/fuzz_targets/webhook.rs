@@ -1,4 +1,4 @@
-//! Any headers and body as a delivery, unsigned and correctly signed.
+//! Checks any headers and body as a webhook delivery, without a signature and with a correct one.
 #![no_main]
 
 use callbridge_call::EventTime;

@@ -34,12 +34,12 @@ const LIVE: [(&str, &str, bool); 2] = [
     ("event_socket", "esl.txt", true),
 ];
 
-fn files(folder: &Path, all: &mut Vec<PathBuf>) {
+fn find_files(folder: &Path, all: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).expect("a folder of recordings");
     for entry in entries {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            files(&path, all);
+            find_files(&path, all);
         } else {
             all.push(path);
         }
@@ -58,7 +58,7 @@ fn main() {
         panic!("corpus RECORDINGS FOLDER");
     };
     let mut all = Vec::new();
-    files(Path::new(recordings), &mut all);
+    find_files(Path::new(recordings), &mut all);
     all.sort();
     for (format, target, ending) in TARGETS {
         let folder = Path::new(out).join(target);
@@ -99,11 +99,11 @@ fn main() {
             }
             let bytes = fs::read(path).expect("a recording");
             let start = &bytes[..bytes.len().min(16 << 10)];
-            let said = match cut {
+            let seed = match cut {
                 true => [&[200], start].concat(),
                 false => [LOGGED_IN, start].concat(),
             };
-            write(&folder, &format!("live-{i}"), &said);
+            write(&folder, &format!("live-{i}"), &seed);
             write(
                 &likeness,
                 &format!("{target}-{i}"),

@@ -22,7 +22,7 @@ pub fn assembler() -> Assembler {
 }
 
 /// Checks that the bytes of a format become calls with valid figures, or no calls.
-pub fn decoded(format: Format, bytes: &[u8]) {
+pub fn check_calls(format: Format, bytes: &[u8]) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut assembler = assembler();
     let mut now = EventTime::from_seconds(NOW);
@@ -63,7 +63,7 @@ pub fn finish(assembler: &mut Assembler, now: EventTime) -> Vec<FinishedCall> {
 }
 
 /// Checks that the messages are the same for pieces of any size.
-pub fn framed(bytes: &[u8]) {
+pub fn check_framing(bytes: &[u8]) {
     let [format, size, bytes @ ..] = bytes else {
         return;
     };
@@ -86,7 +86,7 @@ pub fn framed(bytes: &[u8]) {
 }
 
 /// Checks that endpoints that do not conflict give a channel the same endpoint, in any order.
-pub fn endpoints((a, b, name): (&str, &str, &str)) {
+pub fn check_endpoints((a, b, name): (&str, &str, &str)) {
     let (a, b) = (TrunkEndpoint::new("a", a), TrunkEndpoint::new("b", b));
     let Ok(endpoints) = Endpoints::new(vec![a.clone(), b.clone()]) else {
         return;

@@ -10,7 +10,7 @@ use callbridge_freeswitch::survey::QUESTIONS;
 const SECRET: &str = "s3cret-of-the-line";
 
 /// Runs the login and the survey of a manager with any messages.
-pub fn manager(bytes: &[u8]) {
+pub fn run_manager(bytes: &[u8]) {
     let settings = Settings {
         plain_allowed: false,
         filter: true,
@@ -22,13 +22,13 @@ pub fn manager(bytes: &[u8]) {
     // A banner has no empty line after it, so the transport passes it separately.
     let end = bytes.iter().position(|byte| *byte == b'\n');
     let (banner, rest) = bytes.split_at(end.unwrap_or(0));
-    obey(login.on_frame(banner));
+    check_action(login.on_frame(banner));
     framer.push(rest);
     while let Some(frame) = framer.next() {
         let Frame::Message(frame) = frame else {
             continue;
         };
-        obey(login.on_frame(frame));
+        check_action(login.on_frame(frame));
         if !login.is_open() {
             continue;
         }
@@ -47,7 +47,7 @@ pub fn manager(bytes: &[u8]) {
     }
 }
 
-fn obey(action: Action) {
+fn check_action(action: Action) {
     match action {
         Action::Send(outgoing)
         | Action::LoggedIn {
@@ -56,33 +56,33 @@ fn obey(action: Action) {
             let text = String::from_utf8_lossy(outgoing.bytes());
             assert!(!text.contains(SECRET), "the secret in the clear");
         }
-        Action::Failed(error) => silent(&error),
+        Action::Failed(error) => check_no_secret(&error),
         Action::Wait | Action::LoggedIn { send: None } | Action::Pass => {}
     }
 }
 
-fn silent(error: &LoginError) {
+fn check_no_secret(error: &LoginError) {
     assert!(!error.to_string().contains(SECRET), "{error}");
 }
 
 /// Checks that an event socket's frames are the same for pieces of any size, and runs their
 /// dialogue.
-pub fn event_socket(bytes: &[u8]) {
+pub fn run_event_socket(bytes: &[u8]) {
     let [size, bytes @ ..] = bytes else {
         return;
     };
-    let whole = frames([bytes].into_iter());
+    let whole = split_frames([bytes].into_iter());
     let pieces = bytes.chunks(usize::from(*size).max(1));
-    assert_eq!(whole, frames(pieces));
+    assert_eq!(whole, split_frames(pieces));
     let secret = || SECRET.to_owned().into();
     let run = Dialogue::new(secret(), None, &[]).expect("a good secret");
     let survey = Dialogue::new(secret(), None, &QUESTIONS).expect("a good secret");
     for dialogue in [run, survey] {
-        converse(dialogue, bytes);
+        run_dialogue(dialogue, bytes);
     }
 }
 
-fn frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+fn split_frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let (mut reader, mut all) = (FrameReader::default(), Vec::new());
     for piece in pieces {
         reader.buffer().push(piece);
@@ -101,7 +101,7 @@ fn frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     all
 }
 
-fn converse(mut dialogue: Dialogue, bytes: &[u8]) {
+fn run_dialogue(mut dialogue: Dialogue, bytes: &[u8]) {
     let mut survey = callbridge_freeswitch::survey::Survey::new(SECRET);
     let mut reader = FrameReader::default();
     reader.buffer().push(bytes);

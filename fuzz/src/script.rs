@@ -32,7 +32,7 @@ pub struct Step {
     cel: bool,
     timeless: bool,
     /// `true` if only the channel's name is reported.
-    name_alone: bool,
+    name_only: bool,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -81,14 +81,14 @@ fn channel(step: &Step, number: u8) -> ChannelRef<'static> {
         true => format!("{name}{:x}", number % 16),
         false => name.to_owned(),
     };
-    let told = |text: String| match step.name_alone {
+    let unless_name_only = |text: String| match step.name_only {
         true => Cow::Borrowed(""),
         false => Cow::Owned(text),
     };
     ChannelRef {
         name: Cow::Owned(name),
-        uniqueid: told(id(number)),
-        linkedid: told(id(step.linkedid.min(number))),
+        uniqueid: unless_name_only(id(number)),
+        linkedid: unless_name_only(id(step.linkedid.min(number))),
         caller_number: Cow::Borrowed("998901110001"),
         variables: vec![(Cow::Borrowed("LEAD_ID"), Cow::Owned(step.other.to_string()))],
         ..ChannelRef::default()
@@ -147,7 +147,7 @@ fn kind(step: &Step) -> Option<Kind<'static>> {
 }
 
 impl Step {
-    fn told(&self, at: EventTime) -> Option<PbxEvent<'static>> {
+    fn event(&self, at: EventTime) -> Option<PbxEvent<'static>> {
         let at = (!self.timeless).then_some(at);
         Some(match &self.what {
             ChangeKind::Cdr(text) => PbxEvent::Cdr(Box::new(Cdr {
@@ -197,9 +197,11 @@ impl Script {
                     }
                 }
             }
-            let Some(told) = step.told(at) else { continue };
-            let received = assembler.on_event(&told, now);
-            let customer = matches!(step.channel % 8, 0 | 1) && !step.name_alone;
+            let Some(event) = step.event(at) else {
+                continue;
+            };
+            let received = assembler.on_event(&event, now);
+            let customer = matches!(step.channel % 8, 0 | 1) && !step.name_only;
             if received && customer && matches!(step.what, ChangeKind::Born(_)) {
                 born.insert(id(step.channel));
             }

@@ -281,12 +281,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn typed(line: &str) -> Result<(Verb, Faults)> {
+    /// Parses a command line that is split at its spaces.
+    fn parse_line(line: &str) -> Result<(Verb, Faults)> {
         read(line.split(' ').map(OsString::from))
     }
 
-    fn faults(line: &str) -> String {
-        match typed(line) {
+    /// Returns the errors of a command line, or the text that the command line prints.
+    fn errors(line: &str) -> String {
+        match parse_line(line) {
             Ok((Verb::Show(text), _)) => text,
             Ok((_, faults)) => faults.to_string(),
             Err(failure) => failure.to_string(),
@@ -388,7 +390,7 @@ mod tests {
     #[test]
     fn unknown_flags_and_missing_values_are_reported_together() {
         insta::assert_snapshot!(
-            faults("callbridge run --crm-ulr https://x --rate --qux=1 --state /s extra --settle"),
+            errors("callbridge run --crm-ulr https://x --rate --qux=1 --state /s extra --settle"),
             @"
         5 errors in the flags. Nothing was started:
           --crm-ulr: no such flag; did you mean --crm-url?
@@ -403,7 +405,7 @@ mod tests {
     #[test]
     fn flag_given_again_wins_and_a_repeated_one_adds() {
         let Ok((Verb::Run(flags), faults)) =
-            typed("callbridge run --rate 1/1s --rate 2/2s --trunk a --trunk b")
+            parse_line("callbridge run --rate 1/1s --rate 2/2s --trunk a --trunk b")
         else {
             panic!("run")
         };
@@ -419,10 +421,10 @@ mod tests {
         let text = "# comment\n\n  --rate=5/5s  \n--trunk\na=PJSIP/a,lead=userfield:#(.)\r\n\
                     --lead var:X\n";
         std::fs::write(&file, text).expect("written");
-        let at = format!("@{}", file.display());
-        let read = read(["callbridge", "run", &at].map(OsString::from));
-        let Ok((Verb::Run(flags), faults)) = read else {
-            panic!("{read:?}")
+        let argument = format!("@{}", file.display());
+        let parsed = read(["callbridge", "run", &argument].map(OsString::from));
+        let Ok((Verb::Run(flags), faults)) = parsed else {
+            panic!("{parsed:?}")
         };
         assert_eq!(flags.crm.rate.as_deref(), Some("5/5s"));
         assert_eq!(flags.trunks.trunk, ["a=PJSIP/a,lead=userfield:#(.)"]);
@@ -434,7 +436,7 @@ mod tests {
 
     #[test]
     fn missing_file_of_flags_is_66_and_a_missing_command_64() {
-        let missing = typed("callbridge run @/nowhere").expect_err("no file");
+        let missing = parse_line("callbridge run @/nowhere").expect_err("no file");
         assert_eq!(missing.code(), Code::NoInput);
         let message = missing.to_string();
         assert!(
@@ -442,11 +444,11 @@ mod tests {
             "{message}"
         );
         for line in ["callbridge rnu", "callbridge dead", "callbridge lead"] {
-            let refused = typed(line).expect_err("no command");
+            let refused = parse_line(line).expect_err("no command");
             assert_eq!(refused.code(), Code::Usage, "{line}");
         }
         assert!(
-            matches!(typed("callbridge --version"), Ok((Verb::Show(text), _))
+            matches!(parse_line("callbridge --version"), Ok((Verb::Show(text), _))
             if text.starts_with("callbridge 0."))
         );
     }

@@ -133,7 +133,7 @@ mod tests {
     use callbridge_model::Environment;
     use std::ffi::OsString;
 
-    fn doubts(flags: &[&str]) -> Vec<Doubt> {
+    fn doubts_of_run(flags: &[&str]) -> Vec<Doubt> {
         let environment = Environment::from_pairs([
             ("CALLBRIDGE_AMI_SECRET", "hidden"),
             ("CALLBRIDGE_AMQP_SECRET", "hidden"),
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn only_remote_connections_without_tls_are_named() {
-        let found = doubts(&[
+        let found = doubts_of_run(&[
             "--source=ami://a@127.0.0.1?secret-file=/run/hidden",
             "--source=ami://a@pbx.example?secret-file=/run/hidden&pbx=b",
             "--source=amis://a@pbx.example?pbx=c",
@@ -167,7 +167,7 @@ mod tests {
             "--source=amqp://a@localhost,mq.example/v?queue=q&format=asterisk-cel&pbx=j",
             "--dead-letter-queue=amqp://a@mq.example/v?queue=d&secret-file=/run/hidden",
         ]);
-        let found = found.iter().filter(|it| it.kind == CLEAR);
+        let found = found.iter().filter(|doubt| doubt.kind == CLEAR);
         let found: Vec<String> = found
             .map(|doubt| format!("{}\n  {}", doubt.what, doubt.message))
             .collect();
@@ -197,21 +197,21 @@ mod tests {
             std::fs::create_dir(path(name)).expect("made");
             std::fs::write(path(name).join(FILE), "").expect("written");
         }
-        let doubts = |name: &str| {
+        let state_doubts = |name: &str| {
             let state = format!("--state={}", path(name).display());
-            let found = doubts(&["--source=ami://a@127.0.0.1", &state]);
-            let found = found.into_iter().filter(|it| it.what == "--state");
+            let found = doubts_of_run(&["--source=ami://a@127.0.0.1", &state]);
+            let found = found.into_iter().filter(|doubt| doubt.what == "--state");
             found.map(|doubt| doubt.message).collect::<Vec<_>>()
         };
-        assert_eq!(doubts("office"), [] as [String; 0]);
+        assert_eq!(state_doubts("office"), [] as [String; 0]);
         let (typed, meant) = (path("ofice"), path("office"));
-        let begins = format!(
+        let message = format!(
             "{} contains no state, so calls that were sent before are not known: correct --state \
              if you meant another place; the same folder contains {}",
             typed.display(),
             meant.display()
         );
-        assert_eq!(doubts("ofice"), [begins]);
+        assert_eq!(state_doubts("ofice"), [message]);
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
         let file = place.path().join("quoted");
         std::fs::write(&file, "\"hidden\"\n").expect("written");
         let file = file.display();
-        let found = doubts(&[
+        let found = doubts_of_run(&[
             &format!("--source=ami://a@127.0.0.1?secret-file={file}"),
             &format!("--dead-letter-queue=amqp://a@127.0.0.1/v?queue=d&secret-file={file}"),
             "--webhook-listen=127.0.0.1:8481",
@@ -229,19 +229,19 @@ mod tests {
         let named = found
             .iter()
             .filter(|doubt| doubt.message.contains("in quotes"));
-        let named: Vec<&str> = named.map(|it| it.what.as_str()).collect();
-        let wants = [
+        let named: Vec<&str> = named.map(|doubt| doubt.what.as_str()).collect();
+        let expected = [
             "secret of ami://a@127.0.0.1",
             "secret of webhooks",
             "secret of amqp://a@127.0.0.1/v?queue=d",
         ];
-        assert_eq!(named, wants);
+        assert_eq!(named, expected);
     }
 
     #[test]
     fn dead_letter_queue_on_this_machine_is_not_named() {
         let queue = "--dead-letter-queue=amqp://a@127.0.0.1/v?queue=d";
-        let found = doubts(&["--source=ami://a@127.0.0.1", queue]);
-        assert!(!found.iter().any(|it| it.kind == CLEAR), "{found:?}");
+        let found = doubts_of_run(&["--source=ami://a@127.0.0.1", queue]);
+        assert!(!found.iter().any(|doubt| doubt.kind == CLEAR), "{found:?}");
     }
 }

@@ -203,22 +203,22 @@ mod tests {
     fn token_place_names_source_and_needed_restart() {
         let secret = || Secret::from("t".to_owned());
         let credentials = "/run/credentials/callbridge@hq.service";
-        let copied = |name: &str| match name {
+        let variables = |name: &str| match name {
             "CREDENTIALS_DIRECTORY" => Some(PathBuf::from(credentials)),
             _ => Some(PathBuf::from("/var/lib/callbridge/hq")),
         };
         let file = |path: &str| SecretPlace::File(PathBuf::from(path));
         let stored = "/etc/credstore/callbridge.hq.token";
-        let restarted =
+        let with_restart =
             "/etc/credstore/callbridge.hq.token, then `systemctl restart callbridge@hq`";
-        for (place, in_service, wants) in [
+        for (place, in_service, expected) in [
             (
                 file("/etc/t"),
                 true,
                 "/etc/t, it is read again automatically",
             ),
-            (file(&format!("{credentials}/token")), true, restarted),
-            (file(stored), false, restarted),
+            (file(&format!("{credentials}/token")), true, with_restart),
+            (file(stored), false, with_restart),
             (
                 SecretPlace::Variable(secret()),
                 false,
@@ -226,12 +226,12 @@ mod tests {
             ),
         ] {
             let token = Some(TokenFrom::Place(place));
-            let variable = |name: &str| in_service.then(|| copied(name)).flatten();
+            let variable = |name: &str| in_service.then(|| variables(name)).flatten();
             assert_eq!(
                 super::token_place(token.as_ref(), variable).to_string(),
-                wants
+                expected
             );
         }
-        assert_eq!(super::token_place(None, copied), TokenPlace::default());
+        assert_eq!(super::token_place(None, variables), TokenPlace::default());
     }
 }

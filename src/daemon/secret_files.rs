@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(reads.take(text("")), None, "an editor has emptied the file");
         assert_eq!(reads.take(text("anna")), None);
         assert_eq!(reads.take(text("anna")), Some(&text("anna")));
-        assert_eq!(reads.take(text("anna")), None, "in force already");
+        assert_eq!(reads.take(text("anna")), None, "the text is already in use");
         let gone = Err("the file is gone".to_owned());
         assert_eq!(reads.take(gone.clone()), None);
         assert_eq!(reads.take(text("anna")), None, "replaced by a rename");

@@ -118,7 +118,7 @@ mod tests {
             [("/city".to_owned(), 100), ("hq/gsm".to_owned(), 100)].into()
         );
         let stored = serde_json::to_string(&first).expect("JSON");
-        // What is stored stays readable by later versions: this text is never changed.
+        // Later versions must be able to read stored text, so this text never changes.
         assert_eq!(stored, r#"{"/city":100,"hq/gsm":100}"#);
         assert_eq!(known_since(&both, Some(&stored), 900), first);
         let one = known_since(&trunks(&["city=PJSIP/city"]), Some(&stored), 900);
@@ -142,15 +142,15 @@ mod tests {
             ever: 10,
             last_at: EpochSeconds::new(last),
         };
-        let took = [
+        let day_calls = [
             calls("a", "city", 2, 50),
             calls("b", "city", 3, 70),
             calls("a", "", 4, 90),
-            // A server behind the PBX of the stream.
+            // This row is of the PBX `hq` behind the PBX `office`.
             calls("office/hq", "gsm", 1, 95),
         ];
         let missed = [("city".to_owned(), 6), ("gone".to_owned(), 1)];
-        let (shown, day) = known.statuses(&took, &missed);
+        let (shown, day) = known.statuses(&day_calls, &missed);
         assert_eq!((shown.len(), day), (2, 10));
         assert_eq!(
             (shown[0].day_calls, shown[0].calls, shown[0].last_at),

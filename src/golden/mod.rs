@@ -1,12 +1,12 @@
-//! Tests that what is stored keeps its shape.
+//! Tests that stored values keep their shape.
 //!
-//! `tests/golden` (here, and beside each crate that stores) holds one file for each stored shape:
-//! columns of JSON in the spool, its small settings, and files of the state folder. A shape that
-//! changes needs a migration of the stored values, and a new golden file.
+//! The folder `tests/golden` of this crate, and of each other crate that stores values, holds one
+//! file for each stored shape: JSON columns and small settings in the spool, and files of the state
+//! folder. A shape that changes needs a migration of the stored values, and a new golden file.
 //!
-//! | module | what is compared with its golden file by `callbridge_testkit::golden` |
+//! | module | values that `callbridge_testkit::golden` compares with a golden file |
 //! |---|---|
-//! | `shapes` | the shapes of this crate; private ones are compared beside their types |
+//! | `shapes` | public stored types; private types are compared next to their definition |
 //! | `words` | the words in columns, settings, and JSON |
 
 mod shapes;

@@ -1,4 +1,4 @@
-//! The shapes of this crate that others may see.
+//! Tests that public stored types keep their JSON shape.
 
 use callbridge_call::FinishedCall;
 use callbridge_leads::directory::backfill::Backfill;

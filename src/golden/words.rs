@@ -1,4 +1,4 @@
-//! The words that are stored, compared with `tests/golden/words.json`.
+//! Tests that every stored word is in `tests/golden/words.json`, and that no word has changed.
 
 use callbridge_call::Direction;
 use callbridge_leads::lead_field::Name;
@@ -11,68 +11,73 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// All variants of an enum. One that is left out does not compile: name it here, and its word in
-/// `tests/golden/words.json`.
+/// Returns all variants of an enum. If a variant is missing, the macro does not compile: add the
+/// variant to the list, and add its word to `tests/golden/words.json`.
 macro_rules! every {
     ($kind:ident: $($variant:ident),+) => {{
-        let _ = |one: &$kind| match one {
+        let _ = |variant: &$kind| match variant {
             $($kind::$variant => {})+
         };
         [$($kind::$variant),+]
     }};
 }
 
-/// The words of variants, and each read back as what it was.
+/// Returns the words of variants. Asserts that `read` returns the same variant for each word.
 fn words<T: Copy + PartialEq>(
     all: &[T],
     word: impl Fn(T) -> &'static str,
     read: impl Fn(&str) -> Option<T>,
 ) -> Vec<String> {
-    let one = |one: &T| {
-        let word = word(*one);
+    let checked_word = |variant: &T| {
+        let word = word(*variant);
         assert!(
-            read(word) == Some(*one),
+            read(word) == Some(*variant),
             "`{word}` is not read as it was written"
         );
         word.to_owned()
     };
-    all.iter().map(one).collect()
+    all.iter().map(checked_word).collect()
 }
 
-/// The same of an enum that is stored as it serializes.
+/// Returns the words of variants of an enum that is stored in its serialized form.
 fn serialized<T: Serialize>(all: &[T]) -> Vec<String> {
-    let word = |one: &T| match serde_json::to_value(one) {
+    let word = |variant: &T| match serde_json::to_value(variant) {
         Ok(Value::String(word)) => word,
         other => panic!("no word: {other:?}"),
     };
     all.iter().map(word).collect()
 }
 
-fn written_now() -> BTreeMap<&'static str, Vec<String>> {
+/// Returns the words that this version stores, by the name of their list in the golden file.
+fn stored_words() -> BTreeMap<&'static str, Vec<String>> {
     let state = every!(
         State: Ready, Sending, Submitted, Journaled, Dead, Waiting, Discarded, Forwarded
     );
-    let fate = every!(IfAbsent: Resubmit, Interrupted, ServerError, Changed);
+    let if_absent = every!(IfAbsent: Resubmit, Interrupted, ServerError, Changed);
     let reason = every!(Reason: NoLead, AmbiguousLead, Failed, Rejected, Conflict, UuidConflict,
         ServerError, Unconfirmed, Incomplete, TalkExceedsDuration, InvalidEpoch, Unreadable,
         NoEmployee);
     let finding = every!(Finding: LeadExists, LeadMissing, Unclear);
-    let asks = every!(NextAction: Write, Poll);
+    let next_action = every!(NextAction: Write, Poll);
     let left = every!(Left: Retried, Released, Journaled, Discarded);
     let name = every!(Name: LastCall, LastMissed, LastEmployee, Trunk, Did, Direction, AnsweredBy,
         MissedCount);
     let direction = every!(Direction: Inbound, Outbound, Internal, Unknown);
     let outcome = every!(Outcome: Journal, DeadLetter, Internal, Skipped);
-    let stands = every!(WriteState: Waits, Sent, Written, GivenUp);
-    let breach = every!(ViolationKind: WindowExceeded, RepeatAfter200, FreshBudget, UuidReused,
+    let write_state = every!(WriteState: Waits, Sent, Written, GivenUp);
+    let violation = every!(ViolationKind: WindowExceeded, RepeatAfter200, FreshBudget, UuidReused,
         DerivedField, Invalid, RepeatAfter400, SoonAfter5xx, RepeatAfter5xx, RepeatAfter403,
         RepeatAfter401, SkippedField, UnknownPoll, ForeignPoll, WrongHeader, ContentType,
         WrongMethod, UnknownPath, RedirectFollowed, SecretMisplaced, RefreshReused, CodeReused,
         WrongHost);
-    let is = |word: &str, of: fn(Left) -> &'static str| {
-        Left::ALL.iter().copied().find(|left| of(*left) == word)
+    let read_left = |word: &str, word_of: fn(Left) -> &'static str| {
+        Left::ALL
+            .iter()
+            .copied()
+            .find(|left| word_of(*left) == word)
     };
-    let asked = |word: &str| asks.into_iter().find(|one| one.word() == word);
+    let read_next_action =
+        |word: &str| next_action.into_iter().find(|action| action.word() == word);
     BTreeMap::from([
         (
             "states of a call",
@@ -80,7 +85,7 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ),
         (
             "what is done with an absent call",
-            words(&fate, IfAbsent::word, |word| {
+            words(&if_absent, IfAbsent::word, |word| {
                 serde_json::from_value(word.into()).ok()
             }),
         ),
@@ -92,11 +97,11 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ),
         (
             "next actions of lead fields",
-            words(&asks, NextAction::word, asked),
+            words(&next_action, NextAction::word, read_next_action),
         ),
         (
             "ways to settle a dead letter",
-            words(&left, Left::word, |word| is(word, Left::word)),
+            words(&left, Left::word, |word| read_left(word, Left::word)),
         ),
         (
             "values of lead fields",
@@ -105,8 +110,8 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ("values of lead fields in JSON", serialized(&name)),
         ("directions", serialized(&direction)),
         ("outcomes", serialized(&outcome)),
-        ("write states of a lead field", serialized(&stands)),
-        ("violations in the sandbox's state", serialized(&breach)),
+        ("write states of a lead field", serialized(&write_state)),
+        ("violations in the sandbox's state", serialized(&violation)),
         ("books", callbridge_spool::book_words()),
     ])
 }
@@ -116,25 +121,25 @@ fn every_word_that_is_stored_is_its_golden_one() {
     let golden: BTreeMap<&str, Vec<String>> =
         serde_json::from_str(include_str!("../../tests/golden/words.json"))
             .expect("lists of words");
-    let now = written_now();
-    for (what, golden) in &golden {
-        let now = now
-            .get(what)
-            .unwrap_or_else(|| panic!("nobody knows of {what} any more"));
-        for word in golden {
+    let now = stored_words();
+    for (list, golden_words) in &golden {
+        let now_words = now
+            .get(list)
+            .unwrap_or_else(|| panic!("no list of this version is called {list}"));
+        for word in golden_words {
             assert!(
-                now.contains(word),
-                "{what}: `{word}` is not written any more. States hold it: add a migration, and \
+                now_words.contains(word),
+                "{list}: `{word}` is not written any more. States hold it: add a migration, and \
                  remove it from tests/golden/words.json"
             );
         }
     }
-    for (what, now) in &now {
-        let known = golden.get(what).cloned().unwrap_or_default();
-        for word in now {
+    for (list, now_words) in &now {
+        let known = golden.get(list).cloned().unwrap_or_default();
+        for word in now_words {
             assert!(
                 known.contains(word),
-                "{what}: `{word}` is new and will be stored: add it to tests/golden/words.json"
+                "{list}: `{word}` is new and will be stored: add it to tests/golden/words.json"
             );
         }
     }

@@ -55,7 +55,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Prepares callbridge for [`starts`](Self::starts), with these flags in addition to the usual
+    /// Prepares callbridge for [`start`](Self::start), with these flags in addition to the usual
     /// ones. Dialplans look up callers on port `lookup`.
     pub async fn new(driver: Driver, flags: &[String], lookup: u16) -> Result<Self> {
         // An error means that another test has already installed it.
@@ -124,39 +124,39 @@ impl Bridge {
         command
     }
 
-    /// Starts it. Returns when it is connected to the PBX.
-    pub async fn starts(&mut self) -> Result<()> {
+    /// Starts callbridge. Returns when callbridge is connected to the PBX.
+    pub async fn start(&mut self) -> Result<()> {
         let mut log = fs::OpenOptions::new();
         let log = log.append(true).create(true).open(self.path("log"))?;
         let mut command = self.command();
         command.args(&self.flags).stdout(Stdio::null()).stderr(log);
         self.child = Some(command.spawn()?);
-        self.hears().await
+        self.wait_until_connected().await
     }
 
-    /// Waits until it is connected to the PBX.
-    pub async fn hears(&mut self) -> Result<()> {
-        // Before the first call, it is not proved that events arrive.
+    /// Waits until callbridge is connected to the PBX.
+    pub async fn wait_until_connected(&mut self) -> Result<()> {
+        // Before the first call, callbridge does not know whether events arrive.
         let up = |status: &Status| line(status).is_some_and(SourceState::is_up);
-        let heard = self.until("callbridge hearing the PBX", up).await;
+        let heard = self.wait_until("callbridge hearing the PBX", up).await;
         heard.map(drop)
     }
 
-    /// Kills it, as a power failure would.
-    pub async fn dies(&mut self) -> Result<()> {
+    /// Kills callbridge, as a power failure would.
+    pub async fn kill(&mut self) -> Result<()> {
         let mut child = self.child.take().context("it does not run")?;
         child.kill().await?;
         Ok(())
     }
 
     /// Waits until a lookup returns this customer and the responsible employee.
-    pub async fn knows(&self, customer: u32) -> Result<()> {
+    pub async fn wait_until_caller_is_known(&self, customer: u32) -> Result<()> {
         let (phone, at) = (number(customer).replace('+', "%2B"), self.lookup);
-        let asked =
+        let request =
             format!("GET /caller?trunk=city&phone={phone} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
-        let known = wait::until("the caller to be known", async || {
+        let known = wait::repeat_until("the caller to be known", async || {
             let mut line = TcpStream::connect(("127.0.0.1", at)).await?;
-            line.write_all(asked.as_bytes()).await?;
+            line.write_all(request.as_bytes()).await?;
             let mut answer = String::new();
             line.read_to_string(&mut answer).await?;
             Ok(answer.contains("\"extension\":\"101\"").then_some(()))
@@ -164,13 +164,13 @@ impl Bridge {
         known.await.with_context(|| self.log())
     }
 
-    /// Stops it with SIGSTOP, as a machine without free memory would.
-    pub fn hangs(&self) -> Result<()> {
+    /// Stops callbridge with SIGSTOP, as a machine without free memory would.
+    pub fn freeze(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it continue.
-    pub fn goes_on(&self) -> Result<()> {
+    /// Lets callbridge continue after [`freeze`](Self::freeze).
+    pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
@@ -181,24 +181,24 @@ impl Bridge {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Returns `true` if it was ended.
+    /// Returns `true` if callbridge was killed or stopped.
     pub fn is_down(&self) -> bool {
         self.child.is_none()
     }
 
-    /// Stops it as an administrator would.
-    pub async fn stops(&mut self) -> Result<()> {
+    /// Stops callbridge as an administrator would.
+    pub async fn stop(&mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
         let mut child = self.child.take().context("it does not run")?;
-        let ended = wait::within("its end", child.wait()).await??;
+        let ended = wait::finish_in_time("its end", child.wait()).await??;
         ensure!(ended.success(), "{ended}: {}", self.log());
         Ok(())
     }
 
     async fn lines(&self, words: &[&str]) -> Result<Vec<Value>> {
         let output = self.command().args(words).output().await?;
-        let told = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{words:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{words:?}: {stderr}");
         let text = String::from_utf8(output.stdout)?;
         let line = |line| serde_json::from_str(line).context("JSON");
         text.lines().map(line).collect()
@@ -211,9 +211,13 @@ impl Bridge {
         Ok(serde_json::from_value(status)?)
     }
 
-    /// Waits until the status meets a condition.
-    pub async fn until(&mut self, what: &str, holds: impl Fn(&Status) -> bool) -> Result<Status> {
-        let reached = wait::until(what, async || {
+    /// Waits until the status meets a condition. `what` names the condition.
+    pub async fn wait_until(
+        &mut self,
+        what: &str,
+        holds: impl Fn(&Status) -> bool,
+    ) -> Result<Status> {
+        let reached = wait::repeat_until(what, async || {
             if let Some(child) = &mut self.child
                 && let Some(ended) = child.try_wait()?
             {
@@ -249,7 +253,7 @@ impl Bridge {
         Ok(letters)
     }
 
-    /// Returns its log.
+    /// Returns callbridge's log.
     pub fn log(&self) -> String {
         let bytes = fs::read(self.path("log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

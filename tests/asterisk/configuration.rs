@@ -63,13 +63,14 @@ pub fn write(
             continue;
         }
         let text = fs::read_to_string(&path)?;
-        let text = filled(&text, system, &values).with_context(|| path.display().to_string())?;
+        let text =
+            fill_template(&text, system, &values).with_context(|| path.display().to_string())?;
         fs::write(folder.join("etc").join(name), text)?;
     }
     write_deployed(&folder.join("etc"), &yes(cel_over_ami))?;
     let caller = fs::read_to_string(project.join("deploy/asterisk/caller.conf"))?;
-    let asked = format!("127.0.0.1:{}", values["LOOKUP"]);
-    let caller = caller.replace("127.0.0.1:4573", &asked);
+    let lookup_address = format!("127.0.0.1:{}", values["LOOKUP"]);
+    let caller = caller.replace("127.0.0.1:4573", &lookup_address);
     let caller = caller.replace("PJSIP/", &format!("{}/", values["TECH"]));
     fs::write(folder.join("etc/caller.conf"), caller)?;
     Ok(())
@@ -96,15 +97,15 @@ fn write_deployed(etc: &Path, cel_over_ami: &str) -> Result<()> {
 }
 
 /// Returns a template with the lines for this Asterisk and with all values filled in.
-fn filled(
+fn fill_template(
     template: &str,
     system: &System,
     values: &BTreeMap<&'static str, String>,
 ) -> Result<String> {
     let mut text = String::new();
     for line in template.lines() {
-        if let Some(line) = of_release(line, system.major)? {
-            text += &dialed_outside(line, system.driver)?;
+        if let Some(line) = line_for_release(line, system.major)? {
+            text += &fill_dial_strings(line, system.driver)?;
             text.push('\n');
         }
     }
@@ -115,7 +116,7 @@ fn filled(
 }
 
 /// Returns the line without its condition, if the condition holds.
-fn of_release(line: &str, major: u32) -> Result<Option<&str>> {
+fn line_for_release(line: &str, major: u32) -> Result<Option<&str>> {
     let Some((line, condition)) = line.rsplit_once(";@") else {
         return Ok(Some(line));
     };
@@ -130,7 +131,7 @@ fn of_release(line: &str, major: u32) -> Result<Option<&str>> {
 }
 
 /// Returns the line with each `@OUT carrier number@` replaced.
-fn dialed_outside(line: &str, driver: Driver) -> Result<String> {
+fn fill_dial_strings(line: &str, driver: Driver) -> Result<String> {
     let mut text = String::new();
     let mut rest = line;
     while let Some((before, after)) = rest.split_once("@OUT ") {

@@ -86,10 +86,10 @@ impl Got {
         }
     }
 
-    fn differs(&self, truth: &Truth) -> Vec<String> {
+    fn differences(&self, truth: &Truth) -> Vec<String> {
         match self {
-            Self::Record(record) => truth.differs_from_record(record),
-            Self::Letter(letter) => truth.differs_from_letter(letter),
+            Self::Record(record) => truth.differences_from_record(record),
+            Self::Letter(letter) => truth.differences_from_letter(letter),
         }
     }
 
@@ -123,7 +123,7 @@ fn letter_id(letter: &Value) -> String {
 
 impl Judge {
     /// Remembers the calls that exist now.
-    pub async fn before(&mut self, stage: &Stage) -> Result<()> {
+    pub async fn remember_calls(&mut self, stage: &Stage) -> Result<()> {
         let journal = stage.bridge.journal();
         self.records = journal.into_iter().map(|record| record.uuid).collect();
         let letters = stage.bridge.letters().await?;
@@ -133,7 +133,7 @@ impl Judge {
         Ok(())
     }
 
-    async fn news(&self, stage: &Stage) -> Result<Vec<Got>> {
+    async fn new_calls(&self, stage: &Stage) -> Result<Vec<Got>> {
         let journal = stage.bridge.journal().into_iter();
         let records = journal.filter(|record| !self.records.contains(&record.uuid));
         let letters = stage.bridge.letters().await?.into_iter();
@@ -143,22 +143,22 @@ impl Judge {
     }
 
     /// After a scenario that failed, waits until its remaining calls have ended.
-    pub async fn lets_it_settle(stage: &mut Stage) -> Result<()> {
+    pub async fn wait_until_settled(stage: &mut Stage) -> Result<()> {
         let mut before = None;
         while before != Some(stage.bridge.status().await?.books) {
             before = Some(stage.bridge.status().await?.books);
             let never = std::future::pending::<()>();
-            let _ = wait::for_at_most(Duration::from_secs(3), never).await;
+            let _ = wait::wait_at_most(Duration::from_secs(3), never).await;
         }
         Ok(())
     }
 
     /// Waits until all calls of the scenario have arrived, and compares them.
-    pub async fn after(&mut self, stage: &mut Stage, truths: &[Truth]) -> Result<Verdict> {
+    pub async fn judge(&mut self, stage: &mut Stage, truths: &[Truth]) -> Result<Verdict> {
         let wanted = u64::try_from(truths.len())?;
         self.placed += wanted;
         let (finished, internal) = (self.finished, self.internal);
-        let come = stage.bridge.until("the calls", move |status| {
+        let come = stage.bridge.wait_until("the calls", move |status| {
             let books = &status.books;
             // A scenario without a customer ends as an internal call.
             let all =
@@ -166,8 +166,8 @@ impl Judge {
             all && books.ready + books.sending == 0
         });
         // The calls that have arrived by then are shown.
-        let _ = wait::for_at_most(ARRIVES_WITHIN, come).await;
-        let mut news = self.news(stage).await?;
+        let _ = wait::wait_at_most(ARRIVES_WITHIN, come).await;
+        let mut news = self.new_calls(stage).await?;
         let mut verdict = Verdict::default();
         let mut truths: Vec<&Truth> = truths.iter().collect();
         truths.sort_by(|a, b| a.started().total_cmp(&b.started()));
@@ -182,7 +182,7 @@ impl Judge {
                 continue;
             };
             let got = news.remove(at);
-            verdict.wrong.extend(got.differs(truth));
+            verdict.wrong.extend(got.differences(truth));
             verdict.calls.push((truth.words(), got.words()));
         }
         for got in news {
@@ -194,11 +194,11 @@ impl Judge {
     /// Returns the errors that show only at the end: late calls, wrong books, and violations of the
     /// CRM's rules. The expected number of calls is known only if all scenarios were played to
     /// their `whole` end.
-    pub async fn at_the_end(&self, stage: &mut Stage, whole: bool) -> Result<Vec<String>> {
+    pub async fn final_errors(&self, stage: &mut Stage, whole: bool) -> Result<Vec<String>> {
         let mut wrong = stage.bridge.violations();
         let settled = stage
             .bridge
-            .until("settled books", |status| status.books.settled());
+            .wait_until("settled books", |status| status.books.settled());
         let status = settled.await?;
         if !status.books.balance() {
             wrong.push(format!("the books do not balance: {:?}", status.books));

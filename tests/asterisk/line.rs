@@ -2,7 +2,7 @@
 
 use crate::phone::Socket;
 use crate::sip::{self, Message};
-use crate::wait::{self, within};
+use crate::wait::{self, finish_in_time};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,7 +88,7 @@ impl Dialog {
     }
 
     /// Creates the dialog of an incoming call.
-    pub fn called(invite: &Message) -> Result<Self> {
+    pub fn from_invite(invite: &Message) -> Result<Self> {
         let facts = Facts {
             ours: format!("{};tag={}", invite.must("to")?, tag()),
             theirs: invite.must("from")?.to_owned(),
@@ -105,13 +105,13 @@ impl Dialog {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns `true` if this is the number of the `INVITE` that began the dialog.
-    pub fn began_with(&self, cseq: u32) -> bool {
+    /// Returns `true` if `cseq` is the number of the `INVITE` that began the dialog.
+    pub fn is_first_cseq(&self, cseq: u32) -> bool {
         self.first == cseq
     }
 
     /// Changes the state of the call. A call that has ended keeps its state.
-    pub fn becomes(&self, next: State) {
+    pub fn set_state(&self, next: State) {
         self.state.send_if_modified(|state| {
             let changes = !state.ended() && *state != next;
             if changes {
@@ -122,41 +122,41 @@ impl Dialog {
     }
 
     /// Records that the other side rings.
-    pub fn rings(&self) {
+    pub fn record_ringing(&self) {
         let waits = *self.state.borrow() == State::Waiting;
         if waits {
-            self.becomes(State::Ringing);
+            self.set_state(State::Ringing);
         }
     }
 
     /// Records that the other side has answered.
-    pub fn is_up(&self, answer: &Message) -> Result<()> {
+    pub fn record_answer(&self, answer: &Message) -> Result<()> {
         let mut facts = self.facts();
         facts.theirs = answer.must("to")?.to_owned();
         if let Some(contact) = answer.contact() {
             facts.target = contact.to_owned();
         }
         drop(facts);
-        self.becomes(State::Up);
+        self.set_state(State::Up);
         Ok(())
     }
 
     /// Records that this side's answer has arrived.
-    pub fn acknowledged(&self) {
+    pub fn record_ack(&self) {
         self.acknowledged.send_replace(true);
     }
 
     /// Records the final answer to a request.
-    pub fn done(&self, cseq: u32, status: u16) {
+    pub fn record_status(&self, cseq: u32, status: u16) {
         self.answers.send_modify(|all| {
             all.insert(cseq, status);
         });
     }
 
     /// Records that the other side canceled. Returns the refusal to send.
-    pub fn cancelled(&self, contact: &str) -> Option<String> {
+    pub fn cancel(&self, contact: &str) -> Option<String> {
         let refusal = self.reply("487 Request Terminated", contact, None);
-        self.becomes(State::Cancelled);
+        self.set_state(State::Cancelled);
         refusal
     }
 
@@ -202,7 +202,7 @@ impl Dialog {
 
     /// Returns the `BYE` of a phone that hangs up automatically.
     pub fn bye(&self, socket: &Socket) -> String {
-        self.becomes(State::Left);
+        self.set_state(State::Left);
         self.next("BYE", socket, &[], None).1
     }
 
@@ -292,49 +292,49 @@ impl Line {
     }
 
     /// Lets the phone ring.
-    pub async fn rings(&self) -> Result<()> {
-        self.dialog.rings();
+    pub async fn ring(&self) -> Result<()> {
+        self.dialog.record_ringing();
         self.reply("180 Ringing", None).await
     }
 
     /// Answers the call. Returns when Asterisk has acknowledged it.
-    pub async fn answers(&self) -> Result<()> {
+    pub async fn answer(&self) -> Result<()> {
         let sdp = self.socket.sdp("sendrecv");
         self.reply("200 OK", Some(&sdp)).await?;
         let mut known = self.dialog.acknowledged.subscribe();
-        within("an ACK", known.wait_for(|known| *known)).await??;
-        self.dialog.becomes(State::Up);
+        finish_in_time("an ACK", known.wait_for(|known| *known)).await??;
+        self.dialog.set_state(State::Up);
         Ok(())
     }
 
     /// Refuses the call with `486 Busy Here`, `603 Decline`, or `503 Service Unavailable`.
-    pub async fn refuses(&self, status: &str) -> Result<()> {
+    pub async fn refuse(&self, status: &str) -> Result<()> {
         self.reply(status, None).await?;
-        self.dialog.becomes(State::Left);
+        self.dialog.set_state(State::Left);
         Ok(())
     }
 
     /// Forwards the caller to another number.
-    pub async fn forwards(&self, number: &str) -> Result<()> {
+    pub async fn forward(&self, number: &str) -> Result<()> {
         let contact = format!("<sip:{number}@{}>", self.socket.pbx);
         let text = self.dialog.reply("302 Moved Temporarily", &contact, None);
         self.socket.send(&text.context("nobody called us")?).await?;
-        self.dialog.becomes(State::Left);
+        self.dialog.set_state(State::Left);
         Ok(())
     }
 
-    /// Waits until the state meets a condition.
-    async fn until(&self, what: &str, holds: impl Fn(State) -> bool) -> Result<State> {
+    /// Waits until the state meets a condition. `what` names the condition.
+    async fn wait_until(&self, what: &str, holds: impl Fn(State) -> bool) -> Result<State> {
         let mut state = self.dialog.state.subscribe();
         let user = &self.socket.user;
-        let reached = within(what, state.wait_for(|state| holds(*state))).await;
+        let reached = finish_in_time(what, state.wait_for(|state| holds(*state))).await;
         let reached = *reached.with_context(|| format!("{user} is {:?}", self.state()))??;
         Ok(reached)
     }
 
     /// Waits until the far end rings.
-    pub async fn is_ringing(&self) -> Result<()> {
-        let state = self.until("ringing", |state| state != State::Waiting);
+    pub async fn wait_until_ringing(&self) -> Result<()> {
+        let state = self.wait_until("ringing", |state| state != State::Waiting);
         match state.await? {
             State::Ringing | State::Up => Ok(()),
             other => bail!("{} is {other:?} instead of ringing", self.socket.user),
@@ -342,8 +342,8 @@ impl Line {
     }
 
     /// Waits until the far end has answered.
-    pub async fn is_up(&self) -> Result<()> {
-        let state = self.until("an answer", |state| state == State::Up || state.ended());
+    pub async fn wait_until_up(&self) -> Result<()> {
+        let state = self.wait_until("an answer", |state| state == State::Up || state.ended());
         match state.await? {
             State::Up => Ok(()),
             other => bail!("{} is {other:?} instead of answered", self.socket.user),
@@ -351,15 +351,15 @@ impl Line {
     }
 
     /// Waits until the other side has ended the call.
-    pub async fn is_over(&self) -> Result<()> {
-        self.until("the end", State::ended).await.map(drop)
+    pub async fn wait_until_over(&self) -> Result<()> {
+        self.wait_until("the end", State::ended).await.map(drop)
     }
 
     /// Lets the call continue for this time. If the call ends before, the scenario has failed.
-    pub async fn goes_on(&self, span: Duration) -> Result<()> {
+    pub async fn continue_for(&self, span: Duration) -> Result<()> {
         let mut state = self.dialog.state.subscribe();
         let before = self.state();
-        match wait::for_at_most(span, state.wait_for(|state| state.ended())).await {
+        match wait::wait_at_most(span, state.wait_for(|state| state.ended())).await {
             None => Ok(()),
             Some(ended) => {
                 let ended = *ended?;
@@ -369,7 +369,7 @@ impl Line {
     }
 
     /// Sends a request in the call and waits for the answer.
-    async fn asks(
+    async fn send_request(
         &self,
         method: &str,
         more: &[(&str, &str)],
@@ -379,68 +379,68 @@ impl Line {
         let (cseq, text) = self.dialog.next(method, &self.socket, more, body);
         self.socket.send(&text).await?;
         let answered = answers.wait_for(|all| all.contains_key(&cseq));
-        let answers = within(method, answered).await??;
+        let answers = finish_in_time(method, answered).await??;
         Ok(answers.get(&cseq).copied().unwrap_or_default())
     }
 
     /// Hangs up.
-    pub async fn hangs_up(&self) -> Result<()> {
+    pub async fn hang_up(&self) -> Result<()> {
         if self.state().ended() {
             bail!("{} is {:?} already", self.socket.user, self.state());
         }
-        self.dialog.becomes(State::Left);
-        self.asks("BYE", &[], None).await.map(drop)
+        self.dialog.set_state(State::Left);
+        self.send_request("BYE", &[], None).await.map(drop)
     }
 
     /// Cancels before the other side has answered.
-    pub async fn gives_up(&self) -> Result<()> {
+    pub async fn cancel(&self) -> Result<()> {
         let (_, text) = self.dialog.next("CANCEL", &self.socket, &[], None);
         self.socket.send(&text).await?;
-        self.is_over().await
+        self.wait_until_over().await
     }
 
     /// Cancels or hangs up, whichever is right at this moment. The answer can be on its way.
-    pub async fn gives_up_or_hangs_up(&self) -> Result<()> {
+    pub async fn cancel_or_hang_up(&self) -> Result<()> {
         if self.state() == State::Up {
-            return self.hangs_up().await;
+            return self.hang_up().await;
         }
         let (_, text) = self.dialog.next("CANCEL", &self.socket, &[], None);
         self.socket.send(&text).await?;
-        let decided = self.until("an end or an answer", |state| state != State::Ringing);
+        let decided = self.wait_until("an end or an answer", |state| state != State::Ringing);
         match decided.await? {
-            State::Up => self.hangs_up().await,
+            State::Up => self.hang_up().await,
             _ended => Ok(()),
         }
     }
 
     /// Puts the other side on hold, as the phone's button does. Asterisk plays music.
-    pub async fn holds(&self) -> Result<()> {
-        self.offers("sendonly").await
+    pub async fn hold(&self) -> Result<()> {
+        self.offer("sendonly").await
     }
 
     /// Ends the hold.
-    pub async fn resumes(&self) -> Result<()> {
-        self.offers("sendrecv").await
+    pub async fn resume(&self) -> Result<()> {
+        self.offer("sendrecv").await
     }
 
-    async fn offers(&self, direction: &str) -> Result<()> {
+    async fn offer(&self, direction: &str) -> Result<()> {
         let sdp = self.socket.sdp(direction);
         let body = Some(("application/sdp", sdp.as_str()));
-        match self.asks("INVITE", &[], body).await? {
+        match self.send_request("INVITE", &[], body).await? {
             200..=299 => Ok(()),
             status => bail!("re-INVITE answered {status}"),
         }
     }
 
     /// Transfers the other side to a number (blind transfer by the phone).
-    pub async fn refers(&self, number: &str) -> Result<()> {
+    pub async fn transfer_to(&self, number: &str) -> Result<()> {
         self.refer(&format!("<sip:{number}@{}>", self.socket.pbx))
             .await
     }
 
     /// Transfers the other side to the other side of another call of this phone (attended
     /// transfer).
-    pub async fn refers_to(&self, other: &Self) -> Result<()> {
+    pub async fn transfer_to_call(&self, other: &Self) -> Result<()> {
         let address = {
             let facts = other.dialog.facts();
             let tag = |name: &str| name.rsplit_once("tag=").map(|(_, tag)| tag.to_owned());
@@ -455,22 +455,22 @@ impl Line {
     async fn refer(&self, address: &str) -> Result<()> {
         let by = self.socket.contact();
         let more = [("Refer-To", address), ("Referred-By", by.as_str())];
-        match self.asks("REFER", &more, None).await? {
+        match self.send_request("REFER", &more, None).await? {
             200..=299 => Ok(()),
             status => bail!("REFER answered {status}"),
         }
     }
 
     /// Presses these keys, one after the other.
-    pub async fn presses(&self, keys: &str) -> Result<()> {
+    pub async fn press(&self, keys: &str) -> Result<()> {
         for (at, key) in keys.chars().enumerate() {
             // Asterisk plays a key for the time in the message. The next key can follow after that.
             if at > 0 {
-                self.goes_on(Duration::from_millis(250)).await?;
+                self.continue_for(Duration::from_millis(250)).await?;
             }
             let body = format!("Signal={key}\r\nDuration=100\r\n");
             let body = Some(("application/dtmf-relay", body.as_str()));
-            let status = self.asks("INFO", &[], body).await?;
+            let status = self.send_request("INFO", &[], body).await?;
             if status != 200 {
                 bail!("INFO answered {status}");
             }

@@ -74,7 +74,7 @@ impl Options {
                 }
                 "--driver" => {
                     let name = words.next().context("--driver sip|pjsip")?;
-                    options.driver = Some(Driver::named(&name)?);
+                    options.driver = Some(Driver::from_name(&name)?);
                 }
                 "--help" | "-h" => bail!("{HELP}"),
                 flag if flag.starts_with('-') => bail!("{flag} is not known\n{HELP}"),
@@ -160,7 +160,7 @@ async fn play_all(options: &Options, chosen: Vec<Scenario>) -> Result<bool> {
         let verdict = play(options, &mut stage, &mut judge, scenario).await;
         if verdict { right += 1 } else { wrong += 1 }
     }
-    for words in judge.at_the_end(&mut stage, wrong == 0).await? {
+    for words in judge.final_errors(&mut stage, wrong == 0).await? {
         println!("  {words}");
         wrong += 1;
     }
@@ -172,8 +172,8 @@ async fn play_all(options: &Options, chosen: Vec<Scenario>) -> Result<bool> {
     if options.keep_log {
         println!("{}\n{}", stage.bridge.log(), stage.pbx.log());
     }
-    stage.bridge.stops().await?;
-    stage.pbx.ends().await?;
+    stage.bridge.stop().await?;
+    stage.pbx.shut_down().await?;
     left.iter().for_each(|words| println!("{words}"));
     println!(
         "\ntest result: {}. {right} passed; {wrong} failed; {} s",
@@ -191,14 +191,14 @@ async fn play(
     scenario: &Scenario,
 ) -> bool {
     let played = async {
-        judge.before(stage).await?;
+        judge.remember_calls(stage).await?;
         let recorder = match &options.record {
             Some(_) => Some(recording::Recorder::start(&stage.pbx).await?),
             None => None,
         };
         let truths = (scenario.play)(stage).await?;
-        stage.ami.is_quiet().await?;
-        let verdict = judge.after(stage, &truths).await?;
+        stage.ami.wait_until_quiet().await?;
+        let verdict = judge.judge(stage, &truths).await?;
         if let (Some(recorder), Some(folder)) = (recorder, &options.record) {
             let folder = folder.join(scenario.name);
             // If a PBX was stopped, no connection received its last events.
@@ -217,7 +217,7 @@ async fn play(
     let cleared = async {
         stage.clear().await?;
         if !verdict.is_right() {
-            Judge::lets_it_settle(stage).await?;
+            Judge::wait_until_settled(stage).await?;
         }
         anyhow::Ok(())
     };

@@ -1,6 +1,6 @@
 //! The scenario's own connection to the PBX: a manager account with all rights.
 
-use crate::wait::{self, within};
+use crate::wait::{self, finish_in_time};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// A message. Of repeated keys, it has the first.
-pub type Heard = BTreeMap<String, String>;
+/// A message. If a key is repeated, the message has the first value.
+pub type AmiMessage = BTreeMap<String, String>;
 
 /// A logged-in account.
 pub struct Manager {
@@ -24,19 +24,19 @@ pub struct Manager {
 /// All messages of the current scenario.
 #[derive(Default)]
 struct Log {
-    heard: Mutex<Vec<Heard>>,
+    messages: Mutex<Vec<AmiMessage>>,
     count: watch::Sender<u64>,
 }
 
 impl Log {
-    fn heard(&self) -> MutexGuard<'_, Vec<Heard>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn messages(&self) -> MutexGuard<'_, Vec<AmiMessage>> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Reads one message. Returns `None` at the end of the connection.
-async fn message(lines: &mut BufReader<OwnedReadHalf>) -> Option<Heard> {
-    let mut heard = Heard::new();
+async fn read_message(lines: &mut BufReader<OwnedReadHalf>) -> Option<AmiMessage> {
+    let mut message = AmiMessage::new();
     loop {
         let mut line = Vec::new();
         if lines.read_until(b'\n', &mut line).await.ok()? == 0 {
@@ -44,11 +44,11 @@ async fn message(lines: &mut BufReader<OwnedReadHalf>) -> Option<Heard> {
         }
         let line = String::from_utf8_lossy(&line);
         let line = line.trim_end();
-        if line.is_empty() && !heard.is_empty() {
-            return Some(heard);
+        if line.is_empty() && !message.is_empty() {
+            return Some(message);
         }
         if let Some((key, value)) = line.split_once(": ") {
-            heard
+            message
                 .entry(key.to_owned())
                 .or_insert_with(|| value.to_owned());
         }
@@ -64,8 +64,8 @@ impl Manager {
         let ours = Arc::clone(&log);
         let reader = tokio::spawn(async move {
             let mut lines = BufReader::new(read);
-            while let Some(heard) = message(&mut lines).await {
-                ours.heard().push(heard);
+            while let Some(message) = read_message(&mut lines).await {
+                ours.messages().push(message);
                 ours.count.send_modify(|count| *count += 1);
             }
         });
@@ -76,27 +76,35 @@ impl Manager {
             reader,
         };
         let login = [("Username", user), ("Secret", secret)];
-        manager.asks("Login", &login).await?;
+        manager.send_action("Login", &login).await?;
         Ok(manager)
     }
 
-    /// Waits for a message that matches.
-    pub async fn hears(&self, what: &str, is: impl Fn(&Heard) -> bool) -> Result<Heard> {
+    /// Waits for a message that matches `is`. `what` names the message.
+    pub async fn wait_for(
+        &self,
+        what: &str,
+        is: impl Fn(&AmiMessage) -> bool,
+    ) -> Result<AmiMessage> {
         let mut count = self.log.count.subscribe();
         let waiting = async {
             loop {
                 count.mark_unchanged();
-                if let Some(found) = self.log.heard().iter().find(|heard| is(heard)) {
+                if let Some(found) = self.log.messages().iter().find(|message| is(message)) {
                     return Ok(found.clone());
                 }
                 count.changed().await.context("the PBX is gone")?;
             }
         };
-        within(what, waiting).await?
+        finish_in_time(what, waiting).await?
     }
 
     /// Sends an action. Returns its answer, which must not be an error.
-    pub async fn asks(&mut self, action: &str, fields: &[(&str, &str)]) -> Result<Heard> {
+    pub async fn send_action(
+        &mut self,
+        action: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<AmiMessage> {
         self.asked += 1;
         let id = format!("scenario-{}", self.asked);
         let mut text = format!("Action: {action}\r\nActionID: {id}\r\n");
@@ -105,9 +113,10 @@ impl Manager {
         }
         text += "\r\n";
         self.write.write_all(text.as_bytes()).await?;
-        let answers =
-            |heard: &Heard| heard.contains_key("Response") && heard.get("ActionID") == Some(&id);
-        let answer = self.hears(action, answers).await?;
+        let answers = |message: &AmiMessage| {
+            message.contains_key("Response") && message.get("ActionID") == Some(&id)
+        };
+        let answer = self.wait_for(action, answers).await?;
         if answer
             .get("Response")
             .is_some_and(|response| response == "Error")
@@ -118,29 +127,31 @@ impl Manager {
     }
 
     /// Returns the live channels.
-    pub async fn channels(&mut self) -> Result<Vec<Heard>> {
-        let id = self.asks("CoreShowChannels", &[]).await?;
+    pub async fn channels(&mut self) -> Result<Vec<AmiMessage>> {
+        let id = self.send_action("CoreShowChannels", &[]).await?;
         let id = id.get("ActionID").cloned();
-        let is = |heard: &Heard, event: &str| {
-            heard.get("ActionID") == id.as_ref()
-                && heard.get("Event").is_some_and(|its| its == event)
+        let is = |message: &AmiMessage, event: &str| {
+            message.get("ActionID") == id.as_ref()
+                && message.get("Event").is_some_and(|its| its == event)
         };
-        let done = |heard: &Heard| is(heard, "CoreShowChannelsComplete");
-        self.hears("CoreShowChannelsComplete", done).await?;
-        let heard = self.log.heard();
-        let found = heard.iter().filter(|heard| is(heard, "CoreShowChannel"));
+        let done = |message: &AmiMessage| is(message, "CoreShowChannelsComplete");
+        self.wait_for("CoreShowChannelsComplete", done).await?;
+        let messages = self.log.messages();
+        let found = messages
+            .iter()
+            .filter(|message| is(message, "CoreShowChannel"));
         Ok(found.cloned().collect())
     }
 
     /// Waits for a live channel with this prefix, and returns its name.
     pub async fn channel(&mut self, begins: &str) -> Result<String> {
-        let found = self.living(begins, None).await?;
+        let found = self.live_channel(begins, None).await?;
         Ok(found.get("Channel").cloned().unwrap_or_default())
     }
 
     /// Waits for a live channel with this prefix and in this state (`Up`, `Ringing`).
-    pub async fn living(&mut self, begins: &str, state: Option<&str>) -> Result<Heard> {
-        wait::until(&format!("channel {begins} {state:?}"), async || {
+    pub async fn live_channel(&mut self, begins: &str, state: Option<&str>) -> Result<AmiMessage> {
+        wait::repeat_until(&format!("channel {begins} {state:?}"), async || {
             let channels = self.channels().await?;
             Ok(channels.into_iter().find(|channel| {
                 let named = channel.get("Channel");
@@ -152,29 +163,30 @@ impl Manager {
         .await
     }
 
-    /// Calls `channel` and, once it has answered, runs the rest of the fields.
-    pub async fn originates(&mut self, channel: &str, fields: &[(&str, &str)]) -> Result<()> {
+    /// Calls `channel`. After the channel has answered, Asterisk runs what `fields` name: an
+    /// extension or an application.
+    pub async fn originate(&mut self, channel: &str, fields: &[(&str, &str)]) -> Result<()> {
         let mut all = vec![("Channel", channel), ("Async", "true")];
         all.extend_from_slice(fields);
-        self.asks("Originate", &all).await.map(drop)
+        self.send_action("Originate", &all).await.map(drop)
     }
 
     /// Waits until no channel is live.
-    pub async fn is_quiet(&mut self) -> Result<()> {
-        wait::until("silence", async || {
+    pub async fn wait_until_quiet(&mut self) -> Result<()> {
+        wait::repeat_until("silence", async || {
             Ok(self.channels().await?.is_empty().then_some(()))
         })
         .await
     }
 
     /// Hangs up all live channels.
-    pub async fn clears(&mut self) -> Result<()> {
+    pub async fn hang_up_all(&mut self) -> Result<()> {
         for channel in self.channels().await? {
             let name = channel.get("Channel").cloned().unwrap_or_default();
-            // It can have ended meanwhile.
-            let _ = self.asks("Hangup", &[("Channel", &name)]).await;
+            // The channel can have ended meanwhile.
+            let _ = self.send_action("Hangup", &[("Channel", &name)]).await;
         }
-        self.is_quiet().await
+        self.wait_until_quiet().await
     }
 }
 

@@ -20,14 +20,14 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// The path of its CEL file in its folder.
+/// The path of the CEL file in Asterisk's folder.
 pub const CELS: &str = "log/cel-custom/Master.csv";
-/// The path of its CDR file in its folder.
+/// The path of the CDR file in Asterisk's folder.
 pub const CDRS: &str = "log/cdr-csv/Master.csv";
 /// The secret of every account.
 pub const SECRET: &str = "secret of the live suite";
 
-/// Runs commands from its input. It answers each with a line when it is done.
+/// A shell script that runs commands from its input. After each command, it prints `done`.
 const KEEPER: &str = r#"
 pid=
 end() { [ -z "$pid" ] || { kill -s "$1" "$pid"; wait "$pid"; pid=; } 2>/dev/null; }
@@ -120,42 +120,42 @@ impl Pbx {
             answers: BufReader::new(answers).lines(),
             keeper,
         };
-        pbx.starts().await?;
+        pbx.boot().await?;
         Ok(pbx)
     }
 
-    async fn tells(&mut self, word: &str) -> Result<()> {
+    async fn send_to_shell(&mut self, word: &str) -> Result<()> {
         self.words.write_all(format!("{word}\n").as_bytes()).await?;
-        let done = wait::within(word, self.answers.next_line()).await??;
+        let done = wait::finish_in_time(word, self.answers.next_line()).await??;
         ensure!(done.as_deref() == Some("done"), "the shell said {done:?}");
         Ok(())
     }
 
-    /// Starts it, also after [`dies`](Self::dies) or [`stops`](Self::stops).
-    pub async fn starts(&mut self) -> Result<()> {
-        self.tells("start").await?;
-        let started = wait::until("a booted Asterisk", async || {
+    /// Starts Asterisk, also after [`kill`](Self::kill) or [`stop`](Self::stop).
+    pub async fn boot(&mut self) -> Result<()> {
+        self.send_to_shell("start").await?;
+        let started = wait::repeat_until("a booted Asterisk", async || {
             let Ok(manager) = self.manager().await else {
                 return Ok(None);
             };
-            let booted = |heard: &crate::manager::Heard| {
-                heard
+            let booted = |message: &crate::manager::AmiMessage| {
+                message
                     .get("Event")
                     .is_some_and(|event| event == "FullyBooted")
             };
-            Ok(Some(manager.hears("FullyBooted", booted).await?))
+            Ok(Some(manager.wait_for("FullyBooted", booted).await?))
         });
         started.await.map(drop).with_context(|| self.log())
     }
 
-    /// Stops it in order: it hangs up and sends `Shutdown`.
-    pub async fn stops(&mut self) -> Result<()> {
-        self.tells("stop").await
+    /// Stops Asterisk in order: Asterisk hangs up all calls and sends `Shutdown`.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.send_to_shell("stop").await
     }
 
-    /// Kills it, as a power failure would.
-    pub async fn dies(&mut self) -> Result<()> {
-        self.tells("kill").await
+    /// Kills Asterisk, as a power failure would.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.send_to_shell("kill").await
     }
 
     /// Returns a connection of an account with all rights.
@@ -163,30 +163,30 @@ impl Pbx {
         Manager::login(self.ami, "scenario", SECRET).await
     }
 
-    /// Returns its AMI port.
+    /// Returns the AMI port.
     pub fn ami(&self) -> u16 {
         self.ami
     }
 
-    /// Returns its REST interface.
+    /// Returns the REST interface.
     pub fn ari(&self) -> Ari {
         Ari::new(self.http)
     }
 
-    /// Stops it and removes its folder.
-    pub async fn ends(mut self) -> Result<()> {
-        self.stops().await?;
+    /// Stops Asterisk and removes its folder.
+    pub async fn shut_down(mut self) -> Result<()> {
+        self.stop().await?;
         drop(self.words);
-        wait::within("the end of the shell", self.keeper.wait()).await??;
+        wait::finish_in_time("the end of the shell", self.keeper.wait()).await??;
         Ok(())
     }
 
-    /// Returns the path of a file in its folder, such as `log/cdr-csv/Master.csv`.
+    /// Returns the path of a file in Asterisk's folder, such as `log/cdr-csv/Master.csv`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Returns its output and its log.
+    /// Returns Asterisk's output and log.
     pub fn log(&self) -> String {
         let read = |name: &str| fs::read_to_string(self.file(name)).unwrap_or_default();
         read("output") + &read("log/messages")

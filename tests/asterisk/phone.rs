@@ -1,7 +1,7 @@
-//! A phone, or a carrier, that a scenario controls. It uses SIP over UDP and sends no sound.
+//! A phone, or a carrier, that a scenario controls. The phone uses SIP over UDP and sends no sound.
 //!
-//! It answers some requests automatically (`BYE`, `CANCEL`, re-`INVITE`). The scenario decides when
-//! it rings, answers, refuses, holds, and hangs up.
+//! The phone answers some requests automatically (`BYE`, `CANCEL`, re-`INVITE`). The scenario
+//! decides when the phone rings, answers, refuses, holds, and hangs up.
 
 use crate::line::{Dialog, Line, State};
 use crate::sip::{self, Message};
@@ -19,11 +19,11 @@ const WAITING_MAX: usize = 32;
 /// The part of a phone that its lines share.
 pub struct Socket {
     udp: UdpSocket,
-    /// The port to which Asterisk sends sound. It is not read.
+    /// The port to which Asterisk sends sound, which is ignored.
     sound: UdpSocket,
     /// The address of Asterisk.
     pub pbx: SocketAddr,
-    /// The name of its endpoint in Asterisk.
+    /// The name of the phone's endpoint in Asterisk.
     pub user: String,
     dialogs: Mutex<BTreeMap<String, Arc<Dialog>>>,
 }
@@ -36,17 +36,17 @@ pub struct Phone {
 }
 
 impl Socket {
-    /// Returns its port.
+    /// Returns the phone's SIP port.
     pub fn port(&self) -> u16 {
         self.udp.local_addr().map_or(0, |address| address.port())
     }
 
-    /// Returns its SIP address.
+    /// Returns the phone's SIP address.
     pub fn contact(&self) -> String {
         format!("<sip:{}@127.0.0.1:{}>", self.user, self.port())
     }
 
-    /// Returns its SDP offer.
+    /// Returns the phone's SDP offer. `direction` is `sendrecv` or `sendonly`.
     pub fn sdp(&self, direction: &str) -> String {
         let port = self.sound.local_addr().map_or(9, |address| address.port());
         sip::sdp(port, direction)
@@ -58,7 +58,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Registers a dialog, so that answers find it.
+    /// Registers a dialog, so later messages of the call find it.
     pub fn enter(&self, dialog: &Arc<Dialog>) {
         let mut dialogs = self.dialogs.lock().unwrap_or_else(PoisonError::into_inner);
         dialogs.insert(dialog.call_id.clone(), Arc::clone(dialog));
@@ -87,27 +87,27 @@ impl Socket {
         let (number, method) = message.cseq()?;
         match (method, known) {
             ("INVITE", None) => {
-                let dialog = Arc::new(Dialog::called(&message)?);
+                let dialog = Arc::new(Dialog::from_invite(&message)?);
                 self.enter(&dialog);
                 // Without this answer, a caller could not cancel.
                 self.answer(&message, "100 Trying", None).await?;
                 return Ok(Some(Line::new(dialog, Arc::clone(self))));
             }
-            // The `INVITE` is repeated before the call is answered. Its answer will come.
-            ("INVITE", Some(dialog)) if dialog.began_with(number) => {}
+            // The `INVITE` is repeated because the call is not answered yet.
+            ("INVITE", Some(dialog)) if dialog.is_first_cseq(number) => {}
             ("INVITE" | "UPDATE", Some(_)) => {
                 let sdp = self.sdp("sendrecv");
                 self.answer(&message, "200 OK", Some(&sdp)).await?;
             }
             ("CANCEL", Some(dialog)) => {
                 self.answer(&message, "200 OK", None).await?;
-                if let Some(refusal) = dialog.cancelled(&self.contact()) {
+                if let Some(refusal) = dialog.cancel(&self.contact()) {
                     self.send(&refusal).await?;
                 }
             }
             ("BYE", Some(dialog)) => {
                 self.answer(&message, "200 OK", None).await?;
-                dialog.becomes(State::HungUp);
+                dialog.set_state(State::HungUp);
             }
             ("NOTIFY", Some(dialog)) => {
                 self.answer(&message, "200 OK", None).await?;
@@ -117,7 +117,7 @@ impl Socket {
                     self.send(&dialog.bye(self)).await?;
                 }
             }
-            ("ACK", Some(dialog)) => dialog.acknowledged(),
+            ("ACK", Some(dialog)) => dialog.record_ack(),
             ("ACK", None) => {}
             (_, None) => self.answer(&message, "481 No Such Call", None).await?,
             (_, Some(_)) => self.answer(&message, "200 OK", None).await?,
@@ -132,16 +132,16 @@ impl Socket {
             let ack = dialog.ack(answer, status, self.port())?;
             self.send(&ack).await?;
         }
-        if dialog.began_with(number) && method == "INVITE" {
+        if dialog.is_first_cseq(number) && method == "INVITE" {
             match status {
-                180..=189 => dialog.rings(),
-                200..=299 => dialog.is_up(answer)?,
-                300.. => dialog.becomes(State::Refused(status)),
+                180..=189 => dialog.record_ringing(),
+                200..=299 => dialog.record_answer(answer)?,
+                300.. => dialog.set_state(State::Refused(status)),
                 _ => {}
             }
         }
         if status >= 200 {
-            dialog.done(number, status);
+            dialog.record_status(number, status);
         }
         Ok(())
     }
@@ -166,19 +166,19 @@ impl Phone {
         })
     }
 
-    /// Returns its port.
+    /// Returns the phone's SIP port.
     pub fn port(&self) -> u16 {
         self.socket.port()
     }
 
     /// Dials a number. `caller` is the number and name that a carrier shows of its customer.
-    pub async fn dials(&self, number: &str, caller: Option<&str>) -> Result<Line> {
+    pub async fn dial(&self, number: &str, caller: Option<&str>) -> Result<Line> {
         Line::dial(Arc::clone(&self.socket), number, caller).await
     }
 
     /// Waits for the next incoming call, without answering it.
-    pub async fn called(&mut self) -> Result<Line> {
-        let call = crate::wait::within("a call", self.calls.recv()).await;
+    pub async fn next_call(&mut self) -> Result<Line> {
+        let call = crate::wait::finish_in_time("a call", self.calls.recv()).await;
         let call = call.with_context(|| format!("at {}", self.socket.user))?;
         call.with_context(|| format!("{} listens no more", self.socket.user))
     }

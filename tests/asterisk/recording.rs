@@ -2,7 +2,7 @@
 
 use crate::pbx::{CDRS, CELS, Pbx, SECRET};
 use crate::truth::Truth;
-use crate::wait::{self, within};
+use crate::wait::{self, finish_in_time};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fs;
@@ -27,7 +27,7 @@ struct Tail {
 }
 
 impl Tail {
-    fn of(file: PathBuf) -> Self {
+    fn new(file: PathBuf) -> Self {
         let from = fs::read(&file).map_or(0, |all| all.len());
         Self { file, from }
     }
@@ -61,12 +61,12 @@ impl Recorder {
             }
         });
         let recorder = Self {
-            cdrs: Tail::of(pbx.file(CDRS)),
-            cels: Tail::of(pbx.file(CELS)),
+            cdrs: Tail::new(pbx.file(CDRS)),
+            cels: Tail::new(pbx.file(CELS)),
             heard,
             reader,
         };
-        recorder.hears("FullyBooted").await?;
+        recorder.wait_for("FullyBooted").await?;
         Ok(recorder)
     }
 
@@ -75,8 +75,8 @@ impl Recorder {
         heard.clone()
     }
 
-    async fn hears(&self, text: &str) -> Result<()> {
-        wait::until(text, async || {
+    async fn wait_for(&self, text: &str) -> Result<()> {
+        wait::repeat_until(text, async || {
             let heard = self.bytes();
             let found = memchr::memmem::find(&heard, text.as_bytes());
             Ok(found.map(drop))
@@ -88,11 +88,11 @@ impl Recorder {
     pub async fn write(self, folder: &Path, story: &str, truths: &[Truth]) -> Result<()> {
         // The last CDR comes a moment after the last hangup.
         let mut before = usize::MAX;
-        within("silence", async {
+        finish_in_time("silence", async {
             while before != self.bytes().len() {
                 before = self.bytes().len();
-                let more = self.hears("\u{0}");
-                let _ = wait::for_at_most(crate::stage::seconds(1.5), more).await;
+                let more = self.wait_for("\u{0}");
+                let _ = wait::wait_at_most(crate::stage::seconds(1.5), more).await;
             }
         })
         .await?;
@@ -134,8 +134,8 @@ fn expected<'a>(text: &'a str, truth: &Truth, taken: &mut Vec<&'a str>) -> Resul
     let unique = value(born, "Uniqueid").context("no id")?;
     // Channel events have the linkedid only since 13.2. CEL, which a recording has over AMI, always
     // has it.
-    let told = |message: &&&'a str| value(message, "UniqueID") == Some(unique);
-    let cel = || value(messages.iter().find(told)?, "LinkedID");
+    let has_unique_id = |message: &&&'a str| value(message, "UniqueID") == Some(unique);
+    let cel = || value(messages.iter().find(has_unique_id)?, "LinkedID");
     let linkedid = value(born, "Linkedid").or_else(cel);
     let linkedid = linkedid.with_context(|| format!("no linkedid of {unique}"))?;
     let first = messages.iter().find(|message| {

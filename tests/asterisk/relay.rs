@@ -35,12 +35,12 @@ impl Relay {
         })
     }
 
-    /// Returns its port.
+    /// Returns the port to which callbridge connects.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Closes all connections, and each new one at once.
+    /// Closes all connections, and closes each new connection at once.
     pub fn cut(&self) {
         self.whole.send_replace(false);
     }

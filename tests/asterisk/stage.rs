@@ -2,7 +2,7 @@
 
 use crate::bridge::{Bridge, line};
 use crate::line::Line;
-use crate::manager::{Heard, Manager};
+use crate::manager::{AmiMessage, Manager};
 use crate::pbx::{CELS, Pbx, Plan, free_tcp, free_udp};
 use crate::phone::Phone;
 use crate::relay::Relay;
@@ -32,14 +32,14 @@ pub struct Stage {
     pub ami: Manager,
     /// callbridge and its CRM.
     pub bridge: Bridge,
-    /// The connection between the two.
+    /// The connection between the PBX and callbridge.
     pub relay: Relay,
     phones: BTreeMap<String, Phone>,
     /// The port of 104, whose phone is off and never answers.
     _silent: UdpSocket,
 }
 
-/// Returns a time span of the story.
+/// Returns a time span of a scenario, from its seconds.
 pub const fn seconds(seconds: f64) -> Duration {
     Duration::from_millis((seconds * 1000.0) as u64)
 }
@@ -47,7 +47,8 @@ pub const fn seconds(seconds: f64) -> Duration {
 impl Stage {
     /// Starts everything.
     pub async fn new(system: System, mut plan: Plan) -> Result<Self> {
-        // The phones know the PBX's address before it runs, and it knows theirs.
+        // The phones know the PBX's address before it runs, and the PBX knows the phones'
+        // addresses.
         let sip = SocketAddr::from(([127, 0, 0, 1], free_udp()?));
         let mut phones = BTreeMap::new();
         for (user, placeholder) in PHONES {
@@ -69,7 +70,7 @@ impl Stage {
         ];
         let ami = pbx.manager().await?;
         let mut bridge = Bridge::new(pbx.system.driver, &flags, lookup).await?;
-        bridge.starts().await?;
+        bridge.start().await?;
         Ok(Self {
             pbx,
             ami,
@@ -105,54 +106,54 @@ impl Stage {
     /// Lets a caller with this number call.
     pub async fn caller(&mut self, trunk: &str, number: &str, dialed: &str) -> Result<Line> {
         let caller = format!("<sip:{number}@127.0.0.1>");
-        self.phone(trunk)?.dials(dialed, Some(&caller)).await
+        self.phone(trunk)?.dial(dialed, Some(&caller)).await
     }
 
     /// Lets the employee of this extension dial.
-    pub async fn dials(&mut self, extension: &str, number: &str) -> Result<Line> {
-        self.phone(extension)?.dials(number, None).await
+    pub async fn dial(&mut self, extension: &str, number: &str) -> Result<Line> {
+        self.phone(extension)?.dial(number, None).await
     }
 
     /// Lets the employee of this extension fetch the call that is parked at 701. Returns when they
     /// are joined, half a second after the parking lot has answered.
-    pub async fn fetches(&mut self, extension: &str) -> Result<Line> {
+    pub async fn fetch_parked_call(&mut self, extension: &str) -> Result<Line> {
         // A new connection, so that events of earlier fetches are not found.
         self.ami = self.pbx.manager().await?;
-        self.joins(extension, "701", "UnParkedCall").await
+        self.dial_and_join(extension, "701", "UnParkedCall").await
     }
 
     /// Lets the employee of this extension pick up a ringing call. Returns when they are joined.
-    /// With chan_sip, this is half a second after she is answered.
-    pub async fn picks_up(&mut self, extension: &str, code: &str) -> Result<Line> {
+    /// With chan_sip, this is half a second after the employee's call is answered.
+    pub async fn pick_up(&mut self, extension: &str, code: &str) -> Result<Line> {
         self.ami = self.pbx.manager().await?;
-        self.joins(extension, code, "Pickup").await
+        self.dial_and_join(extension, code, "Pickup").await
     }
 
-    async fn joins(&mut self, extension: &str, number: &str, event: &str) -> Result<Line> {
-        let line = self.dials(extension, number).await?;
-        line.is_up().await?;
-        let told = |heard: &Heard| heard.get("Event").is_some_and(|its| its == event);
-        self.ami.hears(event, told).await?;
+    async fn dial_and_join(&mut self, extension: &str, number: &str, event: &str) -> Result<Line> {
+        let line = self.dial(extension, number).await?;
+        line.wait_until_up().await?;
+        let is_event = |message: &AmiMessage| message.get("Event").is_some_and(|its| its == event);
+        self.ami.wait_for(event, is_event).await?;
         Ok(line)
     }
 
     /// Waits for a call to this phone or carrier, and lets it ring.
-    pub async fn rings(&mut self, user: &str) -> Result<Line> {
-        let line = self.called(user).await?;
-        line.rings().await?;
+    pub async fn ring(&mut self, user: &str) -> Result<Line> {
+        let line = self.next_call(user).await?;
+        line.ring().await?;
         Ok(line)
     }
 
     /// Waits for a call to this phone or carrier, without answering it.
-    pub async fn called(&mut self, user: &str) -> Result<Line> {
-        self.phone(user)?.called().await
+    pub async fn next_call(&mut self, user: &str) -> Result<Line> {
+        self.phone(user)?.next_call().await
     }
 
     /// Waits for a call, rings for a second, and answers.
-    pub async fn answers(&mut self, user: &str) -> Result<Line> {
-        let line = self.rings(user).await?;
-        line.goes_on(seconds(1.0)).await?;
-        line.answers().await?;
+    pub async fn answer(&mut self, user: &str) -> Result<Line> {
+        let line = self.ring(user).await?;
+        line.continue_for(seconds(1.0)).await?;
+        line.answer().await?;
         Ok(line)
     }
 
@@ -168,33 +169,38 @@ impl Stage {
     }
 
     /// Sends an AMI action for the channel of this phone.
-    pub async fn act(&mut self, action: &str, user: &str, more: &[(&str, &str)]) -> Result<()> {
+    pub async fn send_action(
+        &mut self,
+        action: &str,
+        user: &str,
+        more: &[(&str, &str)],
+    ) -> Result<()> {
         let channel = self.channel(user).await?;
         let mut fields = vec![("Channel", channel.as_str())];
         fields.extend_from_slice(more);
-        self.ami.asks(action, &fields).await.map(drop)
+        self.ami.send_action(action, &fields).await.map(drop)
     }
 
     /// Redirects a channel into the dialplan of the employees.
-    pub async fn redirects(&mut self, user: &str, extension: &str) -> Result<()> {
+    pub async fn redirect(&mut self, user: &str, extension: &str) -> Result<()> {
         let more = [
             ("Context", "internal"),
             ("Exten", extension),
             ("Priority", "1"),
         ];
-        self.act("Redirect", user, &more).await
+        self.send_action("Redirect", user, &more).await
     }
 
     /// Transfers the other side of this phone's call over AMI.
-    pub async fn transfers(&mut self, user: &str, extension: &str) -> Result<()> {
+    pub async fn transfer(&mut self, user: &str, extension: &str) -> Result<()> {
         let more = [("Context", "internal"), ("Exten", extension)];
-        self.act("BlindTransfer", user, &more).await
+        self.send_action("BlindTransfer", user, &more).await
     }
 
     /// Transfers the other side of this phone's call over AMI, with a consultation first.
-    pub async fn consults(&mut self, user: &str, extension: &str) -> Result<()> {
+    pub async fn consult(&mut self, user: &str, extension: &str) -> Result<()> {
         let more = [("Context", "internal"), ("Exten", extension)];
-        self.act("Atxfer", user, &more).await
+        self.send_action("Atxfer", user, &more).await
     }
 
     /// Cuts the connection between the PBX and callbridge. Returns when callbridge has noticed.
@@ -202,7 +208,7 @@ impl Stage {
         self.relay.cut();
         let down = |status: &Status| line(status) == Some(SourceState::Down);
         self.bridge
-            .until("a line that is down", down)
+            .wait_until("a line that is down", down)
             .await
             .map(drop)
     }
@@ -210,17 +216,17 @@ impl Stage {
     /// Restores the connection. Returns when callbridge is connected again.
     pub async fn mend(&mut self) -> Result<()> {
         self.relay.mend();
-        self.bridge.hears().await
+        self.bridge.wait_until_connected().await
     }
 
     /// Ends everything that a scenario has left.
     pub async fn clear(&mut self) -> Result<()> {
         self.relay.mend();
         if self.bridge.is_down() {
-            self.bridge.starts().await?;
+            self.bridge.start().await?;
         }
         self.ami = self.pbx.manager().await?;
-        self.ami.clears().await?;
+        self.ami.hang_up_all().await?;
         self.phones.values_mut().for_each(Phone::forget);
         Ok(())
     }

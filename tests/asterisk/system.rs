@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder where `tests/run asterisk` installs it.
+/// The folder where `tests/run asterisk` installs Asterisk.
 const ROOT: &str = "/var/cache/callbridge/asterisk-sid";
 /// The variable that names another folder.
 const ROOT_VARIABLE: &str = "CALLBRIDGE_ASTERISK";
@@ -34,7 +34,7 @@ pub enum Driver {
 
 impl Driver {
     /// Parses a value of `--driver`.
-    pub fn named(name: &str) -> Result<Self> {
+    pub fn from_name(name: &str) -> Result<Self> {
         match name {
             "sip" => Ok(Self::Sip),
             "pjsip" => Ok(Self::Pjsip),
@@ -42,7 +42,7 @@ impl Driver {
         }
     }
 
-    /// Returns its module, without the file extension.
+    /// Returns the driver's module, without the file extension.
     pub fn module(self) -> &'static str {
         match self {
             Self::Sip => "chan_sip",
@@ -50,7 +50,7 @@ impl Driver {
         }
     }
 
-    /// Returns its configuration file for phones and carriers.
+    /// Returns the driver's configuration file for phones and carriers.
     pub fn file(self) -> &'static str {
         match self {
             Self::Sip => "sip.conf",
@@ -58,7 +58,7 @@ impl Driver {
         }
     }
 
-    /// Returns the prefix of its channels' names.
+    /// Returns the prefix of the names of the driver's channels.
     pub fn technology(self) -> &'static str {
         match self {
             Self::Sip => "SIP",
@@ -100,7 +100,7 @@ pub struct System {
 }
 
 /// Returns the first of these folders below `root` that contains `what`, as seen inside the root.
-fn inside(root: &Path, folders: &[&str], what: &str) -> Option<PathBuf> {
+fn first_folder_with(root: &Path, folders: &[&str], what: &str) -> Option<PathBuf> {
     let found = folders
         .iter()
         .find(|folder| root.join(folder).join(what).exists());
@@ -158,7 +158,7 @@ impl System {
         };
         let driver = wanted.unwrap_or(usual);
         let file = format!("{}.so", driver.module());
-        let Some(modules) = inside(&root, &MODULES, &file) else {
+        let Some(modules) = first_folder_with(&root, &MODULES, &file) else {
             let module = driver.module();
             let fix = match (driver, major) {
                 (Driver::Sip, 21..) => "Asterisk 21 and later have none: leave --driver out",
@@ -169,7 +169,7 @@ impl System {
             bail!("the Asterisk {version} in {shown} has no {module} ({file}): {fix}");
         };
         let none = || format!("the Asterisk in {shown} has no sounds: install its core sounds");
-        let data = inside(&root, &DATA, "sounds").with_context(none)?;
+        let data = first_folder_with(&root, &DATA, "sounds").with_context(none)?;
         let sounds = root.join(data.strip_prefix("/")?).join("sounds");
         let language = language(&sounds)?.with_context(none)?;
         Ok(Self {
@@ -183,14 +183,14 @@ impl System {
         })
     }
 
-    /// Returns `true` if it has a module.
+    /// Returns `true` if this Asterisk has the module.
     pub fn has(&self, module: &str) -> bool {
         let modules = self.modules.strip_prefix("/").unwrap_or(&self.modules);
         let file = self.root.join(modules).join(module);
         file.with_extension("so").exists()
     }
 
-    /// Returns the line above the table.
+    /// Returns the line above the table, which describes this Asterisk.
     pub fn words(&self) -> String {
         let (version, root) = (&self.version, self.root.display());
         format!(

@@ -13,9 +13,9 @@ pub fn number(customer: u32) -> String {
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is in the journal.
+    /// The call is in the journal.
     Journal,
-    /// It is a dead letter with this reason. Its values are compared if they are certain.
+    /// The call is a dead letter with this reason. Its values are compared if they are certain.
     Letter(&'static str),
 }
 
@@ -37,7 +37,7 @@ pub struct Truth {
     /// The time since when the customer talks with a person.
     since: Option<f64>,
     fate: Fate,
-    /// Whether callbridge can know its seconds, talk, and employee.
+    /// Whether callbridge can know the call's seconds, talk, and employee.
     certain: bool,
 }
 
@@ -95,7 +95,7 @@ impl Truth {
     }
 
     /// Expects a dead letter with this reason.
-    pub fn letter(&mut self, reason: &'static str) {
+    pub fn expect_dead_letter(&mut self, reason: &'static str) {
         self.fate = Fate::Letter(reason);
         if reason == "ambiguous_lead" {
             self.lead = None;
@@ -103,26 +103,26 @@ impl Truth {
     }
 
     /// Expects a dead letter `incomplete`, whose seconds are unknown.
-    pub fn incomplete(&mut self) {
-        self.letter("incomplete");
+    pub fn expect_incomplete(&mut self) {
+        self.expect_dead_letter("incomplete");
         self.certain = false;
     }
 
     /// Records that the customer and the employee of this extension hear each other from now on.
-    pub fn with(&mut self, extension: &str) {
+    pub fn begin_talk_with(&mut self, extension: &str) {
         if self.order.last().is_none_or(|last| last != extension) {
             self.order.push(extension.to_owned());
         }
-        self.talks();
+        self.begin_talk();
     }
 
     /// Records that the customer hears a real person from now on who has no extension.
-    pub fn talks(&mut self) {
+    pub fn begin_talk(&mut self) {
         self.since.get_or_insert_with(now);
     }
 
     /// Records that the customer hears no one from now on.
-    pub fn silent(&mut self) {
+    pub fn end_talk(&mut self) {
         if let Some(since) = self.since.take() {
             self.talk += now() - since;
         }
@@ -130,17 +130,17 @@ impl Truth {
 
     /// Records that no one talked and that one extension is known: the only one dialed, or the one
     /// that placed the call.
-    pub fn only(&mut self, extension: &str) {
+    pub fn set_only_extension(&mut self, extension: &str) {
         self.alone = Some(extension.to_owned());
     }
 
     /// Records that the customer has hung up.
-    pub fn over(&mut self) {
-        self.silent();
+    pub fn end(&mut self) {
+        self.end_talk();
         self.ended.get_or_insert_with(now);
     }
 
-    fn answered(&self) -> bool {
+    fn is_answered(&self) -> bool {
         self.talk >= 0.5
     }
 
@@ -155,19 +155,19 @@ impl Truth {
         self.ended.unwrap_or(self.started) - self.started
     }
 
-    /// Returns when it began, for sorting calls.
+    /// Returns the time when the call began, for sorting calls.
     pub fn started(&self) -> f64 {
         self.started
     }
 
-    /// Returns `true` if a channel of this name is a leg of its trunk.
+    /// Returns `true` if a channel of this name is a leg of the call's trunk.
     pub fn is_leg(&self, channel: &str) -> bool {
         let leg = channel.split_once('/');
         let leg = leg.and_then(|(_driver, leg)| leg.strip_prefix(self.trunk));
         leg.is_some_and(|suffix| suffix.starts_with('-'))
     }
 
-    /// Returns its outcome.
+    /// Returns the expected outcome of the call.
     pub fn fate(&self) -> Fate {
         self.fate
     }
@@ -176,7 +176,7 @@ impl Truth {
         self.lead
     }
 
-    /// Returns it as a line of the table.
+    /// Returns the call as a line of the table.
     pub fn words(&self) -> String {
         let fate = match self.fate {
             Fate::Journal => String::new(),
@@ -198,12 +198,13 @@ impl Truth {
         )
     }
 
-    /// Returns it as an entry in `expected.json`. `linkedid` and the start come from the recording.
+    /// Returns the call as an entry in `expected.json`. `linkedid` and `started` come from the
+    /// recording.
     pub fn expected(&self, linkedid: &str, started: i64) -> Value {
         let mut call = json!({
             "linkedid": linkedid,
             "direction": if self.direction == Direction::Inbound { "INBOUND" } else { "OUTBOUND" },
-            "answered": self.answered(),
+            "answered": self.is_answered(),
             "leadId": self.lead,
             "trunk": self.trunk,
             "clientPhone": self.phone,
@@ -224,23 +225,23 @@ impl Truth {
         call
     }
 
-    /// Returns how a record of the journal differs.
-    pub fn differs_from_record(&self, record: &Record) -> Vec<String> {
+    /// Returns the differences between a record of the journal and this call.
+    pub fn differences_from_record(&self, record: &Record) -> Vec<String> {
         let call = &record.call;
         let got = json!({
             "direction": call.direction, "answered": call.answered, "lead": call.lead_id,
             "employee": call.employee_id.map(extension), "phone": call.client_phone,
             "start": call.started_at, "duration": call.duration_sec, "talk": call.talk_time_sec,
         });
-        let mut wrong = self.differs(&got);
+        let mut wrong = self.differences(&got);
         if self.fate != Fate::Journal {
             wrong.push(format!("journaled instead of {:?}", self.fate));
         }
         wrong
     }
 
-    /// Returns how a dead letter in `dead list --json` differs.
-    pub fn differs_from_letter(&self, letter: &Value) -> Vec<String> {
+    /// Returns the differences between a dead letter in `dead list --json` and this call.
+    pub fn differences_from_letter(&self, letter: &Value) -> Vec<String> {
         let call = &letter["call"];
         let got = json!({
             "direction": call["direction"], "answered": call["answered"], "lead": call["leadId"],
@@ -248,7 +249,7 @@ impl Truth {
             "start": call["startedAt"], "duration": call["durationSec"],
             "talk": call["talkTimeSec"],
         });
-        let mut wrong = self.differs(&got);
+        let mut wrong = self.differences(&got);
         let reason = letter["reason"].as_str().unwrap_or_default();
         if self.fate != Fate::Letter("no_lead") || reason != "no_lead" {
             let same = matches!(self.fate, Fate::Letter(wanted) if wanted == reason);
@@ -259,7 +260,7 @@ impl Truth {
         wrong
     }
 
-    fn differs(&self, got: &Value) -> Vec<String> {
+    fn differences(&self, got: &Value) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut same = |what: &str, wanted: Value| {
             if got[what] != wanted {
@@ -275,7 +276,7 @@ impl Truth {
         same("lead", self.lead.into());
         same("phone", self.phone.clone().into());
         if self.certain {
-            same("answered", self.answered().into());
+            same("answered", self.is_answered().into());
             same("employee", self.employee().into());
             for (what, wanted) in [("duration", self.duration()), ("talk", self.talk)] {
                 let is = got[what].as_f64().unwrap_or(-9.0);

@@ -13,8 +13,8 @@ const ENTER: &str = "\u{e007}";
 const STOPS_MAX: usize = 300;
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Presses Tab until the focus is on the element that matches this script. The focus must be
-/// visible.
+/// Presses Tab until the script `is` returns true for the focused element `it`. The focus must be
+/// visible. `what` names the element.
 async fn tab_to(browser: &Browser, what: &str, is: &str) -> Result<()> {
     for _ in 0..STOPS_MAX {
         browser.press(TAB).await?;
@@ -36,14 +36,14 @@ async fn tab_to(browser: &Browser, what: &str, is: &str) -> Result<()> {
     anyhow::bail!("{what} cannot be reached by Tab")
 }
 
-pub async fn until(browser: &Browser, what: &str, is: &str) -> Result<()> {
+pub async fn wait_until(browser: &Browser, what: &str, is: &str) -> Result<()> {
     let mut looks = tokio::time::interval(Duration::from_millis(100));
     let seen = async {
         loop {
             looks.tick().await;
             let script = format!("return Boolean({is})");
-            let said = browser.execute(&script).await;
-            if said.is_ok_and(|it| it.as_bool() == Some(true)) {
+            let result = browser.execute(&script).await;
+            if result.is_ok_and(|it| it.as_bool() == Some(true)) {
                 return;
             }
         }
@@ -52,7 +52,7 @@ pub async fn until(browser: &Browser, what: &str, is: &str) -> Result<()> {
     waited.with_context(|| format!("{what} was not seen"))
 }
 
-pub async fn a_letter_is_retried(stage: &Stage) -> Result<()> {
+pub async fn retry_letter(stage: &Stage) -> Result<()> {
     let browser = Browser::start("en").await?;
     let size = Size {
         name: "1024",
@@ -68,7 +68,7 @@ pub async fn a_letter_is_retried(stage: &Stage) -> Result<()> {
     )
     .await?;
     browser.press(ENTER).await?;
-    until(&browser, "Today", "location.pathname === '/'").await?;
+    wait_until(&browser, "Today", "location.pathname === '/'").await?;
     tab_to(
         &browser,
         "the way to the letters",
@@ -76,7 +76,7 @@ pub async fn a_letter_is_retried(stage: &Stage) -> Result<()> {
     )
     .await?;
     browser.press(ENTER).await?;
-    until(&browser, "the letters", "location.pathname === '/letters'").await?;
+    wait_until(&browser, "the letters", "location.pathname === '/letters'").await?;
     let (id, uuid) = stage.failed_letter().await?;
     browser
         .go(&format!(
@@ -110,7 +110,7 @@ pub async fn a_letter_is_retried(stage: &Stage) -> Result<()> {
     waited.context("the call did not come into the journal")?;
     let call = format!("location.href = '/calls/{uuid}'");
     browser.execute(&call).await?;
-    until(
+    wait_until(
         &browser,
         "the call as journaled",
         "document.body.innerText.toLowerCase().includes('journal')",

@@ -67,7 +67,7 @@ async fn run() -> Result<Results> {
         "CALLBRIDGE_AXE is not set: the path of axe-core's axe.min.js (tests/run page fetches it)",
     )?;
     let axe = std::fs::read_to_string(&axe).with_context(|| axe.clone())?;
-    let mut stage = Stage::set().await?;
+    let mut stage = Stage::prepare().await?;
     let mut results = Results::new();
     // Only the parts that are named, such as `person`, or all.
     let named: Vec<String> = std::env::args()
@@ -77,16 +77,16 @@ async fn run() -> Result<Results> {
     let wanted = |part: &str| named.is_empty() || named.iter().any(|it| it == part);
     for language in ["en", "ru", "uz"].into_iter().filter(|it| wanted(it)) {
         println!("== {language}");
-        results.extend(views::all(&stage, language, &axe, &folder).await?);
+        results.extend(views::check_all(&stage, language, &axe, &folder).await?);
     }
     if wanted("keyboard") {
         println!("== keyboard");
-        let by_keyboard = keyboard::a_letter_is_retried(&stage).await;
+        let by_keyboard = keyboard::retry_letter(&stage).await;
         results.push(("a letter retried by keyboard".to_owned(), by_keyboard));
     }
     if wanted("live") {
         println!("== live");
-        let live = live::parts_move_and_come_back(&mut stage).await;
+        let live = live::check_live_parts(&mut stage).await;
         results.push(("live parts".to_owned(), live));
     }
     if wanted("person") {

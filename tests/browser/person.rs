@@ -1,8 +1,8 @@
-//! Tests the work of a person on one morning: they look who waits, find a call, fix dead letters by
-//! their cause, correct one, and assign leads to numbers.
+//! Tests the work of a person on one morning: the person checks who waits, finds a call, fixes dead
+//! letters by cause, corrects a dead letter, and assigns leads to numbers.
 
 use crate::Results;
-use crate::keyboard::until;
+use crate::keyboard::wait_until;
 use crate::stage::{FAILED, NUMBERS, Stage, UNKNOWN_LEAD, UNKNOWN_LEADS};
 use crate::webdriver::{Browser, Size};
 use anyhow::{Context as _, Result, ensure};
@@ -41,17 +41,25 @@ pub async fn morning(stage: &Stage) -> Result<Results> {
         origin,
     };
     person.click("main form button").await?;
-    person.until("Today", "location.pathname === '/'").await?;
+    person
+        .wait_until("Today", "location.pathname === '/'")
+        .await?;
     Ok(vec![
-        ("a customer waits".to_owned(), person.sees_who_waits().await),
-        ("the menu folds".to_owned(), person.unfolds_the_menu().await),
-        ("a row is a link".to_owned(), person.finds_a_call().await),
-        ("a cause is mended".to_owned(), person.mends_a_cause().await),
-        ("a letter is corrected".to_owned(), person.corrects().await),
-        ("leads are typed".to_owned(), person.types_leads().await),
+        (
+            "a customer waits".to_owned(),
+            person.check_waiting_customer().await,
+        ),
+        ("the menu folds".to_owned(), person.unfold_menu().await),
+        ("a row is a link".to_owned(), person.find_call().await),
+        ("a cause is mended".to_owned(), person.fix_cause().await),
+        (
+            "a letter is corrected".to_owned(),
+            person.correct_letter().await,
+        ),
+        ("leads are typed".to_owned(), person.type_leads().await),
         (
             "leads come in a file".to_owned(),
-            person.brings_leads().await,
+            person.upload_leads().await,
         ),
     ])
 }
@@ -61,19 +69,21 @@ impl Person<'_> {
         self.browser.go(&format!("{}{path}", self.origin)).await
     }
 
-    async fn until(&self, what: &str, is: &str) -> Result<()> {
-        until(&self.browser, what, is).await
+    async fn wait_until(&self, what: &str, is: &str) -> Result<()> {
+        wait_until(&self.browser, what, is).await
     }
 
-    /// Fails if the condition does not hold now.
-    async fn is(&self, what: &str, is: &str) -> Result<()> {
+    /// Fails if the condition does not hold now. `what` names the condition, and `is` is a
+    /// JavaScript expression.
+    async fn check(&self, what: &str, is: &str) -> Result<()> {
         let script = format!("return Boolean({is})");
-        let said = self.browser.execute(&script).await?;
-        ensure!(said.as_bool() == Some(true), "{what}: not so");
+        let result = self.browser.execute(&script).await?;
+        ensure!(result.as_bool() == Some(true), "{what}: not so");
         Ok(())
     }
 
-    /// Clicks the middle of an element, as a pointer would: an element above it gets the click.
+    /// Clicks the middle of an element, as a pointer would. An element that covers it gets the
+    /// click.
     async fn click(&self, what: &str) -> Result<()> {
         let script = format!(
             "const it = document.querySelector(`{what}`);
@@ -88,124 +98,125 @@ impl Person<'_> {
         Ok(())
     }
 
-    /// Types into an element.
-    async fn types(&self, into: &str, keys: &str) -> Result<()> {
+    /// Types `keys` into the element that the CSS selector `into` finds.
+    async fn type_into(&self, into: &str, keys: &str) -> Result<()> {
         let script = format!("document.querySelector(`{into}`).focus()");
         self.browser.execute(&script).await?;
         self.browser.press(keys).await
     }
 
-    async fn sees_who_waits(&self) -> Result<()> {
+    async fn check_waiting_customer(&self) -> Result<()> {
         self.go("/").await?;
         let waits = "document.querySelector('.waits').innerText.includes('1 customer waits')";
-        self.is("that a customer waits", waits).await?;
+        self.check("that a customer waits", waits).await?;
         let well = "!document.body.innerText.includes('No problem found')";
-        self.is("that not all is well", well).await?;
+        self.check("that not all is well", well).await?;
         let badge = "document.querySelector('nav a[href=\"/missed\"] .badge').innerText === '1'";
-        self.is("a badge", badge).await?;
+        self.check("a badge", badge).await?;
         let boxes = "document.querySelectorAll('.rows td a').length === 8";
-        self.is("the last calls", boxes).await?;
+        self.check("the last calls", boxes).await?;
         let pbx = "document.querySelector('.brand small').innerText === 'hq'";
-        self.is("the name of the PBX", pbx).await?;
+        self.check("the name of the PBX", pbx).await?;
         self.click(".waits a[href=\"/missed\"]").await?;
-        self.until("Missed", "location.pathname === '/missed'")
+        self.wait_until("Missed", "location.pathname === '/missed'")
             .await?;
         let tried = "document.querySelector('.tried').innerText.includes('no answer')";
-        self.is("the call back in vain", tried).await
+        self.check("the call back in vain", tried).await
     }
 
-    async fn unfolds_the_menu(&self) -> Result<()> {
+    async fn unfold_menu(&self) -> Result<()> {
         self.browser.resize(PHONE).await?;
         self.go("/missed").await?;
         let shown = "document.querySelector('nav.views').checkVisibility()";
-        self.is("a folded menu", &format!("!{shown}")).await?;
+        self.check("a folded menu", &format!("!{shown}")).await?;
         let badge = "document.querySelector('.unfold .badge').innerText === '1'";
-        self.is("its badge", badge).await?;
+        self.check("its badge", badge).await?;
         self.click(".unfold").await?;
-        self.is("the menu", shown).await?;
+        self.check("the menu", shown).await?;
         self.click("nav.views a[href=\"/calls\"]").await?;
-        self.until("Calls", "location.pathname === '/calls'")
+        self.wait_until("Calls", "location.pathname === '/calls'")
             .await?;
-        self.is("a folded menu again", &format!("!{shown}")).await?;
+        self.check("a folded menu again", &format!("!{shown}"))
+            .await?;
         self.browser.resize(DESK).await
     }
 
-    async fn finds_a_call(&self) -> Result<()> {
+    async fn find_call(&self) -> Result<()> {
         self.go("/calls?state=journaled").await?;
         let counted = "/^\\d+ calls$/m.test(document.querySelector('main').innerText)";
-        self.is("how many there are", counted).await?;
+        self.check("how many there are", counted).await?;
         let phone = "/\\+998\\d{9}/.test(document.querySelector('.rows .number').innerText)";
-        self.is("a whole number", phone).await?;
+        self.check("a whole number", phone).await?;
         self.click(".rows tr:not(.day) td:last-child").await?;
         let call = "location.pathname.startsWith('/calls/')";
-        self.until("the call", call).await?;
-        let told = "document.querySelector('.told').innerText.includes('in its journal')";
-        self.is("what became of it", told).await?;
+        self.wait_until("the call", call).await?;
+        let outcome = "document.querySelector('.told').innerText.includes('in its journal')";
+        self.check("what became of it", outcome).await?;
         let request = "document.querySelector('#request').closest('section').innerText";
         for said in [
             "The request as it was sent",
             "\"leadId\": 4002",
             "Id that the CRM gave",
         ] {
-            self.is(said, &format!("{request}.includes('{said}')"))
+            self.check(said, &format!("{request}.includes('{said}')"))
                 .await?;
         }
-        self.is(
+        self.check(
             "no untruth",
             &format!("!{request}.includes('Nothing was sent')"),
         )
         .await?;
         let folded = "!document.querySelector('.trace').checkVisibility()";
-        self.is("a folded trace", folded).await
+        self.check("a folded trace", folded).await
     }
 
-    async fn mends_a_cause(&self) -> Result<()> {
+    async fn fix_cause(&self) -> Result<()> {
         self.go("/letters").await?;
         let lead = UNKNOWN_LEAD + 1;
         let causes = "[...document.querySelectorAll('.causes b')].map(it => it.innerText)";
         let leads = format!("{causes}.filter(it => it.startsWith('Lead ')).length");
-        self.is("six causes", &format!("{leads} === {UNKNOWN_LEADS}"))
+        self.check("six causes", &format!("{leads} === {UNKNOWN_LEADS}"))
             .await?;
         let bar =
             "document.querySelector('.actions').getBoundingClientRect().bottom <= innerHeight";
-        self.is("the bar in sight", bar).await?;
+        self.check("the bar in sight", bar).await?;
         let mine = format!(".causes li:has(a[href*=\"lead%3A{lead}\"])");
-        self.types(&format!("{mine} input[name=lead]"), "4001")
+        self.type_into(&format!("{mine} input[name=lead]"), "4001")
             .await?;
         self.click(&format!("{mine} button")).await?;
-        self.until("the job", "location.pathname.startsWith('/jobs/')")
+        self.wait_until("the job", "location.pathname.startsWith('/jobs/')")
             .await?;
         let done = "document.body.innerText.includes('The job is done')";
-        self.until("its end", done).await?;
+        self.wait_until("its end", done).await?;
         self.go("/letters").await?;
         let gone = format!("!{causes}.includes('Lead {lead}')");
-        self.is("that all of it left", &gone).await?;
+        self.check("that all of it left", &gone).await?;
         // Every sixth of fifty-one calls had that lead.
-        let of = |n: &u32| i64::from(*n) % UNKNOWN_LEADS == 1;
-        let calls = (1..=FAILED).filter(of).count();
-        self.until_journaled(calls, |it| it.call.lead_id == 4001)
+        let has_lead = |n: &u32| i64::from(*n) % UNKNOWN_LEADS == 1;
+        let calls = (1..=FAILED).filter(has_lead).count();
+        self.wait_until_journaled(calls, |it| it.call.lead_id == 4001)
             .await
     }
 
-    async fn corrects(&self) -> Result<()> {
+    async fn correct_letter(&self) -> Result<()> {
         self.go("/letters?reason=incomplete").await?;
         self.click("td a[href^=\"/letters/\"]").await?;
-        self.until(
+        self.wait_until(
             "the letter",
             "document.querySelector('select[name=answered]')",
         )
         .await?;
-        self.types("select[name=answered]", "y").await?;
-        self.types("input[name=talk]", "1").await?;
-        self.is(
+        self.type_into("select[name=answered]", "y").await?;
+        self.type_into("input[name=talk]", "1").await?;
+        self.check(
             "yes",
             "document.querySelector('select[name=answered]').value === 'yes'",
         )
         .await?;
         self.click("button[value=retry]").await?;
-        self.until("the job", "location.pathname.startsWith('/jobs/')")
+        self.wait_until("the job", "location.pathname.startsWith('/jobs/')")
             .await?;
-        self.until_journaled(1, |it| it.call.answered && it.call.talk_time_sec == Some(1))
+        self.wait_until_journaled(1, |it| it.call.answered && it.call.talk_time_sec == Some(1))
             .await
     }
 
@@ -215,27 +226,27 @@ impl Person<'_> {
         rows.as_u64().context("a count")
     }
 
-    async fn types_leads(&self) -> Result<()> {
+    async fn type_leads(&self) -> Result<()> {
         self.go("/numbers").await?;
         let there = self.rows().await?;
         // One number can have got its lead before, in the test of the live parts.
         ensure!(there + 1 >= u64::from(NUMBERS), "{there} numbers");
-        self.types("tr:nth-child(1) input[name=row-lead]", "4001")
+        self.type_into("tr:nth-child(1) input[name=row-lead]", "4001")
             .await?;
-        self.types("tr:nth-child(2) input[name=row-lead]", "four")
+        self.type_into("tr:nth-child(2) input[name=row-lead]", "four")
             .await?;
-        self.types("tr:nth-child(3) input[name=row-lead]", "4002")
+        self.type_into("tr:nth-child(3) input[name=row-lead]", "4002")
             .await?;
         self.click("form .actions button").await?;
-        self.until("two numbers less", &format!("{ROWS} === {}", there - 2))
+        self.wait_until("two numbers less", &format!("{ROWS} === {}", there - 2))
             .await?;
         let wrong = "document.querySelector('td .wrong').innerText.includes('not a lead')";
-        self.is("what is wrong, in its row", wrong).await?;
+        self.check("what is wrong, in its row", wrong).await?;
         let kept = "document.querySelector('td:has(.wrong) input[name=row-lead]').value === 'four'";
-        self.is("what was typed", kept).await
+        self.check("what was typed", kept).await
     }
 
-    async fn brings_leads(&self) -> Result<()> {
+    async fn upload_leads(&self) -> Result<()> {
         self.go("/numbers").await?;
         let there = self.rows().await?;
         let filled = "const csv = await (await fetch('/numbers.csv')).text();
@@ -251,14 +262,14 @@ impl Person<'_> {
             format!("const done = arguments[0]; (async () => {{ {filled} done(true); }})()");
         self.browser.execute_later(&script).await?;
         let read = "document.getElementById('csv').value.includes('4001')";
-        self.until("the file", read).await?;
+        self.wait_until("the file", read).await?;
         self.click("form:has(#csv) button").await?;
-        self.until("three numbers less", &format!("{ROWS} === {}", there - 3))
+        self.wait_until("three numbers less", &format!("{ROWS} === {}", there - 3))
             .await
     }
 
     /// Waits until this many matching calls are in the journal.
-    async fn until_journaled(
+    async fn wait_until_journaled(
         &self,
         calls: usize,
         such: impl Fn(&callbridge_sandbox::Record) -> bool,

@@ -47,7 +47,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub async fn set() -> Result<Self> {
+    pub async fn prepare() -> Result<Self> {
         let mut config = sandbox::Config::default();
         config.settings.persist_after = Duration::ZERO;
         config.settings.persist_jitter = Duration::ZERO;
@@ -56,7 +56,7 @@ impl Stage {
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("token"), "svc_pat_sandbox")?;
-        std::fs::write(path("calls.ami"), told())?;
+        std::fs::write(path("calls.ami"), recorded_calls())?;
         let mut stage = Self {
             folder,
             crm,
@@ -65,23 +65,23 @@ impl Stage {
             daemon: None,
         };
         stage.start().await?;
-        stage.branches().await?;
+        stage.add_branches().await?;
         Ok(stage)
     }
 
     /// Adds the branches, and reports as their collectors do.
-    async fn branches(&self) -> Result<()> {
-        self.branch("bukhara", None).await?;
-        self.branch("samarkand", Some(&[])).await?;
+    async fn add_branches(&self) -> Result<()> {
+        self.add_branch("bukhara", None).await?;
+        self.add_branch("samarkand", Some(&[])).await?;
         let problems = [
             "source ami://pbx.khiva: no connection for 12 min: connection refused; start the PBX",
             "2 dead letters `incomplete`; see callbridge dead list",
         ];
         let long = "the-branch-in-khiva-with-a-name-that-needs-two-lines";
-        self.branch(long, Some(&problems)).await
+        self.add_branch(long, Some(&problems)).await
     }
 
-    async fn branch(&self, name: &str, problems: Option<&[&str]>) -> Result<()> {
+    async fn add_branch(&self, name: &str, problems: Option<&[&str]>) -> Result<()> {
         let pbx = format!("pbx-{name}");
         let words = ["branch", "add", name, "--pbx", &pbx, "--json"];
         let added: Value = serde_json::from_str(&self.ask(&words).await?)?;
@@ -133,7 +133,7 @@ impl Stage {
             .kill_on_drop(true)
             .spawn()?;
         self.daemon = Some(daemon);
-        self.until_settled().await
+        self.wait_until_settled().await
     }
 
     /// Kills the daemon with SIGKILL.
@@ -149,7 +149,7 @@ impl Stage {
         ask(&self.folder.path().join("state"), words).await
     }
 
-    async fn until_settled(&self) -> Result<()> {
+    async fn wait_until_settled(&self) -> Result<()> {
         let mut looks = tokio::time::interval(Duration::from_millis(100));
         let settled = async {
             loop {
@@ -180,10 +180,10 @@ impl Stage {
 
     /// Returns the id and the uuid of a dead letter with the reason `failed`.
     pub async fn failed_letter(&self) -> Result<(u64, String)> {
-        let said = self
+        let output = self
             .ask(&["dead", "list", "--json", "--reason=failed"])
             .await?;
-        let first = said.lines().next().context("a letter")?;
+        let first = output.lines().next().context("a letter")?;
         let letter: Value = serde_json::from_str(first)?;
         let id = letter["id"].as_u64().context("an id")?;
         let uuid = letter["uuid"].as_str().context("a uuid")?;
@@ -193,23 +193,23 @@ impl Stage {
 
 /// Runs a command for the daemon of this state, and returns its output.
 pub async fn ask(state: &Path, words: &[&str]) -> Result<String> {
-    let said = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+    let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .args(words)
         .arg(format!("--state={}", state.display()))
         .stdin(Stdio::null())
         .output()
         .await?;
-    let words = String::from_utf8_lossy(&said.stderr).into_owned();
-    if !said.status.success() {
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
         bail!("{words}");
     }
-    Ok(String::from_utf8(said.stdout)?)
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Returns the link that `callbridge page` prints.
 pub async fn link(state: &Path) -> Result<String> {
-    let said = ask(state, &["page"]).await?;
-    let url = said.trim().strip_prefix("open: ").context("a link")?;
+    let output = ask(state, &["page"]).await?;
+    let url = output.trim().strip_prefix("open: ").context("a link")?;
     Ok(url.to_owned())
 }
 
@@ -219,16 +219,16 @@ pub fn first_number() -> String {
 }
 
 /// Returns the recording. Its last call is still open.
-fn told() -> String {
+fn recorded_calls() -> String {
     let now = now();
     let call = |n: u32| {
-        let of = match n {
+        let base = match n {
             1..=FAILED => Call::new(n, UNKNOWN_LEAD + i64::from(n) % UNKNOWN_LEADS),
             n if n <= FAILED + NUMBERS => Call::without_lead(n),
             _ => Call::new(n, 4_002),
         };
         let begins = now - STEP * i64::from(CALLS + 10 - n);
-        Call { begins, ..of }
+        Call { begins, ..base }
     };
     let calls: Vec<Call> = (1..=CALLS).map(call).collect();
     let hostile = "<script>alert(1)</script>\u{202e}gnp.exe";

@@ -75,12 +75,12 @@ const CUT: &str = r#"
     return cut.slice(0, 10);"#;
 
 /// Checks every page in one language.
-pub async fn all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<Results> {
+pub async fn check_all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<Results> {
     let browser = Browser::start(language).await?;
     let link = stage.link().await?;
     browser.go(&link).await?;
     let mut results = Results::new();
-    let looked = look(&browser, axe, &format!("{language}-open"), to).await;
+    let looked = check_page(&browser, axe, &format!("{language}-open"), to).await;
     results.push((format!("{language} open"), looked));
     browser
         .execute("document.querySelector('main form button').click()")
@@ -96,7 +96,7 @@ pub async fn all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<
     paths.push(("call".to_owned(), format!("/calls/{uuid}")));
     for (name, path) in &paths {
         let url = format!("{}{path}", origin(&link)?);
-        let result = look_at(&browser, axe, (language, name), &url, to);
+        let result = check_page_at(&browser, axe, (language, name), &url, to);
         results.push((format!("{language} {name}"), result.await));
     }
     Ok(results)
@@ -108,7 +108,7 @@ fn origin(link: &str) -> Result<&str> {
 
 /// Checks one page, with scripts and without. Its screenshots are named after the language and the
 /// page.
-async fn look_at(
+async fn check_page_at(
     browser: &Browser,
     axe: &str,
     (language, name): (&str, &str),
@@ -116,12 +116,12 @@ async fn look_at(
     to: &Path,
 ) -> Result<()> {
     browser.go(url).await?;
-    look(browser, axe, &format!("{language}-{name}"), to).await?;
-    without_scripts(browser, url, language).await
+    check_page(browser, axe, &format!("{language}-{name}"), to).await?;
+    check_without_scripts(browser, url, language).await
 }
 
 /// Checks the current page.
-async fn look(browser: &Browser, axe: &str, name: &str, to: &Path) -> Result<()> {
+async fn check_page(browser: &Browser, axe: &str, name: &str, to: &Path) -> Result<()> {
     for size in SIZES {
         browser.resize(size).await?;
         for scheme in ["light", "dark"] {
@@ -129,7 +129,7 @@ async fn look(browser: &Browser, axe: &str, name: &str, to: &Path) -> Result<()>
             let png = browser.screenshot().await?;
             let file = to.join(format!("{name}-{}-{scheme}.png", size.name));
             std::fs::write(&file, png)?;
-            serious(browser, axe)
+            check_accessibility(browser, axe)
                 .await
                 .with_context(|| format!("{} {scheme}", size.name))?;
         }
@@ -158,7 +158,7 @@ async fn look(browser: &Browser, axe: &str, name: &str, to: &Path) -> Result<()>
 }
 
 /// Fails if axe-core finds serious or critical problems.
-async fn serious(browser: &Browser, axe: &str) -> Result<()> {
+async fn check_accessibility(browser: &Browser, axe: &str) -> Result<()> {
     let script = format!(
         "const done = arguments[arguments.length - 1];
          if (!window.axe) {{ {axe} }}
@@ -179,13 +179,14 @@ async fn serious(browser: &Browser, axe: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the page has the same text without scripts, and in this language.
-async fn without_scripts(browser: &Browser, url: &str, language: &str) -> Result<()> {
+/// Checks that the page without scripts has a heading, this language, and no inline script or
+/// style.
+async fn check_without_scripts(browser: &Browser, url: &str, language: &str) -> Result<()> {
     browser.scripts_off(true).await?;
     let went = browser.go(url).await;
     browser.scripts_off(false).await?;
     went?;
-    let told = browser
+    let facts = browser
         .execute(
             "const inline = 'script:not([src]), style, [style], [onclick]';
              return [document.documentElement.lang,
@@ -193,10 +194,10 @@ async fn without_scripts(browser: &Browser, url: &str, language: &str) -> Result
                      document.querySelectorAll(inline).length]",
         )
         .await?;
-    let (lang, heading) = (told[0].as_str(), told[1].as_str().unwrap_or_default());
+    let (lang, heading) = (facts[0].as_str(), facts[1].as_str().unwrap_or_default());
     ensure!(lang == Some(language), "its language is {lang:?}");
     ensure!(!heading.trim().is_empty(), "it has no heading");
-    let inline = told[2].as_u64();
+    let inline = facts[2].as_u64();
     if inline != Some(0) {
         bail!("{inline:?} scripts or styles stand in the page itself");
     }

@@ -32,8 +32,8 @@ pub struct Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // If only the driver were killed, its browser would continue. An error means that it has
-        // already ended.
+        // If only the driver were killed, its browser would continue. An error means that the
+        // driver has already ended.
         let _ = self.end_session();
         let _ = self.driver.kill();
         let _ = self.driver.wait();
@@ -99,8 +99,8 @@ impl Browser {
         let ready = async {
             loop {
                 looks.tick().await;
-                let asked = self.http.get(format!("{}/status", self.base)).send().await;
-                if asked.is_ok_and(|answer| answer.status().is_success()) {
+                let response = self.http.get(format!("{}/status", self.base)).send().await;
+                if response.is_ok_and(|answer| answer.status().is_success()) {
                     return;
                 }
             }
@@ -197,7 +197,7 @@ impl Browser {
     pub async fn console(&self) -> Result<Vec<String>> {
         let entries = self.post("/se/log", &json!({"type": "browser"})).await?;
         let entries = entries.as_array().cloned().unwrap_or_default();
-        let told = entries.iter().filter_map(|it| it["message"].as_str());
-        Ok(told.map(str::to_owned).collect())
+        let messages = entries.iter().filter_map(|it| it["message"].as_str());
+        Ok(messages.map(str::to_owned).collect())
     }
 }

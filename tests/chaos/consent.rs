@@ -15,7 +15,7 @@ const CLIENT: &str = "svc_app_of_the_tests";
 const SECRET: &str = "svc_sec_of_the_tests";
 
 /// Sets up a scene with an application that the company connects.
-async fn connected(name: &'static str) -> Scene {
+async fn prepare_connected(name: &'static str) -> Scene {
     let folder = tempfile::tempdir().expect("a folder");
     let secret = folder.path().join("client.secret");
     std::fs::write(&secret, SECRET).expect("written");
@@ -26,7 +26,7 @@ async fn connected(name: &'static str) -> Scene {
     ];
     let life = format!("--access-life={}s", scale().life);
     let crm: Vec<&str> = own.iter().map(String::as_str).chain([&*life]).collect();
-    let mut scene = Scene::set(name, &crm).await;
+    let mut scene = Scene::prepare(name, &crm).await;
     scene.by_consent = true;
     let mut connect = Command::new(env!("CARGO_BIN_EXE_callbridge"));
     let connect = connect.env_clear().arg("connect").args(&own).args([
@@ -37,26 +37,26 @@ async fn connected(name: &'static str) -> Scene {
     ]);
     let connecting = Connecting::start(connect).await;
     connecting.answer("decision=approve").await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     scene
 }
 
-fn pairs(scene: &Scene) -> usize {
-    let given = |it: &&Seen| it.purpose() == Purpose::Exchange && it.heard() == Some(200);
+fn count_token_pairs(scene: &Scene) -> usize {
+    let given = |it: &&Seen| it.purpose() == Purpose::Exchange && it.received_status() == Some(200);
     scene.judge.seen().iter().filter(given).count()
 }
 
-/// Makes the token endpoint fail like this for longer than two tokens live. Kills callbridge
-/// meanwhile.
-async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
+/// Makes the token endpoint fail with the faults `kinds` for longer than the life of two tokens.
+/// Kills callbridge `kills` times meanwhile.
+async fn fail_token_endpoint(scene: &Scene, kinds: &[Fault], kills: usize) {
     let parts = kills + 3;
-    scene.tell_part(0, parts);
+    scene.report_part(0, parts);
     let mut program = scene.run();
-    until("a refreshed pair", async || pairs(scene) > 1).await;
-    scene.judge.token_trouble(kinds);
-    // Refreshes come one after the other. Once one has failed, no refresh is under way that reached
-    // the CRM, and whose pair of tokens a kill would lose.
+    until("a refreshed pair", async || count_token_pairs(scene) > 1).await;
+    scene.judge.set_token_faults(kinds);
+    // Refreshes come one after the other. After a refresh has failed, no refresh is under way that
+    // reached the CRM. A kill would lose the pair of tokens of such a refresh.
     let struck = |it: &Seen| it.purpose() == Purpose::Exchange && it.fault.is_some();
     until("a refresh that fails", async || {
         scene.judge.has_seen(struck)
@@ -64,12 +64,12 @@ async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
     .await;
     let begun = Instant::now();
     for part in 1..=kills {
-        scene.tell_part(part, parts);
+        scene.report_part(part, parts);
         scene.kill(program).await;
         program = scene.run();
-        pass(Duration::from_millis(scene.between(scene.scale.apart))).await;
+        pass(Duration::from_millis(scene.random_in(scene.scale.apart))).await;
     }
-    scene.tell_part(parts - 2, parts);
+    scene.report_part(parts - 2, parts);
     scene
         .wait_for(&mut program, "the end of the token", is_unreachable)
         .await;
@@ -77,25 +77,30 @@ async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
     assert!(fix.contains("tries again automatically"), "{fix}");
     let lasts = Duration::from_secs(2 * scene.scale.life + 5);
     pass(lasts.saturating_sub(begun.elapsed())).await;
-    let before = pairs(scene);
-    scene.tell_part(parts - 1, parts);
-    scene.judge.token_trouble(&[]);
-    scene.journaled(&mut program, scene.scale.calls).await;
+    let before = count_token_pairs(scene);
+    scene.report_part(parts - 1, parts);
+    scene.judge.set_token_faults(&[]);
+    scene
+        .wait_until_journaled(&mut program, scene.scale.calls)
+        .await;
     program.terminate().await;
-    assert!(pairs(scene) > before, "no pair after the trouble");
-    scene.judged().await;
+    assert!(
+        count_token_pairs(scene) > before,
+        "no pair after the trouble"
+    );
+    scene.check_result().await;
 }
 
 #[tokio::test]
 async fn token_endpoint_503_past_token_expiry_needs_no_consent() {
-    let scene = connected("token endpoint 503").await;
-    in_trouble(&scene, &[Fault::Status(503)], 0).await;
+    let scene = prepare_connected("token endpoint 503").await;
+    fail_token_endpoint(&scene, &[Fault::Status(503)], 0).await;
 }
 
 #[tokio::test]
 async fn failing_token_endpoint_and_kills_lose_no_consent_or_call() {
-    let scene = connected("token endpoint and kills").await;
-    in_trouble(&scene, &TOKEN_TROUBLE, scene.scale.kills).await;
+    let scene = prepare_connected("token endpoint and kills").await;
+    fail_token_endpoint(&scene, &TOKEN_TROUBLE, scene.scale.kills).await;
 }
 
 fn is_unreachable(status: &Status) -> bool {

@@ -15,30 +15,32 @@ fn just_now() -> Recording {
 #[tokio::test]
 async fn live_call_over_ami_goes_before_a_draining_backlog() {
     let pbx = FakePbx::ami().await;
-    let mut scene = Scene::set("live and backlog", &["--rate=12/2s"]).await;
+    let mut scene = Scene::prepare("live and backlog", &["--rate=12/2s"]).await;
     let secret = scene.place.write("secret", pbx::SECRET);
-    scene.flag(&format!(
+    scene.add_flag(&format!(
         "--source=ami://bridge@{}?secret-file={secret}&pbx=pbx1",
         pbx.addr()
     ));
-    scene.slower(12);
-    scene.tell_all();
+    scene.limit_rate(12);
+    scene.report_all();
     let mut program = scene.run();
     pbx.logged_in(1).await;
-    scene.judge.reaches(10).await;
+    scene.judge.wait_for_requests(10).await;
     let call = just_now();
     let before = scene.judge.count();
     pbx.say(&call.events().collect::<Vec<_>>().concat()).await;
     let calls = scene.scale.calls as u64 + 1;
-    let heard = |it: &Status| it.books.finished == calls;
+    let is_finished = |it: &Status| it.books.finished == calls;
     scene
-        .wait_for(&mut program, "the live call's end", heard)
+        .wait_for(&mut program, "the live call's end", is_finished)
         .await;
     let waiting = program.status().await.map_or(0, |it| it.books.ready);
-    scene.also(call.clone());
-    scene.journaled(&mut program, scene.scale.calls + 1).await;
+    scene.add_call(call.clone());
+    scene
+        .wait_until_journaled(&mut program, scene.scale.calls + 1)
+        .await;
     program.terminate().await;
-    scene.judged().await;
+    scene.check_result().await;
 
     let uuid = recordings::expected(&[call])[0].uuid.clone();
     let order: Vec<String> = scene.judge.seen().iter().filter_map(Seen::uuid).collect();

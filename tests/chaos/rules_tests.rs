@@ -1,6 +1,6 @@
-//! Tests that the judge finds each violation. There is a handmade example of each.
+//! Tests that the judge finds each violation. Each violation has a handmade example.
 
-use crate::support::judge::left::{Left, Stored};
+use crate::support::judge::left::{SpoolContents, Stored};
 use crate::support::judge::rules::{Law, Times, breaches};
 use crate::support::judge::seen::{Answered, Seen};
 use crate::support::judge::truth;
@@ -48,7 +48,7 @@ fn request(at: u64, method: &str, path: &str, status: u16, answer: &Value) -> Se
     }
 }
 
-fn accepted(id: &str) -> Value {
+fn acceptance(id: &str) -> Value {
     json!({"accept": true, "requestId": id})
 }
 
@@ -71,12 +71,12 @@ fn info(at: u64, status: u16) -> Seen {
 }
 
 /// Checks that there is exactly one violation, whose text contains `words`.
-fn found(words: &str, seen: &[Seen], times: &Times) {
+fn assert_breach(words: &str, seen: &[Seen], times: &Times) {
     let all = breaches(seen, times, &law());
     assert!(all.len() == 1 && all[0].contains(words), "{words}: {all:?}");
 }
 
-fn fine(seen: &[Seen], times: &Times) {
+fn assert_no_breach(seen: &[Seen], times: &Times) {
     assert_eq!(breaches(seen, times, &law()), [""; 0]);
 }
 
@@ -84,11 +84,11 @@ fn fine(seen: &[Seen], times: &Times) {
 fn call_that_is_submitted_polled_and_done_breaks_nothing() {
     let seen = [
         info(0, 200),
-        submission(100, 200, &accepted("a")),
+        submission(100, 200, &acceptance("a")),
         poll(2_100, "a"),
         poll(5_100, "a"),
     ];
-    fine(&seen, &Times::default());
+    assert_no_breach(&seen, &Times::default());
 }
 
 #[test]
@@ -98,56 +98,59 @@ fn over_60_requests_in_window_and_429_are_breaches() {
             .map(move |n| info(30_000 + n * 900, status))
             .collect::<Vec<_>>()
     };
-    found("61 requests", &many(200), &Times::default());
+    assert_breach("61 requests", &many(200), &Times::default());
     let mut apart = many(200);
     apart[60].at = ms(90_000);
-    fine(&apart, &Times::default());
+    assert_no_breach(&apart, &Times::default());
     let limited = [info(0, 429)];
-    found("429", &limited, &Times::default());
+    assert_breach("429", &limited, &Times::default());
 }
 
 /// Returns the spool after a kill, with the call in this state.
-fn stored(state: &str, request_id: Option<&str>) -> Left {
+fn spool_with_call(state: &str, request_id: Option<&str>) -> SpoolContents {
     let call = Stored {
         state: state.to_owned(),
         request_id: request_id.map(str::to_owned),
     };
-    Left {
+    SpoolContents {
         calls: [(UUID.to_owned(), call)].into(),
         refused: None,
     }
 }
 
-/// Returns one kill that left this spool.
-fn killed(left: Left) -> Times {
+/// Returns the events of a test with one kill, which left this spool.
+fn times_with_kill(left: SpoolContents) -> Times {
     Times {
         kills: vec![left],
         ..Times::default()
     }
 }
 
-fn in_life(life: usize, seen: Seen) -> Seen {
+fn seen_in_life(life: usize, seen: Seen) -> Seen {
     Seen { life, ..seen }
 }
 
 #[test]
 fn repeat_after_lost_200_is_allowed_only_without_journal() {
     let seen = [
-        submission(0, 200, &accepted("a")),
-        submission(5_000, 200, &accepted("b")),
+        submission(0, 200, &acceptance("a")),
+        submission(5_000, 200, &acceptance("b")),
     ];
-    found("sent again after a 200", &seen, &Times::default());
-    let seen = [seen[0].clone(), in_life(1, seen[1].clone())];
+    assert_breach("sent again after a 200", &seen, &Times::default());
+    let seen = [seen[0].clone(), seen_in_life(1, seen[1].clone())];
     let blind = Law {
         again: true,
         ..law()
     };
     // The time since the answer does not matter: the spool shows whether it was stored.
-    let lost = killed(stored("sending", None));
-    found("sent again after a 200", &seen, &lost);
+    let lost = times_with_kill(spool_with_call("sending", None));
+    assert_breach("sent again after a 200", &seen, &lost);
     assert_eq!(breaches(&seen, &lost, &blind), [""; 0]);
-    for kept in [stored("submitted", Some("a")), stored("journaled", None)] {
-        assert_eq!(breaches(&seen, &killed(kept), &blind).len(), 1);
+    for kept in [
+        spool_with_call("submitted", Some("a")),
+        spool_with_call("journaled", None),
+    ] {
+        assert_eq!(breaches(&seen, &times_with_kill(kept), &blind).len(), 1);
     }
 }
 
@@ -156,7 +159,7 @@ fn lost_answer_before_eight_stored_answers_is_breach() {
     let call = |n: u64| {
         let uuid = format!("6a5c2b64-0000-5000-8000-{n:012}");
         let body = json!({"uuid": uuid, "leadId": 4001}).to_string();
-        let answer = accepted(&format!("id-{n}"));
+        let answer = acceptance(&format!("id-{n}"));
         Seen {
             body: body.into_bytes(),
             ..submission(n * 1_000, 200, &answer)
@@ -173,94 +176,97 @@ fn lost_answer_before_eight_stored_answers_is_breach() {
         });
         let calls = calls.collect();
         let refused = None;
-        killed(Left { calls, refused })
+        times_with_kill(SpoolContents { calls, refused })
     };
-    fine(&seen, &kept(0));
-    fine(&seen, &kept(2));
-    found("was not written down", &seen, &kept(1));
+    assert_no_breach(&seen, &kept(0));
+    assert_no_breach(&seen, &kept(2));
+    assert_breach("was not written down", &seen, &kept(1));
 }
 
 #[test]
 fn poll_after_outcome_is_allowed_if_kill_lost_outcome() {
     let mut done = poll(2_000, "a");
     done.answer.as_mut().expect("answered").body = b"{\"data\":\"SUCCESS\"}".to_vec();
-    let given = submission(0, 200, &accepted("a"));
-    let seen = [given, done, in_life(1, poll(60_000, "a"))];
-    fine(&seen, &killed(stored("submitted", Some("a"))));
-    let kept = killed(stored("journaled", Some("a")));
-    found("after its outcome", &seen, &kept);
+    let given = submission(0, 200, &acceptance("a"));
+    let seen = [given, done, seen_in_life(1, poll(60_000, "a"))];
+    assert_no_breach(
+        &seen,
+        &times_with_kill(spool_with_call("submitted", Some("a"))),
+    );
+    let kept = times_with_kill(spool_with_call("journaled", Some("a")));
+    assert_breach("after its outcome", &seen, &kept);
 }
 
 #[test]
 fn token_check_repeated_after_kill_is_breach() {
     let seen = [
         submission(0, 401, &Value::Null),
-        in_life(1, info(20_000, 401)),
-        in_life(1, info(40_000, 401)),
+        seen_in_life(1, info(20_000, 401)),
+        seen_in_life(1, info(40_000, 401)),
     ];
     let print = uuid::Uuid::new_v5(&uuid::Uuid::nil(), b"t")
         .simple()
         .to_string();
-    let known = Left {
+    let known = SpoolContents {
         refused: Some(print[16..].to_owned()),
-        ..Left::default()
+        ..SpoolContents::default()
     };
-    let said = |left| breaches(&seen, &killed(left), &law()).len();
+    let count = |left| breaches(&seen, &times_with_kill(left), &law()).len();
     assert_eq!(
-        said(Left::default()),
+        count(SpoolContents::default()),
         1,
         "the second question of the second life"
     );
-    assert_eq!(said(known), 1, "one of them may have been under way");
+    assert_eq!(count(known), 1, "one of them may have been under way");
     let mut seen = seen.to_vec();
-    seen.insert(1, in_life(1, info(15_000, 401)));
-    found(
+    seen.insert(1, seen_in_life(1, info(15_000, 401)));
+    assert_breach(
         "asked about again after 5",
         &seen[..3],
-        &killed(Left::default()),
+        &times_with_kill(SpoolContents::default()),
     );
 }
 
 #[test]
 fn uuid_again_after_an_answer_that_was_damaged_is_allowed() {
     let mut seen = [
-        submission(0, 200, &accepted("a")),
-        submission(5_000, 200, &accepted("b")),
+        submission(0, 200, &acceptance("a")),
+        submission(5_000, 200, &acceptance("b")),
     ];
     seen[0].answer.as_mut().expect("answered").whole = false;
-    fine(&seen, &Times::default());
+    assert_no_breach(&seen, &Times::default());
 }
 
 #[test]
 fn uuid_resent_changed_or_refused_or_concurrent_is_breach() {
     let mut changed = [
         submission(0, 500, &Value::Null),
-        submission(5_000, 200, &accepted("b")),
+        submission(5_000, 200, &acceptance("b")),
     ];
-    fine(&changed, &Times::default());
+    assert_no_breach(&changed, &Times::default());
     changed[1].body = json!({"uuid": UUID, "leadId": 4002})
         .to_string()
         .into_bytes();
-    found("changed when sent again", &changed, &Times::default());
+    assert_breach("changed when sent again", &changed, &Times::default());
     let refused = [
         submission(0, 400, &Value::Null),
-        submission(5_000, 200, &accepted("b")),
+        submission(5_000, 200, &acceptance("b")),
     ];
-    found("after its refusal", &refused, &Times::default());
+    assert_breach("after its refusal", &refused, &Times::default());
     let twice = [
         submission(0, 500, &Value::Null),
-        submission(5, 200, &accepted("b")),
+        submission(5, 200, &acceptance("b")),
     ];
-    found("at the same time", &twice, &Times::default());
+    assert_breach("at the same time", &twice, &Times::default());
 }
 
 #[test]
 fn refused_token_is_checked_once_a_minute_and_not_used() {
-    fine(
+    assert_no_breach(
         &[info(0, 401), info(60_000, 401), info(120_000, 200)],
         &Times::default(),
     );
-    found(
+    assert_breach(
         "asked about again",
         &[info(0, 401), info(20_000, 401)],
         &Times::default(),
@@ -282,71 +288,71 @@ fn refused_token_is_checked_once_a_minute_and_not_used() {
 #[test]
 fn missing_grant_is_not_tried_again_within_a_minute() {
     let denied = |at| submission(at, 403, &Value::Null);
-    found(
+    assert_breach(
         "after its 403",
         &[denied(0), denied(40_000)],
         &Times::default(),
     );
-    fine(
+    assert_no_breach(
         &[denied(0), info(10_000, 200), denied(40_000)],
         &Times::default(),
     );
-    // As many requests can come late as can be under way during the refusal, and no more.
+    // Only the requests that were under way during the refusal can arrive after it.
     let late = [denied(0), denied(20), denied(900), denied(5_000)];
-    fine(&late, &Times::default());
+    assert_no_breach(&late, &Times::default());
     let more = [&late[..], &[denied(9_000)]].concat();
-    found("after its 403", &more, &Times::default());
+    assert_breach("after its 403", &more, &Times::default());
 }
 
 #[test]
 fn unknown_foreign_hurried_or_late_poll_is_breach() {
-    found("never given", &[poll(0, "a")], &Times::default());
-    let given = submission(0, 200, &accepted("a"));
+    assert_breach("never given", &[poll(0, "a")], &Times::default());
+    let given = submission(0, 200, &acceptance("a"));
     let mut foreign = poll(2_000, "a");
     foreign.headers[0].1 = "u".to_owned();
-    found(
+    assert_breach(
         "another token",
         &[given.clone(), foreign],
         &Times::default(),
     );
     let hurried = [given.clone(), poll(2_000, "a"), poll(2_100, "a")];
-    found("busy loop", &hurried, &Times::default());
+    assert_breach("busy loop", &hurried, &Times::default());
     let mut done = poll(2_000, "a");
     done.answer.as_mut().expect("answered").body = b"{\"data\":\"SUCCESS\"}".to_vec();
     let over = [given, done, poll(9_000, "a")];
-    found("after its outcome", &over, &Times::default());
+    assert_breach("after its outcome", &over, &Times::default());
 }
 
 #[test]
 fn wrong_headers_paths_hosts_and_fields_are_found() {
     let mut two = info(0, 200);
     two.headers.push(two.headers[0].clone());
-    found("not one token", &[two], &Times::default());
+    assert_breach("not one token", &[two], &Times::default());
     let mut bearer = info(0, 200);
     bearer
         .headers
         .push(("authorization".to_owned(), "Bearer t".to_owned()));
-    found("Authorization", &[bearer], &Times::default());
+    assert_breach("Authorization", &[bearer], &Times::default());
     let mut foreign = info(0, 200);
     foreign.headers[1].1 = "elsewhere".to_owned();
-    found("another host", &[foreign], &Times::default());
+    assert_breach("another host", &[foreign], &Times::default());
     let unknown = request(0, "GET", "moved", 404, &Value::Null);
-    found("no such endpoint", &[unknown], &Times::default());
+    assert_breach("no such endpoint", &[unknown], &Times::default());
     let mut page = request(0, "POST", "call-history/filter", 200, &Value::Null);
     page.body = json!({"page": 1, "size": 100, "uuids": []})
         .to_string()
         .into_bytes();
-    found("not published", &[page.clone()], &Times::default());
+    assert_breach("not published", &[page.clone()], &Times::default());
     page.body = json!({"page": 1, "size": 101}).to_string().into_bytes();
-    found("no such size", &[page], &Times::default());
+    assert_breach("no such size", &[page], &Times::default());
     let mut bare = submission(0, 400, &Value::Null);
     bare.headers.pop();
-    found("no JSON type", &[bare], &Times::default());
+    assert_breach("no JSON type", &[bare], &Times::default());
     let elsewhere = Times {
         elsewhere: 1,
         ..Times::default()
     };
-    found("redirect", &[], &elsewhere);
+    assert_breach("redirect", &[], &elsewhere);
 }
 
 fn call() -> (Expected, Value) {

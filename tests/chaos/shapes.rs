@@ -7,7 +7,7 @@ const OTHERS: &str = "{\"count\": 130}";
 
 async fn prepare(name: &'static str, shape: &str, refused_pages: usize) -> Scene {
     let flag = format!("--faults={shape}");
-    let mut scene = Scene::set(name, &[&flag]).await;
+    let mut scene = Scene::prepare(name, &[&flag]).await;
     scene.law.refused_pages = refused_pages;
     if refused_pages > 0 {
         scene.allowed = &["invalid"];
@@ -17,29 +17,29 @@ async fn prepare(name: &'static str, shape: &str, refused_pages: usize) -> Scene
 
 async fn play(scene: Scene) {
     scene.crm.admin("records", OTHERS).await;
-    scene.bad_weather();
+    scene.begin_faults();
     let story = async {
-        scene.under_way().await;
+        scene.wait_until_under_way().await;
         scene.crm.admin("records", OTHERS).await;
     };
     tokio::join!(scene.work(scene.scale.kills), story);
-    scene.judged().await;
+    scene.check_result().await;
 }
 
-async fn through(name: &'static str, shape: &str, refused_pages: usize) {
+async fn run_with_shape(name: &'static str, shape: &str, refused_pages: usize) {
     play(prepare(name, shape, refused_pages).await).await;
 }
 
 #[tokio::test]
 async fn bare_statuses_string_rows_and_flat_pages_are_read() {
     let shape = "shape status bare; shape rows strings; shape page beside";
-    through("other shapes", shape, 0).await;
+    run_with_shape("other shapes", shape, 0).await;
 }
 
 #[tokio::test]
 async fn rows_under_other_key_and_unknown_pending_status_are_read() {
     let shape = "shape rows-key items; shape pending QUEUED";
-    through("other words", shape, 0).await;
+    run_with_shape("other words", shape, 0).await;
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn calls_are_polled_if_the_journal_refuses_the_range() {
 
 #[tokio::test]
 async fn journal_that_ignores_the_range_is_still_read() {
-    through("range ignored", "shape range ignored", 0).await;
+    run_with_shape("range ignored", "shape range ignored", 0).await;
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn journal_with_range_by_call_start_is_read() {
 
 #[tokio::test]
 async fn journal_with_pages_of_thirty_is_still_read() {
-    through("pages of thirty", "shape size-max 30", 3).await;
+    run_with_shape("pages of thirty", "shape size-max 30", 3).await;
 }
 
 #[tokio::test]
@@ -76,8 +76,8 @@ async fn crm_that_writes_long_after_accepting_is_waited_for() {
     } else {
         "--persist-after=6s"
     };
-    let scene = Scene::set("late writing", &[persist]).await;
-    scene.bad_weather();
+    let scene = Scene::prepare("late writing", &[persist]).await;
+    scene.begin_faults();
     scene.work(scene.scale.kills).await;
-    scene.judged().await;
+    scene.check_result().await;
 }

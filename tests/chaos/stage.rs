@@ -71,7 +71,7 @@ pub struct Scene {
     pub law: Law,
     /// Violations that the CRM counts and that the scenario causes on purpose.
     pub allowed: &'static [&'static str],
-    /// Whether its token comes from a connection and is in no file.
+    /// Whether callbridge's token comes from a connection and is in no file.
     pub by_consent: bool,
     calls: Vec<Recording>,
     flags: Vec<String>,
@@ -90,7 +90,7 @@ fn seed(name: &str) -> u64 {
 
 impl Scene {
     /// Sets up a scenario. `crm` are additional flags of the CRM.
-    pub async fn set(name: &'static str, crm: &[&str]) -> Self {
+    pub async fn prepare(name: &'static str, crm: &[&str]) -> Self {
         let scale = scale();
         let rate = format!("--rate=60/{}s", scale.window);
         let mut flags = Vec::new();
@@ -119,7 +119,7 @@ impl Scene {
         Self {
             name,
             flags: flags.iter().map(|it| (*it).to_owned()).collect(),
-            calls: recordings::in_a_row(scale.calls),
+            calls: recordings::consecutive(scale.calls),
             place,
             crm,
             judge,
@@ -134,36 +134,39 @@ impl Scene {
     }
 
     /// Returns a random number in this range.
-    pub fn between(&self, (least, most): (u64, u64)) -> u64 {
+    pub fn random_in(&self, (least, most): (u64, u64)) -> u64 {
         let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
         least + dice.below(most - least + 1)
     }
 
-    pub fn bad_weather(&self) {
-        self.judge.weather(self.scale.percent, &WEATHER);
+    pub fn begin_faults(&self) {
+        self.judge.set_faults(self.scale.percent, &WEATHER);
     }
 
     /// Waits until a third of the work is under way.
-    pub async fn under_way(&self) {
-        self.judge.reaches(self.scale.calls / 3).await;
+    pub async fn wait_until_under_way(&self) {
+        self.judge.wait_for_requests(self.scale.calls / 3).await;
     }
 
     /// Waits for the length of a problem.
-    pub async fn trouble(&self) {
+    pub async fn wait_out_problem(&self) {
         pass(Duration::from_secs(self.scale.trouble)).await;
     }
 
     /// Waits until the problem is shown as this pause. With kills, the pause need not be shown, so
-    /// it waits for the length of a problem.
-    pub async fn trouble_shown(&self, kills: usize, reason: &str) {
+    /// the function waits for the length of a problem.
+    pub async fn wait_until_problem_shown(&self, kills: usize, reason: &str) {
         if kills > 0 {
-            return self.trouble().await;
+            return self.wait_out_problem().await;
         }
         let what = format!("the pause {reason}");
-        until_within(self.patience(), &what, async || self.paused(reason)).await;
+        until_within(self.patience(), &what, async || {
+            self.has_shown_pause(reason)
+        })
+        .await;
     }
 
-    fn paused(&self, reason: &str) -> bool {
+    fn has_shown_pause(&self, reason: &str) -> bool {
         let pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
         pauses.iter().any(|(shown, _)| shown == reason)
     }
@@ -177,77 +180,79 @@ impl Scene {
     /// Reports the calls in parts, and kills the program after each part but the last. Waits until
     /// all calls are confirmed.
     pub async fn work(&self, kills: usize) {
-        let told: Vec<&[u8]> = self.calls.iter().map(|call| call.ami.as_slice()).collect();
-        let text = told.concat();
+        let recorded: Vec<&[u8]> = self.calls.iter().map(|call| call.ami.as_slice()).collect();
+        let text = recorded.concat();
         let mut parts = text.chunks(text.len().div_ceil(kills + 1));
         for _ in 0..kills {
-            self.tell(parts.next().unwrap_or_default());
+            self.report(parts.next().unwrap_or_default());
             let program = self.run();
-            pass(Duration::from_millis(self.between(self.scale.apart))).await;
+            pass(Duration::from_millis(self.random_in(self.scale.apart))).await;
             self.kill(program).await;
         }
-        parts.for_each(|part| self.tell(part));
+        parts.for_each(|part| self.report(part));
         let mut program = self.run();
-        self.journaled(&mut program, self.calls.len()).await;
+        self.wait_until_journaled(&mut program, self.calls.len())
+            .await;
         program.terminate().await;
     }
 
     /// Kills the program with SIGKILL and reads the spool that it left.
     pub async fn kill(&self, program: Program) {
         program.kill().await;
-        let left = stored::left(&self.place.at("state"));
-        self.judge.killed(left).await;
+        let left = stored::read(&self.place.at("state"));
+        self.judge.record_kill(left).await;
     }
 
     /// Adds a flag for callbridge.
-    pub fn flag(&mut self, flag: &str) {
+    pub fn add_flag(&mut self, flag: &str) {
         self.flags.push(flag.to_owned());
     }
 
     /// Limits callbridge and the CRM to this many requests in two seconds.
-    pub fn slower(&mut self, requests: usize) {
+    pub fn limit_rate(&mut self, requests: usize) {
         self.flags.retain(|flag| !flag.starts_with("--rate"));
-        self.flag(&format!("--rate={requests}/2s"));
+        self.add_flag(&format!("--rate={requests}/2s"));
         self.law.requests = requests;
         self.law.window = Duration::from_secs(2);
     }
 
     /// Adds a call that is not reported from the file.
-    pub fn also(&mut self, call: Recording) {
+    pub fn add_call(&mut self, call: Recording) {
         self.calls.push(call);
     }
 
     /// Reports all calls at once.
-    pub fn tell_all(&self) {
-        self.tell_part(0, 1);
+    pub fn report_all(&self) {
+        self.report_part(0, 1);
     }
 
-    /// Reports one of `of` parts of the calls.
-    pub fn tell_part(&self, part: usize, of: usize) {
+    /// Divides the calls into `of` parts, and reports the part with the index `part`.
+    pub fn report_part(&self, part: usize, of: usize) {
         let mut parts = self.calls.chunks(self.calls.len().div_ceil(of));
         let calls = parts.nth(part).unwrap_or_default();
-        calls.iter().for_each(|call| self.tell(&call.ami));
+        calls.iter().for_each(|call| self.report(&call.ami));
     }
 
-    /// Appends to the PBX's output.
-    pub fn tell(&self, part: &[u8]) {
+    /// Appends `part` to the file of the PBX's events.
+    pub fn report(&self, part: &[u8]) {
         self.place.append("recorded", part);
     }
 
     /// Waits until this many calls are confirmed, and records every pause.
-    pub async fn journaled(&self, program: &mut Program, calls: usize) {
+    pub async fn wait_until_journaled(&self, program: &mut Program, calls: usize) {
         let calls = u64::try_from(calls).expect("few");
         let finished = |it: &Status| it.books.finished == calls;
         self.wait_for(program, "every call's end", finished).await;
-        let told = Instant::now();
+        let finished_at = Instant::now();
         let confirmed = |it: &Status| it.books.journaled == calls;
         self.wait_for(program, "every call's record", confirmed)
             .await;
-        let (name, drained) = (self.name, told.elapsed());
+        let (name, drained) = (self.name, finished_at.elapsed());
         println!("{name}: {drained:.0?} from the last call to the last record");
     }
 
-    /// Waits until its status meets a condition, and records every pause.
+    /// Waits until the program's status meets a condition, and records every pause. `what` names
+    /// the condition.
     pub async fn wait_for(
         &self,
         program: &mut Program,
@@ -260,7 +265,7 @@ impl Scene {
             let status = program.status().await;
             if let Some(status) = &status {
                 self.note(status);
-                assert!(!self.paused("reconnect"), "a consent is asked for");
+                assert!(!self.has_shown_pause("reconnect"), "a consent is asked for");
                 assert!(status.books.balance(), "{:?}", status.books);
                 let dead = status.books.dead + status.books.waiting;
                 assert_eq!(dead, 0, "{}", program.log());
@@ -274,8 +279,7 @@ impl Scene {
         .await;
     }
 
-    /// A wait longer than this has failed. This limit is for a test that waits with its log at
-    /// hand.
+    /// Returns the time after which a wait has failed. The test then shows the log.
     fn patience(&self) -> Duration {
         Duration::from_secs(40 * self.scale.window + 600)
     }
@@ -305,8 +309,8 @@ impl Scene {
         recordings::expected(&self.calls)
     }
 
-    /// Fails if anything is wrong at the end.
-    pub async fn judged(&self) {
+    /// Checks the requests, the journal, and the spool at the end. Fails if anything is wrong.
+    pub async fn check_result(&self) {
         let (seen, times) = (self.judge.seen(), self.judge.times());
         let expected = self.expected();
         let mut wrong = rules::breaches(&seen, &times, &self.law);
@@ -322,7 +326,7 @@ impl Scene {
             self.begun.elapsed(),
             times.kills.len(),
             purposes(&seen),
-            self.judge.struck()
+            self.judge.fault_counts()
         );
         if !wrong.is_empty() {
             wrong.push(format!("every request: {}", trace(self.name, &seen)));
@@ -359,11 +363,11 @@ fn trace(name: &str, seen: &[Seen]) -> String {
     let line = |it: &Seen| {
         let answer = it.answer.as_ref();
         let status = answer.map_or(0, |it| it.status);
-        let said = answer.map_or(String::new(), |it| text(&it.body));
+        let reply = answer.map_or(String::new(), |it| text(&it.body));
         let (what, body) = (it.purpose(), text(&it.body));
         let whole = answer.is_some_and(|it| it.whole);
         format!(
-            "{:>10.3?} life {} {what:?} {} fault {:?} → {status} whole {whole} {body} {said}\n",
+            "{:>10.3?} life {} {what:?} {} fault {:?} → {status} whole {whole} {body} {reply}\n",
             it.at, it.life, it.path, it.fault
         )
     };

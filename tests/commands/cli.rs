@@ -1,4 +1,5 @@
-//! Tests the command line: all errors at once, exit codes, environment, `@FILE`, and help.
+//! Tests the command line: exit codes, environment variables, `@FILE`, help, and that all errors
+//! are reported at once.
 
 use callbridge::Failure;
 use callbridge_model::Environment;
@@ -6,6 +7,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::process::{Command, Output};
 
+/// Runs the program with these arguments, and with no environment variables except `variables`.
 fn callbridge(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .env_clear()
@@ -15,7 +17,7 @@ fn callbridge(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         .expect("the program runs")
 }
 
-/// Parses a command line as the program does, in this process.
+/// Parses a command line in this process, as the program does.
 fn read(arguments: &[&str], variables: &[(&str, &str)]) -> Result<callbridge::Command, Failure> {
     let mut words = vec![OsString::from("callbridge")];
     words.extend(arguments.iter().map(OsString::from));
@@ -23,8 +25,9 @@ fn read(arguments: &[&str], variables: &[(&str, &str)]) -> Result<callbridge::Co
     callbridge::read(words, &environment)
 }
 
-/// Returns the message of a command line that is refused with this code before anything is opened.
-fn refused(arguments: &[&str], variables: &[(&str, &str)], code: u8) -> String {
+/// Returns the message of a command line that is refused with this exit code before anything is
+/// opened.
+fn refusal_message(arguments: &[&str], variables: &[(&str, &str)], code: u8) -> String {
     match read(arguments, variables) {
         Ok(command) => panic!("not refused: {command:?}"),
         Err(failure) => {
@@ -34,16 +37,16 @@ fn refused(arguments: &[&str], variables: &[(&str, &str)], code: u8) -> String {
     }
 }
 
-/// Returns the output of a command that only prints.
+/// Returns the text of a command that only prints, such as `--help`.
 fn text(arguments: &[&str]) -> String {
     match read(arguments, &[]) {
         Ok(callbridge::Command::Print(text)) => String::from_utf8(text).expect("UTF-8"),
-        other => panic!("it prints no text: {other:?}"),
+        other => panic!("the command prints no text: {other:?}"),
     }
 }
 
-/// Returns the message of a command that fails with this code after its flags were accepted.
-fn fails(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
+/// Runs a command that must fail with this exit code, and returns its message on stderr.
+fn failure_message(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
     let output = callbridge(arguments, variables);
     let words = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(code), "{words}");
@@ -57,7 +60,8 @@ fn fails(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
 
 const HOME: (&str, &str) = ("HOME", "/home/callbridge");
 
-/// Correct flags of `run`, except for a state folder that cannot be created. They exit with 73.
+/// Flags of `run` that are correct, except that the state folder cannot be created. `run` exits
+/// with 73.
 const GOOD: [&str; 9] = [
     "run",
     "--source=file:///nowhere/ami.raw?format=ami&from=start",
@@ -73,7 +77,7 @@ const GOOD: [&str; 9] = [
 /// Promise: All errors of the flags are reported at once.
 #[test]
 fn flag_errors_are_all_reported_in_one_message() {
-    let words = refused(
+    let words = refusal_message(
         &[
             "run",
             "--source=amqp://guest:guest@h/v?queue=q&format=asterisk-cel",
@@ -133,7 +137,7 @@ fn password_in_a_url_is_refused_and_never_shown() {
         "--auth-url=https://u:hunter2@crm.example",
         "--crm-proxy=http://u:hunter2@proxy",
     ] {
-        let words = refused(&[&GOOD[..], &[flag]].concat(), &[HOME], 64);
+        let words = refusal_message(&[&GOOD[..], &[flag]].concat(), &[HOME], 64);
         assert!(!words.contains("hunter2"), "{words}");
         assert!(words.contains("1 error in the flags"), "{flag}: {words}");
     }
@@ -142,7 +146,7 @@ fn password_in_a_url_is_refused_and_never_shown() {
 #[test]
 fn endpoints_of_which_neither_wins_are_refused() {
     let trunks = ["--trunk=gsm=PJSIP/c*ty", "--trunk=b=PJSIP/ci*y"];
-    let words = refused(&[&GOOD[..], &trunks].concat(), &[HOME], 64);
+    let words = refusal_message(&[&GOOD[..], &trunks].concat(), &[HOME], 64);
     assert!(
         words.contains("PJSIP/c*ty") && words.contains("equally long"),
         "{words}"
@@ -154,14 +158,14 @@ fn more_than_60_requests_a_minute_are_for_loopback_alone() {
     for rate in ["61/60s", "59/59s", "120/120s", "2/1s", "60/6s"] {
         let rate = format!("--rate={rate}");
         let far = ["--crm-url=https://crm.example", &rate];
-        let words = refused(&[&GOOD[..], &far].concat(), &[HOME], 64);
+        let words = refusal_message(&[&GOOD[..], &far].concat(), &[HOME], 64);
         assert!(words.contains("requests in 60 s"), "{words}");
         let near = ["explain", "--call=1", "--crm-url=http://localhost:1", &rate];
         assert!(read(&near, &[HOME]).is_ok(), "{rate}");
     }
     for rate in ["60/60s", "30/30s", "1/1s", "10/1m"] {
         let rate = format!("--rate={rate}");
-        let words = refused(
+        let words = refusal_message(
             &["run", "--crm-url=https://crm.example", &rate, "--settle=x"],
             &[HOME],
             64,
@@ -172,7 +176,7 @@ fn more_than_60_requests_a_minute_are_for_loopback_alone() {
 
 #[test]
 fn flags_are_read_from_environment_one_value_per_line() {
-    let words = fails(
+    let words = failure_message(
         &["run"],
         &[
             HOME,
@@ -206,7 +210,7 @@ fn unknown_variable_error_lists_known_ones_and_hides_its_value() {
         ("CALLBRIDGE_AMI_SECRTE", "hunter2"),
         ("CALLBRIDGE_XYZZY", "1"),
     ];
-    let words = refused(&GOOD, &variables, 64);
+    let words = refusal_message(&GOOD, &variables, 64);
     let line = "CALLBRIDGE_AMI_SECRTE, CALLBRIDGE_XYZZY: no such variable. The known ones are \
                 CALLBRIDGE_AMI_SECRET, ";
     assert!(words.contains(line), "{words}");
@@ -216,12 +220,12 @@ fn unknown_variable_error_lists_known_ones_and_hides_its_value() {
     assert!(!words.contains("hunter2"), "{words}");
     // Kubernetes sets such variables in every container.
     let others = [HOME, ("CALLBRIDGE_SERVICE_HOST", "10.0.0.1")];
-    fails(&GOOD, &others, 73);
+    failure_message(&GOOD, &others, 73);
 }
 
 #[test]
 fn flag_on_the_command_line_wins_over_its_variable() {
-    let words = fails(&["run", "--rate=x"], &[HOME, ("CALLBRIDGE_RATE", "y")], 64);
+    let words = failure_message(&["run", "--rate=x"], &[HOME, ("CALLBRIDGE_RATE", "y")], 64);
     assert!(
         words.contains("--rate x:") && !words.contains("--rate y"),
         "{words}"
@@ -233,7 +237,7 @@ fn file_of_arguments_has_one_a_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("flags");
     fs::write(&file, "# the PBX\n--rate=x\n\n--settle\nsoon\n--log loud\n").expect("written");
-    let words = refused(&["run", &format!("@{}", file.display())], &[HOME], 64);
+    let words = refusal_message(&["run", &format!("@{}", file.display())], &[HOME], 64);
     assert!(
         words.contains("--rate x:") && words.contains("--settle: `soon`"),
         "{words}"
@@ -242,21 +246,21 @@ fn file_of_arguments_has_one_a_line() {
         words.contains("is one argument; write --log=loud"),
         "{words}"
     );
-    let words = refused(&["run", "@/nowhere/flags"], &[], 66);
+    let words = refusal_message(&["run", "@/nowhere/flags"], &[], 66);
     assert!(words.contains("@/nowhere/flags: cannot be read"), "{words}");
 }
 
 #[test]
 fn letters_are_changed_only_where_some_were_chosen() {
     for verb in ["retry", "discard", "show"] {
-        let words = refused(&["dead", verb, "--state=/nowhere"], &[], 64);
+        let words = refusal_message(&["dead", verb, "--state=/nowhere"], &[], 64);
         assert!(
             words
                 .contains("no dead letters are selected: give ID…, --reason R, --waiting or --all"),
             "{words}"
         );
     }
-    let words = refused(
+    let words = refusal_message(
         &[
             "dead",
             "retry",
@@ -312,12 +316,15 @@ fn help_and_version_go_to_stdout_and_a_missing_command_is_64() {
     ] {
         assert!(page.contains(words), "{words} is missing in {page}");
     }
-    let of_check = page.split("CALLBRIDGE CHECK").nth(1).expect("its flags");
-    let of_check = of_check.split("\n.SH").next().expect("a section");
-    assert!(of_check.contains("flags of \\fBcallbridge run") && of_check.contains("\\-\\-json"));
-    assert!(refused(&[], &[], 64).contains("no command is given"));
-    assert!(refused(&["rnu"], &[], 64).contains("'rnu'"));
-    assert!(refused(&["completions", "cmd"], &[], 64).contains("bash, elvish, fish"));
+    let check_section = page.split("CALLBRIDGE CHECK").nth(1).expect("its flags");
+    let check_section = check_section.split("\n.SH").next().expect("a section");
+    assert!(
+        check_section.contains("flags of \\fBcallbridge run")
+            && check_section.contains("\\-\\-json")
+    );
+    assert!(refusal_message(&[], &[], 64).contains("no command is given"));
+    assert!(refusal_message(&["rnu"], &[], 64).contains("'rnu'"));
+    assert!(refusal_message(&["completions", "cmd"], &[], 64).contains("bash, elvish, fish"));
 }
 
 #[test]
@@ -329,16 +336,16 @@ fn groff_formats_the_manual_page_without_a_warning() {
         .args(["-Kutf8", "-man", "-ww", "-Wbreak", "-Tutf8"])
         .arg(&path)
         .output();
-    let Ok(said) = groff else {
+    let Ok(output) = groff else {
         eprintln!("not run: groff is not installed");
         return;
     };
-    let complaints = String::from_utf8_lossy(&said.stderr);
+    let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.status.success() && complaints.is_empty(),
+        output.status.success() && complaints.is_empty(),
         "{complaints}"
     );
-    let shown = String::from_utf8_lossy(&said.stdout);
+    let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.contains("Set up a service by answering"), "{shown}");
 }
 
@@ -356,18 +363,21 @@ fn closed_output_pipe_is_not_a_failure() {
 
 #[test]
 fn two_managers_are_refused_unless_pbx_id_is_given() {
-    let said = |first: &str, second: &str| {
+    let message_for = |first: &str, second: &str| {
         let sources = [
             format!("--source=ami://bridge@10.0.0.5:5038?secret-file=/s{first}"),
             format!("--source=ami://bridge@10.0.0.6:5038?secret-file=/s{second}"),
         ];
         // No trunk is given.
-        refused(&["run", &sources[0], &sources[1]], &[], 64)
+        refusal_message(&["run", &sources[0], &sources[1]], &[], 64)
     };
     let question = "has no pbx=, and neither has";
-    assert!(said("", "").contains(question));
+    assert!(message_for("", "").contains(question));
     for (first, second) in [("&pbx=a", "&pbx=b"), ("&pbx=a", "&pbx=a"), ("", "&pbx=b")] {
-        assert!(!said(first, second).contains(question), "{first} {second}");
+        assert!(
+            !message_for(first, second).contains(question),
+            "{first} {second}"
+        );
     }
 }
 
@@ -375,7 +385,7 @@ fn two_managers_are_refused_unless_pbx_id_is_given() {
 fn missing_pbx_id_is_refused_with_a_fix() {
     assert_eq!(GOOD.last(), Some(&"--pbx-id=test"));
     let unnamed = &GOOD[..GOOD.len() - 1];
-    let words = refused(unnamed, &[HOME], 64);
+    let words = refusal_message(unnamed, &[HOME], 64);
     assert!(words.contains("1 error"), "{words}");
     let url = "file:///nowhere/ami.raw?format=ami&from=start";
     let expected = format!(
@@ -386,20 +396,20 @@ fn missing_pbx_id_is_refused_with_a_fix() {
     let mut check = unnamed.to_vec();
     check[0] = "check";
     check.retain(|flag| *flag != "--until-idle");
-    let words = refused(&check, &[HOME], 64);
+    let words = refusal_message(&check, &[HOME], 64);
     assert!(words.contains(&expected), "{words}");
     let variable = ("CALLBRIDGE_PBX_ID", "office");
-    assert!(!fails(unnamed, &[HOME, variable], 73).contains("--pbx-id"));
+    assert!(!failure_message(unnamed, &[HOME, variable], 73).contains("--pbx-id"));
 }
 
 #[test]
 fn pbx_id_is_not_needed_if_each_source_names_its_pbx() {
     let mut arguments = GOOD[..GOOD.len() - 1].to_vec();
     arguments[1] = "--source=file:///nowhere/ami.raw?format=ami&from=start&pbx=office";
-    assert!(!fails(&arguments, &[HOME], 73).contains("--pbx-id"));
+    assert!(!failure_message(&arguments, &[HOME], 73).contains("--pbx-id"));
     arguments[1] = "--source=amqp://guest@127.0.0.1/v?queue=q&format=call";
     let secret = ("CALLBRIDGE_AMQP_SECRET", "hidden");
-    assert!(!fails(&arguments, &[HOME, secret], 73).contains("--pbx-id"));
+    assert!(!failure_message(&arguments, &[HOME, secret], 73).contains("--pbx-id"));
     // A recording is evaluated without a PBX id.
     let arguments = [
         "explain",
@@ -479,13 +489,13 @@ fn help_of_run_teaches_by_groups_and_examples() {
 
 #[test]
 fn licenses_match_the_linked_libraries() {
-    let told = text(&["licenses"]);
+    let licenses = text(&["licenses"]);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/package/licenses");
     let listed = Command::new(script).output().expect("the script runs");
     let listed = String::from_utf8(listed.stdout).expect("UTF-8");
     assert!(listed.lines().count() > 100, "{listed}");
     assert_eq!(
-        told, listed,
+        licenses, listed,
         "run tests/package/licenses >deploy/licenses.txt"
     );
 }
@@ -505,7 +515,7 @@ fn audit_of_a_fifo_exits_65_and_names_it() {
             "--pbx-id=test",
             "--no-journal",
         ];
-        let words = fails(&arguments, &[HOME], 65);
+        let words = failure_message(&arguments, &[HOME], 65);
         assert!(words.contains("Master.csv"), "{flag}: {words}");
     }
 }

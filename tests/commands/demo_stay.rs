@@ -1,6 +1,6 @@
 //! Tests `demo --stay` as a program.
 
-use crate::commands::sidecar::{Place, json_lines, until};
+use crate::commands::sidecar::{Place, json_lines, poll_until};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -14,12 +14,12 @@ async fn staying_demo_ends_on_sigterm_and_sigint() {
                 .contains("staying until interrupted")
                 .then_some(())
         };
-        until("a demo that stays", staying).await;
+        poll_until("a demo that stays", staying).await;
         let out = place.path(&format!("{name}.out"));
-        assert_eq!(demo.log(), "", "the log would run through the table");
+        assert_eq!(demo.log(), "", "a log line would break the table");
         assert_eq!(demo.end(signal).await, 0, "{signal:?}");
-        let said = json_lines(&std::fs::read_to_string(out).expect("its output"));
-        let last = said.last().expect("a line");
+        let reports = json_lines(&std::fs::read_to_string(out).expect("the output"));
+        let last = reports.last().expect("a line");
         assert_eq!(last["books"]["finished"], json!(7));
     }
 }

@@ -1,5 +1,5 @@
-//! Tests that the systemd unit, the broker's definitions, and the alert rules match their
-//! documentation. Needs systemd-analyze and promtool, and reports if one is missing.
+//! Tests the systemd units, the broker's definitions, the alert rules, and the PBX files in
+//! `deploy/`. Tests that need systemd-analyze or promtool print a line if the program is missing.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -35,6 +35,7 @@ const METRICS: [&str; 23] = [
     "callbridge_audit_different",
 ];
 
+/// Returns the path of a file in `deploy/`.
 fn deploy(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("deploy")
@@ -45,7 +46,8 @@ fn text(file: &str) -> String {
     fs::read_to_string(deploy(file)).expect("a file of deploy/")
 }
 
-/// Runs a program of the system. Returns `None`, and prints a line, if it is not installed.
+/// Runs a program of the system for the test called `test`. If the program is not installed, prints
+/// a line and returns `None`.
 fn run(program: &str, arguments: &[&str], test: &str) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
@@ -59,8 +61,9 @@ fn run(program: &str, arguments: &[&str], test: &str) -> Option<Output> {
     }
 }
 
-/// Returns a copy of the unit that starts the built program, in a folder that is deleted with it.
-fn unit() -> (tempfile::TempDir, String) {
+/// Writes a copy of the unit that starts the built program. Returns the folder of the copy, which
+/// is deleted when the value is dropped, and the path of the copy.
+fn built_unit() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("callbridge@.service");
     let installed = "ExecStart=/usr/local/bin/callbridge ";
@@ -76,23 +79,29 @@ fn unit() -> (tempfile::TempDir, String) {
 
 #[test]
 fn systemd_unit_passes_systemd_analyze_verify() {
-    let (_folder, path) = unit();
+    let (_folder, path) = built_unit();
     let test = "systemd_unit_passes_systemd_analyze_verify";
     let Some(output) = run("systemd-analyze", &["verify", &path], test) else {
         return;
     };
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "systemd-analyze verify: {said}");
-    let ours: Vec<&str> = said
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "systemd-analyze verify: {messages}"
+    );
+    let complaints: Vec<&str> = messages
         .lines()
         .filter(|line| line.contains("callbridge"))
         .collect();
-    assert!(ours.is_empty(), "systemd-analyze verify: {ours:#?}");
+    assert!(
+        complaints.is_empty(),
+        "systemd-analyze verify: {complaints:#?}"
+    );
 }
 
 #[test]
 fn all_instances_belong_to_one_target_and_systemd_takes_it() {
-    let (folder, path) = unit();
+    let (folder, path) = built_unit();
     let unit = text("systemd/callbridge@.service");
     for line in [
         "PartOf=callbridge.target",
@@ -107,31 +116,31 @@ fn all_instances_belong_to_one_target_and_systemd_takes_it() {
     let Some(output) = run("systemd-analyze", &["verify", target, &path], test) else {
         return;
     };
-    let said = String::from_utf8_lossy(&output.stderr);
+    let messages = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.success() && !said.contains("callbridge.target"),
-        "{said}"
+        output.status.success() && !messages.contains("callbridge.target"),
+        "{messages}"
     );
 }
 
 #[test]
 fn units_exposure_is_at_most_two() {
-    let (_folder, path) = unit();
+    let (_folder, path) = built_unit();
     let arguments = ["security", "--offline=true", "--threshold=20", &path];
     let test = "units_exposure_is_at_most_two";
     let Some(output) = run("systemd-analyze", &arguments, test) else {
         return;
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    let exposure: f64 = said
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let exposure: f64 = messages
         .split("Overall exposure level for ")
         .nth(1)
         .and_then(|rest| rest.split_whitespace().nth(1))
         .and_then(|level| level.parse().ok())
-        .unwrap_or_else(|| panic!("no exposure level in: {said}"));
+        .unwrap_or_else(|| panic!("no exposure level in: {messages}"));
     assert!(
         output.status.success() && exposure <= 2.0,
-        "exposure {exposure}: {said}"
+        "exposure {exposure}: {messages}"
     );
 }
 
@@ -158,8 +167,8 @@ fn instance_of_the_package_sees_the_state_of_no_other_one() {
             "TemporaryFileSystem=/var/lib/callbridge:ro",
             "BindPaths=/var/lib/callbridge/%i",
         ] {
-            let held = unit.lines().any(|found| found == line);
-            assert!(held, "{name}: no line {line}");
+            let has_line = unit.lines().any(|found| found == line);
+            assert!(has_line, "{name}: no line {line}");
         }
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(name.replace('@', "@pbx1"));
@@ -169,8 +178,11 @@ fn instance_of_the_package_sees_the_state_of_no_other_one() {
         let Some(output) = run("systemd-analyze", &["verify", path], test) else {
             return;
         };
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && !said.contains(name), "{said}");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && !messages.contains(name),
+            "{messages}"
+        );
     }
 }
 
@@ -180,14 +192,14 @@ fn dashboard_queries_use_only_exported_metrics() {
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels
         .iter()
-        .flat_map(|it| it["targets"].as_array().expect("targets"));
+        .flat_map(|panel| panel["targets"].as_array().expect("targets"));
     let queries: Vec<&str> = targets
-        .map(|it| it["expr"].as_str().expect("a query"))
+        .map(|target| target["expr"].as_str().expect("a query"))
         .collect();
     assert!(queries.len() >= panels.len() && panels.len() > 10);
     for query in queries {
         let names = metric_names(query);
-        assert!(!names.is_empty(), "{query} asks for nothing of ours");
+        assert!(!names.is_empty(), "{query} uses no metric of callbridge");
         for name in names {
             let base = name.strip_suffix("_bucket").unwrap_or(name);
             assert!(METRICS.contains(&base), "{name} in {query}");
@@ -226,17 +238,20 @@ fn audit_has_the_sandbox_of_the_main_unit_no_net_and_an_end() {
     );
     // These settings differ on purpose: the audit reads the PBX's file through a group, and
     // connects only to a Unix socket.
-    let own = [
+    let exceptions = [
         "PrivateUsers=",
         "RestrictAddressFamilies=",
         "ProtectSystem=strict",
     ];
-    let of_main = main.lines().skip_while(|it| *it != "NoNewPrivileges=yes");
-    let of_main = of_main.take_while(|it| !it.is_empty() && *it != "[Install]");
-    let sandbox =
-        of_main.filter(|it| !it.starts_with('#') && !own.iter().any(|own| it.starts_with(own)));
+    let main_lines = main
+        .lines()
+        .skip_while(|line| *line != "NoNewPrivileges=yes");
+    let main_lines = main_lines.take_while(|line| !line.is_empty() && *line != "[Install]");
+    let sandbox = main_lines.filter(|line| {
+        !line.starts_with('#') && !exceptions.iter().any(|prefix| line.starts_with(prefix))
+    });
     let missing: Vec<&str> = sandbox
-        .filter(|it| !audit.lines().any(|line| line == *it))
+        .filter(|setting| !audit.lines().any(|line| line == *setting))
         .collect();
     assert!(missing.is_empty(), "{missing:?}");
     for line in [
@@ -244,7 +259,7 @@ fn audit_has_the_sandbox_of_the_main_unit_no_net_and_an_end() {
         "ProtectSystem=strict",
         "TimeoutStartSec=30min",
     ] {
-        assert!(audit.lines().any(|it| it == line), "{line}");
+        assert!(audit.lines().any(|found| found == line), "{line}");
     }
 }
 
@@ -253,13 +268,15 @@ fn prerm_script_changes_state_folders_only_as_owner() {
     let script = text("debian/prerm");
     let lines = script
         .lines()
-        .filter(|it| it.contains("$state/") || it.contains("--state"));
-    let as_root = lines.filter(|it| !it.contains("as_owner") && !it.contains("[ -e "));
-    let as_root: Vec<&str> = as_root.filter(|it| !it.contains("for state in")).collect();
+        .filter(|line| line.contains("$state/") || line.contains("--state"));
+    let as_root = lines.filter(|line| !line.contains("as_owner") && !line.contains("[ -e "));
+    let as_root: Vec<&str> = as_root
+        .filter(|line| !line.contains("for state in"))
+        .collect();
     assert!(as_root.is_empty(), "{as_root:?}");
 }
 
-/// Returns the values of `key` in one list of the definitions.
+/// Returns the value of `key` in each entry of one list of the definitions.
 fn names(definitions: &Value, list: &str, key: &str) -> BTreeSet<String> {
     definitions[list]
         .as_array()
@@ -283,8 +300,8 @@ fn rabbitmq_queues_are_durable_and_keep_unreadable_messages() {
     ] {
         assert!(queues.contains(queue), "no queue {queue}");
     }
-    let all = definitions["queues"].as_array().expect("queues");
-    assert!(all.iter().all(|queue| queue["durable"] == true));
+    let queue_list = definitions["queues"].as_array().expect("queues");
+    assert!(queue_list.iter().all(|queue| queue["durable"] == true));
     let policies = definitions["policies"].as_array().expect("policies");
     let exchange = policies
         .iter()
@@ -310,11 +327,11 @@ fn rabbitmq_users_have_no_password_or_extra_configure_right() {
     let permissions = definitions["permissions"].as_array().expect("permissions");
     for given in permissions {
         // mod_amqp declares its exchange at each start, even if the exchange exists.
-        let own = match given["user"] == "freeswitch" {
+        let expected = match given["user"] == "freeswitch" {
             true => "^TAP\\.Events$",
             false => "^$",
         };
-        assert_eq!(given["configure"], own, "{given}");
+        assert_eq!(given["configure"], expected, "{given}");
     }
     assert_eq!(
         names(&definitions, "permissions", "user"),
@@ -366,8 +383,8 @@ fn prometheus_takes_the_alert_rules() {
         let Some(output) = run("promtool", &arguments, "prometheus_takes_the_alert_rules") else {
             return;
         };
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "promtool check rules: {said}");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "promtool check rules: {messages}");
     }
 }
 
@@ -379,8 +396,8 @@ fn alert_rules_fire_when_due_and_only_then() {
     }
 }
 
-/// Checks that each alert of a file has a case in which it fires and one in which it does not.
-/// promtool runs the cases.
+/// Asserts that each alert of a rules file has a case in which the alert fires and a case in which
+/// it does not, and runs the cases with promtool.
 fn test_alerts(name: &str) {
     let test = "alert_rules_fire_when_due_and_only_then";
     let cases_file = format!("{name}.rules.test.yml");
@@ -390,15 +407,15 @@ fn test_alerts(name: &str) {
         .filter_map(|line| line.trim().strip_prefix("- alert: "));
     for alert in alerts {
         let name = format!("alertname: {alert}");
-        // A longer name can start with this one.
-        let named = cases
+        // The name of another alert can start with this name.
+        let cases_of_alert = cases
             .split(&name)
             .skip(1)
             .filter(|after| after.starts_with([',', '\n']));
-        let (still, fires): (Vec<&str>, Vec<&str>) =
-            named.partition(|after| after.starts_with(", exp_alerts: []}"));
+        let (quiet, firing): (Vec<&str>, Vec<&str>) =
+            cases_of_alert.partition(|after| after.starts_with(", exp_alerts: []}"));
         assert!(
-            !still.is_empty() && !fires.is_empty(),
+            !quiet.is_empty() && !firing.is_empty(),
             "no two cases of {alert}"
         );
     }
@@ -407,8 +424,8 @@ fn test_alerts(name: &str) {
     let Some(output) = run("promtool", &arguments, test) else {
         return;
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "promtool test rules: {said}");
+    let messages = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "promtool test rules: {messages}");
 }
 
 #[test]
@@ -435,9 +452,9 @@ fn manager_conf_reads_timed_call_events_with_minimal_rights() {
     // nothing.
     let filters = manager
         .lines()
-        .filter_map(|it| it.strip_prefix("eventfilter = ^Event: "));
+        .filter_map(|line| line.strip_prefix("eventfilter = ^Event: "));
     let names: BTreeSet<&str> = filters
-        .map(|it| it.strip_suffix("[[:space:]]").expect("a whole name"))
+        .map(|pattern| pattern.strip_suffix("[[:space:]]").expect("a whole name"))
         .collect();
     let rows = ["CoreShowChannel", "CoreShowChannelsComplete"];
     let wanted = callbridge_asterisk::DECODED.split(' ');
@@ -456,7 +473,7 @@ fn cel_settings_are_such_as_every_release_takes() {
     // Any name that Asterisk 12 or later does not know turns off all of CEL.
     assert!(settings.contains(&("events", "ALL")), "{settings:?}");
     assert!(settings.contains(&("enable", "yes")), "{settings:?}");
-    // The default has microseconds. Whole seconds are not enough.
+    // Without `dateformat`, times have microseconds. Whole seconds are not enough.
     assert!(settings.iter().all(|(key, _)| *key != "dateformat"));
 }
 
@@ -471,8 +488,8 @@ fn example_flags_file_has_no_errors() {
         .env("CALLBRIDGE_AMI_SECRET", "bridgesecret")
         .output()
         .expect("the program runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_ne!(output.status.code(), Some(64), "{said}");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_ne!(output.status.code(), Some(64), "{messages}");
 }
 
 #[test]

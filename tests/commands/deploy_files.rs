@@ -6,7 +6,8 @@ use quick_xml::events::Event;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files that no parser here reads: texts, scripts, and files that promtool, dpkg, or podman check.
+/// Extensions and names of files that no parser here reads: texts, scripts, and files that
+/// promtool, dpkg, or podman check.
 const OTHERS: [&str; 14] = [
     "advisories",
     "certificates",
@@ -24,10 +25,11 @@ const OTHERS: [&str; 14] = [
     "yml",
 ];
 
-fn deploy() -> PathBuf {
+fn deploy_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy")
 }
 
+/// Returns the paths of all files in a folder and its subfolders.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -41,10 +43,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// One element: its name, and its attributes with entities resolved.
+/// An XML element: its name, and its attributes with entities resolved.
 type Element = (String, Vec<(String, String)>);
 
-/// Parses a document of one root element, with the rules for comments.
+/// Parses an XML document, and returns its elements in order. The document must have one root
+/// element, and no `--` in its comments.
 fn elements(text: &str) -> Result<Vec<Element>, String> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().check_comments = true;
@@ -87,8 +90,8 @@ fn elements(text: &str) -> Result<Vec<Element>, String> {
 }
 
 /// Checks that each line of an ini file is a section, a setting, or a comment. A line that ends in
-/// `\` continues on the next one.
-fn ini(text: &str) -> Result<(), String> {
+/// `\` continues on the next line.
+fn check_ini(text: &str) -> Result<(), String> {
     for line in text.replace("\\\n", " ").lines() {
         let code = line.split(';').next().unwrap_or_default().trim();
         if code.is_empty() || code.starts_with('#') {
@@ -109,12 +112,12 @@ fn ini(text: &str) -> Result<(), String> {
 #[test]
 fn every_deployed_file_is_well_formed() {
     let mut parsed = 0;
-    for path in files(&deploy()) {
+    for path in files(&deploy_folder()) {
         let text = fs::read_to_string(&path).expect("a text");
         let extension = path.extension().or(path.file_name()).unwrap_or_default();
         let result = match extension.to_str().unwrap_or_default() {
             "xml" => elements(&text).map(drop),
-            "conf" | "service" | "timer" | "target" => ini(&text),
+            "conf" | "service" | "timer" | "target" => check_ini(&text),
             "json" => serde_json::from_str::<serde_json::Value>(&text)
                 .map(drop)
                 .map_err(|error| error.to_string()),
@@ -143,6 +146,7 @@ fn xml_parser_refuses_malformed_xml_as_reloadxml_does() {
     }
 }
 
+/// Returns the value of an attribute, or an empty text if the element does not have the attribute.
 fn attribute<'a>(element: &'a Element, name: &str) -> &'a str {
     let found = element.1.iter().find(|(key, _)| key == name);
     found.map_or("", |(_, value)| value)
@@ -150,11 +154,11 @@ fn attribute<'a>(element: &'a Element, name: &str) -> &'a str {
 
 #[test]
 fn freeswitch_lookup_sets_its_limits_and_removes_them() {
-    let text = fs::read_to_string(deploy().join("freeswitch/caller.xml")).expect("the file");
-    let all = elements(&text).expect("well-formed");
+    let text = fs::read_to_string(deploy_folder().join("freeswitch/caller.xml")).expect("the file");
+    let document = elements(&text).expect("well-formed");
     let mut actions = Vec::new();
     let mut fields = Vec::new();
-    for element in &all {
+    for element in &document {
         match element.0.as_str() {
             "action" => {
                 let application = attribute(element, "application");
@@ -189,7 +193,7 @@ fn freeswitch_lookup_sets_its_limits_and_removes_them() {
     let name = text
         .split("dialplan/public/")
         .nth(1)
-        .expect("where to install it");
+        .expect("the path to install the file at");
     let name = name.split_whitespace().next().unwrap_or_default();
     assert!(
         name < "00_inbound_did.xml" && name.ends_with(".xml"),

@@ -1,5 +1,5 @@
-//! Tests every command line in the documentation. Commands that explain a recording are run. Of all
-//! others, the flags are checked as the program checks them.
+//! Tests every command line in the documentation. Commands that explain a recording are run. For
+//! all other commands, the flags are checked as the program checks them.
 
 use callbridge::{Command, read};
 use callbridge_model::Environment;
@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The pages, and the least number of callbridge's command lines in each.
+/// The pages, and the least number of callbridge's command lines in each page.
 const PAGES: [(&str, usize); 31] = [
     ("README.md", 6),
     ("ARCHITECTURE.md", 0),
@@ -44,10 +44,10 @@ const PAGES: [(&str, usize); 31] = [
     ("deploy/wazo/README.md", 4),
 ];
 
-/// The folder where pages put flags, secrets, and lists.
+/// The folder where the commands of the pages keep flags, secrets, and lists.
 const FOLDER: &str = "/etc/callbridge/";
 
-/// A fenced block: its language and its text.
+/// A fenced block of a page.
 struct Block {
     language: String,
     text: String,
@@ -66,28 +66,29 @@ fn blocks(page: &str) -> Vec<Block> {
             }
             Some(_) => open = false,
             None if open => {
-                let block = blocks.last_mut().expect("one is open");
+                let block = blocks.last_mut().expect("an open block");
                 block.text.push_str(line);
                 block.text.push('\n');
             }
             None => {}
         }
     }
-    assert!(!open, "every block is closed");
+    assert!(!open, "a block is not closed");
     blocks
 }
 
-/// Returns the callbridge command lines of a page, each as its words.
+/// Returns the callbridge command lines of a page. Each line is a list of words.
 fn commands(page: &str) -> Vec<Vec<String>> {
     let shell = blocks(page)
         .into_iter()
         .filter(|block| block.language == "sh");
     let texts = shell.map(|block| block.text.replace("\\\n", " "));
-    let lines: Vec<String> = texts.flat_map(|text| own_lines(&text)).collect();
-    lines.iter().map(|line| words(line)).collect()
+    let lines: Vec<String> = texts.flat_map(|text| callbridge_lines(&text)).collect();
+    lines.iter().map(|line| split_words(line)).collect()
 }
 
-fn own_lines(text: &str) -> Vec<String> {
+/// Returns the lines of a shell block that run callbridge.
+fn callbridge_lines(text: &str) -> Vec<String> {
     let lines = text.lines();
     let lines = lines.map(|line| line.strip_prefix("sudo -u callbridge ").unwrap_or(line));
     let own = lines.filter(|line| line.starts_with("callbridge "));
@@ -96,7 +97,7 @@ fn own_lines(text: &str) -> Vec<String> {
 
 /// Splits a line as a shell does: single quotes group words, and a `#` after a space begins a
 /// comment.
-fn words(line: &str) -> Vec<String> {
+fn split_words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
     for c in line.chars() {
         match c {
@@ -113,12 +114,14 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// Returns the path of a file in the source tree.
 fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Creates a folder with everything that a page's lines name: flags files, secrets, and lists.
-fn folder(page: &str) -> tempfile::TempDir {
+/// Creates a folder with everything that the commands of a page name: flags files, secrets, and
+/// lists.
+fn create_page_folder(page: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -140,26 +143,27 @@ fn folder(page: &str) -> tempfile::TempDir {
     // The pages of `docs` refer to the flags files of the README.
     let readme = fs::read_to_string(root("README.md")).expect("a page");
     for (name, text) in flags_files(&readme).into_iter().chain(flags_files(page)) {
-        write(&name, &replaced(&text, folder.path()));
+        write(&name, &use_test_folder(&text, folder.path()));
     }
     folder
 }
 
-/// Returns the blocks that begin with `# /etc/callbridge/NAME.flags`.
+/// Returns the blocks that begin with `# /etc/callbridge/NAME.flags`, by the name of the file.
 fn flags_files(page: &str) -> BTreeMap<String, String> {
-    let named = blocks(page).into_iter().filter_map(|block| {
+    let flags_blocks = blocks(page).into_iter().filter_map(|block| {
         let first = block.text.lines().next()?.strip_prefix("# ")?;
         let (name, _) = first.strip_prefix(FOLDER)?.split_once(".flags")?;
         Some((format!("{name}.flags"), block.text))
     });
-    named.collect()
+    flags_blocks.collect()
 }
 
-/// Replaces the system's folders by a test's folder.
-fn replaced(text: &str, folder: &Path) -> String {
-    let here = format!("{}/", folder.display());
+/// Replaces the folders of an installed system, and of the source tree, by folders that a test can
+/// use.
+fn use_test_folder(text: &str, folder: &Path) -> String {
+    let test_folder = format!("{}/", folder.display());
     let state = folder.join("state").display().to_string();
-    text.replace(FOLDER, &here)
+    text.replace(FOLDER, &test_folder)
         .replace("/var/lib/callbridge", &state)
         .replace(
             "/tmp/call.svg",
@@ -175,29 +179,29 @@ fn replaced(text: &str, folder: &Path) -> String {
         )
 }
 
-/// Parses a line as the program would, and runs it if it explains a recording.
+/// Parses a command line as the program would, and runs the command if it explains a recording.
 fn run(line: &[String], folder: &Path) {
     let shown = line.join(" ");
     let arguments = line
         .iter()
-        .map(|word| OsString::from(replaced(word, folder)));
+        .map(|word| OsString::from(use_test_folder(word, folder)));
     let environment = Environment::from_pairs([("HOME", folder.to_str().expect("UTF-8"))]);
-    let asked = read(arguments, &environment);
-    let asked = asked.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
-    let Command::Explain(explain) = asked else {
+    let parsed = read(arguments, &environment);
+    let command = parsed.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
+    let Command::Explain(explain) = command else {
         return;
     };
     if explain.file.is_none() {
         return;
     }
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    let ended = callbridge::run_explain(&explain, &environment, &mut out, &mut notes);
-    ended.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
-    let told = String::from_utf8(out).expect("UTF-8");
-    assert!(told.contains("\n  direction "), "{shown}\n{told}");
+    let result = callbridge::run_explain(&explain, &environment, &mut out, &mut notes);
+    result.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
+    let text = String::from_utf8(out).expect("UTF-8");
+    assert!(text.contains("\n  direction "), "{shown}\n{text}");
     assert!(
-        !told.contains("INTERNAL"),
-        "the trunk is named rightly: {shown}\n{told}"
+        !text.contains("INTERNAL"),
+        "the trunk flag has the wrong name: {shown}\n{text}"
     );
     let notes = String::from_utf8(notes).expect("UTF-8");
     assert!(notes.contains(" 0 unreadable\n"), "{shown}\n{notes}");
@@ -211,7 +215,7 @@ fn run(line: &[String], folder: &Path) {
 fn documented_command_lines_parse_and_explain_runs() {
     for (page, least) in PAGES {
         let text = fs::read_to_string(root(page)).expect("a page");
-        let folder = folder(&text);
+        let folder = create_page_folder(&text);
         let lines = commands(&text);
         for line in &lines {
             run(line, folder.path());
@@ -242,7 +246,10 @@ fn links_between_pages_lead_somewhere() {
             if file.is_empty() || file.contains("://") {
                 continue;
             }
-            assert!(folder.join(file).exists(), "{page}: {target} leads nowhere");
+            assert!(
+                folder.join(file).exists(),
+                "{page}: the link {target} leads nowhere"
+            );
         }
     }
 }
@@ -252,7 +259,7 @@ fn every_file_of_ours_that_a_page_names_is_there() {
     const OURS: [&str; 7] = [
         "src/", "crates/", "bridges/", "tests/", "benches/", "deploy/", "docs/",
     ];
-    let mut named = 0;
+    let mut count = 0;
     for (page, _) in PAGES {
         let text = fs::read_to_string(root(page)).expect("a page");
         for word in text.split('`').skip(1).step_by(2) {
@@ -261,10 +268,10 @@ fn every_file_of_ours_that_a_page_names_is_there() {
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
             if ours && plain {
-                named += 1;
+                count += 1;
                 assert!(root(word).exists(), "{page}: there is no {word}");
             }
         }
     }
-    assert!(named > 50, "only {named} files are named");
+    assert!(count > 50, "only {count} files are named");
 }

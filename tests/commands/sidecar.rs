@@ -1,4 +1,4 @@
-//! Runs the program under test as a process, and a CRM in this process.
+//! Starts the program under test as a process, and a CRM in this process.
 
 use crate::support::program;
 use callbridge_sandbox as sandbox;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-/// A wait that takes this long has failed.
+/// A test waits at most this long for one result, and then fails.
 pub const DEADLINE: Duration = Duration::from_secs(180);
 /// The token of the sandbox.
 pub const TOKEN: &str = "svc_pat_sandbox";
@@ -22,36 +22,38 @@ pub const PBX: &str = "test";
 /// The trunk of every recording.
 pub const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
 
-/// Waits for `future`. Fails with `what` if it is not ready in time.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+/// Waits for `future`, and returns its output. After `DEADLINE`, panics with the name `what`.
+pub async fn wait_for<T>(what: &str, future: impl Future<Output = T>) -> T {
     match timeout(DEADLINE, future).await {
         Ok(value) => value,
         Err(_) => panic!("{what} did not come within {DEADLINE:?}"),
     }
 }
 
-/// Repeats a check until it returns a value.
-pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+/// Calls `look` until it returns a value, and returns that value. After `DEADLINE`, panics with the
+/// name `what`.
+pub async fn poll_until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let start = Instant::now();
     let looking = async {
         loop {
             if let Some(found) = look().await {
                 return found;
             }
-            sleep(pause_after(begun.elapsed())).await;
+            sleep(pause_after(start.elapsed())).await;
         }
     };
-    soon(what, looking).await
+    wait_for(what, looking).await
 }
 
-/// Starts a CRM on a free port in this process. It journals calls at once.
-pub async fn crm(change: impl FnOnce(&mut Config)) -> Server {
-    // An error means that another test has already installed it.
+/// Starts a CRM on a free port in this process, with settings that `change` can adjust. Calls are
+/// journaled at once.
+pub async fn start_crm(change: impl FnOnce(&mut Config)) -> Server {
+    // An error means that another test has already installed the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut config = Config::default();
     config.settings.persist_after = Duration::ZERO;
     config.settings.persist_jitter = Duration::ZERO;
-    // Most tests do not depend on the rate. The others set their own.
+    // Most tests do not depend on the rate. Tests that do set a rate.
     config.settings.rate.requests = 100_000;
     change(&mut config);
     sandbox::start(config).await.expect("a sandbox")
@@ -67,25 +69,25 @@ pub fn grant_leads(crm: &Server) {
     crm.admin(|core, now| core.set_grants(now, grants.to_vec()));
 }
 
-/// A command that has ended.
+/// The output of a command that has ended.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     /// The exit code, or -1 after a signal.
     pub code: i32,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
-    /// Returns its output. Fails if its exit code is not 0.
-    pub fn well(self) -> String {
+impl CommandOutput {
+    /// Returns the text on stdout. Panics if the exit code is not 0.
+    pub fn expect_success(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.out
     }
 
-    /// Returns its output as JSON lines. Fails if its exit code is not 0.
+    /// Returns the JSON lines on stdout. Panics if the exit code is not 0.
     pub fn lines(self) -> Vec<Value> {
-        json_lines(&self.well())
+        json_lines(&self.expect_success())
     }
 }
 
@@ -121,8 +123,8 @@ impl Place {
         path
     }
 
-    /// Returns the flags that all `run` and `check` commands share. Sources and other flags are
-    /// added.
+    /// Returns the flags that all `run` and `check` commands share, for a CRM at the URL `crm`.
+    /// Tests add sources and other flags.
     pub fn flags(&self, crm: &str) -> Vec<String> {
         let file = |name: &str| self.path(name).display().to_string();
         vec![
@@ -142,7 +144,7 @@ impl Place {
         flags
     }
 
-    /// Returns the flag for the recording in `name`, read from its start.
+    /// Returns the `--source` flag for the recording in `name`, read from its start.
     pub fn source(&self, name: &str) -> String {
         let path = self.path(name);
         format!("--source=file://{}?format=ami&from=start", path.display())
@@ -163,64 +165,68 @@ impl Place {
     }
 
     /// Runs a command until it ends.
-    pub async fn say<S: AsRef<str>>(&self, arguments: &[S]) -> Said {
+    pub async fn run_command<S: AsRef<str>>(&self, arguments: &[S]) -> CommandOutput {
         let shown: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
         let running = self.command(arguments).output();
-        let output = soon(&format!("the end of {shown:?}"), running).await;
+        let output = wait_for(&format!("the end of {shown:?}"), running).await;
         let output = output.expect("it runs");
-        Said {
+        CommandOutput {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout).expect("UTF-8"),
             err: String::from_utf8(output.stderr).expect("UTF-8"),
         }
     }
 
-    /// Runs `verb …words… --state STATE` until it ends.
-    pub async fn ask(&self, words: &str) -> Said {
+    /// Runs a command, such as `dead list`, on the state of this place until it ends.
+    pub async fn run_on_state(&self, words: &str) -> CommandOutput {
         let state = format!("--state={}", self.path("state").display());
         let mut arguments: Vec<&str> = words.split_whitespace().collect();
         arguments.push(&state);
-        self.say(&arguments).await
+        self.run_command(&arguments).await
     }
 
-    /// Returns the output of `dead list --json`, with `more` flags, without and with `--waiting`.
-    pub async fn letters(&self, more: &str) -> Vec<Value> {
-        let mut letters = self.ask(&format!("dead list --json {more}")).await.lines();
+    /// Returns the dead letters and the waiting calls in the order of their ids, as
+    /// `dead list --json` shows them. `more` has other flags of the command.
+    pub async fn dead_letters(&self, more: &str) -> Vec<Value> {
+        let mut letters = self
+            .run_on_state(&format!("dead list --json {more}"))
+            .await
+            .lines();
         let waiting = format!("dead list --waiting --json {more}");
-        letters.extend(self.ask(&waiting).await.lines());
+        letters.extend(self.run_on_state(&waiting).await.lines());
         letters.sort_by_key(|letter| letter["id"].as_i64());
         letters
     }
 
-    /// Returns what `status --json` prints. `None` if there is no daemon and no state, or if a
+    /// Returns the output of `status --json`, or `None` if there is no daemon and no state, or if a
     /// starting daemon does not answer yet.
     pub async fn status(&self) -> Option<Value> {
         if let Some(status) = program::status(&self.path("state")).await {
             return Some(status);
         }
-        let said = self.ask("status --json").await;
-        match said.code {
-            0 => Some(json_lines(&said.out).remove(0)),
+        let output = self.run_on_state("status --json").await;
+        match output.code {
+            0 => Some(json_lines(&output.out).remove(0)),
             69 | 75 => None,
-            other => panic!("{other}: {}", said.err),
+            other => panic!("{other}: {}", output.err),
         }
     }
 
-    /// Returns a number of the status, such as `/books/dead`.
+    /// Returns the number at a JSON pointer into the status, such as `/books/dead`.
     pub async fn number(&self, pointer: &str) -> Option<u64> {
         self.status().await?.pointer(pointer)?.as_u64()
     }
 
-    /// Waits until a number of the status has this value.
-    pub async fn reaches(&self, pointer: &str, wanted: u64) {
+    /// Waits until the number at a JSON pointer into the status is `wanted`.
+    pub async fn wait_for_number(&self, pointer: &str, wanted: u64) {
         let what = format!("{pointer} of {wanted} in {}", self.path("state").display());
         let look = async || (self.number(pointer).await == Some(wanted)).then_some(());
-        until(&what, look).await;
+        poll_until(&what, look).await;
     }
 
     /// Starts a command that keeps running. Its stderr goes to the file `NAME.log`, and its stdout
-    /// to `NAME.out`.
-    pub fn start_as<S: AsRef<str>>(&self, name: &str, arguments: &[S]) -> Running {
+    /// to `NAME.out`, both in the folder of the test.
+    pub fn start_as<S: AsRef<str>>(&self, name: &str, arguments: &[S]) -> RunningCommand {
         let [log, out] = ["log", "out"].map(|end| self.path(&format!("{name}.{end}")));
         let file = |path: &Path| {
             let mut options = std::fs::OpenOptions::new();
@@ -235,7 +241,7 @@ impl Place {
         let mut command = self.command(arguments);
         let child = command.stdout(file(&out)).stderr(file(&log)).spawn();
         let child = child.expect("it starts");
-        Running { child, log, out }
+        RunningCommand { child, log, out }
     }
 
     /// Starts a command whose stdout is a pipe.
@@ -245,72 +251,74 @@ impl Place {
         child.expect("it starts")
     }
 
-    /// Starts `run` with these flags and waits until it answers.
-    pub async fn run(&self, flags: &[String]) -> Running {
+    /// Starts `run` with these flags, and waits until the daemon answers a status request.
+    pub async fn start_daemon(&self, flags: &[String]) -> RunningCommand {
         let mut arguments = vec!["run".to_owned()];
         arguments.extend_from_slice(flags);
         let mut daemon = self.start_as("run", &arguments);
         let answers = async || {
-            daemon.must_live();
+            daemon.assert_running();
             program::status(&self.path("state")).await
         };
-        until("a daemon that answers", answers).await;
+        poll_until("a daemon that answers", answers).await;
         daemon
     }
 
-    /// Runs `run --until-idle` with these flags, and fails if its exit code is not 0.
-    pub async fn run_until_idle(&self, flags: &[String]) -> Said {
+    /// Runs `run --until-idle` with these flags. Panics if the exit code is not 0.
+    pub async fn run_until_idle(&self, flags: &[String]) -> CommandOutput {
         let mut arguments = vec!["run".to_owned(), "--until-idle".to_owned()];
         arguments.extend_from_slice(flags);
-        let said = self.say(&arguments).await;
-        assert_eq!(said.code, 0, "{}", said.err);
-        said
+        let output = self.run_command(&arguments).await;
+        assert_eq!(output.code, 0, "{}", output.err);
+        output
     }
 }
 
-/// A running command, which ends with the test.
-pub struct Running {
+/// A running command, which is killed when this value is dropped.
+pub struct RunningCommand {
     child: Child,
     log: PathBuf,
     out: PathBuf,
 }
 
-impl Running {
-    fn must_live(&mut self) {
+impl RunningCommand {
+    fn assert_running(&mut self) {
         if let Ok(Some(status)) = self.child.try_wait() {
-            panic!("it ended with {status}: {}", self.log());
+            panic!("the command ended with {status}: {}", self.log());
         }
     }
 
-    /// Returns its stderr so far.
+    /// Returns the stderr of the command so far.
     pub fn log(&self) -> String {
         read(&self.log)
     }
 
-    /// Returns its stdout so far.
+    /// Returns the stdout of the command so far.
     pub fn out(&self) -> String {
         read(&self.out)
     }
 
-    /// Returns its highest memory use, in KiB.
+    /// Returns the highest memory use of the command, in KiB.
     pub fn peak_kib(&self) -> u64 {
         let id = self.child.id().expect("it runs");
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("its status");
-        let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|it| it.trim().strip_suffix(" kB"));
-        kib.and_then(|it| it.parse().ok()).expect("a number")
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
+        kib.and_then(|number| number.parse().ok())
+            .expect("a number")
     }
 
-    /// Sends a signal and waits until it ends. Returns its exit code.
+    /// Sends a signal and waits until the command ends. Returns the exit code, or -1 if the signal
+    /// killed the command.
     pub async fn end(mut self, signal: Signal) -> i32 {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         let pid = id.and_then(Pid::from_raw).expect("it runs");
         kill_process(pid, signal).expect("a signal");
-        let status = soon("its end", self.child.wait()).await;
+        let status = wait_for("the end of the command", self.child.wait()).await;
         status.expect("a status").code().unwrap_or(-1)
     }
 
-    /// Stops it as an administrator would, and fails if its exit code is not 0.
+    /// Stops the command as an administrator would, with SIGTERM. Panics if the exit code is not 0.
     pub async fn stop(self) {
         let log = self.log.clone();
         let code = self.end(Signal::TERM).await;

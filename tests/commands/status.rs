@@ -1,104 +1,109 @@
 //! Tests `status` for operators on SSH and for supervisors.
 
-use crate::commands::sidecar::{Place, crm};
+use crate::commands::sidecar::{Place, start_crm};
 use crate::commands::terminal::{CTRL_C, Terminal};
 use rustix::process::Signal;
 
 #[tokio::test]
 async fn status_healthy_is_silent_with_daemon_and_exits_69_without() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
-    let said = place.ask("status --healthy").await;
-    assert_eq!((said.code, said.out.as_str()), (69, ""), "{said:?}");
-    assert!(said.err.contains("no daemon runs on"), "{said:?}");
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
+    let output = place.run_on_state("status --healthy").await;
+    assert_eq!((output.code, output.out.as_str()), (69, ""), "{output:?}");
+    assert!(output.err.contains("no daemon runs on"), "{output:?}");
     place.write("calls.ami", "");
     let daemon = place
-        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .start_daemon(&place.flags_of_file(&crm.url(), "calls.ami"))
         .await;
-    let said = place.ask("status --healthy").await;
-    assert_eq!(said.code, 0, "{said:?}");
-    assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
+    let output = place.run_on_state("status --healthy").await;
+    assert_eq!(output.code, 0, "{output:?}");
+    assert_eq!((output.out.as_str(), output.err.as_str()), ("", ""));
     // A state without a daemon is not healthy, though `status` can read it.
     assert_eq!(daemon.end(Signal::KILL).await, -1);
-    assert_eq!(place.ask("status").await.code, 0);
-    assert_eq!(place.ask("status --healthy").await.code, 69);
+    assert_eq!(place.run_on_state("status").await.code, 0);
+    assert_eq!(place.run_on_state("status --healthy").await.code, 69);
 }
 
 #[tokio::test]
 async fn status_watch_redraws_in_place_and_follows_daemon_restart() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", "");
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
-    let daemon = place.run(&flags).await;
+    let daemon = place.start_daemon(&flags).await;
     let state = format!("--state={}", place.path("state").display());
     for (key, code) in [("q", 0), (CTRL_C, 0)] {
         let mut terminal = Terminal::start(&place, &["status", "--watch", &state]);
-        terminal.shows("\x1b[?1049h").await;
+        terminal.wait_for_text("\x1b[?1049h").await;
         // The screen is drawn twice, each time from the upper left corner.
-        terminal.shows("\x1b[H").await;
-        terminal.shows("\x1b[H").await;
-        terminal.types(key).await;
-        let left = terminal.shows("\x1b[?1049l").await;
-        assert!(left.contains("\x1b[?25h"), "the cursor is back: {left:?}");
-        let (ended, last) = terminal.ends().await;
+        terminal.wait_for_text("\x1b[H").await;
+        terminal.wait_for_text("\x1b[H").await;
+        terminal.type_keys(key).await;
+        let restored = terminal.wait_for_text("\x1b[?1049l").await;
+        assert!(
+            restored.contains("\x1b[?25h"),
+            "the cursor is visible again: {restored:?}"
+        );
+        let (ended, last) = terminal.wait_for_end().await;
         assert_eq!(ended, code, "{last}");
         assert!(last.contains("version  0."), "{last}");
     }
     let mut terminal = Terminal::start(&place, &["status", "--watch", &state]);
-    terminal.shows("\x1b[H").await;
+    terminal.wait_for_text("\x1b[H").await;
     daemon.stop().await;
-    terminal.shows("no daemon runs").await;
-    let daemon = place.run(&flags).await;
-    terminal.shows("no problem found").await;
-    terminal.types("q").await;
-    assert_eq!(terminal.ends().await.0, 0);
+    terminal.wait_for_text("no daemon runs").await;
+    let daemon = place.start_daemon(&flags).await;
+    terminal.wait_for_text("no problem found").await;
+    terminal.type_keys("q").await;
+    assert_eq!(terminal.wait_for_end().await.0, 0);
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn status_watch_without_terminal_exits_64_unless_json() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", "");
     let daemon = place
-        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .start_daemon(&place.flags_of_file(&crm.url(), "calls.ami"))
         .await;
-    let said = place.ask("status --watch").await;
-    assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
+    let output = place.run_on_state("status --watch").await;
+    assert_eq!((output.code, output.out.as_str()), (64, ""), "{output:?}");
     assert!(
-        said.err.contains("is not a terminal: give --json"),
-        "{said:?}"
+        output.err.contains("is not a terminal: give --json"),
+        "{output:?}"
     );
-    let said = place.ask("status --watch --exit-code").await;
-    assert!(said.err.contains("only one of"), "{said:?}");
+    let output = place.run_on_state("status --watch --exit-code").await;
+    assert!(output.err.contains("only one of"), "{output:?}");
     let state = format!("--state={}", place.path("state").display());
     let mut watching = place.start_piped(&["status", "--watch", "--json", &state]);
     let mut out = tokio::io::BufReader::new(watching.stdout.take().expect("a pipe"));
     for _ in 0..2 {
         let mut line = String::new();
         let read = tokio::io::AsyncBufReadExt::read_line(&mut out, &mut line);
-        crate::commands::sidecar::soon("a line", read)
+        crate::commands::sidecar::wait_for("a line", read)
             .await
             .expect("read");
         let status: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         assert!(status["books"]["finished"].is_u64(), "{line}");
     }
     drop(out);
-    let ended = crate::commands::sidecar::soon("its end", watching.wait()).await;
+    let ended = crate::commands::sidecar::wait_for("its end", watching.wait()).await;
     assert_eq!(ended.expect("a status").code(), Some(0));
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn terminal_that_takes_no_escapes_is_shown_none() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", "");
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     let check = [vec!["check".to_owned()], flags].concat();
-    let daemon = place.run(&check[1..]).await;
+    let daemon = place.start_daemon(&check[1..]).await;
     let state = format!("--state={}", place.path("state").display());
-    for asked in [&check[..], &["status".to_owned(), state.clone()]] {
+    for arguments in [&check[..], &["status".to_owned(), state.clone()]] {
         for (kind, has_color) in [("xterm", true), ("dumb", false)] {
-            let (_, shown) = Terminal::of_kind(kind, &place, asked).ends().await;
-            assert_eq!(shown.contains("\x1b["), has_color, "{asked:?}: {shown}");
+            let (_, shown) = Terminal::start_with_kind(kind, &place, arguments)
+                .wait_for_end()
+                .await;
+            assert_eq!(shown.contains("\x1b["), has_color, "{arguments:?}: {shown}");
         }
     }
     assert_eq!(daemon.end(Signal::TERM).await, 0);

@@ -123,8 +123,9 @@ fn every_rule_of_the_document_is_shown_by_a_test_or_explained() {
             How::Explained(_) => explained += 1,
             How::Duty => {
                 bind += 1;
-                let of = |duty: &Row| (&duty.section, &duty.place) == (&row.section, &row.place);
-                if !duties.iter().any(of) {
+                let is_same_place =
+                    |duty: &Row| (&duty.section, &duty.place) == (&row.section, &row.place);
+                if !duties.iter().any(is_same_place) {
                     let place = format!("{} {}", row.section, row.place);
                     faults.push(format!("{place}: duties.tsv does not have it"));
                 }
@@ -143,11 +144,11 @@ fn every_rule_of_the_document_is_shown_by_a_test_or_explained() {
 #[test]
 fn every_client_duty_is_shown_by_existing_test() {
     let rules = rows();
-    let known: BTreeSet<(&str, &str)> = rules.iter().map(Row::whole).collect();
+    let known: BTreeSet<(&str, &str)> = rules.iter().map(Row::section_and_place).collect();
     let (duties, mut faults, mut seen) = (duties(), Vec::new(), BTreeSet::new());
     for duty in &duties {
         let place = format!("{} {}", duty.section, duty.place);
-        if !known.contains(&duty.whole()) {
+        if !known.contains(&duty.section_and_place()) {
             faults.push(format!("{place}: rules.tsv has no such place"));
         }
         if !seen.insert(place.clone()) {
@@ -172,7 +173,7 @@ fn every_client_duty_is_shown_by_existing_test() {
 #[test]
 fn rules_table_has_every_numbered_rule_row_and_item() {
     let rows = rows();
-    let there: BTreeSet<(&str, &str)> = rows.iter().map(|row| row.whole()).collect();
+    let there: BTreeSet<(&str, &str)> = rows.iter().map(|row| row.section_and_place()).collect();
     let missing: Vec<String> = places()
         .filter(|(section, place)| !there.contains(&(*section, place.as_str())))
         .map(|(section, place)| format!("{section} {place}"))
@@ -196,7 +197,7 @@ fn rule_place_is_unique_and_lettered_parts_are_consecutive() {
             seen.insert((row.section.clone(), row.place.clone())),
             "{row:?} twice"
         );
-        let (_, whole) = row.whole();
+        let (_, whole) = row.section_and_place();
         let letter = &row.place[whole.len()..];
         if let Some(letter) = letter.bytes().next().filter(|letter| *letter > b'a') {
             let before = format!("{whole}{}", char::from(letter - 1));

@@ -16,15 +16,15 @@ pub enum How {
     Shown(Vec<(String, String)>),
     /// The document says that this is not shown.
     NotShown,
-    /// It cannot apply to a sandbox, for this reason.
+    /// The rule cannot apply to a sandbox, for this reason.
     Explained(String),
-    /// It binds the client, so it is in `duties.tsv`.
+    /// The rule binds the client, so `duties.tsv` lists it.
     Duty,
 }
 
 impl Row {
     /// Returns the section, and the place without its letter.
-    pub fn whole(&self) -> (&str, &str) {
+    pub fn section_and_place(&self) -> (&str, &str) {
         let place = self
             .place
             .trim_end_matches(|c: char| c.is_ascii_lowercase());
@@ -49,14 +49,14 @@ pub fn parse(text: &str) -> (Vec<Row>, Vec<String>) {
             "duty" => Some(How::Duty),
             _ => match how.strip_prefix("explained: ") {
                 Some(why) => Some(How::Explained(why.to_owned())),
-                None => named(how).map(How::Shown),
+                None => parse_test_names(how).map(How::Shown),
             },
         };
-        let said = match &how {
+        let is_explained = match &how {
             Some(How::Explained(why)) => why.len() > 20,
             _ => !rule.is_empty(),
         };
-        match how.filter(|_| said) {
+        match how.filter(|_| is_explained) {
             Some(how) => rows.push(Row {
                 section: section.to_owned(),
                 place: place.to_owned(),
@@ -68,7 +68,7 @@ pub fn parse(text: &str) -> (Vec<Row>, Vec<String>) {
     (rows, faults)
 }
 
-fn named(how: &str) -> Option<Vec<(String, String)>> {
+fn parse_test_names(how: &str) -> Option<Vec<(String, String)>> {
     let parts = how.split(" + ").map(|part| part.split_once(": "));
     parts
         .map(|part| part.map(|(file, test)| (file.to_owned(), test.to_owned())))

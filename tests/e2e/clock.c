@@ -1,5 +1,5 @@
-/* A wall clock that is wrong: behind by the seconds that the file TEST_CLOCK holds, and
- * right while it is not there. The other clocks are left alone. */
+/* Makes the wall clock wrong: it is behind by the seconds in the file that TEST_CLOCK names. The
+ * wall clock is right while the file does not exist. Other clocks do not change. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ int clock_gettime(clockid_t clock, struct timespec *at) {
   return ended;
 }
 
-/* PostgreSQL asks in these ways. */
+/* PostgreSQL reads the clock with gettimeofday and time. */
 int gettimeofday(struct timeval *at, void *zone) {
   struct timespec now;
   int ended = clock_gettime(CLOCK_REALTIME, &now);

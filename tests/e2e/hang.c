@@ -1,5 +1,5 @@
-/* A disk that does not answer: while the file that TEST_HANG names is there, whoever
- * syncs waits for its end. The first wait makes a file with the same name and `.met`. */
+/* Simulates a disk that does not respond. While the file that TEST_HANG names exists, fsync and
+ * fdatasync wait. The first wait creates a file with the same name and the ending `.met`. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Connections to the port TEST_PORT begin at the address TEST_ADDRESS of loopback, so a judge
+/* Makes connections to the port TEST_PORT come from the loopback address TEST_ADDRESS, so a judge
  * knows which of two processes sent a request. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

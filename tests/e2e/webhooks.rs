@@ -1,5 +1,5 @@
-//! Tests events that reach the real program over its own HTTPS: from a CRM that follows its
-//! document, and from forgers.
+//! Tests that the program counts the webhooks that the CRM sends over HTTPS, and refuses forged
+//! webhooks.
 
 use crate::e2e::operations::monitoring;
 use crate::support::crm::{self, RATE_FLAG};
@@ -17,39 +17,50 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// The name of a forgery, its expected status, and the change of the delivery. No forgery may be
-/// answered with 200.
+/// The name of a forgery, the HTTP status that it must get, and the change that makes a true
+/// delivery the forgery.
 type Forgery = (&'static str, u16, fn(&mut Delivery));
 
-const REFUSED: [Forgery; 11] = [
-    ("another signature", 401, |it| it.other_digit()),
-    ("another key", 401, |it| it.sign(&"1".repeat(64))),
-    ("another body", 401, |it| it.body.insert(1, ' ')),
-    ("stale", 503, |it| it.signed_at(-600)),
-    ("from the future", 503, |it| it.signed_at(600)),
-    ("unsigned", 401, |it| it.without("x-webhook-signature")),
-    ("half its headers", 401, |it| {
-        it.without("x-webhook-installation-id");
-        it.without("x-webhook-timestamp");
+/// Forgeries that the receiver must refuse.
+const FORGERIES: [Forgery; 11] = [
+    ("another signature", 401, |delivery| {
+        delivery.change_last_digit();
     }),
-    ("another algorithm", 401, |it| {
-        let sha1 = it.header("x-webhook-signature").replacen("256", "1", 1);
-        it.set("x-webhook-signature", sha1);
+    ("another key", 401, |delivery| {
+        delivery.sign(&"1".repeat(64));
     }),
-    ("another id", 401, |it| {
-        it.set("x-webhook-id", uuid::Uuid::nil().to_string());
+    ("another body", 401, |delivery| delivery.body.insert(1, ' ')),
+    ("stale", 503, |delivery| delivery.sign_with_offset(-600)),
+    ("from the future", 503, |delivery| {
+        delivery.sign_with_offset(600);
     }),
-    ("no JSON", 400, |it| {
-        it.body = "eventType=CALL_COMPLETED&call=…".to_owned();
-        it.sign(&it.secret.clone());
+    ("unsigned", 401, |delivery| {
+        delivery.remove_header("x-webhook-signature");
     }),
-    ("huge", 413, |it| {
-        it.body.push_str(&" ".repeat(8 * 1024 * 1024));
-        it.sign(&it.secret.clone());
+    ("half its headers", 401, |delivery| {
+        delivery.remove_header("x-webhook-installation-id");
+        delivery.remove_header("x-webhook-timestamp");
+    }),
+    ("another algorithm", 401, |delivery| {
+        let sha1 = delivery
+            .header("x-webhook-signature")
+            .replacen("256", "1", 1);
+        delivery.set_header("x-webhook-signature", sha1);
+    }),
+    ("another id", 401, |delivery| {
+        delivery.set_header("x-webhook-id", uuid::Uuid::nil().to_string());
+    }),
+    ("no JSON", 400, |delivery| {
+        delivery.body = "eventType=CALL_COMPLETED&call=…".to_owned();
+        delivery.sign(&delivery.secret.clone());
+    }),
+    ("huge", 413, |delivery| {
+        delivery.body.push_str(&" ".repeat(8 * 1024 * 1024));
+        delivery.sign(&delivery.secret.clone());
     }),
 ];
 
-/// A delivery as the CRM makes it (§6.3, §6.4), until a test changes it.
+/// A webhook request as the CRM sends it (§6.3, §6.4). Tests change it.
 #[derive(Clone)]
 struct Delivery {
     headers: Vec<(&'static str, String)>,
@@ -58,7 +69,8 @@ struct Delivery {
 }
 
 impl Delivery {
-    /// Returns a delivery about a journaled call.
+    /// Returns a signed delivery that says that the CRM journaled the call `call_id` (such as
+    /// `oapi-UUID`). `now` is the time in seconds since the epoch.
     fn new(secret: &str, now: i64, company: i64, call_id: &str) -> Self {
         let event = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, call_id.as_bytes());
         let body = json!({
@@ -69,7 +81,7 @@ impl Delivery {
                 "direction": "INBOUND", "answered": true, "leadIds": [4001],
             },
         });
-        let mut made = Self {
+        let mut delivery = Self {
             headers: vec![
                 ("content-type", "application/json".to_owned()),
                 ("x-webhook-id", event.to_string()),
@@ -79,82 +91,88 @@ impl Delivery {
             body: body.to_string(),
             secret: secret.to_owned(),
         };
-        made.sign(secret);
-        made
+        delivery.sign(secret);
+        delivery
     }
 
     fn header(&self, name: &str) -> String {
-        let found = self.headers.iter().find(|(given, _)| *given == name);
-        found.expect("it is there").1.clone()
+        let found = self
+            .headers
+            .iter()
+            .find(|(header_name, _)| *header_name == name);
+        found.expect("the header").1.clone()
     }
 
-    fn without(&mut self, name: &str) {
-        self.headers.retain(|(given, _)| *given != name);
+    fn remove_header(&mut self, name: &str) {
+        self.headers.retain(|(header_name, _)| *header_name != name);
     }
 
-    fn set(&mut self, name: &'static str, value: String) {
-        self.without(name);
+    fn set_header(&mut self, name: &'static str, value: String) {
+        self.remove_header(name);
         self.headers.push((name, value));
     }
 
     fn sign(&mut self, secret: &str) {
         let key = Key::new(&Secret::from(secret));
         let signature = key.sign(&self.header("x-webhook-timestamp"), self.body.as_bytes());
-        self.set("x-webhook-signature", signature);
+        self.set_header("x-webhook-signature", signature);
     }
 
-    /// Signs the delivery correctly with a timestamp that is `off` seconds away.
-    fn signed_at(&mut self, off: i64) {
+    /// Signs the delivery correctly with a timestamp that is `offset` seconds later.
+    fn sign_with_offset(&mut self, offset: i64) {
         let now: i64 = self.header("x-webhook-timestamp").parse().expect("seconds");
-        self.set("x-webhook-timestamp", (now + off).to_string());
+        self.set_header("x-webhook-timestamp", (now + offset).to_string());
         self.sign(&self.secret.clone());
     }
 
-    fn other_digit(&mut self) {
+    /// Changes the last digit of the signature.
+    fn change_last_digit(&mut self) {
         let mut signature = self.header("x-webhook-signature");
-        let other = if signature.pop() == Some('0') {
+        let digit = if signature.pop() == Some('0') {
             '1'
         } else {
             '0'
         };
-        signature.push(other);
-        self.set("x-webhook-signature", signature);
+        signature.push(digit);
+        self.set_header("x-webhook-signature", signature);
     }
 
+    /// Sends the delivery to the URL `target`. Returns the HTTP status of the answer.
     async fn post(&self, client: &reqwest::Client, target: &str) -> u16 {
-        let asking = async || {
+        let send = async || {
             let mut request = client.post(target);
             for (name, value) in &self.headers {
                 request = request.header(*name, value);
             }
             request.body(self.body.clone()).send().await
         };
-        // A request that is refused before it is read can end without an answer. Then it is sent
-        // again.
-        let answered = async {
+        // If the receiver refuses a request before it reads the body, the connection can end
+        // without an answer. Then the test sends the request again.
+        let status = async {
             loop {
-                if let Ok(answer) = asking().await {
+                if let Ok(answer) = send().await {
                     return answer.status().as_u16();
                 }
             }
         };
-        soon("the receiver's answer", answered).await
+        soon("the receiver's answer", status).await
     }
 }
 
-/// Sends an admin request to the sandbox and returns its answer.
-pub async fn admin(crm: &Server, act: &str, body: &Value) -> Value {
-    ask(
+/// Posts `body` to `/sandbox/admin/{path}`, and returns the answer of the sandbox.
+pub async fn admin(crm: &Server, path: &str, body: &Value) -> Value {
+    request(
         crm,
         "POST",
-        &format!("/sandbox/admin/{act}"),
+        &format!("/sandbox/admin/{path}"),
         &body.to_string(),
     )
     .await
 }
 
-async fn ask(crm: &Server, method: &str, path: &str, body: &str) -> Value {
-    let asking = async {
+/// Sends an HTTP request to the sandbox. Returns the JSON of the answer, which must be a 200.
+async fn request(crm: &Server, method: &str, path: &str, body: &str) -> Value {
+    let exchange = async {
         let mut stream = TcpStream::connect(crm.addr()).await?;
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
@@ -166,7 +184,7 @@ async fn ask(crm: &Server, method: &str, path: &str, body: &str) -> Value {
         stream.read_to_string(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
-    let answer = soon(path, asking).await.expect("an answer");
+    let answer = soon(path, exchange).await.expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a body");
     assert!(head.contains(" 200 "), "{method} {path}: {answer}");
     serde_json::from_str(body).expect("JSON")
@@ -186,16 +204,18 @@ async fn port(program: &Program) -> u16 {
             .parse()
             .ok()
     };
-    until("its port in the log", async || find().is_some()).await;
+    until("the port of webhooks in the log", async || find().is_some()).await;
     find().expect("a port")
 }
 
-/// Starts a CRM that sends no events yet. Returns the flags of the program that will receive them.
+/// Starts a CRM with webhooks that `send_events_to` turns on. Returns the CRM, the flags of a
+/// program that receives the webhooks, and the authority of its certificate. `change` changes the
+/// settings of the CRM.
 pub async fn crm_with_events(
     place: &Place,
     change: impl FnOnce(&mut sandbox::Config),
 ) -> (Server, Vec<String>, Authority) {
-    // An error means that another test has already installed it.
+    // An error means that another test has already installed the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let authority = Authority::new();
     let identity = authority.identity(Flaw::None);
@@ -207,8 +227,8 @@ pub async fn crm_with_events(
     let events = json!({
         "targetUrl": "https://localhost:1/webhooks", "events": ["LEAD", "CALL"],
     });
-    let made = admin(&crm, "webhook", &events).await;
-    let secret = made["webhookSecret"].as_str().expect("shown once");
+    let created = admin(&crm, "webhook", &events).await;
+    let secret = created["webhookSecret"].as_str().expect("a secret");
     let flag = |name: &str, text: &str| format!("--{name}={}", place.write(name, text));
     let flags = vec![
         format!("--webhook-listen={}", free_addr()),
@@ -222,35 +242,36 @@ pub async fn crm_with_events(
     (crm, flags, authority)
 }
 
-/// Makes the CRM send its events to this program from now on.
-pub async fn send_to(crm: &Server, program: &Program) {
+/// Makes the CRM send its webhooks to this program from now on.
+pub async fn send_events_to(crm: &Server, program: &Program) {
     let target = format!("https://localhost:{}/webhooks", port(program).await);
     admin(crm, "webhook", &json!({"targetUrl": target})).await;
 }
 
-/// Starts a CRM that sends its events to a program on this machine. `change` changes its settings.
+/// Starts a CRM and a program that receives the webhooks of the CRM. `flags` are further flags of
+/// the program: a `--trunk` replaces the usual trunk. `change` changes the settings of the CRM.
 pub async fn start(
     place: &Place,
     flags: &[&str],
     change: impl FnOnce(&mut sandbox::Config),
 ) -> (Server, Program, Authority) {
     let (crm, events, authority) = crm_with_events(place, change).await;
-    let mut all = vec![
+    let mut arguments = vec![
         place.file("recorded", "ami"),
         "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID".to_owned(),
         "--listen=127.0.0.1:0".to_owned(),
     ];
-    all.extend(events);
+    arguments.extend(events);
     if flags.iter().any(|flag| flag.starts_with("--trunk=")) {
-        all.retain(|flag| !flag.starts_with("--trunk="));
+        arguments.retain(|flag| !flag.starts_with("--trunk="));
     }
-    all.extend(flags.iter().map(|flag| (*flag).to_owned()));
-    let program = place.run(&crm.url(), &all);
-    send_to(&crm, &program).await;
+    arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
+    let program = place.run(&crm.url(), &arguments);
+    send_events_to(&crm, &program).await;
     (crm, program, authority)
 }
 
-/// Returns the number of requests that the program has made.
+/// Returns the number of requests that the program has sent to the CRM.
 async fn requests(program: &Program) -> f64 {
     let metrics = monitoring::metrics(program).await;
     let counts = metrics
@@ -268,7 +289,7 @@ async fn webhooks_confirm_300_calls_at_about_one_request_each() {
     let calls: Vec<Call> = (0..300).map(|n| Call::new(n, 4001)).collect();
     place.append("recorded", b"");
     let (crm, mut program, _authority) = start(&place, &[RATE_FLAG], |config| {
-        // As the CRM can send them: some twice, in any order, and with unknown fields.
+        // The CRM can send webhooks twice, in any order, and with unknown fields.
         let shapes = "shape webhook-twice 10%; shape webhook-shuffled yes; \
                       shape webhook-extra yes; shape webhook-call-id plain";
         (_, config.settings.shapes) = faults::parse(shapes).expect("shapes");
@@ -279,10 +300,10 @@ async fn webhooks_confirm_300_calls_at_about_one_request_each() {
     assert_eq!(status.books.journaled, 300, "{:?}", status.books);
     assert_eq!(crm.journal().len(), 300);
     let per_request = 300.0 / requests(&program).await;
-    assert!(per_request >= 0.99, "{per_request} calls a request");
+    assert!(per_request >= 0.99, "{per_request} calls per request");
     let webhooks = status.webhooks.expect("a receiver");
-    // Calls whose events come after 2 s are polled, many at once, as the requests above show. Their
-    // number depends on the speed of the machine.
+    // callbridge polls calls whose webhooks take longer than 2 s, many calls with one request. The
+    // number of these calls depends on the speed of the machine.
     let confirmed = webhooks.events.get("confirmed").copied();
     assert!(confirmed >= Some(270), "{webhooks:?}");
     assert!(webhooks.last_event_at.is_some() && webhooks.tls);
@@ -301,18 +322,21 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
         recording(std::slice::from_ref(&call)).as_bytes(),
     );
     let (crm, mut program, authority) = start(&place, &[RATE_FLAG], |config| {
-        // The call cannot be sent, so only an event could journal it.
+        // The CRM refuses the call, so only a webhook can mark the call as journaled.
         let (rules, _) = faults::parse("call-history status 503").expect("a rule");
         config.rules = rules;
     })
     .await;
     program
-        .until("the call, and whose events are ours", |it| {
-            it.token.company.is_some() && it.books.finished == 1
+        .until("the call, and the company of the token", |status| {
+            status.token.company.is_some() && status.books.finished == 1
         })
         .await;
     let secret = std::fs::read_to_string(place.path("webhook-secret-file")).expect("secrets");
-    let secret = secret.lines().next().expect("the application's");
+    let secret = secret
+        .lines()
+        .next()
+        .expect("the secret of the application");
     let company = crm::settings().settings.company.id;
     let now = crm.admin(|_, now| now.floor_seconds().get());
     let call_id = format!("oapi-{}", call.uuid("pbx1"));
@@ -324,16 +348,16 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
         .build()
         .expect("a client");
     let delivery = Delivery::new(secret, now, company, &call_id);
-    for (what, status, forge) in REFUSED {
+    for (what, status, forge) in FORGERIES {
         let mut forged = delivery.clone();
         forge(&mut forged);
         assert_eq!(forged.post(&client, &target).await, status, "{what}");
     }
-    let others = Delivery::new(secret, now, company + 900_001, &call_id);
+    let foreign = Delivery::new(secret, now, company + 900_001, &call_id);
     assert_eq!(
-        others.post(&client, &target).await,
+        foreign.post(&client, &target).await,
         200,
-        "not for us: dropped"
+        "a webhook of another company is accepted and dropped"
     );
     let status = program.status().await.expect("a status");
     assert_eq!((status.books.finished, status.books.journaled), (1, 0));
@@ -341,22 +365,22 @@ async fn forged_webhooks_confirm_no_call_and_true_event_counts_once() {
         assert_eq!(delivery.post(&client, &target).await, 200);
     }
     let status = program
-        .until("the call journaled", |it| it.books.journaled == 1)
+        .until("the call journaled", |current| current.books.journaled == 1)
         .await;
     assert!(
         status.books.balance() && status.books.settled(),
         "{:?}",
         status.books
     );
-    let twice = |it: &callbridge_model::Status| {
-        let events = it
+    let is_counted_once = |current: &callbridge_model::Status| {
+        let events = current
             .webhooks
             .as_ref()
-            .map(|it| it.events.clone())
+            .map(|webhooks| webhooks.events.clone())
             .unwrap_or_default();
         events.get("repeat") == Some(&1) && events.get("confirmed") == Some(&1)
     };
-    program.until("the second one", twice).await;
+    program.until("the repeated webhook", is_counted_once).await;
     program.terminate().await;
 }
 
@@ -367,12 +391,13 @@ async fn kill_between_events_loses_none_and_doubles_none() {
     place.append("recorded", recording(&calls).as_bytes());
     let (crm, mut program, _authority) = start(&place, &[RATE_FLAG], |_| {}).await;
     program
-        .until("the first events", |it| it.books.journaled > 0)
+        .until("the first events", |status| status.books.journaled > 0)
         .await;
     let port = port(&program).await;
     program.kill().await;
-    // Each event fails twice, as on a slow machine. The third attempt follows after 5 minutes.
-    until("two failures of each event", async || {
+    // Each webhook fails twice while the program is dead. The CRM waits up to 5 minutes between
+    // attempts, so the test makes every attempt due at once.
+    until("two failures of each webhook", async || {
         crm.admin(|core, now| {
             attempt_now(core, now);
             core.webhooks.rows.values().all(|row| row.attempts >= 2)
@@ -380,22 +405,22 @@ async fn kill_between_events_loses_none_and_doubles_none() {
     })
     .await;
     let flags = |port| {
-        let at = |name: &str| format!("--{name}={}", place.path(name));
+        let flag = |name: &str| format!("--{name}={}", place.path(name));
         vec![
             place.file("recorded", "ami"),
             "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID".to_owned(),
             RATE_FLAG.to_owned(),
             format!("--webhook-listen=127.0.0.1:{port}"),
-            at("webhook-secret-file"),
-            at("webhook-cert"),
-            at("webhook-key"),
+            flag("webhook-secret-file"),
+            flag("webhook-cert"),
+            flag("webhook-key"),
         ]
     };
     let mut program = place.run(&crm.url(), &flags(port));
     let status = program
-        .until("the end of 20 calls", |it| {
+        .until("the end of 20 calls", |current| {
             crm.admin(attempt_now);
-            it.books.finished == 20 && it.books.settled()
+            current.books.finished == 20 && current.books.settled()
         })
         .await;
     assert_eq!(status.books.journaled, 20, "{:?}", status.books);
@@ -403,7 +428,7 @@ async fn kill_between_events_loses_none_and_doubles_none() {
     program.terminate().await;
 }
 
-/// Makes the sandbox send the waiting events now.
+/// Makes every waiting webhook of the sandbox due now.
 fn attempt_now(core: &mut sandbox::Sandbox, now: EventTime) {
     for row in core.webhooks.rows.values_mut() {
         row.due = now;

@@ -3,7 +3,7 @@
 use crate::kill::mounts::{SmallDisk, inside};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
-use crate::support::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
+use crate::support::recordings::{self, LEADS, Recording, TRUNKS, consecutive};
 use callbridge_model::Status;
 use callbridge_model::status::SourceState;
 use callbridge_sandbox::Server;
@@ -12,7 +12,7 @@ use callbridge_testbed::pbx::FakePbx;
 use callbridge_testbed::wait::until;
 
 /// More messages than the tests' PBX can hold before it writes them to its connection.
-const SAYINGS: usize = 1_030;
+const LAST_MESSAGES: usize = 1_030;
 
 fn is_full(status: &Status) -> bool {
     status.pause.as_ref().is_some_and(|it| it.reason == "disk")
@@ -20,21 +20,22 @@ fn is_full(status: &Status) -> bool {
 
 /// Waits until `status` shows the problem and its fix. When the disk is nearly full, a large commit
 /// fails, and a small one after it can still fit.
-async fn told(place: &Place) {
+async fn wait_until_reported(place: &Place) {
     until("a status that tells of the disk", async || {
-        let said = place.command(&["status"]).await;
-        let words = String::from_utf8_lossy(&said.stdout);
+        let output = place.command(&["status"]).await;
+        let words = String::from_utf8_lossy(&output.stdout);
         let fix = "make room on its disk; callbridge then continues automatically";
         words.contains("paused (disk): ") && words.contains("no room for") && words.contains(fix)
     })
     .await;
 }
 
-/// Checks that all calls are journaled once. There was no kill that could excuse an error.
+/// Checks that all calls are journaled once, and that the intake was paused. No error is excused,
+/// because nothing was killed.
 async fn judge(place: &Place, crm: &Server, calls: &[Recording]) {
-    let said = place.logs();
-    let paused = said.matches("intake is held").count();
-    assert!(paused > 0, "{said}");
+    let logs = place.logs();
+    let paused = logs.matches("intake is held").count();
+    assert!(paused > 0, "{logs}");
     crm::judge(crm, &place.letters().await, &recordings::expected(calls));
 }
 
@@ -43,12 +44,12 @@ async fn judge(place: &Place, crm: &Server, calls: &[Recording]) {
 fn disk_that_fills_under_load_is_reported_and_loses_no_call() {
     inside(
         "kill::disk::disk_that_fills_under_load_is_reported_and_loses_no_call",
-        fills_under_load(),
+        fill_under_load(),
     );
 }
 
-async fn fills_under_load() {
-    let (place, crm, calls) = (Place::on_disk(), crm::start().await, in_a_row(300));
+async fn fill_under_load() {
+    let (place, crm, calls) = (Place::on_disk(), crm::start().await, consecutive(300));
     let disk = SmallDisk::at(place.at("state"), 64 << 10);
     disk.fill_but(2 << 10);
     let (broker, queue) = (Broker::shared(), "full");
@@ -66,14 +67,14 @@ async fn fills_under_load() {
     let status = program.until("a full disk", is_full).await;
     assert!(status.books.finished < 300, "{:?}", status.books);
     disk.fill();
-    told(&place).await;
+    wait_until_reported(&place).await;
     until("no consumer", async || broker.consumers(queue).await == 0).await;
     broker.publish(queue, after).await;
     let status = program.until("a disk that stays full", is_full).await;
     assert!(status.books.balance(), "{:?}", status.books);
-    let said = (status.sources[0].state, status.sources[0].reason.as_deref());
+    let shown = (status.sources[0].state, status.sources[0].reason.as_deref());
     let no_room = "paused: there is no room to store more events";
-    assert_eq!(said, (SourceState::Down, Some(no_room)));
+    assert_eq!(shown, (SourceState::Down, Some(no_room)));
     let kept = broker.depth(queue).await;
     assert!(kept > 0, "the broker keeps nothing");
 
@@ -89,7 +90,7 @@ async fn fills_under_load() {
 
 /// A PBX with a connection, its first call journaled, and a disk that can be filled.
 struct Line {
-    /// Before the place, so it is unmounted first.
+    /// The disk is a field before the place, so it is unmounted first.
     disk: SmallDisk,
     place: Place,
     crm: Server,
@@ -99,7 +100,7 @@ struct Line {
 }
 
 impl Line {
-    async fn in_use(calls: usize) -> Self {
+    async fn start(calls: usize) -> Self {
         let (place, crm, pbx) = (Place::on_disk(), crm::start().await, FakePbx::ami().await);
         let disk = SmallDisk::at(place.at("state"), 32 << 10);
         let source = place.ami(&pbx);
@@ -112,21 +113,21 @@ impl Line {
             crm,
             pbx,
             program,
-            calls: in_a_row(calls),
+            calls: consecutive(calls),
         };
-        line.say(&line.calls[0]).await;
+        line.send(&line.calls[0]).await;
         line.program.settled(1).await;
         line
     }
 
-    async fn say(&self, call: &Recording) {
+    async fn send(&self, call: &Recording) {
         for event in call.events() {
             self.pbx.say(event).await;
         }
     }
 
-    /// Checks that every call is journaled once when there is room again.
-    async fn ends_well(mut self) -> Status {
+    /// Checks that every call is journaled once when there is room again. Stops the program.
+    async fn finish(mut self) -> Status {
         let calls = self.calls.len() as u64;
         let status = self.program.settled(calls).await;
         assert_eq!((status.books.journaled, &status.pause), (calls, &None));
@@ -140,22 +141,22 @@ impl Line {
 fn events_during_a_full_disk_are_kept_until_there_is_room() {
     inside(
         "kill::disk::events_during_a_full_disk_are_kept_until_there_is_room",
-        kept_in_the_ring(),
+        keep_events_in_ring(),
     );
 }
 
-async fn kept_in_the_ring() {
-    let mut line = Line::in_use(20).await;
+async fn keep_events_in_ring() {
+    let mut line = Line::start(20).await;
     line.disk.fill_but(0);
     for call in &line.calls[1..] {
-        line.say(call).await;
+        line.send(call).await;
     }
     let status = line.program.until("a full disk", is_full).await;
     assert!(status.books.finished < 20, "{:?}", status.books);
-    told(&line.place).await;
+    wait_until_reported(&line.place).await;
 
     line.disk.make_room();
-    let status = line.ends_well().await;
+    let status = line.finish().await;
     assert_eq!(status.sources[0].gaps, 0, "nothing was missed");
 }
 
@@ -163,14 +164,14 @@ async fn kept_in_the_ring() {
 fn events_beyond_ring_on_full_disk_are_gap_and_calls_are_kept() {
     inside(
         "kill::disk::events_beyond_ring_on_full_disk_are_gap_and_calls_are_kept",
-        beyond_the_ring(),
+        overflow_ring(),
     );
 }
 
-async fn beyond_the_ring() {
-    let mut line = Line::in_use(3).await;
+async fn overflow_ring() {
+    let mut line = Line::start(3).await;
     line.disk.fill_but(0);
-    line.say(&line.calls[1]).await;
+    line.send(&line.calls[1]).await;
     line.program.until("a full disk", is_full).await;
     // 48 MiB, more than the ring's 28 MiB and the sockets' buffers can hold.
     let noise = format!("Event: Noise\r\nWords: {}\r\n\r\n", "x".repeat(990));
@@ -180,34 +181,34 @@ async fn beyond_the_ring() {
     }
     // This many more messages can wait to be written. When the last one is accepted, the noise was
     // read.
-    for _ in 0..SAYINGS {
+    for _ in 0..LAST_MESSAGES {
         line.pbx.say(b"Event: Last\r\n\r\n").await;
     }
     line.disk.make_room();
     let gap = |it: &Status| it.sources[0].gaps > 0;
     line.program.until("a gap", gap).await;
-    line.say(&line.calls[2]).await;
-    line.ends_well().await;
+    line.send(&line.calls[2]).await;
+    line.finish().await;
 }
 
 #[test]
 fn state_that_cannot_be_written_at_the_start_ends_it_with_73() {
     inside(
         "kill::disk::state_that_cannot_be_written_at_the_start_ends_it_with_73",
-        read_only(),
+        start_on_read_only_disk(),
     );
 }
 
-async fn read_only() {
+async fn start_on_read_only_disk() {
     let (place, crm) = (Place::on_disk(), crm::start().await);
-    let calls = in_a_row(1);
+    let calls = consecutive(1);
     place.append("recorded", &calls[0].ami);
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
     for run_before in [false, true] {
         let disk = SmallDisk::at(place.at("state"), 4 << 10);
         if run_before {
-            place.run(&crm.url(), &flags).succeeds().await;
+            place.run(&crm.url(), &flags).expect_success().await;
         }
         disk.make_read_only();
         let ended = place.run(&crm.url(), &flags).ended().await;

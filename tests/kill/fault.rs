@@ -1,5 +1,5 @@
 //! Faults in the program's writes, made by a small library that is loaded before the C library
-//! (`fault.c`). The program does not know about it.
+//! (`fault.c`). The program does not know about the library.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -21,11 +21,11 @@ pub enum Action {
     KillAfterSync,
     /// SIGKILL after half of a write.
     KillInWrite,
-    /// Half of a write is done, and it returns EIO.
+    /// Half of a write is done, and the write returns EIO.
     FailWrite,
     /// A sync returns EIO.
     FailSync,
-    /// Half of a write is done, and it returns ENOSPC. A file cannot grow.
+    /// Half of a write is done, and the write returns ENOSPC. A file cannot grow.
     NoRoom,
 }
 
@@ -43,7 +43,7 @@ impl Action {
     }
 
     /// Returns `true` if the fault kills the program.
-    pub const fn kills(self) -> bool {
+    pub const fn is_kill(self) -> bool {
         matches!(
             self,
             Self::KillBeforeSync | Self::KillAfterSync | Self::KillInWrite
@@ -51,7 +51,7 @@ impl Action {
     }
 
     /// Returns `true` if the fault is counted by syncs, and `false` if by writes.
-    pub const fn is_of_syncs(self) -> bool {
+    pub const fn is_counted_by_syncs(self) -> bool {
         matches!(
             self,
             Self::KillBeforeSync | Self::KillAfterSync | Self::FailSync
@@ -65,7 +65,7 @@ pub struct Fault {
     pub action: Action,
     /// The number of the write or sync, from 1.
     pub nth: u64,
-    /// Whether the fault lasts from then on, until it is lifted.
+    /// Whether every later operation gets the fault too, until [`Plan::lift`].
     pub on: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Plan {
 
 impl Plan {
     /// Creates a plan at `path`.
-    pub fn at(path: &Path, fault: Fault) -> Self {
+    pub fn create(path: &Path, fault: Fault) -> Self {
         let mut how = OpenOptions::new();
         how.read(true).write(true).create(true).truncate(true);
         let file = how.open(path).expect("a file");
@@ -106,8 +106,8 @@ impl Plan {
         self.word(1)
     }
 
-    /// Returns how often the fault took place.
-    pub fn done(&self) -> u64 {
+    /// Returns the number of times that the fault took place.
+    pub fn times_met(&self) -> u64 {
         self.word(5)
     }
 
@@ -128,14 +128,14 @@ impl Plan {
     }
 }
 
-/// Returns the compiled `fault.c`. It is compiled once.
+/// Returns the library that is made of `fault.c`. The file is compiled once.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kill/fault.c");
-        // Several test processes can compile it at the same time, so each renames its own file into
-        // place.
+        // Several test processes can compile the library at the same time, so each process renames
+        // its own file into place.
         let made = folder.join(format!("fault-{}.so", std::process::id()));
         let compiled = Command::new("cc")
             .args([

@@ -8,13 +8,13 @@ use crate::kill::scenario;
 use std::io::Write as _;
 use tokio::task::JoinSet;
 
-/// Points of each kind that are tried by default.
+/// Number of points of each kind that are tried by default.
 const POINTS: u64 = 8;
-/// Scenarios at the same time. They mostly wait.
+/// Number of scenarios that run at the same time. Scenarios mostly wait.
 const AT_ONCE: usize = 6;
 
 /// Returns how many points of each kind to try, or `None` for all.
-fn wanted() -> Option<u64> {
+fn points_per_kind() -> Option<u64> {
     match std::env::var("CALLBRIDGE_KILL_POINTS") {
         Ok(all) if all == "all" => None,
         Ok(some) => Some(
@@ -25,11 +25,16 @@ fn wanted() -> Option<u64> {
     }
 }
 
-/// Runs the scenario with the faults for each n, until a run has no fault.
-async fn at_every(action: Action, on: bool, faults: impl Fn(u64) -> Vec<Fault>) {
-    let (writes, syncs) = scenario::counted().await;
-    let many = if action.is_of_syncs() { syncs } else { writes };
-    let stride = wanted().map_or(1, |points| many.div_ceil(points));
+/// Runs the scenario with `faults(n)` for n = 1, 2, …, until a run has no fault. `on` is only
+/// printed: the fault lasts from its operation on.
+async fn try_at_every_operation(action: Action, on: bool, faults: impl Fn(u64) -> Vec<Fault>) {
+    let (writes, syncs) = scenario::count_operations().await;
+    let many = if action.is_counted_by_syncs() {
+        syncs
+    } else {
+        writes
+    };
+    let stride = points_per_kind().map_or(1, |points| many.div_ceil(points));
     let (mut tried, mut next, mut spared) = (0, 1, false);
     let mut second = 0;
     let mut runs = JoinSet::new();
@@ -48,7 +53,7 @@ async fn at_every(action: Action, on: bool, faults: impl Fn(u64) -> Vec<Fault>) 
         tried += u64::from(met > 0);
         second += u64::from(met > 1);
     }
-    let kind = if action.is_of_syncs() {
+    let kind = if action.is_counted_by_syncs() {
         "syncs"
     } else {
         "writes"
@@ -63,7 +68,7 @@ async fn at_every(action: Action, on: bool, faults: impl Fn(u64) -> Vec<Fault>) 
         .expect("stderr");
 }
 
-async fn killed_at_every(action: Action) {
+async fn kill_at_every_operation(action: Action) {
     let faults = |n| {
         let once = |nth| Fault {
             action,
@@ -71,58 +76,58 @@ async fn killed_at_every(action: Action) {
             on: false,
         };
         // The second kill comes early in the recovery, at a different point each time.
-        let unit = if action.is_of_syncs() { 1 } else { 6 };
+        let unit = if action.is_counted_by_syncs() { 1 } else { 6 };
         vec![once(n), once(1 + n * 7 % 13 * unit)]
     };
-    at_every(action, false, faults).await;
+    try_at_every_operation(action, false, faults).await;
 }
 
-async fn failing_at_every(action: Action, on: bool) {
-    at_every(action, on, |nth| vec![Fault { action, nth, on }]).await;
+async fn fail_at_every_operation(action: Action, on: bool) {
+    try_at_every_operation(action, on, |nth| vec![Fault { action, nth, on }]).await;
 }
 
 #[tokio::test]
 async fn killed_before_any_sync_every_call_is_journaled_once() {
-    killed_at_every(Action::KillBeforeSync).await;
+    kill_at_every_operation(Action::KillBeforeSync).await;
 }
 
 /// Promise: `kill -9` loses no call and doubles none.
 #[tokio::test]
 async fn killed_after_any_commit_every_call_is_journaled_once() {
-    killed_at_every(Action::KillAfterSync).await;
+    kill_at_every_operation(Action::KillAfterSync).await;
 }
 
 #[tokio::test]
 async fn kill_in_any_write_still_journals_every_call_once() {
-    killed_at_every(Action::KillInWrite).await;
+    kill_at_every_operation(Action::KillInWrite).await;
 }
 
 #[tokio::test]
 async fn write_that_fails_once_loses_no_call() {
-    failing_at_every(Action::FailWrite, false).await;
+    fail_at_every_operation(Action::FailWrite, false).await;
 }
 
 #[tokio::test]
 async fn writes_that_fail_for_a_while_are_reported_and_lose_no_call() {
-    failing_at_every(Action::FailWrite, true).await;
+    fail_at_every_operation(Action::FailWrite, true).await;
 }
 
 #[tokio::test]
 async fn sync_that_fails_once_loses_no_call() {
-    failing_at_every(Action::FailSync, false).await;
+    fail_at_every_operation(Action::FailSync, false).await;
 }
 
 #[tokio::test]
 async fn syncs_that_fail_for_a_while_are_reported_and_lose_no_call() {
-    failing_at_every(Action::FailSync, true).await;
+    fail_at_every_operation(Action::FailSync, true).await;
 }
 
 #[tokio::test]
 async fn disk_that_is_full_for_a_moment_loses_no_call() {
-    failing_at_every(Action::NoRoom, false).await;
+    fail_at_every_operation(Action::NoRoom, false).await;
 }
 
 #[tokio::test]
 async fn disk_that_is_full_for_a_while_is_reported_and_loses_no_call() {
-    failing_at_every(Action::NoRoom, true).await;
+    fail_at_every_operation(Action::NoRoom, true).await;
 }

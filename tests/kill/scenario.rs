@@ -3,7 +3,7 @@
 use crate::kill::fault::{Action, Fault, Plan};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
-use crate::support::recordings::{self, Recording, TRUNKS, in_a_row};
+use crate::support::recordings::{self, Recording, TRUNKS, consecutive};
 use callbridge_model::Status;
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
@@ -37,8 +37,8 @@ pub struct Scenario {
     place: Place,
     crm: Server,
     calls: Vec<Recording>,
-    /// Number of calls that the file has so far.
-    told: usize,
+    /// Number of calls that are in the source file so far.
+    reported: usize,
 }
 
 impl Scenario {
@@ -48,8 +48,8 @@ impl Scenario {
         Self {
             place,
             crm: crm::start().await,
-            calls: in_a_row(CALLS),
-            told: 0,
+            calls: consecutive(CALLS),
+            reported: 0,
         }
     }
 
@@ -62,14 +62,14 @@ impl Scenario {
     }
 
     /// Reports the remaining calls one by one, and waits until all calls are journaled or the
-    /// program ends. If `pauses`, a pause ends the wait, too.
+    /// program ends. If `pauses` is set, a pause ends the wait, too.
     async fn watch(&mut self, program: &mut Program, pauses: bool) -> Seen {
         let mut last = None;
         let begun = Instant::now();
         let what = "the end of ten calls";
         let watching = async {
             loop {
-                let pause = if self.told < CALLS {
+                let pause = if self.reported < CALLS {
                     CALL_EVERY
                 } else {
                     pause_after(begun.elapsed())
@@ -78,9 +78,9 @@ impl Scenario {
                 if let Some(ended) = program.has_ended() {
                     return Seen::Ended(ended);
                 }
-                if let Some(call) = self.calls.get(self.told) {
+                if let Some(call) = self.calls.get(self.reported) {
                     self.place.append("recorded", &call.ami);
-                    self.told += 1;
+                    self.reported += 1;
                 }
                 let Some(status) = program.status().await else {
                     continue;
@@ -88,7 +88,7 @@ impl Scenario {
                 if is_settled(&status) {
                     return Seen::Settled;
                 }
-                if pauses && says_so(&status) {
+                if pauses && is_disk_pause_reported(&status) {
                     return Seen::Paused;
                 }
                 last = Some(status);
@@ -102,8 +102,8 @@ impl Scenario {
 
     /// Runs once with a fault, including the stop. Returns whether the fault took place, and
     /// whether the run ended well.
-    async fn under(&mut self, fault: Fault) -> (bool, bool) {
-        let plan = Plan::at(&self.place.at("plan"), fault);
+    async fn run_with_fault(&mut self, fault: Fault) -> (bool, bool) {
+        let plan = Plan::create(&self.place.at("plan"), fault);
         let mut program = self.start(Some(&plan));
         let mut seen = self.watch(&mut program, fault.on).await;
         if matches!(seen, Seen::Paused) {
@@ -118,11 +118,11 @@ impl Scenario {
             }
             Seen::Ended(ended) => ended,
         };
-        let met = plan.done() > 0;
+        let met = plan.times_met() > 0;
         let settled = matches!(seen, Seen::Settled | Seen::Paused);
         match (ended.code(), ended.signal()) {
             (Some(0), None) if settled => {}
-            (None, Some(9)) if met && fault.action.kills() => {}
+            (None, Some(9)) if met && fault.action.is_kill() => {}
             (Some(NOT_WRITABLE), None) if met && !log.contains("the source is up") => {}
             _ => panic!("{fault:?} ended it with {ended}\n{}", self.place.logs()),
         }
@@ -176,12 +176,12 @@ fn is_settled(status: &Status) -> bool {
     status.books.finished >= CALLS as u64 && status.books.settled()
 }
 
-/// Returns `true` if the status gives the disk as the reason, with a fix.
-fn says_so(status: &Status) -> bool {
-    let told = |pause: &callbridge_model::status::Pause| {
+/// Returns `true` if the status shows a pause because of the disk, with a fix.
+fn is_disk_pause_reported(status: &Status) -> bool {
+    let is_disk = |pause: &callbridge_model::status::Pause| {
         pause.reason == "disk" && pause.fix.contains("disk")
     };
-    status.pause.as_ref().is_some_and(told)
+    status.pause.as_ref().is_some_and(is_disk)
 }
 
 /// Runs the scenario with one fault per run, and then once without a fault. Returns how many of the
@@ -190,7 +190,7 @@ pub async fn run(faults: &[Fault]) -> usize {
     let mut scenario = Scenario::new().await;
     let mut met = 0;
     for fault in faults {
-        let (took_place, ended_well) = scenario.under(*fault).await;
+        let (took_place, ended_well) = scenario.run_with_fault(*fault).await;
         met += usize::from(took_place);
         if ended_well {
             break;
@@ -201,14 +201,14 @@ pub async fn run(faults: &[Fault]) -> usize {
 }
 
 /// Returns the number of writes and syncs of a run without a fault, from its start to its stop.
-pub async fn counted() -> (u64, u64) {
+pub async fn count_operations() -> (u64, u64) {
     let mut scenario = Scenario::new().await;
     let fault = Fault {
         action: Action::Nothing,
         nth: 0,
         on: false,
     };
-    let plan = Plan::at(&scenario.place.at("plan"), fault);
+    let plan = Plan::create(&scenario.place.at("plan"), fault);
     let mut program = scenario.start(Some(&plan));
     let seen = scenario.watch(&mut program, false).await;
     assert!(matches!(seen, Seen::Settled), "{seen:?}");

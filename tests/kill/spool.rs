@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const CHILD: &str = "CALLBRIDGE_TEST_SPOOL_CHILD";
 /// Threads that write at the same time, so groups hold several requests.
 const WRITERS: u32 = 4;
-/// Each round numbers its calls from a multiple of this.
+/// The first call number of each round is a multiple of this.
 const ROUND: u32 = 100_000;
 
 fn uuid_of(n: u32) -> CallUuid {
@@ -58,7 +58,8 @@ fn call(n: u32) -> Finished {
     Finished::new(judged, call)
 }
 
-/// Returns one request: a call, its open state, and a count. It is stored completely or not at all.
+/// Returns one request: a call, its open state, and a count. The request is stored completely or
+/// not at all.
 fn request(n: u32) -> Vec<Op> {
     let open = Op::Open {
         pbx: "pbx1".into(),
@@ -83,13 +84,14 @@ fn child(test: &str, dir: &Path, first: u32) -> Child {
 }
 
 /// Returns the child's first call number and folder. Returns `None` in the parent.
-fn told() -> Option<(u32, String)> {
-    let told = std::env::var(CHILD).ok()?;
-    let (first, dir) = told.split_once(':').expect("first:dir");
+fn child_arguments() -> Option<(u32, String)> {
+    let arguments = std::env::var(CHILD).ok()?;
+    let (first, dir) = arguments.split_once(':').expect("first:dir");
     Some((first.parse().expect("a number"), dir.to_owned()))
 }
 
-/// Writes calls until it is killed. Prints the number of each call after it is acknowledged.
+/// Writes calls until the process is killed. Prints the number of each call after the call is
+/// acknowledged.
 fn write_for_ever(first: u32, dir: &str) {
     // Another process that is just being started can hold a copy of this test's lock for a moment.
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -138,7 +140,7 @@ fn kill_after(child: &mut Child, answers: usize) -> BTreeSet<u32> {
 /// Promise: An acknowledged write is on the disk.
 #[test]
 fn acknowledged_writes_survive_sigkill_and_none_is_partial() {
-    if let Some((first, dir)) = told() {
+    if let Some((first, dir)) = child_arguments() {
         return write_for_ever(first, &dir);
     }
     let test = "kill::spool::acknowledged_writes_survive_sigkill_and_none_is_partial";
@@ -258,7 +260,7 @@ fn write_into_a_limit(dir: &str) {
 
 #[test]
 fn refused_disk_write_rejects_whole_request_and_work_resumes() {
-    if let Some((_, dir)) = told() {
+    if let Some((_, dir)) = child_arguments() {
         return write_into_a_limit(&dir);
     }
     let test = "kill::spool::refused_disk_write_rejects_whole_request_and_work_resumes";

@@ -55,8 +55,9 @@ impl Fault {
         }
     }
 
-    /// Returns `true` if the leading hub runs on the primary's node, so the fault affects it too.
-    pub const fn takes_leader(self) -> bool {
+    /// Returns `true` if the leading hub runs on the primary's node, so the fault affects the hub
+    /// too.
+    pub const fn has_leader(self) -> bool {
         matches!(self, Self::LeaderCut | Self::LeaderHidden)
     }
 
@@ -74,7 +75,7 @@ impl Fault {
     pub fn end(self, cluster: &Cluster, node: Node) {
         match self {
             Self::Killed => cluster.begin(node),
-            // Patroni restarts it.
+            // Patroni restarts PostgreSQL.
             Self::ServerKilled => {}
             Self::Frozen => cluster.thaw(node, Program::All),
             Self::ServerFrozen => cluster.thaw(node, Program::Postgres),

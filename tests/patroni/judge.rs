@@ -15,13 +15,14 @@ const SERVES_WITHIN: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(60);
 /// The silence after a takeover: a window and 45 s.
 const SILENCE: Duration = Duration::from_secs(105);
-/// Nothing is sent for this time after a call was stored, which is some seconds after the takeover.
+/// Nothing is sent for this time after a call was stored. A call is stored some seconds after the
+/// takeover.
 const SILENT_AT_LEAST: Duration = Duration::from_secs(90);
 /// Time for the first request after the silence.
 const FIRST_REQUEST: Duration = Duration::from_secs(10);
 /// Calls that wait for the CRM when a fault begins: more than a window holds.
 const BACKLOG: u64 = 150;
-/// Requests of a full window, apart from those that wait for an answer.
+/// Requests of a full window, without the requests that wait for an answer.
 const FULL: u64 = 55;
 /// Time for all calls to be journaled after the last fault.
 const DRAIN: Duration = Duration::from_secs(1_800);
@@ -33,7 +34,7 @@ struct Strike {
     sends: Duration,
 }
 
-/// Tries each fault this often. Returns `true` if all checks passed.
+/// Tries each fault `rounds` times. Returns `true` if all checks passed.
 pub async fn judge(faults: &[Fault], rounds: u32) -> bool {
     let begun = Instant::now();
     let mut stage = Stage::start().await;
@@ -51,7 +52,7 @@ pub async fn judge(faults: &[Fault], rounds: u32) -> bool {
             strikes.push(strike);
         }
     }
-    stage.all_is_journaled(DRAIN).await;
+    stage.wait_until_all_journaled(DRAIN).await;
     let is_right = count(&stage).await;
     let is_in_time = table(faults, &strikes);
     if !(is_right && is_in_time) {
@@ -63,17 +64,17 @@ pub async fn judge(faults: &[Fault], rounds: u32) -> bool {
 async fn strike(stage: &mut Stage, fault: Fault, round: u32) -> Strike {
     stage.cluster.is_whole().await;
     let primary = stage.cluster.primary().expect("a primary");
-    if fault.takes_leader() {
+    if fault.has_leader() {
         stage.lead_from(primary).await;
     }
-    let leader = stage.is_paired().await;
-    full_pace(stage, leader).await;
+    let leader = stage.wait_until_paired().await;
+    wait_for_full_pace(stage, leader).await;
     let (sent, begun) = (requests(stage), Instant::now());
     fault.begin(&stage.cluster, primary);
     let stored_by = stage.post_until_stored().await;
     let serves = begun.elapsed();
     let before = requests(stage);
-    stage.calls_end(10);
+    stage.end_calls(10);
     // The old primary comes back at different moments of the silence.
     pass(Duration::from_secs(u64::from(round) * 5)).await;
     fault.end(&stage.cluster, primary);
@@ -87,7 +88,7 @@ async fn strike(stage: &mut Stage, fault: Fault, round: u32) -> Strike {
         "  primary {primary}, stored by {stored_by}, {} requests until then",
         before - sent
     );
-    stage.is_paired().await;
+    stage.wait_until_paired().await;
     stage.return_home().await;
     Strike {
         fault,
@@ -97,11 +98,11 @@ async fn strike(stage: &mut Stage, fault: Fault, round: u32) -> Strike {
 }
 
 /// Waits until calls wait for the CRM and its window is full.
-async fn full_pace(stage: &mut Stage, leader: usize) {
+async fn wait_for_full_pace(stage: &mut Stage, leader: usize) {
     let status = stage.hubs[leader].status().await.expect("a status");
     let waiting = status.backlog.calls;
     let missing = BACKLOG.saturating_sub(waiting);
-    stage.calls_end(u32::try_from(missing).expect("few"));
+    stage.end_calls(u32::try_from(missing).expect("few"));
     let within = SILENCE + 2 * SERVES_WITHIN;
     // The number of earlier requests at the time of each check.
     let mut looks = VecDeque::new();
@@ -121,7 +122,7 @@ fn requests(stage: &Stage) -> u64 {
     counts.values().sum()
 }
 
-/// Counts records by uuid and requests by window. Returns `true` if they are right.
+/// Counts records by uuid and requests by window. Returns `true` if the counts are right.
 async fn count(stage: &Stage) -> bool {
     let mut wanted = Vec::new();
     for (pbx, calls) in stage.expected() {

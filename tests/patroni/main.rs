@@ -56,7 +56,7 @@ fn options() -> Result<Options, String> {
         options.faults = Fault::ALL.to_vec();
     }
     if options.database {
-        options.faults.retain(|fault| !fault.takes_leader());
+        options.faults.retain(|fault| !fault.has_leader());
     }
     Ok(options)
 }

@@ -17,7 +17,7 @@ pub async fn measure(faults: &[Fault]) {
     let rows = Rows::start(&cluster);
     for fault in faults {
         let primary = cluster.primary().expect("a primary");
-        assert!(rows.are_all_there(), "it works before the fault");
+        assert!(rows.has_all_rows(), "it works before the fault");
         let begun = Instant::now();
         fault.begin(&cluster, primary);
         while rows.store().is_none() {
@@ -27,7 +27,7 @@ pub async fn measure(faults: &[Fault]) {
         fault.end(&cluster, primary);
         cluster.is_whole().await;
         let healed = begun.elapsed();
-        assert!(rows.are_all_there(), "a confirmed row is lost");
+        assert!(rows.has_all_rows(), "a confirmed row is lost");
         assert!(took < BACK_WITHIN, "{took:?}");
         println!(
             "{:16} back after {:5.1} s, whole after {:5.1} s; primary {primary}, then {}",
@@ -72,7 +72,7 @@ impl<'c> Rows<'c> {
     }
 
     /// Stores a row, and returns `true` if all confirmed rows are there.
-    fn are_all_there(&self) -> bool {
+    fn has_all_rows(&self) -> bool {
         let rows = self.store();
         rows.is_some_and(|rows| rows >= self.confirmed.get())
     }

@@ -36,7 +36,7 @@ const PROBE: &str = "probe";
 pub struct Hub {
     place: Place,
     port: u16,
-    /// The node on which it runs, or `None` for this machine.
+    /// The node on which the hub runs, or `None` for this machine.
     node: Option<Node>,
     program: Option<Program>,
 }
@@ -162,7 +162,7 @@ impl Stage {
     }
 
     /// Ends this many calls, spread over all collectors.
-    pub fn calls_end(&mut self, calls: u32) {
+    pub fn end_calls(&mut self, calls: u32) {
         for n in 0..calls {
             let collectors = self.collectors.len() as u32;
             let collector = &mut self.collectors[(n % collectors) as usize];
@@ -188,7 +188,7 @@ impl Stage {
     }
 
     /// Waits until one hub leads and the other is its standby. Returns the index of the leader.
-    pub async fn is_paired(&self) -> usize {
+    pub async fn wait_until_paired(&self) -> usize {
         let mut leader = None;
         until_within(CHANGE, "a leader and a standby", async || {
             leader = None;
@@ -218,7 +218,7 @@ impl Stage {
         let leader = self.leader().await;
         assert_eq!(leader, 0);
         self.hubs[1].start(&self.cluster, &self.crm);
-        self.is_paired().await;
+        self.wait_until_paired().await;
     }
 
     /// Makes the first hub run on this machine again.
@@ -258,7 +258,7 @@ impl Stage {
     }
 
     /// Waits until all calls are forwarded and journaled.
-    pub async fn all_is_journaled(&self, within: Duration) {
+    pub async fn wait_until_all_journaled(&self, within: Duration) {
         for collector in &self.collectors {
             let written = u64::from(collector.written);
             until_within(within, "each call is forwarded", async || {

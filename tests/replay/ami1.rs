@@ -55,8 +55,8 @@ fn explain(format: &str, file: &Path, country: &[&str]) -> Vec<serde_json::Value
         .env_clear()
         .output()
         .expect("callbridge runs");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {told}", file.display());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {stderr}", file.display());
     let lines = String::from_utf8(output.stdout).expect("text");
     let calls = lines
         .lines()
@@ -95,9 +95,9 @@ fn compare(calls: &[serde_json::Value], case: &Case, phones: bool, shown: &str) 
             ("durationSec", expected.duration_sec),
             ("talkTimeSec", expected.talk_time_sec),
         ] {
-            let told = call[key].as_i64().expect("seconds");
-            let near = seconds.is_none_or(|seconds| (told - seconds).abs() <= 1);
-            assert!(near, "{key} {told}: {shown}");
+            let reported = call[key].as_i64().expect("seconds");
+            let near = seconds.is_none_or(|seconds| (reported - seconds).abs() <= 1);
+            assert!(near, "{key} {reported}: {shown}");
         }
     }
 }

@@ -108,13 +108,13 @@ enum Way {
 /// The order of the records.
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    AsTold,
+    AsRecorded,
     Backwards,
     Twice,
 }
 
-fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
-    let (file, format) = match told {
+fn fold_records(folder: &Path, form: Way, order: Order) -> Vec<FinishedCall> {
+    let (file, format) = match form {
         Way::Linked | Way::Unlinked => ("ami.raw", Format::Ami),
         Way::Rows | Way::Bare => ("cdr.csv", Format::CdrCsv),
     };
@@ -131,7 +131,7 @@ fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
     });
     let mut messages: Vec<&[u8]> = messages.collect();
     match order {
-        Order::AsTold => {}
+        Order::AsRecorded => {}
         Order::Backwards => messages.reverse(),
         Order::Twice => messages = messages.repeat(2),
     }
@@ -140,11 +140,11 @@ fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
             && let PbxEvent::Cdr(cdr) = received.event
         {
             now = cdr.at.or(cdr.ended_at).unwrap_or(now).max(now);
-            let linkedid = match told {
+            let linkedid = match form {
                 Way::Linked => cdr.linkedid.clone(),
                 Way::Unlinked | Way::Rows | Way::Bare => "".into(),
             };
-            let uniqueid = match told {
+            let uniqueid = match form {
                 Way::Bare => "".into(),
                 Way::Linked | Way::Unlinked | Way::Rows => cdr.uniqueid.clone(),
             };
@@ -247,22 +247,22 @@ fn cdr_only_calls_match_recordings_except_listed_values() {
             .into_owned();
         let text = fs::read_to_string(folder.join("expected.json")).expect("expected.json");
         let expected: Expected = serde_json::from_str(&text).expect("its shape");
-        for told in [Way::Linked, Way::Unlinked, Way::Rows, Way::Bare] {
-            let calls = folded(&folder, told, Order::AsTold);
+        for form in [Way::Linked, Way::Unlinked, Way::Rows, Way::Bare] {
+            let calls = fold_records(&folder, form, Order::AsRecorded);
             if calls.len() != expected.calls.len() {
-                wrong.push(format!("{name} {told:?}: {} calls", calls.len()));
+                wrong.push(format!("{name} {form:?}: {} calls", calls.len()));
                 continue;
             }
             for (call, expected) in calls.iter().zip(&expected.calls) {
                 assert!(call.estimate, "{name}");
                 for (value, words) in differences(call, expected) {
-                    if told == Way::Bare && value == "linkedid" {
+                    if form == Way::Bare && value == "linkedid" {
                         continue;
                     }
                     let known = |it: &(&str, &str, &str)| it.0 == name && it.1 == value;
                     match BEYOND_RECORDS.iter().position(known) {
                         Some(at) => met[at] = true,
-                        None => wrong.push(format!("{name} {told:?} {value}: told {words}")),
+                        None => wrong.push(format!("{name} {form:?} {value}: told {words}")),
                     }
                 }
             }
@@ -282,16 +282,16 @@ fn cdrs_in_reverse_or_twice_yield_the_same_calls() {
         ..call
     };
     for folder in recordings() {
-        for told in [Way::Linked, Way::Rows, Way::Bare] {
+        for form in [Way::Linked, Way::Rows, Way::Bare] {
             let calls = |order| -> Vec<FinishedCall> {
-                folded(&folder, told, order)
+                fold_records(&folder, form, order)
                     .into_iter()
                     .map(plain)
                     .collect()
             };
-            let wanted = calls(Order::AsTold);
+            let wanted = calls(Order::AsRecorded);
             for order in [Order::Backwards, Order::Twice] {
-                assert_eq!(calls(order), wanted, "{folder:?} {told:?} {order:?}");
+                assert_eq!(calls(order), wanted, "{folder:?} {form:?} {order:?}");
             }
         }
     }

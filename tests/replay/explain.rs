@@ -47,7 +47,7 @@ fn calls(output: &Output) -> Vec<Value> {
 }
 
 /// Runs `explain` in this process, so the tables of numbering plans are loaded once.
-fn explained(arguments: &[&str]) -> Vec<Value> {
+fn explained_calls(arguments: &[&str]) -> Vec<Value> {
     let environment = Environment::default();
     let all = ["callbridge", "explain", "--json"]
         .iter()
@@ -66,23 +66,23 @@ fn explained(arguments: &[&str]) -> Vec<Value> {
 }
 
 /// Returns the errors in the calls of one recording.
-fn faults(expected: &Value, told: &[Value]) -> Vec<String> {
+fn faults(expected: &Value, reported: &[Value]) -> Vec<String> {
     let expected = expected["calls"].as_array().expect("calls");
     let mut wrong = Vec::new();
-    if told.len() != expected.len() {
+    if reported.len() != expected.len() {
         wrong.push(format!(
             "{} calls instead of {}",
-            told.len(),
+            reported.len(),
             expected.len()
         ));
     }
     for call in expected {
-        match told
+        match reported
             .iter()
-            .find(|told| told["linkedid"] == call["linkedid"])
+            .find(|report| report["linkedid"] == call["linkedid"])
         {
             None => wrong.push(format!("{} is missing", call["linkedid"])),
-            Some(told) => wrong.extend(told::differences(call, told)),
+            Some(reported) => wrong.extend(told::differences(call, reported)),
         }
     }
     wrong
@@ -125,9 +125,9 @@ fn recordings_match_expected_calls_in_both_formats() {
             let path = recording(name).join(file);
             let path = path.to_str().expect("UTF-8");
             let trunks = if hostile { &cut[..] } else { &TRUNKS[..] };
-            let mut told = explained(&[&["--format", format, path], trunks].concat());
-            told.retain(|call| call["outcome"] != "internal");
-            let faults = faults(&expected, &told);
+            let mut reported = explained_calls(&[&["--format", format, path], trunks].concat());
+            reported.retain(|call| call["outcome"] != "internal");
+            let faults = faults(&expected, &reported);
             wrong.extend(
                 faults
                     .iter()
@@ -167,17 +167,17 @@ fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
             .collect();
         fs::write(&timeless, kept).expect("written");
         let path = timeless.to_str().expect("UTF-8");
-        let mut told = explained(&[&["--format=ami", path], &TRUNKS[..]].concat());
-        told.retain(|call| call["outcome"] != "internal");
+        let mut reported = explained_calls(&[&["--format=ami", path], &TRUNKS[..]].concat());
+        reported.retain(|call| call["outcome"] != "internal");
         let expected = json(&recording(name).join("expected.json"));
-        let of = |call: &Value| KEPT.map(|key| call[key].to_string());
+        let kept_values = |call: &Value| KEPT.map(|key| call[key].to_string());
         let expected = expected["calls"].as_array().expect("calls");
-        let wanted: BTreeSet<_> = expected.iter().map(of).collect();
-        let got: BTreeSet<_> = told.iter().map(of).collect();
+        let wanted: BTreeSet<_> = expected.iter().map(kept_values).collect();
+        let got: BTreeSet<_> = reported.iter().map(kept_values).collect();
         if got != wanted {
             wrong.push(format!("{name}: {wanted:?}\n  is told as {got:?}"));
         }
-        let whole = told.iter().find(|call| call["incomplete"] != true);
+        let whole = reported.iter().find(|call| call["incomplete"] != true);
         wrong.extend(whole.map(|call| format!("{name}: not incomplete: {call}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -193,7 +193,7 @@ fn recording_of_cel_takes_its_leads_from_a_list() {
     ] {
         let path = recording("cel-custom").join(file);
         let path = path.to_str().expect("UTF-8");
-        let mut told = explained(&[
+        let mut reported = explained_calls(&[
             "--format=cel-csv",
             "--country=UZ",
             "--strip=9",
@@ -203,9 +203,9 @@ fn recording_of_cel_takes_its_leads_from_a_list() {
             "--trunk=gsm=PJSIP/gsm",
             path,
         ]);
-        told.retain(|call| call["outcome"] != "internal");
+        reported.retain(|call| call["outcome"] != "internal");
         let expected = json(&recording("cel-custom").join(expected));
-        let wrong = faults(&expected, &told);
+        let wrong = faults(&expected, &reported);
         assert!(wrong.is_empty(), "{file}:\n{}", wrong.join("\n"));
     }
 }
@@ -214,17 +214,17 @@ fn recording_of_cel_takes_its_leads_from_a_list() {
 #[test]
 fn incomplete_call_names_missing_span_by_recording_times() {
     let rows = fs::read_to_string(recording("cel-custom/epoch.csv")).expect("readable");
-    let heard: Vec<&str> = rows.lines().take(7).collect();
+    let received_rows: Vec<&str> = rows.lines().take(7).collect();
     let next = rows.lines().next().expect("a row");
     let next = next.replace("1795164250.431908", "1795164296.5");
     let next = next.replace("1795164250.326", "1795164296.0");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("killed.csv");
-    fs::write(&path, format!("{}\n{next}\n", heard.join("\n"))).expect("written");
+    fs::write(&path, format!("{}\n{next}\n", received_rows.join("\n"))).expect("written");
     let path = path.to_str().expect("UTF-8");
-    let told = explained(&[&["--format=cel-csv", path], &TRUNKS[..]].concat());
-    assert_eq!(told[0]["linkedid"], "1795164250.326");
-    let message = told[0]["message"].as_str().expect("a message");
+    let reported = explained_calls(&[&["--format=cel-csv", path], &TRUNKS[..]].concat());
+    assert_eq!(reported[0]["linkedid"], "1795164250.326");
+    let message = reported[0]["message"].as_str().expect("a message");
     let span = "may be missing: none arrived for 45 s from second 1 of the call on";
     assert!(message.contains(span), "{message}");
 }
@@ -284,9 +284,13 @@ fn unreadable_file_exits_65_and_missing_file_66() {
         (frames, "cel-csv", 65, "use --format ami-json"),
     ] {
         let output = explain(&["--format", format, file]);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{file} {format}: {told}");
-        assert!(told.contains(words), "{file} {format}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{file} {format}: {stderr}"
+        );
+        assert!(stderr.contains(words), "{file} {format}: {stderr}");
         assert!(output.stdout.is_empty());
     }
 }
@@ -308,9 +312,12 @@ fn piped_input_in_another_format_exits_65_like_a_file() {
             .output()
             .expect("the program runs");
         cat.wait().expect("cat ends");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(65), "{place}: {told}");
-        assert!(told.contains("use --format ami-json"), "{place}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(65), "{place}: {stderr}");
+        assert!(
+            stderr.contains("use --format ami-json"),
+            "{place}: {stderr}"
+        );
     }
 }
 
@@ -330,10 +337,10 @@ fn bad_list_is_named_with_its_row() {
         path,
     ]);
     assert_eq!(output.status.code(), Some(65));
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
-        told.contains("leads.csv: no row of it can be used; line 2: `x` is not a lead id"),
-        "{told}"
+        stderr.contains("leads.csv: no row of it can be used; line 2: `x` is not a lead id"),
+        "{stderr}"
     );
 }
 
@@ -434,7 +441,7 @@ fn doubled_carriage_returns_are_read() {
     fs::write(&doubled, text).expect("written");
     let read = |file: &Path| {
         let file = file.to_str().expect("UTF-8");
-        explained(&[&["--format", "ami", file], &TRUNKS[..]].concat())
+        explained_calls(&[&["--format", "ami", file], &TRUNKS[..]].concat())
     };
     let calls = read(&plain);
     assert!(!calls.is_empty());
@@ -453,7 +460,7 @@ fn call_named_by_an_unreadable_message_is_incomplete() {
         let (first, second) = lines.split_at(lines.len() / 2);
         fs::write(&file, [first, &[torn.as_str()], second].concat().join("\n")).expect("written");
         let file = file.to_str().expect("UTF-8");
-        let calls = explained(&[&["--format", "ami-json", file], &TRUNKS[..]].concat());
+        let calls = explained_calls(&[&["--format", "ami-json", file], &TRUNKS[..]].concat());
         assert_eq!(calls.len(), 1);
         calls[0]["incomplete"] == true
     };

@@ -41,7 +41,7 @@ const FILES: [(&str, &str, &str); 8] = [
     ("matrix/wazo.jsonl", "wazo", "messages of Wazo's bus"),
 ];
 
-fn at(name: &str) -> PathBuf {
+fn test_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")
         .join(name)
@@ -67,9 +67,9 @@ fn explain(format: &str, file: &Path) -> Output {
 fn every_file_under_every_flag_is_read_or_named() {
     for (name, written, looks) in FILES {
         for format in Format::ALL {
-            let output = explain(format.name(), &at(name));
-            let told = String::from_utf8_lossy(&output.stderr);
-            let shown = format!("{name} under {format}: {told}");
+            let output = explain(format.name(), &test_file(name));
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let shown = format!("{name} under {format}: {stderr}");
             if format.name() == written {
                 assert_eq!(output.status.code(), Some(0), "{shown}");
                 assert!(!output.stdout.is_empty(), "{shown}");
@@ -77,9 +77,9 @@ fn every_file_under_every_flag_is_read_or_named() {
             }
             assert_eq!(output.status.code(), Some(65), "{shown}");
             assert!(output.stdout.is_empty(), "{shown}");
-            assert!(told.contains(&format!("looks like {looks}")), "{shown}");
+            assert!(stderr.contains(&format!("looks like {looks}")), "{shown}");
             assert!(
-                told.contains(&format!("use --format {written}\n")),
+                stderr.contains(&format!("use --format {written}\n")),
                 "{shown}"
             );
         }
@@ -109,9 +109,9 @@ fn unsupported_input_is_reported_under_every_format_flag() {
         std::fs::write(&file, bytes).expect("written");
         for format in Format::ALL {
             let output = explain(format.name(), &file);
-            let told = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(65), "{bytes}{format}: {told}");
-            assert!(told.contains(words), "{bytes}{format}: {told}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(65), "{bytes}{format}: {stderr}");
+            assert!(stderr.contains(words), "{bytes}{format}: {stderr}");
         }
     }
 }
@@ -119,16 +119,16 @@ fn unsupported_input_is_reported_under_every_format_flag() {
 #[test]
 fn message_of_wrong_format_is_refused_and_format_is_named() {
     for (name, written, looks) in FILES {
-        let bytes = std::fs::read(at(name)).expect("a file");
-        let of = written.parse::<Format>().expect("a format");
-        for &format in Format::ALL.iter().filter(|format| **format != of) {
+        let bytes = std::fs::read(test_file(name)).expect("a file");
+        let file_format = written.parse::<Format>().expect("a format");
+        for &format in Format::ALL.iter().filter(|format| **format != file_format) {
             // Wazo's messages have AMI's keys and values, so a single one cannot be distinguished.
-            if of == Format::Wazo && format == Format::AmiJson {
+            if file_format == Format::Wazo && format == Format::AmiJson {
                 continue;
             }
             let mut decoder = Decoder::new(format, DecoderSettings::default());
             let mut named = 0;
-            for frame in Frames::new(of, &bytes) {
+            for frame in Frames::new(file_format, &bytes) {
                 let Frame::Message(message) = frame else {
                     continue;
                 };
@@ -138,7 +138,7 @@ fn message_of_wrong_format_is_refused_and_format_is_named() {
                     "{name} {format}: {decoded:?}"
                 );
                 let like = Likeness::recognize(message);
-                named += usize::from(like.is_some_and(|like| like.format == Some(of)));
+                named += usize::from(like.is_some_and(|like| like.format == Some(file_format)));
             }
             assert!(named > 0, "{name} {format} {looks}");
         }

@@ -1,7 +1,7 @@
 //! Tests Asterisk 1.8, 11, 13, and 16 with chan_sip, recorded live: every call of
 //! `tests/recordings/asterisk-old`, as `explain` reports it from AMI, from CEL, and from CDRs.
-//! Values that a release does not report are listed. Such a call is `incomplete`, or the value is
-//! empty, but no value is wrong.
+//! Values that a release does not report are listed. A call without such a value is `incomplete`,
+//! or the value is empty, but no value is wrong.
 
 use crate::replay::told;
 use callbridge::{Command, read};
@@ -18,35 +18,45 @@ const SCENARIOS: usize = 24;
 
 /// The result for a call that a release does not report completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum KnownDifference {
     Incomplete,
     /// These values are empty.
     Without(&'static [&'static str]),
 }
 
 /// Values that old releases do not report: the scenario, the folders, the source, and the result.
-const UNTOLD: [(&str, &[&str], &str, Told); 6] = [
+const KNOWN_DIFFERENCES: [(&str, &[&str], &str, KnownDifference); 6] = [
     // The queue's phones are reported in a class that the recording account did not request.
     (
         "queue_abandoned",
         &["1.8", "11"],
         "ami",
-        Told::Without(&["employee"]),
+        KnownDifference::Without(&["employee"]),
     ),
     // ConfBridge sends no AMI events before Asterisk 11, and no CEL events before 12.
-    ("conference", OF_1_8, "ami", Told::Incomplete),
-    ("conference", BEFORE_12, "cel", Told::Incomplete),
+    ("conference", OF_1_8, "ami", KnownDifference::Incomplete),
+    ("conference", BEFORE_12, "cel", KnownDifference::Incomplete),
     // No row shows when the transferer left.
-    ("blonde_transfer_dtmf", BEFORE_12, "cel", Told::Incomplete),
+    (
+        "blonde_transfer_dtmf",
+        BEFORE_12,
+        "cel",
+        KnownDifference::Incomplete,
+    ),
     // No bridge is reported. The call's reason contains the fix.
-    ("*", &["11-shipped-cel-conf"], "cel", Told::Incomplete),
+    (
+        "*",
+        &["11-shipped-cel-conf"],
+        "cel",
+        KnownDifference::Incomplete,
+    ),
     // No event of AMI 1.x has the dialed number. If no list has the number that the channel shows,
     // it could be the company's own.
     (
         "callback_customer_first",
         &["1.8", "11"],
         "ami",
-        Told::Without(&["clientPhone"]),
+        KnownDifference::Without(&["clientPhone"]),
     ),
 ];
 const OF_1_8: &[&str] = &["1.8", "1.8-cel-on-ami"];
@@ -109,7 +119,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Returns the calls of `explain --json` for a file, without internal calls.
-fn explained(source: &str, file: &Path) -> Vec<Value> {
+fn explained_calls(source: &str, file: &Path) -> Vec<Value> {
     let text = explain(source, file, &["--json"]);
     let calls = text
         .lines()
@@ -148,69 +158,71 @@ fn explain(source: &str, file: &Path, more: &[&str]) -> String {
 }
 
 /// Returns the calls that took place.
-fn took_place(scenario: &Path) -> Vec<Value> {
+fn actual_calls(scenario: &Path) -> Vec<Value> {
     let text = fs::read_to_string(scenario.join("expected.json")).expect("what is expected");
     let expected: Value = serde_json::from_str(&text).expect("JSON");
     expected["calls"].as_array().expect("calls").clone()
 }
 
-/// Returns the reported call that matches: by its id, or by its number if several calls took place
-/// at the same time.
-fn same<'t>(call: &Value, told: &'t [Value]) -> Option<&'t Value> {
-    let mut by_id = told.iter().filter(|it| it["linkedid"] == call["linkedid"]);
+/// Returns the reported call that matches `call`: the only one, or else the one with the same
+/// number or the same id.
+fn find_match<'t>(call: &Value, reported: &'t [Value]) -> Option<&'t Value> {
+    let mut by_id = reported
+        .iter()
+        .filter(|it| it["linkedid"] == call["linkedid"]);
     let by_number = |it: &&Value| it["clientPhone"] == call["clientPhone"];
-    match told {
+    match reported {
         [one] => Some(one),
-        _ => told.iter().find(by_number).or_else(|| by_id.next()),
+        _ => reported.iter().find(by_number).or_else(|| by_id.next()),
     }
 }
 
 /// Returns how a reported call differs from the real one. If several calls took place at the same
 /// time, the story can have another id. The talk can also follow the rule that dialing a feature
 /// code counts.
-fn differences(call: &Value, told: &Value) -> Vec<String> {
+fn differences(call: &Value, reported: &Value) -> Vec<String> {
     let mut call = call.clone();
-    call["linkedid"] = told["linkedid"].clone();
+    call["linkedid"] = reported["linkedid"].clone();
     let mut other = call.clone();
     other["talkTimeSec"] = call["talkTimeSecByBridgeRule"].clone();
-    let plain = told::differences(&call, told);
+    let plain = told::differences(&call, reported);
     match call.get("talkTimeSecByBridgeRule") {
-        Some(_) if told::differences(&other, told).is_empty() => Vec::new(),
+        Some(_) if told::differences(&other, reported).is_empty() => Vec::new(),
         Some(_) | None => plain,
     }
 }
 
-fn untold(scenario: &str, release: &str, source: &str) -> Option<Told> {
-    let found = UNTOLD.iter().find(|(name, releases, by, _)| {
+fn known_difference(scenario: &str, release: &str, source: &str) -> Option<KnownDifference> {
+    let found = KNOWN_DIFFERENCES.iter().find(|(name, releases, by, _)| {
         [scenario, "*"].contains(name) && releases.contains(&release) && *by == source
     });
-    found.map(|(.., told)| *told)
+    found.map(|(.., difference)| *difference)
 }
 
 /// Returns how the reported calls differ from the real ones.
-fn faults(expected: &[Value], told: &[Value], untold: Option<Told>) -> Vec<String> {
+fn faults(expected: &[Value], reported: &[Value], known: Option<KnownDifference>) -> Vec<String> {
     let mut wrong = Vec::new();
-    if told.len() != expected.len() {
-        wrong.push(format!("{} calls, not {}", told.len(), expected.len()));
+    if reported.len() != expected.len() {
+        wrong.push(format!("{} calls, not {}", reported.len(), expected.len()));
     }
     for call in expected {
-        let Some(told) = same(call, told) else {
+        let Some(reported) = find_match(call, reported) else {
             wrong.push(format!("{} is missing", call["linkedid"]));
             continue;
         };
-        let incomplete = told["incomplete"] == true;
-        if incomplete != (untold == Some(Told::Incomplete)) {
-            wrong.push(format!("incomplete: {incomplete} {}", told["message"]));
+        let incomplete = reported["incomplete"] == true;
+        if incomplete != (known == Some(KnownDifference::Incomplete)) {
+            wrong.push(format!("incomplete: {incomplete} {}", reported["message"]));
         }
-        match untold {
-            Some(Told::Incomplete) => {}
-            None => wrong.extend(differences(call, told)),
-            Some(Told::Without(keys)) => {
+        match known {
+            Some(KnownDifference::Incomplete) => {}
+            None => wrong.extend(differences(call, reported)),
+            Some(KnownDifference::Without(keys)) => {
                 let mut call = call.clone();
                 for key in keys {
                     call[*key] = Value::Null;
                 }
-                wrong.extend(differences(&call, told));
+                wrong.extend(differences(&call, reported));
             }
         }
     }
@@ -229,9 +241,9 @@ fn check(releases: &[&str], source: &str, scenarios: usize) {
                 "ami" => "ami.raw",
                 _ => "cel.csv",
             };
-            let told = explained(source, &scenario.join(file));
-            let untold = untold(scene, release, source);
-            for fault in faults(&took_place(&scenario), &told, untold) {
+            let reported = explained_calls(source, &scenario.join(file));
+            let known = known_difference(scene, release, source);
+            for fault in faults(&actual_calls(&scenario), &reported, known) {
                 wrong += &format!("{release} {source} {scene}: {fault}\n");
             }
         }
@@ -260,10 +272,10 @@ fn queues_that_report_called_agents_yield_complete_calls() {
             let file = Path::new(env!("CARGO_TARGET_TMPDIR"));
             let file = file.join(format!("agents-{release}-{scene}.raw"));
             fs::write(&file, ami).expect("written");
-            let told = explain("ami", &file, &["--json"]);
-            assert!(!told.contains("INTERNAL"), "{release} {scene}: {told}");
-            let told = explained("ami", &file);
-            let wrong = faults(&took_place(&scenario), &told, None);
+            let text = explain("ami", &file, &["--json"]);
+            assert!(!text.contains("INTERNAL"), "{release} {scene}: {text}");
+            let reported = explained_calls("ami", &file);
+            let wrong = faults(&actual_calls(&scenario), &reported, None);
             assert!(wrong.is_empty(), "{release} {scene}: {wrong:?}");
         }
     }
@@ -300,8 +312,8 @@ fn cdrs_yield_every_call_apart_from_known_limits() {
         let mut differ = Vec::new();
         for scene in names(&folder().join(release)) {
             let scenario = folder().join(release).join(&scene);
-            let told = explained("cdr", &scenario.join("cdr.csv"));
-            let all = faults(&took_place(&scenario), &told, None);
+            let reported = explained_calls("cdr", &scenario.join("cdr.csv"));
+            let all = faults(&actual_calls(&scenario), &reported, None);
             if !all.is_empty() {
                 wrong += &format!("{release} {scene}: {all:?}\n");
                 differ.push(scene);

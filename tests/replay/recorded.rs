@@ -51,7 +51,7 @@ const WITHOUT_CEL: &str = "deployed_";
 
 /// The kinds of events that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hear {
+pub enum EventKinds {
     Both,
     Only(Origin),
 }
@@ -97,12 +97,12 @@ pub fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
 }
 
 /// Returns `true` for formats whose broker keeps messages that were not received.
-const fn keeps(format: Format) -> bool {
+const fn is_kept_by_broker(format: Format) -> bool {
     matches!(format, Format::CelAmqp | Format::Wazo)
 }
 
-fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
-    match told {
+fn time_of(pbx_event: &PbxEvent<'_>) -> Option<EventTime> {
+    match pbx_event {
         PbxEvent::Channel(event) => event.at,
         PbxEvent::Cdr(cdr) => cdr.at,
         PbxEvent::Mark(_) => None,
@@ -111,15 +111,15 @@ fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
 
 /// Returns the finished calls of these messages without internal ones, oldest first, and the number
 /// of calls that stay open.
-pub fn finished(
+pub fn finished_calls(
     arrivals: &[Arrival<'_>],
     format: Format,
-    on_event: Hear,
+    on_event: EventKinds,
 ) -> (Vec<FinishedCall>, usize) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut assembler = assembler();
     assembler.timing(Timing {
-        kept: keeps(format),
+        kept: is_kept_by_broker(format),
         ..Timing::default()
     });
     let mut now = EventTime::from_seconds(0);
@@ -129,10 +129,10 @@ pub fn finished(
             continue;
         };
         let wanted = match (&received.event, on_event) {
-            (PbxEvent::Channel(event), Hear::Only(origin)) => event.origin == origin,
+            (PbxEvent::Channel(event), EventKinds::Only(origin)) => event.origin == origin,
             (
                 PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_),
-                Hear::Both | Hear::Only(_),
+                EventKinds::Both | EventKinds::Only(_),
             ) => true,
         };
         if wanted {
@@ -147,9 +147,9 @@ pub fn finished(
     (calls, open)
 }
 
-/// Returns how a call differs from the expected one, as text. It is empty if there is no
-/// difference.
-fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: Hear) -> Vec<String> {
+/// Returns the differences between a call and the expected call. The list is empty if there are
+/// none.
+fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: EventKinds) -> Vec<String> {
     let text = |value: &dyn fmt::Debug| format!("{value:?}");
     let phone = call.number.as_ref().and_then(|received| {
         let uzbekistan = Country::parse("UZ");
@@ -186,7 +186,7 @@ fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: Hear) -> 
         ("start", text(&started), text(&expected.started_at)),
         ("incomplete", text(&call.incomplete), text(&complete)),
     ];
-    if on_event != Hear::Only(Origin::Cel) {
+    if on_event != EventKinds::Only(Origin::Cel) {
         let (lead, ambiguous) = lead_of(call);
         let two = expected.reason.as_deref() == Some("ambiguous_lead");
         rows.push(("lead", text(&lead), text(&expected.lead_id)));
@@ -229,13 +229,13 @@ fn lead_of(call: &FinishedCall) -> (Option<u64>, bool) {
     (lead.and_then(|lead| lead.parse().ok()), values.len() > 1)
 }
 
-/// Returns the errors in the calls of one recording, as text. It is empty if there are none.
-pub fn wrong(
+/// Returns the errors in the calls of one recording as text, which is empty if there are none.
+pub fn errors_as_text(
     name: &str,
     expected: &Expected,
     calls: &[FinishedCall],
     open: usize,
-    on_event: Hear,
+    on_event: EventKinds,
 ) -> String {
     let mut differ = Vec::new();
     if open > 0 {
@@ -266,17 +266,23 @@ pub fn expected(path: &Path) -> Expected {
     serde_json::from_slice(&fs::read(path).expect("what is expected")).expect("its shape")
 }
 
-/// Runs all recordings in one way, and reports all errors at once.
-pub fn check_all(format: Format, file: &str, on_event: Hear, arrange: fn(&mut Vec<Arrival<'_>>)) {
+/// Checks `file` of all recordings, and reports all errors at once. `arrange` changes the arrivals.
+pub fn check_all(
+    format: Format,
+    file: &str,
+    on_event: EventKinds,
+    arrange: fn(&mut Vec<Arrival<'_>>),
+) {
     let read = |folder: &Path| fs::read(folder.join(file)).expect("the recording");
     check_each(format, read, on_event, arrange);
 }
 
-/// Runs all recordings in the form that `read` makes of them.
+/// Checks all recordings. `read` returns the bytes for a recording's folder, and `arrange` changes
+/// the arrivals.
 pub fn check_each(
     format: Format,
     read: impl Fn(&Path) -> Vec<u8>,
-    on_event: Hear,
+    on_event: EventKinds,
     arrange: impl Fn(&mut Vec<Arrival<'_>>),
 ) {
     let mut all_wrong = String::new();
@@ -286,7 +292,7 @@ pub fn check_each(
             .and_then(|name| name.to_str())
             .expect("a name");
         let mut expected = expected(&folder.join("expected.json"));
-        if on_event == Hear::Only(Origin::Cel) {
+        if on_event == EventKinds::Only(Origin::Cel) {
             if NUMBER_UNTOLD_BY_CEL.contains(&name) {
                 expected.calls[0].client_phone = None;
             }
@@ -297,33 +303,33 @@ pub fn check_each(
         let bytes = read(&folder);
         let mut arrivals = messages(&bytes, format);
         arrange(&mut arrivals);
-        let (calls, open) = finished(&arrivals, format, on_event);
-        all_wrong += &wrong(name, &expected, &calls, open, on_event);
+        let (calls, open) = finished_calls(&arrivals, format, on_event);
+        all_wrong += &errors_as_text(name, &expected, &calls, open, on_event);
     }
     assert!(all_wrong.is_empty(), "\n{all_wrong}");
 }
 
-pub fn as_it_is(_: &mut Vec<Arrival<'_>>) {}
+pub fn keep_arrivals(_: &mut Vec<Arrival<'_>>) {}
 
-pub fn twice_each(arrivals: &mut Vec<Arrival<'_>>) {
+pub fn duplicate_each(arrivals: &mut Vec<Arrival<'_>>) {
     *arrivals = arrivals
         .iter()
         .flat_map(|&arrival| [arrival, arrival])
         .collect();
 }
 
-pub fn all_again(arrivals: &mut Vec<Arrival<'_>>) {
+pub fn repeat_all(arrivals: &mut Vec<Arrival<'_>>) {
     let again = arrivals.clone();
     arrivals.extend(again);
 }
 
-/// Delays the messages after this quarter, as a broker that kept them. Those that happened before
-/// the delay ends arrive at once.
-pub fn kept_from(quarter: usize, later: Duration) -> impl Fn(&mut Vec<Arrival<'_>>) {
+/// Returns a function that delays the messages after this quarter by `later`, as a broker that kept
+/// them. Messages that happened before the delay ends arrive at once.
+pub fn delay_from(quarter: usize, later: Duration) -> impl Fn(&mut Vec<Arrival<'_>>) {
     move |arrivals| {
         let cut = arrivals.len() * quarter / 4;
-        let told = arrivals[..cut].iter().map(|&(at, _)| at).max();
-        let back = told.map(|at| at.plus(later));
+        let last_before = arrivals[..cut].iter().map(|&(at, _)| at).max();
+        let back = last_before.map(|at| at.plus(later));
         for (at, _) in &mut arrivals[cut..] {
             *at = back.map_or(*at, |back| back.max(*at));
         }
@@ -331,7 +337,7 @@ pub fn kept_from(quarter: usize, later: Duration) -> impl Fn(&mut Vec<Arrival<'_
 }
 
 /// Makes each message arrive up to 400 ms late, with a fixed sequence of numbers.
-pub fn late_by_chance(arrivals: &mut Vec<Arrival<'_>>) {
+pub fn delay_randomly(arrivals: &mut Vec<Arrival<'_>>) {
     let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
     for (at, _) in arrivals.iter_mut() {
         chance = chance

@@ -3,8 +3,8 @@
 //! with only channel events or only CEL.
 
 use crate::replay::recorded::{
-    Hear, all_again, as_it_is, check_all, expected, finished, late_by_chance, messages, twice_each,
-    wrong,
+    EventKinds, check_all, delay_randomly, duplicate_each, errors_as_text, expected,
+    finished_calls, keep_arrivals, messages, repeat_all,
 };
 use callbridge_call::Origin;
 use callbridge_formats::Format;
@@ -14,12 +14,17 @@ use std::path::Path;
 /// Promise: Every recorded call is logged as it happened, over every transport.
 #[test]
 fn ami_text_yields_the_expected_calls() {
-    check_all(Format::Ami, "ami.raw", Hear::Both, as_it_is);
+    check_all(Format::Ami, "ami.raw", EventKinds::Both, keep_arrivals);
 }
 
 #[test]
 fn ami_json_yields_the_expected_calls() {
-    check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, as_it_is);
+    check_all(
+        Format::AmiJson,
+        "amiws.jsonl",
+        EventKinds::Both,
+        keep_arrivals,
+    );
 }
 
 #[test]
@@ -27,43 +32,63 @@ fn channel_events_without_cel_yield_the_expected_calls() {
     check_all(
         Format::Ami,
         "ami.raw",
-        Hear::Only(Origin::Channel),
-        as_it_is,
+        EventKinds::Only(Origin::Channel),
+        keep_arrivals,
     );
 }
 
 #[test]
 fn cel_without_channel_events_yields_calls_but_no_variables() {
-    check_all(Format::Ami, "ami.raw", Hear::Only(Origin::Cel), as_it_is);
+    check_all(
+        Format::Ami,
+        "ami.raw",
+        EventKinds::Only(Origin::Cel),
+        keep_arrivals,
+    );
 }
 
 #[test]
 fn doubled_events_change_nothing() {
-    check_all(Format::Ami, "ami.raw", Hear::Both, twice_each);
-    check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, twice_each);
-    check_all(Format::Ami, "ami.raw", Hear::Only(Origin::Cel), twice_each);
-}
-
-#[test]
-fn repeated_recording_creates_no_additional_calls() {
-    check_all(Format::Ami, "ami.raw", Hear::Both, all_again);
-}
-
-#[test]
-fn events_out_of_order_within_the_settling_time_change_nothing() {
-    check_all(Format::Ami, "ami.raw", Hear::Both, late_by_chance);
-    check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, late_by_chance);
+    check_all(Format::Ami, "ami.raw", EventKinds::Both, duplicate_each);
     check_all(
-        Format::Ami,
-        "ami.raw",
-        Hear::Only(Origin::Channel),
-        late_by_chance,
+        Format::AmiJson,
+        "amiws.jsonl",
+        EventKinds::Both,
+        duplicate_each,
     );
     check_all(
         Format::Ami,
         "ami.raw",
-        Hear::Only(Origin::Cel),
-        late_by_chance,
+        EventKinds::Only(Origin::Cel),
+        duplicate_each,
+    );
+}
+
+#[test]
+fn repeated_recording_creates_no_additional_calls() {
+    check_all(Format::Ami, "ami.raw", EventKinds::Both, repeat_all);
+}
+
+#[test]
+fn events_out_of_order_within_the_settling_time_change_nothing() {
+    check_all(Format::Ami, "ami.raw", EventKinds::Both, delay_randomly);
+    check_all(
+        Format::AmiJson,
+        "amiws.jsonl",
+        EventKinds::Both,
+        delay_randomly,
+    );
+    check_all(
+        Format::Ami,
+        "ami.raw",
+        EventKinds::Only(Origin::Channel),
+        delay_randomly,
+    );
+    check_all(
+        Format::Ami,
+        "ami.raw",
+        EventKinds::Only(Origin::Cel),
+        delay_randomly,
     );
 }
 
@@ -75,9 +100,9 @@ fn cel_custom_rows_give_right_calls_with_epoch_or_local_time() {
         let expected = expected(&folder.join(format!("{name}.expected.json")));
         let bytes = fs::read(folder.join(format!("{name}.csv"))).expect("the rows");
         let arrivals = messages(&bytes, Format::CelCsv);
-        let hear = Hear::Only(Origin::Cel);
-        let (calls, open) = finished(&arrivals, Format::CelCsv, hear);
-        all_wrong += &wrong(name, &expected, &calls, open, hear);
+        let kinds = EventKinds::Only(Origin::Cel);
+        let (calls, open) = finished_calls(&arrivals, Format::CelCsv, kinds);
+        all_wrong += &errors_as_text(name, &expected, &calls, open, kinds);
     }
     assert!(all_wrong.is_empty(), "\n{all_wrong}");
 }

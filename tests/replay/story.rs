@@ -24,7 +24,7 @@ fn recording(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn every_recording() -> Vec<PathBuf> {
+fn all_recordings() -> Vec<PathBuf> {
     let entries = fs::read_dir(recording("")).expect("the recordings");
     let all = entries.map(|entry| entry.expect("an entry").path().join("ami.raw"));
     let mut all: Vec<PathBuf> = all.filter(|path| path.exists()).collect();
@@ -33,16 +33,16 @@ fn every_recording() -> Vec<PathBuf> {
     all
 }
 
-fn words(path: &Path) -> &str {
+fn path_text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
 /// Runs `explain` for AMI in this process, so the tables of numbering plans are loaded once.
-fn told(arguments: &[&str]) -> Result<String, String> {
-    told_as("--format=ami", arguments)
+fn explain_text(arguments: &[&str]) -> Result<String, String> {
+    explain_as("--format=ami", arguments)
 }
 
-fn told_as(format: &str, arguments: &[&str]) -> Result<String, String> {
+fn explain_as(format: &str, arguments: &[&str]) -> Result<String, String> {
     let environment = Environment::default();
     let all = ["callbridge", "explain", format];
     let all = all.iter().chain(arguments).map(OsString::from);
@@ -63,22 +63,22 @@ fn lines(text: &str) -> Vec<Value> {
 
 /// Returns the ids of a recording's calls.
 fn calls(path: &Path) -> Vec<String> {
-    let all = told(&[&["--json", words(path)], &TRUNKS[..]].concat()).expect("told");
+    let all = explain_text(&[&["--json", path_text(path)], &TRUNKS[..]].concat()).expect("told");
     let id = |call: &Value| call["linkedid"].as_str().expect("a linkedid").to_owned();
     lines(&all).iter().map(id).collect()
 }
 
 /// Returns the only call with this id, with its timeline.
 fn story(path: &Path, id: &str) -> Value {
-    let flags = [&["--json", "--call", id, words(path)], &TRUNKS[..]].concat();
-    let mut all = lines(&told(&flags).expect("told"));
+    let flags = [&["--json", "--call", id, path_text(path)], &TRUNKS[..]].concat();
+    let mut all = lines(&explain_text(&flags).expect("told"));
     assert_eq!(all.len(), 1, "{id}");
     all.remove(0)
 }
 
 /// The contents of an SVG. Parsing panics if it is not well-formed XML.
 #[derive(Debug, Default)]
-struct Drawn {
+struct Picture {
     lanes: usize,
     stays: usize,
     talks: usize,
@@ -91,10 +91,10 @@ fn class(element: &BytesStart<'_>) -> String {
     class.unwrap_or_default()
 }
 
-fn drawn(svg: &str) -> Drawn {
+fn parse_picture(svg: &str) -> Picture {
     let mut reader = Reader::from_str(svg);
     reader.config_mut().check_end_names = true;
-    let (mut drawn, mut depth, mut text) = (Drawn::default(), 0, String::new());
+    let (mut drawn, mut depth, mut text) = (Picture::default(), 0, String::new());
     loop {
         match reader.read_event().expect("well-formed") {
             Event::Start(element) => {
@@ -134,23 +134,23 @@ fn every_call_is_drawn_with_a_lane_a_channel_and_a_bar_a_stay() {
     let file = folder.path().join("call.svg");
     let picture = format!("--picture={}", file.display());
     let mut pictures = 0;
-    for path in every_recording() {
+    for path in all_recordings() {
         for id in calls(&path) {
-            let flags = [&["--call", &id, &picture, words(&path)], &TRUNKS[..]].concat();
-            told(&flags).expect("drawn");
+            let flags = [&["--call", &id, &picture, path_text(&path)], &TRUNKS[..]].concat();
+            explain_text(&flags).expect("drawn");
             let svg = fs::read_to_string(&file).expect("a picture");
-            let drawn = drawn(&svg);
+            let drawn = parse_picture(&svg);
             let story = story(&path, &id);
             let channels = story["timeline"]["channels"].as_array().expect("channels");
             let stays = channels
                 .iter()
                 .map(|it| it["bridges"].as_array().expect("bridges").len());
-            let at = words(&path);
+            let at = path_text(&path);
             assert_eq!(drawn.lanes, channels.len(), "{at} {id}");
             assert_eq!(drawn.stays, stays.sum::<usize>(), "{at} {id}");
             let talks = story["timeline"]["talk"].as_array().expect("talk").len();
-            // Each talk shades the lanes of the other party and of the customer. One more is in the
-            // legend.
+            // Each talk shades the lanes of the other party and of the customer. The legend shows
+            // one more talk.
             assert!(
                 drawn.talks >= talks && (drawn.talks > 0) == (talks > 0),
                 "{at} {id}"
@@ -173,13 +173,13 @@ fn every_call_is_drawn_with_a_lane_a_channel_and_a_bar_a_stay() {
 
 /// Returns how long employees talked with the customer, in seconds.
 fn talk_of(story: &Value) -> f64 {
-    let of = |talk: &Value| {
+    let parse_talk = |talk: &Value| {
         let moment = |key: &str| talk[key].as_f64().expect("a moment");
         (moment("from"), moment("to"))
     };
     let talks = story["timeline"]["talk"].as_array().expect("talk");
     let (mut until, mut total) = (f64::MIN, 0.0);
-    for (from, to) in talks.iter().map(of) {
+    for (from, to) in talks.iter().map(parse_talk) {
         total += (to - from.max(until)).max(0.0);
         until = until.max(to);
     }
@@ -188,20 +188,20 @@ fn talk_of(story: &Value) -> f64 {
 
 #[test]
 fn talk_in_the_timeline_is_the_talk_of_the_journal() {
-    for path in every_recording() {
+    for path in all_recordings() {
         for id in calls(&path) {
             let story = story(&path, &id);
             let total = talk_of(&story);
-            let told = story["talkTimeSec"].as_f64().expect("talk");
-            let told = if story["answered"] == true {
-                told
+            let reported_talk = story["talkTimeSec"].as_f64().expect("talk");
+            let reported_talk = if story["answered"] == true {
+                reported_talk
             } else {
                 total
             };
             assert!(
-                (total - told).abs() <= 1.0,
-                "{} {id}: {total} {told}",
-                words(&path)
+                (total - reported_talk).abs() <= 1.0,
+                "{} {id}: {total} {reported_talk}",
+                path_text(&path)
             );
         }
     }
@@ -214,29 +214,30 @@ fn call_from_cdrs_only_is_explained_and_drawn() {
     let picture = format!("--picture={}", file.display());
     let by_cdr = |flags: &[&str]| {
         let flags = [flags, &["--pbx-timezone=UTC"], &TRUNKS[..]].concat();
-        told_as("--format=cdr-csv", &flags).expect("told")
+        explain_as("--format=cdr-csv", &flags).expect("told")
     };
-    for path in every_recording() {
+    for path in all_recordings() {
         let path = path.with_file_name("cdr.csv");
-        for call in lines(&by_cdr(&["--json", words(&path)])) {
+        for call in lines(&by_cdr(&["--json", path_text(&path)])) {
             let id = call["linkedid"].as_str().expect("a linkedid");
-            let told = by_cdr(&["--json", "--call", id, &picture, words(&path)]);
-            let story = &lines(&told)[0];
+            let output = by_cdr(&["--json", "--call", id, &picture, path_text(&path)]);
+            let story = &lines(&output)[0];
             let channels = story["timeline"]["channels"].as_array().expect("channels");
-            let drawn = drawn(&fs::read_to_string(&file).expect("a picture"));
+            let drawn = parse_picture(&fs::read_to_string(&file).expect("a picture"));
             assert_eq!(
                 (drawn.lanes, drawn.stays),
                 (channels.len(), 0),
                 "{}",
-                words(&path)
+                path_text(&path)
             );
             let estimate = |text: &String| text.contains("an estimate from CDRs only");
-            assert!(drawn.texts.iter().any(estimate), "{}", words(&path));
-            let (total, told) = (talk_of(story), story["talkTimeSec"].as_f64().expect("talk"));
+            assert!(drawn.texts.iter().any(estimate), "{}", path_text(&path));
+            let (total, reported_talk) =
+                (talk_of(story), story["talkTimeSec"].as_f64().expect("talk"));
             assert!(
-                (total - told).abs() <= 1.0,
-                "{} {id}: {total} {told}",
-                words(&path)
+                (total - reported_talk).abs() <= 1.0,
+                "{} {id}: {total} {reported_talk}",
+                path_text(&path)
             );
         }
     }
@@ -244,17 +245,17 @@ fn call_from_cdrs_only_is_explained_and_drawn() {
 
 #[test]
 fn call_story_fits_120_columns_and_has_no_control_characters() {
-    for path in every_recording() {
+    for path in all_recordings() {
         for id in calls(&path) {
-            let flags = [&["--call", &id, words(&path)], &TRUNKS[..]].concat();
-            let text = told(&flags).expect("told");
+            let flags = [&["--call", &id, path_text(&path)], &TRUNKS[..]].concat();
+            let text = explain_text(&flags).expect("told");
             let hostile = |c: char| c.is_control() && c != '\n';
-            assert!(!text.chars().any(hostile), "{} {id}", words(&path));
+            assert!(!text.chars().any(hostile), "{} {id}", path_text(&path));
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(
                 widest.unwrap_or(0) <= 120,
                 "{} {id}: {widest:?}\n{text}",
-                words(&path)
+                path_text(&path)
             );
         }
     }
@@ -264,11 +265,11 @@ fn call_story_fits_120_columns_and_has_no_control_characters() {
 fn pickup_is_explained_with_one_line_per_event() {
     let path = recording("pickup/ami.raw");
     let flags = [
-        &["--call=1795163529.0", "--pbx-id=pbx1", words(&path)],
+        &["--call=1795163529.0", "--pbx-id=pbx1", path_text(&path)],
         &TRUNKS[..],
     ]
     .concat();
-    let text = told(&flags).expect("told");
+    let text = explain_text(&flags).expect("told");
     let (story, values) = text
         .split_once("\n\n  direction")
         .expect("values below the story");
@@ -304,8 +305,12 @@ fn pickup_is_explained_with_one_line_per_event() {
 fn pbx_timezone_is_used_for_the_timeline_if_given() {
     let path = recording("pickup/ami.raw");
     let zone = "--pbx-timezone=Asia/Tashkent";
-    let flags = [&["--call=1795163529.0", zone, words(&path)], &TRUNKS[..]].concat();
-    let text = told(&flags).expect("told");
+    let flags = [
+        &["--call=1795163529.0", zone, path_text(&path)],
+        &TRUNKS[..],
+    ]
+    .concat();
+    let text = explain_text(&flags).expect("told");
     assert!(
         text.starts_with("1795163529.0  journal  2026-11-20 13:32:09 +05\n"),
         "{text}"
@@ -326,10 +331,11 @@ fn hostile_names_are_harmless_in_text_and_picture() {
     let text = String::from_utf8_lossy(&recorded).replace("PJSIP/101-", hostile);
     fs::write(&file, text).expect("written");
     let drawing = format!("--picture={}", picture.display());
-    let text = told(&[&[drawing.as_str(), words(&file)], &TRUNKS[..]].concat()).expect("told");
+    let text =
+        explain_text(&[&[drawing.as_str(), path_text(&file)], &TRUNKS[..]].concat()).expect("told");
     assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
     let svg = fs::read_to_string(&picture).expect("a picture");
-    let drawn = drawn(&svg);
+    let drawn = parse_picture(&svg);
     assert_eq!(drawn.lanes, 2);
     let name = "PJSIP/&amp;lt;&quot;]]&gt;\\u{1b";
     assert!(
@@ -339,7 +345,7 @@ fn hostile_names_are_harmless_in_text_and_picture() {
     );
 }
 
-/// Runs the program itself, for its exit codes.
+/// Runs the program as a process, for tests of its exit codes.
 fn explain(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .env_clear()
@@ -356,34 +362,34 @@ fn picture_exits_1_for_several_calls_and_73_if_unwritable() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("call.svg");
     let picture = format!("--picture={}", file.display());
-    let output = explain(&[&[words(&two), picture.as_str()], &TRUNKS[..]].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let output = explain(&[&[path_text(&two), picture.as_str()], &TRUNKS[..]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        said.contains("2 calls are in it; choose one with --call:\n  1795163636.91  "),
-        "{said}"
+        stderr.contains("2 calls are in it; choose one with --call:\n  1795163636.91  "),
+        "{stderr}"
     );
     assert!(!file.exists());
-    let output = explain(&[&[words(&one), picture.as_str()], &TRUNKS[..]].concat());
+    let output = explain(&[&[path_text(&one), picture.as_str()], &TRUNKS[..]].concat());
     assert!(output.status.success() && file.exists());
     let nowhere = format!(
         "--picture={}",
         folder.path().join("no/such/call.svg").display()
     );
-    let output = explain(&[&[words(&one), nowhere.as_str()], &TRUNKS[..]].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(73), "{said}");
-    assert!(said.contains("call.svg: cannot be written"), "{said}");
+    let output = explain(&[&[path_text(&one), nowhere.as_str()], &TRUNKS[..]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(73), "{stderr}");
+    assert!(stderr.contains("call.svg: cannot be written"), "{stderr}");
 }
 
 #[test]
 fn without_a_trunk_the_endpoints_that_could_be_one_are_named() {
     let path = recording("queue_local_members/ami.raw");
-    let output = explain(&[words(&path)]);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output = explain(&[path_text(&path)]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let named = "give --trunk for each trunk among: PJSIP/101, PJSIP/102, PJSIP/city\n";
-    assert!(said.contains(named), "{said}");
-    let output = explain(&[&[words(&path)], &TRUNKS[..]].concat());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!said.contains("endpoints"), "{said}");
+    assert!(stderr.contains(named), "{stderr}");
+    let output = explain(&[&[path_text(&path)], &TRUNKS[..]].concat());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("endpoints"), "{stderr}");
 }

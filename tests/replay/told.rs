@@ -15,22 +15,25 @@ const EXACT: [&str; 9] = [
     "startedAt",
 ];
 
-/// Returns how a reported call differs from an entry of an `expected.json`. Seconds can differ by
-/// one.
-pub fn differences(expected: &Value, told: &Value) -> Vec<String> {
-    let differs = |key: &&&str| expected[**key] != told[**key];
+/// Returns the differences between a reported call and an entry of an `expected.json`. Seconds can
+/// differ by one.
+pub fn differences(expected: &Value, reported: &Value) -> Vec<String> {
+    let differs = |key: &&&str| expected[**key] != reported[**key];
     let mut all: Vec<String> = EXACT
         .iter()
         .filter(differs)
-        .map(|key| format!("{key}: {} is told as {}", expected[*key], told[*key]))
+        .map(|key| format!("{key}: {} is told as {}", expected[*key], reported[*key]))
         .collect();
     for key in ["durationSec", "talkTimeSec"] {
-        let (wants, has) = (expected[key].as_f64(), told[key].as_f64());
+        let (wants, has) = (expected[key].as_f64(), reported[key].as_f64());
         let near = wants
             .zip(has)
             .is_some_and(|(wants, has)| (wants - has).abs() <= 1.0);
         if !near {
-            all.push(format!("{key}: {} is told as {}", expected[key], told[key]));
+            all.push(format!(
+                "{key}: {} is told as {}",
+                expected[key], reported[key]
+            ));
         }
     }
     let reason = match (&expected["reason"], &expected["leadId"]) {
@@ -42,8 +45,8 @@ pub fn differences(expected: &Value, told: &Value) -> Vec<String> {
     } else {
         "dead_letter"
     };
-    if told["outcome"] != outcome || told["reason"] != reason {
-        let (outcome, told_reason) = (&told["outcome"], &told["reason"]);
+    if reported["outcome"] != outcome || reported["reason"] != reason {
+        let (outcome, told_reason) = (&reported["outcome"], &reported["reason"]);
         all.push(format!(
             "outcome: {outcome} {told_reason}, and not {reason}"
         ));

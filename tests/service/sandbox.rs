@@ -171,7 +171,7 @@ async fn stop_waits_for_no_delayed_answer() {
     })
     .await;
     let (url, body) = (server.url(), call(&server, "one"));
-    let asked = tokio::spawn(async move {
+    let first_request = tokio::spawn(async move {
         let request = client()
             .post(format!("{url}/v1/open-api/call-history"))
             .json(&body);
@@ -188,7 +188,7 @@ async fn stop_waits_for_no_delayed_answer() {
         .expect("the call came in");
     let stopped = tokio::time::timeout(Duration::from_secs(20), server.stop()).await;
     stopped.expect("in time").expect("stops");
-    asked
+    first_request
         .await
         .expect("joined")
         .expect_err("the connection was closed");
@@ -434,7 +434,7 @@ async fn post_form(url: String, body: String) -> reqwest::Response {
 }
 
 /// Opens the authorization page, approves, and returns the code from the redirect.
-async fn approved(server: &Server) -> String {
+async fn approve(server: &Server) -> String {
     let consent = format!(
         "{}/consent?response_type=code&client_id=svc_app_1&redirect_uri={BACK}\
          &scope=PERMISSION_OPEN_API_CALL:SAVE&state=s%201",
@@ -458,7 +458,7 @@ async fn consent_token_and_revocation_work_at_auth_address() {
         config.settings.application = Some(public_application());
     })
     .await;
-    let code = approved(&server).await;
+    let code = approve(&server).await;
     let path = "/v1/open-api/oauth/token";
     let body = format!(
         "grant_type=authorization_code&code={code}&redirect_uri={BACK}&client_id=svc_app_1\
@@ -466,18 +466,18 @@ async fn consent_token_and_revocation_work_at_auth_address() {
     );
     let elsewhere = post_form(format!("{}{path}", server.url()), body.clone()).await;
     assert_eq!(elsewhere.status(), 404);
-    let told = post_form(format!("{}{path}", server.auth_url()), body).await;
-    assert_eq!(told.status(), 200);
-    assert_eq!(told.headers()["cache-control"], "no-store");
-    let told: Value = told.json().await.expect("JSON");
-    let access = told["access_token"].as_str().expect("a token");
+    let response = post_form(format!("{}{path}", server.auth_url()), body).await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["cache-control"], "no-store");
+    let tokens: Value = response.json().await.expect("JSON");
+    let access = tokens["access_token"].as_str().expect("a token");
     let info = || async {
         let request = client().get(format!("{}/v1/open-api/token/info", server.url()));
         let answer = request.header("X-Open-Api-Token", access).send().await;
         answer.expect("an answer").status()
     };
     assert_eq!(info().await, 200);
-    let refresh = told["refresh_token"].as_str().expect("a token");
+    let refresh = tokens["refresh_token"].as_str().expect("a token");
     let body = format!("token={refresh}&client_id=svc_app_1&client_secret=svc_sec_1");
     let url = format!("{}/v1/open-api/oauth/revoke", server.auth_url());
     assert_eq!(post_form(url, body).await.status(), 200);

@@ -8,7 +8,7 @@
 //! | `CALLBRIDGE_SIM_DAYS` | saturated days of 86,400 calls instead |
 //! | `CALLBRIDGE_SIM_LOG` | a file for the event log of the only seed |
 //!
-//! `tests/run simulate` sets them.
+//! `tests/run simulate` sets these variables.
 
 use crate::simulation::paths::Met;
 use crate::simulation::scenario::{Length, Run};
@@ -25,26 +25,26 @@ const SEEDS: u64 = 8;
 /// The first seed.
 const FIRST: u64 = 304;
 
-/// How often progress is shown on a terminal.
+/// Time between two displays of the progress on a terminal.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
 /// The result of a seed.
-struct Ended {
+struct SeedResult {
     hash: u64,
     events: u64,
     met: Met,
 }
 
-fn run(seed: u64, length: Length) -> Ended {
+fn run(seed: u64, length: Length) -> SeedResult {
     let mut run = Run::new(seed, length);
-    if let (Some(_), Ok(path)) = (only(), std::env::var("CALLBRIDGE_SIM_LOG")) {
+    if let (Some(_), Ok(path)) = (only_seed(), std::env::var("CALLBRIDGE_SIM_LOG")) {
         run.world.log.write_to(std::path::Path::new(&path));
     }
     run.faults();
     run.drain();
     run.judge();
     run.world.met.assert_possible();
-    Ended {
+    SeedResult {
         hash: run.world.log.hash(),
         events: run.world.log.events(),
         met: run.world.met,
@@ -57,7 +57,7 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-fn only() -> Option<u64> {
+fn only_seed() -> Option<u64> {
     number("CALLBRIDGE_SIM_SEED")
 }
 
@@ -80,7 +80,7 @@ fn length() -> Length {
 
 /// Returns the seeds of a run of this length.
 pub fn seeds(length: Length) -> Range<u64> {
-    if let Some(seed) = only() {
+    if let Some(seed) = only_seed() {
         return seed..seed + 1;
     }
     let days = length.calls_an_hour > Length::default().calls_an_hour;
@@ -195,7 +195,7 @@ fn every_seed_journals_each_call_once_within_rate_limit() {
             replay(*seed, length)
         );
     }
-    if only().is_none() {
+    if only_seed().is_none() {
         report(&shared.met, all);
     }
 }
@@ -212,7 +212,8 @@ fn report(met: &Met, seeds: u64) {
     assert!(missed.is_empty(), "no seed met {missed:#?}");
 }
 
-/// Prints the hash that another test compares. That test runs this one in separate processes.
+/// Prints the hash of a seed. `same_seed_is_the_same_run_in_another_process` runs this test in
+/// separate processes and compares the hashes.
 #[test]
 fn child_prints_the_hash_of_its_seed() {
     if let Some(seed) = number("CALLBRIDGE_SIM_CHILD") {

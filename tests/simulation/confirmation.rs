@@ -1,7 +1,7 @@
 //! Tests how many requests confirmations need and how long they take, in every shape that the
 //! document allows.
 
-use crate::simulation::trouble::{MINUTE, faults, shaped, world};
+use crate::simulation::trouble::{MINUTE, faults, shaped_world, world};
 use crate::simulation::way::Network;
 use crate::simulation::world::World;
 use crate::support::simulated_calls::call;
@@ -12,7 +12,7 @@ use callbridge_spool::{State, tables};
 use std::time::Duration;
 
 /// Runs a backlog of this many calls until all are confirmed. Returns requests and minutes.
-fn drained(world: &mut World, calls: u32) -> (usize, u64) {
+fn run_backlog(world: &mut World, calls: u32) -> (usize, u64) {
     world.network = Network {
         delay: Duration::from_millis(100),
         ..Network::default()
@@ -36,9 +36,9 @@ fn drained(world: &mut World, calls: u32) -> (usize, u64) {
 }
 
 /// Checks that 600 calls in this shape need at most this many requests.
-fn costs(shape: &str, most: usize) {
-    let mut world = shaped(shape);
-    let (requests, minutes) = drained(&mut world, 600);
+fn check_cost(shape: &str, most: usize) {
+    let mut world = shaped_world(shape);
+    let (requests, minutes) = run_backlog(&mut world, 600);
     println!("{shape}: {requests} requests for 600 calls, {minutes} minutes");
     assert!(requests <= most, "{shape}: {requests} requests");
     assert_eq!(world.disk.store.books().dead, 0);
@@ -50,31 +50,31 @@ fn costs(shape: &str, most: usize) {
 
 #[test]
 fn in_every_shape_of_the_answers_a_page_confirms_many() {
-    costs("shape rows strings", 620);
-    costs("shape page beside", 620);
-    costs(
+    check_cost("shape rows strings", 620);
+    check_cost("shape page beside", 620);
+    check_cost(
         "shape rows strings; shape page beside; shape status bare",
         620,
     );
-    costs("shape size-max 50", 630);
-    costs("shape size-max 30", 640);
+    check_cost("shape size-max 50", 630);
+    check_cost("shape size-max 30", 640);
 }
 
-/// A page or a poll confirms each call, whatever the filter does with a range.
+/// A page or a poll confirms each call, also if the filter ignores or refuses a range.
 #[test]
 fn in_every_shape_of_the_filter_each_call_is_confirmed() {
-    costs("shape range refused", 1250);
-    costs("shape range ignored", 1250);
-    costs("shape registered started", 1250);
-    costs("call-history hold 30s", 1250);
+    check_cost("shape range refused", 1250);
+    check_cost("shape range ignored", 1250);
+    check_cost("shape registered started", 1250);
+    check_cost("call-history hold 30s", 1250);
 }
 
 #[test]
 fn calls_without_the_filter_grant_are_polled_one_by_one() {
-    costs("filter status 403", 1210);
-    // It is tried occasionally to find out whether it works again.
-    costs("filter status 500", 1250);
-    costs("filter broken", 1250);
+    check_cost("filter status 403", 1210);
+    // The filter is tried occasionally to find out whether it works again.
+    check_cost("filter status 500", 1250);
+    check_cost("filter broken", 1250);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn confirmed_calls_per_request_are_shown_under_errors() {
         let bad = "any chance 5% lost; any chance 4% status-after 503; any chance 3% broken; \
                    any chance 2% status 503";
         faults(&mut world, bad);
-        let (requests, _) = drained(&mut world, 300);
+        let (requests, _) = run_backlog(&mut world, 300);
         confirmed += 300;
         all += requests;
     }

@@ -14,12 +14,12 @@ const HOOKED: Step = Step::Journaled(OutcomeSource::Webhook);
 /// The condition of the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// It can be read and written.
+    /// The disk can be read and written.
     #[default]
     Sound,
-    /// It can be read but not written.
+    /// The disk can be read but not written.
     Full,
-    /// It cannot be read or written.
+    /// The disk cannot be read or written.
     Failing,
 }
 
@@ -27,13 +27,13 @@ pub enum Health {
 pub struct Disk {
     pub store: Store,
     pub health: Health,
-    /// The state of each row according to the pure function.
+    /// The expected state of each row, according to [`next`].
     pub states: BTreeMap<RowId, State>,
     /// The uuid of each row.
     pub uuids: BTreeMap<RowId, String>,
     /// All writes, if a snapshot can be restored.
     pub history: Option<Vec<Vec<Op>>>,
-    /// Whether the disk was restored. It reports this until a slot is taken.
+    /// Whether the disk was restored, and no slot has been taken since.
     pub restored: bool,
     writes: u64,
     counted: u64,
@@ -42,11 +42,11 @@ pub struct Disk {
 impl Disk {
     /// Creates an empty state.
     pub fn new() -> Self {
-        Self::with(spool::Settings::default())
+        Self::with_settings(spool::Settings::default())
     }
 
     /// Creates an empty state with these settings of the spool.
-    pub fn with(settings: spool::Settings) -> Self {
+    pub fn with_settings(settings: spool::Settings) -> Self {
         Self {
             store: Store::in_memory(settings).expect("a store in memory"),
             health: Health::Sound,
@@ -59,7 +59,7 @@ impl Disk {
         }
     }
 
-    /// Reads if the disk allows it.
+    /// Runs `read` on the store if the disk allows it.
     pub fn read<T>(&self, read: impl FnOnce(&Store) -> Result<T, Error>) -> Result<T, Error> {
         match self.health {
             Health::Sound | Health::Full => read(&self.store),
@@ -67,8 +67,8 @@ impl Disk {
         }
     }
 
-    /// Writes if the disk allows it. Checks that each step follows the pure function and that the
-    /// books balance.
+    /// Writes the operations if the disk allows it. Checks that each step leads to the state that
+    /// [`next`] returns, and that the books balance.
     pub fn write(&mut self, ops: Vec<Op>, met: &mut Met) -> Result<Vec<Done>, Error> {
         if self.health != Health::Sound {
             return Err(self.error());
@@ -78,7 +78,7 @@ impl Disk {
         }
         let done = self.store.write(ops.clone())?;
         for (op, done) in ops.iter().zip(&done) {
-            self.follow(op, done, met);
+            self.follow_operation(op, done, met);
         }
         if let Some(history) = &mut self.history {
             history.push(ops);
@@ -96,7 +96,7 @@ impl Disk {
         Ok(done)
     }
 
-    fn follow(&mut self, op: &Op, done: &Done, met: &mut Met) {
+    fn follow_operation(&mut self, op: &Op, done: &Done, met: &mut Met) {
         match (op, done) {
             (Op::Finish(call), Done::New(row)) => {
                 let uuid = call.judged.record.uuid.expect("a uuid").to_string();
@@ -109,20 +109,24 @@ impl Disk {
             (Op::Finish(_), other) => {
                 assert!(matches!(other, Done::Repeat(_) | Done::Counted), "{done:?}");
             }
-            (Op::Step { row, step, .. }, Done::Stepped(to)) => self.stepped(*row, step, *to, met),
+            (Op::Step { row, step, .. }, Done::Stepped(to)) => {
+                self.follow_step(*row, step, *to, met)
+            }
             // The spool decides whether the call is retried automatically.
             (Op::FailedCall(failure), Done::Stepped(to)) => {
                 let step = match to {
                     State::Ready => step_called("moved"),
                     _ => step_called("died"),
                 };
-                self.stepped(failure.row, &step, *to, met);
+                self.follow_step(failure.row, &step, *to, met);
             }
-            (Op::Delivery(_), Done::Delivered(told)) => self.delivered(told, met),
+            (Op::Delivery(_), Done::Delivered(told)) => self.follow_delivery(told, met),
             (Op::Shown { calls, .. }, _) => {
-                calls.iter().for_each(|call| self.shown(call.uuid, met));
+                calls
+                    .iter()
+                    .for_each(|call| self.follow_page_row(call.uuid, met));
             }
-            // From here on, the slots show the requests.
+            // From now on, the slots show the requests.
             (Op::Slot(_), _) => self.restored = false,
             (Op::BindCompany { .. }, Done::WrongCompany(binding)) => {
                 panic!("bound to {binding:?} and then to another");
@@ -131,10 +135,10 @@ impl Disk {
         }
     }
 
-    fn stepped(&mut self, row: RowId, step: &Step, to: State, met: &mut Met) {
+    fn follow_step(&mut self, row: RowId, step: &Step, to: State, met: &mut Met) {
         let state = self.states.get_mut(&row).expect("a known row");
-        // An answer changes nothing if a webhook came first. Nor does a decision on a call that is
-        // no longer dead.
+        // An answer changes nothing if a webhook came first. A decision on a call that is no longer
+        // dead changes nothing either.
         let overtaken = *state == State::Journaled && to == State::Journaled;
         let decided = matches!(step, Step::Reopened { .. }) && *state != State::Dead;
         if !overtaken && !decided {
@@ -147,8 +151,8 @@ impl Disk {
         *state = to;
     }
 
-    fn delivered(&mut self, told: &Delivered, met: &mut Met) {
-        let Delivered::Confirmed { row, .. } = told else {
+    fn follow_delivery(&mut self, delivered: &Delivered, met: &mut Met) {
+        let Delivered::Confirmed { row, .. } = delivered else {
             return;
         };
         let state = self.states.get_mut(row).expect("a known row");
@@ -162,7 +166,7 @@ impl Disk {
 
     /// Checks that a call that a page showed is journaled, and that no other operation in the same
     /// write changed it.
-    fn shown(&mut self, uuid: CallUuid, met: &mut Met) {
+    fn follow_page_row(&mut self, uuid: CallUuid, met: &mut Met) {
         let row = tables::calls::row_of(&self.store, uuid).expect("readable");
         let Some(state) = row.and_then(|row| self.states.get_mut(&row)) else {
             return;

@@ -14,7 +14,8 @@ use std::time::Duration;
 const HOURS_MAX: u64 = 24 * 4;
 
 impl Run {
-    /// Ends the faults. Fixes and retries dead letters.
+    /// Ends the faults, and retries dead letters with corrected values until all calls are
+    /// journaled.
     pub fn drain(&mut self) {
         self.world.sandbox.set_faults(Vec::new());
         self.world.trap = None;
@@ -75,7 +76,7 @@ impl Run {
                 ((State::Journaled, sent), Some(record)) => {
                     let names = &self.world.settings.fields;
                     let mut sent = sent;
-                    if self.world.witness.may_differ(&sent) {
+                    if self.world.witness.can_differ(&sent) {
                         // A snapshot does not have a lead that a person assigned later.
                         sent.lead_id = LeadId::new(record.call.lead_id);
                     }
@@ -99,9 +100,8 @@ impl Run {
     }
 }
 
-/// Compares every field of a record in the journal with the call that was to be sent, and that call
-/// with the finished one. A person can have changed its lead. The sender sets where the lead came
-/// from.
+/// Compares every field of the journal's record `got` with the call `sent`, and `sent` with the
+/// `finished` call. A person can have changed the lead. The sender sets where the lead came from.
 pub fn compare(sent: &CallRecord, finished: &CallRecord, got: &Record, names: &FieldNames) {
     let expected = CallRecord {
         lead_id: sent.lead_id,

@@ -1,7 +1,7 @@
 //! Tests each way in which the CRM can fail for five virtual minutes. No call is lost, the problem
 //! and its fix are shown, few probes are sent, and sending continues automatically.
 
-use crate::simulation::trouble::{ALLOWED, MINUTE, calls_for, faults, world};
+use crate::simulation::trouble::{ALLOWED, MINUTE, faults, finish_calls, world};
 use crate::simulation::way::Network;
 use crate::simulation::world::World;
 use callbridge_model::status::Books;
@@ -18,11 +18,11 @@ const OUTAGE: (usize, usize) = (18, 6);
 /// Runs without problems, then with a problem for five minutes, then without problems again.
 fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason: &str, fix: &str) {
     let mut world = world();
-    calls_for(&mut world, 0, MINUTE);
+    finish_calls(&mut world, 0, MINUTE);
     begin(&mut world);
     let before = world.sent.len();
     let began = world.now.wall;
-    calls_for(&mut world, 100, 5 * MINUTE);
+    finish_calls(&mut world, 100, 5 * MINUTE);
 
     let pause = world.status().pause.expect("a pause");
     assert_eq!(pause.reason, reason);
@@ -234,7 +234,7 @@ fn redirects_after_accepted_calls_come_from_a_proxy() {
 fn service_that_is_down_from_the_start_is_waited_for() {
     let mut world = world();
     world.network.refuses = true;
-    calls_for(&mut world, 0, 5 * MINUTE);
+    finish_calls(&mut world, 0, 5 * MINUTE);
     assert!(world.sent.len() <= 26, "{:?}", world.sent);
     assert!(
         world
@@ -254,14 +254,14 @@ fn service_that_is_down_from_the_start_is_waited_for() {
 #[test]
 fn another_company_s_token_is_asked_once_and_not_used() {
     let mut world = world();
-    calls_for(&mut world, 0, MINUTE);
+    finish_calls(&mut world, 0, MINUTE);
     let right = std::mem::replace(&mut world.token, "svc_pat_other".to_owned());
     world
         .sandbox
         .issue(world.now.wall, "svc_pat_other", TokenKind::Pat, 2, None);
     world.use_token();
     let before = world.sent.len();
-    calls_for(&mut world, 100, 5 * MINUTE);
+    finish_calls(&mut world, 100, 5 * MINUTE);
     assert_eq!(
         world.sent[before..]
             .iter()

@@ -1,4 +1,5 @@
-//! The CRM's deliveries (§6) on their way to the receiver. They can be late, lost, or doubled.
+//! The CRM's deliveries (§6) on their way to the receiver. Deliveries can be late, lost, or
+//! doubled.
 
 use crate::simulation::way::Event;
 use crate::simulation::world::World;
@@ -68,7 +69,7 @@ impl World {
     }
 
     /// Sets whether the program runs and receives deliveries.
-    pub(crate) fn receives(&mut self, receives: bool) {
+    pub(crate) fn set_receiving(&mut self, receives: bool) {
         if let Some(hooks) = &mut self.hooks {
             hooks.down = !receives;
         }
@@ -94,13 +95,13 @@ impl World {
         self.event(CYCLE, Event::Cycle);
     }
 
-    /// Delivers to the receiver, which checks and stores the delivery as the program does.
+    /// Gives a delivery to the receiver, which checks and stores the delivery as the program does.
     pub(crate) fn deliver(&mut self, dispatch: &Dispatch) {
         let Some(hooks) = &mut self.hooks else { return };
         let through =
             !(hooks.cut || hooks.down || hooks.broken > 0 && hooks.dice.chance(hooks.broken));
         let outcome = match through {
-            true => AttemptOutcome::Status(self.received(dispatch)),
+            true => AttemptOutcome::Status(self.receive(dispatch)),
             false => AttemptOutcome::Broken("connection refused".to_owned()),
         };
         self.log.event(
@@ -117,7 +118,7 @@ impl World {
         );
     }
 
-    fn received(&mut self, dispatch: &Dispatch) -> u16 {
+    fn receive(&mut self, dispatch: &Dispatch) -> u16 {
         let Some(hooks) = &self.hooks else { return 503 };
         let headers = dispatch.headers(self.truth.floor_seconds());
         let headers: Vec<(String, String)> = headers

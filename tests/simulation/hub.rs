@@ -53,7 +53,7 @@ impl Collector {
     }
 
     /// Kills the process and starts it again.
-    fn restarts(&mut self, now: Duration) {
+    fn restart(&mut self, now: Duration) {
         let stored = tables::meta::meta(&self.store, POSITION).expect("readable");
         self.core = fresh_core(stored.as_deref().unwrap_or_default().as_bytes(), now);
     }
@@ -64,7 +64,7 @@ fn fresh_core(stored: &[u8], now: Duration) -> ForwardCore {
     ForwardCore::new(vec!["hub".to_owned()], seen, 7, now)
 }
 
-fn name(branch: usize) -> String {
+fn branch_name(branch: usize) -> String {
     format!("branch{branch}")
 }
 
@@ -97,9 +97,9 @@ impl Run {
         self.write(vec![Op::BeginHub { incarnation, at }]);
         for branch in 0..BRANCHES {
             self.write(vec![Op::AddBranch(NewBranch {
-                name: name(branch),
+                name: branch_name(branch),
                 token: String::new(),
-                pbxs: vec![name(branch)],
+                pbxs: vec![branch_name(branch)],
                 at: EpochSeconds::new(0),
             })]);
         }
@@ -111,31 +111,31 @@ impl Run {
     }
 
     /// Removes the last `lost` commits of the hub, but no branch.
-    fn goes_back(&mut self, lost: usize) {
+    fn go_back(&mut self, lost: usize) {
         let history = self.world.disk.history.clone().expect("a history");
         let kept = history.len().saturating_sub(lost).max(1 + BRANCHES);
-        self.hub_ends();
+        self.end_silences();
         self.world.restore(kept);
         self.world.disk.history = Some(history[..kept.min(history.len())].to_vec());
     }
 
-    fn is_deleted(&mut self) {
-        self.hub_ends();
+    fn delete_state(&mut self) {
+        self.end_silences();
         self.world.delete_state(DELETED_WITHIN);
         self.incarnations += 1;
         self.begin(format!("deleted {}", self.incarnations));
     }
 
-    /// Ends the silences so far, because the hub restarts. Each restart here has its own silence,
-    /// or comes after a longer time.
-    fn hub_ends(&mut self) {
+    /// Ends all silences so far, because the hub restarts. In this simulation, a restart has its
+    /// own silence, or the hub is down for longer than a silence.
+    fn end_silences(&mut self) {
         for (_, end) in &mut self.silences {
             *end = (*end).min(self.world.truth);
         }
     }
 
     /// Ends a call at the PBX of this branch.
-    fn call_ends(&mut self, branch: usize) {
+    fn end_call(&mut self, branch: usize) {
         let finished = call(self.made, self.world.truth, 4001, self.dice.chance(70));
         self.made += 1;
         let store = &mut self.collectors[branch].store;
@@ -144,11 +144,11 @@ impl Run {
     }
 
     /// Lets the hub handle a request of a branch in one commit.
-    fn hub_answers(&mut self, branch: usize, calls: Vec<Op>) -> HubAnswer {
+    fn answer_from_hub(&mut self, branch: usize, calls: Vec<Op>) -> HubAnswer {
         self.incarnations += 1;
         let at = self.world.truth;
         let request = Op::BranchRequest(Box::new(BranchRequest {
-            branch: name(branch),
+            branch: branch_name(branch),
             seen: self.collectors[branch].core.seen().cloned(),
             next_incarnation: format!("incarnation {}", self.incarnations),
             silence: HubSilence {
@@ -171,14 +171,14 @@ impl Run {
     }
 
     /// Lets a collector make its next request. Returns the time to wait if there is none.
-    fn turn(&mut self, branch: usize, answer_is_lost: bool) -> Option<Duration> {
+    fn make_request(&mut self, branch: usize, answer_is_lost: bool) -> Option<Duration> {
         let now = self.now();
         let collector = &mut self.collectors[branch];
         let ready = collector.store.books().ready > 0;
         let outcome = match collector.core.next(now, ready) {
             Next::WaitUntil(until) => return Some(until),
             Next::Report { .. } => {
-                let position = self.hub_answers(branch, Vec::new()).position;
+                let position = self.answer_from_hub(branch, Vec::new()).position;
                 let reply = reply(&ReportAnswer { position }, answer_is_lost);
                 self.collectors[branch].core.report_answered(now, reply)
             }
@@ -196,7 +196,7 @@ impl Run {
                     });
                 }
                 let answer = CallsAnswer {
-                    position: self.hub_answers(branch, calls).position,
+                    position: self.answer_from_hub(branch, calls).position,
                     taken: batch.iter().map(|call| call.uuid).collect(),
                     refused: Vec::new(),
                 };
@@ -212,22 +212,22 @@ impl Run {
         None
     }
 
-    fn something_happens(&mut self) {
+    fn take_random_step(&mut self) {
         let branch = usize::try_from(self.dice.below(3)).expect("few");
         match self.dice.below(24) {
-            0..6 => self.call_ends(branch),
+            0..6 => self.end_call(branch),
             6..18 => {
                 let answer_is_lost = self.dice.chance(20);
-                self.turn(branch, answer_is_lost);
+                self.make_request(branch, answer_is_lost);
             }
             18 => {
                 let now = self.now();
-                self.collectors[branch].restarts(now);
+                self.collectors[branch].restart(now);
             }
             19 => {
                 let most = if self.dice.chance(70) { 5 } else { 200 };
                 let lost = usize::try_from(1 + self.dice.below(most)).expect("few");
-                self.goes_back(lost);
+                self.go_back(lost);
             }
             _ => {
                 let seconds = self.dice.below(60);
@@ -238,7 +238,7 @@ impl Run {
 
     /// Lets every collector forward its calls, and the hub send all of them.
     fn drain(&mut self) {
-        // In the first round a claim can still come too soon.
+        // In the first round, a branch can still ask for another incarnation too soon.
         for _ in 0..3 {
             self.world.run_for(CLAIM_AGAIN);
             for branch in 0..BRANCHES {
@@ -256,7 +256,7 @@ impl Run {
 
     fn drain_collector(&mut self, branch: usize) {
         for _ in 0..400 {
-            let Some(until) = self.turn(branch, false) else {
+            let Some(until) = self.make_request(branch, false) else {
                 continue;
             };
             if self.collectors[branch].store.books().ready == 0 {
@@ -264,7 +264,7 @@ impl Run {
             }
             self.world.run(epoch().plus(until));
         }
-        panic!("{} still has ready calls", name(branch));
+        panic!("{} still has ready calls", branch_name(branch));
     }
 
     fn judge(&self) {
@@ -308,9 +308,9 @@ fn hub_that_goes_back_to_any_commit_loses_no_call() {
         let deleted_at = run.dice.below(4 * u64::from(EVENTS));
         for n in 0..u64::from(EVENTS) {
             if n == deleted_at {
-                run.is_deleted();
+                run.delete_state();
             }
-            run.something_happens();
+            run.take_random_step();
         }
         run.drain();
         run.judge();

@@ -22,7 +22,7 @@ use world::{Control, DRAINED, Met, TOO_MANY, TWO_SENDERS, UNREST, World};
 const SEEDS: u64 = 8;
 
 /// Runs this many seeds on all cores.
-fn each_seed<T: Send>(seeds: u64, run: fn(u64) -> T) -> Vec<T> {
+fn run_seeds<T: Send>(seeds: u64, run: fn(u64) -> T) -> Vec<T> {
     let (next, results) = (AtomicU64::new(1), Mutex::new(Vec::new()));
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
@@ -43,7 +43,7 @@ fn each_seed<T: Send>(seeds: u64, run: fn(u64) -> T) -> Vec<T> {
 }
 
 /// Runs one seed to its end. The judge must find nothing.
-fn judged(seed: u64) -> Met {
+fn run_and_judge(seed: u64) -> Met {
     let mut world = World::new(seed, Control::None);
     world.run(DRAINED, World::has_drained);
     assert!(world.has_drained(), "seed {seed} is not drained");
@@ -61,7 +61,7 @@ fn two_hubs_log_each_call_once_within_rate_limit() {
     // The same variable as in the campaign of one sender.
     let seeds = std::env::var("CALLBRIDGE_SIM_SEEDS").ok();
     let seeds = seeds.map_or(SEEDS, |text| text.parse().expect("a number"));
-    let all = each_seed(seeds, judged);
+    let all = run_seeds(seeds, run_and_judge);
     let takeovers: u32 = all.iter().map(|met| met.takeovers).sum();
     let regained: u32 = all.iter().map(|met| met.regained).sum();
     let too_late: u32 = all.iter().map(|met| met.too_late).sum();
@@ -71,7 +71,7 @@ fn two_hubs_log_each_call_once_within_rate_limit() {
 }
 
 /// Returns what the judge finds in an hour with this control.
-fn found(seed: u64, control: Control) -> BTreeSet<&'static str> {
+fn find_breaches(seed: u64, control: Control) -> BTreeSet<&'static str> {
     let mut world = World::new(seed, control);
     world.run(UNREST, |world| world.found.len() > 1);
     world.found
@@ -79,7 +79,9 @@ fn found(seed: u64, control: Control) -> BTreeSet<&'static str> {
 
 #[test]
 fn judge_finds_two_senders_if_writes_need_no_lock() {
-    let all = each_seed(SEEDS, |seed| found(seed, Control::WritesWithoutLock));
+    let all = run_seeds(SEEDS, |seed| {
+        find_breaches(seed, Control::WritesWithoutLock)
+    });
     assert!(
         all.iter().all(|found| found.contains(TWO_SENDERS)),
         "{all:?}"
@@ -88,7 +90,7 @@ fn judge_finds_two_senders_if_writes_need_no_lock() {
 
 #[test]
 fn judge_finds_61_requests_without_silence_on_takeover() {
-    let all = each_seed(SEEDS, |seed| found(seed, Control::NoSilence));
+    let all = run_seeds(SEEDS, |seed| find_breaches(seed, Control::NoSilence));
     // If few calls wait at a takeover, 60 s have fewer requests.
     assert!(all.iter().any(|found| found.contains(TOO_MANY)), "{all:?}");
     assert!(

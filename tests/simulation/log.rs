@@ -1,4 +1,4 @@
-//! Records all events in order, as a hash, and on request as lines in a file.
+//! Records all events in order: as a hash, and if a file is set, as lines in that file.
 
 use callbridge_call::EventTime;
 use std::fmt::{self, Write as _};
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-/// The event log. Two runs of a seed must have the same hash, in whatever process.
+/// The event log. Two runs of a seed must have the same hash, also in different processes.
 pub struct Log {
     hash: u64,
     events: u64,

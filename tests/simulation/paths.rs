@@ -1,7 +1,7 @@
 //! The possible paths, made from the enums, and the paths that runs have met.
 //!
-//! A new variant does not compile until it is named here. Then it must be met, unless
-//! [`Path::impossible`] gives a reason why it cannot happen.
+//! A new variant of an enum does not compile until this file names the variant. A run must meet
+//! each path, unless [`Path::impossible`] gives a reason why the path cannot happen.
 
 use crate::simulation::strikes::Moment;
 use crate::support::simulated_calls;
@@ -110,7 +110,7 @@ impl Hardship {
     ];
 
     /// Returns the hardship of a kill or stall at this moment.
-    pub const fn at(moment: Moment) -> Self {
+    pub const fn from_moment(moment: Moment) -> Self {
         match moment {
             Moment::Chosen => Self::StruckAtChoice,
             Moment::Writing => Self::StruckAtWriting,
@@ -168,7 +168,7 @@ const fn place(answer: &ApiResult) -> usize {
     }
 }
 
-/// Returns one step of each name. A new step does not compile until it is listed here.
+/// Returns one step of each name. A new step does not compile until this function lists it.
 pub fn steps() -> Vec<Step> {
     let (at, words) = (EventTime::from_seconds(0), String::new);
     let record = simulated_calls::call(0, at, 4001, false).judged.record;
@@ -290,20 +290,20 @@ impl Path {
         let from = match self {
             Self::Hardship(Hardship::Killed | Hardship::KilledUnderWay) => 8,
             Self::Hardship(_) | Self::Pause(_) => 100,
-            // A webhook that comes after the call was given up, and another lead for a call that
-            // might have been written. A call is given up after an hour of failures, or after a
-            // day.
+            // A webhook must come after the call was given up, or a call that might have been
+            // written must get another lead. A call is given up after an hour of failures, or
+            // after a day.
             Self::Step {
                 state: State::Dead,
                 step: "hooked" | "recheck",
             } => 10_000,
-            // A probe with `token/info` while no call waits.
+            // The probe `token/info` must be sent while no call waits.
             Self::Verdict {
                 lane: Lane::StandIn,
                 kind,
                 ..
             } if kind != VerdictKind::Record => 10_000,
-            // A stall at one of many moments.
+            // A stall must happen at one of many moments.
             Self::Verdict {
                 kind: VerdictKind::TooLate,
                 ..
@@ -313,7 +313,7 @@ impl Path {
         seeds >= from
     }
 
-    /// Returns why the path cannot happen. Returns `None` if it can, so a run must meet it.
+    /// Returns the reason why the path cannot happen, or `None` if a run must meet the path.
     pub fn impossible(self) -> Option<&'static str> {
         match self {
             Self::Verdict {
@@ -344,7 +344,7 @@ fn no_such_request(lane: Lane, endpoint: Endpoint) -> Option<&'static str> {
         Lane::Deadline => &[Endpoint::Poll],
         Lane::Live | Lane::Backlog => &[Endpoint::Submit],
         Lane::DueConfirmation | Lane::Confirmation => &[Endpoint::Filter, Endpoint::Poll],
-        // There is no request, or only one about leads, so no call is involved.
+        // There is no request, or only a request about leads, so no call is involved.
         Lane::Settle | Lane::LeadTurn | Lane::Lead | Lane::SpareLead => &[],
     };
     (!asks.contains(&endpoint)).then_some("the lane asks something else")
@@ -443,7 +443,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// The paths that were met, and how often.
+/// The paths that were met, each with its count.
 #[derive(Clone, Debug, Default)]
 pub struct Met {
     paths: BTreeMap<Path, u64>,
@@ -457,19 +457,19 @@ impl Met {
     }
 
     /// Counts a hardship.
-    pub fn hardship(&mut self, hardship: Hardship) {
+    pub fn count_hardship(&mut self, hardship: Hardship) {
         self.count(Path::Hardship(hardship));
     }
 
     /// Counts a pause.
-    pub fn pause(&mut self, reason: &str) {
+    pub fn count_pause(&mut self, reason: &str) {
         if let Some(known) = PAUSES.into_iter().find(|known| *known == reason) {
             self.count(Path::Pause(known));
         }
     }
 
     /// Adds the word of a verdict.
-    pub fn word(&mut self, word: &'static str) {
+    pub fn add_word(&mut self, word: &'static str) {
         self.words.insert(word);
     }
 
@@ -520,6 +520,6 @@ fn every_path_is_listed_once_in_the_order_of_its_enum() {
     for (at, hardship) in Hardship::ALL.into_iter().enumerate() {
         assert_eq!(hardship as usize, at);
     }
-    let struck: BTreeSet<Hardship> = Moment::ALL.map(Hardship::at).into();
+    let struck: BTreeSet<Hardship> = Moment::ALL.map(Hardship::from_moment).into();
     assert_eq!(struck.len(), Moment::ALL.len());
 }

@@ -218,7 +218,7 @@ impl Run {
             let calls = self.order.len().saturating_sub(self.world.untold.len());
             let writes = self.world.snapshot();
             let wait = Duration::from_secs(self.dice.below(900));
-            self.later(wait, Mend::Restore(writes, calls));
+            self.plan_mend(wait, Mend::Restore(writes, calls));
         }
     }
 
@@ -226,7 +226,7 @@ impl Run {
         let rate = self.dice.pick(self.rates).parse().expect("a rate");
         if self.world.settings.rate != rate {
             self.world.settings.rate = rate;
-            self.world.met.hardship(Hardship::RateChanged);
+            self.world.met.count_hardship(Hardship::RateChanged);
         }
     }
 
@@ -237,10 +237,10 @@ impl Run {
             (Health::Failing, Hardship::DiskFailing)
         };
         self.world.disk.health = health;
-        self.world.met.hardship(hardship);
+        self.world.met.count_hardship(hardship);
         let most = if self.dice.chance(20) { 600 } else { 20 };
         let wait = Duration::from_secs(1 + self.dice.below(most));
-        self.later(wait, Mend::Disk);
+        self.plan_mend(wait, Mend::Disk);
     }
 
     fn clock_trouble(&mut self) {
@@ -254,13 +254,13 @@ impl Run {
         let now = self.world.truth.micros() / 1_000_000;
         self.world.set_clock(ahead.max(-now));
         let wait = Duration::from_secs(1 + self.dice.below(1200));
-        self.later(wait, Mend::Clock);
+        self.plan_mend(wait, Mend::Clock);
     }
 
     /// Blocks the network for most of a day. Calls that were accepted before wait.
     fn night(&mut self) -> Duration {
         let began = self.world.truth;
-        self.world.met.hardship(Hardship::LongNight);
+        self.world.met.count_hardship(Hardship::LongNight);
         self.world.sandbox.set_faults(Vec::new());
         self.world.network = Network {
             silent: true,
@@ -273,7 +273,7 @@ impl Run {
     }
 
     /// Plans to undo a fault after this time.
-    pub(crate) fn later(&mut self, wait: Duration, mend: Mend) {
+    pub(crate) fn plan_mend(&mut self, wait: Duration, mend: Mend) {
         self.planned += 1;
         let at = self.world.truth.plus(wait);
         self.mends.insert((at, self.planned), mend);

@@ -66,12 +66,12 @@ pub struct Trap {
 
 impl World {
     /// Applies the failure that waits for this moment. Returns `true` if it ended the process.
-    pub(crate) fn struck(&mut self, at: Moment) -> bool {
+    pub(crate) fn strike(&mut self, at: Moment) -> bool {
         let Some(trap) = self.trap.filter(|trap| trap.at == at) else {
             return false;
         };
         self.trap = None;
-        self.met.hardship(Hardship::at(at));
+        self.met.count_hardship(Hardship::from_moment(at));
         match trap.blow {
             Blow::Stall(time) => {
                 self.stall(time);
@@ -90,22 +90,22 @@ impl World {
 
     /// Applies a failure while these operations are written. Afterwards, all or none of them are
     /// stored.
-    pub(crate) fn struck_writing(&mut self, ops: &[Op]) -> bool {
+    pub(crate) fn strike_while_writing(&mut self, ops: &[Op]) -> bool {
         if let Some(Trap {
             at: Moment::Writing,
             blow: Blow::KillInDoubt(_),
         }) = self.trap
         {
             self.write(ops.to_vec()).ok();
-            self.met.hardship(Hardship::WrittenInDoubt);
+            self.met.count_hardship(Hardship::WrittenInDoubt);
         }
-        self.struck(Moment::Writing)
+        self.strike(Moment::Writing)
     }
 
     /// Stops the process for this time.
     pub fn stall(&mut self, time: Duration) {
         self.log.event(self.truth, format_args!("stalls {time:?}"));
-        self.met.hardship(Hardship::Stalled);
+        self.met.count_hardship(Hardship::Stalled);
         self.pass_to(self.truth.plus(time));
     }
 
@@ -113,9 +113,9 @@ impl World {
     pub fn kill(&mut self, down: Duration, reboot: bool) {
         self.log
             .event(self.truth, format_args!("killed, down {down:?}, {reboot}"));
-        self.met.hardship(Hardship::Killed);
+        self.met.count_hardship(Hardship::Killed);
         if self.disk.store.books().sending > 0 {
-            self.met.hardship(Hardship::KilledUnderWay);
+            self.met.count_hardship(Hardship::KilledUnderWay);
         }
         self.end(down, reboot);
         self.start();
@@ -128,7 +128,7 @@ impl World {
         }
         // Unwritten data is lost, and a time from a wrong clock has no meaning later.
         let forgot = !self.unwritten.is_empty() || self.now.wall != self.truth;
-        self.witness.restarted(forgot);
+        self.witness.begin_life(forgot);
         self.waits.clear();
         self.landed
             .retain(|(number, _)| self.waits.contains_key(number));
@@ -143,15 +143,15 @@ impl World {
             Event::Look => false,
             Event::Cycle | Event::Delivery(_) => true,
         });
-        self.receives(false);
+        self.set_receiving(false);
         self.pass_to(self.truth.plus(down));
-        self.receives(true);
+        self.set_receiving(true);
         if reboot {
-            self.met.hardship(Hardship::Rebooted);
+            self.met.count_hardship(Hardship::Rebooted);
             self.boots += 1;
             // Some kernels have no boot id.
-            let told = !self.dice.chance(10);
-            self.boot_id = told.then(|| format!("boot-{}", self.boots));
+            let has_boot_id = !self.dice.chance(10);
+            self.boot_id = has_boot_id.then(|| format!("boot-{}", self.boots));
             self.now.boot = Duration::from_secs(5);
         }
     }
@@ -159,7 +159,7 @@ impl World {
     /// Sends SIGTERM, waits for requests that are under way, and starts it again after `down`.
     pub fn stop(&mut self, down: Duration) {
         self.log.event(self.truth, format_args!("stopped"));
-        self.met.hardship(Hardship::Stopped);
+        self.met.count_hardship(Hardship::Stopped);
         let last = self.truth.plus(FINISH);
         while !self.waits.is_empty() && self.truth < last {
             let next = self.events.keys().next().map_or(last, |(at, _)| *at);
@@ -185,7 +185,7 @@ impl World {
         ops.extend(self.core.interrupted(&sending, self.now));
         self.unwritten.push_back(ops);
         self.use_token();
-        self.struck(Moment::Started);
+        self.strike(Moment::Started);
     }
 
     /// Puts another token, or none, into the file. The sender reads it within a second.
@@ -198,7 +198,7 @@ impl World {
     }
 
     /// Puts a refreshed token into the file. The previous one stays valid until then.
-    pub fn refreshed(&mut self, token: &str, until: EpochSeconds) {
+    pub fn take_refreshed_token(&mut self, token: &str, until: EpochSeconds) {
         let older = (!self.token.is_empty()).then(|| (self.token.clone(), until));
         self.put_token(token);
         self.older = older;
@@ -209,7 +209,7 @@ impl World {
         self.log
             .event(self.truth, format_args!("clock {ahead_sec} s ahead"));
         if ahead_sec != 0 {
-            self.met.hardship(if ahead_sec > 0 {
+            self.met.count_hardship(if ahead_sec > 0 {
                 Hardship::ClockForward
             } else {
                 Hardship::ClockBack
@@ -234,7 +234,7 @@ impl World {
         self.end(down, false);
         self.disk = Disk::new();
         self.disk.history = Some(Vec::new());
-        self.witness.restarted(true);
+        self.witness.begin_life(true);
         self.start();
     }
 
@@ -242,11 +242,11 @@ impl World {
     pub fn restore(&mut self, snapshot: usize) {
         self.log
             .event(self.truth, format_args!("snapshot restored"));
-        self.met.hardship(Hardship::SnapshotRestored);
+        self.met.count_hardship(Hardship::SnapshotRestored);
         self.witness.excuse_all();
         self.end(Duration::from_secs(20), true);
         self.disk.restore(snapshot);
-        self.witness.restarted(true);
+        self.witness.begin_life(true);
         self.start();
     }
 }

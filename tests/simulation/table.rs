@@ -3,7 +3,7 @@
 //!
 //! `CALLBRIDGE_SIM_SEEDS=400 cargo test --test models simulation::table -- --nocapture`
 
-use crate::simulation::trouble::{MINUTE, calls_for, faults};
+use crate::simulation::trouble::{MINUTE, faults, finish_calls};
 use crate::simulation::way::Network;
 use crate::simulation::world::World;
 use crate::support::simulated_calls::{Dice, call};
@@ -58,8 +58,8 @@ fn flaky(permille: u32) -> Vec<Rule> {
     ];
     let mut spared: u64 = 1_000_000;
     let rules = kinds.into_iter().map(|(action, ppm)| {
-        // Only the first matching rule applies, so this rule applies to the requests that the
-        // others spared.
+        // Only the first matching rule applies, so this rule applies to the requests to which the
+        // other rules did not apply.
         let chance = u64::from(ppm) * 1_000_000 / spared;
         spared -= u64::from(ppm);
         Rule {
@@ -76,7 +76,7 @@ fn flaky(permille: u32) -> Vec<Rule> {
 
 /// The result of a backlog.
 #[derive(Clone, Copy, Debug, Default)]
-struct Drained {
+struct BacklogResult {
     seconds: f64,
     requests: usize,
     paused: f64,
@@ -84,7 +84,7 @@ struct Drained {
 }
 
 /// Runs a backlog of this many calls until the last one is journaled.
-fn drained(seed: u64, rate: &str, permille: u32, calls: u32) -> Drained {
+fn run_backlog(seed: u64, rate: &str, permille: u32, calls: u32) -> BacklogResult {
     let mut world = world(seed, rate);
     world.run_for(SECOND);
     world.sandbox.set_faults(flaky(permille));
@@ -93,7 +93,7 @@ fn drained(seed: u64, rate: &str, permille: u32, calls: u32) -> Drained {
         world.finish(call(n, world.now.wall, lead, false));
     }
     let (began, step) = (world.truth, Duration::from_millis(100));
-    let mut drained = Drained::default();
+    let mut drained = BacklogResult::default();
     loop {
         let books = world.disk.store.books();
         let since = world.truth.since(began);
@@ -114,13 +114,13 @@ fn drained(seed: u64, rate: &str, permille: u32, calls: u32) -> Drained {
 #[test]
 fn calls_without_errors_need_no_time_beyond_budget() {
     let rate = "60/60s";
-    let whole = drained(0, rate, 0, CALLS);
+    let whole = run_backlog(0, rate, 0, CALLS);
     println!("| requests that fail | pace | slowest | requests | paused | dead |");
     for permille in [0, 50, 150, 300] {
-        let runs: Vec<Drained> = seeds(4)
-            .map(|it| drained(it, rate, permille, CALLS))
+        let runs: Vec<BacklogResult> = seeds(4)
+            .map(|it| run_backlog(it, rate, permille, CALLS))
             .collect();
-        let sum = |of: fn(&Drained) -> f64| runs.iter().map(of).sum::<f64>();
+        let sum = |of: fn(&BacklogResult) -> f64| runs.iter().map(of).sum::<f64>();
         let count = runs.len() as f64;
         let pace = whole.seconds * count / sum(|it| it.seconds);
         let slowest = runs.iter().map(|it| it.seconds).fold(0.0, f64::max);
@@ -146,7 +146,7 @@ fn calls_without_errors_need_no_time_beyond_budget() {
 fn at_15_percent_failures_at_most_1_in_5000_calls_is_given_up() {
     let (mut calls, mut dead) = (0, 0);
     for seed in 1..=5 {
-        let drained = drained(seed, "60/6s", 150, 1000);
+        let drained = run_backlog(seed, "60/6s", 150, 1000);
         calls += 1000;
         dead += drained.dead;
         assert!(drained.seconds < LONGEST.as_secs_f64(), "{drained:?}");
@@ -155,7 +155,7 @@ fn at_15_percent_failures_at_most_1_in_5000_calls_is_given_up() {
     assert!(dead <= 1, "{dead} of {calls}");
 }
 
-/// How all requests fail, and the word for the pause.
+/// The ways in which all requests fail, each with the reason of the pause.
 const KINDS: [(&str, &str); 7] = [
     ("refused", "unreachable"),
     ("no name", "unreachable"),
@@ -185,18 +185,19 @@ fn end(world: &mut World) {
 
 /// The result of an outage.
 struct Outage {
-    /// Time from its end to the first accepted call.
+    /// Time from the end of the outage to the first accepted call.
     resumed: Duration,
-    /// Requests in its first hour.
+    /// Number of requests in the first hour of the outage.
     requests: usize,
-    said: Option<String>,
+    reason: Option<String>,
 }
 
-/// Runs an outage after some calls, with one call, or with a backlog and occasional calls.
+/// Runs an outage after some calls: with one call if `alone` is set, or else with a backlog and
+/// occasional calls. `kind` is an entry of [`KINDS`].
 fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> Outage {
     let mut world = world(seed, "60/60s");
     let mut dice = Dice::new(seed ^ 0x007a_6e5e);
-    calls_for(&mut world, 0, MINUTE);
+    finish_calls(&mut world, 0, MINUTE);
     world.run_for(Duration::from_millis(30_000 + dice.below(10_000)));
     begin(&mut world, kind);
     let (began, before) = (world.truth, world.sent.len());
@@ -217,7 +218,7 @@ fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> Outage {
             n += 1;
         }
     }
-    let said = world.status().pause.map(|pause| pause.reason);
+    let reason = world.status().pause.map(|pause| pause.reason);
     let hour = began.plus(60 * MINUTE);
     let requests = world.sent[before..]
         .iter()
@@ -243,7 +244,7 @@ fn outage(seed: u64, kind: &str, lasts: Duration, alone: bool) -> Outage {
     Outage {
         resumed,
         requests,
-        said,
+        reason,
     }
 }
 
@@ -261,7 +262,7 @@ fn outage_of_each_kind_uses_few_requests_and_ends_in_a_minute() {
                     longest = longest.max(outage.resumed);
                     dearest = dearest.max(outage.requests);
                     if lasts > MINUTE && !alone {
-                        assert_eq!(outage.said.as_deref(), Some(word), "{kind} {lasts:?}");
+                        assert_eq!(outage.reason.as_deref(), Some(word), "{kind} {lasts:?}");
                     }
                 }
             }
@@ -274,10 +275,10 @@ fn outage_of_each_kind_uses_few_requests_and_ends_in_a_minute() {
 
 /// Lets an endpoint fail for a quarter of an hour while calls continue. Returns the world, and the
 /// number of journaled calls before and after.
-fn part_fails(seed: u64, rule: &str) -> (World, u64, u64) {
+fn run_with_failing_endpoint(seed: u64, rule: &str) -> (World, u64, u64) {
     let mut world = world(seed, "60/60s");
     let mut dice = Dice::new(seed);
-    calls_for(&mut world, 0, MINUTE);
+    finish_calls(&mut world, 0, MINUTE);
     for n in 100..110 {
         world.finish(call(n, world.now.wall, 4001, false));
     }
@@ -293,7 +294,7 @@ fn part_fails(seed: u64, rule: &str) -> (World, u64, u64) {
     (world, journaled, books.journaled)
 }
 
-fn told(world: &World) -> Vec<(String, String)> {
+fn degraded_parts(world: &World) -> Vec<(String, String)> {
     let degraded = world.status().degraded.into_iter();
     degraded.map(|it| (it.part, it.fallback)).collect()
 }
@@ -309,7 +310,8 @@ fn failing_endpoint_is_reported_and_others_replace_it() {
                     println!("| {what}: {fault} | {said} | {calls} of 45 | {requests} |");
                 }
             };
-            let (mut world, before, after) = part_fails(seed, &format!("call-history {fault}"));
+            let (mut world, before, after) =
+                run_with_failing_endpoint(seed, &format!("call-history {fault}"));
             let pause = world.status().pause.expect("no call is accepted");
             assert_eq!(pause.reason, "failing");
             assert!(
@@ -317,17 +319,22 @@ fn failing_endpoint_is_reported_and_others_replace_it() {
                 "{pause:?}"
             );
             show("submissions", "submissions failing", &world, before, after);
-            recovers(&mut world);
+            check_recovery(&mut world);
 
-            let (mut world, before, after) = part_fails(seed, &format!("request {fault}"));
+            let (mut world, before, after) =
+                run_with_failing_endpoint(seed, &format!("request {fault}"));
             let polls = "pages of the CRM's journal are read instead";
-            assert_eq!(told(&world), [("polls".to_owned(), polls.to_owned())]);
+            assert_eq!(
+                degraded_parts(&world),
+                [("polls".to_owned(), polls.to_owned())]
+            );
             assert_eq!(world.status().pause, None);
             assert!(after - before >= 44, "{before} {after}");
             show("polls", polls, &world, before, after);
-            recovers(&mut world);
+            check_recovery(&mut world);
 
-            let (mut world, before, after) = part_fails(seed, &format!("filter {fault}"));
+            let (mut world, before, after) =
+                run_with_failing_endpoint(seed, &format!("filter {fault}"));
             for n in 300..320 {
                 world.finish(call(n, world.now.wall, 4001, false));
             }
@@ -335,13 +342,13 @@ fn failing_endpoint_is_reported_and_others_replace_it() {
             let pages = "calls are polled one by one instead";
             assert_eq!(world.status().pause, None);
             show("pages", pages, &world, before, after);
-            recovers(&mut world);
+            check_recovery(&mut world);
         }
     }
 }
 
 /// Ends the faults, and checks that all calls are confirmed and no problem is shown.
-fn recovers(world: &mut World) {
+fn check_recovery(world: &mut World) {
     faults(world, "");
     for n in 400..500 {
         let live = n % 2 == 0;

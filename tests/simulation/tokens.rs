@@ -1,6 +1,6 @@
 //! Tests a connection that is refreshed at the document's token endpoint, under a virtual clock.
-//! Whatever the endpoint does wrong, and for however long, no new consent is needed while the
-//! refresh token is valid.
+//! No failure of the endpoint, however long, requires a new consent while the refresh token is
+//! valid.
 
 use crate::support::simulated_calls::{Dice, epoch};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -33,7 +33,7 @@ const UNDONE: [&str; 7] = [
     "gateway 403",
     "cut",
 ];
-/// Faults that lose a new pair of tokens. Only after these, a consent can be needed.
+/// Faults that lose a new pair of tokens. Only after such a fault, a consent can be needed.
 const DONE: [&str; 5] = [
     "lost",
     "broken",
@@ -48,7 +48,7 @@ struct Kept {
     core: Refresher,
     now: Now,
     refresh: Secret,
-    /// Whether a pair was issued whose answer was lost.
+    /// Whether the CRM issued a pair of tokens in an answer that was lost.
     lost: bool,
 }
 
@@ -91,12 +91,12 @@ impl Kept {
         self.crm.set_faults(rules);
     }
 
-    fn blocked(&mut self, blocked: bool) {
+    fn set_blocked(&mut self, blocked: bool) {
         self.crm
             .company(self.now.wall, |company| company.blocked = blocked);
     }
 
-    fn passes(&mut self, time: Duration) {
+    fn pass_time(&mut self, time: Duration) {
         self.now.wall = self.now.wall.plus(time);
         self.now.boot += time;
     }
@@ -106,8 +106,8 @@ impl Kept {
         while self.now.wall < until {
             let left = until.since(self.now.wall);
             match self.core.wait(self.now, left) {
-                Duration::ZERO => self.exchange(),
-                wait => self.passes(wait),
+                Duration::ZERO => self.exchange_token(),
+                wait => self.pass_time(wait),
             }
         }
     }
@@ -116,7 +116,7 @@ impl Kept {
         self.run(self.now.wall.plus(time));
     }
 
-    fn exchange(&mut self) {
+    fn exchange_token(&mut self) {
         assert!(self.core.is_due(self.now));
         self.core.begin(self.now);
         let refresh = self.refresh.expose_secret();
@@ -138,7 +138,7 @@ impl Kept {
             Delivery::Now | Delivery::Lost => Duration::from_millis(100),
             Delivery::After(time) | Delivery::Slow(time) => time.min(TIME_OUT),
         };
-        self.passes(took);
+        self.pass_time(took);
         let reply = match answer.delivery {
             Delivery::Lost => TokenReply::Unsure("lost".to_owned()),
             _ if took == TIME_OUT => TokenReply::Unsure("no answer in time".to_owned()),
@@ -217,11 +217,11 @@ fn company_unblocked_after_hours_needs_no_new_consent() {
     for (seed, hours) in [(1, 1), (2, 3), (3, 30)] {
         let mut kept = Kept::new(seed);
         kept.run_for(Duration::from_secs(60));
-        kept.blocked(true);
+        kept.set_blocked(true);
         kept.run_for(hours * HOUR + Duration::from_secs(90));
         assert!(kept.core.is_client_refused() && !kept.core.is_over());
         assert!(!kept.core.is_usable(kept.now), "its hour is over");
-        kept.blocked(false);
+        kept.set_blocked(false);
         kept.run_for(HOUR + Duration::from_secs(5));
         assert!(kept.core.is_usable(kept.now), "after {hours} h");
         let wrong = kept.crm.violations().all();

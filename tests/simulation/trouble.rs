@@ -17,8 +17,8 @@ pub fn world() -> World {
     World::new(7, Settings::default(), sandbox::Settings::default())
 }
 
-/// Finishes live calls, one every ten seconds.
-pub fn calls_for(world: &mut World, first: u32, time: Duration) {
+/// Finishes one live call every ten seconds for this time. The first call has the number `first`.
+pub fn finish_calls(world: &mut World, first: u32, time: Duration) {
     let count = u32::try_from(time.as_secs() / 10).expect("few");
     for n in first..first + count {
         world.finish(call(n, world.now.wall, 4001 + i64::from(n % 50), true));
@@ -32,7 +32,7 @@ pub fn faults(world: &mut World, text: &str) {
 }
 
 /// Returns a world whose CRM has these faults and shapes.
-pub fn shaped(text: &str) -> World {
+pub fn shaped_world(text: &str) -> World {
     let (rules, shapes) = parse(text).expect("faults and shapes that can be read");
     let crm = sandbox::Settings {
         shapes,

@@ -1,4 +1,4 @@
-//! The network between the sender and the CRM, and the time that passes on it.
+//! The network between the sender and the CRM, and the time that a request or an answer needs.
 
 use crate::simulation::paths::Hardship;
 use crate::simulation::world::World;
@@ -51,19 +51,19 @@ pub enum Event {
 
 /// A request that the sender waits for.
 #[derive(Debug)]
-pub struct Waits {
+pub struct PendingRequest {
     pub slot: u32,
     pub lane: Lane,
-    /// The uuid of its call.
+    /// The uuid of the request's call.
     pub uuid: Option<String>,
     pub request: Request,
-    /// Its token.
+    /// The token in the request.
     pub token: String,
     until: EventTime,
 }
 
 impl World {
-    /// Sends a request, unless its slot is too old. Returns its number.
+    /// Sends a request, unless its slot is too old. Returns the request's number.
     pub(crate) fn fly(
         &mut self,
         slot: u32,
@@ -102,18 +102,18 @@ impl World {
         } else if vanishes {
             self.answer_at(until, number, Err(ApiError::TimedOut).into());
         } else if broken > 0 && self.dice.chance(broken) {
-            let at = self.truth.plus(self.way()).min(until);
-            self.answer_at(at, number, lost());
+            let at = self.truth.plus(self.delay()).min(until);
+            self.answer_at(at, number, lost_answer());
         } else {
             let asked = to_sandbox(&request, &self.address, secret);
-            let at = self.truth.plus(self.way());
+            let at = self.truth.plus(self.delay());
             self.events
                 .insert((at, number), Event::Arrives(number, asked));
             self.answer_at(until, number, Err(ApiError::TimedOut).into());
         }
         self.witness
-            .left(number, self.truth, format!("{request:?}"));
-        let waits = Waits {
+            .record_departure(number, self.truth, format!("{request:?}"));
+        let waits = PendingRequest {
             slot,
             lane,
             uuid,
@@ -125,7 +125,7 @@ impl World {
         number
     }
 
-    /// Advances to this moment of the CRM's clock, and handles the events until then in order.
+    /// Advances to this moment of the CRM's clock, and handles all earlier events in order.
     /// Answers wait for the sender's next turn.
     pub(crate) fn pass_to(&mut self, moment: EventTime) {
         while let Some(entry) = self.events.first_entry() {
@@ -169,7 +169,7 @@ impl World {
     }
 
     fn arrive(&mut self, number: u64, request: &sandbox::Request) {
-        self.witness.arrived(self.truth);
+        self.witness.record_arrival(self.truth);
         let before = self.sandbox.violations().all().len();
         let response = self.sandbox.handle(self.truth, request);
         for breach in &self.sandbox.violations().all()[before..] {
@@ -183,7 +183,7 @@ impl World {
                 response.status, response.delivery
             ),
         );
-        let back = self.way();
+        let back = self.delay();
         let Some(waits) = self.waits.get(&number) else {
             return; // the process was killed
         };
@@ -195,10 +195,10 @@ impl World {
         };
         let received = match late {
             Some(_) => self.read(endpoint, response),
-            None => lost(),
+            None => lost_answer(),
         };
         let at = self.truth.plus(back + late.unwrap_or_default());
-        // If it is later, the timeout comes first.
+        // If the answer is later, the timeout comes first.
         if at < until {
             self.answer_at(at, number, received);
         }
@@ -206,7 +206,7 @@ impl World {
 
     fn read(&mut self, endpoint: Endpoint, mut response: Response) -> ApiResponse {
         if self.network.mangled > 0 && self.dice.chance(self.network.mangled) {
-            self.met.hardship(Hardship::BodyMangled);
+            self.met.count_hardship(Hardship::BodyMangled);
             mangle(&mut response, &mut self.dice);
         }
         read(endpoint, response.status, &response.body)
@@ -222,7 +222,7 @@ impl World {
             .insert((at, place), Event::Answered(number, received));
     }
 
-    fn way(&mut self) -> Duration {
+    fn delay(&mut self) -> Duration {
         let Network { delay, jitter, .. } = self.network;
         delay + jitter * u32::try_from(self.dice.below(1000)).unwrap_or(0) / 1000
     }
@@ -245,7 +245,7 @@ fn mangle(response: &mut Response, dice: &mut Dice) {
     }
 }
 
-fn lost() -> ApiResponse {
+fn lost_answer() -> ApiResponse {
     let why = "closed".to_owned();
     Err(ApiError::Lost(why)).into()
 }

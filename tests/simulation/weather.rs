@@ -49,7 +49,7 @@ pub fn sandbox(seed: u64, rate: &str, dice: &mut Dice) -> sandbox::Settings {
 }
 
 impl Run {
-    /// Makes the network or the CRM better or worse.
+    /// Changes the faults of the network or of the CRM at random.
     pub(crate) fn weather(&mut self) {
         if self.dice.chance(4) {
             self.network();
@@ -102,67 +102,67 @@ impl Run {
         };
         self.world.network = network;
         if let Some(hardship) = hardship {
-            self.world.met.hardship(hardship);
+            self.world.met.count_hardship(hardship);
         }
         let wait = Duration::from_secs(1 + self.dice.below(400));
-        self.later(wait, Mend::Network);
+        self.plan_mend(wait, Mend::Network);
     }
 
-    /// Changes tokens, grants, or the license.
+    /// Changes the company's tokens, grants, or license at random.
     fn company(&mut self) {
         let at = self.world.truth;
         let soon = Duration::from_secs(1 + self.dice.below(600));
         match self.dice.below(7) {
             0 => self.replace_token(),
             1 => {
-                self.world.met.hardship(Hardship::TokenMissing);
+                self.world.met.count_hardship(Hardship::TokenMissing);
                 self.world.put_token("");
-                self.later(soon, Mend::Token);
+                self.plan_mend(soon, Mend::Token);
             }
             2 => {
-                self.world.met.hardship(Hardship::TokenOfAnother);
+                self.world.met.count_hardship(Hardship::TokenOfAnother);
                 let other = format!("svc_pat_other_{}", self.dice.below(1_000_000));
                 let kind = TokenKind::Pat;
                 self.world.sandbox.issue(at, &other, kind, 2, None);
                 self.world.put_token(&other);
-                self.later(soon, Mend::Token);
+                self.plan_mend(soon, Mend::Token);
             }
             3 => {
-                self.world.met.hardship(Hardship::TokenEnded);
+                self.world.met.count_hardship(Hardship::TokenEnded);
                 let left = i64::try_from(self.dice.below(1200)).expect("few");
                 let ends = EpochSeconds::new(at.floor_seconds().get() + left);
                 let right = self.right.clone();
                 self.world.sandbox.expire(&right, Some(ends));
             }
             4 => {
-                self.world.met.hardship(Hardship::CompanyBlocked);
+                self.world.met.count_hardship(Hardship::CompanyBlocked);
                 self.world
                     .sandbox
                     .company(at, |company| company.blocked = true);
-                self.later(soon, Mend::Block);
+                self.plan_mend(soon, Mend::Block);
             }
             5 => {
-                self.world.met.hardship(Hardship::SaveTaken);
-                self.take(CALL_SAVE, soon);
+                self.world.met.count_hardship(Hardship::SaveTaken);
+                self.revoke_grant(CALL_SAVE, soon);
             }
             _ => {
-                self.world.met.hardship(Hardship::ReadTaken);
-                self.take(CALL_READ, soon);
+                self.world.met.count_hardship(Hardship::ReadTaken);
+                self.revoke_grant(CALL_READ, soon);
             }
         }
     }
 
-    fn take(&mut self, grant: &str, soon: Duration) {
+    fn revoke_grant(&mut self, grant: &str, soon: Duration) {
         let mut grants = self.grants.clone();
         grants.retain(|it| it.as_str() != grant);
         self.world.sandbox.set_grants(self.world.truth, grants);
-        self.later(soon, Mend::Grants);
+        self.plan_mend(soon, Mend::Grants);
     }
 
-    /// Issues a new PAT. The previous one is invalid at once, and the file gets the new one sooner
-    /// or later.
+    /// Issues a new PAT. The previous PAT is invalid at once, and the file gets the new PAT at a
+    /// random later time.
     pub(crate) fn replace_token(&mut self) {
-        self.world.met.hardship(Hardship::TokenReplaced);
+        self.world.met.count_hardship(Hardship::TokenReplaced);
         let at = self.world.truth;
         self.right = format!("svc_pat_{}", self.dice.below(1_000_000_000));
         let days = self.dice.below(12);
@@ -175,10 +175,10 @@ impl Run {
         } else {
             self.dice.below(300)
         });
-        self.later(wait, Mend::Token);
+        self.plan_mend(wait, Mend::Token);
     }
 
-    /// After a consent, issues a new access token before the old one expires (§5.6.6).
+    /// After a consent, issues a new access token before the old access token expires (§5.6.6).
     pub(crate) fn refresh(&mut self) {
         let Some((life, due)) = self.refresh else {
             return;
@@ -188,7 +188,7 @@ impl Run {
         if now < due || out_of_use {
             return;
         }
-        self.world.met.hardship(Hardship::TokenRefreshed);
+        self.world.met.count_hardship(Hardship::TokenRefreshed);
         let until = due.plus(life / 2).floor_seconds();
         self.right = format!("svc_at_{}", self.dice.below(1_000_000_000));
         let ends = now.plus(life).floor_seconds();
@@ -196,11 +196,11 @@ impl Run {
         self.world
             .sandbox
             .issue(now, &right, TokenKind::Access, company, Some(ends));
-        self.world.refreshed(&right, until);
+        self.world.take_refreshed_token(&right, until);
         self.refresh = Some((life, now.plus(life / 2)));
     }
 
-    /// Changes the network of the webhooks.
+    /// Changes the faults of the webhooks' network at random.
     pub(crate) fn hooks(&mut self) {
         let Some(hooks) = &mut self.world.hooks else {
             return;
@@ -216,11 +216,11 @@ impl Run {
             (0, late)
         };
         if hooks.cut {
-            self.world.met.hardship(Hardship::WebhooksCut);
+            self.world.met.count_hardship(Hardship::WebhooksCut);
         }
     }
 
-    /// Lets people look at dead letters occasionally, and notice an invalid token.
+    /// Lets people check dead letters occasionally, and notice an invalid token.
     pub(crate) fn people(&mut self) {
         if self.dice.chance(2) {
             let letters = self.letters();
@@ -248,7 +248,7 @@ impl Run {
         tables::letters::letters(&self.world.disk.store, &filter).expect("letters")
     }
 
-    /// Lets a person correct and retry a dead letter, or give it up.
+    /// Lets a person correct and retry a dead letter, or discard the dead letter.
     fn decide(&mut self, letter: Letter) {
         let step = match letter.reason {
             Reason::NoLead if letter.waiting && self.dice.chance(20) => Step::Expire,
@@ -275,7 +275,7 @@ impl Run {
         let before = letter.call.as_ref().expect("a call");
         let step = if may_be_written && before.lead_id != record.lead_id {
             let uuid = record.uuid.expect("a uuid").to_string();
-            self.world.witness.changed(&uuid);
+            self.world.witness.allow_change(&uuid);
             let before = format!("lead {:?}", before.lead_id);
             Step::Recheck { record, before }
         } else {

@@ -9,7 +9,7 @@ use callbridge_sender::Settings;
 use std::time::Duration;
 
 /// Returns a world whose CRM reports each call that it journals.
-fn with_webhooks() -> World {
+fn world_with_webhooks() -> World {
     let mut world = World::new(7, Settings::default(), sandbox::Settings::default());
     world.hook();
     world
@@ -17,7 +17,7 @@ fn with_webhooks() -> World {
 
 /// Finishes this many calls at once, and runs until all are journaled. Returns requests and
 /// minutes.
-fn drained(world: &mut World, calls: u32) -> (usize, u64) {
+fn run_backlog(world: &mut World, calls: u32) -> (usize, u64) {
     for n in 0..calls {
         world.finish(call(n, world.now.wall, 4001 + i64::from(n % 50), false));
     }
@@ -34,27 +34,27 @@ fn drained(world: &mut World, calls: u32) -> (usize, u64) {
 
 #[test]
 fn calls_confirmed_by_webhook_need_one_request_each() {
-    let mut world = with_webhooks();
-    let (requests, _) = drained(&mut world, 300);
+    let mut world = world_with_webhooks();
+    let (requests, _) = run_backlog(&mut world, 300);
     assert_eq!(requests, 301, "token/info and the submissions");
 }
 
 #[test]
 fn late_duplicate_or_broken_webhooks_need_few_more_requests() {
-    let mut world = with_webhooks();
+    let mut world = world_with_webhooks();
     if let Some(hooks) = &mut world.hooks {
         (hooks.broken, hooks.doubled) = (5, 30);
         hooks.late = (20, Duration::from_secs(45));
     }
-    let (requests, minutes) = drained(&mut world, 300);
+    let (requests, minutes) = run_backlog(&mut world, 300);
     println!("5 % broken, 30 % twice, 20 % late: {requests} requests, {minutes} minutes");
     assert!(requests <= 303, "{requests} requests");
 }
 
 #[test]
 fn when_webhooks_end_the_sweep_takes_over() {
-    let mut world = with_webhooks();
-    drained(&mut world, 100);
+    let mut world = world_with_webhooks();
+    run_backlog(&mut world, 100);
     let before = world.sent.len();
     if let Some(hooks) = &mut world.hooks {
         hooks.cut = true;
@@ -74,7 +74,7 @@ fn when_webhooks_end_the_sweep_takes_over() {
 
 #[test]
 fn call_is_confirmed_by_webhook_or_soon_after_lost_webhook() {
-    let mut world = with_webhooks();
+    let mut world = world_with_webhooks();
     for n in 0..20 {
         let lost = n % 5 == 4;
         if let Some(hooks) = &mut world.hooks {

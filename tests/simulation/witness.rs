@@ -1,8 +1,8 @@
-//! The judge outside of the program. It counts arrivals, and decides for every violation whether
-//! the program caused it.
+//! The judge outside of the program. The judge counts arrivals, and decides for every violation
+//! whether the program caused the violation.
 
 use crate::simulation::scenario::UNKNOWN_LEAD;
-use crate::simulation::way::Waits;
+use crate::simulation::way::PendingRequest;
 use callbridge_call::EventTime;
 use callbridge_model::CallRecord;
 use callbridge_sandbox as sandbox;
@@ -13,8 +13,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The program can learn only by asking that a page is too large or that a range is not allowed. It
-/// can ask this often within this time in one life.
+/// Number of invalid page requests that the program can send within [`LEARNED_WITHIN`] of one life.
+/// Only such a request shows that a page is too large or that a range is not allowed.
 const LEARNED_MAX: u32 = 4;
 const LEARNED_WITHIN: Duration = Duration::from_secs(3600);
 
@@ -40,7 +40,8 @@ pub struct OutcomeSource {
     failed: BTreeMap<u64, EventTime>,
     /// When the sender last learned that its token or grant is invalid.
     refused: Option<EventTime>,
-    /// When its last timeout after that was. That answer could have been a refusal too.
+    /// When the sender's last request failed after such a refusal. The lost answer could have been
+    /// a refusal too.
     unheard: Option<EventTime>,
     /// The current token.
     token: String,
@@ -69,8 +70,8 @@ impl OutcomeSource {
         }
     }
 
-    /// Records that a request left.
-    pub fn left(&mut self, number: u64, at: EventTime, asked: String) {
+    /// Records that the request `number` left at the time `at`. `asked` is its content.
+    pub fn record_departure(&mut self, number: u64, at: EventTime, asked: String) {
         self.left.insert(number, at);
         self.asked.insert(number, asked);
         while self.left.len() > 1000 {
@@ -82,7 +83,7 @@ impl OutcomeSource {
     }
 
     /// Returns `true` if the sender knew, when this request left, that the same request had failed.
-    fn knew_of_failure(&self, number: u64) -> bool {
+    fn is_failure_known(&self, number: u64) -> bool {
         let (left, asked) = (self.left.get(&number), self.asked.get(&number));
         self.failed.iter().any(|(before, received)| {
             left.is_some_and(|left| received <= left) && self.asked.get(before) == asked
@@ -90,7 +91,7 @@ impl OutcomeSource {
     }
 
     /// Records an arrival. No window, wherever it begins, can hold more than the limit.
-    pub fn arrived(&mut self, at: EventTime) {
+    pub fn record_arrival(&mut self, at: EventTime) {
         let limit = usize::try_from(self.rate.requests).expect("small");
         if let Some(first) = self.arrivals.len().checked_sub(limit) {
             let apart = at.since(self.arrivals[first]);
@@ -111,7 +112,7 @@ impl OutcomeSource {
     }
 
     /// Allows this call to be sent with another lead, after a search of the journal.
-    pub fn changed(&mut self, uuid: &str) {
+    pub fn allow_change(&mut self, uuid: &str) {
         self.changed.insert(uuid.to_owned());
     }
 
@@ -120,14 +121,21 @@ impl OutcomeSource {
         self.all_excused = true;
     }
 
-    /// Returns `true` if the journal can differ because a life that a snapshot undid sent the call.
-    pub fn may_differ(&self, sent: &CallRecord) -> bool {
+    /// Returns `true` if the journal can have another version of this call: a process whose work a
+    /// restored snapshot undid can have sent the call.
+    pub fn can_differ(&self, sent: &CallRecord) -> bool {
         let lead = sent.lead_id.map(|lead| lead.get());
         self.all_excused && lead.is_some_and(|lead| [4001, UNKNOWN_LEAD].contains(&lead))
     }
 
     /// Records the verdict that the sender reached.
-    pub fn received(&mut self, number: u64, waits: &Waits, verdict: VerdictKind, at: EventTime) {
+    pub fn record_verdict(
+        &mut self,
+        number: u64,
+        waits: &PendingRequest,
+        verdict: VerdictKind,
+        at: EventTime,
+    ) {
         if verdict == VerdictKind::Failed {
             self.failed.insert(number, at);
             self.unheard = self.refused.map(|_| at);
@@ -143,7 +151,7 @@ impl OutcomeSource {
             VerdictKind::Failed | VerdictKind::Unreachable | VerdictKind::TooLate
         );
         if unheard && waits.request.endpoint() == callbridge_crm::Endpoint::Filter {
-            // An answer that was lost has taught nothing.
+            // A lost answer does not count, because the program could not learn from it.
             self.learned = self.learned.saturating_sub(1);
         }
         match verdict {
@@ -165,16 +173,17 @@ impl OutcomeSource {
         }
     }
 
-    /// Records another token. Refusals of the old one do not apply to it.
-    pub fn token_taken(&mut self, token: &str) {
+    /// Records the sender's token. Refusals of the old token do not apply to a new token.
+    pub fn record_token(&mut self, token: &str) {
         if self.token != token {
             token.clone_into(&mut self.token);
             self.refused = None;
         }
     }
 
-    /// Begins a life of the process. It knows earlier answers unless it `forgot` them.
-    pub fn restarted(&mut self, forgot: bool) {
+    /// Records that the process was started again. The process knows earlier answers, unless it
+    /// `forgot` them.
+    pub fn begin_life(&mut self, forgot: bool) {
         if forgot {
             self.refused = None;
         }
@@ -184,7 +193,7 @@ impl OutcomeSource {
         self.learned = 0;
     }
 
-    /// Judges a violation of this request.
+    /// Judges a violation of this request. Fails if the program caused the violation.
     pub fn judge(&mut self, breach: &Violation, number: u64, request: &sandbox::Request) {
         if !self.strict {
             return;
@@ -226,7 +235,7 @@ impl OutcomeSource {
             // If many requests fail, five failures of one call can be chance, so it is sent again.
             ViolationKind::RepeatAfter5xx => true,
             // A request that was delayed for long can arrive together with its repetition.
-            ViolationKind::SoonAfter5xx => !self.knew_of_failure(number),
+            ViolationKind::SoonAfter5xx => !self.is_failure_known(number),
             ViolationKind::WindowExceeded
             | ViolationKind::FreshBudget
             | ViolationKind::DerivedField

@@ -8,7 +8,7 @@ use crate::simulation::hooks::Hooks;
 use crate::simulation::log::Log;
 use crate::simulation::paths::{Hardship, Met, Path};
 use crate::simulation::strikes::{Moment, Trap};
-use crate::simulation::way::{Event, Network, Waits};
+use crate::simulation::way::{Event, Network, PendingRequest};
 use crate::simulation::witness::OutcomeSource;
 use crate::support::simulated_calls::{self, Dice};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Time until the spool is tried again after a failed write.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
 
-/// The shell has a turn at least this often, whatever the core says.
+/// The longest time between two turns of the shell, even if the core asks for none.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// After this many turns without any time passing, the run is stuck.
@@ -44,7 +44,7 @@ pub struct World {
     pub core: Core,
     pub sandbox: Sandbox,
     pub network: Network,
-    /// The content of the token file. Empty if there is none.
+    /// The content of the token file, or an empty text without a file.
     pub token: String,
     /// The previous token and its expiry, after a refresh.
     pub older: Option<(String, EpochSeconds)>,
@@ -57,14 +57,14 @@ pub struct World {
     /// The failure at the next moment of its kind.
     pub trap: Option<Trap>,
     pub settings: Settings,
-    /// The id of the current boot. `None` if the kernel has none.
+    /// The id of the current boot, or `None` if the kernel has no boot id.
     pub boot_id: Option<String>,
     pub(crate) boots: u32,
     /// The tokens that the sender uses: the current one and the previous one.
     pub(crate) secrets: Vec<String>,
     pub(crate) numbered: u64,
     pub(crate) events: BTreeMap<(EventTime, u64), Event>,
-    pub(crate) waits: BTreeMap<u64, Waits>,
+    pub(crate) waits: BTreeMap<u64, PendingRequest>,
     pub(crate) landed: VecDeque<(u64, ApiResponse)>,
     pub(crate) unwritten: VecDeque<Vec<Op>>,
     pub(crate) trouble: bool,
@@ -125,7 +125,7 @@ impl World {
         world
     }
 
-    /// Finishes a call. Its source reports it again until it is stored.
+    /// Finishes a call. The call's source reports the call again until it is stored.
     pub fn finish(&mut self, call: Finished) {
         self.untold.push_back(call);
         self.take_in();
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Runs for this long.
+    /// Runs for this time of the CRM's clock.
     pub fn run_for(&mut self, time: Duration) {
         self.run(self.truth.plus(time));
     }
@@ -199,7 +199,7 @@ impl World {
                 .disk
                 .read(|store| tables::work_queue::head(store, &ask))
             else {
-                self.troubled();
+                self.begin_disk_problem();
                 return Some(now.boot + SPOOL_AGAIN);
             };
             let decision = self.core.next(now, &head);
@@ -219,7 +219,7 @@ impl World {
                 Decision::Commit(ops) => self.unwritten.push_back(ops),
                 Decision::WaitUntil(at) => {
                     if now.wall < self.settings.clock_right_from.unwrap_or(now.wall) {
-                        self.met.pause("clock");
+                        self.met.count_pause("clock");
                     }
                     return Some(at);
                 }
@@ -231,14 +231,14 @@ impl World {
 
     /// Commits the slot and the step before the request leaves.
     fn send(&mut self, plan: Plan) {
-        if self.struck(Moment::Chosen) {
+        if self.strike(Moment::Chosen) {
             return;
         }
         let (slot, lane) = (plan.slot, plan.task.lane);
         let ask = self.core.ask(self.now);
         let Ok(about) = self.disk.read(|store| plan.task.work.inputs(store, &ask)) else {
             self.core.abort(slot);
-            self.troubled();
+            self.begin_disk_problem();
             return;
         };
         let uuid = match (&plan.task.work, &about.row) {
@@ -257,22 +257,22 @@ impl World {
             self.core.abort(slot);
             return;
         };
-        if self.struck_writing(&ops) {
+        if self.strike_while_writing(&ops) {
             return;
         }
         if self.write(ops).is_err() {
             self.core.abort(slot);
-            self.troubled();
+            self.begin_disk_problem();
             return;
         }
-        if self.struck(Moment::Committed) {
+        if self.strike(Moment::Committed) {
             return;
         }
         let too_late = self.now.boot > send_by;
         self.fly(slot, lane, uuid, request, &secret, too_late);
     }
 
-    /// Judges an answer. Its result is written at the next turn.
+    /// Judges an answer. The result is written at the next turn.
     fn land(&mut self, number: u64, received: ApiResponse) {
         let Some(waits) = self.waits.remove(&number) else {
             return; // of an earlier life
@@ -289,7 +289,7 @@ impl World {
         self.met.count(answer);
         if state == Some(State::Journaled) {
             // A webhook came before the answer.
-            self.met.hardship(Hardship::AnswerOvertaken);
+            self.met.count_hardship(Hardship::AnswerOvertaken);
         } else {
             self.met.count(Path::Verdict {
                 lane,
@@ -298,14 +298,15 @@ impl World {
                 state,
             });
         }
-        self.met.word(outcome.verdict);
-        self.witness.received(number, &waits, kind, self.truth);
+        self.met.add_word(outcome.verdict);
+        self.witness
+            .record_verdict(number, &waits, kind, self.truth);
         self.unwritten.push_back(outcome.ops);
         let shown = self.core.status(self.now, &WorkQueue::default());
         if let Some(pause) = shown.pause {
-            self.met.pause(&pause.reason);
+            self.met.count_pause(&pause.reason);
         }
-        self.struck(Moment::Answered);
+        self.strike(Moment::Answered);
     }
 
     /// Writes what is not written. Returns `false` if the spool cannot store it now.
@@ -314,7 +315,7 @@ impl World {
             match self.write(ops.clone()) {
                 Ok(()) => self.trouble = false,
                 Err(trouble) if trouble.is_retryable() => {
-                    self.troubled();
+                    self.begin_disk_problem();
                     return false;
                 }
                 Err(refused) => panic!("the spool refuses {:?}: {refused}", self.unwritten[0]),
@@ -336,13 +337,13 @@ impl World {
         self.write_back();
     }
 
-    fn troubled(&mut self) {
+    fn begin_disk_problem(&mut self) {
         // An empty write finds out whether the disk works again.
         if self.unwritten.is_empty() {
             self.unwritten.push_back(Vec::new());
         }
         self.trouble = true;
-        self.met.pause("spool");
+        self.met.count_pause("spool");
     }
 
     /// Writes operations, and checks the books and each step.
@@ -375,7 +376,7 @@ impl World {
         self.secrets = current.into_iter().chain(older).cloned().collect();
         self.log
             .event(self.truth, format_args!("takes up the token {print:?}"));
-        self.witness.token_taken(&self.token);
+        self.witness.record_token(&self.token);
         let ops = self.core.token(self.now, print);
         self.unwritten.push_back(ops);
         let before = self

@@ -1,4 +1,4 @@
-//! Measures the resources of a process over time, and whether they stay the same.
+//! Measures the resources of a process over time, and checks whether the resources stay the same.
 
 use rusqlite::Connection;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    pub fn of(time: Duration) -> Self {
+    pub fn for_run(time: Duration) -> Self {
         let length = (time / 3).min(WINDOW_MAX);
         let begin = (time / 10).min(START_MAX);
         Self {
@@ -52,7 +52,7 @@ pub fn sample(at: Duration, pid: u32) -> Option<Sample> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
-    // Only root can see these, because the process forbids memory dumps.
+    // Only root can see the open files, because the process forbids memory dumps.
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
     Some(Sample {
         at,
@@ -62,17 +62,17 @@ pub fn sample(at: Duration, pid: u32) -> Option<Sample> {
     })
 }
 
-/// Returns the value at this percentile of a window, or `None` if the window is empty.
-fn ranked(
+/// Returns the value at the percentile `hundredths` of a window, or `None` if the window is empty.
+fn percentile(
     samples: &[Sample],
     window: (Duration, Duration),
     hundredths: usize,
     value: impl Fn(&Sample) -> u64,
 ) -> Option<u64> {
-    let within = samples
+    let in_window = samples
         .iter()
         .filter(|it| (window.0..=window.1).contains(&it.at));
-    let mut values: Vec<u64> = within.map(value).collect();
+    let mut values: Vec<u64> = in_window.map(value).collect();
     values.sort_unstable();
     values.get(values.len() * hundredths / 100).copied()
 }
@@ -89,8 +89,8 @@ pub fn compare(name: &str, samples: &[Sample], windows: Windows) -> (String, boo
         ("threads, fewest", GROWTH_MAX, 0, |it| it.threads),
     ];
     for (what, more, hundredths, value) in values {
-        let first = ranked(samples, windows.first, hundredths, value);
-        let last = ranked(samples, windows.last, hundredths, value);
+        let first = percentile(samples, windows.first, hundredths, value);
+        let last = percentile(samples, windows.last, hundredths, value);
         let peak = samples.iter().map(value).max();
         let (Some(first), Some(last), Some(peak)) = (first, last, peak) else {
             let _ = writeln!(table, "{name:<8} {what:<21} too few samples");
@@ -123,7 +123,7 @@ pub struct Size {
 
 impl Size {
     /// Measures the spool in a state folder.
-    pub fn of(state: &Path) -> Option<Self> {
+    pub fn measure(state: &Path) -> Option<Self> {
         let length = |name: &str| std::fs::metadata(state.join(name)).map_or(0, |it| it.len());
         let spool = Connection::open(state.join("spool.db")).ok()?;
         let number = |what: &str| {

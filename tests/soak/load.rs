@@ -33,8 +33,8 @@ impl Soak {
     pub async fn begin(windows: Windows) -> Self {
         let broker = tokio::task::spawn_blocking(Broker::start).await;
         let broker = broker.expect("a broker");
-        let steady = Side::set("steady", &broker, true, 1).await;
-        let beaten = Side::set("beaten", &broker, false, 2).await;
+        let steady = Side::prepare("steady", &broker, true, 1).await;
+        let beaten = Side::prepare("beaten", &broker, false, 2).await;
         let sides = [steady, beaten];
         for side in &sides {
             side.start().await;
@@ -59,15 +59,15 @@ impl Soak {
     pub async fn work(&self, time: Duration) {
         let end = Instant::now() + time;
         tokio::join!(
-            self.lines(end),
-            self.queues(end),
-            self.kills(end),
-            self.watch(end)
+            self.send_calls(end),
+            self.publish_calls(end),
+            self.kill_repeatedly(end),
+            self.sample_repeatedly(end)
         );
     }
 
     /// Sends a call on each connection at intervals.
-    async fn lines(&self, end: Instant) {
+    async fn send_calls(&self, end: Instant) {
         let mut n = 0;
         let mut ticks = interval(CALL_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -77,16 +77,16 @@ impl Soak {
             for side in &self.sides {
                 let mut call = Call::new(n, 4001 + i64::from(n % 9));
                 call.begins = calls::now() - 4;
-                side.tell(&call).await;
+                side.send_call(&call).await;
             }
         }
     }
 
     /// Sends calls through the broker, which is stopped or killed between them.
-    async fn queues(&self, end: Instant) {
+    async fn publish_calls(&self, end: Instant) {
         let mut dice = Dice::new(3);
         let mut begins = calls::now() - 86_400;
-        let mut restart = Instant::now() + between(&mut dice, RESTART_EVERY);
+        let mut restart = Instant::now() + random_time(&mut dice, RESTART_EVERY);
         let mut restarts = 0;
         let mut ticks = interval(CALL_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -107,16 +107,16 @@ impl Soak {
                     }
                     self.broker.start_again();
                 });
-                restart = Instant::now() + between(&mut dice, RESTART_EVERY);
+                restart = Instant::now() + random_time(&mut dice, RESTART_EVERY);
             }
         }
         println!("RabbitMQ was restarted {restarts} times");
     }
 
-    async fn kills(&self, end: Instant) {
+    async fn kill_repeatedly(&self, end: Instant) {
         let mut dice = Dice::new(4);
         loop {
-            let wait = between(&mut dice, KILL_EVERY);
+            let wait = random_time(&mut dice, KILL_EVERY);
             if Instant::now() + wait >= end {
                 return;
             }
@@ -126,9 +126,9 @@ impl Soak {
     }
 
     /// Takes samples, and prints a line each minute.
-    async fn watch(&self, end: Instant) {
+    async fn sample_repeatedly(&self, end: Instant) {
         let begun = Instant::now();
-        let mut said = 0;
+        let mut last_minute = 0;
         let mut ticks = interval(SAMPLE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while Instant::now() < end {
@@ -137,8 +137,8 @@ impl Soak {
                 side.sample().await;
             }
             let minutes = begun.elapsed().as_secs() / 60;
-            if minutes > said {
-                said = minutes;
+            if minutes > last_minute {
+                last_minute = minutes;
                 for side in &self.sides {
                     println!("{minutes:>4} min  {}", side.progress());
                 }
@@ -157,7 +157,7 @@ impl Soak {
             "", "first", "last", "change", "peak"
         );
         for side in &self.sides {
-            let (table, more) = side.judged(self.windows).await;
+            let (table, more) = side.verdict(self.windows).await;
             print!("{table}");
             wrong.extend(more);
         }
@@ -168,6 +168,6 @@ impl Soak {
     }
 }
 
-fn between(dice: &mut Dice, (least, most): (u64, u64)) -> Duration {
+fn random_time(dice: &mut Dice, (least, most): (u64, u64)) -> Duration {
     Duration::from_secs(least + dice.below(most - least + 1))
 }

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = { runtime }.enable_all().worker_threads(2).build();
     let flat = runtime.expect("a runtime").block_on(async {
-        let soak = Soak::begin(Windows::of(time)).await;
+        let soak = Soak::begin(Windows::for_run(time)).await;
         soak.work(time).await;
         soak.end().await
     });

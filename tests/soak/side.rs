@@ -37,13 +37,13 @@ pub struct Side {
     flags: Vec<String>,
     pub pbx: Option<FakePbx>,
     running: tokio::sync::Mutex<Option<(Program, Instant)>>,
-    told: Mutex<Told>,
+    history: Mutex<History>,
     begun: Instant,
 }
 
 /// The calls of this side, and its samples.
 #[derive(Default)]
-struct Told {
+struct History {
     expected: Vec<Expected>,
     samples: Vec<Sample>,
     kills: usize,
@@ -52,11 +52,11 @@ struct Told {
 
 impl Side {
     /// Sets up a side with a queue, and with an AMI connection if `live`, or else a file.
-    pub async fn set(name: &'static str, broker: &Broker, live: bool, seed: u64) -> Self {
+    pub async fn prepare(name: &'static str, broker: &Broker, live: bool, seed: u64) -> Self {
         // The CRM is never stopped. With a state, it would write all its records at each request.
         let crm = Crm::start(TOKEN, &[RATE, "--persist-after=1s"]).await;
         let judge = Judge::start(crm.addr(), seed).await;
-        judge.weather(PERCENT, &WEATHER);
+        judge.set_faults(PERCENT, &WEATHER);
         let place = Place::new();
         let queue = format!("soak-{name}");
         broker.declare(&queue).await;
@@ -95,13 +95,13 @@ impl Side {
             flags,
             pbx,
             running: tokio::sync::Mutex::new(None),
-            told: Mutex::new(Told::default()),
+            history: Mutex::new(History::default()),
             begun: Instant::now(),
         }
     }
 
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts callbridge.
@@ -115,16 +115,16 @@ impl Side {
         if let Some((program, _)) = self.running.lock().await.take() {
             program.kill().await;
             self.judge
-                .killed(stored::left(&self.place.at("state")))
+                .record_kill(stored::read(&self.place.at("state")))
                 .await;
         }
-        self.told().kills += 1;
+        self.history().kills += 1;
         self.start().await;
     }
 
     /// Sends a call on the connection, or writes it to the file.
-    pub async fn tell(&self, call: &Call) {
-        self.told().expected.push(Expected {
+    pub async fn send_call(&self, call: &Call) {
+        self.history().expected.push(Expected {
             uuid: expected::uuid("pbx1", &call.linkedid()),
             linkedid: call.linkedid(),
             lead: call.lead,
@@ -145,7 +145,7 @@ impl Side {
     /// Publishes a call to the queue.
     pub async fn publish(&self, broker: &Broker, call: &Recording) {
         let expected = recordings::expected(std::slice::from_ref(call)).into_iter();
-        self.told()
+        self.history()
             .expected
             .extend(expected.map(|it| it.on("pbx2")));
         broker.publish(&self.queue, &call.cel()).await;
@@ -159,21 +159,21 @@ impl Side {
         };
         let status = program.status().await;
         let sample = gauge::sample(self.begun.elapsed(), program.id());
-        let mut told = self.told();
+        let mut history = self.history();
         if started.elapsed() > GROWN {
-            told.samples.extend(sample);
+            history.samples.extend(sample);
         }
         if let Some(status) = status {
             assert!(status.books.balance(), "{:?}", status.books);
-            told.last = Some(status.books);
+            history.last = Some(status.books);
         }
     }
 
     /// Returns the progress as a line.
     pub fn progress(&self) -> String {
-        let told = self.told();
-        let books = told.last.unwrap_or_default();
-        let (memory, files) = told
+        let history = self.history();
+        let books = history.last.unwrap_or_default();
+        let (memory, files) = history
             .samples
             .last()
             .map_or((0, 0), |it| (it.memory, it.files));
@@ -182,25 +182,25 @@ impl Side {
             "{}: {} told, {} journaled, {waiting} waiting, {} dead, {} requests, {} kills, \
              {memory} KiB, {files} files",
             self.name,
-            told.expected.len(),
+            history.expected.len(),
             books.journaled,
             books.dead + books.waiting,
             self.judge.count(),
-            told.kills
+            history.kills
         )
     }
 
     /// Ends the faults, waits until every call is confirmed, and stops callbridge. Returns `true`
     /// if this succeeded in time.
     pub async fn settle(&self) -> bool {
-        self.judge.weather(0, &[]);
-        let calls = self.told().expected.len() as u64;
+        self.judge.set_faults(0, &[]);
+        let calls = self.history().expected.len() as u64;
         let begun = Instant::now();
         let mut settled = false;
         let what = format!("the last record of {}", self.name);
         until_within(2 * SETTLES_WITHIN, &what, async || {
             self.sample().await;
-            let books = self.told().last.unwrap_or_default();
+            let books = self.history().last.unwrap_or_default();
             settled = books.journaled == calls && books.finished == calls;
             settled || begun.elapsed() > SETTLES_WITHIN
         })
@@ -214,7 +214,7 @@ impl Side {
     }
 
     /// Returns the table of this side, and all errors.
-    pub async fn judged(&self, windows: Windows) -> (String, Vec<String>) {
+    pub async fn verdict(&self, windows: Windows) -> (String, Vec<String>) {
         let law = Law {
             requests: 60,
             window: WINDOW,
@@ -224,29 +224,31 @@ impl Side {
         };
         let (seen, times) = (self.judge.seen(), self.judge.times());
         let journal = self.crm.look("journal").await;
-        let told = self.told();
+        let history = self.history();
         let mut wrong = rules::breaches(&seen, &times, &law);
-        wrong.extend(truth::submitted(&seen, &told.expected));
-        wrong.extend(truth::journal(&journal, &told.expected));
-        let (mut table, flat) = gauge::compare(self.name, &told.samples, windows);
+        wrong.extend(truth::submitted(&seen, &history.expected));
+        wrong.extend(truth::journal(&journal, &history.expected));
+        let (mut table, flat) = gauge::compare(self.name, &history.samples, windows);
         if !flat {
-            wrong.push("what it holds grows".to_owned());
+            wrong.push("its resources grow".to_owned());
         }
         let state = self.place.at("state");
-        let size = Size::of(&state).unwrap_or_default();
+        let size = Size::measure(&state).unwrap_or_default();
         if !size.is_bounded() {
-            wrong.push(format!("{size:?}: more than twice what lives in it"));
+            wrong.push(format!(
+                "{size:?}: the file is more than twice as large as its live pages"
+            ));
         }
         stored::assert_whole(&state);
         let Size { file, live, log } = size;
-        let each = seen.len() as f64 / told.expected.len().max(1) as f64;
+        let each = seen.len() as f64 / history.expected.len().max(1) as f64;
         table.push_str(&format!(
             "{:<8} spool: file {file}, live {live}, log {log} bytes\n{:<8} {} calls, {} kills, \
              {}, {each:.2} a call\n",
             self.name,
             self.name,
-            told.expected.len(),
-            told.kills,
+            history.expected.len(),
+            history.kills,
             purposes(&seen)
         ));
         let wrong = wrong.iter().map(|it| format!("{}: {it}", self.name));

@@ -13,7 +13,7 @@ pub struct Page {
     pub body: String,
 }
 
-/// Sends one HTTP request and follows no redirects, because the tests check them.
+/// Sends one HTTP request. Follows no redirect, because the tests check redirects.
 pub async fn http(method: &str, url: &str, kind: &str, body: &str) -> Page {
     let url = url::Url::parse(url).expect("a URL");
     let host = format!(
@@ -50,13 +50,13 @@ pub async fn http(method: &str, url: &str, kind: &str, body: &str) -> Page {
 pub struct Connecting {
     pub child: Child,
     out: BufReader<ChildStdout>,
-    /// The address that it asks the user to open.
+    /// The address that `connect` asks the user to open.
     pub open: String,
 }
 
 /// The exit code and the output of a command.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
@@ -72,21 +72,21 @@ impl Connecting {
             .spawn()
             .expect("it starts");
         let mut out = BufReader::new(child.stdout.take().expect("stdout"));
-        let mut said = String::new();
+        let mut stdout = String::new();
         // In a terminal, other output can precede the address.
         let open = loop {
-            let from = said.len();
-            let read = soon("the address to open", out.read_line(&mut said)).await;
-            assert!(read.expect("text") > 0, "{said}");
-            if let Some(open) = said[from..].trim_end().strip_prefix("open: ") {
+            let from = stdout.len();
+            let read = soon("the address to open", out.read_line(&mut stdout)).await;
+            assert!(read.expect("text") > 0, "{stdout}");
+            if let Some(open) = stdout[from..].trim_end().strip_prefix("open: ") {
                 break open.to_owned();
             }
         };
         Self { child, out, open }
     }
 
-    /// Waits until a line of its output contains `words`.
-    pub async fn asks(&mut self, words: &str) {
+    /// Waits until a line on stdout contains `words`.
+    pub async fn wait_for_output(&mut self, words: &str) {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
@@ -96,7 +96,7 @@ impl Connecting {
     }
 
     /// Submits the consent page. Returns the address that the browser is redirected to.
-    pub async fn decided(&self, form: &str) -> String {
+    pub async fn submit_consent(&self, form: &str) -> String {
         let kind = "application/x-www-form-urlencoded";
         let page = http("POST", &self.open, kind, form).await;
         assert_eq!(page.status, 302, "{}", page.body);
@@ -105,12 +105,12 @@ impl Connecting {
 
     /// Submits the consent page and follows the redirect.
     pub async fn answer(&self, form: &str) {
-        let back = self.decided(form).await;
+        let back = self.submit_consent(form).await;
         let page = http("GET", &back, "text/plain", "").await;
         assert_eq!(page.status, 200, "{}", page.body);
     }
 
-    /// Pastes a line into its terminal.
+    /// Writes a line to stdin, as a user pastes a line into the terminal.
     pub async fn paste(&mut self, line: &str) {
         let stdin = self.child.stdin.as_mut().expect("stdin");
         let line = format!("{line}\n");
@@ -118,8 +118,8 @@ impl Connecting {
         stdin.flush().await.expect("written");
     }
 
-    /// Closes its stdin and waits until it exits.
-    pub async fn end(mut self) -> Said {
+    /// Waits until the command exits. Returns its exit code and output.
+    pub async fn end(mut self) -> CommandOutput {
         let stdin = self.child.stdin.take();
         let mut out = String::new();
         let rest = async {
@@ -128,7 +128,7 @@ impl Connecting {
         };
         let output = soon("the end of connect", rest).await;
         drop(stdin);
-        Said {
+        CommandOutput {
             code: output.status.code(),
             out,
             err: String::from_utf8_lossy(&output.stderr).into_owned(),

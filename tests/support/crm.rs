@@ -141,8 +141,9 @@ pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
     assert!(wrong.is_empty(), "{}\n{letters:#?}", wrong.join("\n"));
 }
 
-/// Requests that can be under way when another one is refused. On a busy machine, they can arrive
-/// long after the refusal. A client that ignores the refusal while calls wait sends more.
+/// Number of requests that can be under way when another request is refused. On a busy machine,
+/// these requests can arrive long after the refusal. A client that ignores the refusal while calls
+/// wait sends more requests.
 const UNDER_WAY: usize = 3;
 
 /// Returns the client's violations of the document, except the allowed ones.

@@ -27,12 +27,12 @@ impl Crm {
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             running: Mutex::new(None),
         };
-        crm.again().await;
+        crm.restart().await;
         crm
     }
 
     /// Starts the CRM again, on another port.
-    pub async fn again(&self) {
+    pub async fn restart(&self) {
         let token = self.folder.path().join("token");
         let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
             .env_clear()
@@ -79,8 +79,8 @@ impl Crm {
         let path = format!("/sandbox/admin/{act}");
         let answer = ask(self.addr(), "POST", &path, body).await;
         let answer = answer.expect("an answer");
-        let told = String::from_utf8_lossy(&answer.body);
-        assert_eq!(answer.status, 200, "{act}: {told}");
+        let text = String::from_utf8_lossy(&answer.body);
+        assert_eq!(answer.status, 200, "{act}: {text}");
     }
 
     /// Sets the call grants of the first company's connection to these scopes.
@@ -91,7 +91,7 @@ impl Crm {
         self.admin("grants", &body).await;
     }
 
-    /// Issues a token. It invalidates the previous token of the same company (§5.3).
+    /// Issues a token, which makes the previous token of the same company invalid (§5.3).
     pub async fn issue(&self, token: &str, company: i64) {
         let body = format!("{{\"issue\": \"{token}\", \"company\": {company}}}");
         self.admin("token", &body).await;

@@ -33,16 +33,16 @@ pub struct Place {
 impl Place {
     /// Creates a folder with a token file. `tests/run` keeps such folders in memory.
     pub fn new() -> Self {
-        Self::within(tempfile::tempdir().expect("a folder"))
+        Self::in_folder(tempfile::tempdir().expect("a folder"))
     }
 
     /// Creates a folder on a disk, for tests of kills and of writes.
     pub fn on_disk() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"));
-        Self::within(folder.expect("a folder"))
+        Self::in_folder(folder.expect("a folder"))
     }
 
-    fn within(folder: TempDir) -> Self {
+    fn in_folder(folder: TempDir) -> Self {
         let state = StatePlace::Folder(folder.path().join("state"));
         Self::with_state(folder, state)
     }
@@ -171,7 +171,7 @@ impl Place {
         }
     }
 
-    /// Starts the program through a wrapper command, which must replace itself with it (`exec`).
+    /// Starts the program through a wrapper command, which must `exec` the program.
     pub fn start_under<S: AsRef<str>>(
         &self,
         wrapper: &[&str],
@@ -186,7 +186,7 @@ impl Place {
 
     /// Starts `callbridge run` as [`Place::run`] does, but with this stderr. The log file stays
     /// empty.
-    pub fn run_heard_by<S: AsRef<str>>(
+    pub fn run_with_stderr<S: AsRef<str>>(
         &self,
         crm: &str,
         flags: &[S],
@@ -247,8 +247,8 @@ impl Place {
     /// Returns the JSON lines of a command that must succeed.
     pub async fn lines(&self, arguments: &[&str]) -> Vec<Value> {
         let output = self.command(arguments).await;
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {stderr}");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
         let line = |line| serde_json::from_str(line).expect("JSON");
         text.lines().map(line).collect()
@@ -279,8 +279,8 @@ impl Place {
 /// Asks the daemon of this state for its status, in the form of `status --json`. Returns `None` if
 /// no daemon listens.
 pub async fn status(state: &Path) -> Option<Value> {
-    let asked = socket::ask(state, &ControlRequest::Status).await;
-    match asked.ok()??.next().await.ok()?? {
+    let answer = socket::ask(state, &ControlRequest::Status).await;
+    match answer.ok()??.next().await.ok()?? {
         ControlReply::Item(status) => Some(status),
         ControlReply::Zone(_)
         | ControlReply::Ready
@@ -310,28 +310,28 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id().expect("it runs")
     }
 
-    /// Returns its log.
+    /// Returns the log of this run.
     pub fn log(&self) -> String {
         read(&self.log)
     }
 
-    /// Returns its exit status, if it has ended.
+    /// Returns the exit status, or `None` if the program still runs.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child")
     }
 
-    /// Returns its status. `None` before it listens.
+    /// Returns the program's status, or `None` before the program listens.
     pub async fn status(&self) -> Option<Status> {
         let status = status(&self.state).await?;
         serde_json::from_value(status).ok()
     }
 
-    /// Waits until its status meets a condition.
+    /// Waits until the program's status meets a condition. `what` names the condition.
     pub async fn until(&mut self, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
         let mut last = None;
         let log = self.log.clone();
@@ -358,42 +358,42 @@ impl Program {
         self.until(&what, wanted).await
     }
 
-    /// Kills it (SIGKILL).
+    /// Kills the program with SIGKILL.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("it is killed");
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the program.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.expect("an id"), signal).expect("it hears");
     }
 
-    /// Sends SIGSTOP and waits until each thread is stopped. Until the thread that takes the signal
-    /// has run, the others continue and answer.
+    /// Sends SIGSTOP and waits until each thread is stopped. Other threads continue to answer until
+    /// the thread that handles the signal has run.
     pub async fn freeze(&self) {
         self.signal(Signal::STOP);
         let threads = format!("/proc/{}/task", self.id());
-        let stands = |thread: std::io::Result<fs::DirEntry>| {
+        let is_stopped = |thread: std::io::Result<fs::DirEntry>| {
             let stat = thread.and_then(|it| fs::read_to_string(it.path().join("stat")));
             stat.is_ok_and(|it| it.rsplit_once(") ").is_some_and(|it| it.1.starts_with('T')))
         };
-        let all = async || fs::read_dir(&threads).expect("threads").all(stands);
+        let all = async || fs::read_dir(&threads).expect("threads").all(is_stopped);
         until("each thread stands still", all).await;
     }
 
-    /// Sends SIGTERM and expects it to exit with 0 in time.
+    /// Sends SIGTERM. Fails if the program does not exit with 0 in time.
     pub async fn terminate(self) {
-        self.stops_at(Signal::TERM).await;
+        self.stop_with(Signal::TERM).await;
     }
 
-    /// Sends a signal and expects it to exit with 0 in time.
-    pub async fn stops_at(self, signal: Signal) {
-        let (begun, stalled_before) = (Instant::now(), stalled());
+    /// Sends a signal. Fails if the program does not exit with 0 in time.
+    pub async fn stop_with(self, signal: Signal) {
+        let (begun, stalled_before) = (Instant::now(), stalled_time());
         self.signal(signal);
         let log = self.log.clone();
-        self.succeeds().await;
-        let waited = stalled().saturating_sub(stalled_before);
+        self.expect_success().await;
+        let waited = stalled_time().saturating_sub(stalled_before);
         let took = begun.elapsed().saturating_sub(waited);
         assert!(
             took < STOPS_WITHIN,
@@ -402,7 +402,7 @@ impl Program {
         );
     }
 
-    /// Sends the signal repeatedly until it has ended. Returns its exit status.
+    /// Sends the signal repeatedly until the program has ended. Returns the exit status.
     pub async fn insist(mut self, signal: Signal) -> ExitStatus {
         let mut ended = None;
         let insisting = until("its end", async || {
@@ -414,14 +414,14 @@ impl Program {
         ended.expect("an end")
     }
 
-    /// Waits until it ends without a signal.
+    /// Waits until the program ends, without a signal. Returns the exit status.
     pub async fn ended(mut self) -> ExitStatus {
         let ended = soon("the program's end", self.child.wait()).await;
         ended.expect("a child")
     }
 
-    /// Waits until it exits with 0.
-    pub async fn succeeds(self) {
+    /// Waits until the program ends. Fails if its exit code is not 0.
+    pub async fn expect_success(self) {
         let log = self.log.clone();
         let ended = self.ended().await;
         assert!(ended.success(), "{ended}\n{}", read(&log));
@@ -430,7 +430,7 @@ impl Program {
 
 /// Returns how long processes on this machine have waited for a core, the disk, or memory so far.
 /// The program is not responsible for this time. Returns zero if the kernel does not count it.
-fn stalled() -> Duration {
+fn stalled_time() -> Duration {
     let each = ["cpu", "io", "memory"].map(|of| {
         let text = fs::read_to_string(format!("/proc/pressure/{of}")).unwrap_or_default();
         let some = text.lines().find(|line| line.starts_with("some "));

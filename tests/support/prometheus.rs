@@ -66,8 +66,8 @@ impl Prometheus {
     }
 
     async fn is_ready(&self) -> bool {
-        let asked = self.http.get(format!("{}/-/ready", self.base)).send();
-        asked.await.is_ok_and(|it| it.status().is_success())
+        let response = self.http.get(format!("{}/-/ready", self.base)).send();
+        response.await.is_ok_and(|it| it.status().is_success())
     }
 
     /// Returns the `data` of the answer.
@@ -112,8 +112,8 @@ impl Prometheus {
     }
 }
 
-fn labels(of: &Value) -> Labels {
-    let all = of["metric"].as_object().expect("labels").iter();
+fn labels(series: &Value) -> Labels {
+    let all = series["metric"].as_object().expect("labels").iter();
     let own = all.filter(|(name, _)| !TARGET_LABELS.contains(&name.as_str()));
     own.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
         .collect()

@@ -52,7 +52,7 @@ pub fn one(name: &str) -> Recording {
 }
 
 /// Returns the recordings of an old release with chan_sip, in the order of their times.
-pub fn of_release(release: &str) -> Vec<Recording> {
+pub fn for_release(release: &str) -> Vec<Recording> {
     let folder = folder().join("asterisk-old").join(release);
     let entries = std::fs::read_dir(&folder).expect("the recordings");
     let read = |name: String| {
@@ -70,12 +70,12 @@ pub fn of_release(release: &str) -> Vec<Recording> {
     let mut all: Vec<Recording> = names
         .map(|name| read(name.into_string().expect("UTF-8")))
         .collect();
-    all.sort_by_key(Recording::began);
+    all.sort_by_key(Recording::start);
     all
 }
 
 /// Returns `many` calls of five kinds in a row. The last one took place ten minutes ago.
-pub fn in_a_row(many: usize) -> Vec<Recording> {
+pub fn consecutive(many: usize) -> Vec<Recording> {
     let kinds = [
         "inbound_answered",
         "outbound_answered",
@@ -99,7 +99,7 @@ pub fn all() -> Vec<Recording> {
     let names = names.map(|name| name.into_string().expect("UTF-8"));
     let recorded = names.filter(|name| folder().join(name).join("expected.json").exists());
     let mut all: Vec<Recording> = recorded.map(|name| one(&name)).collect();
-    all.sort_by_key(Recording::began);
+    all.sort_by_key(Recording::start);
     assert!(all.len() >= 90, "only {} recordings", all.len());
     all
 }
@@ -131,8 +131,8 @@ fn disjoint(
 
 /// Moves all calls to begin in the same second. Groups them so that no two in a group share a
 /// counter of unique ids or a channel name, which one PBX never repeats.
-pub fn at_once(all: Vec<Recording>) -> Vec<Vec<Recording>> {
-    let Some(begin) = all.iter().map(Recording::began).max() else {
+pub fn simultaneous(all: Vec<Recording>) -> Vec<Vec<Recording>> {
+    let Some(begin) = all.iter().map(Recording::start).max() else {
         return Vec::new();
     };
     let names = |recording: &Recording| {
@@ -159,7 +159,7 @@ pub fn interleaved(recordings: &[Recording]) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the expected outcomes of all their calls.
+/// Returns the expected outcomes of all calls in the recordings.
 pub fn expected(recordings: &[Recording]) -> Vec<Expected> {
     let calls = recordings.iter().flat_map(|recording| &recording.calls);
     calls.map(Expected::of).collect()
@@ -195,7 +195,7 @@ impl Recording {
         cel.map(|event| body(&pairs(event)).to_string()).collect()
     }
 
-    /// Returns the messages of Wazo's bus, or the CEL events, each with its time, in their order.
+    /// Returns the messages of Wazo's bus, or the CEL events, in the order of their times.
     pub fn timed(&self, format: &str) -> Vec<(EventTime, String)> {
         let cel = format == "asterisk-cel";
         let events = self.events();
@@ -213,9 +213,9 @@ impl Recording {
         timed.collect()
     }
 
-    /// Returns `true` if CEL describes this recording. It must contain CEL, and at most one
-    /// outbound call: of two consecutive Dials, CEL names only the first.
-    pub fn is_told_by_cel(&self) -> bool {
+    /// Returns `true` if CEL describes this recording. The recording must contain CEL and at most
+    /// one outbound call, because CEL names only the first of two consecutive Dials.
+    pub fn is_in_cel(&self) -> bool {
         let outbound = |call: &&Value| call["direction"] == "OUTBOUND";
         !self.cel().is_empty() && self.calls.iter().filter(outbound).count() < 2
     }
@@ -243,7 +243,7 @@ impl Recording {
         cel.flat_map(line).collect()
     }
 
-    /// Returns the CEL rows of a recording from [`of_release`].
+    /// Returns the CEL rows of a recording from [`for_release`].
     pub fn cel_of_release(&self, release: &str) -> Vec<u8> {
         let folder = folder().join("asterisk-old").join(release);
         let rows = std::fs::read(folder.join(&self.name).join("cel.csv"));
@@ -265,8 +265,8 @@ impl Recording {
             .collect()
     }
 
-    /// Returns `true` if the CDRs of every customer call name its lead and no other.
-    pub fn leads_stand_in_cdrs(&self) -> bool {
+    /// Returns `true` if the CDRs of every customer call name the call's lead and no other lead.
+    pub fn has_leads_in_cdrs(&self) -> bool {
         let cdrs = self.cdrs();
         let named = |call: &Value| {
             let of_call = format!("\"linkedid\":{}", call["linkedid"]);
@@ -303,7 +303,7 @@ impl Recording {
             .collect()
     }
 
-    pub fn began(&self) -> i64 {
+    pub fn start(&self) -> i64 {
         let first = self.values("Timestamp").next().expect("a time");
         first
             .split('.')
@@ -314,7 +314,7 @@ impl Recording {
     }
 
     /// Returns `true` if the PBX called the customer first, as Originate does.
-    pub fn placed_by_the_pbx(&self) -> bool {
+    pub fn is_placed_by_pbx(&self) -> bool {
         let first = self.values("Channel").next().unwrap_or_default();
         let outbound = |call: &Value| call["direction"] == "OUTBOUND";
         self.calls.iter().all(outbound)
@@ -324,7 +324,7 @@ impl Recording {
 
     /// Returns the recording with all times and unique ids moved, so that it begins at `begin`.
     pub fn moved_to(&self, begin: i64) -> Self {
-        let by = begin - self.began();
+        let by = begin - self.start();
         let calls = self.calls.iter().map(|call| {
             let mut call = call.clone();
             let moved = shift(call["linkedid"].as_str().expect("an id").as_bytes(), by);
@@ -343,7 +343,7 @@ impl Recording {
 
     /// Returns the same AMI events from an Asterisk with this `systemname`, which is the prefix of
     /// each unique id.
-    pub fn of_system(&self, system: &str) -> Self {
+    pub fn with_system_name(&self, system: &str) -> Self {
         let mut ami = String::from_utf8_lossy(&self.ami).into_owned();
         for id in self.ids() {
             ami = ami.replace(&format!(": {id}\r\n"), &format!(": {system}-{id}\r\n"));
@@ -372,8 +372,8 @@ pub fn last_time(events: &[u8]) -> Option<EventTime> {
     Some(EventTime::from_micros((last * 1e6) as i64))
 }
 
-/// Waits until the time of the last event. A PBX reports no event before it happens.
-pub async fn have_happened(events: &[u8]) {
+/// Waits until the time of the last event. A PBX reports an event only after it has happened.
+pub async fn wait_until_happened(events: &[u8]) {
     let now = callbridge_model::clock::now().wall;
     let last = last_time(events).expect("a time");
     pass(last.since(now)).await;

@@ -15,7 +15,7 @@ fn uuid_of(linkedid: &str) -> uuid::Uuid {
     uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes())
 }
 
-/// Returns call number `n`, finished at `now`. `lead` need not exist.
+/// Returns call number `n`, finished at `now`. The CRM need not have the lead `lead`.
 pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
     let duration = 3 + n % 40;
     let answered = !n.is_multiple_of(3);

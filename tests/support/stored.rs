@@ -1,7 +1,6 @@
-//! Checks the spool after a kill and reads what it holds. It reads a copy, because opening the
-//! spool would repair it.
+//! Checks and reads a spool after a kill. Uses a copy, because opening the spool would repair it.
 
-use crate::support::judge::left::{Left, Stored};
+use crate::support::judge::left::{SpoolContents, Stored};
 use rusqlite::{Connection, OptionalExtension as _};
 use serde_json::Value;
 use std::path::Path;
@@ -9,13 +8,13 @@ use uuid::Uuid;
 
 /// Fails if SQLite finds the spool damaged. Before the first commit there is no spool.
 pub fn assert_whole(state: &Path) {
-    left(state);
+    read(state);
 }
 
 /// Fails if the spool is damaged. Otherwise returns its contents.
-pub fn left(state: &Path) -> Left {
-    let Some((_folder, copy)) = copied(state) else {
-        return Left::default();
+pub fn read(state: &Path) -> SpoolContents {
+    let Some((_folder, copy)) = copy_spool(state) else {
+        return SpoolContents::default();
     };
     let checked = copy.query_row("PRAGMA integrity_check", [], |row| row.get::<_, String>(0));
     assert_eq!(checked.as_deref(), Ok("ok"), "{}", state.display());
@@ -25,7 +24,7 @@ pub fn left(state: &Path) -> Left {
         |row| row.get::<_, u32>(0),
     );
     if tables != Ok(2) {
-        return Left::default();
+        return SpoolContents::default();
     }
     let mut calls = copy
         .prepare("SELECT uuid, state, request_id FROM calls WHERE uuid IS NOT NULL")
@@ -36,14 +35,14 @@ pub fn left(state: &Path) -> Left {
         Ok((uuid, Stored { state, request_id }))
     });
     let calls = calls.expect("rows").map(|row| row.expect("a row"));
-    Left {
+    SpoolContents {
         calls: calls.collect(),
-        refused: refused(&copy),
+        refused: refused_token(&copy),
     }
 }
 
 /// Returns the fingerprint of the refused token.
-fn refused(copy: &Connection) -> Option<String> {
+fn refused_token(copy: &Connection) -> Option<String> {
     let memory = copy
         .query_row(
             "SELECT value FROM meta WHERE key = 'sender.memory'",
@@ -55,7 +54,7 @@ fn refused(copy: &Connection) -> Option<String> {
     memory["refused"]["token"].as_str().map(str::to_owned)
 }
 
-fn copied(state: &Path) -> Option<(tempfile::TempDir, Connection)> {
+fn copy_spool(state: &Path) -> Option<(tempfile::TempDir, Connection)> {
     let folder = tempfile::tempdir().expect("a folder");
     let copy = |name: &str| std::fs::copy(state.join(name), folder.path().join(name));
     copy("spool.db").ok()?;

@@ -1,5 +1,6 @@
 //! Checks that no file of a crate uses another file that uses it, directly or through other files.
-//! Shared code belongs in one of them or in a third. A module and the files inside it are exempt.
+//! Shared code belongs in one of the two files or in a third one. A module and the files inside it
+//! are exempt.
 
 use super::rust_files;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +60,7 @@ fn paths(tree: &str) -> Vec<String> {
 }
 
 /// Returns every path in a module's code.
-fn named(code: &str) -> Vec<String> {
+fn used_paths(code: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut rest = String::new();
     for (i, part) in code.split("use ").enumerate() {
@@ -77,18 +78,23 @@ fn named(code: &str) -> Vec<String> {
     all
 }
 
-/// Returns the module of this crate to which a path in `of` leads, if any.
-fn target(all: &Modules, given: &BTreeMap<String, String>, of: &str, path: &str) -> Option<String> {
+/// Returns the module of this crate to which a path in `source` leads, if any.
+fn target(
+    all: &Modules,
+    given: &BTreeMap<String, String>,
+    source: &str,
+    path: &str,
+) -> Option<String> {
     let inside = |root: &str, rest: &str| match root {
         "" => rest.to_owned(),
         root => format!("{root}::{rest}"),
     };
-    let parent = of.rsplit_once("::").map_or("", |(parent, _)| parent);
+    let parent = source.rsplit_once("::").map_or("", |(parent, _)| parent);
     let mut full = match path.split_once("::")? {
         ("crate", rest) => rest.to_owned(),
         ("super", rest) => inside(parent, rest),
-        ("self", rest) => inside(of, rest),
-        (first, _) if all.contains_key(&inside(of, first)) => inside(of, path),
+        ("self", rest) => inside(source, rest),
+        (first, _) if all.contains_key(&inside(source, first)) => inside(source, path),
         _ => return None,
     };
     let first = full.split("::").next().unwrap_or_default();
@@ -98,14 +104,14 @@ fn target(all: &Modules, given: &BTreeMap<String, String>, of: &str, path: &str)
     while !all.contains_key(&full) {
         full = full.rsplit_once("::")?.0.to_owned();
     }
-    (full != of).then_some(full)
+    (full != source).then_some(full)
 }
 
 /// Returns the modules that each module of a crate uses.
 pub(crate) fn uses(all: &Modules) -> BTreeMap<&str, BTreeSet<String>> {
     // Names that the root re-exports, as in `pub use page::Page`.
     let root = all.get("").map_or("", String::as_str);
-    let given: BTreeMap<String, String> = named(root)
+    let given: BTreeMap<String, String> = used_paths(root)
         .into_iter()
         .filter_map(|path| {
             let (module, name) = path.rsplit_once("::")?;
@@ -117,18 +123,18 @@ pub(crate) fn uses(all: &Modules) -> BTreeMap<&str, BTreeSet<String>> {
         .filter(|(name, module)| all.contains_key(module) && !all.contains_key(name))
         .collect();
     let mut uses: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for (of, code) in all.iter().filter(|(of, _)| !of.is_empty()) {
-        let used = named(code).into_iter();
-        let used = used.filter_map(|path| target(all, &given, of, &path));
+    for (source, code) in all.iter().filter(|(source, _)| !source.is_empty()) {
+        let used = used_paths(code).into_iter();
+        let used = used.filter_map(|path| target(all, &given, source, &path));
         // A module is visible to the modules inside it.
-        let used = used.filter(|used| !of.starts_with(&format!("{used}::")));
-        uses.insert(of, used.collect());
+        let used = used.filter(|used| !source.starts_with(&format!("{used}::")));
+        uses.insert(source, used.collect());
     }
     uses
 }
 
 /// Returns the modules of a crate that are in a cycle.
-fn in_circles(all: &Modules) -> BTreeSet<String> {
+fn circular_modules(all: &Modules) -> BTreeSet<String> {
     let uses = uses(all);
     let reached = |from: &str| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
@@ -157,7 +163,7 @@ fn files_have_no_circular_dependencies() {
     });
     let mut faults = Vec::new();
     for name in inside.chain([".".to_owned()]) {
-        let found = in_circles(&modules(&root.join(&name).join("src")));
+        let found = circular_modules(&modules(&root.join(&name).join("src")));
         if !found.is_empty() {
             faults.push(format!("{name}: {found:?}"));
         }
@@ -171,15 +177,20 @@ fn files_have_no_circular_dependencies() {
 
 #[test]
 fn circular_dependency_is_found_through_braces_and_reexports() {
-    let of = |modules: [(&str, &str); 4]| {
+    let circles = |modules: [(&str, &str); 4]| {
         let all = modules.map(|(path, code)| (path.to_owned(), code.to_owned()));
-        in_circles(&all.into()).into_iter().collect::<Vec<_>>()
+        circular_modules(&all.into())
+            .into_iter()
+            .collect::<Vec<_>>()
     };
     let root = ("", "mod a;\nmod b;\npub use a::Given;");
     let (a, below) = (("a", "use crate::b::{self, c::{X, Y}};"), ("b::c", ""));
-    assert_eq!(of([root, a, ("b", "use super::Given;"), below]), ["a", "b"]);
-    assert!(of([root, a, ("b", ""), below]).is_empty());
+    assert_eq!(
+        circles([root, a, ("b", "use super::Given;"), below]),
+        ["a", "b"]
+    );
+    assert!(circles([root, a, ("b", ""), below]).is_empty());
     // A module and the modules inside it can use each other.
     let inside = ("b::c", "use super::Z;");
-    assert!(of([root, ("a", ""), ("b", "mod c;\nuse c::X;"), inside]).is_empty());
+    assert!(circles([root, ("a", ""), ("b", "mod c;\nuse c::X;"), inside]).is_empty());
 }

@@ -110,8 +110,8 @@ fn packages() -> Vec<Value> {
     ]);
     metadata.arg("--manifest-path").arg(manifest);
     let output = metadata.output().expect("cargo runs");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("the crates as JSON");
-    told["packages"].as_array().expect("packages").clone()
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("the crates as JSON");
+    metadata["packages"].as_array().expect("packages").clone()
 }
 
 /// Returns each crate and the callbridge crates that it uses. Dependencies of tests are not part of
@@ -135,7 +135,7 @@ fn crates() -> Vec<(String, Vec<String>)> {
 fn crates_of_this_project_have_no_features() {
     for package in packages() {
         let features = package["features"].as_object().expect("features");
-        // So the program in the tests is the one that users build.
+        // Without features, the program in the tests is the program that users build.
         assert!(features.is_empty(), "{} has {features:?}", package["name"]);
     }
 }
@@ -153,7 +153,7 @@ fn crates_use_only_crates_before_them() {
 
 /// Returns the rows of the table of crates in ARCHITECTURE.md: each crate and the crates that it
 /// uses.
-fn told(page: &str) -> BTreeMap<&str, &str> {
+fn table_rows(page: &str) -> BTreeMap<&str, &str> {
     let rows = page.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `")?.split(" | ");
         let (_, name) = cells.next()?.strip_suffix('`')?.split_once('/')?;
@@ -168,7 +168,7 @@ fn architecture_table_lists_the_dependencies_of_each_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("readable text");
     let table = page.split("## The crates").nth(1).expect("the table");
-    let table = told(table.split("\n## ").next().unwrap_or(table));
+    let table = table_rows(table.split("\n## ").next().unwrap_or(table));
     let mut wrong = Vec::new();
     for (name, used) in crates() {
         // The program uses all crates, so its row is not compared.
@@ -185,9 +185,9 @@ fn architecture_table_lists_the_dependencies_of_each_crate() {
             (false, true) => "–".to_owned(),
             (false, false) => named.join(", "),
         };
-        let said = table.get(name).copied().unwrap_or("no row");
-        if said != right {
-            wrong.push(format!("{name}: it says {said}; write {right}"));
+        let shown = table.get(name).copied().unwrap_or("no row");
+        if shown != right {
+            wrong.push(format!("{name}: it says {shown}; write {right}"));
         }
     }
     assert!(
@@ -197,8 +197,8 @@ fn architecture_table_lists_the_dependencies_of_each_crate() {
     );
 }
 
-/// Returns the places where a module uses one that comes after it in `order`. The modules in
-/// `outside` can use all.
+/// Returns the places where a module uses a module that comes after it in `order`. The modules in
+/// `outside` can use all modules.
 fn upstream(modules: &Modules, order: &[&str], outside: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for (of, used) in circles::uses(modules) {
@@ -233,7 +233,7 @@ fn call_modules_use_only_modules_before_them() {
 
 #[test]
 fn upstream_use_and_unordered_module_are_found() {
-    let of = |code: &str| {
+    let errors = |code: &str| {
         let root = (
             String::new(),
             "mod config;\npub use daemon::Daemon;".to_owned(),
@@ -245,13 +245,13 @@ fn upstream_use_and_unordered_module_are_found() {
     };
     let wrong = ["config::flags: config uses daemon, which comes later"];
     assert_eq!(
-        of("use crate::{daemon::open, failure::{self, Failure}};"),
+        errors("use crate::{daemon::open, failure::{self, Failure}};"),
         wrong
     );
-    assert_eq!(of("use crate::{\n    failure, Daemon\n};"), wrong);
-    assert_eq!(of("fn open() { crate::daemon::open(1) }"), wrong);
-    assert_eq!(of("use crate::failure::Failure;"), [] as [String; 0]);
-    assert_eq!(of("use crate::drawer;").len(), 1);
+    assert_eq!(errors("use crate::{\n    failure, Daemon\n};"), wrong);
+    assert_eq!(errors("fn open() { crate::daemon::open(1) }"), wrong);
+    assert_eq!(errors("use crate::failure::Failure;"), [] as [String; 0]);
+    assert_eq!(errors("use crate::drawer;").len(), 1);
     let one = [("drawer".to_owned(), String::new())].into();
     let nowhere = ["drawer: drawer stands in no order: give it a place"];
     assert_eq!(upstream(&one, &MODULES, &[]), nowhere);

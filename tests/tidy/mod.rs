@@ -44,14 +44,15 @@ fn riddles(name: &str, text: &str) -> Vec<String> {
     }
     let own = text.split("#[cfg(test)]\nmod tests {").next();
     let lines = own.unwrap_or_default().lines().enumerate();
-    let said = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
-    said.filter_map(|(at, line)| {
-        let line = line.split(" // ").next().unwrap_or_default();
-        let line = line.split(" -- ").next().unwrap_or_default().to_lowercase();
-        let (riddle, plain) = RIDDLES.iter().find(|(riddle, _)| line.contains(riddle))?;
-        Some(format!("{name}:{}: `{riddle}`: say `{plain}`", at + 1))
-    })
-    .collect()
+    let code_lines = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+    code_lines
+        .filter_map(|(at, line)| {
+            let line = line.split(" // ").next().unwrap_or_default();
+            let line = line.split(" -- ").next().unwrap_or_default().to_lowercase();
+            let (riddle, plain) = RIDDLES.iter().find(|(riddle, _)| line.contains(riddle))?;
+            Some(format!("{name}:{}: `{riddle}`: say `{plain}`", at + 1))
+        })
+        .collect()
 }
 
 /// Finds every `.rs` file below `folder`, except in build folders.
@@ -94,7 +95,7 @@ fn faults(name: &str, text: &str) -> Vec<String> {
             lines.len()
         ));
     }
-    // These are put together here, so this file does not contain them.
+    // The words are put together here, so this file does not contain them.
     let banned = [
         ["to", "do!("].concat(),
         ["unimple", "mented!("].concat(),

@@ -254,7 +254,9 @@ fn read_time(text: &str) -> Option<Written> {
 mod tests {
     use super::*;
 
-    fn placed(
+    /// Returns the start and end of a record, in seconds since 1970, after `clock` has placed the
+    /// record in a time zone.
+    fn place_record(
         clock: &mut CdrClock,
         id: &'static str,
         start: &'static str,
@@ -278,7 +280,7 @@ mod tests {
         let mut clock = CdrClock::default();
         // Created at 2018-09-07 04:05:01 UTC.
         let id = "1536293101.12458";
-        let first = placed(
+        let first = place_record(
             &mut clock,
             id,
             "2018-09-07 11:05:01",
@@ -286,7 +288,7 @@ mod tests {
             19,
         );
         assert_eq!(first, (1_536_293_101, 1_536_293_120));
-        let second = placed(
+        let second = place_record(
             &mut clock,
             id,
             "2018-09-07 11:05:20",
@@ -294,8 +296,8 @@ mod tests {
             184,
         );
         assert_eq!(second, (1_536_293_120, 1_536_293_304));
-        // Without an id, the learned offset is used.
-        let third = placed(
+        // For a record without an id, the learned offset is used.
+        let third = place_record(
             &mut clock,
             "",
             "2018-09-07 12:00:00",
@@ -314,7 +316,7 @@ mod tests {
             ("1792888200.1", 1_792_888_200),
             ("1792891800.1", 1_792_891_800),
         ] {
-            let short = placed(
+            let short = place_record(
                 &mut clock,
                 id,
                 "2026-10-25 02:30:00",
@@ -323,7 +325,7 @@ mod tests {
             );
             assert_eq!(short, (epoch, epoch + 60), "{id}");
         }
-        let over = placed(
+        let over = place_record(
             &mut clock,
             "1792889700.2",
             "2026-10-25 02:55:00",
@@ -361,7 +363,7 @@ mod tests {
     fn clock_change_without_zone_is_detected_by_duration() {
         let mut clock = CdrClock::default();
         let id = "1792889700.2";
-        let over = placed(
+        let over = place_record(
             &mut clock,
             id,
             "2026-10-25 02:55:00",
@@ -376,7 +378,7 @@ mod tests {
         let zone = TimeZone::get("Asia/Tashkent").expect("a zone");
         let mut clock = CdrClock::new(Some(zone));
         // usegmtime=yes: the PBX writes UTC.
-        let utc = placed(
+        let utc = place_record(
             &mut clock,
             "1536293101.1",
             "2018-09-07 04:05:01",
@@ -435,7 +437,11 @@ mod tests {
             ("03/02/2026 15:00:00", "03/02/2026 15:00:30"),
             ("2026/03/02 15:00:00", "2026/03/02 15:00:30"),
         ] {
-            assert_eq!(placed(&mut clock, id, start, end, 30), expected, "{start}");
+            assert_eq!(
+                place_record(&mut clock, id, start, end, 30),
+                expected,
+                "{start}"
+            );
         }
         let mut cdr = Cdr {
             start: "02/03/2026 15:00:00".into(),

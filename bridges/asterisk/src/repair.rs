@@ -236,7 +236,7 @@ fn low_surrogate(text: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn repaired(message: &[u8]) -> String {
+    fn repair_text(message: &[u8]) -> String {
         let mut out = Vec::new();
         Repairer {
             bytes: message,
@@ -259,28 +259,31 @@ mod tests {
             r#"{"type":3,"data":{"Event":"Hangup"}"#,
             r#"{"type":3,"data":{"Event":"Hangup",}} tail"#,
         ] {
-            assert_eq!(repaired(cut.as_bytes()), whole, "{cut}");
+            assert_eq!(repair_text(cut.as_bytes()), whole, "{cut}");
         }
     }
 
     #[test]
     fn bad_bytes_and_escapes_are_set_right() {
-        assert_eq!(repaired(b"{\"a\":\"x\\vy\"}"), r#"{"a":"x\u000by"}"#);
+        assert_eq!(repair_text(b"{\"a\":\"x\\vy\"}"), r#"{"a":"x\u000by"}"#);
         assert_eq!(
-            repaired(b"{\"a\":\"\xc0\xe7\"}"),
+            repair_text(b"{\"a\":\"\xc0\xe7\"}"),
             "{\"a\":\"\u{fffd}\u{fffd}\"}"
         );
         assert_eq!(
-            repaired(b"{\"a\":\"\xd0\x90\xd0\"}"),
+            repair_text(b"{\"a\":\"\xd0\x90\xd0\"}"),
             "{\"a\":\"А\u{fffd}\"}"
         );
         assert_eq!(
-            repaired(b"{\"a\":\"\xd0\"b\",\"c\":\"d\"}"),
+            repair_text(b"{\"a\":\"\xd0\"b\",\"c\":\"d\"}"),
             "{\"a\":\"\u{fffd}\\\"b\",\"c\":\"d\"}"
         );
-        assert_eq!(repaired(b"{\"a\":\"\x01\\q\\'\"}"), r#"{"a":"\u0001\\q'"}"#);
         assert_eq!(
-            repaired(br#"{"a":"\ud83d\ude00\ud83d!"}"#),
+            repair_text(b"{\"a\":\"\x01\\q\\'\"}"),
+            r#"{"a":"\u0001\\q'"}"#
+        );
+        assert_eq!(
+            repair_text(br#"{"a":"\ud83d\ude00\ud83d!"}"#),
             r#"{"a":"\ud83d\ude00\ufffd!"}"#
         );
     }

@@ -269,8 +269,12 @@ mod tests {
         (probe, login)
     }
 
-    /// Passes in the answer to the list with this id. Returns the missing right.
-    fn listed(probe: &mut SubscriptionProbe, n: u32, channels: &[&str]) -> Option<MissingRight> {
+    /// Passes the answer to the n-th list to the probe. Returns the missing right, if any.
+    fn answer_list(
+        probe: &mut SubscriptionProbe,
+        n: u32,
+        channels: &[&str],
+    ) -> Option<MissingRight> {
         let id = format!("ActionID: callbridge-{n}\r\n");
         let start = format!("Response: Success\r\n{id}EventList: start\r\n");
         let missing = probe.on_frame(start.as_bytes()).missing;
@@ -289,26 +293,30 @@ mod tests {
         assert_eq!(
             probe.ask(&mut login),
             (None, None),
-            "the first list is still told"
+            "the first list is still passed on"
         );
-        assert_eq!(listed(&mut probe, 1, &["17.1"]), None);
+        assert_eq!(answer_list(&mut probe, 1, &["17.1"]), None);
         assert!(probe.ask(&mut login).0.is_some());
-        assert_eq!(probe.ask(&mut login), (None, None), "it is under way");
-        assert_eq!(listed(&mut probe, 2, &["17.1"]), None);
+        assert_eq!(
+            probe.ask(&mut login),
+            (None, None),
+            "a request is under way"
+        );
+        assert_eq!(answer_list(&mut probe, 2, &["17.1"]), None);
         assert!(probe.ask(&mut login).0.is_some());
-        listed(&mut probe, 3, &["17.1", "17.2"]);
+        answer_list(&mut probe, 3, &["17.1", "17.2"]);
         assert_eq!(probe.ask(&mut login), (None, Some(MissingRight::Calls(1))));
-        assert_eq!(probe.ask(&mut login), (None, None), "told once");
+        assert_eq!(probe.ask(&mut login), (None, None), "reported once");
     }
 
     #[test]
     fn channel_event_ends_probe_and_cdr_event_does_not() {
         let (mut probe, mut login) = line(BANNER, true);
-        listed(&mut probe, 1, &[]);
+        answer_list(&mut probe, 1, &[]);
         probe.on_frame(b"Event: Cdr\r\nUniqueID: 17.1\r\n");
         assert!(probe.ask(&mut login).0.is_some());
-        listed(&mut probe, 2, &["17.2"]);
-        // The event of the new channel was on its way while the list was sent.
+        answer_list(&mut probe, 2, &["17.2"]);
+        // The event of the new channel arrives after the list that shows the channel.
         probe.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert_eq!(probe.ask(&mut login), (None, None));
     }
@@ -338,7 +346,7 @@ mod tests {
                 assert!(!probe.misses_own_event() && !probe.misses_own_event());
             }
         }
-        // An event of a channel proves more.
+        // An event of a channel proves that all events of calls are received.
         let mut finding = asked("Success\r\nMessage: Event Sent");
         finding.on_frame(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert!(!finding.misses_own_event() && !finding.misses_own_event());
@@ -354,7 +362,7 @@ mod tests {
         assert!(probe.on_frame(done.as_bytes()).events_flow);
         assert!(!probe.on_frame(BOOTED.as_bytes()).events_flow, "said once");
         assert!(probe.ask(&mut login).0.is_some(), "channels are watched on");
-        // If the account may not list channels, our own event shows nothing about calls.
+        // If the account cannot list channels, callbridge's own event shows nothing about calls.
         let (mut probe, mut login) = line(BANNER, true);
         let _ = probe.event(&mut login);
         let denied = "Response: Error\r\nActionID: callbridge-1\r\nMessage: Permission denied\r\n";
@@ -379,8 +387,8 @@ mod tests {
             .missing;
         assert_eq!(missing, None);
         let (mut probe, _) = line(BANNER, false);
-        assert_eq!(listed(&mut probe, 1, &[]), Some(MissingRight::System));
+        assert_eq!(answer_list(&mut probe, 1, &[]), Some(MissingRight::System));
         let (mut probe, _) = line("Asterisk Call Manager/1.0", false);
-        assert_eq!(listed(&mut probe, 1, &[]), None, "it tells nobody");
+        assert_eq!(answer_list(&mut probe, 1, &[]), None, "it tells nobody");
     }
 }

@@ -38,7 +38,7 @@ mod tests {
 
     /// Returns the ids from the oldest to the youngest. `seen` has the ids and the times at which
     /// each was first seen.
-    fn sorted<'a>(seen: &[(&'a str, i64)]) -> Vec<&'a str> {
+    fn sort_by_age<'a>(seen: &[(&'a str, i64)]) -> Vec<&'a str> {
         let made = |id: &str| UniqueId::new(id).and_then(|id| id.epoch_and_counter());
         let items: Vec<_> = seen.iter().map(|&(id, at)| (made(id), at)).collect();
         by_age(&items).into_iter().map(|i| seen[i].0).collect()
@@ -47,7 +47,10 @@ mod tests {
     #[test]
     fn asterisk_ids_are_ordered_by_number_not_by_arrival() {
         let seen = [("pbx1-1795151317.146", 1), ("pbx1-1795151317.99", 2)];
-        assert_eq!(sorted(&seen), ["pbx1-1795151317.99", "pbx1-1795151317.146"]);
+        assert_eq!(
+            sort_by_age(&seen),
+            ["pbx1-1795151317.99", "pbx1-1795151317.146"]
+        );
     }
 
     #[test]
@@ -62,11 +65,14 @@ mod tests {
             "2999999999",
         ] {
             let before = [("1772445604.3", 5), (chosen, 1)];
-            assert_eq!(sorted(&before), [chosen, "1772445604.3"]);
+            assert_eq!(sort_by_age(&before), [chosen, "1772445604.3"]);
             let after = [(chosen, 5), ("1772445604.3", 1)];
-            assert_eq!(sorted(&after), ["1772445604.3", chosen]);
+            assert_eq!(sort_by_age(&after), ["1772445604.3", chosen]);
             let between = [("1772445609.4", 8), (chosen, 5), ("1772445604.3", 1)];
-            assert_eq!(sorted(&between), ["1772445604.3", chosen, "1772445609.4"]);
+            assert_eq!(
+                sort_by_age(&between),
+                ["1772445604.3", chosen, "1772445609.4"]
+            );
         }
     }
 

@@ -163,16 +163,17 @@ impl ShownDifference {
 mod tests {
     use super::*;
 
-    fn at(seconds: f64) -> EventTime {
+    fn time_at(seconds: f64) -> EventTime {
         EventTime::from_micros((seconds * 1e6).round() as i64)
     }
 
-    /// Returns whether each event, given by its time and arrival, shows that the clock was set.
-    fn shown(events: &[(f64, f64)]) -> Vec<bool> {
+    /// Returns for each event whether it shows that the clock was set. Each item of `events` is the
+    /// time of an event and its arrival.
+    fn clock_set_signs(events: &[(f64, f64)]) -> Vec<bool> {
         let mut clock = ConnectionClock::default();
         let mut shown = Vec::new();
         for &(time, arrived) in events {
-            let was_set = clock.on_event(at(time), Some(at(arrived)));
+            let was_set = clock.on_event(time_at(time), Some(time_at(arrived)));
             shown.push(was_set.is_some());
         }
         shown
@@ -188,7 +189,7 @@ mod tests {
             (48.9, 49.0),
             (50.0, 50.0),
         ];
-        assert_eq!(shown(&stalled), [false; 6]);
+        assert_eq!(clock_set_signs(&stalled), [false; 6]);
     }
 
     #[test]
@@ -202,7 +203,7 @@ mod tests {
                 (30.0, 30.0),
             ];
             let stalled = stalled.map(|(time, arrived)| (time + ahead, arrived));
-            assert_eq!(shown(&stalled), [false; 5], "{ahead}");
+            assert_eq!(clock_set_signs(&stalled), [false; 5], "{ahead}");
         }
     }
 
@@ -216,7 +217,7 @@ mod tests {
             (120.1, 6.5),
             (130.0, 6.6),
         ];
-        assert_eq!(shown(&read_late), [false; 6]);
+        assert_eq!(clock_set_signs(&read_late), [false; 6]);
     }
 
     #[test]
@@ -225,26 +226,29 @@ mod tests {
             let mut clock = ConnectionClock::default();
             for second in 0..30 {
                 let second = f64::from(second);
-                let was_set = clock.on_event(at(second + ahead), Some(at(second + 0.1)));
+                let was_set = clock.on_event(time_at(second + ahead), Some(time_at(second + 0.1)));
                 assert_eq!(was_set, None);
             }
-            let known = ClockDifference::between(at(ahead), at(0.1));
+            let known = ClockDifference::between(time_at(ahead), time_at(0.1));
             assert_eq!(clock.recent_difference(), Some(known));
         }
     }
 
     #[test]
     fn time_that_runs_back_by_over_two_seconds_shows_a_set_clock() {
-        assert_eq!(shown(&[(10.0, 10.0), (8.1, 12.0)]), [false, false]);
-        assert_eq!(shown(&[(10.0, 10.0), (7.9, 12.0)]), [false, true]);
         assert_eq!(
-            shown(&[(10.0, 10.0), (5.0, 12.0), (7.0, 14.0), (1.0, 15.0)]),
+            clock_set_signs(&[(10.0, 10.0), (8.1, 12.0)]),
+            [false, false]
+        );
+        assert_eq!(clock_set_signs(&[(10.0, 10.0), (7.9, 12.0)]), [false, true]);
+        assert_eq!(
+            clock_set_signs(&[(10.0, 10.0), (5.0, 12.0), (7.0, 14.0), (1.0, 15.0)]),
             [false, true, false, true]
         );
         let mut file = ConnectionClock::default();
-        assert_eq!(file.on_event(at(10.0), None), None);
-        assert_eq!(file.on_event(at(500.0), None), None, "a quiet time");
-        assert_eq!(file.on_event(at(400.0), None), Some(ClockSet::Back));
+        assert_eq!(file.on_event(time_at(10.0), None), None);
+        assert_eq!(file.on_event(time_at(500.0), None), None, "a quiet time");
+        assert_eq!(file.on_event(time_at(400.0), None), Some(ClockSet::Back));
     }
 
     #[test]
@@ -259,7 +263,7 @@ mod tests {
             ];
             let events = events.map(|(time, arrived)| (time + ahead, arrived));
             assert_eq!(
-                shown(&events),
+                clock_set_signs(&events),
                 [false, false, false, true, false],
                 "{ahead}"
             );
@@ -269,15 +273,21 @@ mod tests {
     #[test]
     fn prompt_answer_to_a_ping_proves_the_smallest_delay() {
         let mut clock = ConnectionClock::default();
-        assert_eq!(clock.on_answer(at(100.0), at(0.0), at(0.1)), None);
-        let seven_ahead = clock.on_event(at(110.0), Some(at(3.0)));
+        assert_eq!(
+            clock.on_answer(time_at(100.0), time_at(0.0), time_at(0.1)),
+            None
+        );
+        let seven_ahead = clock.on_event(time_at(110.0), Some(time_at(3.0)));
         assert_eq!(seven_ahead, Some(ClockSet::Ahead));
-        // An answer that the line held back proves nothing.
+        // An answer that the connection delayed proves nothing.
         let mut clock = ConnectionClock::default();
-        assert_eq!(clock.on_answer(at(100.0), at(0.0), at(9.0)), None);
-        assert_eq!(clock.on_event(at(109.5), Some(at(9.6))), None);
+        assert_eq!(
+            clock.on_answer(time_at(100.0), time_at(0.0), time_at(9.0)),
+            None
+        );
+        assert_eq!(clock.on_event(time_at(109.5), Some(time_at(9.6))), None);
         // The clock was set back while no one called.
-        let answer = clock.on_answer(at(60.0), at(20.0), at(20.1));
+        let answer = clock.on_answer(time_at(60.0), time_at(20.0), time_at(20.1));
         assert_eq!(answer, Some(ClockSet::Back));
     }
 }

@@ -356,19 +356,19 @@ fn overlap(a: &[u8], b: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn matches(endpoint: &str, name: &str) -> bool {
+    fn is_match(endpoint: &str, name: &str) -> bool {
         TrunkEndpoint::new("t", endpoint).matches(name)
     }
 
     #[test]
     fn endpoint_takes_the_names_it_is_or_that_go_on_from_it() {
-        assert!(matches("PJSIP/city", "PJSIP/city"));
-        assert!(matches("PJSIP/city", "PJSIP/city-0000004f"));
-        assert!(matches("PJSIP/city", "PJSIP/city-0000004f<ZOMBIE>"));
-        assert!(matches("PJSIP/trunk_1", "PJSIP/trunk_1/998901110001-1"));
-        assert!(matches("OOH323/gw", "OOH323/gw-1946"));
-        assert!(matches("DAHDI/33", "DAHDI/33-1"));
-        assert!(matches("IAX2/city", "IAX2/city-4711"));
+        assert!(is_match("PJSIP/city", "PJSIP/city"));
+        assert!(is_match("PJSIP/city", "PJSIP/city-0000004f"));
+        assert!(is_match("PJSIP/city", "PJSIP/city-0000004f<ZOMBIE>"));
+        assert!(is_match("PJSIP/trunk_1", "PJSIP/trunk_1/998901110001-1"));
+        assert!(is_match("OOH323/gw", "OOH323/gw-1946"));
+        assert!(is_match("DAHDI/33", "DAHDI/33-1"));
+        assert!(is_match("IAX2/city", "IAX2/city-4711"));
         let uuid = "PJSIP/trunk-7b5a61f4-2c11-4a0e-9d4f-0f6cf2b7a001";
         for (endpoint, name) in [
             ("SIP/10.0.0.5", "SIP/10.0.0.5-0000001a"),
@@ -386,36 +386,36 @@ mod tests {
             ("SCCP/city", "SCCP/city-0000002a"),
             ("SIP/city", "SIP/city-b7d0a1c8"),
         ] {
-            assert!(matches(endpoint, name), "{name}");
+            assert!(is_match(endpoint, name), "{name}");
         }
-        assert!(!matches("PJSIP/city", "PJSIP/city2-0000004f"));
-        assert!(!matches("PJSIP/city", "pjsip/city-0000004f"));
+        assert!(!is_match("PJSIP/city", "PJSIP/city2-0000004f"));
+        assert!(!is_match("PJSIP/city", "pjsip/city-0000004f"));
     }
 
     #[test]
     fn dash_after_a_sip_endpoint_needs_eight_hex_digits() {
-        assert!(!matches("PJSIP/city", "PJSIP/city-2-0000004f"));
-        assert!(!matches("SIP/city", "SIP/city-2"));
-        assert!(!matches("IAX2/city", "IAX2/city-2-0000004f"));
-        assert!(matches("Dongle/MTS", "Dongle/MTS-SUP-0100000151"));
+        assert!(!is_match("PJSIP/city", "PJSIP/city-2-0000004f"));
+        assert!(!is_match("SIP/city", "SIP/city-2"));
+        assert!(!is_match("IAX2/city", "IAX2/city-2-0000004f"));
+        assert!(is_match("Dongle/MTS", "Dongle/MTS-SUP-0100000151"));
     }
 
     #[test]
     fn star_is_any_text() {
-        assert!(matches("PJSIP/trunk*", "PJSIP/trunk_1-0000004f"));
-        assert!(matches("PJSIP/*-out", "PJSIP/city-out-0000004f"));
-        assert!(!matches("PJSIP/*-out", "PJSIP/city-in-0000004f"));
-        assert!(matches("Dongle/*", "Dongle/MTS-SUP-0100000151"));
+        assert!(is_match("PJSIP/trunk*", "PJSIP/trunk_1-0000004f"));
+        assert!(is_match("PJSIP/*-out", "PJSIP/city-out-0000004f"));
+        assert!(!is_match("PJSIP/*-out", "PJSIP/city-in-0000004f"));
+        assert!(is_match("Dongle/*", "Dongle/MTS-SUP-0100000151"));
     }
 
     #[test]
     fn plumbing_is_never_a_trunk() {
-        assert!(!matches("PJSIP/city", "AsyncGoto/PJSIP/city-0000004f"));
-        assert!(!matches("*", "Local/city@out-0000004f;1"));
-        assert!(!matches("*", "Parked/SIP/city-0000004f"));
-        assert!(!matches("*", "Transfered/SIP/city-0000004f"));
-        assert!(!matches("DAHDI/*", "DAHDI/pseudo-1711246544"));
-        assert!(matches("*", "PJSIP/city-0000004f"));
+        assert!(!is_match("PJSIP/city", "AsyncGoto/PJSIP/city-0000004f"));
+        assert!(!is_match("*", "Local/city@out-0000004f;1"));
+        assert!(!is_match("*", "Parked/SIP/city-0000004f"));
+        assert!(!is_match("*", "Transfered/SIP/city-0000004f"));
+        assert!(!is_match("DAHDI/*", "DAHDI/pseudo-1711246544"));
+        assert!(is_match("*", "PJSIP/city-0000004f"));
     }
 
     #[test]
@@ -442,10 +442,10 @@ mod tests {
         let b = TrunkEndpoint::new("b", "PJSIP/*-b");
         for both in [[a.clone(), b.clone()], [b, a]] {
             let endpoints = Endpoints::new(both.to_vec()).expect("no conflict");
-            let of = |name| endpoints.find(name).map(|it| it.trunk.as_str());
-            assert_eq!(of("PJSIP/x-a/y-b-00000001"), Some("b"));
-            assert_eq!(of("PJSIP/y-b/x-a-00000001"), Some("a"));
-            assert_eq!(of("PJSIP/x-a-00000001"), Some("a"));
+            let trunk_of = |name| endpoints.find(name).map(|found| found.trunk.as_str());
+            assert_eq!(trunk_of("PJSIP/x-a/y-b-00000001"), Some("b"));
+            assert_eq!(trunk_of("PJSIP/y-b/x-a-00000001"), Some("a"));
+            assert_eq!(trunk_of("PJSIP/x-a-00000001"), Some("a"));
         }
     }
 

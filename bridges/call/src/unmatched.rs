@@ -65,7 +65,7 @@ fn is_short(device: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn noted(channel: &str, number: &str, way: Carried) -> Vec<String> {
+    fn unmatched_prefixes(channel: &str, number: &str, way: Carried) -> Vec<String> {
         let mut unmatched = Unmatched::default();
         unmatched.note(channel, number, way);
         unmatched.0
@@ -81,16 +81,16 @@ mod tests {
             ("PJSIP/trunk_1/998901110001-1", "PJSIP/trunk_1"),
         ] {
             for way in [Carried::In, Carried::Out] {
-                assert_eq!(noted(channel, "+998901110001", way), [prefix]);
+                assert_eq!(unmatched_prefixes(channel, "+998901110001", way), [prefix]);
             }
         }
         // A line of a card can be a telephone, but no outside number is dialed over a telephone.
         assert_eq!(
-            noted("DAHDI/33-1", "998901110001", Carried::Out),
+            unmatched_prefixes("DAHDI/33-1", "998901110001", Carried::Out),
             ["DAHDI/33"]
         );
         assert_eq!(
-            noted("DAHDI/33-1", "998901110001", Carried::In),
+            unmatched_prefixes("DAHDI/33-1", "998901110001", Carried::In),
             [] as [&str; 0]
         );
     }
@@ -106,7 +106,11 @@ mod tests {
             ("Local/998901110001@out-0000004f;1", "998901110001"),
         ] {
             for way in [Carried::In, Carried::Out] {
-                assert_eq!(noted(channel, number, way), [] as [&str; 0], "{channel}");
+                assert_eq!(
+                    unmatched_prefixes(channel, number, way),
+                    [] as [&str; 0],
+                    "{channel}"
+                );
             }
         }
     }

@@ -387,7 +387,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Returns the end of the record by the general search, without the shortcut for whole lines.
-    fn found(body: &[u8]) -> Option<MessageEnd> {
+    fn general_record_end(body: &[u8]) -> Option<MessageEnd> {
         quoted_record(body, memchr(b'\n', body), true)
     }
 
@@ -396,7 +396,7 @@ mod tests {
         #[test]
         fn whole_line_ends_where_the_general_search_ends_it(text in "[\",;|a\r\n]{0,24}\n?") {
             let body = text.as_bytes();
-            prop_assert_eq!(record(body, 0, false, true), found(body));
+            prop_assert_eq!(record(body, 0, false, true), general_record_end(body));
         }
     }
 
@@ -410,8 +410,8 @@ mod tests {
         }
     }
 
-    /// Returns the messages, and those that are too long, of a stream that arrives in pieces of
-    /// this length.
+    /// Returns the messages of a stream that arrives in pieces of `length` bytes, with a mark for
+    /// each message that is too long.
     fn read_in_pieces(format: Format, stream: &[u8], length: usize) -> Vec<String> {
         let mut framer = Framer::new(format);
         let mut read = Vec::new();

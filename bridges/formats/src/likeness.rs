@@ -335,34 +335,49 @@ mod tests {
         assert_eq!(event("Event: Hello"), None);
     }
 
-    fn named(bytes: &[u8]) -> Option<(Option<Format>, String)> {
+    fn recognize_format(bytes: &[u8]) -> Option<(Option<Format>, String)> {
         let likeness = Likeness::recognize(bytes)?;
         Some((likeness.format, likeness.to_string()))
     }
 
     #[test]
     fn foreign_formats_are_named_and_noise_is_not() {
-        let (format, message) = named(b"{\"variable_uuid\":\"1\"}\n").expect("known");
+        let (format, message) = recognize_format(b"{\"variable_uuid\":\"1\"}\n").expect("known");
         assert_eq!(format, None);
         assert!(message.contains("FreeSWITCH"), "{message}");
         let quiet = b"{\"Event-Name\":\"RE_SCHEDULE\",\"FreeSWITCH-Hostname\":\"vm\"}\n";
-        assert_eq!(named(quiet).expect("known").0, Some(Format::Freeswitch));
-        assert!(named(b"{\"type\":\"StasisStart\"}\n").is_some());
-        assert!(named(b"1795151318|1795151318.1|q|NONE|ENTERQUEUE||99890|1\n").is_some());
+        assert_eq!(
+            recognize_format(quiet).expect("known").0,
+            Some(Format::Freeswitch)
+        );
+        assert!(recognize_format(b"{\"type\":\"StasisStart\"}\n").is_some());
+        assert!(
+            recognize_format(b"1795151318|1795151318.1|q|NONE|ENTERQUEUE||99890|1\n").is_some()
+        );
         let xml = b"<?xml version=\"1.0\"?>\n<cdr core-uuid=\"1\"><variables></variables></cdr>";
-        assert!(named(xml).expect("known").1.contains("mod_xml_cdr"));
+        assert!(
+            recognize_format(xml)
+                .expect("known")
+                .1
+                .contains("mod_xml_cdr")
+        );
         let csv = "\"Ann\",\"101\",\"998901110001\",\"default\",\"2026-03-02 15:00:00\",\"\",\
                    \"2026-03-02 15:00:09\",\"9\",\"0\",\"ORIGINATOR_CANCEL\",\"a-1\",\"\",\"\"\n";
-        assert!(named(csv.as_bytes()).expect("known").1.contains("cdr_csv"));
         assert!(
-            named(b"\xff\xfec\0a\0l\0l\0")
+            recognize_format(csv.as_bytes())
+                .expect("known")
+                .1
+                .contains("cdr_csv")
+        );
+        assert!(
+            recognize_format(b"\xff\xfec\0a\0l\0l\0")
                 .expect("known")
                 .1
                 .contains("UTF-16")
         );
-        assert_eq!(named(b"<html>403</html>\n"), None);
-        assert_eq!(named(b"\xff\x00\x01"), None);
-        assert_eq!(named(b""), None);
+        assert_eq!(recognize_format(b"<html>403</html>\n"), None);
+        assert_eq!(recognize_format(b"\xff\x00\x01"), None);
+        assert_eq!(recognize_format(b""), None);
     }
 
     fn fit(format: Format, bytes: &[u8]) -> FormatFit {

@@ -169,7 +169,7 @@ mod tests {
         ) {
             cuts.extend([0, STREAM.len()]);
             cuts.sort_unstable();
-            let pieces = cuts.windows(2).map(|it| &STREAM.as_bytes()[it[0]..it[1]]);
+            let pieces = cuts.windows(2).map(|pair| &STREAM.as_bytes()[pair[0]..pair[1]]);
             let pieces: Vec<&[u8]> = pieces.collect();
             prop_assert_eq!(read(&pieces).expect("frames"), FRAMES);
         }
@@ -184,8 +184,8 @@ mod tests {
     fn body_that_is_too_long_is_stepped_over() {
         let long = vec![b'x'; (32 << 20) + 1];
         let head = format!("Content-Length: {}\n\n", long.len());
-        let told = read(&[head.as_bytes(), &long, b"Content-Type: a/b\n\n"]);
-        assert_eq!(told.expect("frames"), ["too long", "a/b "]);
+        let frames = read(&[head.as_bytes(), &long, b"Content-Type: a/b\n\n"]);
+        assert_eq!(frames.expect("frames"), ["too long", "a/b "]);
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl LiveSessions {
 mod tests {
     use super::*;
 
-    fn listed(sessions: &mut LiveSessions, ids: &[&str]) -> Difference {
+    fn compare_list(sessions: &mut LiveSessions, ids: &[&str]) -> Difference {
         let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
         sessions.compare_list(&ids)
     }
@@ -119,9 +119,9 @@ mod tests {
         sessions.note_birth(b"new");
         sessions.note_end(b"old");
         assert!(!sessions.note_count(7), "nothing is known yet");
-        let first = listed(&mut sessions, &["old", "running"]);
+        let first = compare_list(&mut sessions, &["old", "running"]);
         assert_eq!(first, Difference::default());
-        // `old` ended after the switch had listed it. `new` was created after that.
+        // `old` ended after the switch had made the list. `new` was created after the list.
         assert!(!sessions.note_count(2));
         assert_eq!(sessions.strikes, 0);
     }
@@ -130,18 +130,18 @@ mod tests {
     fn two_session_count_mismatches_request_channel_list() {
         let mut sessions = LiveSessions::default();
         sessions.note_request();
-        listed(&mut sessions, &["a", "b"]);
+        compare_list(&mut sessions, &["a", "b"]);
         assert!(!sessions.note_count(3));
         assert!(!sessions.note_count(2), "it was on its way");
         assert!(!sessions.note_count(3));
         assert!(sessions.note_count(3));
         sessions.note_request();
-        let found = listed(&mut sessions, &["a", "c", "d"]);
+        let found = compare_list(&mut sessions, &["a", "c", "d"]);
         assert_eq!((found.births, found.ends), (2, 1));
         assert!(!sessions.note_count(3) && !sessions.note_count(3));
         sessions.note_request();
         assert_eq!(
-            listed(&mut sessions, &["a", "c", "d"]),
+            compare_list(&mut sessions, &["a", "c", "d"]),
             Difference::default()
         );
     }

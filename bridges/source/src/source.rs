@@ -257,15 +257,15 @@ mod tests {
     use crate::url::TcpEndpoint;
     use callbridge_asterisk::login::LoginError;
 
-    /// Returns the times of the tries after a PBX that was up was lost, in milliseconds after the
-    /// loss. All waits have their maximum length.
+    /// Returns when the source tries to connect after the connection to a PBX was lost, in
+    /// milliseconds after the loss. All waits have their maximum length.
     fn tries(url: &str, refusal: impl Fn(&TcpEndpoint) -> Error) -> Vec<u128> {
         let transport = SourceUrl::parse(url).expect("a source").transport;
         let (Transport::Ami { endpoint, .. } | Transport::Esl { endpoint }) = &transport else {
             panic!("{transport:?}")
         };
         let mut backoff = Backoff::new(Bounds::default());
-        let lost = on(
+        let lost = line_error(
             endpoint,
             LineError::Closed("no reason was given".to_owned()),
         );
@@ -280,12 +280,12 @@ mod tests {
         tries
     }
 
-    fn on(endpoint: &TcpEndpoint, error: LineError) -> Error {
+    fn line_error(endpoint: &TcpEndpoint, error: LineError) -> Error {
         Error::Line(endpoint.clone(), error)
     }
 
-    fn refused(endpoint: &TcpEndpoint) -> Error {
-        on(
+    fn connection_refused(endpoint: &TcpEndpoint) -> Error {
+        line_error(
             endpoint,
             LineError::Connect("connection refused".to_owned()),
         )
@@ -295,11 +295,11 @@ mod tests {
     fn refused_connection_is_retried_soon_on_loopback_every_5s() {
         let soon = [500, 600, 1_100, 2_100, 4_100, 5_100, 7_100, 11_100];
         for url in ["ami://u@127.0.0.1", "ami://u@localhost", "esl://[::1]"] {
-            let tries = tries(url, refused);
+            let tries = tries(url, connection_refused);
             assert_eq!(tries[..8], soon, "{url}");
             assert_eq!(tries[8..], [16_100, 21_100], "{url}");
         }
-        let far = tries("ami://u@192.0.2.7", refused);
+        let far = tries("ami://u@192.0.2.7", connection_refused);
         assert_eq!(far[..8], soon);
         assert_eq!(far[8..], [19_100, 35_100]);
     }
@@ -307,9 +307,9 @@ mod tests {
     #[test]
     fn login_that_is_refused_is_never_tried_soon() {
         let tries = tries("ami://u@127.0.0.1", |endpoint| {
-            on(endpoint, LineError::Ami(LoginError::BadCredentials))
+            line_error(endpoint, LineError::Ami(LoginError::BadCredentials))
         });
-        let waits: Vec<_> = tries.windows(2).map(|it| it[1] - it[0]).collect();
+        let waits: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!(waits[..3], [1_000, 2_000, 4_000]);
         assert_eq!(waits[6..], [30_000, 30_000, 30_000]);
     }
@@ -326,7 +326,7 @@ mod tests {
         for _ in 0..9 {
             wait_after(
                 &mut backoff,
-                &refused(endpoint),
+                &connection_refused(endpoint),
                 &transport,
                 Duration::ZERO,
                 0,
@@ -334,14 +334,14 @@ mod tests {
         }
         wait_after(
             &mut backoff,
-            &refused(endpoint),
+            &connection_refused(endpoint),
             &transport,
             Duration::from_secs(1),
             0,
         );
         let again = wait_after(
             &mut backoff,
-            &refused(endpoint),
+            &connection_refused(endpoint),
             &transport,
             Duration::ZERO,
             0,

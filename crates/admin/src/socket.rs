@@ -300,14 +300,19 @@ mod tests {
     struct Echo;
 
     impl AnswerRequest for Echo {
-        async fn answer(&self, ask: ControlRequest, who: &str, to: mpsc::Sender<ControlReply>) {
-            let mut item = serde_json::to_value(&ask).expect("a question");
+        async fn answer(
+            &self,
+            request: ControlRequest,
+            who: &str,
+            replies: mpsc::Sender<ControlReply>,
+        ) {
+            let mut item = serde_json::to_value(&request).expect("a question");
             item["who"] = who.into();
-            let _ = to
+            let _ = replies
                 .send(ControlReply::Zone("Asia/Tashkent".to_owned()))
                 .await;
-            let _ = to.send(ControlReply::Item(item)).await;
-            let _ = to.send(ControlReply::End { count: 1 }).await;
+            let _ = replies.send(ControlReply::Item(item)).await;
+            let _ = replies.send(ControlReply::End { count: 1 }).await;
         }
     }
 
@@ -345,7 +350,11 @@ mod tests {
             ))
         );
         let zone = Zone::from_name("Asia/Tashkent");
-        assert_eq!(replies.zone(), zone.as_ref(), "told before all else");
+        assert_eq!(
+            replies.zone(),
+            zone.as_ref(),
+            "the zone arrives before all other replies"
+        );
         assert_eq!(
             replies.next().await.expect("a line"),
             Some(ControlReply::End { count: 1 })
@@ -361,10 +370,10 @@ mod tests {
         });
         assert!(unread.expect("no fault").is_none());
         // The daemon ended before it accepted the connection.
-        let (unheard, ()) = tokio::join!(ask(&deep, &ControlRequest::Status), async {
+        let (unaccepted, ()) = tokio::join!(ask(&deep, &ControlRequest::Status), async {
             drop(listener);
         });
-        assert!(unheard.expect("no fault").is_none());
+        assert!(unaccepted.expect("no fault").is_none());
         // A file left by a killed process does not interfere.
         assert!(
             ask(&deep, &ControlRequest::Status)

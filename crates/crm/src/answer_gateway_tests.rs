@@ -5,11 +5,11 @@ use serde_json::json;
 
 #[test]
 fn proxy_s_page_under_200_is_a_broken_body() {
-    let heard = read(Endpoint::Submit, 200, b"<html>welcome</html>");
-    assert!(matches!(heard.answer, Err(ApiError::Unreadable(..))));
-    let heard = read(Endpoint::Submit, 502, b"<html>bad gateway</html>");
+    let response = read(Endpoint::Submit, 200, b"<html>welcome</html>");
+    assert!(matches!(response.answer, Err(ApiError::Unreadable(..))));
+    let response = read(Endpoint::Submit, 502, b"<html>bad gateway</html>");
     assert_eq!(
-        heard.answer,
+        response.answer,
         Err(ApiError::Server {
             status: 502,
             own: false,
@@ -29,8 +29,8 @@ fn proxy_json_under_503_is_not_an_answer_of_the_crm() {
         ),
         ("", false),
     ] {
-        let heard = read(Endpoint::Poll, 503, body.as_bytes());
-        let is_own = matches!(heard.answer, Err(ApiError::Server { own: true, .. }));
+        let response = read(Endpoint::Poll, 503, body.as_bytes());
+        let is_own = matches!(response.answer, Err(ApiError::Server { own: true, .. }));
         assert_eq!(is_own, own, "{body}");
     }
 }
@@ -47,12 +47,12 @@ fn a_4xx_without_an_envelope_is_something_s_in_between() {
         .into_iter()
         .flat_map(|status| pages.map(|page| (status, page)))
     {
-        let heard = read(Endpoint::Submit, status, page.as_bytes()).answer;
-        let Err(error @ ApiError::Server { own: false, .. }) = heard else {
-            panic!("{status} {page}: {heard:?}");
+        let response = read(Endpoint::Submit, status, page.as_bytes()).answer;
+        let Err(error @ ApiError::Server { own: false, .. }) = response else {
+            panic!("{status} {page}: {response:?}");
         };
-        let words = format!("{status} from a proxy or gateway in between");
-        assert!(error.to_string().starts_with(&words), "{error}");
+        let message_start = format!("{status} from a proxy or gateway in between");
+        assert!(error.to_string().starts_with(&message_start), "{error}");
     }
     let many = read(Endpoint::Submit, 429, b"<html>slow down</html>").answer;
     assert_eq!(many, Err(ApiError::TooMany(false)));

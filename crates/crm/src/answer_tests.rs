@@ -1,4 +1,5 @@
-//! Answers that the document shows, answers that it leaves open, and invalid ones.
+//! Tests of answers that the CRM's document shows, answers that it leaves open, and invalid
+//! answers.
 
 use super::*;
 use crate::ShownCall;
@@ -8,12 +9,12 @@ use proptest::prelude::*;
 use serde_json::json;
 use strum::VariantArray;
 
-fn heard(endpoint: Endpoint, status: u16, body: Value) -> ApiResponse {
+fn read_response(endpoint: Endpoint, status: u16, body: Value) -> ApiResponse {
     read(endpoint, status, body.to_string().as_bytes())
 }
 
 fn answer(endpoint: Endpoint, status: u16, body: Value) -> ApiResult {
-    heard(endpoint, status, body).answer
+    read_response(endpoint, status, body).answer
 }
 
 fn page(body: Value) -> Page {
@@ -75,12 +76,12 @@ fn status_is_read_as_a_bare_word_or_out_of_an_object() {
         );
     }
     let failed = json!({"data": {"status": "FAILED", "message": "lead not found"}});
-    let words = Ok(ApiReply::Status(WriteStatus::Failed(
+    let expected = Ok(ApiReply::Status(WriteStatus::Failed(
         FailureWord::Failed,
         "lead not found".to_owned(),
         Value::Null,
     )));
-    assert_eq!(answer(Endpoint::Poll, 200, failed), words);
+    assert_eq!(answer(Endpoint::Poll, 200, failed), expected);
     assert_eq!(
         answer(Endpoint::Poll, 200, json!({"data": "QUEUED_SOMEWHERE"})),
         Ok(ApiReply::Status(WriteStatus::Pending(
@@ -270,9 +271,9 @@ fn expiry_warning_is_a_fact_beside_the_answer() {
         ("Token will expire in some days.", None),
     ] {
         let body = json!({"data": null, "message": message, "accept": true, "requestId": "r"});
-        let heard = heard(Endpoint::Submit, 200, body);
-        assert_eq!(heard.answer, Ok(ApiReply::Accepted("r".to_owned())));
-        assert_eq!(heard.token_days_left, days);
+        let response = read_response(Endpoint::Submit, 200, body);
+        assert_eq!(response.answer, Ok(ApiReply::Accepted("r".to_owned())));
+        assert_eq!(response.token_days_left, days);
     }
 }
 
@@ -305,9 +306,9 @@ fn status_is_read_under_other_keys_nested_or_lower_case() {
             "{failed:?} of {body}"
         );
     }
-    let beside = json!({"data": null, "status": "success", "accept": true});
+    let status_beside_data = json!({"data": null, "status": "success", "accept": true});
     assert_eq!(
-        answer(Endpoint::Poll, 200, beside),
+        answer(Endpoint::Poll, 200, status_beside_data),
         Ok(ApiReply::Status(WriteStatus::Success))
     );
 }
@@ -434,9 +435,9 @@ fn unusual_http_status_is_read_by_class_or_is_unreadable() {
         );
     }
     for status in [204, 205] {
-        let heard = read(Endpoint::Submit, status, b"");
+        let response = read(Endpoint::Submit, status, b"");
         let why = format!("status {status}, the body is empty");
-        assert_eq!(heard.answer, Err(ApiError::Unreadable(why)));
+        assert_eq!(response.answer, Err(ApiError::Unreadable(why)));
     }
     for status in [507, 520, 524, 599] {
         let answer = answer(Endpoint::Submit, status, body.clone());
@@ -452,9 +453,9 @@ fn error_status_is_never_accepted_whatever_the_body() {
     let lie = json!({"data": "SUCCESS", "accept": true, "requestId": "r1", "message": "Success"});
     for status in 300..600 {
         for &endpoint in Endpoint::VARIANTS {
-            let heard = heard(endpoint, status, lie.clone());
+            let response = read_response(endpoint, status, lie.clone());
             let passes = matches!(
-                heard.answer,
+                response.answer,
                 Ok(ApiReply::Accepted(..))
                     | Ok(ApiReply::Status(WriteStatus::Success))
                     | Ok(ApiReply::Status(WriteStatus::Failed(..)))
@@ -462,8 +463,8 @@ fn error_status_is_never_accepted_whatever_the_body() {
                     | Ok(ApiReply::TokenInfo(_))
                     | Ok(ApiReply::Page(_))
             );
-            assert!(!passes, "{status}: {:?}", heard.answer);
-            assert_eq!(heard.token_days_left, None);
+            assert!(!passes, "{status}: {:?}", response.answer);
+            assert_eq!(response.token_days_left, None);
         }
     }
 }
@@ -482,7 +483,7 @@ fn rejection_message_and_errors_of_any_type_are_bounded() {
     };
     assert_eq!(message.chars().count(), 1000);
     assert_eq!(errors.as_array().map(Vec::len), Some(100));
-    for (message, words) in [
+    for (message, text) in [
         (json!(null), ""),
         (json!({"uz": "xato"}), r#"{"uz":"xato"}"#),
         (json!(["a", 1]), r#"["a",1]"#),
@@ -491,7 +492,7 @@ fn rejection_message_and_errors_of_any_type_are_bounded() {
         let body = json!({"message": message, "errors": "none", "accept": false});
         let rejected = Err(ApiError::Rejected {
             status: 400,
-            message: words.to_owned(),
+            message: text.to_owned(),
             errors: Value::Null,
         });
         assert_eq!(answer(Endpoint::Submit, 400, body), rejected);

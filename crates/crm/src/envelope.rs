@@ -519,7 +519,7 @@ mod tests {
     const ID: &str = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
 
     /// Returns the calls on a page with only this row.
-    fn shown(row: &Value) -> Vec<ShownCall> {
+    fn calls_shown(row: &Value) -> Vec<ShownCall> {
         let body = json!({"data": {"list": [row]}}).to_string();
         match read(Endpoint::Filter, 200, body.as_bytes()).answer {
             Ok(ApiReply::Page(page)) => page.shown,
@@ -539,13 +539,13 @@ mod tests {
         };
         let plain = json!({"uuid": format!("oapi-{ID}"), "leadId": 4001, "durationSec": 61,
             "answered": true, "direction": "INBOUND"});
-        assert_eq!(shown(&plain), std::slice::from_ref(&whole));
-        assert_eq!(shown(&json!({"id": 7, "call": plain})), [whole]);
+        assert_eq!(calls_shown(&plain), std::slice::from_ref(&whole));
+        assert_eq!(calls_shown(&json!({"id": 7, "call": plain})), [whole]);
         // A value of the wrong type is ignored.
         let odd = json!({"uuid": ID, "leadId": {"id": 1}, "durationSec": 61.5,
             "answered": "yes", "direction": "BOTH"});
-        assert_eq!(shown(&odd), [ShownCall::read(uuid, &Map::new())]);
-        let leads = shown(&json!({"uuid": ID, "leadIds": [4001, "4002", null]}));
+        assert_eq!(calls_shown(&odd), [ShownCall::read(uuid, &Map::new())]);
+        let leads = calls_shown(&json!({"uuid": ID, "leadIds": [4001, "4002", null]}));
         assert_eq!(leads[0].leads, [4001, 4002]);
     }
 }

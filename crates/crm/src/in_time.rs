@@ -125,7 +125,7 @@ mod tests {
         [Request::TokenInfo, Request::Submit(submission)]
     }
 
-    async fn sent(request: &Request, send_by: Duration) -> (ApiResponse, String) {
+    async fn send_to_server(request: &Request, send_by: Duration) -> (ApiResponse, String) {
         let (address, reading) = server().await;
         let address = Address::parse(&format!("http://{address}")).expect("an address");
         let client = Client::new(Setup::new(address));
@@ -137,7 +137,7 @@ mod tests {
     #[tokio::test]
     async fn request_past_its_time_leaves_no_byte_on_the_connection() {
         for request in requests() {
-            let (response, received) = sent(&request, Duration::ZERO).await;
+            let (response, received) = send_to_server(&request, Duration::ZERO).await;
             assert_eq!(response.answer, Err(ApiError::TooLate), "{request:?}");
             assert_eq!(received, "", "{request:?}");
         }
@@ -147,7 +147,7 @@ mod tests {
     async fn request_in_time_is_written_with_its_length() {
         let later = clock::now().boot + Duration::from_secs(60);
         for request in requests() {
-            let (response, received) = sent(&request, later).await;
+            let (response, received) = send_to_server(&request, later).await;
             assert!(
                 matches!(response.answer, Err(ApiError::Lost(_))),
                 "{request:?}"

@@ -235,14 +235,14 @@ mod tests {
         }
     }
 
-    fn pretty(body: &Value) -> String {
+    fn pretty_json(body: &Value) -> String {
         serde_json::to_string_pretty(body).expect("JSON")
     }
 
     #[test]
     fn body_holds_only_the_documented_fields() {
         let body = submission(&call(), &FieldNames::default()).expect("complete");
-        insta::assert_snapshot!(pretty(&body), @r#"
+        insta::assert_snapshot!(pretty_json(&body), @r#"
         {
           "answered": true,
           "direction": "INBOUND",
@@ -269,7 +269,7 @@ mod tests {
             ..call()
         };
         let body = submission(&call, &names).expect("complete");
-        insta::assert_snapshot!(pretty(&body), @r#"
+        insta::assert_snapshot!(pretty_json(&body), @r#"
         {
           "answered": true,
           "billsec": 4,

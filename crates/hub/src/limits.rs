@@ -66,7 +66,7 @@ impl BranchRates {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Duration {
+    fn time_at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
@@ -74,20 +74,20 @@ mod tests {
     fn branch_is_limited_and_others_are_not() {
         let mut rates = BranchRates::default();
         for _ in 0..REQUESTS_MAX {
-            rates.admit("a", 0, at(10)).expect("admitted");
+            rates.admit("a", 0, time_at(10)).expect("admitted");
         }
-        assert_eq!(rates.admit("a", 0, at(40)), Err(at(30)));
-        rates.admit("b", 0, at(40)).expect("another branch");
-        rates.admit("a", 0, at(70)).expect("the next minute");
+        assert_eq!(rates.admit("a", 0, time_at(40)), Err(time_at(30)));
+        rates.admit("b", 0, time_at(40)).expect("another branch");
+        rates.admit("a", 0, time_at(70)).expect("the next minute");
     }
 
     #[test]
     fn bytes_of_a_minute_are_limited() {
         let mut rates = BranchRates::default();
-        rates.admit("a", BYTES_MAX, at(0)).expect("admitted");
-        rates.note_bytes("a", BYTES_MAX, at(1));
-        assert_eq!(rates.admit("a", 1, at(20)), Err(at(40)));
-        rates.forget_idle(at(60));
-        rates.admit("a", 1, at(60)).expect("the next minute");
+        rates.admit("a", BYTES_MAX, time_at(0)).expect("admitted");
+        rates.note_bytes("a", BYTES_MAX, time_at(1));
+        assert_eq!(rates.admit("a", 1, time_at(20)), Err(time_at(40)));
+        rates.forget_idle(time_at(60));
+        rates.admit("a", 1, time_at(60)).expect("the next minute");
     }
 }

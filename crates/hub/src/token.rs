@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    fn found(table: &BranchTable, token: &Secret, at: i64) -> Option<String> {
+    fn branch_of_token(table: &BranchTable, token: &Secret, at: i64) -> Option<String> {
         let branch = table.find(token, EpochSeconds::new(at))?;
         Some(branch.name.clone())
     }
@@ -146,9 +146,15 @@ mod tests {
             ..branch("samarkand", &new)
         };
         let table = table(vec![branch("tashkent", &Secret::from("t")), rotated]);
-        assert_eq!(found(&table, &new, 200).as_deref(), Some("samarkand"));
-        assert_eq!(found(&table, &old, 99).as_deref(), Some("samarkand"));
-        assert_eq!(found(&table, &old, 100), None);
-        assert_eq!(found(&table, &Secret::from(""), 0), None);
+        assert_eq!(
+            branch_of_token(&table, &new, 200).as_deref(),
+            Some("samarkand")
+        );
+        assert_eq!(
+            branch_of_token(&table, &old, 99).as_deref(),
+            Some("samarkand")
+        );
+        assert_eq!(branch_of_token(&table, &old, 100), None);
+        assert_eq!(branch_of_token(&table, &Secret::from(""), 0), None);
     }
 }

@@ -16,7 +16,9 @@ const LINE: SourceId = SourceId(0);
 fn recordings() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");
     let entries = std::fs::read_dir(folder).expect("the recordings");
-    let mut all: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).collect();
+    let mut all: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     all.retain(|folder| folder.join("json_cdr.jsonl").exists());
     all.sort();
     assert!(all.len() >= 20, "only {} recordings", all.len());
@@ -32,7 +34,7 @@ fn lines(folder: &Path, file: &str) -> Vec<String> {
     };
     let lines = text.lines();
     lines
-        .map(|it| body(it).unwrap_or_else(|| it.to_owned()))
+        .map(|line| body(line).unwrap_or_else(|| line.to_owned()))
         .collect()
 }
 
@@ -46,6 +48,7 @@ fn time_of(decoder: &mut Decoder, message: &str) -> Option<EventTime> {
     }
 }
 
+/// Makes an intake of the folder of records. If `line` is true, it also reads the connection.
 fn intake(line: bool) -> Intake {
     let trunks = [
         "city=gateway/city|address/127.0.0.1:16000,country=UZ",
@@ -85,7 +88,7 @@ fn intake(line: bool) -> Intake {
     Intake::new(settings, sources, Memory::default()).expect("an intake")
 }
 
-fn frame(intake: &mut Intake, of: SourceId, seq: usize, arrived: EventTime, body: &str) {
+fn send_frame(intake: &mut Intake, source: SourceId, seq: usize, arrived: EventTime, body: &str) {
     let frame = Frame {
         seq: u64::try_from(seq).expect("few"),
         arrived,
@@ -94,16 +97,21 @@ fn frame(intake: &mut Intake, of: SourceId, seq: usize, arrived: EventTime, body
         content_type: None,
         details: None,
     };
-    let taken = intake.frame(of, &frame, &mut |_, _| None);
+    let taken = intake.frame(source, &frame, &mut |_, _| None);
     taken.expect("taken");
 }
 
 /// Returns the calls with customers, after the records were read to their end at `end`.
-fn read(mut intake: Intake, records: &[String], of: SourceId, end: EventTime) -> Vec<FinishedCall> {
+fn read_records(
+    mut intake: Intake,
+    records: &[String],
+    source: SourceId,
+    end: EventTime,
+) -> Vec<FinishedCall> {
     for (seq, record) in records.iter().enumerate() {
-        frame(&mut intake, of, seq, end, record);
+        send_frame(&mut intake, source, seq, end, record);
     }
-    intake.at_end(of, end);
+    intake.at_end(source, end);
     let mut calls = Vec::new();
     for seconds in [1, 70, 400, 800] {
         let now = end.plus(Duration::from_secs(seconds));
@@ -122,11 +130,11 @@ fn read(mut intake: Intake, records: &[String], of: SourceId, end: EventTime) ->
     calls
 }
 
-/// Returns the calls if the connection is lost for a tenth of a second after this message.
-fn cut(folder: &Path, cut: usize) -> Vec<FinishedCall> {
+/// Returns the calls if the connection is lost for a tenth of a second after the message `cut`.
+fn calls_after_short_outage(folder: &Path, cut: usize) -> Vec<FinishedCall> {
     let messages = lines(folder, "amqp.jsonl");
     let records = lines(folder, "json_cdr.jsonl");
-    missed(
+    calls_after_outage(
         &messages,
         &records,
         cut,
@@ -138,15 +146,22 @@ fn cut(folder: &Path, cut: usize) -> Vec<FinishedCall> {
 #[derive(Clone, Copy, Debug)]
 enum Gap {
     Lasts(Duration),
-    /// Until this message comes.
+    /// The connection is back when the message with this index arrives.
     Until(usize),
 }
 
 /// Returns the calls if the connection is lost after the message `cut`.
-fn missed(messages: &[String], records: &[String], cut: usize, gap: Gap) -> Vec<FinishedCall> {
+fn calls_after_outage(
+    messages: &[String],
+    records: &[String],
+    cut: usize,
+    gap: Gap,
+) -> Vec<FinishedCall> {
     let mut intake = intake(true);
     let mut decoder = Decoder::new(Format::Freeswitch, DecoderSettings::default());
-    let times = messages.iter().map(|it| time_of(&mut decoder, it));
+    let times = messages
+        .iter()
+        .map(|message| time_of(&mut decoder, message));
     let times: Vec<Option<EventTime>> = times.collect();
     let first = times.iter().flatten().min().copied().expect("a time");
     let mut now = first.minus(Duration::from_secs(10));
@@ -178,10 +193,10 @@ fn missed(messages: &[String], records: &[String], cut: usize, gap: Gap) -> Vec<
         if let Some(back) = back.take() {
             intake.up(LINE, back);
         }
-        frame(&mut intake, LINE, seq, now, message);
+        send_frame(&mut intake, LINE, seq, now, message);
     }
     let end = now.plus(Duration::from_secs(5));
-    read(intake, records, SourceId(1), end)
+    read_records(intake, records, SourceId(1), end)
 }
 
 /// Returns whether the call was answered, by whom, and for how many milliseconds they talked.
@@ -202,10 +217,15 @@ fn call_filled_from_records_ignores_events_before_gap() {
     for folder in recordings() {
         let end = EventTime::from_seconds(1_795_400_000);
         let records = lines(&folder, "json_cdr.jsonl");
-        let by_records = read(intake(false), &records, SourceId(0), end);
+        let by_records = read_records(intake(false), &records, SourceId(0), end);
         for at in 1..lines(&folder, "amqp.jsonl").len() {
-            for call in cut(&folder, at).iter().filter(|call| call.estimate) {
-                let same = by_records.iter().find(|it| it.linkedid == call.linkedid);
+            for call in calls_after_short_outage(&folder, at)
+                .iter()
+                .filter(|call| call.estimate)
+            {
+                let same = by_records
+                    .iter()
+                    .find(|whole| whole.linkedid == call.linkedid);
                 let same = same.map(talk);
                 assert_eq!(Some(talk(call)), same, "{} cut at {at}", folder.display());
                 filled += 1;
@@ -253,8 +273,10 @@ fn filled_call_has_the_linkedid_of_the_whole_call() {
             .collect();
         for from in (0..messages.len()).step_by(5) {
             for until in (from + 1..messages.len()).step_by(7) {
-                for told in [&records[..], &[]] {
-                    for call in missed(&messages, told, from, Gap::Until(until)) {
+                for known_records in [&records[..], &[]] {
+                    for call in
+                        calls_after_outage(&messages, known_records, from, Gap::Until(until))
+                    {
                         let (name, id) = (folder.display(), call.linkedid.to_string());
                         assert!(roots.contains(&id), "{name} without {from}..{until}: {id}");
                         filled += usize::from(call.estimate);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
 const SOURCE: SourceId = SourceId(0);
-/// The recording was made at 1795151317.
+/// The clock counts as right from this time on. The recording was made at 1795151317.
 const RIGHT_FROM: i64 = 1_795_000_000;
 
 fn intake() -> Intake {
@@ -50,7 +50,7 @@ fn intake_right_from(right_from: i64) -> Intake {
     Intake::new(settings, vec![source], Memory::default()).expect("an intake")
 }
 
-fn tell(intake: &mut Intake, lines: &[String], arrived: i64) {
+fn send_lines(intake: &mut Intake, lines: &[String], arrived: i64) {
     for (seq, line) in (1..).zip(lines) {
         let frame = Frame {
             seq,
@@ -65,8 +65,9 @@ fn tell(intake: &mut Intake, lines: &[String], arrived: i64) {
     }
 }
 
-/// Returns what is stored at this time of our clock.
-fn stored(intake: &mut Intake, now: i64) -> (Vec<Finished>, usize) {
+/// Returns the finished calls, and the number of open calls that are stored, at this time of our
+/// clock.
+fn take_stored(intake: &mut Intake, now: i64) -> (Vec<Finished>, usize) {
     let now = EventTime::from_seconds(now);
     intake.tick(now);
     let batch = intake.take(&People::default(), now);
@@ -94,16 +95,20 @@ fn frames() -> Vec<String> {
 #[test]
 fn wrong_clock_keeps_calls_open_and_judges_none() {
     let mut intake = intake();
-    tell(&mut intake, &frames(), 100);
-    let (finished, open) = stored(&mut intake, 101);
+    send_lines(&mut intake, &frames(), 100);
+    let (finished, open) = take_stored(&mut intake, 101);
     assert_eq!((finished.len(), open), (0, 1), "kept on the disk, open");
-    let (finished, _) = stored(&mut intake, 50_000);
-    assert_eq!(finished.len(), 0, "however long it lasts");
+    let (finished, _) = take_stored(&mut intake, 50_000);
+    assert_eq!(
+        finished.len(),
+        0,
+        "a wrong clock ends no call, however long it stays wrong"
+    );
     assert_eq!(intake.next_deadline(), None);
-    // The clock is set. No call is ended because it seems to be open since 1970.
-    let (finished, _) = stored(&mut intake, 1_795_151_400);
+    // The clock is set. No call ends only because it seems to have been open since 1970.
+    let (finished, _) = take_stored(&mut intake, 1_795_151_400);
     assert_eq!(finished.len(), 0, "the settling time begins now");
-    let (finished, _) = stored(&mut intake, 1_795_151_402);
+    let (finished, _) = take_stored(&mut intake, 1_795_151_402);
     assert_eq!(finished.len(), 1);
     let record = &finished[0].judged.record;
     assert_eq!(finished[0].judged.outcome, Outcome::Journal);
@@ -116,13 +121,13 @@ fn call_through_the_setting_of_the_clock_is_whole() {
     let mut intake = intake();
     let frames = frames();
     let (before, after) = frames.split_at(frames.len() / 2);
-    tell(&mut intake, before, 100);
-    stored(&mut intake, 101);
-    // Some came before the clock was set, and were taken after.
-    stored(&mut intake, 1_795_151_321);
-    tell(&mut intake, &after[..after.len() / 2], 102);
-    tell(&mut intake, &after[after.len() / 2..], 1_795_151_322);
-    let (finished, _) = stored(&mut intake, 1_795_151_330);
+    send_lines(&mut intake, before, 100);
+    take_stored(&mut intake, 101);
+    // The frames of second 102 arrived before the clock was set, and are processed afterwards.
+    take_stored(&mut intake, 1_795_151_321);
+    send_lines(&mut intake, &after[..after.len() / 2], 102);
+    send_lines(&mut intake, &after[after.len() / 2..], 1_795_151_322);
+    let (finished, _) = take_stored(&mut intake, 1_795_151_330);
     assert_eq!(finished.len(), 1);
     let record = &finished[0].judged.record;
     assert_eq!(finished[0].judged.outcome, Outcome::Journal);
@@ -134,10 +139,10 @@ fn call_through_the_setting_of_the_clock_is_whole() {
 fn call_older_than_program_keeps_times_under_wrong_clock() {
     let made = 1_795_151_317 + 40 * 86_400;
     let mut intake = intake_right_from(made);
-    tell(&mut intake, &frames(), 100);
-    stored(&mut intake, 101);
-    stored(&mut intake, made + 100);
-    let (finished, _) = stored(&mut intake, made + 102);
+    send_lines(&mut intake, &frames(), 100);
+    take_stored(&mut intake, 101);
+    take_stored(&mut intake, made + 100);
+    let (finished, _) = take_stored(&mut intake, made + 102);
     assert_eq!(finished.len(), 1);
     let judged = &finished[0].judged;
     assert_eq!(judged.outcome, Outcome::Journal, "{}", judged.message);
@@ -152,10 +157,10 @@ fn events_without_time_under_wrong_clock_make_dead_letter() {
         let after = after.split_once(',').map_or(after, |(_, after)| after);
         format!("{before}{after}")
     });
-    tell(&mut intake, &timeless.collect::<Vec<_>>(), 100);
-    stored(&mut intake, 101);
-    stored(&mut intake, 1_795_151_400);
-    let (finished, _) = stored(&mut intake, 1_795_151_402);
+    send_lines(&mut intake, &timeless.collect::<Vec<_>>(), 100);
+    take_stored(&mut intake, 101);
+    take_stored(&mut intake, 1_795_151_400);
+    let (finished, _) = take_stored(&mut intake, 1_795_151_402);
     assert_eq!(finished.len(), 1);
     assert_eq!(finished[0].judged.outcome, Outcome::DeadLetter);
 }

@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    fn stored(log: &mut GapLog) -> Option<String> {
+    fn take_stored(log: &mut GapLog) -> Option<String> {
         match log.take() {
             Some(Op::Meta { key, value }) => {
                 assert_eq!(key, KEY);
@@ -133,11 +133,11 @@ mod tests {
     #[test]
     fn gap_log_is_restored_and_stored_only_when_changed() {
         let mut log = GapLog::default();
-        assert_eq!(stored(&mut log), None);
+        assert_eq!(take_stored(&mut log), None);
         log.add(URL, &gap(10, 20), true);
         log.add(URL, &gap(30, 40), false);
-        let text = stored(&mut log).expect("two gaps");
-        assert_eq!(stored(&mut log), None);
+        let text = take_stored(&mut log).expect("two gaps");
+        assert_eq!(take_stored(&mut log), None);
         assert_eq!(GapLog::restore(Some(&text)).expect("of this version"), log);
         assert_eq!(GapLog::restore(None).expect("nothing"), GapLog::default());
         assert!(GapLog::restore(Some("{")).is_err());

@@ -1,4 +1,4 @@
-//! Tests of a queue's messages: late ones, and those of a PBX without calls.
+//! Tests of messages of a queue that arrive late, and of messages of a PBX without calls.
 
 use super::{Intake, Memory, SourceSettings};
 use crate::tests::settings;
@@ -35,9 +35,10 @@ fn frame(seq: u64, arrived: EventTime, body: &str) -> Frame {
     }
 }
 
-/// Returns the reason of the recording's call, whether it was answered, and its duration and talk
-/// time, if the events of its later half arrive a minute late.
-fn journaled(forgets: bool) -> (Option<String>, bool, u32, u32) {
+/// Returns the reason of the recording's call, whether the call was answered, its duration, and its
+/// talk time. The events of its later half arrive a minute late. `forgets`: the source is a
+/// connection, which loses its events when it breaks.
+fn outcome_with_late_half(forgets: bool) -> (Option<String>, bool, u32, u32) {
     let intake = Intake::new(settings(), vec![source(forgets)], Memory::default());
     let mut intake = intake.expect("an intake");
     let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
@@ -76,12 +77,12 @@ fn journaled(forgets: bool) -> (Option<String>, bool, u32, u32) {
 
 #[test]
 fn late_message_counts_by_its_own_time() {
-    let kept = journaled(false);
+    let kept = outcome_with_late_half(false);
     let (reason, answered, duration, talk) = &kept;
     assert_eq!((reason, *answered), (&None, true));
     assert!(*duration < 20 && *talk < 20, "{talk} of {duration}");
-    // The result is the same over a connection that stalled for a minute.
-    assert_eq!(journaled(true), kept);
+    // A connection that stalls for a minute leads to the same result.
+    assert_eq!(outcome_with_late_half(true), kept);
 }
 
 #[test]
@@ -133,21 +134,21 @@ fn switches_of_one_queue_are_listed_with_pbx_ids() {
     assert_eq!(status["switches"], wanted);
 }
 
-/// A call has hung up when the process ends. Which of its PBX's two queues are read decides when it
-/// is finished.
+/// A call has hung up when the process ends. After the restart, the time at which the call finishes
+/// depends on which of the two queues of its PBX are read.
 #[test]
 fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     let mut lines: Vec<&str> = FRAMES.lines().collect();
     let ends = lines.iter().rposition(|line| line.contains("\"Hangup\""));
-    lines.truncate(ends.expect("its end") + 1);
+    lines.truncate(ends.expect("a hangup") + 1);
     let sources = || vec![source(false), source(false)];
     let new = || Intake::new(settings(), sources(), Memory::default()).expect("an intake");
     let (mut before, stop) = (
         new(),
-        crate::tests::now(lines[0]).plus(Duration::from_secs(30)),
+        crate::tests::recorded_time(lines[0]).plus(Duration::from_secs(30)),
     );
     for (seq, line) in (1..).zip(&lines) {
-        let frame = frame(seq, crate::tests::now(line), line);
+        let frame = frame(seq, crate::tests::recorded_time(line), line);
         let taken = before.frame(SourceId(0), &frame, &mut |_, _| None);
         taken.expect("taken");
     }
@@ -187,7 +188,7 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     let mut intake = restored();
     intake.up(first, later(3000));
     assert!(!is_finished(&mut intake, 3000));
-    // The other queue is down, and this one is still read.
+    // The second queue is down, and the first queue is still read.
     cut(&mut intake, second);
     assert!(is_finished(&mut intake, 3001));
     let mut intake = restored();
@@ -195,11 +196,11 @@ fn silence_counts_only_while_a_queue_of_the_pbx_is_read() {
     cut(&mut intake, second);
     assert!(!is_finished(&mut intake, 3400));
     intake.up(first, later(3400));
-    // The disk was full meanwhile.
+    // Nothing was read while the disk was full.
     intake.resumes(later(3500));
     assert!(!is_finished(&mut intake, 3500));
     assert!(is_finished(&mut intake, 3501));
-    // The process was suspended: what came meanwhile is read first.
+    // The process was suspended. Messages that arrived in this time are read first.
     let mut intake = restored();
     intake.up(first, later(3000));
     assert!(!is_finished(&mut intake, 3000));

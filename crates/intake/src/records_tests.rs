@@ -69,7 +69,7 @@ fn body(dest: &str, from: u32, to: u32, answered: bool) -> String {
     .to_string()
 }
 
-/// The two records: Anna's telephone rang, then Boris talked.
+/// Returns the two records of a call: Anna's telephone rang, then Boris talked.
 fn bodies() -> [String; 2] {
     [
         body("PJSIP/101-00000067", 590, 600, false),
@@ -77,7 +77,7 @@ fn bodies() -> [String; 2] {
     ]
 }
 
-fn tell(intake: &mut Intake, source: SourceId, seq: u64, bytes: &str, arrived: i64) {
+fn send_body(intake: &mut Intake, source: SourceId, seq: u64, bytes: &str, arrived: i64) {
     let frame = Frame {
         seq,
         arrived: EventTime::from_seconds(arrived),
@@ -90,7 +90,9 @@ fn tell(intake: &mut Intake, source: SourceId, seq: u64, bytes: &str, arrived: i
     taken.expect("taken");
 }
 
-fn at(intake: &mut Intake, second: i64, known: bool) -> Batch {
+/// Folds the records that are due at this second, and takes the batch. If `known` is true, the
+/// spool already has the call.
+fn take_batch(intake: &mut Intake, second: i64, known: bool) -> Batch {
     let now = EventTime::from_seconds(second);
     intake.tick(now);
     intake.fold(now, &mut |_, _| {
@@ -105,7 +107,7 @@ fn at(intake: &mut Intake, second: i64, known: bool) -> Batch {
     intake.take(&People::default(), now)
 }
 
-fn finished(batch: &Batch) -> Vec<&Finished> {
+fn finished_calls(batch: &Batch) -> Vec<&Finished> {
     let ops = batch.ops.iter();
     ops.filter_map(|op| match op {
         Op::Finish(finished) => Some(&**finished),
@@ -118,9 +120,9 @@ fn finished(batch: &Batch) -> Vec<&Finished> {
 fn cdr_records_are_committed_before_becoming_one_call() {
     let mut intake = intake(&[Format::CdrAmqp]);
     for (seq, body) in (1..).zip(bodies()) {
-        tell(&mut intake, SOURCE, seq, &body, BEGAN + 70);
+        send_body(&mut intake, SOURCE, seq, &body, BEGAN + 70);
     }
-    let batch = at(&mut intake, BEGAN + 71, false);
+    let batch = take_batch(&mut intake, BEGAN + 71, false);
     assert_eq!(
         batch.verdicts,
         [(SOURCE, FrameVerdict::Committed { through: 2 })]
@@ -130,9 +132,9 @@ fn cdr_records_are_committed_before_becoming_one_call() {
         batch.ops.iter().any(kept),
         "acknowledged, so kept: {batch:?}"
     );
-    assert!(finished(&batch).is_empty());
-    let batch = at(&mut intake, BEGAN + 80, false);
-    let calls = finished(&batch);
+    assert!(finished_calls(&batch).is_empty());
+    let batch = take_batch(&mut intake, BEGAN + 80, false);
+    let calls = finished_calls(&batch);
     assert_eq!(calls.len(), 1);
     let record = &calls[0].judged.record;
     assert_eq!(calls[0].judged.outcome, Outcome::Journal);
@@ -146,8 +148,8 @@ fn cdr_records_are_committed_before_becoming_one_call() {
 fn records_on_both_sides_of_a_restart_are_one_call() {
     let [first, second] = bodies();
     let mut before = intake(&[Format::CdrAmqp]);
-    tell(&mut before, SOURCE, 1, &first, BEGAN + 10);
-    let batch = at(&mut before, BEGAN + 11, false);
+    send_body(&mut before, SOURCE, 1, &first, BEGAN + 10);
+    let batch = take_batch(&mut before, BEGAN + 11, false);
     let mut after = intake(&[Format::CdrAmqp]);
     for op in &batch.ops {
         if let Op::Open {
@@ -159,9 +161,9 @@ fn records_on_both_sides_of_a_restart_are_one_call() {
             after.restore(pbx, *key, bytes).expect("restored");
         }
     }
-    tell(&mut after, SOURCE, 1, &second, BEGAN + 70);
-    let batch = at(&mut after, BEGAN + 80, false);
-    let calls = finished(&batch);
+    send_body(&mut after, SOURCE, 1, &second, BEGAN + 70);
+    let batch = take_batch(&mut after, BEGAN + 80, false);
+    let calls = finished_calls(&batch);
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].judged.record.duration_sec, 70);
     let forgotten = |op: &Op| matches!(op, Op::Open { snapshot: None, .. });
@@ -172,10 +174,10 @@ fn records_on_both_sides_of_a_restart_are_one_call() {
 fn known_call_is_not_stored_again_from_its_records() {
     let mut intake = intake(&[Format::CdrAmqp]);
     for (seq, body) in (1..).zip(bodies()) {
-        tell(&mut intake, SOURCE, seq, &body, BEGAN + 70);
+        send_body(&mut intake, SOURCE, seq, &body, BEGAN + 70);
     }
-    let batch = at(&mut intake, BEGAN + 80, true);
-    assert!(finished(&batch).is_empty());
+    let batch = take_batch(&mut intake, BEGAN + 80, true);
+    assert!(finished_calls(&batch).is_empty());
     let counted = |op: &Op| matches!(op, Op::Count { counter, by: 1 } if counter == "cdr_known");
     assert!(batch.ops.iter().any(counted));
 }
@@ -186,26 +188,30 @@ fn records_wait_until_the_events_have_come_past_their_call() {
     let mut intake = intake(&[Format::AmiJson, Format::CdrAmqp]);
     intake.up(SOURCE, EventTime::from_seconds(BEGAN - 3600));
     let lines: Vec<&str> = events.lines().collect();
-    // The events of another call, then the records of this one: its own events may be on their way.
+    // The events of another call arrive, and then the records of this call. The events of this call
+    // can still be on their way.
     let hour = |line: &str| line.replace("17951513", "17951477");
     for (seq, line) in (1..).zip(&lines) {
-        tell(&mut intake, SOURCE, seq, &hour(line), BEGAN - 3600);
+        send_body(&mut intake, SOURCE, seq, &hour(line), BEGAN - 3600);
     }
-    assert_eq!(finished(&at(&mut intake, BEGAN, false)).len(), 1);
+    assert_eq!(
+        finished_calls(&take_batch(&mut intake, BEGAN, false)).len(),
+        1
+    );
     for (seq, body) in (1..).zip(bodies()) {
-        tell(&mut intake, SourceId(1), seq, &body, BEGAN + 70);
+        send_body(&mut intake, SourceId(1), seq, &body, BEGAN + 70);
     }
-    assert!(finished(&at(&mut intake, BEGAN + 600, false)).is_empty());
-    // The events come, and report the call.
+    assert!(finished_calls(&take_batch(&mut intake, BEGAN + 600, false)).is_empty());
+    // The events of the call arrive, and they report the call.
     for (seq, line) in (101..).zip(&lines) {
-        tell(&mut intake, SOURCE, seq, line, BEGAN + 601);
+        send_body(&mut intake, SOURCE, seq, line, BEGAN + 601);
     }
-    let batch = at(&mut intake, BEGAN + 606, false);
-    let calls = finished(&batch);
+    let batch = take_batch(&mut intake, BEGAN + 606, false);
+    let calls = finished_calls(&batch);
     assert_eq!(calls.len(), 1);
     assert!(!calls[0].judged.record.estimate);
     for second in [7_200, 7_209, 7_218] {
-        assert!(finished(&at(&mut intake, BEGAN + second, false)).is_empty());
+        assert!(finished_calls(&take_batch(&mut intake, BEGAN + second, false)).is_empty());
     }
 }
 
@@ -217,10 +223,10 @@ fn account_with_only_cdr_events_has_its_calls_folded() {
         .lines()
         .filter(|line| line.contains("\"Event\": \"Cdr\""));
     for (seq, line) in (1..).zip(records) {
-        tell(&mut intake, SOURCE, seq, line, BEGAN + 5);
+        send_body(&mut intake, SOURCE, seq, line, BEGAN + 5);
     }
-    let batch = at(&mut intake, BEGAN + 20, false);
-    let calls = finished(&batch);
+    let batch = take_batch(&mut intake, BEGAN + 20, false);
+    let calls = finished_calls(&batch);
     assert_eq!(calls.len(), 1);
     assert!(calls[0].judged.record.estimate && calls[0].judged.record.answered);
 }
@@ -230,15 +236,15 @@ fn records_are_kept_while_our_clock_is_plainly_wrong() {
     let mut intake = intake(&[Format::CdrAmqp]);
     let reset = BEGAN - 800_000_000;
     for (seq, body) in (1..).zip(bodies()) {
-        tell(&mut intake, SOURCE, seq, &body, reset);
+        send_body(&mut intake, SOURCE, seq, &body, reset);
     }
-    let batch = at(&mut intake, reset + 3_600, false);
-    assert!(finished(&batch).is_empty());
+    let batch = take_batch(&mut intake, reset + 3_600, false);
+    assert!(finished_calls(&batch).is_empty());
     assert_eq!(
         batch.verdicts.len(),
         1,
         "they are kept, so they are acknowledged"
     );
-    let batch = at(&mut intake, BEGAN + 3_600, false);
-    assert_eq!(finished(&batch).len(), 1);
+    let batch = take_batch(&mut intake, BEGAN + 3_600, false);
+    assert_eq!(finished_calls(&batch).len(), 1);
 }

@@ -130,14 +130,14 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn at(second: i64) -> EventTime {
+    fn time_at(second: i64) -> EventTime {
         EventTime::from_seconds(1_795_000_000 + second)
     }
 
     fn gap(from: i64, until: i64) -> Gap {
         Gap {
-            from: at(from),
-            until: at(until),
+            from: time_at(from),
+            until: time_at(until),
         }
     }
 
@@ -145,13 +145,13 @@ mod tests {
     fn reconnect_is_one_line_with_its_gap_and_reason() {
         let mut report = Report::default();
         report.down("cut".to_owned(), false);
-        assert!(report.take(at(0)).is_some());
+        assert!(report.take(time_at(0)).is_some());
         report.up();
         report.gap(&gap(-2, 3));
-        let news = report.take(at(3)).expect("a line");
+        let news = report.take(time_at(3)).expect("a line");
         assert_eq!((news.up, news.why.as_deref()), (Some(true), Some("cut")));
-        assert_eq!(news.gap, Some((at(-2), at(3))));
-        assert_eq!(report.take(at(4)), None);
+        assert_eq!(news.gap, Some((time_at(-2), time_at(3))));
+        assert_eq!(report.take(time_at(4)), None);
     }
 
     #[test]
@@ -162,10 +162,10 @@ mod tests {
             for (second, why) in [(0, "closed"), (1, "refused"), (5, "reset"), (9, "refused")] {
                 let now = outage * 20 + second;
                 report.down(why.to_owned(), false);
-                lines.extend(report.take(at(now)));
+                lines.extend(report.take(time_at(now)));
             }
             report.up();
-            lines.extend(report.take(at(outage * 20 + 12)));
+            lines.extend(report.take(time_at(outage * 20 + 12)));
         }
         let logged = lines
             .iter()
@@ -179,9 +179,9 @@ mod tests {
     fn problem_for_a_person_to_fix_is_logged_during_an_outage() {
         let mut report = Report::default();
         report.down("refused".to_owned(), false);
-        report.take(at(0));
+        report.take(time_at(0));
         report.down("wrong secret".to_owned(), true);
-        let logged = report.take(at(1));
+        let logged = report.take(time_at(1));
         assert_eq!(
             logged.and_then(|news| news.why).as_deref(),
             Some("wrong secret")
@@ -194,7 +194,7 @@ mod tests {
         let (mut lines, mut gaps, mut missing, mut ups) = (0, 0, Duration::ZERO, 0);
         let mut last = None;
         let mut tell = |report: &mut Report, now: i64| {
-            if let Some(news) = report.take(at(now)) {
+            if let Some(news) = report.take(time_at(now)) {
                 lines += 1;
                 gaps += news.gaps;
                 missing += news.missing;

@@ -1,4 +1,4 @@
-//! Tests with an Asterisk that is killed, as CEL shows it over a queue or in a file.
+//! Tests of calls of an Asterisk that is killed. Its CEL events come from a queue or a file.
 
 use super::{Batch, Intake};
 use callbridge_call::EventTime;
@@ -31,7 +31,7 @@ fn event(name: &str, (born, counter): (i64, u32), at: i64) -> String {
     .to_string()
 }
 
-fn tell(intake: &mut Intake, seq: u64, body: &str, at: i64) -> Batch {
+fn send_event(intake: &mut Intake, seq: u64, body: &str, at: i64) -> Batch {
     let frame = Frame {
         seq,
         arrived: EventTime::from_seconds(BEGAN + at),
@@ -52,42 +52,44 @@ fn tick(intake: &mut Intake, at: i64) -> Batch {
     intake.take(&People::default(), now)
 }
 
-fn finished(batch: &Batch) -> Vec<(String, Option<String>, i64)> {
+/// Returns the linkedid, the reason of incompleteness, and the end (in seconds after `BEGAN`) of
+/// each finished call.
+fn finished_calls(batch: &Batch) -> Vec<(String, Option<String>, i64)> {
     let finished = batch.ops.iter().filter_map(|op| match op {
         Op::Finish(finished) => Some(&**finished),
         _ => None,
     });
-    let told = |finished: &Finished| {
+    let facts = |finished: &Finished| {
         let call = &finished.call;
         let ended = call.ended.floor_seconds().get() - BEGAN;
         (call.linkedid.to_string(), call.incomplete.clone(), ended)
     };
-    finished.map(told).collect()
+    finished.map(facts).collect()
 }
 
-/// Returns the calls that finish although no more events arrive. Our clock runs in steps of a
-/// second.
-fn finished_until(
+/// Returns the calls that finish from second `from` to second `until`, although no more events
+/// arrive. The clock runs in steps of a second.
+fn finished_calls_until(
     intake: &mut Intake,
     from: i64,
     until: i64,
 ) -> Vec<(String, Option<String>, i64)> {
     let batches = (from..=until).map(|at| tick(intake, at));
-    batches.flat_map(|batch| finished(&batch)).collect()
+    batches.flat_map(|batch| finished_calls(&batch)).collect()
 }
 
 #[test]
 fn killed_asterisks_calls_end_at_the_next_call() {
     let mut intake = intake();
-    tell(&mut intake, 1, &event("CHAN_START", (10, 7), 10), 10);
-    tell(&mut intake, 2, &event("ANSWER", (10, 7), 15), 15);
-    let mut calls = finished(&tell(
+    send_event(&mut intake, 1, &event("CHAN_START", (10, 7), 10), 10);
+    send_event(&mut intake, 2, &event("ANSWER", (10, 7), 15), 15);
+    let mut calls = finished_calls(&send_event(
         &mut intake,
         3,
         &event("CHAN_START", (100, 0), 100),
         100,
     ));
-    calls.extend(finished_until(&mut intake, 100, 130));
+    calls.extend(finished_calls_until(&mut intake, 100, 130));
     let [(linkedid, incomplete, ended)] = &calls[..] else {
         panic!("{calls:?}")
     };
@@ -99,7 +101,7 @@ fn killed_asterisks_calls_end_at_the_next_call() {
 #[test]
 fn killed_asterisks_calls_end_after_our_restart() {
     let mut first = intake();
-    let batch = tell(&mut first, 1, &event("CHAN_START", (10, 7), 10), 10);
+    let batch = send_event(&mut first, 1, &event("CHAN_START", (10, 7), 10), 10);
     let mut second = intake();
     for op in &batch.ops {
         if let Op::Open {
@@ -112,35 +114,35 @@ fn killed_asterisks_calls_end_after_our_restart() {
         }
     }
     assert_eq!(second.open_calls(), 1);
-    let mut calls = finished(&tell(
+    let mut calls = finished_calls(&send_event(
         &mut second,
         1,
         &event("CHAN_START", (100, 0), 100),
         100,
     ));
-    calls.extend(finished_until(&mut second, 100, 130));
+    calls.extend(finished_calls_until(&mut second, 100, 130));
     assert_eq!(calls.len(), 1);
 }
 
 #[test]
 fn order_of_cel_events_ends_no_call() {
     let mut intake = intake();
-    // Newest first, then an old event again.
-    tell(&mut intake, 1, &event("CHAN_START", (50, 9), 50), 51);
-    tell(&mut intake, 2, &event("CHAN_START", (40, 8), 40), 51);
-    tell(&mut intake, 3, &event("CHAN_START", (10, 7), 10), 51);
-    tell(&mut intake, 4, &event("CHAN_START", (50, 9), 50), 52);
-    tell(&mut intake, 5, &event("CHAN_START", (70, 10), 70), 70);
-    assert_eq!(finished_until(&mut intake, 70, 100), []);
+    // The newest event arrives first, and then an old event arrives again.
+    send_event(&mut intake, 1, &event("CHAN_START", (50, 9), 50), 51);
+    send_event(&mut intake, 2, &event("CHAN_START", (40, 8), 40), 51);
+    send_event(&mut intake, 3, &event("CHAN_START", (10, 7), 10), 51);
+    send_event(&mut intake, 4, &event("CHAN_START", (50, 9), 50), 52);
+    send_event(&mut intake, 5, &event("CHAN_START", (70, 10), 70), 70);
+    assert_eq!(finished_calls_until(&mut intake, 70, 100), []);
     assert_eq!(intake.open_calls(), 4);
 }
 
 #[test]
 fn later_event_of_an_open_call_disproves_a_restart() {
     let mut intake = intake();
-    tell(&mut intake, 1, &event("CHAN_START", (10, 7), 10), 10);
-    tell(&mut intake, 2, &event("ANSWER", (10, 7), 120), 120);
-    tell(&mut intake, 3, &event("CHAN_START", (100, 0), 100), 121);
-    assert_eq!(finished_until(&mut intake, 121, 150), []);
+    send_event(&mut intake, 1, &event("CHAN_START", (10, 7), 10), 10);
+    send_event(&mut intake, 2, &event("ANSWER", (10, 7), 120), 120);
+    send_event(&mut intake, 3, &event("CHAN_START", (100, 0), 100), 121);
+    assert_eq!(finished_calls_until(&mut intake, 121, 150), []);
     assert_eq!(intake.open_calls(), 2);
 }

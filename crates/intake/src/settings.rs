@@ -132,7 +132,7 @@ mod tests {
         };
         let mut sources: Vec<SourceSettings> = given.into_iter().map(source).collect();
         label_all(&mut sources);
-        let labels: Vec<&str> = sources.iter().map(|it| it.label.as_str()).collect();
+        let labels: Vec<&str> = sources.iter().map(|source| source.label.as_str()).collect();
         let wants = ["hq/ami", "hq/ami-2", "shop/ami", "hq/file", "hq/amqps"];
         assert_eq!(labels, wants);
         let first = &sources[0];

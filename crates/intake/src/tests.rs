@@ -64,8 +64,8 @@ fn storage_pause_shows_queue_down_and_ami_source_connected() {
     };
     let sources = vec![source("amqp://broker/", false), source("ami://pbx/", true)];
     let mut intake = Intake::new(settings(), sources, Memory::default()).expect("an intake");
-    intake.up(SourceId(0), now(""));
-    intake.up(SourceId(1), now(""));
+    intake.up(SourceId(0), recorded_time(""));
+    intake.up(SourceId(1), recorded_time(""));
     for source in intake.statuses() {
         assert_eq!(
             (source.state, source.reason),
@@ -140,8 +140,9 @@ fn gap_is_listed_then_marked_filled_by_catch_up_file() {
     assert_eq!(stored(&mut intake, 90), Some(listed(true)));
 }
 
-/// Time of the recording, so that its calls are live.
-pub(crate) fn now(line: &str) -> EventTime {
+/// Returns the time of a recorded line (1795151317 if the line has none). Frames arrive at their
+/// own times, so their calls are live.
+pub(crate) fn recorded_time(line: &str) -> EventTime {
     let (_, after) = line
         .split_once("\"Timestamp\": \"")
         .unwrap_or(("", "1795151317."));
@@ -152,15 +153,20 @@ pub(crate) fn now(line: &str) -> EventTime {
     EventTime::from_seconds(seconds.expect("a time"))
 }
 
-pub(super) fn tell(intake: &mut Intake, seq: u64, line: &str) {
-    tell_knowing(intake, seq, line, |_| None);
+pub(super) fn send_line(intake: &mut Intake, seq: u64, line: &str) {
+    send_line_with_known(intake, seq, line, |_| None);
 }
 
-fn tell_knowing(intake: &mut Intake, seq: u64, line: &str, known: impl Fn(&str) -> Option<Known>) {
+fn send_line_with_known(
+    intake: &mut Intake,
+    seq: u64,
+    line: &str,
+    known: impl Fn(&str) -> Option<Known>,
+) {
     let bytes = line.as_bytes().to_vec().into();
     let frame = Frame {
         seq,
-        arrived: now(line),
+        arrived: recorded_time(line),
         bytes,
         position: None,
         content_type: None,
@@ -171,7 +177,7 @@ fn tell_knowing(intake: &mut Intake, seq: u64, line: &str, known: impl Fn(&str) 
         .expect("taken");
 }
 
-pub(super) fn finished(batch: &Batch) -> Vec<&Finished> {
+pub(super) fn finished_calls(batch: &Batch) -> Vec<&Finished> {
     let finished = batch.ops.iter().filter_map(|op| match op {
         Op::Finish(finished) => Some(&**finished),
         _ => None,
@@ -179,7 +185,7 @@ pub(super) fn finished(batch: &Batch) -> Vec<&Finished> {
     finished.collect()
 }
 
-pub(super) fn end(intake: &mut Intake) -> Batch {
+pub(super) fn take_to_end(intake: &mut Intake) -> Batch {
     let after = EventTime::from_seconds(1_795_151_400);
     intake.at_end(SOURCE, after);
     intake.take(&People::default(), after)
@@ -190,10 +196,10 @@ fn recorded_frames_become_one_call_and_are_committed() {
     let mut intake = intake();
     let lines: Vec<&str> = FRAMES.lines().collect();
     for (seq, line) in (1..).zip(&lines) {
-        tell(&mut intake, seq, line);
+        send_line(&mut intake, seq, line);
     }
-    let batch = end(&mut intake);
-    let calls = finished(&batch);
+    let batch = take_to_end(&mut intake);
+    let calls = finished_calls(&batch);
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].judged.outcome, Outcome::Journal);
     assert_eq!(
@@ -229,7 +235,7 @@ fn call_without_event_times_starts_at_time_of_unique_id() {
     let after = EventTime::from_seconds(1_800_000_100);
     intake.at_end(SOURCE, after);
     let batch = intake.take(&People::default(), after);
-    let calls = finished(&batch);
+    let calls = finished_calls(&batch);
     assert_eq!(calls.len(), 1);
     let call = &calls[0].judged;
     assert_eq!(call.outcome, Outcome::DeadLetter);
@@ -242,11 +248,11 @@ fn call_without_event_times_starts_at_time_of_unique_id() {
 fn same_ids_of_two_pbxs_on_one_stream_are_two_calls() {
     let mut intake = intake();
     for (seq, line) in (1..).step_by(2).zip(FRAMES.lines()) {
-        tell(&mut intake, seq, line);
-        tell(&mut intake, seq + 1, &line.replace("pbx1.lab", "pbx2.lab"));
+        send_line(&mut intake, seq, line);
+        send_line(&mut intake, seq + 1, &line.replace("pbx1.lab", "pbx2.lab"));
     }
-    let batch = end(&mut intake);
-    let calls = finished(&batch);
+    let batch = take_to_end(&mut intake);
+    let calls = finished_calls(&batch);
     assert_eq!(calls.len(), 2);
     let pbxs: Vec<&str> = calls
         .iter()
@@ -265,12 +271,12 @@ fn same_ids_of_two_pbxs_on_one_stream_are_two_calls() {
 #[test]
 fn unreadable_frame_is_kept_refused_and_hides_no_call() {
     let mut intake = intake();
-    tell(&mut intake, 1, "{ neither JSON nor an event");
+    send_line(&mut intake, 1, "{ neither JSON nor an event");
     for (seq, line) in (2..).zip(FRAMES.lines()) {
-        tell(&mut intake, seq, line);
+        send_line(&mut intake, seq, line);
     }
-    let batch = end(&mut intake);
-    assert_eq!(finished(&batch).len(), 1);
+    let batch = take_to_end(&mut intake);
+    assert_eq!(finished_calls(&batch).len(), 1);
     assert!(batch.ops.iter().any(|op| matches!(op, Op::Unreadable(_))));
     assert_eq!(
         batch.verdicts[0],
@@ -279,8 +285,8 @@ fn unreadable_frame_is_kept_refused_and_hides_no_call() {
     assert_eq!(intake.statuses()[0].unreadable, 1);
 }
 
-/// The recording's call, as the spool remembers it.
-fn told_before(id: &str) -> Option<Known> {
+/// Returns the recording's call as the spool knows it, if `id` is the id of one of its channels.
+fn known_call(id: &str) -> Option<Known> {
     id.starts_with("1795151317.").then(|| Known {
         own: id == "1795151317.146",
         started: EpochSeconds::new(1_795_151_317),
@@ -295,10 +301,10 @@ fn different_call_with_ids_of_finished_call_reaches_spool() {
     let mut intake = intake();
     for (seq, line) in (1..).zip(FRAMES.lines()) {
         let other = line.replace("998901110001", "998935550000");
-        tell_knowing(&mut intake, seq, &other, told_before);
+        send_line_with_known(&mut intake, seq, &other, known_call);
     }
-    let batch = end(&mut intake);
-    let calls = finished(&batch);
+    let batch = take_to_end(&mut intake);
+    let calls = finished_calls(&batch);
     assert_eq!(
         calls.len(),
         1,
@@ -321,9 +327,9 @@ fn same_ids_twice_in_batch_store_one_call_and_one_conflict() {
     // The times are an hour later. The ids are the same.
     let later = later.replace("\"Timestamp\": \"17951513", "\"Timestamp\": \"17951549");
     for (seq, line) in (1..).zip(FRAMES.lines().chain(later.lines())) {
-        tell(&mut intake, seq, line);
+        send_line(&mut intake, seq, line);
     }
-    let batch = end(&mut intake);
+    let batch = take_to_end(&mut intake);
     let finishes = batch
         .ops
         .into_iter()
@@ -342,10 +348,10 @@ fn same_ids_twice_in_batch_store_one_call_and_one_conflict() {
 fn events_of_a_call_that_is_over_raise_no_ghost() {
     let mut intake = intake();
     for (seq, line) in (1..).zip(FRAMES.lines()) {
-        tell_knowing(&mut intake, seq, line, told_before);
+        send_line_with_known(&mut intake, seq, line, known_call);
     }
-    let batch = end(&mut intake);
-    assert_eq!(finished(&batch).len(), 0);
+    let batch = take_to_end(&mut intake);
+    assert_eq!(finished_calls(&batch).len(), 0);
     assert_eq!(intake.open_calls(), 0);
     let late = |op: &&Op| matches!(op, Op::Count { counter, .. } if counter == "late");
     assert!(batch.ops.iter().filter(late).count() > 10);
@@ -358,9 +364,9 @@ fn open_call_restored_at_any_frame_is_one_whole_call() {
     for cut in 1..lines.len() - 1 {
         let mut before = intake();
         for (seq, line) in (1..).zip(&lines[..cut]) {
-            tell(&mut before, seq, line);
+            send_line(&mut before, seq, line);
         }
-        let batch = before.take(&People::default(), now(lines[cut]));
+        let batch = before.take(&People::default(), recorded_time(lines[cut]));
         let mut after = intake();
         for op in &batch.ops {
             if let Op::Open {
@@ -373,10 +379,10 @@ fn open_call_restored_at_any_frame_is_one_whole_call() {
             }
         }
         for (seq, line) in (1..).zip(&lines[cut..]) {
-            tell(&mut after, seq, line);
+            send_line(&mut after, seq, line);
         }
-        let batch = end(&mut after);
-        let calls = finished(&batch);
+        let batch = take_to_end(&mut after);
+        let calls = finished_calls(&batch);
         assert_eq!(calls.len(), 1, "cut after {cut} frames");
         let record = &calls[0].judged.record;
         assert_eq!(
@@ -396,9 +402,9 @@ fn open_call_is_shown_with_its_known_values() {
     for cut in 1..lines.len() {
         let mut intake = intake();
         for (seq, line) in (1..).zip(&lines[..cut]) {
-            tell(&mut intake, seq, line);
+            send_line(&mut intake, seq, line);
         }
-        let batch = intake.take(&People::default(), now(lines[cut - 1]));
+        let batch = intake.take(&People::default(), recorded_time(lines[cut - 1]));
         let open = batch.ops.into_iter().filter_map(|op| match op {
             Op::Open {
                 pbx,
@@ -409,7 +415,7 @@ fn open_call_is_shown_with_its_known_values() {
         });
         let open: Vec<(String, u64, Vec<u8>)> = open.collect();
         let again = [&open[..], &[("hq?held".to_owned(), 7, b"{}".to_vec())]].concat();
-        let later = now(lines[cut - 1]).plus(Duration::from_secs(75));
+        let later = recorded_time(lines[cut - 1]).plus(Duration::from_secs(75));
         let shown = super::under_way::under_way(&settings(), &again, later);
         assert!(shown.len() <= 1, "after {cut} frames: {shown:?}");
         let Some((pbx, call)) = shown.first() else {
@@ -420,7 +426,7 @@ fn open_call_is_shown_with_its_known_values() {
         assert_eq!(call.trunk.as_deref(), Some("city"));
         assert!(call.number.is_some(), "after {cut} frames");
         if call.answered {
-            // The talk grows until one of the two hangs up.
+            // The talk time grows until the customer or the employee hangs up.
             growing += usize::from(call.talk >= Duration::from_secs(74));
             talking += 1;
             assert!(call.employee.is_some(), "after {cut} frames");
@@ -454,16 +460,16 @@ fn call_ended_during_downtime_has_talk_time_until_stop() {
     let ends = |line: &&str| line.contains("HangupRequest");
     let talks = lines.iter().position(ends).expect("the end of the talk");
     let mut before = new(Memory::default());
-    before.up(SOURCE, now(lines[0]));
+    before.up(SOURCE, recorded_time(lines[0]));
     for (seq, line) in (1..).zip(&lines[..talks]) {
-        tell(&mut before, seq, line);
+        send_line(&mut before, seq, line);
     }
-    let stop = now(lines[talks - 1]).plus(Duration::from_secs(8));
+    let stop = recorded_time(lines[talks - 1]).plus(Duration::from_secs(8));
     before.ends(stop);
     let ops = before.take(&People::default(), stop).ops;
     let key = Intake::last_received_key("ws://pbx/");
     let received = ops.iter().find_map(|op| match op {
-        Op::Meta { key: of, value } if *of == key => value.parse().ok(),
+        Op::Meta { key: name, value } if *name == key => value.parse().ok(),
         _ => None,
     });
     let mut memory = Memory::default();
@@ -487,9 +493,9 @@ fn call_ended_during_downtime_has_talk_time_until_stop() {
     after.up(SOURCE, back);
     after.tick(back.plus(Duration::from_secs(3000)));
     let batch = after.take(&People::default(), back.plus(Duration::from_secs(3000)));
-    let calls = finished(&batch);
+    let calls = finished_calls(&batch);
     let record = &calls[0].judged.record;
-    // Each frame arrives up to a second before its own time, and so did the stop.
+    // Frames arrive up to a second before their own times, and the stop is up to a second early.
     assert_eq!((record.answered, record.talk_time_sec), (true, 8));
     assert!(record.incomplete);
 }
@@ -513,9 +519,9 @@ fn source_with_events_is_up_until_call_rights_are_missing() {
     assert_eq!(
         state(&intake),
         status::SourceState::Down,
-        "it is not let in"
+        "the source is not allowed in"
     );
-    intake.up(SOURCE, now(""));
+    intake.up(SOURCE, recorded_time(""));
     assert_eq!(state(&intake), status::SourceState::Connected);
     intake.events_flow(SOURCE);
     assert_eq!(state(&intake), status::SourceState::Up);
@@ -524,5 +530,9 @@ fn source_with_events_is_up_until_call_rights_are_missing() {
     intake.report_missing_right(SOURCE, MissingRight::Calls(1));
     assert_eq!(state(&intake), status::SourceState::Connected);
     intake.events_flow(SOURCE);
-    assert_eq!(state(&intake), status::SourceState::Connected, "it is deaf");
+    assert_eq!(
+        state(&intake),
+        status::SourceState::Connected,
+        "rights are missing"
+    );
 }

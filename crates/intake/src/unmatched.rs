@@ -114,11 +114,11 @@ pub fn device(prefix: &str) -> Extension {
 mod tests {
     use super::*;
 
-    fn at(second: i64) -> EventTime {
+    fn time_at(second: i64) -> EventTime {
         EventTime::from_seconds(1_795_151_317 + second)
     }
 
-    fn stored(log: &mut UnmatchedLog) -> Option<String> {
+    fn take_stored(log: &mut UnmatchedLog) -> Option<String> {
         match log.take() {
             Some(Op::Meta { key, value }) => {
                 assert_eq!(key, KEY);
@@ -132,21 +132,21 @@ mod tests {
     #[test]
     fn prefix_is_counted_logged_once_per_run_and_restored() {
         let mut log = UnmatchedLog::default();
-        assert_eq!(stored(&mut log), None);
-        log.note("hq", "PJSIP/citty", at(0));
-        log.note("hq", "PJSIP/citty", at(9));
+        assert_eq!(take_stored(&mut log), None);
+        log.note("hq", "PJSIP/citty", time_at(0));
+        log.note("hq", "PJSIP/citty", time_at(9));
         let one = ("hq".to_owned(), "PJSIP/citty".to_owned());
         assert_eq!(
             std::mem::take(&mut log.unreported),
             std::slice::from_ref(&one)
         );
-        let text = stored(&mut log).expect("one prefix");
+        let text = take_stored(&mut log).expect("one prefix");
         // Later versions must be able to read the stored text, so never change it.
         let golden = r#"[{"prefix":"PJSIP/citty","calls":2,"lastAt":1795151326,"pbx":"hq"}]"#;
         assert_eq!(text, golden);
-        assert_eq!(stored(&mut log), None, "nothing has changed");
+        assert_eq!(take_stored(&mut log), None, "nothing has changed");
         let mut again = UnmatchedLog::restore(Some(golden)).expect("of this version");
-        again.note("hq", "PJSIP/citty", at(20));
+        again.note("hq", "PJSIP/citty", time_at(20));
         assert_eq!(std::mem::take(&mut again.unreported), [one], "once a run");
         assert_eq!(again.into_channels()[0].calls, 3);
         assert!(UnmatchedLog::restore(Some("{")).is_err());
@@ -156,15 +156,17 @@ mod tests {
     fn unmatched_prefix_is_forgotten_when_named_or_old() {
         let mut log = UnmatchedLog::default();
         for prefix in ["PJSIP/gsm", "PJSIP/city"] {
-            log.note("hq", prefix, at(0));
+            log.note("hq", prefix, time_at(0));
         }
-        let _ = stored(&mut log);
-        log.prune(at(60), |_, _| false);
-        assert_eq!(stored(&mut log), None);
-        log.prune(at(60), |pbx, prefix| (pbx, prefix) == ("hq", "PJSIP/city"));
+        let _ = take_stored(&mut log);
+        log.prune(time_at(60), |_, _| false);
+        assert_eq!(take_stored(&mut log), None);
+        log.prune(time_at(60), |pbx, prefix| {
+            (pbx, prefix) == ("hq", "PJSIP/city")
+        });
         assert_eq!(log.clone().into_channels().len(), 1);
-        assert!(stored(&mut log).is_some());
-        log.prune(at(31 * 86_400), |_, _| false);
+        assert!(take_stored(&mut log).is_some());
+        log.prune(time_at(31 * 86_400), |_, _| false);
         assert_eq!(log.into_channels(), []);
     }
 
@@ -172,7 +174,7 @@ mod tests {
     fn however_many_there_are_few_are_named_and_all_are_counted() {
         let mut log = UnmatchedLog::default();
         for n in 0..100 {
-            log.note("hq", &format!("SIP/10.0.0.{n}"), at(n));
+            log.note("hq", &format!("SIP/10.0.0.{n}"), time_at(n));
         }
         let listed = log.into_channels();
         assert_eq!(listed.len(), KEPT + 1);

@@ -1,6 +1,6 @@
 //! Tests of records that a source cannot read, and of gaps in its connection.
 
-use super::tests::{FRAMES, SOURCE, end, finished, intake, tell};
+use super::tests::{FRAMES, SOURCE, finished_calls, intake, send_line, take_to_end};
 use super::{Batch, Intake};
 use callbridge_call::EventTime;
 use callbridge_mapping::People;
@@ -8,7 +8,7 @@ use callbridge_model::Reason;
 use callbridge_source::{Frame, RecordDetails};
 use callbridge_spool::Op;
 
-/// A frame of a file that holds one record.
+/// Makes a frame of a file that holds one record.
 fn frame_of_file(seq: u64, bytes: &str, details: RecordDetails) -> Frame {
     Frame {
         seq,
@@ -27,7 +27,7 @@ fn take_frame(intake: &mut Intake, frame: &Frame) -> Batch {
     intake.take(&People::default(), frame.arrived)
 }
 
-fn unread(batch: &Batch) -> Vec<&callbridge_spool::UnreadableBytes> {
+fn unreadable_bytes(batch: &Batch) -> Vec<&callbridge_spool::UnreadableBytes> {
     let unread = batch.ops.iter().filter_map(|op| match op {
         Op::Unreadable(unread) => Some(unread),
         _ => None,
@@ -43,10 +43,10 @@ fn record_over_the_limit_is_a_dead_letter_of_its_file() {
         cut_from: Some(1_258_291),
         fault: None,
     };
-    // Even bytes that look like an event are not decoded: the rest of them is missing.
+    // The bytes look like an event. They are not decoded, because the end of the record is missing.
     let line = FRAMES.lines().next().expect("a frame");
     let batch = take_frame(&mut intake, &frame_of_file(1, line, details));
-    let [unread] = unread(&batch)[..] else {
+    let [unread] = unreadable_bytes(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };
     assert_eq!(unread.file.as_deref(), Some("/cdr/long.json"));
@@ -71,10 +71,10 @@ fn file_that_is_read_settles_its_dead_letter() {
         batch.ops.iter().filter(is_read).count()
     };
     let torn = take_frame(&mut intake, &frame_of_file(1, "{\"Event\":", details()));
-    assert_eq!((unread(&torn).len(), reads(&torn)), (1, 0));
+    assert_eq!((unreadable_bytes(&torn).len(), reads(&torn)), (1, 0));
     let whole = FRAMES.lines().next().expect("a frame");
     let read = take_frame(&mut intake, &frame_of_file(2, whole, details()));
-    assert_eq!((unread(&read).len(), reads(&read)), (0, 1));
+    assert_eq!((unreadable_bytes(&read).len(), reads(&read)), (0, 1));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn gap_soon_after_the_first_connection_is_counted() {
     assert_eq!(intake.statuses()[0].gaps, 1);
 }
 
-/// Plays the recording. In its middle comes a frame that a line cut short, after this unique id.
+/// Sends the recording, with a frame in its middle that breaks off after the unique id `id`.
 /// Returns `true` if the call is a dead letter `incomplete`.
 fn is_incomplete_after(id: &str) -> bool {
     let lines: Vec<&str> = FRAMES.lines().collect();
@@ -94,12 +94,12 @@ fn is_incomplete_after(id: &str) -> bool {
     for (seq, line) in (1..).zip(&lines) {
         if seq == lines.len() as u64 / 2 {
             let torn = format!("{{\"Event\":\"BridgeLeave\",\"Uniqueid\":\"{id}\",\"Cha");
-            tell(&mut intake, 2 * seq - 1, &torn);
+            send_line(&mut intake, 2 * seq - 1, &torn);
         }
-        tell(&mut intake, 2 * seq, line);
+        send_line(&mut intake, 2 * seq, line);
     }
-    let batch = end(&mut intake);
-    let calls = finished(&batch);
+    let batch = take_to_end(&mut intake);
+    let calls = finished_calls(&batch);
     assert_eq!(calls.len(), 1);
     let judged = &calls[0].judged;
     assert_eq!(

@@ -1,3 +1,5 @@
+//! Tests of messages that hold a whole call each (`format=call`).
+
 use super::core::{Batch, Intake};
 use super::settings::{Memory, Settings, SourceSettings};
 use callbridge_call::EventTime;
@@ -56,7 +58,7 @@ fn frame(seq: u64, body: &str) -> Frame {
     }
 }
 
-fn on_event(intake: &mut Intake, frame: &Frame) {
+fn send_frame(intake: &mut Intake, frame: &Frame) {
     intake
         .frame(SourceId(0), frame, &mut |_, _| None)
         .expect("no conflict");
@@ -66,7 +68,7 @@ fn take(intake: &mut Intake) -> Batch {
     intake.take(&People::default(), START.plus(Duration::from_secs(10)))
 }
 
-fn judged(batch: &Batch) -> Vec<&Judged> {
+fn judged_calls(batch: &Batch) -> Vec<&Judged> {
     let finished = batch.ops.iter().filter_map(|op| match op {
         Op::Finish(finished) => Some(&finished.judged),
         _ => None,
@@ -74,7 +76,7 @@ fn judged(batch: &Batch) -> Vec<&Judged> {
     finished.collect()
 }
 
-fn letters(batch: &Batch) -> Vec<&str> {
+fn unreadable_reasons(batch: &Batch) -> Vec<&str> {
     let letters = batch.ops.iter().filter_map(|op| match op {
         Op::Unreadable(unread) => Some(unread.why.as_str()),
         _ => None,
@@ -86,14 +88,14 @@ fn letters(batch: &Batch) -> Vec<&str> {
 fn message_is_a_call_that_is_acknowledged_after_its_commit() {
     let mut intake = intake(QUEUE, Memory::default());
     intake.up(SourceId(0), START);
-    on_event(&mut intake, &frame(1, &message("tashkent-1", "1.2")));
+    send_frame(&mut intake, &frame(1, &message("tashkent-1", "1.2")));
     let batch = take(&mut intake);
-    let [call] = judged(&batch)[..] else {
+    let [call] = judged_calls(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };
     assert_eq!((call.outcome, call.live), (Outcome::Journal, true));
     assert_eq!(call.record.lead_id, LeadId::new(4001));
-    // By Python: uuid.uuid5(NAMESPACE, "tashkent-1\0" + "1.2")
+    // Computed in Python: uuid.uuid5(NAMESPACE, "tashkent-1\0" + "1.2")
     let uuid = call.record.uuid.expect("a uuid").to_string();
     assert_eq!(uuid, "c5a3a901-2f7f-5d72-86ae-7f6f44e9ca52");
     let committed = (SourceId(0), FrameVerdict::Committed { through: 1 });
@@ -105,26 +107,26 @@ fn message_is_a_call_that_is_acknowledged_after_its_commit() {
 fn invalid_or_newer_message_is_dead_letter_naming_field() {
     let mut intake = intake(QUEUE, Memory::default());
     let wrong = message("a", "1").replace("\"durationSec\":5", "\"durationSec\":-5");
-    on_event(&mut intake, &frame(1, &wrong));
+    send_frame(&mut intake, &frame(1, &wrong));
     let mut newer = frame(2, &message("a", "2"));
     newer.content_type = Some("application/vnd.callbridge.call+json; version=2".into());
-    on_event(&mut intake, &newer);
+    send_frame(&mut intake, &newer);
     let future = message("a", "3").replace("1795151317.5", "1795159999");
-    on_event(&mut intake, &frame(3, &future));
+    send_frame(&mut intake, &frame(3, &future));
     let batch = take(&mut intake);
-    let told = letters(&batch);
+    let reasons = unreadable_reasons(&batch);
     assert!(
-        told[0].starts_with("durationSec: it is -5; it must be "),
-        "{told:?}"
+        reasons[0].starts_with("durationSec: it is -5; it must be "),
+        "{reasons:?}"
     );
     assert!(
-        told[1].starts_with("version: it is 2, and this callbridge reads"),
-        "{told:?}"
+        reasons[1].starts_with("version: it is 2, and this callbridge reads"),
+        "{reasons:?}"
     );
     let counted =
         |op: &Op| matches!(op, Op::Count { counter, .. } if counter == "messages_of_version_2");
     assert_eq!(batch.ops.iter().filter(|op| counted(op)).count(), 1);
-    let [call] = judged(&batch)[..] else {
+    let [call] = judged_calls(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };
     assert_eq!(call.reason, Some(Reason::InvalidEpoch));
@@ -135,12 +137,12 @@ fn invalid_or_newer_message_is_dead_letter_naming_field() {
 fn wrong_clock_holds_calls_and_their_frame_verdicts() {
     let mut intake = intake(QUEUE, Memory::default());
     intake.tick(EventTime::from_seconds(5));
-    on_event(&mut intake, &frame(1, &message("a", "1")));
+    send_frame(&mut intake, &frame(1, &message("a", "1")));
     let held = take(&mut intake);
-    assert!(judged(&held).is_empty() && held.verdicts.is_empty());
+    assert!(judged_calls(&held).is_empty() && held.verdicts.is_empty());
     intake.tick(START.plus(Duration::from_secs(10)));
     let batch = take(&mut intake);
-    assert_eq!((judged(&batch).len(), batch.verdicts.len()), (1, 1));
+    assert_eq!((judged_calls(&batch).len(), batch.verdicts.len()), (1, 1));
 }
 
 #[test]
@@ -149,10 +151,10 @@ fn call_of_a_file_is_not_live() {
         "file:///calls.jsonl?format=call&from=start",
         Memory::default(),
     );
-    let told = frame(1, &message("a", "1"));
-    on_event(&mut intake, &told);
+    let file_frame = frame(1, &message("a", "1"));
+    send_frame(&mut intake, &file_frame);
     let batch = take(&mut intake);
-    let [call] = judged(&batch)[..] else {
+    let [call] = judged_calls(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };
     assert!(!call.live, "what a file tells may be old");

@@ -94,10 +94,11 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::VecDeque;
 
-    /// Returns these results in turn, then waits forever.
-    struct Told(RefCell<VecDeque<io::Result<u32>>>, RefCell<u32>);
+    /// A listener that returns these results in turn, then waits forever. Its second field counts
+    /// the calls of `accept`.
+    struct ScriptedListener(RefCell<VecDeque<io::Result<u32>>>, RefCell<u32>);
 
-    impl Told {
+    impl ScriptedListener {
         fn new(answers: impl IntoIterator<Item = io::Result<u32>>) -> Self {
             Self(RefCell::new(answers.into_iter().collect()), RefCell::new(0))
         }
@@ -123,10 +124,10 @@ mod tests {
 
     #[tokio::test]
     async fn accept_pauses_after_own_error_but_not_after_peer_abort() {
-        let gone = || Err(ErrorKind::ConnectionAborted.into());
-        let listener = Told::new([
-            gone(),
-            gone(),
+        let aborted = || Err(ErrorKind::ConnectionAborted.into());
+        let listener = ScriptedListener::new([
+            aborted(),
+            aborted(),
             Ok(1),
             no_descriptor(),
             no_descriptor(),
@@ -143,14 +144,14 @@ mod tests {
 
     #[tokio::test]
     async fn canceled_accept_does_not_shorten_the_pause() {
-        let listener = Told::new([no_descriptor(), Ok(1)]);
+        let listener = ScriptedListener::new([no_descriptor(), Ok(1)]);
         let mut acceptor = Acceptor::new("--listen");
         let begun = Instant::now();
         let mut answer = None;
         while answer.is_none() {
             let soon = Duration::from_millis(1);
-            let asked = tokio::time::timeout(soon, acceptor.next(|| listener.accept())).await;
-            answer = asked.ok();
+            let accepted = tokio::time::timeout(soon, acceptor.next(|| listener.accept())).await;
+            answer = accepted.ok();
         }
         assert_eq!(answer, Some(1));
         assert_eq!(

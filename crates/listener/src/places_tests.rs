@@ -1,4 +1,4 @@
-//! Who makes room, and who does not.
+//! Tests that a full listener cuts the right connection to make room.
 
 use super::*;
 
@@ -20,8 +20,8 @@ fn group_with_most_connections_is_cut_and_single_peer_stays() {
     let service = places.enter(origin(1));
     let flood: Vec<ConnectionPlace> = (0..200).map(|_| places.enter(origin(2))).collect();
     for _ in 0..199 {
-        let (whose, id) = cut(&places, random).expect("somebody waits");
-        assert_eq!(whose, origin(2));
+        let (cut_origin, id) = cut(&places, random).expect("a connection waits");
+        assert_eq!(cut_origin, origin(2));
         assert_ne!(id, service.id);
     }
     assert_eq!(places.held(), 201, "they end when they are dropped");
@@ -41,7 +41,7 @@ fn newest_half_of_connections_from_one_address_is_not_cut() {
         let place = places.enter(origin(1));
         let newest = place.id;
         all.insert(newest, place);
-        let (_, id) = cut(&places, random).expect("somebody waits");
+        let (_, id) = cut(&places, random).expect("a connection waits");
         all.remove(&id);
         let younger = all.range(id..).count();
         assert!(
@@ -63,27 +63,29 @@ fn among_equals_and_within_one_it_is_at_random() {
         for second in 0..2 {
             let mut rolls = [first, second].into_iter();
             let mut below = Vec::new();
-            let whom = taken.choose_connection(|most| {
+            let chosen = taken.choose_connection(|most| {
                 below.push(most);
                 rolls.next().expect("two rolls")
             });
             assert_eq!(below, [2, 2], "two origins, the older half of four");
-            seen.insert(whom.expect("somebody"));
+            seen.insert(chosen.expect("a connection"));
         }
     }
-    let of = |last, ids: [u64; 2]| ids.map(|id| (origin(last), id));
-    let wants: std::collections::BTreeSet<_> =
-        of(1, [0, 1]).into_iter().chain(of(2, [4, 5])).collect();
-    assert_eq!(seen, wants);
+    let pairs = |last, ids: [u64; 2]| ids.map(|id| (origin(last), id));
+    let expected: std::collections::BTreeSet<_> = pairs(1, [0, 1])
+        .into_iter()
+        .chain(pairs(2, [4, 5]))
+        .collect();
+    assert_eq!(seen, expected);
 }
 
 #[test]
 fn second_half_of_an_ipv6_address_makes_no_other_origin() {
-    let of = |text: &str| PeerGroup::from(text.parse::<IpAddr>().expect("an address"));
-    assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
-    assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
-    assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-    assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    let group = |text: &str| PeerGroup::from(text.parse::<IpAddr>().expect("an address"));
+    assert_eq!(group("2001:db8:0:1::1"), group("2001:db8:0:1:ffff::2"));
+    assert_ne!(group("2001:db8:0:1::1"), group("2001:db8:0:2::1"));
+    assert_eq!(group("::ffff:192.0.2.1"), group("192.0.2.1"));
+    assert_ne!(group("192.0.2.1"), group("192.0.2.2"));
 }
 
 #[tokio::test]

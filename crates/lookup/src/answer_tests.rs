@@ -6,19 +6,19 @@ use callbridge_model::{Country, Phone};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// `…0001` has lead 4001, `…0002` has two leads, and `…0009` cannot be read. A person assigned
-/// `…0003` to lead 77.
+/// A directory in which `…0001` has lead 4001, `…0002` has two leads, and `…0009` cannot be read.
+/// A person assigned `…0003` to lead 77.
 #[derive(Debug)]
 struct Leads;
 
 impl Directory for Leads {
     fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String> {
-        let words = String::new();
+        let reason = String::new();
         match phone.as_str() {
-            "+998901110001" => Ok(LeadAnswer::One(lead(4001), words)),
-            "+998901110002" => Ok(LeadAnswer::Two(lead(1), lead(2), words)),
+            "+998901110001" => Ok(LeadAnswer::One(lead(4001), reason)),
+            "+998901110002" => Ok(LeadAnswer::Two(lead(1), lead(2), reason)),
             "+998901110009" => Err("the disk".to_owned()),
-            _ => Ok(LeadAnswer::None(words)),
+            _ => Ok(LeadAnswer::None(reason)),
         }
     }
 
@@ -88,19 +88,19 @@ fn known_lead_has_first_extension_of_responsible_employee() {
 
 #[test]
 fn undialable_or_other_trunk_extension_is_omitted() {
-    let over = |trunk: &str, responsible| {
+    let extension = |trunk: &str, responsible| {
         let query = format!("phone=%2B998901110001&trunk={trunk}");
         ask(&query, profile("Anna", responsible)).extension
     };
-    assert_eq!(over("city", 502).as_deref(), Some("102"));
-    assert_eq!(over("gsm", 502), None);
-    assert_eq!(over("gsm", 503).as_deref(), Some("301"));
-    assert_eq!(over("gsm", 504), None, "`3 2` is nobody's to dial");
+    assert_eq!(extension("city", 502).as_deref(), Some("102"));
+    assert_eq!(extension("gsm", 502), None);
+    assert_eq!(extension("gsm", 503).as_deref(), Some("301"));
+    assert_eq!(extension("gsm", 504), None, "`3 2` is nobody's to dial");
 }
 
 #[test]
 fn unanswerable_query_gets_an_answer_without_a_lead() {
-    let no = |query: &str| {
+    let unknown = |query: &str| {
         let answer = ask(query, profile("Anna", 501));
         assert_eq!((answer.name, answer.extension), (None, None), "{query}");
         (
@@ -109,7 +109,10 @@ fn unanswerable_query_gets_an_answer_without_a_lead() {
             answer.reason.map(<&str>::from),
         )
     };
-    assert_eq!(no("phone=901110002&trunk=city"), ("several", None, None));
+    assert_eq!(
+        unknown("phone=901110002&trunk=city"),
+        ("several", None, None)
+    );
     for (query, reason) in [
         ("phone=901110008&trunk=city", "no_lead"),
         ("phone=901110009&trunk=city", "no_lead"),
@@ -123,7 +126,7 @@ fn unanswerable_query_gets_an_answer_without_a_lead() {
         ("", "no_trunk"),
         ("%%%&&&===\u{1}", "no_trunk"),
     ] {
-        assert_eq!(no(query), ("no", None, Some(reason)), "{query}");
+        assert_eq!(unknown(query), ("no", None, Some(reason)), "{query}");
     }
 }
 
@@ -144,8 +147,8 @@ fn single_trunk_is_optional_and_pbx_selects_equal_names() {
     let people = People::default().with_directory(Arc::new(Leads));
     let find = |query: &str, trunks: &Trunks| {
         let (question, _) = Question::read(query);
-        let known = |lead| (lead, profile("Anna", 501));
-        Answer::find(&question, trunks, &people, known).extension
+        let with_profile = |lead| (lead, profile("Anna", 501));
+        Answer::find(&question, trunks, &people, with_profile).extension
     };
     let one = trunks(&["city=PJSIP/city,lead=directory,employees=101:501"]);
     assert_eq!(find("phone=901110001", &one).as_deref(), Some("101"));
@@ -153,10 +156,14 @@ fn single_trunk_is_optional_and_pbx_selects_equal_names() {
         "city=PJSIP/city,pbx=a,lead=directory,employees=101:501",
         "city=PJSIP/city,pbx=b,lead=directory,employees=201:501",
     ]);
-    let over = |rest: &str| find(&format!("phone=901110001&trunk=city{rest}"), &two);
-    assert_eq!(over("").as_deref(), Some("101"), "the first of that name");
-    assert_eq!(over("&pbx=b").as_deref(), Some("201"));
-    assert_eq!(over("&pbx=c"), None);
+    let extension = |rest: &str| find(&format!("phone=901110001&trunk=city{rest}"), &two);
+    assert_eq!(
+        extension("").as_deref(),
+        Some("101"),
+        "the first of that name"
+    );
+    assert_eq!(extension("&pbx=b").as_deref(), Some("201"));
+    assert_eq!(extension("&pbx=c"), None);
 }
 
 proptest! {

@@ -78,7 +78,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, mpsc};
 
-    fn known() -> Answer {
+    fn known_answer() -> Answer {
         Answer {
             known: Known::Yes,
             ..Answer::unknown(UnknownReason::NoLead)
@@ -91,16 +91,16 @@ mod tests {
         let (go_on, going) = mpsc::sync_channel::<()>(0);
         let looked_up = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&looked_up);
-        let stands = move |_: &Question| {
+        let stalled_lookup = move |_: &Question| {
             counted.fetch_add(1, Ordering::Relaxed);
             begun.send(()).ok();
             going.recv().ok();
-            known()
+            known_answer()
         };
-        let desk = Desk::open(Box::new(stands), ANSWER_WITHIN)
+        let desk = Desk::open(Box::new(stalled_lookup), ANSWER_WITHIN)
             .await
             .expect("a thread");
-        // Without a time limit, it would wait as long as the disk.
+        // Limits the wait of the test. If the desk kept no deadline, it would wait for the disk.
         let patience = Duration::from_secs(60);
         let first = tokio::spawn({
             let desk = desk.clone();
@@ -122,24 +122,24 @@ mod tests {
                 Answer::unknown(UnknownReason::Late)
             );
         }
-        // The queue still holds all of them, so further questions are refused.
+        // The queue still holds all expired questions, so further questions are refused.
         assert_eq!(
             desk.ask(Question::default()).await,
             Answer::unknown(UnknownReason::Full)
         );
         drop(go_on);
-        let mut asked = 0;
+        let mut accepted = 0;
         loop {
             let answer = desk.ask(Question::default()).await;
-            asked += usize::from(answer != Answer::unknown(UnknownReason::Full));
-            if answer == known() {
+            accepted += usize::from(answer != Answer::unknown(UnknownReason::Full));
+            if answer == known_answer() {
                 break;
             }
             tokio::task::yield_now().await;
         }
         let looked_up = looked_up.load(Ordering::Relaxed);
         assert!(
-            looked_up <= 1 + asked,
+            looked_up <= 1 + accepted,
             "{looked_up}: nobody waits for the others"
         );
     }

@@ -154,7 +154,7 @@ mod tests {
         for wrong in ["", "s3cret", "Digest x", "Basic !!!", "Basic bm9jb2xvbg=="] {
             assert_eq!(read(wrong), None, "{wrong}");
         }
-        let secrets = ["new", "old"].map(|it| Secret::from(it.to_owned()));
+        let secrets = ["new", "old"].map(|secret| Secret::from(secret.to_owned()));
         assert!(is_among(b"new", &secrets) && is_among(b"old", &secrets));
         assert!(!is_among(b"", &secrets) && !is_among(b"newer", &secrets));
         assert!(!is_among(b"", &[]));

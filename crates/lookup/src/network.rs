@@ -67,7 +67,7 @@ fn bits_of(peer: PeerGroup) -> (u32, u64) {
 mod tests {
     use super::*;
 
-    fn at(text: &str) -> PeerGroup {
+    fn peer_group(text: &str) -> PeerGroup {
         PeerGroup::from(text.parse::<IpAddr>().expect("an address"))
     }
 
@@ -83,15 +83,18 @@ mod tests {
             ("192.168.1.0/24", "::ffff:192.168.1.7", "::1"),
         ] {
             let network = Network::parse(network).expect(network);
-            assert!(network.contains(at(inside)), "{network:?} {inside}");
-            assert!(!network.contains(at(outside)), "{network:?} {outside}");
+            assert!(network.contains(peer_group(inside)), "{network:?} {inside}");
+            assert!(
+                !network.contains(peer_group(outside)),
+                "{network:?} {outside}"
+            );
         }
         let all = Network::parse("0.0.0.0/0").expect("all");
-        assert!(all.contains(at("203.0.113.1")) && !all.contains(at("::2")));
+        assert!(all.contains(peer_group("203.0.113.1")) && !all.contains(peer_group("::2")));
         assert!(
             Network::parse("::/0")
                 .expect("all")
-                .contains(at("2001:db8::1"))
+                .contains(peer_group("2001:db8::1"))
         );
     }
 

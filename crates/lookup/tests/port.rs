@@ -1,5 +1,5 @@
-//! The listener under garbage, incomplete requests, a thousand connections, and clients that are
-//! not allowed.
+//! Tests that the listener survives garbage, incomplete requests, a thousand connections, and
+//! clients that are not allowed.
 
 use callbridge_lookup::answer::{Answer, Question, UnknownReason};
 use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
@@ -22,37 +22,37 @@ struct Served {
     at: SocketAddr,
     tally: Arc<Tally>,
     stop: oneshot::Sender<()>,
-    ends: JoinHandle<()>,
+    server: JoinHandle<()>,
 }
 
 impl Served {
     async fn new(access: Access, look_up: LookUp) -> Self {
-        Self::within(Duration::from_secs(3600), access, look_up).await
+        Self::with_time_limit(Duration::from_secs(3600), access, look_up).await
     }
 
-    async fn within(within: Duration, access: Access, look_up: LookUp) -> Self {
+    async fn with_time_limit(limit: Duration, access: Access, look_up: LookUp) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let at = listener.local_addr().expect("an address");
         let tally = Arc::new(Tally::new(Histogram::new([0.005])));
-        let desk = Desk::open(look_up, within).await.expect("a thread");
+        let desk = Desk::open(look_up, limit).await.expect("a thread");
         let gate = Gate {
             desk,
             access,
             tally: Arc::clone(&tally),
         };
         let (stop, stopped) = oneshot::channel::<()>();
-        let ends = tokio::spawn(http::serve(listener, gate, async {
+        let server = tokio::spawn(http::serve(listener, gate, async {
             stopped.await.ok();
         }));
         Self {
             at,
             tally,
             stop,
-            ends,
+            server,
         }
     }
 
-    async fn sends(&self, bytes: &[u8]) -> String {
+    async fn send(&self, bytes: &[u8]) -> String {
         let mut line = TcpStream::connect(self.at).await.expect("connected");
         let mut all = Vec::new();
         let sent = async {
@@ -65,24 +65,25 @@ impl Served {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    /// Number of accepted connections. Only those have an inode in the system's list.
+    /// Returns the number of accepted connections. In `/proc/net/tcp`, only accepted connections
+    /// have an inode.
     fn connections(&self) -> usize {
         let own = format!(":{:04X}", self.at.port());
         let all = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
         let lines = all.lines().map(|line| line.split_whitespace().collect());
         let served = lines.filter(|line: &Vec<&str>| {
             let (local, state, inode) = (line[1], line[3], line.get(9));
-            // 0A is the listener itself
-            local.ends_with(&own) && state != "0A" && inode.is_some_and(|it| *it != "0")
+            // State 0A is the listening socket, which is not a connection.
+            local.ends_with(&own) && state != "0A" && inode.is_some_and(|number| *number != "0")
         });
         served.count()
     }
 
-    async fn asks(&self, target: &str, more: &str) -> (u16, String) {
+    async fn get(&self, target: &str, more: &str) -> (u16, String) {
         let request = format!("GET {target} HTTP/1.1\r\nhost: 127.0.0.1\r\n{more}\r\n");
-        let answer = self.sends(request.as_bytes()).await;
+        let answer = self.send(request.as_bytes()).await;
         let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
-        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
         (status.expect("a status"), body.to_owned())
     }
 
@@ -92,13 +93,13 @@ impl Served {
         found.expect("it is counted").1
     }
 
-    async fn ends(self) {
+    async fn shut_down(self) {
         self.stop.send(()).ok();
-        self.ends.await.expect("it ends");
+        self.server.await.expect("it ends");
     }
 }
 
-fn open() -> Access {
+fn open_access() -> Access {
     Access {
         networks: Vec::new(),
         secrets: None,
@@ -106,47 +107,53 @@ fn open() -> Access {
 }
 
 /// A lookup that knows no caller.
-fn nobody() -> LookUp {
+fn unknown_caller_lookup() -> LookUp {
     Box::new(|_: &Question| Answer::unknown(UnknownReason::NoLead))
 }
 
-const ASKED: &str = "/caller?phone=%2B998901110001&trunk=city&format=hash";
-const NOBODY: &str =
+const CALLER_PATH: &str = "/caller?phone=%2B998901110001&trunk=city&format=hash";
+const UNKNOWN_CALLER: &str =
     "known=no&lead=&name=&extension=&employee=&employeeName=&stage=&reason=no_lead";
 
 #[tokio::test]
 async fn each_request_is_answered_in_the_format_it_asks_for() {
-    let served = Served::new(open(), nobody()).await;
-    assert_eq!(served.asks(ASKED, "").await, (200, NOBODY.to_owned()));
-    let (status, json) = served.asks("/caller?phone=1", "").await;
+    let served = Served::new(open_access(), unknown_caller_lookup()).await;
+    assert_eq!(
+        served.get(CALLER_PATH, "").await,
+        (200, UNKNOWN_CALLER.to_owned())
+    );
+    let (status, json) = served.get("/caller?phone=1", "").await;
     assert_eq!(status, 200);
     assert!(
         json.starts_with("{\"known\":\"no\",\"lead\":null,"),
         "{json}"
     );
-    let bad = NOBODY.replace("no_lead", "bad_request");
-    let (status, body) = served.asks("/callers?format=hash", "").await;
+    let bad = UNKNOWN_CALLER.replace("no_lead", "bad_request");
+    let (status, body) = served.get("/callers?format=hash", "").await;
     assert_eq!((status, body.as_str()), (404, &*bad));
     let posted =
         "POST /caller?format=hash HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1\r\n\r\nx";
-    let posted = served.sends(posted.as_bytes()).await;
+    let posted = served.send(posted.as_bytes()).await;
     assert!(
         posted.starts_with("HTTP/1.1 405 ") && posted.ends_with(&bad),
         "{posted}"
     );
     let counted = ["no", "bad", "late", "full"].map(|word| served.count(word));
     assert_eq!(counted, [2, 2, 0, 0]);
-    served.ends().await;
+    served.shut_down().await;
 }
 
 #[tokio::test]
 async fn garbage_and_partial_requests_are_cut_and_others_answered() {
-    let served = Served::new(open(), nobody()).await;
+    let served = Served::new(open_access(), unknown_caller_lookup()).await;
     let huge = format!(
         "GET /caller?phone={} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n",
         "9".repeat(10 << 20)
     );
-    let many = format!("GET {ASKED} HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(1_000));
+    let many = format!(
+        "GET {CALLER_PATH} HTTP/1.1\r\n{}\r\n",
+        "a: b\r\n".repeat(1_000)
+    );
     for garbage in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
         b"\0\0\0\0\r\n\r\n",
@@ -155,7 +162,7 @@ async fn garbage_and_partial_requests_are_cut_and_others_answered() {
         huge.as_bytes(),
         many.as_bytes(),
     ] {
-        let answer = served.sends(garbage).await;
+        let answer = served.send(garbage).await;
         assert!(!answer.contains("known="), "{answer}");
         assert!(
             answer.is_empty() || answer.starts_with("HTTP/1.1 4"),
@@ -173,49 +180,55 @@ async fn garbage_and_partial_requests_are_cut_and_others_answered() {
         line.write_all(begun).await.expect("written");
         half.push(line);
     }
-    assert_eq!(served.asks(ASKED, "").await.0, 200);
+    assert_eq!(served.get(CALLER_PATH, "").await.0, 200);
     for mut line in half {
         let mut rest = Vec::new();
         line.read_to_end(&mut rest).await.ok();
         let rest = String::from_utf8_lossy(&rest).into_owned();
         assert!(!rest.contains("known="), "{rest}");
     }
-    served.ends().await;
+    served.shut_down().await;
 }
 
 #[tokio::test]
 async fn thousand_silent_connections_block_no_request() {
-    let served = Served::new(open(), nobody()).await;
+    let served = Served::new(open_access(), unknown_caller_lookup()).await;
     let mut silent = Vec::new();
     for _ in 0..1_000 {
         silent.extend(TcpStream::connect(served.at).await.ok());
     }
     for _ in 0..20 {
-        assert_eq!(served.asks(ASKED, "").await, (200, NOBODY.to_owned()));
-        // One more connection is accepted, and is served when another one has ended.
-        let served = served.connections();
-        assert!(served <= CONNECTIONS_MAX + 1, "{served} at once");
+        assert_eq!(
+            served.get(CALLER_PATH, "").await,
+            (200, UNKNOWN_CALLER.to_owned())
+        );
+        // One connection beyond the maximum is accepted. It waits until another connection ends.
+        let accepted = served.connections();
+        assert!(accepted <= CONNECTIONS_MAX + 1, "{accepted} at once");
     }
     assert_eq!(served.count("no"), 20);
     drop(silent);
-    served.ends().await;
+    served.shut_down().await;
 }
 
 #[tokio::test]
 async fn request_during_a_stalled_disk_is_answered_as_late() {
     let (go_on, going) = std::sync::mpsc::sync_channel::<()>(0);
-    let stands: LookUp = Box::new(move |_| {
+    let stalled_lookup: LookUp = Box::new(move |_| {
         going.recv().ok();
         Answer::unknown(UnknownReason::NoLead)
     });
-    let served = Served::within(ANSWER_WITHIN, open(), stands).await;
+    let served = Served::with_time_limit(ANSWER_WITHIN, open_access(), stalled_lookup).await;
     let begun = Instant::now();
-    let (status, body) = served.asks(ASKED, "").await;
+    let (status, body) = served.get(CALLER_PATH, "").await;
     assert!(begun.elapsed() >= ANSWER_WITHIN);
-    assert_eq!((status, body), (200, NOBODY.replace("no_lead", "late")));
+    assert_eq!(
+        (status, body),
+        (200, UNKNOWN_CALLER.replace("no_lead", "late"))
+    );
     assert_eq!((served.count("late"), served.count("no")), (1, 0));
     drop(go_on);
-    served.ends().await;
+    served.shut_down().await;
 }
 
 #[tokio::test]
@@ -223,10 +236,10 @@ async fn strangers_and_those_without_the_password_learn_nothing() {
     let (current, secrets) = watch::channel(vec![Secret::from("s3cret".to_owned())]);
     let with_secret = Access {
         secrets: Some(secrets),
-        ..open()
+        ..open_access()
     };
-    let refused = (401, NOBODY.replace("no_lead", "refused"));
-    let served = Served::new(with_secret, nobody()).await;
+    let refused = (401, UNKNOWN_CALLER.replace("no_lead", "refused"));
+    let served = Served::new(with_secret, unknown_caller_lookup()).await;
     let basic = "authorization: Basic Y2FsbGJyaWRnZTpzM2NyZXQ=\r\n";
     for wrong in [
         "",
@@ -234,31 +247,35 @@ async fn strangers_and_those_without_the_password_learn_nothing() {
         "authorization: Bearer \r\n",
         "authorization: Basic czNjcmV0\r\n",
     ] {
-        assert_eq!(served.asks(ASKED, wrong).await, refused, "{wrong}");
+        assert_eq!(served.get(CALLER_PATH, wrong).await, refused, "{wrong}");
     }
     assert_eq!(served.count("refused"), 4);
     for right in [basic, "authorization: Bearer s3cret\r\n"] {
-        assert_eq!(served.asks(ASKED, right).await.0, 200, "{right}");
+        assert_eq!(served.get(CALLER_PATH, right).await.0, 200, "{right}");
     }
     current.send_replace(vec![Secret::from("newer".to_owned())]);
-    assert_eq!(served.asks(ASKED, basic).await, refused, "it was changed");
-    served.ends().await;
+    assert_eq!(
+        served.get(CALLER_PATH, basic).await,
+        refused,
+        "it was changed"
+    );
+    served.shut_down().await;
 
     let office = Access {
         networks: vec![Network::parse("10.0.0.0/8").expect("a network")],
         secrets: None,
     };
-    let served = Served::new(office, nobody()).await;
-    let (status, body) = served.asks(ASKED, "").await;
+    let served = Served::new(office, unknown_caller_lookup()).await;
+    let (status, body) = served.get(CALLER_PATH, "").await;
     assert_eq!((status, body), (403, refused.1));
-    served.ends().await;
-    let beside = Access {
+    served.shut_down().await;
+    let office_and_loopback = Access {
         networks: ["10.0.0.0/8", "127.0.0.0/8"]
-            .map(|it| Network::parse(it).expect("a network"))
+            .map(|network| Network::parse(network).expect("a network"))
             .into(),
         secrets: None,
     };
-    let served = Served::new(beside, nobody()).await;
-    assert_eq!(served.asks(ASKED, "").await.0, 200);
-    served.ends().await;
+    let served = Served::new(office_and_loopback, unknown_caller_lookup()).await;
+    assert_eq!(served.get(CALLER_PATH, "").await.0, 200);
+    served.shut_down().await;
 }

@@ -137,24 +137,24 @@ fn local_timestamp(text: &str, zone: &TimeZone) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    fn shown(zone: &str, at: i64) -> String {
+    fn time_text(zone: &str, at: i64) -> String {
         Zone::from_name(zone).expect("a zone").second(at)
     }
 
     #[test]
     fn timestamp_is_shown_in_the_zone_with_its_abbreviation() {
         assert_eq!(
-            shown("Asia/Tashkent", 1_795_151_317),
+            time_text("Asia/Tashkent", 1_795_151_317),
             "2026-11-20 10:08:37 +05"
         );
-        assert_eq!(shown("UTC", 1_795_151_317), "2026-11-20 05:08:37 UTC");
+        assert_eq!(time_text("UTC", 1_795_151_317), "2026-11-20 05:08:37 UTC");
         // The hour that occurs twice is unambiguous.
         assert_eq!(
-            shown("Europe/Berlin", 1_792_888_200),
+            time_text("Europe/Berlin", 1_792_888_200),
             "2026-10-25 02:30:00 CEST"
         );
         assert_eq!(
-            shown("Europe/Berlin", 1_792_891_800),
+            time_text("Europe/Berlin", 1_792_891_800),
             "2026-10-25 02:30:00 CET"
         );
     }
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn span_accepts_days_besides_hours_minutes_and_seconds() {
-        let read = |text| span(text).map(|it| it.as_millis());
+        let read = |text| span(text).map(|length| length.as_millis());
         for (text, milliseconds) in [
             ("500ms", 500),
             ("10s", 10_000),

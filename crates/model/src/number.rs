@@ -368,7 +368,11 @@ mod tests {
         for plan in DATABASE.iter().filter(|plan| plan.country_code() % 12 == 2) {
             let kinds = plan.descriptors();
             let examples = [Some(kinds.general()), kinds.fixed_line(), kinds.mobile()];
-            for example in examples.into_iter().flatten().filter_map(|it| it.example()) {
+            for example in examples
+                .into_iter()
+                .flatten()
+                .filter_map(|description| description.example())
+            {
                 for (text, end) in [(example, ""), (&example[1..], "0"), (example, "1")] {
                     let text = format!("+{}{text}{end}", plan.country_code());
                     let Ok(number) = phonenumber::parse(None, &text) else {

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn finds(typed: &str, country: &str, e164: &str) -> Option<bool> {
+    fn match_typed(typed: &str, country: &str, e164: &str) -> Option<bool> {
         let phone = Phone::from_e164(e164).expect("a number");
         let read = TypedNumber::read(typed, Country::parse(country));
         read.map(|typed| typed.matches(&phone))
@@ -142,23 +142,34 @@ mod tests {
             "1110001",
             "0001",
         ] {
-            assert_eq!(finds(typed, "UZ", "+998901110001"), Some(true), "{typed}");
-            assert_eq!(finds(typed, "UZ", "+998901110002"), Some(false), "{typed}");
+            assert_eq!(
+                match_typed(typed, "UZ", "+998901110001"),
+                Some(true),
+                "{typed}"
+            );
+            assert_eq!(
+                match_typed(typed, "UZ", "+998901110002"),
+                Some(false),
+                "{typed}"
+            );
         }
         // In Russia an 8 is dialed first, in Germany a 0.
-        assert_eq!(finds("8 901 111-00-01", "RU", "+79011110001"), Some(true));
-        assert_eq!(finds("030 901820", "DE", "+4930901820"), Some(true));
+        assert_eq!(
+            match_typed("8 901 111-00-01", "RU", "+79011110001"),
+            Some(true)
+        );
+        assert_eq!(match_typed("030 901820", "DE", "+4930901820"), Some(true));
     }
 
     #[test]
     fn plus_marks_a_complete_number() {
-        assert_eq!(finds("+1110001", "UZ", "+998901110001"), Some(false));
+        assert_eq!(match_typed("+1110001", "UZ", "+998901110001"), Some(false));
     }
 
     #[test]
     fn number_in_full_is_one_number_or_refused_with_words() {
         let full = |typed: &str, countries: &[&str]| {
-            let countries = countries.iter().filter_map(|it| Country::parse(it));
+            let countries = countries.iter().filter_map(|code| Country::parse(code));
             TypedNumber::parse_full(typed, countries).map(|phone| phone.as_str().to_owned())
         };
         for typed in ["+998 90 111-00-01", "90 111 00 01", "00998901110001"] {

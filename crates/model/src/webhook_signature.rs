@@ -97,7 +97,7 @@ mod tests {
         Key::new(&Secret::from(secret))
     }
 
-    fn proves(key: &Key, timestamp: &str, body: &[u8], signature: &str) -> bool {
+    fn is_valid(key: &Key, timestamp: &str, body: &[u8], signature: &str) -> bool {
         let Some(signature) = Signature::parse(signature.as_bytes()) else {
             return false;
         };
@@ -136,7 +136,7 @@ mod tests {
         for (secret, timestamp, body, expected) in VECTORS {
             let key = key(secret);
             assert_eq!(key.sign(timestamp, body.as_bytes()), expected);
-            assert!(proves(&key, timestamp, body.as_bytes(), expected));
+            assert!(is_valid(&key, timestamp, body.as_bytes(), expected));
         }
     }
 
@@ -176,11 +176,11 @@ mod tests {
         ) {
             let (own, body) = (key(&secret), body.as_slice());
             let signature = own.sign(&timestamp, body);
-            prop_assert!(proves(&own, &timestamp, body, &signature));
+            prop_assert!(is_valid(&own, &timestamp, body, &signature));
             let (another, later) = (key(&format!("{secret}0")), format!("{timestamp}0"));
-            prop_assert!(!proves(&another, &timestamp, body, &signature));
-            prop_assert!(!proves(&own, &later, body, &signature));
-            prop_assert_eq!(proves(&own, &timestamp, &other, &signature), other == body);
+            prop_assert!(!is_valid(&another, &timestamp, body, &signature));
+            prop_assert!(!is_valid(&own, &later, body, &signature));
+            prop_assert_eq!(is_valid(&own, &timestamp, &other, &signature), other == body);
         }
 
         #[test]

@@ -248,15 +248,20 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(60);
 
-    async fn printed(command: &str) -> Result<String, String> {
-        run(command).await.map(|it| it.expose_secret().to_owned())
+    async fn run_and_expose(command: &str) -> Result<String, String> {
+        run(command)
+            .await
+            .map(|token| token.expose_secret().to_owned())
     }
 
     #[tokio::test]
     async fn output_other_than_one_token_on_one_line_is_refused() {
-        assert_eq!(printed("echo svc_at_1").await, Ok("svc_at_1".to_owned()));
         assert_eq!(
-            printed("printf ' svc_at_1\\r\\n\\n'").await,
+            run_and_expose("echo svc_at_1").await,
+            Ok("svc_at_1".to_owned())
+        );
+        assert_eq!(
+            run_and_expose("printf ' svc_at_1\\r\\n\\n'").await,
             Ok("svc_at_1".to_owned())
         );
         for odd in [
@@ -266,15 +271,19 @@ mod tests {
             "head -c 99999 /dev/zero",
             "printf 'é'",
         ] {
-            assert_eq!(printed(odd).await, Err(NOT_A_TOKEN.to_owned()), "{odd}");
+            assert_eq!(
+                run_and_expose(odd).await,
+                Err(NOT_A_TOKEN.to_owned()),
+                "{odd}"
+            );
         }
         let long = "head -c 20000 /dev/zero | tr '\\0' x";
-        assert_eq!(printed(long).await, Err(NOT_A_TOKEN.to_owned()));
+        assert_eq!(run_and_expose(long).await, Err(NOT_A_TOKEN.to_owned()));
     }
 
     #[tokio::test]
     async fn failure_reports_the_command_output_without_secrets() {
-        let failed = printed("echo no svc_sec_1 for you >&2; echo svc_at_1; exit 3").await;
+        let failed = run_and_expose("echo no svc_sec_1 for you >&2; echo svc_at_1; exit 3").await;
         let error = failed.expect_err("failed").to_string();
         insta::assert_snapshot!(
             error,
@@ -323,14 +332,14 @@ mod tests {
         let has = |name: &'static str| {
             move |updates: &TokenUpdate| {
                 let tokens = updates.tokens.as_ref();
-                tokens.is_some_and(|it| it.current.expose_secret() == name)
+                tokens.is_some_and(|tokens| tokens.current.expose_secret() == name)
             }
         };
         let first = hears.wait_for(has("svc_at_1"));
         tokio::time::timeout(DEADLINE, first)
             .await
             .expect("in time")
-            .expect("told");
+            .expect("reported");
         sender.send_modify(|status| {
             status.token_print = Some(TokenFingerprint::of("svc_at_1"));
             status.token_taken = Some(false);
@@ -339,7 +348,7 @@ mod tests {
         tokio::time::timeout(DEADLINE, second)
             .await
             .expect("in time")
-            .expect("told");
+            .expect("reported");
         drop(sender);
         tokio::time::timeout(DEADLINE, task)
             .await

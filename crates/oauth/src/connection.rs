@@ -194,7 +194,8 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A connection of one hour, begun at second 1,000.
+    /// Returns a connection whose access token was issued at second 1,000, and expires after an
+    /// hour.
     pub(crate) fn connection() -> Connection {
         Connection {
             client: Client {
@@ -290,15 +291,16 @@ pub(super) mod tests {
             access in "[!-~]{1,40}", refresh in "[!-~]{1,40}", secret in "\\PC{0,20}",
             issued in any::<i64>(), expires in any::<i64>(), over in prop::option::of("\\PC{0,20}"),
         ) {
-            let mut it = connection();
-            it.access_token = Secret::from(access);
-            it.refresh_token = Secret::from(refresh);
-            it.client.client_secret = Secret::from(secret);
-            (it.issued_at, it.expires_at) = (EpochSeconds::new(issued), EpochSeconds::new(expires));
-            it.over = over;
-            let read = Connection::from_json(&it.to_json()).expect("a connection");
-            prop_assert_eq!(read.to_json(), it.to_json());
-            prop_assert!(read.is_same_pair(&it));
+            let mut changed = connection();
+            changed.access_token = Secret::from(access);
+            changed.refresh_token = Secret::from(refresh);
+            changed.client.client_secret = Secret::from(secret);
+            changed.issued_at = EpochSeconds::new(issued);
+            changed.expires_at = EpochSeconds::new(expires);
+            changed.over = over;
+            let read = Connection::from_json(&changed.to_json()).expect("a connection");
+            prop_assert_eq!(read.to_json(), changed.to_json());
+            prop_assert!(read.is_same_pair(&changed));
         }
     }
 }

@@ -176,7 +176,7 @@ mod tests {
         Secret::from("s1")
     }
 
-    fn told(back: &ConsentReply) -> String {
+    fn describe(back: &ConsentReply) -> String {
         match back {
             ConsentReply::Code(code) => format!("code {}", code.expose_secret()),
             ConsentReply::Declined => "declined".to_owned(),
@@ -255,7 +255,7 @@ mod tests {
                 "wrong: it must have either one code or one error",
             ),
         ] {
-            assert_eq!(told(&read(query, &state())), words, "{query}");
+            assert_eq!(describe(&read(query, &state())), words, "{query}");
         }
     }
 
@@ -269,7 +269,7 @@ mod tests {
             "/back?code=c1&state=s1",
         ] {
             assert_eq!(
-                told(&read_pasted(good, &redirect(), &state())),
+                describe(&read_pasted(good, &redirect(), &state())),
                 "code c1",
                 "{good}"
             );

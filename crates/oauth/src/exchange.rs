@@ -244,14 +244,14 @@ mod tests {
         TokenRequest::Refresh(Secret::from("svcrt_hidden"))
     }
 
-    fn came(status: u16, body: &Value) -> TokenReply {
+    fn classify(status: u16, body: &Value) -> TokenReply {
         let ask = refresh();
         let redactor = ask.redactor(&connection().client);
         read_redacted(&ask, status, body.to_string().as_bytes(), &redactor)
     }
 
-    fn given(body: &Value) -> Pair {
-        match came(200, body) {
+    fn read_pair(body: &Value) -> Pair {
+        match classify(200, body) {
             TokenReply::Pair(pair) => *pair,
             other => panic!("{other:?}"),
         }
@@ -288,17 +288,17 @@ mod tests {
             "access_token": "svc_at_1", "token_type": "Bearer", "expires_in": 20,
             "refresh_token": "svcrt_1", "scope": "A:READ", "webhook_secret": "ab", "later": [1],
         });
-        let pair = given(&whole);
+        let pair = read_pair(&whole);
         assert_eq!(pair.access.expose_secret(), "svc_at_1");
         assert_eq!(pair.refresh.expect("given").expose_secret(), "svcrt_1");
         assert_eq!(pair.life, Duration::from_secs(20));
         assert_eq!(pair.scope.as_deref(), Some("A:READ"));
         assert!(pair.webhook_secret.is_some() && pair.embedded_secret.is_none());
-        let bare = given(&json!({"data": {"access_token": "svc_at_1", "expires_in": "7"}}));
+        let bare = read_pair(&json!({"data": {"access_token": "svc_at_1", "expires_in": "7"}}));
         assert_eq!(bare.life, Duration::from_secs(7));
         assert!(bare.refresh.is_none() && bare.scope.is_none());
         for odd in [json!(null), json!(-1), json!("x"), json!(0)] {
-            let pair = given(&json!({"access_token": "svc_at_1", "expires_in": odd}));
+            let pair = read_pair(&json!({"access_token": "svc_at_1", "expires_in": odd}));
             assert_eq!(pair.life, LIFE, "{odd}");
         }
     }
@@ -319,9 +319,9 @@ mod tests {
             (503, "unsure"),
             (999, "unsure"),
         ] {
-            assert_eq!(came(status, &words).word(), word, "{status}");
+            assert_eq!(classify(status, &words).word(), word, "{status}");
         }
-        assert!(matches!(came(400, &words), TokenReply::Refused(it) if it == "400: Yaroqsiz"));
+        assert!(matches!(classify(400, &words), TokenReply::Refused(it) if it == "400: Yaroqsiz"));
         for (status, page) in [
             (400, "<html>400</html>"),
             (401, "{\"message\": \"Denied\"}"),
@@ -351,21 +351,22 @@ mod tests {
                     (403, "403: no [redacted]"),
                     (500, "500: no [redacted]"),
                 ] {
-                    let shown = format!("{:?}", came(status, &body));
+                    let shown = format!("{:?}", classify(status, &body));
                     assert!(shown.contains(text), "{shown}");
                 }
                 let cut = json!({"accept": false, key: format!("{long} {echoed}")});
-                let shown = format!("{:?}", came(400, &cut));
+                let shown = format!("{:?}", classify(400, &cut));
                 assert!(shown.ends_with("x [redacted]\")"), "{shown}");
             }
         }
-        let granted = given(&json!({"access_token": "svc_at_1", "scope": "A:READ svcrt_hidden"}));
+        let granted =
+            read_pair(&json!({"access_token": "svc_at_1", "scope": "A:READ svcrt_hidden"}));
         assert_eq!(granted.scope.as_deref(), Some("A:READ [redacted]"));
     }
 
     #[test]
     fn debug_output_contains_no_secret() {
-        let pair = given(&json!({
+        let pair = read_pair(&json!({
             "access_token": "svc_at_hidden", "refresh_token": "svcrt_hidden",
             "webhook_secret": "hidden", "embedded_secret": "hidden",
         }));

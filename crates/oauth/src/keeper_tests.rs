@@ -1,3 +1,5 @@
+//! Tests of the keeper, which refreshes the tokens of a connection.
+
 use super::super::connection::tests::connection;
 use super::super::scripted::{Reply, Scripted, pair};
 use super::*;
@@ -6,10 +8,10 @@ use callbridge_sender::token_update::Tokens;
 use callbridge_spool::Guard;
 use std::path::Path;
 
-/// No step takes this long unless it never ends.
+/// Maximum wait for a step of a test. If a step takes this long, the test fails.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A running keeper.
+/// A running keeper, and the channels between the keeper and the test.
 struct Stage {
     state: Handle,
     guard: Guard,
@@ -22,13 +24,15 @@ struct Stage {
 }
 
 impl Stage {
-    /// Starts a keeper with this connection in a new state.
+    /// Starts a keeper in a new state that has the connection `stored`. `host` answers the requests
+    /// of the keeper.
     async fn start(host: &Scripted, stored: &Connection) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         Self::start_in(folder, host, Some(stored)).await
     }
 
-    /// Starts a keeper in this folder, and replaces the connection if one is given.
+    /// Starts a keeper on the state in `folder`. Replaces the connection in the state by `stored`,
+    /// unless `stored` is `None`.
     async fn start_in(
         folder: tempfile::TempDir,
         host: &Scripted,
@@ -37,9 +41,9 @@ impl Stage {
         let opened = callbridge_spool::open(folder.path(), callbridge_spool::Settings::default());
         let (state, guard) = opened.expect("a state");
         if let Some(stored) = stored {
-            put(folder.path(), stored);
+            store_connection(folder.path(), stored);
         }
-        let (updates, hears_told) = watch::channel(TokenUpdate::default());
+        let (updates, received_updates) = watch::channel(TokenUpdate::default());
         let (requests, counts) = watch::channel(Requests::new());
         let (sender, status) = watch::channel(SenderStatus::default());
         let (stop, mut stopped) = watch::channel(false);
@@ -54,17 +58,16 @@ impl Stage {
         };
         let task = tokio::spawn(async move {
             keeper
-                .run(
-                    status,
-                    async move { drop(stopped.wait_for(|it| *it).await) },
-                )
+                .run(status, async move {
+                    drop(stopped.wait_for(|stopped| *stopped).await)
+                })
                 .await;
         });
         Self {
             state,
             guard,
             folder,
-            updates: hears_told,
+            updates: received_updates,
             requests: counts,
             sender,
             stop,
@@ -72,57 +75,64 @@ impl Stage {
         }
     }
 
-    /// Waits for an update that fulfills `like`.
-    async fn updates(&mut self, what: &str, like: impl Fn(&TokenUpdate) -> bool) -> TokenUpdate {
+    /// Waits for an update of the tokens for which `like` is `true`. Panics with `what` after
+    /// [`DEADLINE`].
+    async fn wait_for_update(
+        &mut self,
+        what: &str,
+        like: impl Fn(&TokenUpdate) -> bool,
+    ) -> TokenUpdate {
         let updates = tokio::time::timeout(DEADLINE, self.updates.wait_for(like)).await;
         updates
-            .unwrap_or_else(|_| panic!("{what} was not told"))
-            .expect("it runs")
+            .unwrap_or_else(|_| panic!("{what} was not reported"))
+            .expect("the keeper runs")
             .clone()
     }
 
-    fn stored(&self) -> Connection {
-        stored(self.folder.path()).expect("there")
+    fn stored_connection(&self) -> Connection {
+        stored_connection(self.folder.path()).expect("there")
     }
 
     /// Reports to the keeper whether the CRM accepted a token.
-    fn says(&self, token: &str, taken: bool) {
+    fn report_token(&self, token: &str, accepted: bool) {
         self.sender.send_modify(|status| {
             status.token_print = Some(TokenFingerprint::of(token));
-            status.token_taken = Some(taken);
+            status.token_taken = Some(accepted);
         });
     }
 
+    /// Stops the keeper, closes the state, and returns the folder of the state.
     async fn end(self) -> tempfile::TempDir {
         self.stop.send_replace(true);
         tokio::time::timeout(DEADLINE, self.task)
             .await
-            .expect("it ends")
-            .expect("well");
+            .expect("the keeper ends")
+            .expect("no panic");
         drop(self.state);
         self.guard.close();
         self.folder
     }
 }
 
-fn stored(dir: &Path) -> Option<Connection> {
+fn stored_connection(dir: &Path) -> Option<Connection> {
     store::read_in(&dir.into()).expect("readable")
 }
 
-/// Replaces the connection, as another process does.
-fn put_content(dir: &Path, to: Option<StoredConnection>) {
+/// Replaces the connection in the state by `to`, as another process does.
+fn replace_content(dir: &Path, to: Option<StoredConnection>) {
     let store = StatePlace::from(dir).connections();
     let from = store.read().expect("readable");
     let change = ConnectionChange { from, to };
     assert!(store.change(&change).expect("written"));
 }
 
-fn put(dir: &Path, connection: &Connection) {
-    put_content(dir, Some(connection.stored()));
+fn store_connection(dir: &Path, connection: &Connection) {
+    replace_content(dir, Some(connection.stored()));
 }
 
-/// A connection whose token began `ago` seconds ago, and lives `life` seconds.
-fn aged(ago: i64, life: i64) -> Connection {
+/// Returns a connection whose access token was issued `ago` seconds ago, and expires `life` seconds
+/// after that.
+fn connection_of_age(ago: i64, life: i64) -> Connection {
     let now = clock::now().wall.floor_seconds().get();
     Connection {
         access_token: Secret::from("svc_at_first"),
@@ -135,33 +145,34 @@ fn aged(ago: i64, life: i64) -> Connection {
     }
 }
 
-fn current(updates: &TokenUpdate) -> Option<String> {
+fn current_token(updates: &TokenUpdate) -> Option<String> {
     let tokens = updates.tokens.as_ref();
-    tokens.map(|it| it.current.expose_secret().to_owned())
+    tokens.map(|tokens| tokens.current.expose_secret().to_owned())
 }
 
-fn has(name: &'static str) -> impl Fn(&TokenUpdate) -> bool {
-    move |updates| current(updates).as_deref() == Some(name)
+/// Returns a condition that is `true` if the current access token is `name`.
+fn has_token(name: &'static str) -> impl Fn(&TokenUpdate) -> bool {
+    move |updates| current_token(updates).as_deref() == Some(name)
 }
 
-/// The CRM's answer for an unknown client or a blocked company.
-fn unauthorized() -> Reply {
+/// Returns the CRM's answer to an unknown client or a blocked company.
+fn unauthorized_reply() -> Reply {
     let no = serde_json::json!({"message": "yo'q", "accept": false, "error": null, "errors": []});
     Reply::Say(401, no.to_string())
 }
 
 fn reason(updates: &TokenUpdate) -> Option<&str> {
-    updates.trouble.as_ref().map(|it| it.reason.as_str())
+    updates.trouble.as_ref().map(|pause| pause.reason.as_str())
 }
 
 #[tokio::test]
 async fn expiring_token_is_refreshed_and_stored_before_published() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
-    let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
+    let mut stage = Stage::start(&host, &connection_of_age(3_500, 3_600)).await;
     let updates = stage
-        .updates("the second token", has("svc_at_second"))
+        .wait_for_update("the second token", has_token("svc_at_second"))
         .await;
-    let stored = stage.stored();
+    let stored = stage.stored_connection();
     assert_eq!(stored.refresh_token.expose_secret(), "svcrt_second");
     assert_eq!(stored.refresh_began_at, None);
     let Some(Tokens {
@@ -173,7 +184,7 @@ async fn expiring_token_is_refreshed_and_stored_before_published() {
     };
     assert_eq!(previous.expose_secret(), "svc_at_first");
     assert!(end > clock::now().wall.floor_seconds());
-    assert_eq!(host.asked().len(), 1);
+    assert_eq!(host.requests().len(), 1);
     let count = ("oauth_token".to_owned(), "granted".to_owned());
     assert_eq!(stage.requests.borrow().get(&count), Some(&1));
     stage.end().await;
@@ -182,22 +193,24 @@ async fn expiring_token_is_refreshed_and_stored_before_published() {
 #[tokio::test]
 async fn token_that_the_crm_refuses_is_refreshed_once() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
-    let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
-    stage.updates("the first token", has("svc_at_first")).await;
-    stage.says("svc_at_another", false);
-    stage.says("svc_at_first", false);
+    let mut stage = Stage::start(&host, &connection_of_age(0, 3_600)).await;
+    stage
+        .wait_for_update("the first token", has_token("svc_at_first"))
+        .await;
+    stage.report_token("svc_at_another", false);
+    stage.report_token("svc_at_first", false);
     let updates = stage
-        .updates("the second token", has("svc_at_second"))
+        .wait_for_update("the second token", has_token("svc_at_second"))
         .await;
     let tokens = updates.tokens.expect("tokens");
     assert!(tokens.previous.is_none(), "the first one is refused");
     assert!(
-        stage.stored().refused_at.is_some(),
+        stage.stored_connection().refused_at.is_some(),
         "so that a restart knows"
     );
-    stage.says("svc_at_second", false);
+    stage.report_token("svc_at_second", false);
     let folder = stage.end().await;
-    assert_eq!(host.asked().len(), 1, "the next one is a minute away");
+    assert_eq!(host.requests().len(), 1, "the next one is a minute away");
     drop(folder);
 }
 
@@ -205,34 +218,41 @@ async fn token_that_the_crm_refuses_is_refreshed_once() {
 async fn refused_refresh_token_ends_connection_until_reconnect() {
     let no = serde_json::json!({"message": "eskirgan", "accept": false, "error": null});
     let host = Scripted::start(vec![Reply::Say(400, no.to_string())]).await;
-    let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
+    let mut stage = Stage::start(&host, &connection_of_age(3_500, 3_600)).await;
     let over = |updates: &TokenUpdate| reason(updates) == Some(RECONNECT);
-    let updates = stage.updates("the end", over).await;
+    let updates = stage.wait_for_update("the end", over).await;
     assert_eq!(
-        current(&updates).as_deref(),
+        current_token(&updates).as_deref(),
         Some("svc_at_first"),
         "it still lives"
     );
     let fix = updates.trouble.expect("trouble").fix;
     assert!(fix.contains("400: eskirgan") && fix.contains("run: callbridge connect --crm-url"));
-    stage.says("svc_at_first", false);
+    stage.report_token("svc_at_first", false);
     let updates = stage
-        .updates("no token", |updates| updates.tokens.is_none())
+        .wait_for_update("no token", |updates| updates.tokens.is_none())
         .await;
     assert_eq!(reason(&updates), Some(RECONNECT));
     let folder = stage.end().await;
-    // after a restart, nothing is sent with a connection that is known to be over
-    assert!(stored(folder.path()).expect("there").over.is_some());
+    // After a restart, nothing is sent with a connection that is known to be over.
+    assert!(
+        stored_connection(folder.path())
+            .expect("there")
+            .over
+            .is_some()
+    );
     let mut stage = Stage::start_in(folder, &host, None).await;
-    stage.updates("the end again", over).await;
+    stage.wait_for_update("the end again", over).await;
     let new = Connection {
         access_token: Secret::from("svc_at_new"),
-        ..aged(0, 3_600)
+        ..connection_of_age(0, 3_600)
     };
-    put(stage.folder.path(), &new);
-    let updates = stage.updates("the new token", has("svc_at_new")).await;
+    store_connection(stage.folder.path(), &new);
+    let updates = stage
+        .wait_for_update("the new token", has_token("svc_at_new"))
+        .await;
     assert_eq!(updates.trouble, None);
-    assert_eq!(host.asked().len(), 1);
+    assert_eq!(host.requests().len(), 1);
     stage.end().await;
 }
 
@@ -243,25 +263,25 @@ async fn answers_that_are_lost_or_a_gateway_s_end_no_connection() {
         Reply::Say(400, "<html>400</html>".to_owned()),
     ])
     .await;
-    let mut stage = Stage::start(&host, &aged(3_600, 3_600)).await;
+    let mut stage = Stage::start(&host, &connection_of_age(3_600, 3_600)).await;
     let lost = |updates: &TokenUpdate| {
         let trouble = updates.trouble.as_ref();
         trouble.is_some_and(|pause| {
             pause.reason == "unreachable" && pause.fix.contains("not from the CRM")
         })
     };
-    stage.updates("the trouble", lost).await;
-    let stored = stage.stored();
+    stage.wait_for_update("the trouble", lost).await;
+    let stored = stage.stored_connection();
     assert!(stored.refresh_began_at.is_some(), "it may have happened");
     assert_eq!(stored.over, None);
-    host.then(pair("second", 3_600));
+    host.push(pair("second", 3_600));
     let updates = stage
-        .updates("the second token", has("svc_at_second"))
+        .wait_for_update("the second token", has_token("svc_at_second"))
         .await;
     assert_eq!(updates.trouble, None);
-    let asked = host.asked();
-    assert_eq!(asked.len(), 3);
-    assert!(asked.iter().all(|it| *it == asked[0]));
+    let requests = host.requests();
+    assert_eq!(requests.len(), 3);
+    assert!(requests.iter().all(|text| *text == requests[0]));
     stage.end().await;
 }
 
@@ -270,11 +290,11 @@ async fn refresh_interrupted_by_a_kill_is_repeated_at_start() {
     let host = Scripted::start(vec![pair("second", 3_600)]).await;
     let killed = Connection {
         refresh_began_at: Some(EpochSeconds::new(1)),
-        ..aged(0, 3_600)
+        ..connection_of_age(0, 3_600)
     };
     let mut stage = Stage::start(&host, &killed).await;
     stage
-        .updates("the second token", has("svc_at_second"))
+        .wait_for_update("the second token", has_token("svc_at_second"))
         .await;
     stage.end().await;
 }
@@ -282,76 +302,87 @@ async fn refresh_interrupted_by_a_kill_is_repeated_at_start() {
 #[tokio::test]
 async fn unreachable_host_without_live_token_is_an_outage() {
     let host = Scripted::start(Vec::new()).await;
-    let mut nobody = host.clone();
-    nobody.url = "http://127.0.0.1:9".to_owned();
-    let mut stage = Stage::start(&nobody, &aged(3_600, 3_600)).await;
+    let mut unreachable_host = host.clone();
+    unreachable_host.url = "http://127.0.0.1:9".to_owned();
+    let mut stage = Stage::start(&unreachable_host, &connection_of_age(3_600, 3_600)).await;
     let updates = stage
-        .updates("an outage", |updates| {
+        .wait_for_update("an outage", |updates| {
             reason(updates) == Some("unreachable")
         })
         .await;
     assert!(updates.tokens.is_none(), "it has ended");
-    assert_eq!(stage.stored().refresh_began_at, None, "nothing was sent");
+    assert_eq!(
+        stage.stored_connection().refresh_began_at,
+        None,
+        "nothing was sent"
+    );
     stage.end().await;
 }
 
 #[tokio::test]
 async fn unknown_client_is_reported_with_the_possible_causes() {
-    let host = Scripted::start(vec![unauthorized()]).await;
-    // as after a restart, the keeper does not know what the sender knew about the token
-    let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
+    let host = Scripted::start(vec![unauthorized_reply()]).await;
+    // As after a restart, the keeper does not know whether the CRM accepted the token.
+    let mut stage = Stage::start(&host, &connection_of_age(3_500, 3_600)).await;
     let updates = stage
-        .updates("the end", |updates| reason(updates) == Some(CLIENT_REFUSED))
+        .wait_for_update("the end", |updates| reason(updates) == Some(CLIENT_REFUSED))
         .await;
     let fix = updates.trouble.expect("trouble").fix;
     let both =
         "the company is blocked (its license has ended), or client id svc_app_1 or its secret";
     assert!(fix.contains(both), "{fix}");
-    assert!(stage.stored().over.is_none(), "it may be known again");
+    assert!(
+        stage.stored_connection().over.is_none(),
+        "it may be known again"
+    );
     stage.end().await;
 }
 
 #[tokio::test]
 async fn blocked_company_keeps_token_and_recovers_when_accepted() {
-    let host = Scripted::start(vec![unauthorized()]).await;
-    let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
-    stage.updates("the first token", has("svc_at_first")).await;
-    stage.says("svc_at_first", false);
-    let updates = stage
-        .updates("the end", |updates| reason(updates) == Some(CLIENT_REFUSED))
+    let host = Scripted::start(vec![unauthorized_reply()]).await;
+    let mut stage = Stage::start(&host, &connection_of_age(0, 3_600)).await;
+    stage
+        .wait_for_update("the first token", has_token("svc_at_first"))
         .await;
-    assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
-    stage.says("svc_at_first", true);
+    stage.report_token("svc_at_first", false);
     let updates = stage
-        .updates("the fix", |updates| updates.trouble.is_none())
+        .wait_for_update("the end", |updates| reason(updates) == Some(CLIENT_REFUSED))
         .await;
-    assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
+    assert_eq!(current_token(&updates).as_deref(), Some("svc_at_first"));
+    stage.report_token("svc_at_first", true);
+    let updates = stage
+        .wait_for_update("the fix", |updates| updates.trouble.is_none())
+        .await;
+    assert_eq!(current_token(&updates).as_deref(), Some("svc_at_first"));
     stage.end().await;
-    assert_eq!(host.asked().len(), 1);
+    assert_eq!(host.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn damaged_connection_is_reported_and_token_stays() {
     let host = Scripted::start(Vec::new()).await;
-    let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
-    stage.updates("the first token", has("svc_at_first")).await;
+    let mut stage = Stage::start(&host, &connection_of_age(0, 3_600)).await;
+    stage
+        .wait_for_update("the first token", has_token("svc_at_first"))
+        .await;
     let damaged = StoredConnection {
         refresh_token: Secret::from("svcrt_first"),
         content: Secret::from("{\"accessToken\": \"svc_at_hidden"),
     };
-    put_content(stage.folder.path(), Some(damaged));
+    replace_content(stage.folder.path(), Some(damaged));
     let updates = stage
-        .updates("the damage", |updates| updates.trouble.is_some())
+        .wait_for_update("the damage", |updates| updates.trouble.is_some())
         .await;
-    assert_eq!(current(&updates).as_deref(), Some("svc_at_first"));
+    assert_eq!(current_token(&updates).as_deref(), Some("svc_at_first"));
     let fix = updates.trouble.expect("trouble").fix;
     assert!(
         fix.contains("is damaged") && !fix.contains("hidden"),
         "{fix}"
     );
-    put_content(stage.folder.path(), None);
+    replace_content(stage.folder.path(), None);
     let updates = stage
-        .updates("no token", |updates| updates.tokens.is_none())
+        .wait_for_update("no token", |updates| updates.tokens.is_none())
         .await;
     assert_eq!(reason(&updates), Some("token_missing"));
     stage.end().await;
@@ -360,11 +391,11 @@ async fn damaged_connection_is_reported_and_token_stays() {
 #[tokio::test]
 async fn connection_of_another_crm_is_not_used() {
     let host = Scripted::start(Vec::new()).await;
-    let mut other = aged(0, 3_600);
+    let mut other = connection_of_age(0, 3_600);
     other.client.crm_url = "https://other.example".to_owned();
     let mut stage = Stage::start(&host, &other).await;
     let updates = stage
-        .updates("the trouble", |updates| updates.trouble.is_some())
+        .wait_for_update("the trouble", |updates| updates.trouble.is_some())
         .await;
     assert!(updates.tokens.is_none());
     assert!(
@@ -381,26 +412,26 @@ async fn connection_of_another_crm_is_not_used() {
 #[tokio::test]
 async fn token_is_not_refreshed_until_new_pair_can_be_stored() {
     let host = Scripted::start(Vec::new()).await;
-    let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
-    // without its file, the state cannot be written
+    let mut stage = Stage::start(&host, &connection_of_age(0, 3_600)).await;
+    // Without its file `spool.db`, the state cannot be written.
     let (file, aside) = ("spool.db", "aside");
     let (file, aside) = (
         stage.folder.path().join(file),
         stage.folder.path().join(aside),
     );
     std::fs::rename(&file, &aside).expect("moved");
-    stage.says("svc_at_first", false);
+    stage.report_token("svc_at_first", false);
     stage
-        .updates("the trouble", |updates| updates.trouble.is_some())
+        .wait_for_update("the trouble", |updates| updates.trouble.is_some())
         .await;
     assert!(
-        host.asked().is_empty(),
+        host.requests().is_empty(),
         "no pair is rotated that could not be stored"
     );
-    host.then(pair("second", 3_600));
+    host.push(pair("second", 3_600));
     std::fs::rename(&aside, &file).expect("moved back");
     stage
-        .updates("the second token", has("svc_at_second"))
+        .wait_for_update("the second token", has_token("svc_at_second"))
         .await;
     stage.end().await;
 }
@@ -409,20 +440,20 @@ async fn token_is_not_refreshed_until_new_pair_can_be_stored() {
 #[tokio::test]
 async fn pair_is_stored_though_lock_is_lost_during_refresh() {
     let host = Scripted::start(vec![Reply::Wait(Box::new(pair("second", 3_600)))]).await;
-    let stage = Stage::start(&host, &aged(3_500, 3_600)).await;
-    host.is_asked(1).await;
+    let stage = Stage::start(&host, &connection_of_age(3_500, 3_600)).await;
+    host.wait_for_requests(1).await;
     drop(stage.state);
     stage.guard.close();
     let opened = callbridge_spool::open(stage.folder.path(), callbridge_spool::Settings::default());
     let (other, guard) = opened.expect("the lock is free");
     assert!(
-        connection_of(&other).await.refresh_began_at.is_some(),
+        read_connection(&other).await.refresh_began_at.is_some(),
         "it is noted"
     );
-    host.go_on();
+    host.release_answers();
     let second = async {
         loop {
-            let stored = connection_of(&other).await;
+            let stored = read_connection(&other).await;
             if stored.refresh_token.expose_secret() == "svcrt_second" {
                 return;
             }
@@ -432,17 +463,17 @@ async fn pair_is_stored_though_lock_is_lost_during_refresh() {
     tokio::time::timeout(DEADLINE, second)
         .await
         .expect("stored");
-    assert_eq!(connection_of(&other).await.refresh_began_at, None);
+    assert_eq!(read_connection(&other).await.refresh_began_at, None);
     stage.stop.send_replace(true);
     tokio::time::timeout(DEADLINE, stage.task)
         .await
-        .expect("it ends")
-        .expect("well");
+        .expect("the keeper ends")
+        .expect("no panic");
     drop(other);
     guard.close();
 }
 
-async fn connection_of(state: &Handle) -> Connection {
+async fn read_connection(state: &Handle) -> Connection {
     let stored = store::read(state).await.expect("readable");
     stored.expect("a connection")
 }
@@ -452,7 +483,7 @@ async fn connection_changed_during_refresh_stays_and_pair_is_revoked() {
     let new = Connection {
         access_token: Secret::from("svc_at_new"),
         refresh_token: Secret::from("svcrt_new"),
-        ..aged(0, 3_600)
+        ..connection_of_age(0, 3_600)
     };
     for other in [Some(new), None] {
         let host = Scripted::start(vec![
@@ -461,19 +492,21 @@ async fn connection_changed_during_refresh_stays_and_pair_is_revoked() {
             Reply::Say(200, "{}".to_owned()),
         ])
         .await;
-        let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
-        host.is_asked(1).await;
-        put_content(stage.folder.path(), other.as_ref().map(Connection::stored));
-        host.go_on();
-        host.is_asked(3).await;
+        let mut stage = Stage::start(&host, &connection_of_age(3_500, 3_600)).await;
+        host.wait_for_requests(1).await;
+        replace_content(stage.folder.path(), other.as_ref().map(Connection::stored));
+        host.release_answers();
+        host.wait_for_requests(3).await;
         let token = other.as_ref().map(|_| "svc_at_new".to_owned());
         stage
-            .updates("the other connection", |updates| current(updates) == token)
+            .wait_for_update("the other connection", |updates| {
+                current_token(updates) == token
+            })
             .await;
-        let asked = host.asked();
-        assert!(asked[1].starts_with("/v1/open-api/oauth/revoke token=svcrt_second&"));
-        assert!(asked[2].starts_with("/v1/open-api/oauth/revoke token=svc_at_second&"));
-        let left = stored(stage.folder.path());
+        let requests = host.requests();
+        assert!(requests[1].starts_with("/v1/open-api/oauth/revoke token=svcrt_second&"));
+        assert!(requests[2].starts_with("/v1/open-api/oauth/revoke token=svc_at_second&"));
+        let left = stored_connection(stage.folder.path());
         let left = left.map(|connection| connection.refresh_token.expose_secret().to_owned());
         assert_eq!(left, other.map(|_| "svcrt_new".to_owned()));
         stage.end().await;

@@ -1,20 +1,26 @@
+//! Tests of the times at which tokens are refreshed.
+
 use super::*;
 use proptest::prelude::*;
 
 const S: Duration = Duration::from_secs(1);
 
-/// A time this many seconds after a start at second 10,000 of the wall clock.
-fn at(seconds: u32) -> Now {
+/// Returns the time this many seconds after the start of a test. The start is second 10,000 of the
+/// wall clock.
+fn now_at(seconds: u32) -> Now {
     Now {
         wall: EventTime::from_seconds(10_000 + i64::from(seconds)),
         boot: 500 * S + seconds * S,
     }
 }
 
-fn boot(seconds: u32) -> Option<Duration> {
-    Some(at(seconds).boot)
+/// Returns [`now_at`] in the form that [`Refresher::next`] returns.
+fn boot_at(seconds: u32) -> Option<Duration> {
+    Some(now_at(seconds).boot)
 }
 
+/// Returns the facts about the access token `name`, which was issued at the second `from`, and
+/// expires `life` seconds later.
 fn facts(name: &str, from: i64, life: i64) -> Facts {
     Facts {
         access: TokenFingerprint::of(name),
@@ -26,77 +32,80 @@ fn facts(name: &str, from: i64, life: i64) -> Facts {
     }
 }
 
-fn holding(life: i64) -> Refresher {
+/// Returns a refresher with the access token `a`, which expires `life` seconds after the start.
+fn refresher_with_token(life: i64) -> Refresher {
     let mut core = Refresher::default();
-    core.adopt(at(0), &facts("a", 0, life));
+    core.adopt(now_at(0), &facts("a", 0, life));
     core
 }
 
-/// Whole seconds until the next try. The random addition is below one second.
-fn wait(core: &Refresher, now: u32) -> u64 {
-    match core.next(at(now)) {
-        Some(then) => then.saturating_sub(at(now).boot).as_secs(),
+/// Returns the whole seconds from `now` to the next try. The random part of the wait is below one
+/// second.
+fn seconds_until_next(core: &Refresher, now: u32) -> u64 {
+    match core.next(now_at(now)) {
+        Some(then) => then.saturating_sub(now_at(now).boot).as_secs(),
         other => panic!("{other:?}"),
     }
 }
 
-fn refused(core: &mut Refresher, name: &str) {
+/// Reports that the CRM refused the access token `name`.
+fn refuse_token(core: &mut Refresher, name: &str) {
     core.on_token_used(&TokenFingerprint::of(name), false);
 }
 
 #[test]
 fn token_refresh_is_five_minutes_early_or_at_half_life() {
-    assert_eq!(holding(3_600).next(at(0)), boot(3_300));
-    assert_eq!(holding(20).next(at(0)), boot(10));
-    assert_eq!(holding(600).next(at(0)), boot(300));
-    assert!(holding(3_600).is_due(at(3_300)));
-    assert!(holding(0).is_due(at(0)));
-    assert_eq!(Refresher::default().next(at(0)), None);
+    assert_eq!(refresher_with_token(3_600).next(now_at(0)), boot_at(3_300));
+    assert_eq!(refresher_with_token(20).next(now_at(0)), boot_at(10));
+    assert_eq!(refresher_with_token(600).next(now_at(0)), boot_at(300));
+    assert!(refresher_with_token(3_600).is_due(now_at(3_300)));
+    assert!(refresher_with_token(0).is_due(now_at(0)));
+    assert_eq!(Refresher::default().next(now_at(0)), None);
 }
 
 #[test]
 fn clock_set_back_does_not_extend_token_life() {
-    let core = holding(3_600);
+    let core = refresher_with_token(3_600);
     let back = Now {
         wall: EventTime::from_seconds(0),
-        ..at(3_300)
+        ..now_at(3_300)
     };
     assert!(core.is_due(back));
     assert!(core.is_usable(back));
     let end = Now {
         wall: EventTime::from_seconds(0),
-        ..at(3_600)
+        ..now_at(3_600)
     };
     assert!(!core.is_usable(end));
 }
 
 #[test]
 fn one_refresh_is_under_way_at_a_time() {
-    let mut core = holding(20);
-    assert!(!core.begin(at(10)), "its time had come");
-    assert_eq!(core.next(at(30)), None);
-    core.ended(at(31), RefreshOutcome::Rotated(facts("b", 30, 20)));
-    assert_eq!(core.next(at(31)), boot(40));
+    let mut core = refresher_with_token(20);
+    assert!(!core.begin(now_at(10)), "its time had come");
+    assert_eq!(core.next(now_at(30)), None);
+    core.ended(now_at(31), RefreshOutcome::Rotated(facts("b", 30, 20)));
+    assert_eq!(core.next(now_at(31)), boot_at(40));
 }
 
 #[test]
 fn refresh_after_401_is_immediate_and_next_after_a_minute() {
-    let mut core = holding(3_600);
-    refused(&mut core, "a");
-    assert!(core.is_due(at(7)));
-    assert!(core.begin(at(7)));
-    core.ended(at(8), RefreshOutcome::Rotated(facts("b", 7, 3_600)));
-    refused(&mut core, "a");
-    assert_eq!(core.next(at(9)), boot(3_307), "that was the old one");
-    refused(&mut core, "b");
-    assert_eq!(core.next(at(9)), boot(67));
-    core.begin(at(67));
-    core.ended(at(68), RefreshOutcome::Rotated(facts("c", 67, 3_600)));
-    refused(&mut core, "c");
-    assert_eq!(core.next(at(69)), boot(67 + 120), "it does not help");
+    let mut core = refresher_with_token(3_600);
+    refuse_token(&mut core, "a");
+    assert!(core.is_due(now_at(7)));
+    assert!(core.begin(now_at(7)));
+    core.ended(now_at(8), RefreshOutcome::Rotated(facts("b", 7, 3_600)));
+    refuse_token(&mut core, "a");
+    assert_eq!(core.next(now_at(9)), boot_at(3_307), "that was the old one");
+    refuse_token(&mut core, "b");
+    assert_eq!(core.next(now_at(9)), boot_at(67));
+    core.begin(now_at(67));
+    core.ended(now_at(68), RefreshOutcome::Rotated(facts("c", 67, 3_600)));
+    refuse_token(&mut core, "c");
+    assert_eq!(core.next(now_at(69)), boot_at(67 + 120), "it does not help");
     core.on_token_used(&TokenFingerprint::of("c"), true);
-    refused(&mut core, "c");
-    assert_eq!(core.next(at(69)), boot(67 + 60), "it had been good");
+    refuse_token(&mut core, "c");
+    assert_eq!(core.next(now_at(69)), boot_at(67 + 60), "it had been good");
 }
 
 #[test]
@@ -105,58 +114,59 @@ fn minute_between_refreshes_by_401_is_kept_over_a_restart() {
     let before = facts("b", -10, 3_600);
     let refused_at = Some(EpochSeconds::new(9_990));
     core.adopt(
-        at(0),
+        now_at(0),
         &Facts {
             refused_at,
             ..before
         },
     );
-    refused(&mut core, "b");
-    assert_eq!(core.next(at(0)), boot(50));
+    refuse_token(&mut core, "b");
+    assert_eq!(core.next(now_at(0)), boot_at(50));
 }
 
 #[test]
 fn short_lived_token_is_refreshed_on_time_despite_401() {
-    let mut core = holding(20);
-    refused(&mut core, "a");
-    core.begin(at(1));
-    core.ended(at(1), RefreshOutcome::Rotated(facts("b", 1, 20)));
-    refused(&mut core, "b");
-    assert_eq!(core.next(at(2)), boot(11));
+    let mut core = refresher_with_token(20);
+    refuse_token(&mut core, "a");
+    core.begin(now_at(1));
+    core.ended(now_at(1), RefreshOutcome::Rotated(facts("b", 1, 20)));
+    refuse_token(&mut core, "b");
+    assert_eq!(core.next(now_at(2)), boot_at(11));
 }
 
 #[test]
 fn refused_refresh_token_is_final_and_never_retried() {
-    let mut core = holding(20);
-    core.begin(at(10));
-    core.ended(at(10), RefreshOutcome::Refused);
-    assert_eq!(core.next(at(10_000)), None);
+    let mut core = refresher_with_token(20);
+    core.begin(now_at(10));
+    core.ended(now_at(10), RefreshOutcome::Refused);
+    assert_eq!(core.next(now_at(10_000)), None);
     assert!(core.is_over());
-    assert!(core.is_usable(at(19)), "the access token lives on");
-    assert!(!core.is_usable(at(20)));
+    assert!(core.is_usable(now_at(19)), "the access token lives on");
+    assert!(!core.is_usable(now_at(20)));
     let mut core = Refresher::default();
     let over = true;
     core.adopt(
-        at(0),
+        now_at(0),
         &Facts {
             over,
             ..facts("a", 0, 20)
         },
     );
-    assert_eq!(core.next(at(15)), None);
-    refused(&mut core, "a");
-    assert!(!core.is_usable(at(1)), "refused, and beyond refreshing");
-    core.adopt(at(30), &facts("b", 30, 20));
-    assert!(core.is_usable(at(30)), "connected anew");
+    assert_eq!(core.next(now_at(15)), None);
+    refuse_token(&mut core, "a");
+    assert!(!core.is_usable(now_at(1)), "refused, and beyond refreshing");
+    core.adopt(now_at(30), &facts("b", 30, 20));
+    assert!(core.is_usable(now_at(30)), "connected again");
 }
 
-/// Leaves every try from `now` on unanswered, and returns the waits between them.
-fn unanswered(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
+/// Makes this many tries from `now` on, and loses each answer. Returns the seconds that the
+/// refresher waits after each try.
+fn waits_after_lost_answers(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
     let one = |_| {
-        assert!(core.is_due(at(now)));
-        core.begin(at(now));
-        core.ended(at(now), RefreshOutcome::Unsure);
-        let wait = wait(core, now);
+        assert!(core.is_due(now_at(now)));
+        core.begin(now_at(now));
+        core.ended(now_at(now), RefreshOutcome::Unsure);
+        let wait = seconds_until_next(core, now);
         now += u32::try_from(wait).expect("small") + 1;
         wait
     };
@@ -165,22 +175,31 @@ fn unanswered(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
 
 #[test]
 fn lost_answer_retry_halves_time_left_then_waits_5_minutes() {
-    let mut core = holding(3_600);
-    let waits = unanswered(&mut core, 3_300, 7);
+    let mut core = refresher_with_token(3_600);
+    let waits = waits_after_lost_answers(&mut core, 3_300, 7);
     assert_eq!(waits, [150, 74, 37, 60, 300, 300, 300]);
     assert!(!core.is_over(), "only a 400 is the end");
-    core.begin(at(9_999));
-    core.ended(at(9_999), RefreshOutcome::Rotated(facts("b", 9_999, 3_600)));
-    assert_eq!(core.next(at(9_999)), boot(9_999 + 3_300));
-    assert!(core.is_usable(at(9_999)));
+    core.begin(now_at(9_999));
+    core.ended(
+        now_at(9_999),
+        RefreshOutcome::Rotated(facts("b", 9_999, 3_600)),
+    );
+    assert_eq!(core.next(now_at(9_999)), boot_at(9_999 + 3_300));
+    assert!(core.is_usable(now_at(9_999)));
 }
 
 #[test]
 fn lost_answer_is_retried_soon_if_token_is_unusable() {
-    let mut core = holding(3_600);
-    refused(&mut core, "a");
-    assert_eq!(unanswered(&mut core, 5, 5), [2, 8, 20, 60, 300]);
-    assert_eq!(unanswered(&mut holding(20), 20, 5), [2, 8, 20, 60, 300]);
+    let mut core = refresher_with_token(3_600);
+    refuse_token(&mut core, "a");
+    assert_eq!(
+        waits_after_lost_answers(&mut core, 5, 5),
+        [2, 8, 20, 60, 300]
+    );
+    assert_eq!(
+        waits_after_lost_answers(&mut refresher_with_token(20), 20, 5),
+        [2, 8, 20, 60, 300]
+    );
 }
 
 #[test]
@@ -191,12 +210,12 @@ fn killed_refresh_is_retried_at_once_after_restart() {
         began,
         ..facts("a", 0, 3_600)
     };
-    core.adopt(at(0), &facts);
-    assert!(core.is_due(at(0)));
-    core.begin(at(0));
-    core.ended(at(1), RefreshOutcome::Unsure);
+    core.adopt(now_at(0), &facts);
+    assert!(core.is_due(now_at(0)));
+    core.begin(now_at(0));
+    core.ended(now_at(1), RefreshOutcome::Unsure);
     assert!(!core.is_over());
-    assert!(wait(&core, 1) <= 300);
+    assert!(seconds_until_next(&core, 1) <= 300);
 }
 
 #[test]
@@ -204,33 +223,41 @@ fn refresh_of_another_process_is_awaited_for_45_seconds() {
     let mut stored = facts("a", 0, 20);
     let mut core = Refresher::default();
     stored.began = false;
-    core.adopt(at(0), &stored);
-    assert!(!core.await_other(at(0)), "none was noted");
+    core.adopt(now_at(0), &stored);
+    assert!(!core.await_other(now_at(0)), "none was noted");
     stored.began = true;
-    core.adopt(at(0), &stored);
-    assert!(core.await_other(at(0)));
-    assert_eq!(core.next(at(30)), boot(45), "also when the token has ended");
-    assert!(core.is_due(at(45)));
-    core.adopt(at(30), &facts("b", 29, 3_600));
-    assert_eq!(core.next(at(30)), boot(3_329), "its pair has come");
+    core.adopt(now_at(0), &stored);
+    assert!(core.await_other(now_at(0)));
+    assert_eq!(
+        core.next(now_at(30)),
+        boot_at(45),
+        "also when the token has ended"
+    );
+    assert!(core.is_due(now_at(45)));
+    core.adopt(now_at(30), &facts("b", 29, 3_600));
+    assert_eq!(core.next(now_at(30)), boot_at(3_329), "its pair has come");
 }
 
 #[test]
 fn unsuccessful_refresh_is_retried_with_growing_pauses() {
-    let mut core = holding(20);
+    let mut core = refresher_with_token(20);
     let mut now = 10;
     for pause in [2, 4, 8, 16, 32, 60, 60] {
-        assert!(core.is_due(at(now)));
-        core.begin(at(now));
-        core.ended(at(now), RefreshOutcome::NotSent);
-        assert_eq!(core.next(at(now)), boot(now + pause));
+        assert!(core.is_due(now_at(now)));
+        core.begin(now_at(now));
+        core.ended(now_at(now), RefreshOutcome::NotSent);
+        assert_eq!(core.next(now_at(now)), boot_at(now + pause));
         now += pause;
     }
     for pause in [2, 8, 20, 60, 300, 300] {
-        assert!(core.is_due(at(now)));
-        core.begin(at(now));
-        core.ended(at(now), RefreshOutcome::NotDone);
-        assert_eq!(wait(&core, now), pause, "too many, or nobody's endpoint");
+        assert!(core.is_due(now_at(now)));
+        core.begin(now_at(now));
+        core.ended(now_at(now), RefreshOutcome::NotDone);
+        assert_eq!(
+            seconds_until_next(&core, now),
+            pause,
+            "too many, or nobody's endpoint"
+        );
         now += u32::try_from(pause).expect("small") + 1;
     }
     assert!(!core.is_over());
@@ -238,51 +265,51 @@ fn unsuccessful_refresh_is_retried_with_growing_pauses() {
 
 #[test]
 fn client_that_is_not_known_is_tried_once_an_hour() {
-    let mut core = holding(20);
+    let mut core = refresher_with_token(20);
     for hour in 0..3 {
         let now = 10 + 3_600 * hour;
-        assert!(core.is_due(at(now)));
-        core.begin(at(now));
-        core.ended(at(now), RefreshOutcome::WrongClient);
+        assert!(core.is_due(now_at(now)));
+        core.begin(now_at(now));
+        core.ended(now_at(now), RefreshOutcome::WrongClient);
         assert!(core.is_client_refused() && !core.is_over());
-        assert_eq!(core.next(at(now)), boot(now + 3_600));
+        assert_eq!(core.next(now_at(now)), boot_at(now + 3_600));
     }
     let now = 10 + 3_600 * 3;
-    core.begin(at(now));
+    core.begin(now_at(now));
     core.ended(
-        at(now),
+        now_at(now),
         RefreshOutcome::Rotated(facts("b", i64::from(now), 20)),
     );
-    assert!(!core.is_client_refused() && core.is_usable(at(now)));
+    assert!(!core.is_client_refused() && core.is_usable(now_at(now)));
 }
 
 #[test]
 fn blocked_company_token_stays_and_resumes_normal_refresh() {
-    let mut core = holding(3_600);
-    refused(&mut core, "a");
-    core.begin(at(10));
-    core.ended(at(10), RefreshOutcome::WrongClient);
+    let mut core = refresher_with_token(3_600);
+    refuse_token(&mut core, "a");
+    core.begin(now_at(10));
+    core.ended(now_at(10), RefreshOutcome::WrongClient);
     assert!(core.is_client_refused());
-    assert!(core.is_usable(at(11)), "it is asked with");
-    refused(&mut core, "a");
-    assert_eq!(core.next(at(70)), boot(3_610));
+    assert!(core.is_usable(now_at(11)), "it is asked with");
+    refuse_token(&mut core, "a");
+    assert_eq!(core.next(now_at(70)), boot_at(3_610));
     assert!(core.on_token_used(&TokenFingerprint::of("a"), true));
-    assert!(!core.is_client_refused() && core.is_usable(at(90)));
-    assert_eq!(core.next(at(90)), boot(3_300), "in its own time");
+    assert!(!core.is_client_refused() && core.is_usable(now_at(90)));
+    assert_eq!(core.next(now_at(90)), boot_at(3_300), "in its own time");
     assert!(
         !core.on_token_used(&TokenFingerprint::of("a"), true),
-        "told once"
+        "reported once"
     );
 }
 
 #[test]
 fn refused_client_with_good_token_is_not_retried_at_once() {
-    let mut core = holding(20);
-    core.begin(at(10));
-    core.ended(at(10), RefreshOutcome::WrongClient);
+    let mut core = refresher_with_token(20);
+    core.begin(now_at(10));
+    core.ended(now_at(10), RefreshOutcome::WrongClient);
     assert!(!core.on_token_used(&TokenFingerprint::of("a"), true));
     assert!(core.is_client_refused());
-    assert_eq!(core.next(at(12)), boot(3_610));
+    assert_eq!(core.next(now_at(12)), boot_at(3_610));
 }
 
 #[derive(Clone, Debug)]
@@ -308,13 +335,13 @@ proptest! {
         life in 1i64..4_000, events in prop::collection::vec(event(), 1..80),
     ) {
         let mut core = Refresher::default();
-        core.adopt(at(0), &facts("0", 0, life));
+        core.adopt(now_at(0), &facts("0", 0, life));
         let (mut now, mut under_way, mut last, mut name) = (0u32, false, None::<u32>, 0u32);
         let (mut unsure, mut tried, mut tried_before) = (0, None::<u32>, None);
         for event in events {
             match event {
                 Event::Pass(seconds) => now += seconds,
-                Event::Refused => refused(&mut core, &format!("{name}")),
+                Event::Refused => refuse_token(&mut core, &format!("{name}")),
                 Event::Good => {
                     core.on_token_used(&TokenFingerprint::of(&format!("{name}")), true);
                 }
@@ -341,18 +368,18 @@ proptest! {
                     if !sent {
                         last = None;
                     }
-                    core.ended(at(now), ended);
+                    core.ended(now_at(now), ended);
                 }
                 Event::End(_) => {}
             }
-            if core.is_due(at(now)) {
+            if core.is_due(now_at(now)) {
                 prop_assert!(!under_way);
                 let since = tried.map(|tried| now - tried);
                 let rarely = unsure < 5 || since.is_none_or(|since| since >= 300);
                 prop_assert!(rarely, "the {unsure}. time after {since:?} s");
                 tried_before = tried.replace(now);
                 under_way = true;
-                if core.begin(at(now)) && unsure == 0 {
+                if core.begin(now_at(now)) && unsure == 0 {
                     prop_assert!(last.is_none_or(|last| now - last >= 60));
                     last = Some(now);
                 }

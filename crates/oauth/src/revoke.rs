@@ -89,11 +89,11 @@ mod tests {
     use super::super::scripted::{Reply, Scripted};
     use super::*;
 
-    fn at(host: &Scripted) -> Connection {
-        let mut it = connection();
-        it.client.auth_url.clone_from(&host.url);
-        it.client.proxy = None;
-        it
+    fn connection_to(host: &Scripted) -> Connection {
+        let mut changed = connection();
+        changed.client.auth_url.clone_from(&host.url);
+        changed.client.proxy = None;
+        changed
     }
 
     #[tokio::test]
@@ -101,19 +101,19 @@ mod tests {
         let yes = || Reply::Say(200, "{}".to_owned());
         let no = Reply::Say(401, "{\"accept\": false}".to_owned());
         let host = Scripted::start(vec![yes(), no, yes()]).await;
-        let connection = at(&host);
+        let connection = connection_to(&host);
         let exchange = client(&connection).expect("an address");
         let left = all(&exchange, &connection).await;
-        let asked = host.asked();
+        let requests = host.requests();
         let wanted = ["svcrt_hidden", "svc_at_hidden", "svc_at_old_hidden"];
-        assert_eq!(asked.len(), wanted.len());
-        for (request, token) in asked.iter().zip(wanted) {
+        assert_eq!(requests.len(), wanted.len());
+        for (request, token) in requests.iter().zip(wanted) {
             let form = format!("/v1/open-api/oauth/revoke token={token}&");
             assert!(request.starts_with(&form), "{request}");
         }
-        let said = message(&left);
+        let text = message(&left);
         let wanted = "access token cannot be revoked (client id or secret is refused: 401)";
-        assert_eq!(said, wanted);
+        assert_eq!(text, wanted);
         assert!(!format!("{left:?}").contains("hidden"));
     }
 }

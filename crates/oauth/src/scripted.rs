@@ -1,4 +1,4 @@
-//! An OAuth host for tests. It answers from a script, and records the requests.
+//! An OAuth host for tests. The host answers from a script, and records the requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ pub(crate) enum Reply {
     Say(u16, String),
     /// Closes the connection without an answer, after the request was read.
     Close,
-    /// Sends this answer after the next [`Scripted::go_on`].
+    /// Sends this answer after [`Scripted::release_answers`] was called.
     Wait(Box<Reply>),
 }
 
@@ -21,12 +21,12 @@ pub(crate) enum Reply {
 pub(crate) struct Scripted {
     pub(crate) url: String,
     script: Arc<Mutex<VecDeque<Reply>>>,
-    asked: watch::Sender<Vec<String>>,
-    going_on: watch::Sender<bool>,
+    requests: watch::Sender<Vec<String>>,
+    released: watch::Sender<bool>,
 }
 
 impl Scripted {
-    /// Listens on a free port. After the end of its script, it answers 503.
+    /// Starts a host on a free port. After the end of its script, the host answers 503.
     pub(crate) async fn start(script: Vec<Reply>) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -34,8 +34,8 @@ impl Scripted {
         let host = Self {
             url: format!("http://127.0.0.1:{port}"),
             script: Arc::new(Mutex::new(script.into())),
-            asked: watch::channel(Vec::new()).0,
-            going_on: watch::channel(false).0,
+            requests: watch::channel(Vec::new()).0,
+            released: watch::channel(false).0,
         };
         let serving = host.clone();
         tokio::spawn(async move {
@@ -48,24 +48,24 @@ impl Scripted {
     }
 
     /// Appends an answer to the script.
-    pub(crate) fn then(&self, reply: Reply) {
+    pub(crate) fn push(&self, reply: Reply) {
         self.script.lock().expect("the script").push_back(reply);
     }
 
-    /// Path and form of each request so far: `/v1/… grant_type=…`.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.borrow().clone()
+    /// Returns the path and the form of each request so far, such as `/v1/… grant_type=…`.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.borrow().clone()
     }
 
     /// Waits until this many requests have arrived.
-    pub(crate) async fn is_asked(&self, count: usize) {
-        let mut asked = self.asked.subscribe();
-        drop(asked.wait_for(|asked| asked.len() >= count).await);
+    pub(crate) async fn wait_for_requests(&self, count: usize) {
+        let mut requests = self.requests.subscribe();
+        drop(requests.wait_for(|requests| requests.len() >= count).await);
     }
 
-    /// Sends the answers that wait.
-    pub(crate) fn go_on(&self) {
-        self.going_on.send_replace(true);
+    /// Makes the host send the answers that wait, now and later.
+    pub(crate) fn release_answers(&self) {
+        self.released.send_replace(true);
     }
 
     async fn serve(&self, mut line: TcpStream) {
@@ -75,8 +75,8 @@ impl Scripted {
             if let Some((head, body)) = text.split_once("\r\n\r\n") {
                 let length = head.lines().find_map(|line| {
                     let (name, value) = line.split_once(':')?;
-                    let is = name.eq_ignore_ascii_case("content-length");
-                    is.then(|| value.trim().parse::<usize>().ok())?
+                    let is_length = name.eq_ignore_ascii_case("content-length");
+                    is_length.then(|| value.trim().parse::<usize>().ok())?
                 });
                 if body.len() >= length.unwrap_or(0) {
                     let path = head.split(' ').nth(1).unwrap_or_default();
@@ -92,18 +92,18 @@ impl Scripted {
         let scripted = self.script.lock().expect("the script").pop_front();
         let reply = scripted.unwrap_or(Reply::Say(503, String::new()));
         if let Reply::Wait(reply) = reply {
-            self.note(&request);
-            let mut going_on = self.going_on.subscribe();
-            drop(going_on.wait_for(|going_on| *going_on).await);
+            self.record_request(&request);
+            let mut released = self.released.subscribe();
+            drop(released.wait_for(|released| *released).await);
             return answer(line, *reply).await;
         }
         answer(line, reply).await;
-        self.note(&request);
+        self.record_request(&request);
     }
 
-    fn note(&self, request: &str) {
-        self.asked
-            .send_modify(|asked| asked.push(request.to_owned()));
+    fn record_request(&self, request: &str) {
+        self.requests
+            .send_modify(|requests| requests.push(request.to_owned()));
     }
 }
 
@@ -116,7 +116,8 @@ async fn answer(mut line: TcpStream, reply: Reply) {
     line.write_all(answer.as_bytes()).await.ok();
 }
 
-/// A pair as in the token endpoint's answer.
+/// Returns an answer of the token endpoint with a new pair of tokens. `name` is the end of both
+/// tokens, such as `svc_at_second`. `life` is `expires_in`, in seconds.
 pub(crate) fn pair(name: &str, life: u64) -> Reply {
     let body = serde_json::json!({
         "access_token": format!("svc_at_{name}"), "token_type": "Bearer", "expires_in": life,

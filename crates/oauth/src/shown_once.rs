@@ -84,7 +84,7 @@ mod tests {
     use super::super::connection::tests::connection;
     use super::*;
 
-    fn left_for(client: &Client, state: &ConnectionStore) -> Option<String> {
+    fn secret_left_for(client: &Client, state: &ConnectionStore) -> Option<String> {
         let left = ShownOnce::read_earlier(state, client).expect("readable");
         let secret = left.webhook_secret?;
         Some(secret.expose_secret().to_owned())
@@ -98,17 +98,17 @@ mod tests {
                 .expect("a state");
         let state = ConnectionStore::new(folder.path());
         let ours = connection();
-        assert_eq!(left_for(&ours.client, &state), None);
+        assert_eq!(secret_left_for(&ours.client, &state), None);
         keep(&state, &ours).expect("kept");
         assert_eq!(
-            left_for(&ours.client, &state).as_deref(),
+            secret_left_for(&ours.client, &state).as_deref(),
             Some("webhook_hidden")
         );
         let other = Client {
             client_id: "svc_app_2".to_owned(),
             ..ours.client.clone()
         };
-        assert_eq!(left_for(&other, &state), None);
+        assert_eq!(secret_left_for(&other, &state), None);
         assert!(
             ShownOnce::from_connection(&ours, &other)
                 .webhook_secret
@@ -116,9 +116,9 @@ mod tests {
         );
         let torn = Secret::from("torn webhook_hidden");
         state.keep_shown_once(&torn).expect("kept");
-        assert_eq!(left_for(&ours.client, &state), None);
+        assert_eq!(secret_left_for(&ours.client, &state), None);
         keep(&state, &ours).expect("kept");
-        assert!(left_for(&ours.client, &state).is_some());
+        assert!(secret_left_for(&ours.client, &state).is_some());
         guard.close();
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
-    fn sent(outbox: &Outbox) -> String {
+    fn next_message(outbox: &Outbox) -> String {
         let mut sent = String::new();
         outbox.send_next(|message| message.clone_into(&mut sent));
         sent
@@ -196,7 +196,7 @@ mod tests {
             outbox.add(Kind::Status, format!("status {number}"));
         }
         outbox.add(Kind::Stopping, "stopping".to_owned());
-        let all = [(); 3].map(|()| sent(&outbox));
+        let all = [(); 3].map(|()| next_message(&outbox));
         assert_eq!(all, ["ready", "status 99", "stopping"]);
     }
 
@@ -224,6 +224,6 @@ mod tests {
         let outbox = Outbox::new();
         outbox.add(Kind::Stopping, "stopping".to_owned());
         outbox.flush(Duration::from_millis(10));
-        assert_eq!(sent(&outbox), "stopping");
+        assert_eq!(next_message(&outbox), "stopping");
     }
 }

@@ -120,7 +120,7 @@ mod tests {
         let pieces: Vec<_> = chart.columns[0]
             .pieces
             .iter()
-            .map(|it| (it.class, it.y, it.height))
+            .map(|piece| (piece.class, piece.y, piece.height))
             .collect();
         assert_eq!(pieces, [("journaled", 250, 750), ("letters", 0, 250)]);
         assert!(chart.columns[1].pieces.is_empty());

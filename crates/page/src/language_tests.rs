@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Returns every key whose last part is a word that is defined elsewhere.
-fn families() -> BTreeSet<String> {
+/// Returns the keys that end in a word of a fixed list, such as `role.admin` and `month.1`.
+fn family_keys() -> BTreeSet<String> {
     let fixed = [
         ("role", &["admin", "view"][..]),
         ("direction", &["INBOUND", "OUTBOUND", "UNKNOWN"]),
@@ -79,12 +79,12 @@ fn families() -> BTreeSet<String> {
     keys
 }
 
-fn texts_of(folder: &Path, all: &mut String) {
+fn read_texts(folder: &Path, all: &mut String) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let name = path.to_string_lossy().into_owned();
         if path.is_dir() {
-            texts_of(&path, all);
+            read_texts(&path, all);
         } else if !name.ends_with("_tests.rs") {
             all.push_str(&fs::read_to_string(&path).expect("text"));
         }
@@ -92,11 +92,11 @@ fn texts_of(folder: &Path, all: &mut String) {
 }
 
 /// Returns every quoted word in templates and sources that looks like a key.
-fn quoted() -> BTreeSet<String> {
+fn quoted_keys() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = String::new();
-    texts_of(&root.join("src"), &mut all);
-    texts_of(&root.join("templates"), &mut all);
+    read_texts(&root.join("src"), &mut all);
+    read_texts(&root.join("templates"), &mut all);
     let key = |word: &&str| {
         let fit = |c: char| c.is_ascii_alphanumeric() || "._".contains(c);
         word.chars().all(fit) && !word.is_empty()
@@ -107,12 +107,12 @@ fn quoted() -> BTreeSet<String> {
     words.collect()
 }
 
-/// Returns the keys that are requested by name: `c.t(…)` and similar calls.
-fn asked() -> BTreeSet<String> {
+/// Returns the keys that are passed to `c.t(…)` and similar functions.
+fn requested_keys() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = String::new();
-    texts_of(&root.join("src/views"), &mut all);
-    texts_of(&root.join("templates"), &mut all);
+    read_texts(&root.join("src/views"), &mut all);
+    read_texts(&root.join("templates"), &mut all);
     let mut keys = BTreeSet::new();
     for call in [
         "c.t(\"",
@@ -132,13 +132,17 @@ fn asked() -> BTreeSet<String> {
 /// Promise: The page is complete in English, Russian, and Uzbek.
 #[test]
 fn no_text_is_missing_and_none_is_unused_in_any_language() {
-    let (families, quoted, asked) = (families(), quoted(), asked());
-    assert!(asked.len() > 200, "only {} keys are asked for", asked.len());
+    let (families, quoted, requested) = (family_keys(), quoted_keys(), requested_keys());
+    assert!(
+        requested.len() > 200,
+        "only {} keys are requested",
+        requested.len()
+    );
     let english: BTreeSet<&String> = ENGLISH.keys().collect();
     for language in Language::ALL {
         let known: BTreeSet<&String> = language.texts().keys().collect();
         assert_eq!(known, english, "{language:?}");
-        for key in families.iter().chain(&asked) {
+        for key in families.iter().chain(&requested) {
             assert!(language.has(key), "{language:?} has no {key}");
         }
     }
@@ -192,7 +196,7 @@ fn russian_has_all_its_plurals_and_the_others_theirs() {
     let said = [0, 1, 2, 5, 11, 12, 21, 22, 25, 111, 112, 121].map(calls);
     let words: Vec<&str> = said
         .iter()
-        .map(|it| it.rsplit(' ').next().expect("a word"))
+        .map(|text| text.rsplit(' ').next().expect("a word"))
         .collect();
     assert_eq!(
         words,

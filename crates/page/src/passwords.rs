@@ -298,7 +298,7 @@ mod tests {
     fn line_that_is_none_is_named_by_its_number_and_never_shown() {
         let good = line("anna", "admin", "correct horse");
         let dear = good.replace("m=8", "m=999999");
-        for (bad, says) in [
+        for (bad, expected) in [
             ("anna", "NAME:ROLE:HASH"),
             ("anna:hunter22222", "NAME:ROLE:HASH"),
             ("anna:root:hunter22222", "role"),
@@ -309,9 +309,9 @@ mod tests {
         ] {
             let refused = Passwords::parse(&format!("#\n{bad}\n")).expect_err(bad);
             assert!(refused.starts_with("line 2 "), "{bad}");
-            let words = refused.to_string();
-            assert!(words.contains(says), "{words}");
-            assert!(!words.contains("hunter"), "{words}");
+            let message = refused.to_string();
+            assert!(message.contains(expected), "{message}");
+            assert!(!message.contains("hunter"), "{message}");
         }
         let twice = Passwords::parse(&format!("{good}\n{good}\n")).expect_err("twice");
         assert!(twice.starts_with("line 2 "), "{twice}");

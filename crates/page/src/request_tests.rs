@@ -7,7 +7,7 @@ fn settings(behind_proxy: bool) -> Settings {
     Settings::new(address, None, proxies, &names).expect("settings")
 }
 
-fn asked(headers: &[(&'static str, &str)]) -> Asked {
+fn post_with_headers(headers: &[(&'static str, &str)]) -> Asked {
     let pairs = headers.iter().map(|(name, value)| {
         let name = header::HeaderName::from_static(name);
         (name, value.parse().expect("a value"))
@@ -29,16 +29,19 @@ fn asked(headers: &[(&'static str, &str)]) -> Asked {
 #[test]
 fn post_without_proof_of_the_same_origin_is_refused() {
     let host = ("host", "localhost:9000");
-    let of = |said: &[(&'static str, &str)]| {
+    let check_headers = |said: &[(&'static str, &str)]| {
         let mut all = vec![host];
         all.extend_from_slice(said);
-        check_origin(&asked(&all), &settings(false))
+        check_origin(&post_with_headers(&all), &settings(false))
     };
     let (origin, site) = ("origin", "sec-fetch-site");
-    assert_eq!(of(&[(origin, "http://localhost:9000")]), Ok(()));
-    assert_eq!(of(&[(site, "same-origin")]), Ok(()));
-    assert_eq!(of(&[(origin, "null"), (site, "same-origin")]), Ok(()));
-    assert_eq!(of(&[]), Err("problem.no_origin.words"));
+    assert_eq!(check_headers(&[(origin, "http://localhost:9000")]), Ok(()));
+    assert_eq!(check_headers(&[(site, "same-origin")]), Ok(()));
+    assert_eq!(
+        check_headers(&[(origin, "null"), (site, "same-origin")]),
+        Ok(())
+    );
+    assert_eq!(check_headers(&[]), Err("problem.no_origin.words"));
     for foreign in [
         "http://evil.example",
         "http://localhost:9001",
@@ -50,22 +53,22 @@ fn post_without_proof_of_the_same_origin_is_refused() {
         "localhost:9000",
     ] {
         assert_eq!(
-            of(&[(origin, foreign)]),
+            check_headers(&[(origin, foreign)]),
             Err("problem.origin.words"),
             "{foreign}"
         );
-        let with_site = of(&[(origin, foreign), (site, "cross-site")]);
+        let with_site = check_headers(&[(origin, foreign), (site, "cross-site")]);
         assert_eq!(with_site, Err("problem.origin.words"), "{foreign}");
     }
     for foreign in ["cross-site", "same-site", "none", "", "Same-Origin"] {
         let own = (origin, "http://localhost:9000");
         assert_eq!(
-            of(&[own, (site, foreign)]),
+            check_headers(&[own, (site, foreign)]),
             Err("problem.origin.words"),
             "{foreign}"
         );
         assert_eq!(
-            of(&[(site, foreign)]),
+            check_headers(&[(site, foreign)]),
             Err("problem.origin.words"),
             "{foreign}"
         );
@@ -74,22 +77,32 @@ fn post_without_proof_of_the_same_origin_is_refused() {
 
 #[test]
 fn origin_check_behind_proxy_allows_only_port_mismatch() {
-    let of = |said: &[(&'static str, &str)]| check_origin(&asked(said), &settings(true));
+    let check_headers =
+        |said: &[(&'static str, &str)]| check_origin(&post_with_headers(said), &settings(true));
     let host = ("host", "calls.example.uz");
     let same = ("sec-fetch-site", "same-origin");
-    assert_eq!(of(&[host, ("origin", "https://calls.example.uz")]), Ok(()));
+    assert_eq!(
+        check_headers(&[host, ("origin", "https://calls.example.uz")]),
+        Ok(())
+    );
     let with_port = ("origin", "https://calls.example.uz:8443");
-    assert_eq!(of(&[host, with_port, same]), Ok(()));
-    assert_eq!(of(&[host, with_port]), Err("problem.origin.words"));
+    assert_eq!(check_headers(&[host, with_port, same]), Ok(()));
+    assert_eq!(
+        check_headers(&[host, with_port]),
+        Err("problem.origin.words")
+    );
     let other = ("origin", "https://evil.example");
-    assert_eq!(of(&[host, other, same]), Err("problem.origin.words"));
+    assert_eq!(
+        check_headers(&[host, other, same]),
+        Err("problem.origin.words")
+    );
 }
 
 #[test]
 fn host_is_compared_without_port_and_must_appear_once() {
-    let of = |hosts: &[&str]| {
+    let has_own_host = |hosts: &[&str]| {
         let all: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
-        is_own_host(&asked(&all), &settings(false))
+        is_own_host(&post_with_headers(&all), &settings(false))
     };
     for own in [
         "localhost",
@@ -98,7 +111,7 @@ fn host_is_compared_without_port_and_must_appear_once() {
         "calls.example.uz:443",
         "127.0.0.1:8",
     ] {
-        assert!(of(&[own]), "{own}");
+        assert!(has_own_host(&[own]), "{own}");
     }
     for foreign in [
         "evil.example",
@@ -107,33 +120,42 @@ fn host_is_compared_without_port_and_must_appear_once() {
         ":9000",
         "192.0.2.1",
     ] {
-        assert!(!of(&[foreign]), "{foreign}");
+        assert!(!has_own_host(&[foreign]), "{foreign}");
     }
-    assert!(!of(&[]));
-    assert!(!of(&["localhost", "evil.example"]));
-    let mut absolute = asked(&[("host", "localhost")]);
+    assert!(!has_own_host(&[]));
+    assert!(!has_own_host(&["localhost", "evil.example"]));
+    let mut absolute = post_with_headers(&[("host", "localhost")]);
     absolute.uri = "http://evil.example/x".parse().expect("a target");
     assert!(!is_own_host(&absolute, &settings(false)));
 }
 
 #[test]
 fn last_forwarded_address_of_a_proxy_is_the_client() {
-    let of = |lines: &[&str]| {
+    let client_address = |lines: &[&str]| {
         let all: Vec<_> = lines
             .iter()
             .map(|line| ("x-forwarded-for", *line))
             .collect();
-        Asked::forwarded_address(&asked(&all).headers).map(|ip| ip.to_string())
+        Asked::forwarded_address(&post_with_headers(&all).headers).map(|ip| ip.to_string())
     };
-    assert_eq!(of(&["192.0.2.1, 192.0.2.2"]).as_deref(), Some("192.0.2.2"));
     assert_eq!(
-        of(&["192.0.2.1", "192.0.2.3"]).as_deref(),
+        client_address(&["192.0.2.1, 192.0.2.2"]).as_deref(),
+        Some("192.0.2.2")
+    );
+    assert_eq!(
+        client_address(&["192.0.2.1", "192.0.2.3"]).as_deref(),
         Some("192.0.2.3")
     );
-    assert_eq!(of(&["192.0.2.1:50000"]).as_deref(), Some("192.0.2.1"));
-    assert_eq!(of(&["[2001:db8::1]"]).as_deref(), Some("2001:db8::1"));
-    assert_eq!(of(&["192.0.2.1, unknown"]), None);
-    assert_eq!(of(&[]), None);
+    assert_eq!(
+        client_address(&["192.0.2.1:50000"]).as_deref(),
+        Some("192.0.2.1")
+    );
+    assert_eq!(
+        client_address(&["[2001:db8::1]"]).as_deref(),
+        Some("2001:db8::1")
+    );
+    assert_eq!(client_address(&["192.0.2.1, unknown"]), None);
+    assert_eq!(client_address(&[]), None);
 }
 
 #[test]
@@ -155,7 +177,7 @@ fn redirect_goes_only_to_a_path_of_this_page() {
 
 #[test]
 fn cookies_are_distinguished_by_their_whole_name() {
-    let all = asked(&[("cookie", "a-b=1; a=2; a=3"), ("cookie", "a=4")]);
+    let all = post_with_headers(&[("cookie", "a-b=1; a=2; a=3"), ("cookie", "a=4")]);
     assert_eq!(all.cookies("a").collect::<Vec<_>>(), ["2", "3", "4"]);
 }
 

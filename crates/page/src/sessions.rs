@@ -183,7 +183,7 @@ impl Links {
 mod tests {
     use super::*;
 
-    fn kept(json: Option<&str>, now: i64) -> Sessions {
+    fn restored_sessions(json: Option<&str>, now: i64) -> Sessions {
         let sessions = Sessions::default();
         let taken_up = json.map_or(Ok(()), |json| {
             sessions.take_up(json, now, &Passwords::default())
@@ -198,35 +198,42 @@ mod tests {
 
     #[test]
     fn session_survives_restart_for_12_hours_without_stored_token() {
-        let before = kept(None, 0);
+        let before = restored_sessions(None, 0);
         let token = before
             .open(100, "anna", PageRole::Admin, None)
             .expect("a session");
         let json = before.to_json();
         assert!(!json.contains(token.reveal()), "{json}");
-        let after = kept(Some(&json), 200);
+        let after = restored_sessions(Some(&json), 200);
         assert_eq!(after.count(), 1);
         let found = find(&after, 200, token.reveal()).expect("anna");
         assert_eq!((found.who.as_str(), found.role), ("anna", PageRole::Admin));
         assert_eq!(find(&after, 100 + SESSION_SECONDS, token.reveal()), None);
-        assert_eq!(kept(Some(&json), 100 + SESSION_SECONDS).count(), 0);
-        assert_eq!(kept(Some(&json), 0).count(), 0, "of a future clock");
+        assert_eq!(
+            restored_sessions(Some(&json), 100 + SESSION_SECONDS).count(),
+            0
+        );
+        assert_eq!(
+            restored_sessions(Some(&json), 0).count(),
+            0,
+            "of a future clock"
+        );
     }
 
     #[test]
     fn whose_line_has_changed_is_out_at_once_and_after_a_restart() {
-        let before = kept(None, 0);
+        let before = restored_sessions(None, 0);
         let line = Some("0011".to_owned());
         let token = before
             .open(1, "anna", PageRole::Admin, line)
             .expect("a session");
         assert_eq!(find(&before, 2, token.reveal()), None);
-        assert_eq!(kept(Some(&before.to_json()), 2).count(), 0);
+        assert_eq!(restored_sessions(Some(&before.to_json()), 2).count(), 0);
     }
 
     #[test]
     fn session_flood_ends_sessions_of_its_own_users_only() {
-        let sessions = kept(None, 0);
+        let sessions = restored_sessions(None, 0);
         let open = |now, who: &str| sessions.open(now, who, PageRole::View, None).expect("one");
         let anna = open(1, "anna");
         for n in 0..5_000 {
@@ -246,7 +253,7 @@ mod tests {
 
     #[test]
     fn logging_out_ends_it_here() {
-        let sessions = kept(None, 0);
+        let sessions = restored_sessions(None, 0);
         let token = sessions
             .open(1, "anna", PageRole::View, None)
             .expect("a session");

@@ -70,7 +70,11 @@ fn value_that_looks_like_a_mark_stays_a_value() {
 #[test]
 fn nav_marks_current_view_and_language_switch_keeps_view() {
     let english = shell(Language::English);
-    let here: Vec<_> = english.nav().into_iter().filter(|it| it.here).collect();
+    let here: Vec<_> = english
+        .nav()
+        .into_iter()
+        .filter(|entry| entry.here)
+        .collect();
     assert_eq!(here.len(), 1);
     assert_eq!(here[0].path, "/letters");
     let (_, _, chosen, link) = english.languages().remove(1);

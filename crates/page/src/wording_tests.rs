@@ -1,10 +1,10 @@
-//! Rules for the texts of the page, in all languages. Each test first checks its rule with a text
-//! that breaks it.
+//! Tests that the texts of the page follow the rules of style in all languages. Each test first
+//! applies its rule to a text that breaks the rule.
 
 use super::*;
 
 /// Returns words that the glossary replaces with plain terms: beginnings of words, in lowercase.
-fn banned(language: Language) -> &'static str {
+fn banned_words(language: Language) -> &'static str {
     match language {
         Language::English => {
             "told, tells, hear, heard, hears, errand, orphan, sweep, bury, stranger, \
@@ -29,15 +29,15 @@ const NAMES: [&str; 5] = ["Origin", "Sec", "CRM", "ATS", "PostgreSQL"];
 
 fn has_banned(language: Language, text: &str) -> bool {
     let text = text.to_lowercase();
-    let begins = |at: usize| !text[..at].ends_with(char::is_alphabetic);
-    let found = |word: &&str| text.match_indices(*word).any(|(at, _)| begins(at));
-    banned(language).split(", ").any(|word| found(&word))
+    let is_word_start = |at: usize| !text[..at].ends_with(char::is_alphabetic);
+    let found = |word: &&str| text.match_indices(*word).any(|(at, _)| is_word_start(at));
+    banned_words(language).split(", ").any(|word| found(&word))
 }
 
 /// Returns `true` if a text contains epoch seconds. People read times in the zone of the PBX.
 fn has_epoch_seconds(text: &str) -> bool {
     let digits = text.split(|c: char| !c.is_ascii_digit());
-    digits.into_iter().any(|it| it.len() >= 10)
+    digits.into_iter().any(|number| number.len() >= 10)
 }
 
 /// Returns `true` if two messages were joined: a sentence begins before the last one ended, or the
@@ -45,27 +45,27 @@ fn has_epoch_seconds(text: &str) -> bool {
 fn is_double(text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let is_short = |word: &str| !word.contains(char::is_lowercase);
-    let is_name = |word: &str| is_short(word) || NAMES.iter().any(|it| word.starts_with(it));
-    let begins = |word: &str| word.starts_with(char::is_uppercase) && !is_name(word);
+    let is_name = |word: &str| is_short(word) || NAMES.iter().any(|name| word.starts_with(name));
+    let begins_sentence = |word: &str| word.starts_with(char::is_uppercase) && !is_name(word);
     let runs_on = words.windows(2).any(|pair| {
         let goes_on = pair[0].ends_with(|c: char| c.is_lowercase() || c.is_numeric() || c == '}');
-        goes_on && begins(pair[1])
+        goes_on && begins_sentence(pair[1])
     });
     let several = words
         .windows(2)
-        .any(|pair| pair[0].ends_with(['.', '!', '?']) && begins(pair[1]));
+        .any(|pair| pair[0].ends_with(['.', '!', '?']) && begins_sentence(pair[1]));
     // After a label, a value can end the text without a period.
     let is_label = text.ends_with('}')
         && words
             .iter()
             .rev()
             .nth(1)
-            .is_some_and(|it| it.ends_with(':'));
+            .is_some_and(|word| word.ends_with(':'));
     runs_on || several && !is_label && !text.ends_with(['.', '!', '?', ':', '…'])
 }
 
-/// Returns `true` for a wrong apostrophe. `ʻ` is only right after `o` and `g`, and `ʼ` is the
-/// tutuq. Other signs only look similar.
+/// Returns `true` if an Uzbek text has a wrong apostrophe. `ʻ` is only right after `o` and `g`, and
+/// `ʼ` (tutuq) only after other letters. Other characters only look similar.
 fn has_wrong_apostrophe(text: &str) -> bool {
     let mut before = ' ';
     text.chars().any(|c| {
@@ -79,7 +79,7 @@ fn has_wrong_apostrophe(text: &str) -> bool {
     })
 }
 
-/// Returns `true` if a suffix is separated from its abbreviation. `CRMda` is right.
+/// Returns `true` if an Uzbek text separates a suffix from its abbreviation. `CRMda` is right.
 fn has_loose_suffix(text: &str) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let suffixes = ["da", "dan", "dagi", "ga", "ni", "ning", "lar"];
@@ -112,8 +112,8 @@ fn texts() -> impl Iterator<Item = (Language, &'static str, &'static str)> {
     })
 }
 
-/// Returns the texts that break this rule.
-fn breaking(rule: impl Fn(Language, &str) -> bool) -> Vec<String> {
+/// Returns the texts for which `rule` returns `true`.
+fn texts_that_break(rule: impl Fn(Language, &str) -> bool) -> Vec<String> {
     let broken = texts().filter(|(language, _, text)| rule(*language, text));
     broken
         .map(|(language, key, text)| format!("{language:?} {key}: {text}"))
@@ -129,14 +129,14 @@ fn texts_use_no_word_that_the_glossary_replaces() {
     assert!(has_banned(Language::Russian, "Письмо 7"));
     assert!(has_banned(Language::Uzbek, "Ijara"));
     assert!(!has_banned(Language::English, "There is no retelling"));
-    assert_eq!(breaking(has_banned), [""; 0]);
+    assert_eq!(texts_that_break(has_banned), [""; 0]);
 }
 
 #[test]
 fn texts_contain_no_timestamp_in_epoch_seconds() {
     assert!(has_epoch_seconds("events may be missing from 1795324858"));
     assert!(!has_epoch_seconds("the last 20 of 2026"));
-    assert_eq!(breaking(|_, text| has_epoch_seconds(text)), [""; 0]);
+    assert_eq!(texts_that_break(|_, text| has_epoch_seconds(text)), [""; 0]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn texts_punctuate_every_sentence() {
     assert!(is_double("The number is not in {a} The call waits."));
     assert!(is_double("The call waits. It leaves by itself"));
     assert!(!is_double("Ask the CRM. It answers."));
-    assert_eq!(breaking(|_, text| is_double(text)), [""; 0]);
+    assert_eq!(texts_that_break(|_, text| is_double(text)), [""; 0]);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn uzbek_has_one_sign_for_each_of_its_apostrophes() {
     }
     assert!(!has_wrong_apostrophe("maʼlum qoʻngʻiroq"));
     let uzbek = |language, text: &str| language == Language::Uzbek && has_wrong_apostrophe(text);
-    assert_eq!(breaking(uzbek), [""; 0]);
+    assert_eq!(texts_that_break(uzbek), [""; 0]);
 }
 
 #[test]
@@ -162,5 +162,5 @@ fn uzbek_writes_a_suffix_with_its_abbreviation() {
     assert!(has_loose_suffix("Qoʻngʻiroq CRM da yoʻq"));
     assert!(!has_loose_suffix("CRM danaklari CRMda"));
     let uzbek = |language, text: &str| language == Language::Uzbek && has_loose_suffix(text);
-    assert_eq!(breaking(uzbek), [""; 0]);
+    assert_eq!(texts_that_break(uzbek), [""; 0]);
 }

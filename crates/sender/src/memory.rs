@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn full() -> Memory {
+    fn full_memory() -> Memory {
         let print = TokenFingerprint::of("svc_pat_dead");
         Memory {
             token: Some(print.clone()),
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    fn stored(memory: &Memory) -> Map<String, Value> {
+    fn stored_fields(memory: &Memory) -> Map<String, Value> {
         serde_json::from_str(&memory.text()).expect("an object")
     }
 
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn memory_round_trip_ignores_unknown_fields() {
-        let whole = full();
-        let mut fields = stored(&whole);
+        let whole = full_memory();
+        let mut fields = stored_fields(&whole);
         assert_eq!(read(&fields), whole);
         fields.insert("later".to_owned(), json!({"a": 1}));
         assert_eq!(read(&fields), whole);
@@ -183,16 +183,16 @@ mod tests {
 
     #[test]
     fn unreadable_field_adds_one_doubt_and_keeps_other_fields() {
-        let whole = full();
-        let names: Vec<String> = stored(&whole).keys().cloned().collect();
+        let whole = full_memory();
+        let names: Vec<String> = stored_fields(&whole).keys().cloned().collect();
         assert_eq!(names.len(), 10);
         for name in names {
-            let mut fields = stored(&whole);
+            let mut fields = stored_fields(&whole);
             fields.insert(name.clone(), json!({"of": "another version"}));
             let found = read(&fields);
             assert_eq!(found.doubts.len(), 1, "{name}: {found:?}");
             assert!(found.doubts[0].starts_with(&name), "{found:?}");
-            let (mut kept, mut expected) = (stored(&found), stored(&whole));
+            let (mut kept, mut expected) = (stored_fields(&found), stored_fields(&whole));
             kept.remove(&name);
             expected.remove(&name);
             assert_eq!(kept, expected, "{name}");
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn renamed_fields_and_invalid_json_are_reported_as_doubts() {
         for name in ["window", "silence", "shared"] {
-            let mut fields = stored(&full());
+            let mut fields = stored_fields(&full_memory());
             let value = fields.remove(name).expect("written");
             fields.insert(format!("{name}_v2"), value);
             assert_eq!(read(&fields).doubts.len(), 1, "{name}");
@@ -212,11 +212,11 @@ mod tests {
             assert_eq!(std::mem::take(&mut found.doubts).len(), 1, "{text}");
             assert_eq!(found, Memory::default(), "{text}");
         }
-        let mut fields = stored(&full());
+        let mut fields = stored_fields(&full_memory());
         fields["refusals"] = json!({"kind": "of_later", "calls": [1]});
         assert_eq!(read(&fields).doubts.len(), 1, "an unknown reason");
         for impossible in [0, 3601, u64::MAX] {
-            fields = stored(&full());
+            fields = stored_fields(&full_memory());
             fields["window"] = json!({"secs": impossible, "nanos": 0});
             let found = read(&fields);
             assert_eq!((found.doubts.len(), found.window), (1, None));

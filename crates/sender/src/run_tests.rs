@@ -1,4 +1,4 @@
-//! A request whose task ends before its answer.
+//! Tests of a request whose task ends before its answer arrives.
 
 use super::*;
 use crate::crm_proxy::question_channel;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// Maximum wait. If a test waits this long, something is wrong.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A sender whose loop the test turns, and which it can query.
+/// A sender whose loop the test runs turn by turn, with its spool and a sandbox CRM.
 struct Stage {
     work: Loop,
     _folder: TempDir,
@@ -63,10 +63,10 @@ impl Stage {
         read.expect("readable").expect("a row")
     }
 
-    /// Turns the loop until the condition is true.
-    async fn until(&mut self, so: impl Fn(&Loop) -> bool) {
+    /// Runs turns of the loop until the condition is true.
+    async fn turn_until(&mut self, is_done: impl Fn(&Loop) -> bool) {
         let turning = async {
-            while !so(&self.work) {
+            while !is_done(&self.work) {
                 let until = self.work.turn().await.expect("a spool");
                 let far = Duration::from_secs(3600);
                 let wait = until.map_or(far, |at| at.saturating_sub(clock::now().boot));
@@ -91,9 +91,9 @@ impl Stage {
     }
 
     /// Stores a call that the PBX reported.
-    async fn told(&self) -> RowId {
-        let told = vec![Op::Finish(Box::new(journaled()))];
-        let done = self.work.with.spool.write(told);
+    async fn store_call(&self) -> RowId {
+        let ops = vec![Op::Finish(Box::new(journaled_call()))];
+        let done = self.work.with.spool.write(ops);
         let [Done::New(row)] = done.await.expect("stored")[..] else {
             panic!("not new");
         };
@@ -102,8 +102,8 @@ impl Stage {
 
     /// Prepares a call whose request is made, and whose step and slot are committed. Nothing was
     /// sent yet.
-    async fn launched(&mut self) -> (RowId, u32, Request) {
-        let row = self.told().await;
+    async fn launch_call(&mut self) -> (RowId, u32, Request) {
+        let row = self.store_call().await;
         let ask = self.work.core.ask(clock::now());
         let head = self
             .work
@@ -147,7 +147,7 @@ impl Stage {
     }
 }
 
-fn journaled() -> Finished {
+fn journaled_call() -> Finished {
     let call = sample::call();
     let judged = Judged {
         live: true,
@@ -159,8 +159,8 @@ fn journaled() -> Finished {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn panicked_request_loses_answer_and_keeps_call() {
     let mut stage = Stage::begin().await;
-    stage.until(|work| work.core.tokens.is_verified).await;
-    let (row, slot, _) = stage.launched().await;
+    stage.turn_until(|work| work.core.tokens.is_verified).await;
+    let (row, slot, _) = stage.launch_call().await;
     stage.work.start(slot, async { panic!("a bug") });
 
     let answered = stage.work.in_flight.join_next_with_id().await;
@@ -171,14 +171,14 @@ async fn panicked_request_loses_answer_and_keeps_call() {
     assert!(stage.work.tasks.is_empty());
     assert!(stage.work.write_back().await.expect("open"));
     let lost = stage.row(row).await;
-    // It is sent again after about a minute.
+    // The call is sent again after about a minute.
     assert_eq!(lost.state, State::Ready);
     let wait = lost.not_before - clock::now().wall.micros();
     assert!((1..=60_000_000).contains(&wait), "{wait}");
-    let words = &lost.attempts.last().expect("an attempt").message;
-    assert!(words.contains("callbridge failed"), "{words}");
+    let message = &lost.attempts.last().expect("an attempt").message;
+    assert!(message.contains("callbridge failed"), "{message}");
     let slots = stage.slots().await;
-    let stored = slots.iter().find(|it| it.slot == slot).expect("kept");
+    let stored = slots.iter().find(|kept| kept.slot == slot).expect("kept");
     assert!(stored.answered.is_some(), "it counts no longer than others");
 
     drop(stage.work);

@@ -385,7 +385,7 @@ mod tests {
     use callbridge_model::Reason;
     use callbridge_model::status::PAUSES;
 
-    fn failing(endpoint: Endpoint, unreachable: bool) -> Failing {
+    fn failing_endpoint(endpoint: Endpoint, unreachable: bool) -> Failing {
         Failing {
             endpoint,
             since: EventTime::from_seconds(1_795_151_317),
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    fn shown(
+    fn pause_shown(
         pause: Option<Pause>,
         limited: Option<Duration>,
         failing: &[Failing],
@@ -433,18 +433,26 @@ mod tests {
         ];
         let mut all = Vec::new();
         for pause in paused {
-            all.extend(shown(Some(pause), None, &[]));
+            all.extend(pause_shown(Some(pause), None, &[]));
         }
         all.push(status::Pause::new(TAKEOVER, took_over("hub2", now().wall)));
-        all.extend(shown(None, Some(Duration::from_secs(160)), &[]));
-        all.extend(shown(None, None, &[failing(Endpoint::Submit, true)]));
-        all.extend(shown(None, None, &[failing(Endpoint::Submit, false)]));
+        all.extend(pause_shown(None, Some(Duration::from_secs(160)), &[]));
+        all.extend(pause_shown(
+            None,
+            None,
+            &[failing_endpoint(Endpoint::Submit, true)],
+        ));
+        all.extend(pause_shown(
+            None,
+            None,
+            &[failing_endpoint(Endpoint::Submit, false)],
+        ));
         let mut lines = Vec::new();
         for pause in all {
             assert!(PAUSES.contains(&pause.reason.as_str()), "{}", pause.reason);
             lines.push(format!("{}: {}", pause.reason, pause.fix));
         }
-        insta::assert_snapshot!(wrapped(&lines.join("\n")), @r"
+        insta::assert_snapshot!(wrap_lines(&lines.join("\n")), @r"
         token_missing: give a token with --token-file, the credential `token` or
          CALLBRIDGE_TOKEN; the file is read again automatically
         wrong_company: the token belongs to another company than the calls in --state (it is of
@@ -480,28 +488,31 @@ mod tests {
 
     #[test]
     fn sending_is_shown_while_only_confirmations_fail() {
-        assert_eq!(shown(None, None, &[]), None);
-        assert_eq!(shown(None, None, &[failing(Endpoint::Poll, false)]), None);
+        assert_eq!(pause_shown(None, None, &[]), None);
         assert_eq!(
-            shown(None, None, &[failing(Endpoint::TokenInfo, false)]),
+            pause_shown(None, None, &[failing_endpoint(Endpoint::Poll, false)]),
+            None
+        );
+        assert_eq!(
+            pause_shown(None, None, &[failing_endpoint(Endpoint::TokenInfo, false)]),
             None
         );
     }
 
     #[test]
     fn token_problem_is_shown_before_unreachable_crm() {
-        let failing = [failing(Endpoint::Submit, true)];
+        let failing = [failing_endpoint(Endpoint::Submit, true)];
         for (pause, reason) in [
             (Pause::TokenMissing, "token_missing"),
             (Pause::DryRun, "unreachable"),
         ] {
-            let shown = shown(Some(pause), None, &failing).expect("a pause");
+            let shown = pause_shown(Some(pause), None, &failing).expect("a pause");
             assert_eq!(shown.reason, reason);
         }
     }
 
     /// Wraps lines at 90 characters, for the page.
-    fn wrapped(text: &str) -> String {
+    fn wrap_lines(text: &str) -> String {
         let mut lines = Vec::new();
         for line in text.lines() {
             let mut current = String::new();

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Time of second 0 in a test.
 pub(crate) const T0: EventTime = EventTime::from_seconds(1_795_151_000);
 
-/// Returns the time this many seconds later.
-pub(crate) fn at(seconds: u64) -> Now {
+/// Returns the time this many seconds after [`T0`].
+pub(crate) fn now_at(seconds: u64) -> Now {
     let since = Duration::from_secs(seconds);
     Now {
         wall: T0.plus(since),
@@ -20,7 +20,7 @@ pub(crate) fn at(seconds: u64) -> Now {
 }
 
 /// Returns the token of most tests.
-pub(crate) fn print() -> TokenFingerprint {
+pub(crate) fn fingerprint() -> TokenFingerprint {
     TokenFingerprint::of("svc_pat_one")
 }
 
@@ -28,8 +28,8 @@ pub(crate) fn uuid(id: i64) -> CallUuid {
     CallUuid(uuid::Uuid::from_u128(u128::from(id.unsigned_abs())))
 }
 
-/// Makes a call that was accepted at this moment with that token.
-pub(crate) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
+/// Makes a call that was accepted at this moment with the token [`fingerprint`].
+pub(crate) fn submitted_call(id: i64, accepted: Now) -> Unconfirmed {
     Unconfirmed {
         row: RowId(id),
         uuid: uuid(id),
@@ -37,7 +37,7 @@ pub(crate) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
         trunk: None,
         started: accepted.wall.floor_seconds(),
         request_id: Some(format!("r{id}")),
-        token: print(),
+        token: fingerprint(),
         submitted_at: accepted.wall,
         first_sent: accepted.wall,
         polls: 0,
@@ -50,7 +50,7 @@ pub(crate) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
     }
 }
 
-/// Returns the record of that token.
+/// Returns the record of the token [`fingerprint`].
 pub(crate) fn info() -> TokenInfo {
     let granted = [Grant::CallSave, Grant::LeadRead, Grant::LeadSave];
     TokenInfo {

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use callbridge_model::ExposeSecret as _;
 
-    fn changed(watch: &mut Watch) -> Option<Option<String>> {
+    fn changed_token(watch: &mut Watch) -> Option<Option<String>> {
         match watch.check() {
             TokenCheck::Same | TokenCheck::Kept(_) => None,
             TokenCheck::Changed(token, _) => {
@@ -208,18 +208,27 @@ mod tests {
         let path = dir.path().join("token");
         std::fs::write(&path, "svc_pat_one\n").expect("written");
         let mut watch = Watch::new(TokenSource::File(path.clone()));
-        assert_eq!(changed(&mut watch), Some(Some("svc_pat_one".to_owned())));
-        assert_eq!(changed(&mut watch), None);
+        assert_eq!(
+            changed_token(&mut watch),
+            Some(Some("svc_pat_one".to_owned()))
+        );
+        assert_eq!(changed_token(&mut watch), None);
         let new = dir.path().join("new");
         std::fs::write(&new, "svc_pat_two").expect("written");
         std::fs::rename(&new, &path).expect("renamed");
-        assert_eq!(changed(&mut watch), Some(Some("svc_pat_two".to_owned())));
+        assert_eq!(
+            changed_token(&mut watch),
+            Some(Some("svc_pat_two".to_owned()))
+        );
         std::fs::write(&path, "").expect("written");
-        assert_eq!(changed(&mut watch), None, "it may be being written");
-        assert_eq!(changed(&mut watch), Some(None));
-        assert_eq!(changed(&mut watch), None);
+        assert_eq!(changed_token(&mut watch), None, "it may be being written");
+        assert_eq!(changed_token(&mut watch), Some(None));
+        assert_eq!(changed_token(&mut watch), None);
         std::fs::write(&path, "svc_pat_two").expect("written");
-        assert_eq!(changed(&mut watch), Some(Some("svc_pat_two".to_owned())));
+        assert_eq!(
+            changed_token(&mut watch),
+            Some(Some("svc_pat_two".to_owned()))
+        );
     }
 
     #[test]
@@ -270,7 +279,10 @@ mod tests {
         let path = dir.path().join("token");
         std::fs::write(&path, "svc_pat_one").expect("written");
         let mut watch = Watch::new(TokenSource::File(path.clone()));
-        assert_eq!(changed(&mut watch), Some(Some("svc_pat_one".to_owned())));
+        assert_eq!(
+            changed_token(&mut watch),
+            Some(Some("svc_pat_one".to_owned()))
+        );
         // Root can read everything except a folder.
         std::fs::remove_file(&path).expect("removed");
         std::fs::create_dir(&path).expect("a folder");
@@ -285,11 +297,18 @@ mod tests {
         assert!(matches!(watch.check(), TokenCheck::Same), "said once");
         std::fs::remove_dir(&path).expect("removed");
         std::fs::write(&path, "svc_pat_one").expect("written");
-        assert_eq!(changed(&mut watch), None, "the same again");
+        assert_eq!(changed_token(&mut watch), None, "the same again");
         std::fs::write(&path, "svc_pat_two").expect("written");
-        assert_eq!(changed(&mut watch), Some(Some("svc_pat_two".to_owned())));
+        assert_eq!(
+            changed_token(&mut watch),
+            Some(Some("svc_pat_two".to_owned()))
+        );
         let mut unread = Watch::new(TokenSource::File(dir.path().to_owned()));
-        assert_eq!(changed(&mut unread), Some(None), "there was none to keep");
+        assert_eq!(
+            changed_token(&mut unread),
+            Some(None),
+            "there was none to keep"
+        );
     }
 
     #[test]
@@ -297,19 +316,22 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("token");
         let mut watch = Watch::new(TokenSource::File(path.clone()));
-        assert_eq!(changed(&mut watch), Some(None));
-        assert_eq!(changed(&mut watch), None);
+        assert_eq!(changed_token(&mut watch), Some(None));
+        assert_eq!(changed_token(&mut watch), None);
         std::fs::write(&path, "two words").expect("written");
-        assert_eq!(changed(&mut watch), None);
+        assert_eq!(changed_token(&mut watch), None);
         std::fs::write(&path, "svc_pat_one").expect("written");
-        assert_eq!(changed(&mut watch), Some(Some("svc_pat_one".to_owned())));
+        assert_eq!(
+            changed_token(&mut watch),
+            Some(Some("svc_pat_one".to_owned()))
+        );
     }
 
     #[test]
     fn token_update_of_the_keeper_is_seen_once() {
         let (keeper, reported) = watch::channel(TokenUpdate::default());
         let mut watch = Watch::new(TokenSource::Kept(reported));
-        assert_eq!(changed(&mut watch), Some(None));
+        assert_eq!(changed_token(&mut watch), Some(None));
         let tell = |tokens| {
             keeper.send_replace(TokenUpdate {
                 tokens,
@@ -318,18 +340,24 @@ mod tests {
         };
         let one = Tokens::one(Secret::from("svc_at_one"));
         tell(Some(one.clone()));
-        assert_eq!(changed(&mut watch), Some(Some("svc_at_one".to_owned())));
-        assert_eq!(changed(&mut watch), None);
+        assert_eq!(
+            changed_token(&mut watch),
+            Some(Some("svc_at_one".to_owned()))
+        );
+        assert_eq!(changed_token(&mut watch), None);
         tell(Some(one.clone()));
-        assert_eq!(changed(&mut watch), None, "the same again");
+        assert_eq!(changed_token(&mut watch), None, "the same again");
         let end = callbridge_call::EpochSeconds::new(7);
         tell(Some(Tokens {
             previous: Some((one.current, end)),
             ..Tokens::one(Secret::from("svc_at_two"))
         }));
-        assert_eq!(changed(&mut watch), Some(Some("svc_at_two".to_owned())));
+        assert_eq!(
+            changed_token(&mut watch),
+            Some(Some("svc_at_two".to_owned()))
+        );
         tell(None);
-        assert_eq!(changed(&mut watch), Some(None));
+        assert_eq!(changed_token(&mut watch), Some(None));
     }
 
     #[test]

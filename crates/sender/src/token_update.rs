@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::status::UNREACHABLE;
 
-    fn paused(reason: &str) -> SenderStatus {
+    fn paused_status(reason: &str) -> SenderStatus {
         SenderStatus {
             pause: Some(Pause {
                 reason: reason.to_owned(),
@@ -114,55 +114,59 @@ mod tests {
         }
     }
 
-    fn shown(told: &TokenUpdate, reason: &str) -> (String, String) {
-        let mut status = paused(reason);
-        told.adorn(&mut status);
+    fn adorned_pause(update: &TokenUpdate, reason: &str) -> (String, String) {
+        let mut status = paused_status(reason);
+        update.adorn(&mut status);
         let pause = status.pause.expect("a pause");
         (pause.reason, pause.fix)
     }
 
     #[test]
     fn reconnect_is_pause_reason_without_valid_token() {
-        let told = TokenUpdate {
+        let update = TokenUpdate {
             trouble: Some(Pause::new(RECONNECT, "callbridge connect")),
             ..TokenUpdate::default()
         };
         let over = (RECONNECT.to_owned(), "callbridge connect".to_owned());
-        assert_eq!(shown(&told, TOKEN_MISSING), over);
-        assert_eq!(shown(&told, TOKEN_REFUSED), over);
-        assert_eq!(shown(&told, UNREACHABLE).0, "unreachable", "it has its own");
+        assert_eq!(adorned_pause(&update, TOKEN_MISSING), over);
+        assert_eq!(adorned_pause(&update, TOKEN_REFUSED), over);
+        assert_eq!(
+            adorned_pause(&update, UNREACHABLE).0,
+            "unreachable",
+            "it has its own"
+        );
         let mut status = SenderStatus::default();
-        told.adorn(&mut status);
+        update.adorn(&mut status);
         assert_eq!(status.token.state, RECONNECT);
         assert_eq!(status.pause, None, "the last token may still be good");
     }
 
     #[test]
     fn token_is_unknown_not_missing_before_the_keeper_reports() {
-        let mut status = paused(TOKEN_MISSING);
+        let mut status = paused_status(TOKEN_MISSING);
         status.token.state = "missing".to_owned();
         TokenUpdate::default().adorn(&mut status);
         assert_eq!((status.pause, &*status.token.state), (None, "unknown"));
-        let said = TokenUpdate {
+        let fix_only = TokenUpdate {
             fix: "it is run again".to_owned(),
             ..TokenUpdate::default()
         };
-        assert_eq!(shown(&said, TOKEN_MISSING).0, "token_missing");
+        assert_eq!(adorned_pause(&fix_only, TOKEN_MISSING).0, "token_missing");
         let given = TokenUpdate {
             tokens: Some(Tokens::one(Secret::from("svc_at_now"))),
-            ..said
+            ..fix_only
         };
-        let mut status = paused(TOKEN_MISSING);
+        let mut status = paused_status(TOKEN_MISSING);
         given.adorn(&mut status);
         assert_eq!(status.pause, None, "it is there, though not yet taken up");
-        let mut status = paused(UNREACHABLE);
+        let mut status = paused_status(UNREACHABLE);
         TokenUpdate::default().adorn(&mut status);
         assert_eq!(status.pause.expect("a pause").reason, "unreachable");
     }
 
     #[test]
     fn client_that_is_refused_is_named_before_the_last_token_ends() {
-        let told = TokenUpdate {
+        let update = TokenUpdate {
             trouble: Some(Pause::new(CLIENT_REFUSED, "blocked, or the secret")),
             ..TokenUpdate::default()
         };
@@ -170,22 +174,22 @@ mod tests {
             CLIENT_REFUSED.to_owned(),
             "blocked, or the secret".to_owned(),
         );
-        assert_eq!(shown(&told, TOKEN_MISSING), named);
-        assert_eq!(shown(&told, TOKEN_REFUSED), named);
+        assert_eq!(adorned_pause(&update, TOKEN_MISSING), named);
+        assert_eq!(adorned_pause(&update, TOKEN_REFUSED), named);
         let mut status = SenderStatus::default();
-        told.adorn(&mut status);
+        update.adorn(&mut status);
         assert_eq!(status.token.state, CLIENT_REFUSED);
     }
 
     #[test]
     fn authority_outage_keeps_token_refused_pause_reason() {
-        let told = TokenUpdate {
+        let update = TokenUpdate {
             trouble: Some(Pause::new(UNREACHABLE, "no way there")),
             fix: "it is being refreshed".to_owned(),
             ..TokenUpdate::default()
         };
-        assert_eq!(shown(&told, TOKEN_MISSING).0, "unreachable");
-        let (reason, fix) = shown(&told, TOKEN_REFUSED);
+        assert_eq!(adorned_pause(&update, TOKEN_MISSING).0, "unreachable");
+        let (reason, fix) = adorned_pause(&update, TOKEN_REFUSED);
         assert_eq!(reason, "token_refused");
         assert_eq!(fix, "it is being refreshed");
     }
@@ -196,10 +200,10 @@ mod tests {
             previous: Some((Secret::from("svc_at_before"), EpochSeconds::new(1))),
             ..Tokens::one(Secret::from("svc_at_now"))
         };
-        let told = TokenUpdate {
+        let update = TokenUpdate {
             tokens: Some(tokens),
             ..TokenUpdate::default()
         };
-        assert!(!format!("{told:?}").contains("svc_at"));
+        assert!(!format!("{update:?}").contains("svc_at"));
     }
 }

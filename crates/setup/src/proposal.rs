@@ -166,7 +166,7 @@ mod tests {
         list.add("PJSIP/x7", Some(EndpointFact::LogsInThere));
         list.add("PJSIP/101", Some(EndpointFact::Hint("101".to_owned())));
         let all = propose(&list);
-        let names: Vec<&str> = all.iter().map(|it| &*it.endpoint).collect();
+        let names: Vec<&str> = all.iter().map(|proposal| &*proposal.endpoint).collect();
         assert_eq!(names, ["PJSIP/x7", "PJSIP/odd", "PJSIP/101"]);
         assert_eq!(all[1].kind, EndpointKind::Unknown);
     }
@@ -257,7 +257,7 @@ mod tests {
             ..SwitchFacts::default()
         };
         let all = propose_switch(&facts);
-        let endpoints: Vec<&str> = all.iter().map(|it| &*it.endpoint).collect();
+        let endpoints: Vec<&str> = all.iter().map(|proposal| &*proposal.endpoint).collect();
         let wanted = [
             "gateway/city|address/127.0.0.1:16000",
             "gateway/gsm",

@@ -176,11 +176,14 @@ mod tests {
 
     #[test]
     fn source_is_made_of_address_and_account_and_nothing_slips_in() {
-        let of = |address| source_url(address, "callbridge");
-        assert_eq!(of("10.0.0.5"), Ok("ami://callbridge@10.0.0.5".to_owned()));
-        assert_eq!(of(" pbx:5039 "), Ok("ami://callbridge@pbx:5039".to_owned()));
+        let url = |address| source_url(address, "callbridge");
+        assert_eq!(url("10.0.0.5"), Ok("ami://callbridge@10.0.0.5".to_owned()));
+        assert_eq!(
+            url(" pbx:5039 "),
+            Ok("ami://callbridge@pbx:5039".to_owned())
+        );
         for wrong in ["", "a b", "h/x", "h?secret-file=/etc/shadow", "u:p@h"] {
-            assert!(of(wrong).is_err(), "{wrong}");
+            assert!(url(wrong).is_err(), "{wrong}");
         }
         assert!(source_url("h", "a@b").is_err());
         // A FreeSWITCH has no account.

@@ -62,18 +62,24 @@ mod tests {
 
     #[test]
     fn local_pbx_has_the_machine_zone_and_others_the_country_zone() {
-        let of = |here, local, country| propose(here, local, country).0;
-        assert_eq!(of(Some("Europe/Moscow"), true, Some("UZ")), "Europe/Moscow");
-        assert_eq!(of(Some("UTC"), true, Some("uz")), "Asia/Tashkent");
+        let proposed_zone = |here, local, country| propose(here, local, country).0;
         assert_eq!(
-            of(Some("Europe/Moscow"), false, Some("UZ")),
+            proposed_zone(Some("Europe/Moscow"), true, Some("UZ")),
+            "Europe/Moscow"
+        );
+        assert_eq!(
+            proposed_zone(Some("UTC"), true, Some("uz")),
             "Asia/Tashkent"
         );
         assert_eq!(
-            of(Some("Europe/Moscow"), false, Some("RU")),
+            proposed_zone(Some("Europe/Moscow"), false, Some("UZ")),
+            "Asia/Tashkent"
+        );
+        assert_eq!(
+            proposed_zone(Some("Europe/Moscow"), false, Some("RU")),
             "Europe/Moscow"
         );
-        assert_eq!(of(None, true, None), "UTC");
+        assert_eq!(proposed_zone(None, true, None), "UTC");
     }
 
     #[test]

@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    fn sent() -> CallRecord {
+    fn sent_record() -> CallRecord {
         CallRecord {
             uuid: Some(CallUuid(uuid::Uuid::nil())),
             linkedid: "1795151317.146".to_owned(),
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn shown() -> CallEcho {
+    fn shown_echo() -> CallEcho {
         CallEcho {
             direction: Some("INBOUND".to_owned()),
             answered: Some(true),
@@ -172,7 +172,11 @@ mod tests {
     }
 
     /// Returns the fields that are not shown as they were sent.
-    fn wrong(sent: &CallRecord, names: &FieldNames, shown: &CallEcho) -> Vec<(SentField, Echo)> {
+    fn wrong_fields(
+        sent: &CallRecord,
+        names: &FieldNames,
+        shown: &CallEcho,
+    ) -> Vec<(SentField, Echo)> {
         let all = compare(sent, names, shown).into_iter();
         let all = all.map(|(field, _, echo)| (field, echo));
         all.filter(|(_, echo)| *echo != Echo::Right).collect()
@@ -181,60 +185,67 @@ mod tests {
     #[test]
     fn each_missing_or_wrong_field_is_reported_and_no_other() {
         use SentField as F;
-        assert_eq!(wrong(&sent(), &names(), &shown()), []);
-        assert_eq!(compare(&sent(), &names(), &shown()).len(), 8);
+        assert_eq!(wrong_fields(&sent_record(), &names(), &shown_echo()), []);
+        assert_eq!(compare(&sent_record(), &names(), &shown_echo()).len(), 8);
         let none = CallEcho::default();
-        let missing = compare(&sent(), &names(), &none).into_iter();
-        assert!(missing.map(|it| it.2).all(|echo| echo == Echo::Missing));
+        let missing = compare(&sent_record(), &names(), &none).into_iter();
+        assert!(
+            missing
+                .map(|field| field.2)
+                .all(|echo| echo == Echo::Missing)
+        );
         let changes: [(F, Change, Change); 7] = [
             (
                 F::Talk,
-                |it| it.talk_time_sec = None,
-                |it| it.talk_time_sec = Some(0),
+                |shown| shown.talk_time_sec = None,
+                |shown| shown.talk_time_sec = Some(0),
             ),
             (
                 F::Extension,
-                |it| it.extension = None,
-                |it| it.extension = Some("102".into()),
+                |shown| shown.extension = None,
+                |shown| shown.extension = Some("102".into()),
             ),
             (
                 F::Employee,
-                |it| it.employee_id = None,
-                |it| it.employee_id = Some(502),
+                |shown| shown.employee_id = None,
+                |shown| shown.employee_id = Some(502),
             ),
             (
                 F::Direction,
-                |it| it.direction = None,
-                |it| it.direction = Some("OUTBOUND".into()),
+                |shown| shown.direction = None,
+                |shown| shown.direction = Some("OUTBOUND".into()),
             ),
             (
                 F::Answered,
-                |it| it.answered = None,
-                |it| it.answered = Some(false),
+                |shown| shown.answered = None,
+                |shown| shown.answered = Some(false),
             ),
             (
                 F::Start,
-                |it| it.started_at = None,
-                |it| it.started_at = Some(1_795_151_318),
+                |shown| shown.started_at = None,
+                |shown| shown.started_at = Some(1_795_151_318),
             ),
             (
                 F::Duration,
-                |it| it.duration_sec = None,
-                |it| it.duration_sec = Some(6),
+                |shown| shown.duration_sec = None,
+                |shown| shown.duration_sec = Some(6),
             ),
         ];
         for (field, absent, other) in changes {
             let of = |change: Change| {
-                let mut echo = shown();
+                let mut echo = shown_echo();
                 change(&mut echo);
-                wrong(&sent(), &names(), &echo)
+                wrong_fields(&sent_record(), &names(), &echo)
             };
             assert_eq!(of(absent), [(field, Echo::Missing)]);
             assert_eq!(of(other), [(field, Echo::Different)]);
         }
-        let mut echo = shown();
+        let mut echo = shown_echo();
         echo.has_phone = false;
-        assert_eq!(wrong(&sent(), &names(), &echo), [(F::Phone, Echo::Missing)]);
+        assert_eq!(
+            wrong_fields(&sent_record(), &names(), &echo),
+            [(F::Phone, Echo::Missing)]
+        );
     }
 
     #[test]
@@ -245,27 +256,27 @@ mod tests {
             employee: None,
             employee_id: None,
             client_phone: None,
-            ..sent()
+            ..sent_record()
         };
         let echo = CallEcho {
             answered: Some(false),
-            ..shown()
+            ..shown_echo()
         };
-        let talked = wrong(&bare, &names(), &echo);
+        let talked = wrong_fields(&bare, &names(), &echo);
         assert_eq!(talked, [(SentField::Talk, Echo::Different)], "4 s of none");
         for talk in [None, Some(0)] {
             let echo = CallEcho {
                 talk_time_sec: talk,
                 ..echo.clone()
             };
-            assert_eq!(wrong(&bare, &names(), &echo), []);
+            assert_eq!(wrong_fields(&bare, &names(), &echo), []);
             let fields: Vec<_> = compare(&bare, &names(), &echo);
-            let fields: Vec<_> = fields.into_iter().map(|it| it.0).collect();
+            let fields: Vec<_> = fields.into_iter().map(|field| field.0).collect();
             assert!(!fields.contains(&SentField::Talk), "{fields:?}");
         }
         let none = CallEcho::default();
-        let fields = compare(&sent(), &FieldNames::default(), &none);
-        let fields: Vec<_> = fields.into_iter().map(|it| it.0).collect();
+        let fields = compare(&sent_record(), &FieldNames::default(), &none);
+        let fields: Vec<_> = fields.into_iter().map(|field| field.0).collect();
         assert!(!fields.contains(&SentField::Phone) && !fields.contains(&SentField::Extension));
     }
 
@@ -274,10 +285,10 @@ mod tests {
         let mut fields = Vec::new();
         let none = CallEcho {
             talk_time_sec: None,
-            ..shown()
+            ..shown_echo()
         };
         let add = |fields: &mut Vec<JournalField>, names: &FieldNames, shown: &CallEcho| {
-            count(fields, names, compare(&sent(), names, shown));
+            count(fields, names, compare(&sent_record(), names, shown));
             fields[0].clone()
         };
         add(&mut fields, &names(), &none);
@@ -286,7 +297,7 @@ mod tests {
             (talk.compared, talk.missing, talk.last),
             (2, 2, Echo::Missing)
         );
-        let talk = add(&mut fields, &names(), &shown());
+        let talk = add(&mut fields, &names(), &shown_echo());
         assert_eq!(
             (talk.compared, talk.missing, talk.last),
             (3, 2, Echo::Right)

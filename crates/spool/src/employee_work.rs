@@ -170,7 +170,7 @@ mod tests {
         sums
     }
 
-    fn at<'a>(sums: &'a WorkSums, extension: &str) -> &'a EmployeeWork {
+    fn work_of<'a>(sums: &'a WorkSums, extension: &str) -> &'a EmployeeWork {
         &sums.work[&Some(extension.to_owned())]
     }
 
@@ -184,17 +184,17 @@ mod tests {
             call(500, false, true),
         ];
         let sums = sums(&calls, 0);
-        let first = at(&sums, "101");
+        let first = work_of(&sums, "101");
         assert_eq!((first.missed, first.outbound, first.talk_sec), (2, 3, 60));
         assert_eq!((first.called_back, first.call_back_sec), (1, 300));
         assert_eq!(first.employee_id, Some(501));
-        assert_eq!(at(&sums, "102").missed, 2);
+        assert_eq!(work_of(&sums, "102").missed, 2);
     }
 
     #[test]
     fn answered_repeat_call_does_not_count_as_a_callback() {
         let sums = sums(&[call(100, true, false), call(130, true, true)], 0);
-        let first = at(&sums, "101");
+        let first = work_of(&sums, "101");
         assert_eq!((first.answered, first.wait_sec), (1, 7));
         assert_eq!((first.called_back, first.call_back_sec), (0, 0));
         assert_eq!(first.talk_sec, 30);
@@ -206,7 +206,7 @@ mod tests {
         silent.rang.clear();
         let sums = sums(&[silent.clone(), call(1_000, false, true)], 500);
         assert_eq!(sums.work.len(), 1, "nothing of the missed one: {sums:?}");
-        assert_eq!(at(&sums, "101").call_back_sec, 900);
+        assert_eq!(work_of(&sums, "101").call_back_sec, 900);
         silent.started = 2_000;
         let mut sums = sums;
         sums.add(&silent, 500);

@@ -144,7 +144,7 @@ mod tests {
 
     const START: i64 = 1_795_151_317;
 
-    fn at(seconds: i64) -> EventTime {
+    fn time_at(seconds: i64) -> EventTime {
         EventTime::from_seconds(START + seconds)
     }
 
@@ -161,34 +161,35 @@ mod tests {
     }
 
     fn figures(log: &ForeignLog, now: i64) -> Vec<(u64, u64)> {
-        let all = log.providers(at(now)).into_iter();
-        all.map(|it| (it.calls, it.most_in_an_hour)).collect()
+        let all = log.providers(time_at(now)).into_iter();
+        all.map(|provider| (provider.calls, provider.most_in_an_hour))
+            .collect()
     }
 
     #[test]
     fn calls_of_one_number_within_a_minute_are_one_in_either_order() {
         let ours = |n, seconds| {
             let mut log = ForeignLog::default();
-            log.foreign(call(1, 0), false, at(30));
-            log.note_ours(&phone(n), EpochSeconds::new(START + seconds), at(90))
+            log.foreign(call(1, 0), false, time_at(30));
+            log.note_ours(&phone(n), EpochSeconds::new(START + seconds), time_at(90))
         };
         assert!(ours(1, 60) && ours(1, -60));
         assert!(!ours(1, 61) && !ours(1, -61) && !ours(2, 0));
         let mut log = ForeignLog::default();
-        log.foreign(call(1, 0), true, at(30));
-        log.foreign(call(1, 0), true, at(31));
+        log.foreign(call(1, 0), true, time_at(30));
+        log.foreign(call(1, 0), true, time_at(31));
         assert_eq!(figures(&log, 60), [(1, 1)], "a repeat is the same call");
-        log.foreign(call(2, 3_599), true, at(3_600));
+        log.foreign(call(2, 3_599), true, time_at(3_600));
         assert_eq!(figures(&log, 3_600), [(2, 2)]);
     }
 
     #[test]
     fn unmatched_foreign_call_expires_in_hour_matched_in_day() {
         let mut log = ForeignLog::default();
-        log.foreign(call(1, 0), false, at(0));
-        log.foreign(call(2, 0), true, at(0));
-        log.foreign(call(3, 3_600), true, at(3_601));
-        let late = log.note_ours(&phone(1), EpochSeconds::new(START), at(3_602));
+        log.foreign(call(1, 0), false, time_at(0));
+        log.foreign(call(2, 0), true, time_at(0));
+        log.foreign(call(3, 3_600), true, time_at(3_601));
+        let late = log.note_ours(&phone(1), EpochSeconds::new(START), time_at(3_602));
         assert!(!late);
         assert_eq!(figures(&log, 3_602), [(2, 1)], "an hour apart");
         assert_eq!(figures(&log, 86_401), [(1, 1)]);
@@ -199,7 +200,7 @@ mod tests {
     fn flood_of_other_calls_stays_within_its_limits() {
         let mut log = ForeignLog::default();
         for second in 0..5_000 {
-            log.foreign(call(1, second), second % 2 == 0, at(second));
+            log.foreign(call(1, second), second % 2 == 0, time_at(second));
         }
         assert_eq!(
             (log.waiting.len(), log.doubles.len()),

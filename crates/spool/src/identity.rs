@@ -87,7 +87,7 @@ pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    fn seen() -> Seen {
+    fn stored_identity() -> Seen {
         Seen {
             identity: "7:1".into(),
             stamp: "7:1:100:5.0".into(),
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn same_file_is_not_in_doubt() {
-        let file = seen();
+        let file = stored_identity();
         assert!(!file.is_doubtful(Some("7:1"), Some("7:1:100:5.0"), true, true));
         assert!(!file.is_doubtful(Some("7:1"), None, false, true), "killed");
         assert!(!file.is_doubtful(Some("7:1"), None, true, true), "late");
@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn every_sign_alone_raises_the_doubt() {
-        let file = seen();
+        let file = stored_identity();
         assert!(file.is_doubtful(Some("8:1"), Some("7:1:100:5.0"), true, true));
         assert!(file.is_doubtful(Some("7:1"), Some("7:1:100:4.0"), true, true));
         assert!(file.is_doubtful(Some("7:1"), Some("7:1:100:5.0"), false, true));
         assert!(file.is_doubtful(None, None, false, true));
         let dated = Seen {
             natural: false,
-            ..seen()
+            ..stored_identity()
         };
         assert!(dated.is_doubtful(Some("7:1"), None, false, true));
     }

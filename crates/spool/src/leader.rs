@@ -203,7 +203,7 @@ mod tests {
         Instance::new("name", "0.1.0", "settings", Some(boot_id.to_owned()))
     }
 
-    fn led_by(process: String) -> Leader {
+    fn leader_with_process(process: String) -> Leader {
         let instance = Instance {
             process,
             ..instance("boot")
@@ -221,11 +221,11 @@ mod tests {
         let start = start_of(id).expect("it runs, or has not been waited for");
         let process = format!("{}/{id}/{start}", namespace().expect("Linux"));
         child.wait().expect("ended");
-        let ended = led_by(process);
+        let ended = leader_with_process(process);
         let candidate = Candidate::new(instance("boot"), Some(&ended));
         assert!(!candidate.takes_over(None, "history"), "a new state");
         assert!(!candidate.takes_over(Some(&ended), "history"), "a restart");
-        let own = led_by(own_process());
+        let own = leader_with_process(own_process());
         assert!(
             !candidate.takes_over(Some(&own), "history"),
             "a lost session"
@@ -241,11 +241,11 @@ mod tests {
     #[test]
     fn process_that_runs_or_cannot_be_seen_is_another_leader() {
         // The process of this test is still running.
-        let running = led_by(own_process());
+        let running = leader_with_process(own_process());
         let candidate = Candidate::new(instance("boot").another(), Some(&running));
         assert!(candidate.takes_over(Some(&running), "history"));
         for hidden in ["pid:[1]/7/123", "", "7/123", "/7/"] {
-            let hidden = led_by(hidden.to_owned());
+            let hidden = leader_with_process(hidden.to_owned());
             let candidate = Candidate::new(instance("boot"), Some(&hidden));
             assert!(candidate.takes_over(Some(&hidden), "history"));
         }

@@ -1,22 +1,23 @@
-//! How Asterisk's manager treats classes and filters of events, and which actions it has, by
-//! release.
+//! A manager of Asterisk (AMI) that treats classes and filters of events, and the actions `Filter`
+//! and `UserEvent`, as a given release does.
 
 use regex::Regex;
 
 /// A release of Asterisk whose manager differs from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Has no action `Filter`.
+    /// The manager of Asterisk 1.8, which has no action `Filter`.
     V1_8,
-    /// Reads a filter as a basic regular expression: `(A|B)` is literal text.
+    /// The manager of Asterisk 11, which reads a filter as a basic regular expression: `(A|B)` is
+    /// literal text.
     V11,
-    /// Reads a filter as an extended regular expression.
+    /// The manager of Asterisk 13, which reads a filter as an extended regular expression.
     V13,
-    /// Answers `Success` to any filter, and then sends no events.
+    /// A manager that answers `Success` to any filter, and then sends no events.
     Mute,
 }
 
-/// One connection to such a manager.
+/// One connection to the manager of a release.
 pub struct Manager {
     release: Release,
     classes: String,
@@ -24,7 +25,7 @@ pub struct Manager {
 }
 
 impl Release {
-    /// Returns its greeting to every client.
+    /// Returns the line that a manager of this release sends to every new client.
     pub const fn banner(self) -> &'static str {
         match self {
             Self::V1_8 => "Asterisk Call Manager/1.1\r\n",
@@ -43,19 +44,20 @@ impl Manager {
         }
     }
 
-    /// Handles an action, given as its lines. Returns the answer if it differs between releases.
-    pub fn hear(&mut self, action: &[String]) -> Option<String> {
+    /// Handles an action, given as lines `Key: value`. Returns the answer if the answer differs
+    /// between releases.
+    pub fn handle_action(&mut self, action: &[String]) -> Option<String> {
         let get = |key: &str| {
             let pairs = action.iter().filter_map(|line| line.split_once(": "));
             let mut same = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(key));
             same.next().map_or("", |(_, value)| value)
         };
-        let says = |words: &str| Some(format!("{words}\r\nActionID: {}\r\n\r\n", get("ActionID")));
+        let reply = |words: &str| Some(format!("{words}\r\nActionID: {}\r\n\r\n", get("ActionID")));
         match get("Action").to_lowercase().as_str() {
             "login" => self.classes = get("Events").to_owned(),
             "events" => self.classes = get("EventMask").to_owned(),
             "filter" if self.release == Release::V1_8 => {
-                return says("Response: Error\r\nMessage: Invalid/unknown command");
+                return reply("Response: Error\r\nMessage: Invalid/unknown command");
             }
             "filter" => self.filters.push(self.expression(get("Filter"))),
             "userevent" => {
@@ -65,17 +67,17 @@ impl Manager {
                     get("UserEvent"),
                     get("ActionID")
                 );
-                let sent = String::from_utf8(self.lets_through(event.as_bytes()));
-                let sent = sent.expect("what was put in");
-                return says("Response: Success\r\nMessage: Event Sent").map(|it| it + &sent);
+                let sent = String::from_utf8(self.filter_messages(event.as_bytes()));
+                let sent = sent.expect("UTF-8");
+                return reply("Response: Success\r\nMessage: Event Sent").map(|it| it + &sent);
             }
             _ => {}
         }
         None
     }
 
-    /// Compiles the expression as this release does. It is matched against the whole event, line
-    /// ends included.
+    /// Compiles a filter as this release does. The expression is matched against the whole event,
+    /// line ends included.
     fn expression(&self, filter: &str) -> Regex {
         let mut text = String::from("(?s)");
         if self.release == Release::Mute {
@@ -90,16 +92,17 @@ impl Manager {
         Regex::new(&text).expect("an expression")
     }
 
-    /// Returns the messages that pass the filter.
-    pub fn lets_through(&self, messages: &[u8]) -> Vec<u8> {
+    /// Returns the messages of `messages` whose class the client has subscribed to, and that match
+    /// one of the filters, if there are filters.
+    pub fn filter_messages(&self, messages: &[u8]) -> Vec<u8> {
         let text = String::from_utf8_lossy(messages).replace("\r\n", "\n");
         let all = text.split_terminator("\n\n").map(str::trim_start);
-        let sent = all.filter(|message| self.sends(message));
+        let sent = all.filter(|message| self.is_permitted(message));
         let sent = sent.map(|message| message.replace('\n', "\r\n") + "\r\n\r\n");
         sent.collect::<String>().into_bytes()
     }
 
-    fn sends(&self, message: &str) -> bool {
+    fn is_permitted(&self, message: &str) -> bool {
         let class = message
             .lines()
             .find_map(|it| it.strip_prefix("Privilege: "));

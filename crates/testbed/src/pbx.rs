@@ -1,7 +1,7 @@
-//! PBXs on loopback that send what a test sets: AMI on TCP, or AMI as JSON over a WebSocket. Each
-//! records its logins and requests.
+//! PBXs on loopback that send the messages and answers that a test sets: AMI on TCP, or AMI as JSON
+//! over a WebSocket. Each PBX records the logins and requests that it receives.
 
-#[allow(missing_docs, reason = "each says what it does by its name")]
+#[allow(missing_docs, reason = "the names are clear without comments")]
 #[path = "manager.rs"]
 mod manager;
 
@@ -30,20 +30,23 @@ pub const COME_IN: &str = "Response: Success\nActionID: {id}\nMessage: Authentic
 pub const SECRET: &str = "secret of the manager";
 /// The challenge that an MD5 login hashes together with the secret.
 const CHALLENGE: &str = "471147114";
-/// The end of an empty list of live channels.
+/// The answer to `CoreShowChannels` of a PBX that has no live channels.
 const NO_CHANNELS: &str = "Event: CoreShowChannelsComplete\r\nActionID: {id}\r\n\
                            EventList: Complete\r\nListItems: 0\r\n\r\n";
 /// The event after a login of an account with the right `system`.
 const BOOTED: &str = "Event: FullyBooted\r\nStatus: Fully Booted\r\n\r\n";
+/// Maximum wait for a login or an action of a client.
 const LOGIN_WITHIN: Duration = Duration::from_secs(180);
 
-/// What a test makes a connection do.
-enum Say {
+/// What a connection of the PBX does next.
+enum Step {
+    /// Sends these bytes.
     Bytes(Vec<u8>),
+    /// Closes the connection.
     Cut,
 }
 
-/// A fake PBX. Its messages go to the client that connected last.
+/// A fake PBX. It sends its messages to the client that connected last.
 pub struct FakePbx {
     addr: SocketAddr,
     shared: Arc<PbxState>,
@@ -52,33 +55,35 @@ pub struct FakePbx {
 
 #[derive(Default)]
 struct PbxState {
-    line: Mutex<Option<mpsc::Sender<Say>>>,
-    asked: watch::Sender<Vec<String>>,
-    /// Answers `CoreShowChannels`.
+    line: Mutex<Option<mpsc::Sender<Step>>>,
+    requests: watch::Sender<Vec<String>>,
+    /// If `true`, the PBX answers `CoreShowChannels` with an empty list.
     lists: std::sync::atomic::AtomicBool,
-    /// Sends no `FullyBooted` after a login.
+    /// If `true`, the PBX sends no `FullyBooted` after a login.
     hides_boot: std::sync::atomic::AtomicBool,
-    /// Answers for each action, used one after the other. The last one is repeated.
+    /// The answers to each action, by its name in lowercase. They are sent one after another, and
+    /// the last answer is repeated.
     answers: Mutex<BTreeMap<String, Vec<String>>>,
-    /// Release whose treatment of classes and filters is used. With `None`, all events are sent.
+    /// The release of Asterisk that the PBX imitates. With `None`, it sends all events.
     release: Mutex<Option<Release>>,
 }
 
-/// One connection, on the PBX's side.
+/// A connection of a client, with the parts that the task for this connection needs.
 struct PbxConnection {
     stream: TcpStream,
-    said: mpsc::Receiver<Say>,
+    steps: mpsc::Receiver<Step>,
     shared: Arc<PbxState>,
     logins: watch::Sender<u64>,
 }
 
 impl PbxState {
-    fn ask(&self, action: String) {
-        self.asked.send_modify(|asked| asked.push(action));
+    fn record_request(&self, action: String) {
+        self.requests.send_modify(|requests| requests.push(action));
     }
 
-    /// Returns the next of the answers that were set for this action, with this id.
-    fn scripted(&self, action: &[String]) -> Option<String> {
+    /// Returns the next answer that a test set for this action, with the `ActionID` of the action.
+    /// `action` has the lines of the action.
+    fn scripted_answer(&self, action: &[String]) -> Option<String> {
         let name = value(action, "Action").to_lowercase();
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let left = answers.get_mut(&name)?;
@@ -114,11 +119,11 @@ impl FakePbx {
         let ours = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (say, said) = mpsc::channel(1024);
-                *ours.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(say);
+                let (step_sender, steps) = mpsc::channel(1024);
+                *ours.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(step_sender);
                 tokio::spawn(serve(PbxConnection {
                     stream,
-                    said,
+                    steps,
                     shared: Arc::clone(&ours),
                     logins: counted.clone(),
                 }));
@@ -131,41 +136,43 @@ impl FakePbx {
         }
     }
 
-    /// Returns the address on which it listens.
+    /// Returns the address on which the PBX listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Makes it list no live channels from now on.
-    pub fn lists_no_channels(&self) {
+    /// Makes the PBX answer `CoreShowChannels` with an empty list from now on.
+    pub fn list_no_channels(&self) {
         let lists = &self.shared.lists;
         lists.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Makes it send no `FullyBooted` after a login from now on, as for an account without the
-    /// right `system`.
-    pub fn hides_boot(&self) {
+    /// Makes the PBX send no `FullyBooted` after a login from now on, as for an account without
+    /// the right `system`.
+    pub fn hide_boot(&self) {
         let hides = &self.shared.hides_boot;
         hides.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Sets the answers to the action from now on, one after the other. The last one is repeated.
-    /// They are whole messages, with `{id}` for the id of the action.
+    /// Sets the answers to the action `action` (a name such as `Login`) from now on. They are sent
+    /// one after another, and the last answer is repeated. Each answer is one or more complete AMI
+    /// messages, with `{id}` for the `ActionID` of the action.
     pub fn answers(&self, action: &str, answers: &[&str]) {
         let all = &self.shared.answers;
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-        let answers = answers.iter().map(|it| (*it).to_owned()).collect();
+        let answers = answers.iter().map(|text| (*text).to_owned()).collect();
         all.insert(action.to_lowercase(), answers);
     }
 
-    /// Makes it treat classes, filters, and actions as this release does, from the next line on.
-    pub fn is_of(&self, release: Release) {
-        let mut of = self
+    /// Makes the PBX treat classes, filters, and actions as this release does, from the next
+    /// connection on.
+    pub fn set_release(&self, release: Release) {
+        let mut current = self
             .shared
             .release
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *of = Some(release);
+        *current = Some(release);
     }
 
     /// Waits until a client has logged in for the `n`-th time.
@@ -176,50 +183,50 @@ impl FakePbx {
         waited.expect("a login in time").expect("a PBX");
     }
 
-    /// Returns all requests, login included. On TCP these are AMI actions as text. On a WebSocket
-    /// they are all messages except pings, because amiws passes them to the PBX as actions.
-    pub fn asked(&self) -> Vec<String> {
-        self.shared.asked.borrow().clone()
+    /// Returns all requests that clients sent, login included. On TCP, a request is the text of an
+    /// AMI action. On a WebSocket, every text or binary message counts as a request, because amiws
+    /// passes these messages to the PBX as actions.
+    pub fn requests(&self) -> Vec<String> {
+        self.shared.requests.borrow().clone()
     }
 
-    /// Waits until an action that begins like this was received.
-    pub async fn is_asked(&self, action: &str) {
-        let mut asked = self.shared.asked.subscribe();
-        let heard = asked.wait_for(|asked| asked.iter().any(|it| it.starts_with(action)));
-        let waited = tokio::time::timeout(LOGIN_WITHIN, heard).await;
-        waited
-            .expect("the action in time")
-            .expect("whoever notes it");
+    /// Waits until a client has sent an action whose text begins with `action`.
+    pub async fn wait_for_action(&self, action: &str) {
+        let mut requests = self.shared.requests.subscribe();
+        let received =
+            requests.wait_for(|requests| requests.iter().any(|text| text.starts_with(action)));
+        let waited = tokio::time::timeout(LOGIN_WITHIN, received).await;
+        waited.expect("the action in time").expect("a PBX");
     }
 
     /// Sends AMI text, or one JSON frame, to the current client.
     pub async fn say(&self, message: &[u8]) {
-        self.send(Say::Bytes(message.to_vec())).await;
+        self.send(Step::Bytes(message.to_vec())).await;
     }
 
     /// Closes the connection without a message.
     pub async fn cut(&self) {
-        self.send(Say::Cut).await;
+        self.send(Step::Cut).await;
     }
 
-    async fn send(&self, say: Say) {
+    async fn send(&self, step: Step) {
         let line = &self.shared.line;
         let line = line.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let line = line.expect("somebody listens");
-        assert!(line.send(say).await.is_ok(), "the line is open");
+        let line = line.expect("a client has connected");
+        assert!(line.send(step).await.is_ok(), "the line is open");
     }
 }
 
 async fn ami_line(line: PbxConnection) {
     let PbxConnection {
         stream,
-        mut said,
+        mut steps,
         shared,
         logins,
     } = line;
     let (read, mut write) = stream.into_split();
     let (heard, mut actions) = mpsc::channel(16);
-    tokio::spawn(hear_actions(BufReader::new(read).lines(), heard));
+    tokio::spawn(read_actions(BufReader::new(read).lines(), heard));
     let release = *shared
         .release
         .lock()
@@ -236,14 +243,14 @@ async fn ami_line(line: PbxConnection) {
                     if login && shared.hides_boot.load(std::sync::atomic::Ordering::Relaxed) {
                         answer = answer.replace(BOOTED, "");
                     }
-                    let own = manager.as_mut().and_then(|it| it.hear(&action));
-                    answer = shared.scripted(&action).or(own).unwrap_or(answer);
+                    let own = manager.as_mut().and_then(|fake| fake.handle_action(&action));
+                    answer = shared.scripted_answer(&action).or(own).unwrap_or(answer);
                     let list = action.iter().any(|line| line == "Action: CoreShowChannels");
                     if list && shared.lists.load(std::sync::atomic::Ordering::Relaxed) {
                         let id = value(&action, "ActionID");
                         answer.push_str(&NO_CHANNELS.replace("{id}", id));
                     }
-                    shared.ask(action.join("\n"));
+                    shared.record_request(action.join("\n"));
                     open |= login;
                     logins.send_if_modified(|count| {
                         *count += u64::from(login);
@@ -253,12 +260,12 @@ async fn ami_line(line: PbxConnection) {
                 }
                 None => return,
             },
-            say = said.recv(), if open => match say {
-                Some(Say::Bytes(bytes)) => match &manager {
-                    Some(manager) => manager.lets_through(&bytes),
+            step = steps.recv(), if open => match step {
+                Some(Step::Bytes(bytes)) => match &manager {
+                    Some(manager) => manager.filter_messages(&bytes),
                     None => bytes,
                 },
-                Some(Say::Cut) | None => return,
+                Some(Step::Cut) | None => return,
             },
         };
         if write.write_all(&bytes).await.is_err() {
@@ -267,8 +274,8 @@ async fn ami_line(line: PbxConnection) {
     }
 }
 
-/// Passes on actions as they arrive, each as its lines.
-async fn hear_actions(
+/// Reads actions from a connection, and sends the lines of each action to `heard`.
+async fn read_actions(
     mut lines: Lines<BufReader<OwnedReadHalf>>,
     heard: mpsc::Sender<Vec<String>>,
 ) {
@@ -282,14 +289,15 @@ async fn hear_actions(
     }
 }
 
-/// Returns the value of an action under this key.
+/// Returns the value of the line `key: value` of an action, or an empty text. The case of the key
+/// is ignored.
 fn value<'a>(action: &'a [String], key: &str) -> &'a str {
     let pairs = action.iter().filter_map(|line| line.split_once(": "));
     let mut same = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(key));
     same.next().map_or("", |(_, value)| value)
 }
 
-/// Returns the answer to an action, and whether it was a login that succeeded.
+/// Returns the answer to an action, and whether the action was a login that succeeded.
 fn answer(action: &[String]) -> (String, bool) {
     let get = |key: &str| value(action, key);
     let id = match get("ActionID") {
@@ -319,7 +327,7 @@ fn md5_hex(text: &str) -> String {
 async fn websocket_line(line: PbxConnection) {
     let PbxConnection {
         stream,
-        mut said,
+        mut steps,
         shared,
         logins,
     } = line;
@@ -332,13 +340,13 @@ async fn websocket_line(line: PbxConnection) {
         tokio::select! {
             heard = read.next() => match heard {
                 Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) => {
-                    shared.ask(format!("{message:?}"));
+                    shared.record_request(format!("{message:?}"));
                 }
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return,
             },
-            say = said.recv() => match say {
-                Some(Say::Bytes(bytes)) => {
+            step = steps.recv() => match step {
+                Some(Step::Bytes(bytes)) => {
                     // A raw frame, because amiws sends bytes that are not UTF-8 inside text frames.
                     let text = OpCode::Data(Data::Text);
                     let frame = Frame::message(Bytes::from(bytes), text, true);
@@ -346,7 +354,7 @@ async fn websocket_line(line: PbxConnection) {
                         return;
                     }
                 }
-                Some(Say::Cut) | None => return,
+                Some(Step::Cut) | None => return,
             },
         }
     }

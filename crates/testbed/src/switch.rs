@@ -1,5 +1,5 @@
-//! A FreeSWITCH on loopback whose event socket answers as the recorded ones did. It sends what a
-//! test sets.
+//! A FreeSWITCH on loopback whose event socket answers as the sockets in the recordings did. It
+//! sends the events and answers that a test sets.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,32 +9,34 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
-/// The password of its event socket.
+/// The password of the event socket of [`FakeSwitch`].
 pub const PASSWORD: &str = "password of the switch";
+/// Maximum wait for a subscription or a command of a client.
 const WITHIN: Duration = Duration::from_secs(180);
-/// The message of a socket when it closes a connection.
+/// The message of an event socket that closes a connection.
 const FAREWELL: &str = "Content-Type: text/disconnect-notice\nContent-Length: 67\n\n\
     Disconnected, goodbye.\nSee you at ClueCon! http://www.cluecon.com/\n";
 
-/// What a test makes the connection do.
-enum Say {
-    /// Whole frames, written in pieces of this many bytes.
+/// What the connection does next.
+enum Step {
+    /// Sends complete frames, in pieces of this many bytes.
     Frames(Vec<u8>, usize),
+    /// Closes the connection.
     Cut,
 }
 
 #[derive(Default)]
 struct SwitchState {
-    line: Mutex<Option<mpsc::Sender<Say>>>,
-    asked: watch::Sender<Vec<String>>,
-    /// Answers of `api` by command.
+    line: Mutex<Option<mpsc::Sender<Step>>>,
+    requests: watch::Sender<Vec<String>>,
+    /// The answers to `api COMMAND`, by command.
     answers: Mutex<BTreeMap<String, String>>,
-    /// Number of subscriptions so far.
+    /// Number of subscriptions to events so far.
     listeners: watch::Sender<u64>,
     refuses_addresses: std::sync::atomic::AtomicBool,
 }
 
-/// A fake switch. Its events go to the client that subscribed last.
+/// A fake switch. It sends its events to the client that subscribed last.
 pub struct FakeSwitch {
     addr: SocketAddr,
     shared: Arc<SwitchState>,
@@ -62,7 +64,7 @@ impl FakeSwitch {
         switch
     }
 
-    /// Returns the address on which it listens.
+    /// Returns the address on which the switch listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -72,67 +74,67 @@ impl FakeSwitch {
         lock(&self.shared.answers).insert(command.to_owned(), answer.to_owned());
     }
 
-    /// Makes it refuse all addresses from now on.
-    pub fn lets_nobody_in(&self) {
+    /// Makes the switch refuse connections from all addresses from now on.
+    pub fn refuse_addresses(&self) {
         let refuses = &self.shared.refuses_addresses;
         refuses.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// Waits until a client has subscribed for the `n`-th time.
+    /// Waits until clients have subscribed to events `n` times.
     pub async fn subscribed(&self, n: u64) {
         let mut listeners = self.shared.listeners.subscribe();
         let waited = tokio::time::timeout(WITHIN, listeners.wait_for(|it| *it >= n)).await;
         waited.expect("a subscription in time").expect("a switch");
     }
 
-    /// Returns all requests, in order.
-    pub fn asked(&self) -> Vec<String> {
-        self.shared.asked.borrow().clone()
+    /// Returns all commands that clients sent, in order.
+    pub fn requests(&self) -> Vec<String> {
+        self.shared.requests.borrow().clone()
     }
 
-    /// Waits until this command was received for the `n`-th time.
-    pub async fn is_asked(&self, command: &str, n: usize) {
-        let mut asked = self.shared.asked.subscribe();
+    /// Waits until clients have sent this command `n` times.
+    pub async fn wait_for_command(&self, command: &str, n: usize) {
+        let mut requests = self.shared.requests.subscribe();
         let times = |all: &Vec<String>| all.iter().filter(|it| *it == command).count() >= n;
-        let waited = tokio::time::timeout(WITHIN, asked.wait_for(times)).await;
-        waited.expect("a question in time").expect("a switch");
+        let waited = tokio::time::timeout(WITHIN, requests.wait_for(times)).await;
+        waited.expect("the command in time").expect("a switch");
     }
 
-    /// Sends these whole frames to the client that subscribed last.
-    pub async fn says(&self, frames: &[u8]) {
-        self.says_in_pieces(frames, frames.len().max(1)).await;
+    /// Sends complete frames to the client that subscribed last.
+    pub async fn send(&self, frames: &[u8]) {
+        self.send_in_pieces(frames, frames.len().max(1)).await;
     }
 
-    /// Sends these whole frames in pieces of this many bytes.
-    pub async fn says_in_pieces(&self, frames: &[u8], bytes: usize) {
-        self.say(Say::Frames(frames.to_vec(), bytes)).await;
+    /// Sends complete frames to the client that subscribed last, in pieces of `bytes` bytes.
+    pub async fn send_in_pieces(&self, frames: &[u8], bytes: usize) {
+        self.send_step(Step::Frames(frames.to_vec(), bytes)).await;
     }
 
-    /// Sends an event as JSON.
+    /// Sends an event to the client that subscribed last. `body` is the event as JSON.
     pub async fn event(&self, body: &str) {
         let head = format!(
             "Content-Length: {}\nContent-Type: text/event-json\n\n",
             body.len()
         );
-        self.says(&[head.as_bytes(), body.as_bytes()].concat())
+        self.send(&[head.as_bytes(), body.as_bytes()].concat())
             .await;
     }
 
     /// Closes the connection without a message.
-    pub async fn cuts(&self) {
-        self.say(Say::Cut).await;
+    pub async fn cut(&self) {
+        self.send_step(Step::Cut).await;
     }
 
-    async fn say(&self, say: Say) {
+    async fn send_step(&self, step: Step) {
         let line = lock(&self.shared.line).clone();
-        let line = line.expect("somebody has subscribed");
-        // A closed connection receives nothing, like a real one.
-        let _ = line.send(say).await;
+        let line = line.expect("a client has subscribed");
+        // If the connection is closed, the step is dropped without an error.
+        let _ = line.send(step).await;
     }
 }
 
-/// Returns what a recorded socket sent after the answer to the subscription.
-pub fn behind_subscription(recorded: &[u8]) -> &[u8] {
+/// Returns the frames that a recorded event socket sent after its answer to the subscription.
+pub fn frames_after_subscription(recorded: &[u8]) -> &[u8] {
     let mut rest = recorded;
     for _ in 0..3 {
         let end = rest.windows(2).position(|it| it == b"\n\n");
@@ -153,7 +155,7 @@ async fn serve(stream: TcpStream, shared: Arc<SwitchState>) {
         return;
     }
     let mut commands = BufReader::new(read).lines();
-    let (say, mut said) = mpsc::channel(1024);
+    let (step_sender, mut steps) = mpsc::channel(1024);
     let mut authorized = false;
     if write
         .write_all(b"Content-Type: auth/request\n\n")
@@ -169,10 +171,10 @@ async fn serve(stream: TcpStream, shared: Arc<SwitchState>) {
                 Ok(Some(line)) => {
                     let (answer, end) = answer(&shared, &mut authorized, &line);
                     if line.starts_with("event ") && authorized {
-                        *lock(&shared.line) = Some(say.clone());
+                        *lock(&shared.line) = Some(step_sender.clone());
                         shared.listeners.send_modify(|count| *count += 1);
                     }
-                    shared.asked.send_modify(|asked| asked.push(line));
+                    shared.requests.send_modify(|requests| requests.push(line));
                     if end {
                         let _ = write.write_all(answer.as_bytes()).await;
                         return;
@@ -182,9 +184,9 @@ async fn serve(stream: TcpStream, shared: Arc<SwitchState>) {
                 }
                 Ok(None) | Err(_) => return,
             },
-            say = said.recv() => match say {
-                Some(Say::Frames(bytes, piece)) => (bytes, piece),
-                Some(Say::Cut) | None => return,
+            step = steps.recv() => match step {
+                Some(Step::Frames(bytes, piece)) => (bytes, piece),
+                Some(Step::Cut) | None => return,
             },
         };
         for piece in bytes.chunks(piece) {
@@ -199,7 +201,8 @@ fn reply(words: &str) -> String {
     format!("Content-Type: command/reply\nReply-Text: {words}\n\n")
 }
 
-/// Returns the answer to a command, and whether the connection ends with it.
+/// Returns the answer to a command, and whether the switch closes the connection after the answer.
+/// Sets `authorized` if the command is a login with the right password.
 fn answer(shared: &SwitchState, authorized: &mut bool, line: &str) -> (String, bool) {
     match line.split_once(' ').unwrap_or((line, "")) {
         ("auth", password) if password == PASSWORD => {

@@ -205,7 +205,7 @@ mod tests {
         })
     }
 
-    fn what_of(event: &Value) -> Result<WebhookEvent, UnusedReason> {
+    fn read_webhook_event(event: &Value) -> Result<WebhookEvent, UnusedReason> {
         read(event.to_string().as_bytes(), None)
             .expect("an event")
             .what
@@ -215,7 +215,7 @@ mod tests {
         LeadId::new(4001).into_iter().collect()
     }
 
-    fn ours(leads: Vec<LeadId>) -> Result<WebhookEvent, UnusedReason> {
+    fn completed_call(leads: Vec<LeadId>) -> Result<WebhookEvent, UnusedReason> {
         Ok(WebhookEvent::Completed {
             uuid: CallUuid(UUID.parse().expect("a uuid")),
             leads,
@@ -240,20 +240,24 @@ mod tests {
             json!({"leadIds": ["4001"]}),
             json!({"leadIds": [4001, null, {}, -3], "record": {"url": "https://x"}}),
         ] {
-            assert_eq!(what_of(&call(same.clone())), ours(own_lead()), "{same}");
+            assert_eq!(
+                read_webhook_event(&call(same.clone())),
+                completed_call(own_lead()),
+                "{same}"
+            );
         }
-        let nowhere = ours(Vec::new());
-        assert_eq!(what_of(&call(json!({"leadIds": null}))), nowhere);
+        let nowhere = completed_call(Vec::new());
+        assert_eq!(read_webhook_event(&call(json!({"leadIds": null}))), nowhere);
     }
 
     #[test]
     fn call_echo_reads_valid_fields_and_ignores_invalid_values() {
-        let told = json!({
+        let echo = json!({
             "durationSec": 5, "talkTimeSec": "4", "operatorExtension": " 101 ",
             "employeeId": 501, "clientPhone": "", "direction": null, "answered": "yes",
             "startedAt": 1_795_151_317_000_i64,
         });
-        let Ok(WebhookEvent::Completed { shown, .. }) = what_of(&call(told)) else {
+        let Ok(WebhookEvent::Completed { shown, .. }) = read_webhook_event(&call(echo)) else {
             panic!("a call")
         };
         let expected = CallEcho {
@@ -269,14 +273,15 @@ mod tests {
     #[test]
     fn foreign_call_is_reported_with_its_number_and_start() {
         let foreign = json!({"provider": "ONLINE_PBX", "callId": "1795151317.146"});
-        let Err(UnusedReason::Foreign(Some(told))) = what_of(&call(foreign)) else {
+        let Err(UnusedReason::Foreign(Some(foreign_call))) = read_webhook_event(&call(foreign))
+        else {
             panic!("a foreign call")
         };
         assert_eq!(
-            (told.provider.as_str(), told.started.get()),
+            (foreign_call.provider.as_str(), foreign_call.started.get()),
             ("ONLINE_PBX", 1_795_151_317)
         );
-        assert_eq!(told.phone.as_str(), "+998901110001");
+        assert_eq!(foreign_call.phone.as_str(), "+998901110001");
     }
 
     #[test]
@@ -309,13 +314,17 @@ mod tests {
             (json!({"callId": null}), UnusedReason::Incomplete),
             (json!({"callId": 7}), UnusedReason::Incomplete),
         ] {
-            assert_eq!(what_of(&call(changes.clone())), Err(why), "{changes}");
+            assert_eq!(
+                read_webhook_event(&call(changes.clone())),
+                Err(why),
+                "{changes}"
+            );
         }
         let mut gone = call(json!({}));
         gone["call"] = json!([1]);
-        assert_eq!(what_of(&gone), Err(UnusedReason::Incomplete));
+        assert_eq!(read_webhook_event(&gone), Err(UnusedReason::Incomplete));
         gone["eventType"] = json!("LEAD_NOTE_ADDED");
-        assert_eq!(what_of(&gone), Err(UnusedReason::Unknown));
+        assert_eq!(read_webhook_event(&gone), Err(UnusedReason::Unknown));
     }
 
     #[test]
@@ -350,7 +359,7 @@ mod tests {
             let body = body.replacen('{', &format!("{{\"news\":{odd},"), 1);
             assert_eq!(
                 read(body.as_bytes(), None).expect("an event").what,
-                ours(own_lead())
+                completed_call(own_lead())
             );
         }
         for body in [&b""[..], b"[]", b"7", b"{", b"\xff\xfe", b"null"] {

@@ -96,7 +96,7 @@ mod tests {
     use callbridge_model::{EmployeeId, Phone};
     use serde_json::json;
 
-    fn told(kind: &str, json: &Value) -> Option<LeadNews> {
+    fn read_news(kind: &str, json: &Value) -> Option<LeadNews> {
         let at = EpochSeconds::new(1_795_151_317);
         news(kind, json, Some(at), Country::parse("UZ"))
     }
@@ -116,11 +116,11 @@ mod tests {
             ("LEAD_MERGED", ChangeKind::Merged),
             ("LEAD_DELETED", ChangeKind::Deleted),
         ] {
-            let news = told(kind, &event).expect("news");
+            let news = read_news(kind, &event).expect("news");
             assert_eq!((news.what, news.phone), (what, FirstPhone::Is(phone(1))));
             assert!(news.contacts.is_empty() && !news.whole);
         }
-        assert_eq!(told("LEAD_SOLD", &event), None);
+        assert_eq!(read_news("LEAD_SOLD", &event), None);
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
                 {"type": "CONTACT", "contactId": 8, "from": "B [+998901110003]"},
             ],
         });
-        let news = told("LEAD_PROPERTIES_UPDATED", &event).expect("news");
+        let news = read_news("LEAD_PROPERTIES_UPDATED", &event).expect("news");
         let name = |text| FactUpdate::from(Name::new(text));
         assert_eq!(
             (news.profile.name, news.profile.stage),
@@ -145,10 +145,14 @@ mod tests {
             news.profile.responsible,
             FactUpdate::Is(Responsible { id, name: olga })
         );
-        let names: Vec<_> = news.contacts.into_iter().map(|it| it.name).collect();
+        let names: Vec<_> = news
+            .contacts
+            .into_iter()
+            .map(|contact| contact.name)
+            .collect();
         assert_eq!(names, [name("Anna"), FactUpdate::None]);
-        // §6.5: null fields are left out
-        let bare = told("LEAD_ASSIGNED", &json!({"lead": {"id": 4001}})).expect("news");
+        // An event leaves null fields out (§6.5).
+        let bare = read_news("LEAD_ASSIGNED", &json!({"lead": {"id": 4001}})).expect("news");
         let ProfileNews {
             name,
             responsible,
@@ -172,16 +176,16 @@ mod tests {
                 7,
             ],
         });
-        let merged = told("LEAD_MERGED", &event).expect("news");
+        let merged = read_news("LEAD_MERGED", &event).expect("news");
         let from = [4002, 4003].into_iter().filter_map(LeadId::new).collect();
         assert_eq!((merged.what, merged.merged), (ChangeKind::Merged, from));
         assert_eq!(merged.phone, FirstPhone::None);
-        let changed = told("LEAD_PROPERTIES_UPDATED", &event)
+        let changed = read_news("LEAD_PROPERTIES_UPDATED", &event)
             .expect("news")
             .contacts;
         let phones: Vec<_> = changed
             .iter()
-            .map(|it| (&it.now[..], &it.before[..]))
+            .map(|contact| (&contact.now[..], &contact.before[..]))
             .collect();
         let both = [phone(1), phone(2)];
         assert_eq!(phones, [(&both[..], &both[..1]), (&[], &[phone(3)])]);
@@ -190,7 +194,11 @@ mod tests {
     #[test]
     fn lead_event_without_a_valid_lead_id_yields_no_news() {
         for lead in [json!(null), json!({}), json!({"id": -1}), json!([4001])] {
-            assert_eq!(told("LEAD_CREATED", &json!({"lead": lead})), None, "{lead}");
+            assert_eq!(
+                read_news("LEAD_CREATED", &json!({"lead": lead})),
+                None,
+                "{lead}"
+            );
         }
         let event = json!({"lead": {"id": 4001, "updatedTimestamp": 1_795_151_000, "phone": 7}});
         let news = news("LEAD_CREATED", &event, None, None).expect("news");

@@ -1,4 +1,5 @@
-//! The installation of our connection is known by its secret, never by the header only.
+//! Tests that the receiver finds the installation of callbridge's connection by its secret, never
+//! by the header only.
 
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
@@ -13,7 +14,7 @@ use std::path::Path;
 
 const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
 
-/// The receiver of a state with a secret from `connect`.
+/// Returns the receiver of the state in `folder`. The secret of the connection is [`SECRET`].
 async fn receiver(folder: &Path) -> (Receiver, Guard) {
     let (spool, guard) = spool::open(folder, Settings::default()).expect("a spool");
     let bound = spool.read(|store| tables::meta::meta(store, BOUND)).await;
@@ -32,7 +33,7 @@ async fn receiver(folder: &Path) -> (Receiver, Guard) {
     (receiver, guard)
 }
 
-/// A signed delivery.
+/// A delivery with a valid signature.
 struct Signed {
     event: String,
     at: String,
@@ -40,7 +41,8 @@ struct Signed {
     signature: String,
 }
 
-fn signed(event: &str, company: u32) -> Signed {
+/// Returns a signed delivery of an event about the company.
+fn sign_delivery(event: &str, company: u32) -> Signed {
     let at = clock::now().wall.floor_seconds().get().to_string();
     let body = json!({
         "eventId": event, "eventType": "LEAD_CREATED", "occurredAt": 1_795_151_317,
@@ -56,8 +58,8 @@ fn signed(event: &str, company: u32) -> Signed {
     }
 }
 
-/// Receives the delivery with this installation in its header, which is not signed.
-async fn comes(receiver: &Receiver, signed: &Signed, installation: &str) -> Answer {
+/// Passes a delivery to the receiver. The header that names the installation is not signed.
+async fn receive(receiver: &Receiver, signed: &Signed, installation: &str) -> Answer {
     let all = [
         (ID, signed.event.as_str()),
         (INSTALLATION, installation),
@@ -65,14 +67,15 @@ async fn comes(receiver: &Receiver, signed: &Signed, installation: &str) -> Answ
         (SIGNATURE, &signed.signature),
     ];
     let headers = Headers::read(all.map(|(name, value)| (name, value.as_bytes())));
-    let headers = headers.expect("whole");
+    let headers = headers.expect("complete headers");
     let mut proof = receiver.proof(&headers);
     proof.add(signed.body.as_bytes());
     receiver.take(&headers, proof, signed.body.as_bytes()).await
 }
 
-/// Returns the installation in use, and the one that a restart would find.
-async fn bound(receiver: &Receiver) -> (Option<String>, Option<String>) {
+/// Returns the installation of the connection that the receiver uses, and the installation that the
+/// state has for the next start.
+async fn installations(receiver: &Receiver) -> (Option<String>, Option<String>) {
     let connection = receiver.secrets.current().connection.clone();
     let kept = receiver
         .spool
@@ -83,11 +86,13 @@ async fn bound(receiver: &Receiver) -> (Option<String>, Option<String>) {
     (connection.expect("a connection").installation, kept)
 }
 
-fn both(installation: &str) -> (Option<String>, Option<String>) {
+/// Returns the expected result of [`installations`] if both are `installation`.
+fn both_installations(installation: &str) -> (Option<String>, Option<String>) {
     (Some(installation.to_owned()), Some(installation.to_owned()))
 }
 
-async fn with_company(receiver: &Receiver) {
+/// Stores the company 77 and the application 5 of the connection.
+async fn bind_company(receiver: &Receiver) {
     let (company, application) = ("77".to_owned(), "5".to_owned());
     let bind = Op::BindCompany {
         company,
@@ -100,23 +105,30 @@ async fn with_company(receiver: &Receiver) {
 async fn replay_under_other_header_counts_and_binds_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let (receiver, guard) = receiver(folder.path()).await;
-    let early = signed("e-0", 77);
-    assert_eq!(comes(&receiver, &early, "6").await.word, "company_unknown");
+    let early = sign_delivery("e-0", 77);
     assert_eq!(
-        bound(&receiver).await,
-        (None, None),
-        "nobody knows whose it is"
+        receive(&receiver, &early, "6").await.word,
+        "company_unknown"
     );
-    with_company(&receiver).await;
-    let theirs = signed("e-1", 78);
-    assert_eq!(comes(&receiver, &theirs, "6").await.word, "other_company");
-    assert_eq!(bound(&receiver).await, (None, None), "another company's");
-    let true_one = signed("e-2", 77);
-    assert_eq!(comes(&receiver, &true_one, "9001").await.word, "learned");
-    assert_eq!(bound(&receiver).await, both("9001"));
-    let replayed = comes(&receiver, &true_one, "6").await;
+    assert_eq!(
+        installations(&receiver).await,
+        (None, None),
+        "the company of the connection is not known"
+    );
+    bind_company(&receiver).await;
+    let theirs = sign_delivery("e-1", 78);
+    assert_eq!(receive(&receiver, &theirs, "6").await.word, "other_company");
+    assert_eq!(
+        installations(&receiver).await,
+        (None, None),
+        "another company's"
+    );
+    let true_one = sign_delivery("e-2", 77);
+    assert_eq!(receive(&receiver, &true_one, "9001").await.word, "learned");
+    assert_eq!(installations(&receiver).await, both_installations("9001"));
+    let replayed = receive(&receiver, &true_one, "6").await;
     assert_eq!((replayed.status, replayed.word), (200, "repeat"));
-    assert_eq!(bound(&receiver).await, both("9001"));
+    assert_eq!(installations(&receiver).await, both_installations("9001"));
     drop(receiver);
     let closing = tokio::task::spawn_blocking(move || guard.close());
     closing.await.expect("closed");
@@ -126,19 +138,19 @@ async fn replay_under_other_header_counts_and_binds_nothing() {
 async fn wrong_binding_is_corrected_by_next_verified_delivery() {
     let folder = tempfile::tempdir().expect("a folder");
     let (receiver, guard) = receiver(folder.path()).await;
-    with_company(&receiver).await;
-    // An attacker delayed the true delivery and sends it with another header.
-    let stolen = signed("e-1", 77);
-    assert_eq!(comes(&receiver, &stolen, "6").await.status, 200);
-    assert_eq!(bound(&receiver).await, both("6"));
-    let next = comes(&receiver, &signed("e-2", 77), "9001").await;
+    bind_company(&receiver).await;
+    // An attacker has delayed a valid delivery, and sends the delivery with another header.
+    let stolen = sign_delivery("e-1", 77);
+    assert_eq!(receive(&receiver, &stolen, "6").await.status, 200);
+    assert_eq!(installations(&receiver).await, both_installations("6"));
+    let next = receive(&receiver, &sign_delivery("e-2", 77), "9001").await;
     assert_eq!(next.status, 200, "{next:?}");
-    assert_eq!(bound(&receiver).await, both("9001"));
-    let mut others = signed("e-3", 77);
+    assert_eq!(installations(&receiver).await, both_installations("9001"));
+    let mut others = sign_delivery("e-3", 77);
     others.signature = format!("sha256={}", "0".repeat(64));
-    let missing = comes(&receiver, &others, "7").await;
+    let missing = receive(&receiver, &others, "7").await;
     assert_eq!(missing.status, 503, "its secret may be given to us yet");
-    let forged = comes(&receiver, &others, "9001").await;
+    let forged = receive(&receiver, &others, "9001").await;
     assert_eq!(forged.status, 401);
     drop(receiver);
     let closing = tokio::task::spawn_blocking(move || guard.close());

@@ -1,4 +1,4 @@
-//! Results of valid and invalid deliveries.
+//! Tests of the verification of valid and invalid deliveries.
 
 use super::*;
 use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
@@ -11,12 +11,13 @@ use strum::VariantNames;
 
 const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
 const NOW: i64 = 1_795_151_317;
-const ID_OF_IT: &str = "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e10";
+const EVENT_ID: &str = "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e10";
 
+/// Returns the body of a `CALL_COMPLETED` event.
 fn body() -> Vec<u8> {
     let call = json!({"callId": "oapi-7960997f-d1f6-4443-b29d-16fae6d27ae1", "leadIds": [4001]});
     let event = json!({
-        "eventId": ID_OF_IT, "eventType": "CALL_COMPLETED", "occurredAt": NOW,
+        "eventId": EVENT_ID, "eventType": "CALL_COMPLETED", "occurredAt": NOW,
         "companyId": 77, "call": call,
     });
     event.to_string().into_bytes()
@@ -29,7 +30,8 @@ fn keyring() -> Keyring {
     }
 }
 
-fn bench(seconds: i64) -> VerifyContext {
+/// Returns the context of a check at this time, in epoch seconds.
+fn context_at(seconds: i64) -> VerifyContext {
     VerifyContext {
         now: EventTime::from_seconds(seconds),
         right_from: EventTime::from_seconds(NOW - 86_400),
@@ -37,11 +39,12 @@ fn bench(seconds: i64) -> VerifyContext {
     }
 }
 
+/// Returns the headers of a delivery that was signed at this time with `secret`.
 fn headers(signed_at: i64, body: &[u8], secret: &str) -> Headers {
     let timestamp = signed_at.to_string();
     let signature = Key::new(&Secret::from(secret)).sign(&timestamp, body);
     let all = [
-        (ID, ID_OF_IT),
+        (ID, EVENT_ID),
         (INSTALLATION, "9001"),
         (TIMESTAMP, &timestamp),
         (SIGNATURE, &signature),
@@ -49,29 +52,30 @@ fn headers(signed_at: i64, body: &[u8], secret: &str) -> Headers {
     Headers::read(all.map(|(name, value)| (name, value.as_bytes()))).expect("whole")
 }
 
-fn judge_whole(
+fn judge_delivery(
     headers: &Headers,
     body: &[u8],
     keyring: &Keyring,
-    bench: VerifyContext,
+    context: VerifyContext,
 ) -> Result<Verified, Refusal> {
     let mut proof = keyring.begin(headers);
     proof.add(body);
-    judge(headers, body, proof, bench)
+    judge(headers, body, proof, context)
 }
 
-fn judged(signed_at: i64, body: &[u8], secret: &str) -> Result<Verified, Refusal> {
+/// Verifies, at [`NOW`], a delivery that was signed at this time with `secret`.
+fn judge_signed(signed_at: i64, body: &[u8], secret: &str) -> Result<Verified, Refusal> {
     let headers = headers(signed_at, body, secret);
-    judge_whole(&headers, body, &keyring(), bench(NOW))
+    judge_delivery(&headers, body, &keyring(), context_at(NOW))
 }
 
 #[test]
 fn signed_and_fresh_event_is_kept_by_its_pair() {
-    let Ok(Verified::Keep { delivery, binds }) = judged(NOW - 3, &body(), SECRET) else {
+    let Ok(Verified::Keep { delivery, binds }) = judge_signed(NOW - 3, &body(), SECRET) else {
         panic!("kept")
     };
     assert_eq!((delivery.news.kind(), binds), ("CALL_COMPLETED", false));
-    assert_eq!(delivery.event, ID_OF_IT);
+    assert_eq!(delivery.event, EVENT_ID);
     assert_eq!(
         (&*delivery.installation, &*delivery.company),
         ("9001", "77")
@@ -81,21 +85,21 @@ fn signed_and_fresh_event_is_kept_by_its_pair() {
 #[test]
 fn five_minutes_either_way_are_fresh_and_a_second_more_is_stale() {
     for (off, fresh) in [(300, true), (301, false), (-300, true), (-301, false)] {
-        let judged = judged(NOW + off, &body(), SECRET);
+        let judged = judge_signed(NOW + off, &body(), SECRET);
         assert_eq!(judged != Err(Refusal::Stale), fresh, "{off}: {judged:?}");
     }
-    assert_eq!(judged(0, &body(), SECRET), Err(Refusal::Stale));
+    assert_eq!(judge_signed(0, &body(), SECRET), Err(Refusal::Stale));
     assert_eq!(
-        judged(999_999_999_999, &body(), SECRET),
+        judge_signed(999_999_999_999, &body(), SECRET),
         Err(Refusal::Stale)
     );
-    assert_eq!(judged(0, &body(), "another"), Err(Refusal::Forged));
+    assert_eq!(judge_signed(0, &body(), "another"), Err(Refusal::Forged));
 }
 
 #[test]
 fn wrong_local_clock_is_reported_after_signature_check() {
-    let (body, early) = (body(), bench(NOW - 90_000));
-    let judged = |secret| judge_whole(&headers(NOW, &body, secret), &body, &keyring(), early);
+    let (body, early) = (body(), context_at(NOW - 90_000));
+    let judged = |secret| judge_delivery(&headers(NOW, &body, secret), &body, &keyring(), early);
     assert_eq!(judged(SECRET), Err(Refusal::Clock));
     assert_eq!(judged("another"), Err(Refusal::Forged));
 }
@@ -104,16 +108,16 @@ fn wrong_local_clock_is_reported_after_signature_check() {
 fn without_a_secret_it_cannot_be_judged() {
     let (body, none) = (body(), Keyring::default());
     let headers = headers(NOW, &body, SECRET);
-    let judged = judge_whole(&headers, &body, &none, bench(NOW));
+    let judged = judge_delivery(&headers, &body, &none, context_at(NOW));
     assert_eq!(judged, Err(Refusal::NoSecret));
 }
 
 #[test]
 fn reserialized_body_is_forged() {
     let signed = headers(NOW, &body(), SECRET);
-    let anew = serde_json::from_slice::<serde_json::Value>(&body()).expect("JSON");
-    let anew = serde_json::to_vec_pretty(&anew).expect("JSON");
-    let judged = judge_whole(&signed, &anew, &keyring(), bench(NOW));
+    let reserialized = serde_json::from_slice::<serde_json::Value>(&body()).expect("JSON");
+    let reserialized = serde_json::to_vec_pretty(&reserialized).expect("JSON");
+    let judged = judge_delivery(&signed, &reserialized, &keyring(), context_at(NOW));
     assert_eq!(judged, Err(Refusal::Forged));
 }
 
@@ -122,11 +126,11 @@ fn mismatched_event_id_and_unreadable_body_are_refused() {
     let body = body();
     let mut other = headers(NOW, &body, SECRET);
     other.id = "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e11".into();
-    let refused = judge_whole(&other, &body, &keyring(), bench(NOW));
+    let refused = judge_delivery(&other, &body, &keyring(), context_at(NOW));
     assert_eq!(refused, Err(Refusal::OtherId));
-    other.id = ID_OF_IT.to_uppercase();
-    assert!(judge_whole(&other, &body, &keyring(), bench(NOW)).is_ok());
-    let refused = judged(NOW, b"not json", SECRET);
+    other.id = EVENT_ID.to_uppercase();
+    assert!(judge_delivery(&other, &body, &keyring(), context_at(NOW)).is_ok());
+    let refused = judge_signed(NOW, b"not json", SECRET);
     assert!(
         matches!(refused, Err(Refusal::Unreadable(_))),
         "{refused:?}"
@@ -141,7 +145,8 @@ fn first_delivery_with_connection_secret_binds_installation() {
         ..Keyring::default()
     };
     let headers = headers(NOW, &body, SECRET);
-    let binds = |keyring: &Keyring| match judge_whole(&headers, &body, keyring, bench(NOW)) {
+    let binds = |keyring: &Keyring| match judge_delivery(&headers, &body, keyring, context_at(NOW))
+    {
         Ok(Verified::Keep { binds, .. }) => Some(binds),
         Ok(Verified::Drop { .. }) | Err(_) => None,
     };
@@ -156,10 +161,10 @@ fn news_of_a_lead_is_never_newer_than_now() {
     let event = |at: i64| {
         let lead = json!({"id": 4001, "phone": "+998901110001"});
         let event = json!({
-            "eventId": ID_OF_IT, "eventType": "LEAD_CREATED", "occurredAt": at, "companyId": 77,
+            "eventId": EVENT_ID, "eventType": "LEAD_CREATED", "occurredAt": at, "companyId": 77,
             "lead": lead,
         });
-        match judged(NOW, event.to_string().as_bytes(), SECRET) {
+        match judge_signed(NOW, event.to_string().as_bytes(), SECRET) {
             Ok(Verified::Keep { delivery, .. }) => match delivery.news {
                 WebhookEvent::Learn(news) => news.at.get(),
                 other => panic!("{other:?}"),
@@ -198,10 +203,10 @@ proptest! {
         let place = flip % wrong.len();
         wrong[place] ^= 1 << bit;
         let signed = headers(NOW + at, &body, SECRET);
-        let judged_wrong = judge_whole(&signed, &wrong, &keyring(), bench(NOW));
+        let judged_wrong = judge_delivery(&signed, &wrong, &keyring(), context_at(NOW));
         prop_assert_eq!(judged_wrong, Err(Refusal::Forged));
-        prop_assert_eq!(judged(NOW + at, &body, &by), Err(Refusal::Forged));
-        let taken = judge_whole(&signed, &body, &keyring(), bench(NOW)).is_ok();
+        prop_assert_eq!(judge_signed(NOW + at, &body, &by), Err(Refusal::Forged));
+        let taken = judge_delivery(&signed, &body, &keyring(), context_at(NOW)).is_ok();
         prop_assert_eq!(taken, at.abs() <= 300);
     }
 
@@ -212,9 +217,9 @@ proptest! {
         let names = [ID, INSTALLATION, TIMESTAMP, SIGNATURE];
         let all = names.into_iter().zip(values.iter().map(Vec::as_slice));
         if let Ok(headers) = Headers::read(all) {
-            prop_assert!(judge_whole(&headers, &body, &keyring(), bench(NOW)).is_err());
+            prop_assert!(judge_delivery(&headers, &body, &keyring(), context_at(NOW)).is_err());
         }
         let signed = headers(NOW, &body, SECRET);
-        let _ = judge_whole(&signed, &body, &keyring(), bench(NOW));
+        let _ = judge_delivery(&signed, &body, &keyring(), context_at(NOW));
     }
 }

@@ -276,12 +276,13 @@ mod tests {
              [bridge](readers)\nsecret = hunter2\n[second](readers)\nread = system\n",
         );
         let path_of_templates = folder.path().join("templates.conf");
-        let of = |user| ManagerConf::read(&path_of_templates, user, 5038).expect("the account");
-        let (bridge, second) = (of("bridge"), of("second"));
+        let account =
+            |user| ManagerConf::read(&path_of_templates, user, 5038).expect("the account");
+        let (bridge, second) = (account("bridge"), account("second"));
         assert!(bridge.receives("agent") && bridge.filters.len() == 1);
         assert!(
             second.receives("system") && !second.receives("agent"),
-            "its own counts"
+            "the read line of the account counts"
         );
         // A `permit` for another network refuses the login from this machine.
         write(

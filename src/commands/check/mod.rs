@@ -249,12 +249,12 @@ mod tests {
 
     #[test]
     fn exit_code_is_that_of_the_worst_problem() {
-        let well = well("clock", "right");
+        let clock = well("clock", "right");
         let remote = fault(Code::Unreachable, "source", "refused", "start it");
         let token = fault(Code::NoPermission, "token", "refused", "a new one");
-        assert_eq!(worst(std::slice::from_ref(&well)), None);
+        assert_eq!(worst(std::slice::from_ref(&clock)), None);
         assert_eq!(
-            worst(&[well, token.clone(), remote]),
+            worst(&[clock, token.clone(), remote]),
             Some(Code::NoPermission)
         );
         assert_eq!(

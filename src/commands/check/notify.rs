@@ -65,11 +65,10 @@ mod tests {
 
     #[test]
     fn program_of_a_command_line_is_its_first_word() {
-        let found = |command| program(command);
-        assert_eq!(found("/opt/notify -x"), Some("/opt/notify".to_owned()));
-        assert_eq!(found("  CHAT=1 A=b mail root"), Some("mail".to_owned()));
+        assert_eq!(program("/opt/notify -x"), Some("/opt/notify".to_owned()));
+        assert_eq!(program("  CHAT=1 A=b mail root"), Some("mail".to_owned()));
         assert_eq!(
-            found("'/opt/my notify' x"),
+            program("'/opt/my notify' x"),
             Some("/opt/my notify".to_owned())
         );
         for shell in [
@@ -81,7 +80,7 @@ mod tests {
             "",
             "\"$X\"",
         ] {
-            assert_eq!(found(shell), None, "{shell}");
+            assert_eq!(program(shell), None, "{shell}");
         }
     }
 }

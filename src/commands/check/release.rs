@@ -342,7 +342,7 @@ impl Generation {
 mod tests {
     use super::*;
 
-    fn of(version: &str, release: Option<&str>) -> Account {
+    fn account(version: &str, release: Option<&str>) -> Account {
         Account {
             version: version.to_owned(),
             release: release.map(str::to_owned),
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn release_is_named_by_itself_or_by_its_manager() {
-        for (version, release, said) in [
+        for (version, release, name) in [
             ("1.3", Some("11.25.3"), "11.25.3"),
             ("1.1", None, "1.6 or 1.8, according to its manager 1.1"),
             ("1.3", None, "11, according to its manager 1.3"),
@@ -364,7 +364,7 @@ mod tests {
             ("5.0.4", None, "16, according to its manager 5.0.4"),
             ("11.0.0", None, "22, according to its manager 11.0.0"),
         ] {
-            assert_eq!(release_name(&of(version, release)), said);
+            assert_eq!(release_name(&account(version, release)), name);
         }
     }
 
@@ -372,7 +372,9 @@ mod tests {
     fn settings_wanted_are_those_of_the_release() {
         let files = |generation, variables: &[&str]| {
             let all = settings(generation, true, variables);
-            let lines = all.iter().map(|it| format!("{}: {}", it.file, it.line));
+            let lines = all
+                .iter()
+                .map(|setting| format!("{}: {}", setting.file, setting.line));
             lines.collect::<Vec<String>>().join("\n")
         };
         let old = files(Generation::Eleven, &["LEAD_ID"]);
@@ -388,7 +390,7 @@ mod tests {
     }
 
     /// Builds the table of the documentation, with one row per release and source.
-    fn page() -> String {
+    fn documentation_table() -> String {
         let mut text = String::from(
             "| Asterisk | source | exact | an estimate | in part, or not reported |\n\
              |---|---|---|---|---|\n",
@@ -396,8 +398,8 @@ mod tests {
         for generation in Generation::ALL {
             for (source, cells) in generation.sources() {
                 let all = |how: &str| {
-                    let of = cells.iter().filter(|(_, it, _)| *it == how);
-                    let words: Vec<&str> = of.map(|(value, ..)| *value).collect();
+                    let matching = cells.iter().filter(|(_, quality, _)| *quality == how);
+                    let words: Vec<&str> = matching.map(|(value, ..)| *value).collect();
                     words.join(", ")
                 };
                 let buts = cells.iter().filter(|(.., but)| !but.is_empty());
@@ -420,7 +422,11 @@ mod tests {
     fn page_has_this_table() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/asterisk/README.md");
         let readme = std::fs::read_to_string(path).expect("the page");
-        assert!(readme.contains(&page()), "it should have\n{}", page());
+        assert!(
+            readme.contains(&documentation_table()),
+            "the page must have this table:\n{}",
+            documentation_table()
+        );
     }
 
     #[test]

@@ -434,35 +434,35 @@ mod tests {
     #[test]
     fn lead_field_is_judged_by_id_if_catalogue_can_be_read() {
         let fields = parse("last_call=11,last_missed=21,last_employee=99").expect("fields");
-        let told = Ok(ApiReply::Data(json!({"data": [
+        let catalogue = Ok(ApiReply::Data(json!({"data": [
             {"id": 11, "infoType": "LED"}, {"id": 21, "infoType": "CONTACT"}
         ]})));
         let none = RefusedFields::default();
-        let ok = |found: Vec<CheckFinding>| {
+        let pass_flags = |found: Vec<CheckFinding>| {
             let ok = found.iter().map(|finding| finding.fault.is_none());
             ok.collect::<Vec<_>>()
         };
         assert_eq!(
-            ok(judge_fields(&fields, &told, &none)),
+            pass_flags(judge_fields(&fields, &catalogue, &none)),
             [true, false, false]
         );
-        let barred = Err(ApiError::Forbidden(String::new()));
+        let forbidden = Err(ApiError::Forbidden(String::new()));
         assert_eq!(
-            ok(judge_fields(&fields, &barred, &none)),
+            pass_flags(judge_fields(&fields, &forbidden, &none)),
             [true, true, true]
         );
         let mut refused = RefusedFields::default();
         let name = (Name::LastCall, fields[&Name::LastCall]);
         let item = Item::text(name.1.id, "x".to_owned());
         let lead = LeadId::new(4_001).expect("a lead");
-        let why = Refusal::new("400".to_owned(), &Value::Null, RefusedPart::SomeItem);
-        refused.note(name, (lead, item), &why, EventTime::from_seconds(0));
-        let found = judge_fields(&fields, &told, &refused);
+        let refusal = Refusal::new("400".to_owned(), &Value::Null, RefusedPart::SomeItem);
+        refused.note(name, (lead, item), &refusal, EventTime::from_seconds(0));
+        let found = judge_fields(&fields, &catalogue, &refused);
         assert!(
             found[0].message.contains(r#"{"id":11,"value":"x"}"#),
             "{}",
             found[0].message
         );
-        assert_eq!(ok(found), [false, false, false]);
+        assert_eq!(pass_flags(found), [false, false, false]);
     }
 }

@@ -286,12 +286,13 @@ mod tests {
     use super::*;
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
-    fn at(text: &str) -> UnixTime {
+    fn time(text: &str) -> UnixTime {
         let seconds = text.parse::<jiff::Timestamp>().expect("a time").as_second();
         UnixTime::since_unix_epoch(Duration::from_secs(seconds.try_into().expect("after 1970")))
     }
 
-    fn files(folder: &std::path::Path, name: &str) -> Certificate {
+    /// Writes a self-signed certificate for `name`, valid in 2026, and its key.
+    fn write_certificate(folder: &std::path::Path, name: &str) -> Certificate {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.not_before = date_time_ymd(2026, 1, 1);
         params.not_after = date_time_ymd(2026, 12, 31);
@@ -309,9 +310,9 @@ mod tests {
     #[test]
     fn certificate_is_reported_with_its_names_and_expiry() {
         let folder = tempfile::tempdir().expect("a folder");
-        let public = files(folder.path(), "crm.example.com");
+        let public = write_certificate(folder.path(), "crm.example.com");
         let shown = |when: &str| {
-            let found = certificate("webhook-cert", &public, at(when), internal_names_finding);
+            let found = certificate("webhook-cert", &public, time(when), internal_names_finding);
             format!("{} {}", found.fault.is_none(), found.message)
         };
         let shown: Vec<String> = [
@@ -333,15 +334,15 @@ mod tests {
     #[test]
     fn invalid_certificate_files_and_internal_names_are_problems() {
         let folder = tempfile::tempdir().expect("a folder");
-        let now = at("2026-11-20T00:00:00Z");
+        let now = time("2026-11-20T00:00:00Z");
         let inside = certificate(
             "webhook-cert",
-            &files(folder.path(), "pbx.local"),
+            &write_certificate(folder.path(), "pbx.local"),
             now,
             internal_names_finding,
         );
         assert_eq!(inside.fault, Some(Code::Configuration), "{inside:?}");
-        let good = files(folder.path(), "crm.example.com");
+        let good = write_certificate(folder.path(), "crm.example.com");
         assert_eq!(
             certificate("webhook-cert", &good, now, internal_names_finding).fault,
             None
@@ -364,16 +365,20 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
         let place = SecretPlace::File(file.clone());
-        let look = |text: &str| {
+        let check_secret = |text: &str| {
             std::fs::write(&file, text).expect("written");
             let found = secret("webhook-secret".into(), &place);
             assert!(!found.message.contains("abc"), "{found:?}");
             (found.fault, found.fix.is_empty())
         };
         let good = "0123456789abcdef".repeat(4);
-        assert_eq!(look(&format!("{good}\n{good}\n")), (None, true));
-        assert_eq!(look("abc"), (None, false), "told, but taken");
-        assert_eq!(look("\n").0, Some(Code::Configuration));
+        assert_eq!(check_secret(&format!("{good}\n{good}\n")), (None, true));
+        assert_eq!(
+            check_secret("abc"),
+            (None, false),
+            "a short secret is reported and accepted"
+        );
+        assert_eq!(check_secret("\n").0, Some(Code::Configuration));
         std::fs::remove_file(&file).expect("removed");
         let gone = secret("webhook-secret".into(), &place);
         assert_eq!(gone.fault, Some(Code::NoInput));

@@ -190,7 +190,8 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
 
-    fn judged(line: &str) -> (StatusCode, Option<ConsentReply>) {
+    /// Judges a request line such as `GET /back`, without its HTTP version.
+    fn judge_line(line: &str) -> (StatusCode, Option<ConsentReply>) {
         let (method, target) = line.split_once(' ').expect("a method and a target");
         let method: Method = method.parse().expect("a method");
         let target: Uri = target.parse().expect("a target");
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn only_a_get_of_the_right_path_is_the_redirect() {
-        for (line, status, comes) in [
+        for (line, status, has_reply) in [
             ("GET /back?code=c&state=s1", StatusCode::OK, true),
             (
                 "GET /back?error=access_denied&state=s1",
@@ -227,10 +228,14 @@ mod tests {
                 false,
             ),
         ] {
-            let (said, back) = judged(line);
-            assert_eq!((said, back.is_some()), (status, comes), "{line}");
+            let (answer_status, back) = judge_line(line);
+            assert_eq!(
+                (answer_status, back.is_some()),
+                (status, has_reply),
+                "{line}"
+            );
         }
-        let (_, back) = judged("GET /back?code=c%20d&state=s1");
+        let (_, back) = judge_line("GET /back?code=c%20d&state=s1");
         assert!(matches!(back, Some(ConsentReply::Code(code)) if code.expose_secret() == "c d"));
     }
 
@@ -242,7 +247,7 @@ mod tests {
         let redirect = Redirect::parse(&format!("http://127.0.0.1:{port}/back")).expect("good");
         let catcher = Catcher::listen(&redirect)
             .await
-            .expect("it listens")
+            .expect("the catcher listens")
             .expect("here");
         let busy = Catcher::listen(&redirect).await.expect_err("in use");
         let message = busy.to_string();
@@ -250,7 +255,7 @@ mod tests {
             message.starts_with("cannot listen at 127.0.0.1"),
             "{message}"
         );
-        let (backs, mut hears) = mpsc::channel(4);
+        let (backs, mut replies) = mpsc::channel(4);
         let (stop, stopped) = watch::channel(false);
         let serving = tokio::spawn(catcher.serve(Secret::from("s1"), backs, stopped));
         let mut silent = TcpStream::connect(("127.0.0.1", port))
@@ -267,11 +272,11 @@ mod tests {
             line.read_to_string(&mut page).await.expect("a page");
             assert_eq!(page.starts_with("HTTP/1.1 200 OK\r\n"), good, "{page}");
             assert!(page.ends_with("</html>\n"), "{page}");
-            let back = hears.recv().await.expect("a way back");
+            let back = replies.recv().await.expect("a reply");
             assert_eq!(back.is_final(), good);
         }
         stop.send_replace(true);
-        serving.await.expect("it ends");
+        serving.await.expect("the server ends");
     }
 
     #[tokio::test]
@@ -289,7 +294,7 @@ mod tests {
             "{message}"
         );
         let free = TcpListener::bind(("127.0.0.1", port)).await;
-        drop(free.expect("nothing of it is held"));
+        drop(free.expect("the IPv4 port is not held"));
         drop(other);
         let catcher = Catcher::listen(&redirect).await.expect("both are free");
         let held = catcher.expect("here").listeners;

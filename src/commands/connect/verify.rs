@@ -266,7 +266,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn info(company: i64) -> TokenInfo {
+    fn token_info(company: i64) -> TokenInfo {
         TokenInfo {
             company,
             company_name: "Uy".to_owned(),
@@ -279,7 +279,9 @@ mod tests {
         }
     }
 
-    async fn answered(person: bool, lines: &[&str], company: Option<i64>, yes: bool) -> bool {
+    /// Returns `true` if the binding to company 12 is confirmed. `person` is `true` if a person
+    /// types the answers `lines`. `company` and `yes` are the values of the flags.
+    async fn is_confirmed(person: bool, lines: &[&str], company: Option<i64>, yes: bool) -> bool {
         let mut typed = StdinLines::scripted(person, lines);
         let within = Duration::from_secs(60);
         let wanted = Wanted {
@@ -287,7 +289,7 @@ mod tests {
             yes,
             within,
         };
-        let (info, owner) = (info(12), "company Uy (12)");
+        let (info, owner) = (token_info(12), "company Uy (12)");
         wanted
             .confirm_binding(&mut typed, &info, owner)
             .await
@@ -297,14 +299,30 @@ mod tests {
     #[tokio::test]
     async fn binding_asks_only_on_terminal_and_flags_override() {
         for (line, yes) in [("y", true), (" YES ", true), ("n", false), ("", false)] {
-            assert_eq!(answered(true, &[line], None, false).await, yes, "{line}");
+            assert_eq!(
+                is_confirmed(true, &[line], None, false).await,
+                yes,
+                "{line}"
+            );
         }
-        assert!(!answered(true, &[], None, false).await, "stdin has ended");
-        assert!(answered(true, &[], None, true).await, "--yes");
-        assert!(answered(false, &[], None, false).await, "nobody to ask");
+        assert!(
+            !is_confirmed(true, &[], None, false).await,
+            "stdin has ended"
+        );
+        assert!(is_confirmed(true, &[], None, true).await, "--yes");
+        assert!(
+            is_confirmed(false, &[], None, false).await,
+            "no person can answer"
+        );
         for person in [true, false] {
-            assert!(answered(person, &[], Some(12), false).await, "--company");
-            assert!(!answered(person, &["y"], Some(13), true).await, "another");
+            assert!(
+                is_confirmed(person, &[], Some(12), false).await,
+                "--company"
+            );
+            assert!(
+                !is_confirmed(person, &["y"], Some(13), true).await,
+                "another company"
+            );
         }
     }
 }

@@ -93,7 +93,8 @@ fn print_call(item: &Value, zone: &Zone, width: usize, color: bool) -> Result<()
 mod tests {
     use super::*;
 
-    fn shown(width: usize, color: bool) -> String {
+    /// Returns the line of a journaled call, for a terminal of this width.
+    fn call_line(width: usize, color: bool) -> String {
         let item = serde_json::json!({
             "direction": "INBOUND", "answered": true, "leadId": 4001,
             "clientPhone": "+998901110001", "employee": "101", "talkTimeSec": 4,
@@ -107,14 +108,14 @@ mod tests {
     #[test]
     fn line_begins_with_the_time_in_the_zone_of_the_pbx() {
         insta::assert_snapshot!(
-            shown(usize::MAX, false),
+            call_line(usize::MAX, false),
             @"2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled"
         );
         insta::assert_snapshot!(
-            shown(80, false),
+            call_line(80, false),
             @"11-20 10:08  in   +998901110001  lead 4001  101 talked 4 s   journaled"
         );
-        let line = shown(40, true);
+        let line = call_line(40, true);
         assert!(
             line.starts_with("\u{1b}[32m11-20 10:08") && line.contains('…'),
             "{line:?}"

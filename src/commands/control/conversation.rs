@@ -363,7 +363,7 @@ mod tests {
         ];
         let line = csv_line(row).expect("a row");
         let line = String::from_utf8(line).expect("text");
-        let wants = "+998901110001,'=1+1,a;'@b\t'-c,\"x\\u{1b}[2J\n'=2\",4001\n";
-        assert_eq!(line, wants);
+        let expected = "+998901110001,'=1+1,a;'@b\t'-c,\"x\\u{1b}[2J\n'=2\",4001\n";
+        assert_eq!(line, expected);
     }
 }

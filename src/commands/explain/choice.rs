@@ -178,7 +178,8 @@ mod tests {
     use callbridge_mapping::{People, Rules, judge};
     use callbridge_testkit::sample::call;
 
-    fn reported(linkedid: &str, channel: &str) -> (ReportedCall, Judged) {
+    /// Returns a call with these ids, and its outcome.
+    fn call_with_ids(linkedid: &str, channel: &str) -> (ReportedCall, Judged) {
         let mut call = call();
         call.linkedid = UniqueId::new(linkedid).expect("not empty");
         call.also_known_as = UniqueId::new(channel).into_iter().collect();
@@ -193,11 +194,12 @@ mod tests {
         (ReportedCall { pbx, call }, judged)
     }
 
-    fn chosen(wanted: Option<&str>, calls: &[(&str, &str)]) -> Result<Vec<String>, String> {
+    /// Returns the linkedids of the calls that `--call` with the value `wanted` chooses.
+    fn chosen_ids(wanted: Option<&str>, calls: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let number = wanted.and_then(|text| TypedNumber::read(text, []));
         let mut choice = Choice::new(wanted, number);
         for (linkedid, channel) in calls {
-            let (reported, judged) = reported(linkedid, channel);
+            let (reported, judged) = call_with_ids(linkedid, channel);
             choice.offer(reported, judged);
         }
         let made = choice
@@ -216,47 +218,50 @@ mod tests {
     #[test]
     fn own_linkedid_takes_precedence_over_another_calls_channel() {
         assert_eq!(
-            chosen(Some("1795151317.1"), &TWO),
+            chosen_ids(Some("1795151317.1"), &TWO),
             Ok(vec!["1795151317.1".to_owned()])
         );
         assert_eq!(
-            chosen(Some("1795151317.2"), &TWO),
+            chosen_ids(Some("1795151317.2"), &TWO),
             Ok(vec!["1795151317.1".to_owned()])
         );
-        let none = chosen(Some("1795151317.9"), &TWO).expect_err("no such call");
+        let none = chosen_ids(Some("1795151317.9"), &TWO).expect_err("no such call");
         assert_eq!(none, "a.raw: no finished call has 1795151317.9");
     }
 
     #[test]
     fn beginning_of_a_uuid_serves_while_only_one_begins_so() {
         let uuids = TWO.map(|(linkedid, channel)| {
-            let (_, judged) = reported(linkedid, channel);
+            let (_, judged) = call_with_ids(linkedid, channel);
             judged.record.uuid.expect("a uuid").to_string()
         });
         assert_ne!(uuids[0][..4], uuids[1][..4], "as these ids happen to be");
         let upper = uuids[1][..6].to_uppercase();
         assert_eq!(
-            chosen(Some(&upper), &TWO),
+            chosen_ids(Some(&upper), &TWO),
             Ok(vec!["1795151317.5".to_owned()])
         );
-        let short = chosen(Some(&uuids[1][..3]), &TWO).expect_err("too short");
+        let short = chosen_ids(Some(&uuids[1][..3]), &TWO).expect_err("too short");
         assert!(short.contains("no finished call has"), "{short}");
         let twice = [TWO[0], TWO[0]];
-        let message = chosen(Some(&uuids[0][..6]), &twice).expect_err("two begin so");
+        let message = chosen_ids(Some(&uuids[0][..6]), &twice).expect_err("two begin so");
         assert!(message.contains("2 uuids begin with"), "{message}");
     }
 
     #[test]
     fn missing_call_id_picks_only_call_or_lists_choices() {
-        assert_eq!(chosen(None, &TWO[..1]), Ok(vec!["1795151317.1".to_owned()]));
-        let message = chosen(None, &TWO).expect_err("two calls");
+        assert_eq!(
+            chosen_ids(None, &TWO[..1]),
+            Ok(vec!["1795151317.1".to_owned()])
+        );
+        let message = chosen_ids(None, &TWO).expect_err("two calls");
         assert!(
             message.starts_with("a.raw: 2 calls are in it; choose one with --call:\n"),
             "{message}"
         );
         assert!(message.contains("\n  1795151317.1  inbound, "), "{message}");
         let many = vec![TWO[0]; 30];
-        let message = chosen(None, &many).expect_err("thirty calls");
+        let message = chosen_ids(None, &many).expect_err("thirty calls");
         assert!(message.ends_with("and 10 more"), "{message}");
     }
 
@@ -265,21 +270,23 @@ mod tests {
         let number = |text: &str| TypedNumber::read(text, []);
         let mut choice = Choice::new(Some("901110001"), number("901110001"));
         for (n, started) in [(1, 10), (2, 30), (3, 20)] {
-            let (reported, mut judged) = reported(&format!("1795151317.{n}"), "1.1");
+            let (reported, mut judged) = call_with_ids(&format!("1795151317.{n}"), "1.1");
             judged.record.client_phone = callbridge_model::Phone::from_e164("+998901110001");
             judged.record.started_at = callbridge_call::EpochSeconds::new(started);
             choice.offer(reported, judged);
         }
-        let (other, judged) = reported("1795151317.4", "1.1");
+        let (other, judged) = call_with_ids("1795151317.4", "1.1");
         assert_ne!(
             judged.record.client_phone,
             callbridge_model::Phone::from_e164("+998901110001")
         );
         choice.offer(other, judged);
         let (calls, others) = choice.into_chosen("a.raw").expect("a call");
-        let meant = calls.iter().map(|(it, _)| it.call.linkedid.as_str());
+        let meant = calls
+            .iter()
+            .map(|(reported, _)| reported.call.linkedid.as_str());
         assert_eq!(meant.collect::<Vec<_>>(), ["1795151317.2"]);
-        let others: Vec<&str> = others.iter().map(|it| it.linkedid.as_str()).collect();
+        let others: Vec<&str> = others.iter().map(|other| other.linkedid.as_str()).collect();
         assert_eq!(others, ["1795151317.3", "1795151317.1"]);
     }
 }

@@ -82,15 +82,15 @@ mod tests {
                 {"at": call.ended, "who": "anna", "action": "audit --take-in: it was gone"},
             ],
         });
-        let kept = |item: &serde_json::Value, flags: &[&str]| {
+        let explained = |item: &serde_json::Value, flags: &[&str]| {
             let kept = KeptCall::deserialize(item).expect("this version's shape");
             let utc = Zone::from_name("UTC").expect("a zone");
             let text = show(&kept, &explain(flags), &utc, story::Paint::default());
             text.expect("nothing is drawn")
         };
-        let line = kept(&item, &["--json"]);
+        let line = explained(&item, &["--json"]);
         assert!(line.contains(r#""leadId":17,"#), "{line}");
-        let text = kept(&item, &[]);
+        let text = explained(&item, &[]);
         let heading = "1795151317.146  journal  2026-11-20 05:08:37 UTC\n";
         assert!(text.starts_with(heading), "{text}");
         assert!(
@@ -107,12 +107,12 @@ mod tests {
         assert!(!text.contains("lead 16 is gone"), "{text}");
         item["state"] = "discarded".into();
         let heading = "1795151317.146  discarded failed  2026-11-20 05:08:37 UTC\n";
-        let text = kept(&item, &[]);
+        let text = explained(&item, &[]);
         assert!(
             text.starts_with(heading) && text.contains("lead 16 is gone"),
             "{text}"
         );
-        let line = kept(&item, &["--json"]);
+        let line = explained(&item, &["--json"]);
         assert!(line.contains(r#""outcome":"dead_letter""#), "{line}");
     }
 

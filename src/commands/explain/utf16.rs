@@ -103,7 +103,8 @@ impl Read for Utf16<'_> {
 mod tests {
     use super::*;
 
-    fn read(bytes: Vec<u8>) -> String {
+    /// Reads these bytes as UTF-8 text.
+    fn read_text(bytes: Vec<u8>) -> String {
         let mut text = String::new();
         let mut file = as_utf8(Box::new(io::Cursor::new(bytes))).expect("readable");
         file.read_to_string(&mut text).expect("UTF-8");
@@ -116,13 +117,13 @@ mod tests {
         let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
         let plain = text.trim_start_matches('\u{feff}');
-        assert!(read(little) == plain && read(big) == plain);
+        assert!(read_text(little) == plain && read_text(big) == plain);
     }
 
     #[test]
     fn other_bytes_are_left_as_they_are() {
         for text in ["", "a", "a;b\n", "\u{feff}a;b\n"] {
-            assert_eq!(read(text.as_bytes().to_vec()), text);
+            assert_eq!(read_text(text.as_bytes().to_vec()), text);
         }
     }
 }

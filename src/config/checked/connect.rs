@@ -215,13 +215,13 @@ mod tests {
         }
     }
 
-    fn checked(flags: &ConnectFlags) -> Result<Connect, Faults> {
+    fn check_flags(flags: &ConnectFlags) -> Result<Connect, Faults> {
         check(flags, &Environment::default(), Faults::default())
     }
 
     #[test]
     fn whole_flags_are_a_command() {
-        let connect = checked(&flags()).expect("whole");
+        let connect = check_flags(&flags()).expect("whole");
         assert_eq!(connect.scope, scope::default_scope());
         assert_eq!(connect.wanted.within, WITHIN);
         assert_eq!(connect.consent.query(), Some("lang=uz"));
@@ -240,7 +240,7 @@ mod tests {
             company: text("Uy"),
             ..ConnectFlags::default()
         };
-        let faults = checked(&wrong).expect_err("faults").to_string();
+        let faults = check_flags(&wrong).expect_err("faults").to_string();
         let lines = faults.lines().map(|line| {
             let cut: String = line.chars().take(70).collect();
             cut.trim_end().to_owned()

@@ -215,7 +215,9 @@ mod tests {
     use crate::config::faults::Faults;
     use callbridge_model::Environment;
 
-    fn checked(
+    /// Checks the token command and the token file. `connected` is `true` if the state has a
+    /// connection.
+    fn check_token(
         command: Option<&str>,
         file: Option<&str>,
         connected: bool,
@@ -232,21 +234,21 @@ mod tests {
             .faults
             .into_result(())
             .map_err(|faults| faults.to_string())?;
-        Ok(found.expect("one"))
+        Ok(found.expect("a token source"))
     }
 
     #[test]
     fn token_source_is_accepted_if_only_one_is_given() {
         assert!(matches!(
-            checked(None, Some("/t"), false),
+            check_token(None, Some("/t"), false),
             Ok(TokenFrom::Place(_))
         ));
         assert!(matches!(
-            checked(None, None, true),
+            check_token(None, None, true),
             Ok(TokenFrom::Connection)
         ));
         assert!(matches!(
-            checked(Some("vault read"), None, false),
+            check_token(Some("vault read"), None, false),
             Ok(TokenFrom::Command(_))
         ));
     }
@@ -275,7 +277,7 @@ mod tests {
             (Some(" "), None, false, "--token-command: is empty"),
             (None, None, false, "or run `callbridge connect`"),
         ] {
-            let error = checked(command, file, connected).expect_err(words);
+            let error = check_token(command, file, connected).expect_err(words);
             assert!(error.contains(words), "{error}");
         }
     }

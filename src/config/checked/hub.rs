@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use callbridge_model::Environment;
 
-    fn faults(flags: &HubFlags) -> String {
+    fn errors_of(flags: &HubFlags) -> String {
         let environment = Environment::from_pairs([("CALLBRIDGE_FORWARD_TOKEN", "hidden")]);
         let mut checking = Checking::new(&environment, Faults::default());
         checking.needs = true;
@@ -126,14 +126,14 @@ mod tests {
             collect: Some("0.0.0.0:8443".into()),
             ..HubFlags::default()
         };
-        assert!(faults(&flags).contains("give --tls-cert and --tls-key"));
+        assert!(errors_of(&flags).contains("give --tls-cert and --tls-key"));
         (flags.tls_cert, flags.tls_key) = (Some("/c".into()), Some("/k".into()));
-        assert!(faults(&flags).starts_with("0 errors"));
+        assert!(errors_of(&flags).starts_with("0 errors"));
         let plain = HubFlags {
             collect: Some("127.0.0.1:8443".into()),
             ..HubFlags::default()
         };
-        assert!(faults(&plain).starts_with("0 errors"));
+        assert!(errors_of(&plain).starts_with("0 errors"));
     }
 
     #[test]
@@ -142,13 +142,17 @@ mod tests {
             forward: Some("https://hub1.example, https://hub2.example".into()),
             ..HubFlags::default()
         };
-        assert!(faults(&flags).starts_with("0 errors"), "{}", faults(&flags));
+        assert!(
+            errors_of(&flags).starts_with("0 errors"),
+            "{}",
+            errors_of(&flags)
+        );
         let plain = HubFlags {
             forward: Some("http://hub.example".into()),
             collect: Some("127.0.0.1:8443".into()),
             ..HubFlags::default()
         };
-        insta::assert_snapshot!(faults(&plain), @"
+        insta::assert_snapshot!(errors_of(&plain), @"
         2 errors in the flags. Nothing was started:
           --collect: cannot be used with --forward: a hub sends to the CRM
           --forward http://hub.example: http is allowed to a loopback address only; use https

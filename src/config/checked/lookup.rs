@@ -84,7 +84,11 @@ mod tests {
     use crate::config::faults::Faults;
     use callbridge_model::Environment;
 
-    fn checked(address: &str, allow: Option<&str>, secret: bool) -> (Option<LookupConfig>, String) {
+    fn check_lookup(
+        address: &str,
+        allow: Option<&str>,
+        secret: bool,
+    ) -> (Option<LookupConfig>, String) {
         let environment = if secret {
             Environment::from_pairs([("CALLBRIDGE_LOOKUP_SECRET", "hidden")])
         } else {
@@ -103,30 +107,30 @@ mod tests {
     #[test]
     fn lookup_off_loopback_needs_network_and_password() {
         for loopback in ["127.0.0.1:4573", "[::1]:4573", "[::ffff:127.0.0.1]:4573"] {
-            let (lookup, faults) = checked(loopback, None, false);
+            let (lookup, faults) = check_lookup(loopback, None, false);
             assert!(
                 lookup.is_some() && faults.starts_with("0 errors"),
                 "{faults}"
             );
         }
-        let (lookup, faults) = checked("10.0.0.2:4573", Some("10.0.0.0/24, 10.1.0.7"), true);
+        let (lookup, faults) = check_lookup("10.0.0.2:4573", Some("10.0.0.0/24, 10.1.0.7"), true);
         assert!(faults.starts_with("0 errors"), "{faults}");
         let lookup = lookup.expect("a lookup");
         assert_eq!(lookup.allow.len(), 2);
         assert!(!format!("{lookup:?}").contains("hidden"));
         for open in ["0.0.0.0:4573", "[::]:4573", "192.0.2.1:4573"] {
             assert!(
-                checked(open, None, false).1.starts_with("2 errors"),
+                check_lookup(open, None, false).1.starts_with("2 errors"),
                 "{open}"
             );
             assert!(
-                checked(open, Some("10.0.0.0/8"), false)
+                check_lookup(open, Some("10.0.0.0/8"), false)
                     .1
                     .starts_with("1 error "),
                 "{open}"
             );
             assert!(
-                checked(open, None, true).1.starts_with("1 error "),
+                check_lookup(open, None, true).1.starts_with("1 error "),
                 "{open}"
             );
         }
@@ -134,12 +138,12 @@ mod tests {
 
     #[test]
     fn flag_errors_are_all_reported_at_once() {
-        insta::assert_snapshot!(checked("0.0.0.0:4573", Some("office"), false).1, @"
+        insta::assert_snapshot!(check_lookup("0.0.0.0:4573", Some("office"), false).1, @"
         2 errors in the flags. Nothing was started:
           --lookup-allow: `office` is not a network such as 192.168.1.0/24
           --lookup: other machines reach 0.0.0.0:4573: give --lookup-secret-file FILE, or 127.0.0.1
         ");
-        insta::assert_snapshot!(checked("everywhere", Some(""), false).1, @"
+        insta::assert_snapshot!(check_lookup("everywhere", Some(""), false).1, @"
         2 errors in the flags. Nothing was started:
           --lookup-allow: `` is not a network such as 192.168.1.0/24
           --lookup: `everywhere` is not IP:PORT, such as 127.0.0.1:4573

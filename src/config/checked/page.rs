@@ -128,7 +128,7 @@ mod tests {
     use crate::config::faults::Faults;
     use callbridge_model::Environment;
 
-    fn checked(flags: &PageFlags) -> (Option<PageConfig>, String) {
+    fn check_flags(flags: &PageFlags) -> (Option<PageConfig>, String) {
         let environment = Environment::default();
         let mut checking = Checking::new(&environment, Faults::default());
         let page = check(flags, &mut checking);
@@ -142,12 +142,12 @@ mod tests {
             page_name: vec!["calls.example.uz".into(), String::new()],
             ..PageFlags::default()
         };
-        let (page, faults) = checked(&flags);
+        let (page, faults) = check_flags(&flags);
         let page = page.expect("a page");
         assert!(faults.starts_with("0 errors"), "{faults}");
         assert!(page.passwords.is_none() && page.tls.is_none());
         assert_eq!(page.names, ["calls.example.uz"]);
-        assert!(checked(&PageFlags::default()).0.is_none());
+        assert!(check_flags(&PageFlags::default()).0.is_none());
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
             page_password_file: Some(String::new()),
             ..PageFlags::default()
         };
-        insta::assert_snapshot!(checked(&flags).1, @"
+        insta::assert_snapshot!(check_flags(&flags).1, @"
         3 errors in the flags. Nothing was started:
           --page-password-file: is empty: give a path; it holds lines NAME:ROLE:HASH
           --page-cert: needs --page-key, its private key
@@ -170,7 +170,7 @@ mod tests {
             page_behind_proxy: Some(String::new()),
             ..PageFlags::default()
         };
-        insta::assert_snapshot!(checked(&alone).1, @"
+        insta::assert_snapshot!(check_flags(&alone).1, @"
         4 errors in the flags. Nothing was started:
           --page-key: needs --page-cert, its certificate
           --page-key: has no effect without --page ADDR

@@ -108,31 +108,32 @@ mod tests {
             std::fs::create_dir_all(&folder).expect("made");
             folder
         };
-        let listen = |at: &Path| UnixListener::bind(at.join(socket::NAME)).expect("listens");
+        let listen =
+            |folder: &Path| UnixListener::bind(folder.join(socket::NAME)).expect("listens");
         let services = folder("lib");
-        let asked = || state_of_daemon(place.path().join("own"), &services);
+        let chosen_state = || state_of_daemon(place.path().join("own"), &services);
         let own = place.path().join("own");
-        assert_eq!(asked(), own, "nothing runs");
+        assert_eq!(chosen_state(), own, "nothing runs");
         let (first, second) = (folder("lib/hq"), folder("lib/branch"));
         std::fs::write(second.join(socket::NAME), "").expect("written");
         let _hq = listen(&first);
-        assert_eq!(asked(), first);
+        assert_eq!(chosen_state(), first);
         std::fs::remove_file(second.join(socket::NAME)).expect("removed");
         let branch = listen(&second);
-        assert_eq!(asked(), own, "which of the two?");
+        assert_eq!(chosen_state(), own, "two other daemons run");
         // A killed daemon leaves its socket behind.
         drop(branch);
-        assert_eq!(asked(), first);
+        assert_eq!(chosen_state(), first);
         let _own = listen(&folder("own"));
-        assert_eq!(asked(), own, "the usual one runs");
+        assert_eq!(chosen_state(), own, "the daemon of the default state runs");
     }
 
     #[test]
     fn socket_of_another_user_is_found_without_connecting() {
         if !rustix::process::geteuid().is_root() {
             let line = b"\nnot run: the socket of another user (needs root)\n";
-            let said = std::io::Write::write_all(&mut std::io::stderr(), line);
-            return said.expect("stderr");
+            let written = std::io::Write::write_all(&mut std::io::stderr(), line);
+            return written.expect("stderr");
         }
         let place = tempfile::tempdir().expect("a folder");
         let service = place.path().join("hq");

@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn crm_country_is_flag_or_only_country_of_trunks() {
-        let of = |all: Option<&str>, texts: &[&str]| {
+        let country_for = |all: Option<&str>, texts: &[&str]| {
             let parse = |text: &&str| trunk::parse(text, &Trunk::default()).expect("a trunk");
             let trunks = Trunks::new(texts.iter().map(parse).collect()).expect("no conflict");
             let flags = TrunkFlags {
@@ -135,12 +135,15 @@ mod tests {
         };
         let uz = Country::parse("UZ");
         assert!(uz.is_some());
-        assert_eq!(of(None, &["a=SIP/a,country=UZ", "b=SIP/b"]), uz);
+        assert_eq!(country_for(None, &["a=SIP/a,country=UZ", "b=SIP/b"]), uz);
         assert_eq!(
-            of(None, &["a=SIP/a,country=UZ", "b=SIP/b,country=KZ"]),
+            country_for(None, &["a=SIP/a,country=UZ", "b=SIP/b,country=KZ"]),
             None
         );
-        assert_eq!(of(Some("UZ"), &["a=SIP/a", "b=SIP/b,country=KZ"]), uz);
-        assert_eq!(of(None, &["a=SIP/a"]), None);
+        assert_eq!(
+            country_for(Some("UZ"), &["a=SIP/a", "b=SIP/b,country=KZ"]),
+            uz
+        );
+        assert_eq!(country_for(None, &["a=SIP/a"]), None);
     }
 }

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use callbridge_model::Environment;
 
-    fn checked(flags: &WebhookFlags) -> (Option<Webhooks>, String) {
+    fn check_flags(flags: &WebhookFlags) -> (Option<Webhooks>, String) {
         let environment = Environment::from_pairs([("CALLBRIDGE_WEBHOOK_SECRET", "hidden")]);
         let mut checking = Checking::new(&environment, Faults::default());
         let webhooks = check(flags, &mut checking);
@@ -85,13 +85,13 @@ mod tests {
             installation_secret: vec!["9001=/etc/a".into(), String::new()],
             ..WebhookFlags::default()
         };
-        let (webhooks, faults) = checked(&flags);
+        let (webhooks, faults) = check_flags(&flags);
         let webhooks = webhooks.expect("a receiver");
         assert!(faults.starts_with("0 errors"), "{faults}");
         assert!(webhooks.tls.is_none() && webhooks.application.is_some());
         assert_eq!(webhooks.installations.len(), 1);
         assert!(!format!("{webhooks:?}").contains("hidden"));
-        assert!(checked(&WebhookFlags::default()).0.is_none());
+        assert!(check_flags(&WebhookFlags::default()).0.is_none());
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
             installation_secret: ["x", "a=/f", "9=", "9=/f", "9=/g"].map(String::from).into(),
             ..WebhookFlags::default()
         };
-        insta::assert_snapshot!(checked(&flags).1, @"
+        insta::assert_snapshot!(check_flags(&flags).1, @"
         7 errors in the flags. Nothing was started:
           --webhook-cert: needs --webhook-key, its private key
           --installation-secret x: is not ID=FILE
@@ -118,7 +118,7 @@ mod tests {
             webhook_secret_file: Some("/etc/secret".into()),
             ..WebhookFlags::default()
         };
-        insta::assert_snapshot!(checked(&alone).1, @"
+        insta::assert_snapshot!(check_flags(&alone).1, @"
         3 errors in the flags. Nothing was started:
           --webhook-key: needs --webhook-cert, its certificate
           --webhook-key: has no effect without --webhook-listen ADDR

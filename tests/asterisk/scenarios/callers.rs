@@ -42,69 +42,69 @@ const NUMBER: &str = "7036";
 const HELD_UP_MAX: Duration = Duration::from_secs(1);
 
 async fn responsible_is_rung_first(stage: &mut Stage) -> Result<Vec<Truth>> {
-    stage.bridge.knows(1).await?;
+    stage.bridge.wait_until_caller_is_known(1).await?;
     let (customer, mut call) = stage.customer(1, NUMBER).await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
     let shown = first.caller();
     ensure!(
         shown.contains("\"Anna VIP SHELL id\""),
         "the display: {shown}"
     );
-    first.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    first.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn responsible_does_not_answer(stage: &mut Stage) -> Result<Vec<Truth>> {
-    stage.bridge.knows(2).await?;
+    stage.bridge.wait_until_caller_is_known(2).await?;
     let (customer, mut call) = stage.customer(2, NUMBER).await?;
-    stage.rings("101").await?.is_over().await?;
-    talks_from_the_queue(stage, &mut call).await?;
-    customer.hangs_up().await?;
-    call.over();
+    stage.ring("101").await?.wait_until_over().await?;
+    talk_from_queue(stage, &mut call).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
-async fn talks_from_the_queue(stage: &mut Stage, call: &mut Truth) -> Result<()> {
-    let second = stage.answers("102").await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await
+async fn talk_from_queue(stage: &mut Stage, call: &mut Truth) -> Result<()> {
+    let second = stage.answer("102").await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await
 }
 
 async fn caller_while_callbridge_is_dead(stage: &mut Stage) -> Result<Vec<Truth>> {
-    stage.bridge.dies().await?;
+    stage.bridge.kill().await?;
     let begun = Instant::now();
     let (customer, mut call) = stage.customer(3, NUMBER).await?;
-    let second = stage.rings("102").await?;
-    within_a_second(begun)?;
-    stage.bridge.starts().await?;
-    second.answers().await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let second = stage.ring("102").await?;
+    check_ring_delay(begun)?;
+    stage.bridge.start().await?;
+    second.answer().await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn caller_while_callbridge_hangs(stage: &mut Stage) -> Result<Vec<Truth>> {
-    stage.bridge.hangs()?;
+    stage.bridge.freeze()?;
     let begun = Instant::now();
     let (customer, mut call) = stage.customer(4, NUMBER).await?;
-    let second = stage.rings("102").await;
-    let in_time = within_a_second(begun);
-    stage.bridge.goes_on()?;
+    let second = stage.ring("102").await;
+    let in_time = check_ring_delay(begun);
+    stage.bridge.resume()?;
     let (second, ()) = (second?, in_time?);
-    second.answers().await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    second.answer().await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
-fn within_a_second(begun: Instant) -> Result<()> {
+fn check_ring_delay(begun: Instant) -> Result<()> {
     let took = begun.elapsed();
     println!("  it rang after {} ms", took.as_millis());
     ensure!(took < HELD_UP_MAX, "it rang after {took:?}");

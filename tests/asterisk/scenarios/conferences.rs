@@ -53,8 +53,8 @@ pub const SCENARIOS: [Scenario; 8] = [
     ),
 ];
 
-/// Moves a carrier's leg and the phone that it talks with into the conference at the same time.
-async fn into_conference(stage: &mut Stage, carrier: &str, phone: &str) -> Result<()> {
+/// Moves a carrier's leg and the phone at the other end into the conference at the same time.
+async fn move_into_conference(stage: &mut Stage, carrier: &str, phone: &str) -> Result<()> {
     let leg = stage.channel(carrier).await?;
     let other = stage.channel(phone).await?;
     let fields = [
@@ -67,167 +67,168 @@ async fn into_conference(stage: &mut Stage, carrier: &str, phone: &str) -> Resul
         ("ExtraExten", "601"),
         ("ExtraPriority", "1"),
     ];
-    stage.ami.asks("Redirect", &fields).await.map(drop)
+    stage.ami.send_action("Redirect", &fields).await.map(drop)
 }
 
 async fn conference_of_two_customers(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (one, mut first) = stage.customer(1, "7001").await?;
-    let aziza = stage.answers("101").await?;
-    first.with("101");
+    let aziza = stage.answer("101").await?;
+    first.begin_talk_with("101");
     let (two, mut second) = stage.customer_over("gsm", 2, "7025").await?;
-    let bekzod = stage.answers("102").await?;
-    second.with("102");
-    bekzod.goes_on(seconds(1.0)).await?;
-    into_conference(stage, "city", "101").await?;
-    aziza.goes_on(seconds(1.0)).await?;
-    stage.redirects("gsm", "601").await?;
-    bekzod.is_over().await?;
-    second.with("101");
-    two.goes_on(seconds(1.0)).await?;
-    let dilnoza = stage.dials("103", "601").await?;
-    dilnoza.is_up().await?;
-    first.with("103");
-    second.with("103");
-    dilnoza.goes_on(seconds(2.0)).await?;
-    two.hangs_up().await?;
-    second.over();
-    one.goes_on(seconds(1.0)).await?;
-    one.hangs_up().await?;
-    first.over();
-    aziza.hangs_up().await?;
-    dilnoza.hangs_up().await?;
+    let bekzod = stage.answer("102").await?;
+    second.begin_talk_with("102");
+    bekzod.continue_for(seconds(1.0)).await?;
+    move_into_conference(stage, "city", "101").await?;
+    aziza.continue_for(seconds(1.0)).await?;
+    stage.redirect("gsm", "601").await?;
+    bekzod.wait_until_over().await?;
+    second.begin_talk_with("101");
+    two.continue_for(seconds(1.0)).await?;
+    let dilnoza = stage.dial("103", "601").await?;
+    dilnoza.wait_until_up().await?;
+    first.begin_talk_with("103");
+    second.begin_talk_with("103");
+    dilnoza.continue_for(seconds(2.0)).await?;
+    two.hang_up().await?;
+    second.end();
+    one.continue_for(seconds(1.0)).await?;
+    one.hang_up().await?;
+    first.end();
+    aziza.hang_up().await?;
+    dilnoza.hang_up().await?;
     Ok(vec![first, second])
 }
 
 async fn second_customer_dialled_in(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (one, mut first) = stage.customer(1, "7001").await?;
-    let aziza = stage.answers("101").await?;
-    first.with("101");
-    aziza.goes_on(seconds(1.0)).await?;
-    into_conference(stage, "city", "101").await?;
+    let aziza = stage.answer("101").await?;
+    first.begin_talk_with("101");
+    aziza.continue_for(seconds(1.0)).await?;
+    move_into_conference(stage, "city", "101").await?;
     let dial = [("Context", "internal"), ("Exten", "601"), ("Priority", "1")];
     let lead = [("Variable", "LEAD_ID=4002"), ("CallerID", "712000000")];
     let fields: Vec<_> = dial.into_iter().chain(lead).collect();
     let outside = stage.driver().outside("gsm", "998901110002");
-    stage.ami.originates(&outside, &fields).await?;
-    let two = stage.answers("gsm").await?;
-    two.goes_on(seconds(2.0)).await?;
-    one.hangs_up().await?;
-    first.over();
-    two.goes_on(seconds(1.0)).await?;
-    two.hangs_up().await?;
-    aziza.hangs_up().await?;
+    stage.ami.originate(&outside, &fields).await?;
+    let two = stage.answer("gsm").await?;
+    two.continue_for(seconds(2.0)).await?;
+    one.hang_up().await?;
+    first.end();
+    two.continue_for(seconds(1.0)).await?;
+    two.hang_up().await?;
+    aziza.hang_up().await?;
     Ok(vec![first])
 }
 
 async fn customer_thrown_out(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (one, mut call) = stage.customer(3, "7001").await?;
-    let aziza = stage.answers("101").await?;
-    call.with("101");
-    aziza.goes_on(seconds(1.0)).await?;
-    into_conference(stage, "city", "101").await?;
-    let bekzod = stage.dials("102", "601").await?;
-    bekzod.is_up().await?;
-    bekzod.goes_on(seconds(2.0)).await?;
-    call.with("102");
+    let aziza = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    aziza.continue_for(seconds(1.0)).await?;
+    move_into_conference(stage, "city", "101").await?;
+    let bekzod = stage.dial("102", "601").await?;
+    bekzod.wait_until_up().await?;
+    bekzod.continue_for(seconds(2.0)).await?;
+    call.begin_talk_with("102");
     let city = stage.channel("city").await?;
     let kick = [("Conference", "601"), ("Channel", city.as_str())];
-    stage.ami.asks("ConfbridgeKick", &kick).await?;
-    one.is_over().await?;
-    call.over();
-    bekzod.goes_on(seconds(1.0)).await?;
-    bekzod.hangs_up().await?;
-    aziza.hangs_up().await?;
+    stage.ami.send_action("ConfbridgeKick", &kick).await?;
+    one.wait_until_over().await?;
+    call.end();
+    bekzod.continue_for(seconds(1.0)).await?;
+    bekzod.hang_up().await?;
+    aziza.hang_up().await?;
     Ok(vec![call])
 }
 
 async fn listener(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(4, "7001").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(1.0)).await?;
-    let spy = stage.dials("103", "*9101").await?;
-    spy.is_up().await?;
-    spy.goes_on(seconds(2.0)).await?;
-    spy.hangs_up().await?;
-    first.goes_on(seconds(1.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(1.0)).await?;
+    let spy = stage.dial("103", "*9101").await?;
+    spy.wait_until_up().await?;
+    spy.continue_for(seconds(2.0)).await?;
+    spy.hang_up().await?;
+    first.continue_for(seconds(1.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn recorder_snoops(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(5, "7032").await?;
-    customer.is_up().await?;
+    customer.wait_until_up().await?;
     let begins = stage.driver().device("city-");
-    let leg = stage.ami.living(&begins, Some("Up")).await?;
+    let leg = stage.ami.live_channel(&begins, Some("Up")).await?;
     let id = leg.get("Uniqueid").cloned().unwrap_or_default();
     let ari = stage.pbx.ari();
     // An application must listen before it can be given a channel.
-    let _app = ari.listens().await?;
+    let _app = ari.listen().await?;
     let snoop = format!("channels/{id}/snoop/recorder?app=live&spy=both");
-    ari.asks("POST", &snoop).await?;
-    ari.asks("POST", "bridges/recording?type=mixing").await?;
+    ari.send_request("POST", &snoop).await?;
+    ari.send_request("POST", "bridges/recording?type=mixing")
+        .await?;
     let join = "bridges/recording/addChannel?channel=recorder";
-    ari.asks("POST", join).await?;
-    customer.goes_on(seconds(2.0)).await?;
-    ari.asks("DELETE", "channels/recorder").await?;
-    ari.asks("DELETE", "bridges/recording").await?;
-    customer.is_over().await?;
-    call.over();
+    ari.send_request("POST", join).await?;
+    customer.continue_for(seconds(2.0)).await?;
+    ari.send_request("DELETE", "channels/recorder").await?;
+    ari.send_request("DELETE", "bridges/recording").await?;
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn page_all(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7028").await?;
-    let first = stage.rings("101").await?;
-    let second = stage.rings("102").await?;
-    first.answers().await?;
-    call.with("101");
-    first.goes_on(seconds(0.5)).await?;
-    second.answers().await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
-    first.is_over().await?;
+    let first = stage.ring("101").await?;
+    let second = stage.ring("102").await?;
+    first.answer().await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(0.5)).await?;
+    second.answer().await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
+    first.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn second_call_waits(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (one, mut first) = stage.customer(1, "7001").await?;
-    let line = stage.answers("101").await?;
-    first.with("101");
-    line.goes_on(seconds(1.0)).await?;
+    let line = stage.answer("101").await?;
+    first.begin_talk_with("101");
+    line.continue_for(seconds(1.0)).await?;
     let (two, mut second) = stage.customer_over("gsm", 2, "7001").await?;
-    let other = stage.rings("101").await?;
-    other.goes_on(seconds(1.0)).await?;
-    line.holds().await?;
-    other.answers().await?;
-    second.with("101");
-    other.goes_on(seconds(2.0)).await?;
-    two.hangs_up().await?;
-    second.over();
-    line.resumes().await?;
-    line.goes_on(seconds(2.0)).await?;
-    one.hangs_up().await?;
-    first.over();
+    let other = stage.ring("101").await?;
+    other.continue_for(seconds(1.0)).await?;
+    line.hold().await?;
+    other.answer().await?;
+    second.begin_talk_with("101");
+    other.continue_for(seconds(2.0)).await?;
+    two.hang_up().await?;
+    second.end();
+    line.resume().await?;
+    line.continue_for(seconds(2.0)).await?;
+    one.hang_up().await?;
+    first.end();
     Ok(vec![first, second])
 }
 
 async fn two_wait_side_by_side(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (one, mut first) = stage.customer(1, "7023").await?;
-    one.is_up().await?;
+    one.wait_until_up().await?;
     let (two, mut second) = stage.customer_over("gsm", 2, "7023").await?;
-    two.is_up().await?;
-    two.goes_on(seconds(2.0)).await?;
-    stage.redirects("city", "102").await?;
-    let bekzod = stage.answers("102").await?;
-    first.with("102");
-    bekzod.goes_on(seconds(2.0)).await?;
-    one.hangs_up().await?;
-    first.over();
-    two.hangs_up().await?;
-    second.over();
+    two.wait_until_up().await?;
+    two.continue_for(seconds(2.0)).await?;
+    stage.redirect("city", "102").await?;
+    let bekzod = stage.answer("102").await?;
+    first.begin_talk_with("102");
+    bekzod.continue_for(seconds(2.0)).await?;
+    one.hang_up().await?;
+    first.end();
+    two.hang_up().await?;
+    second.end();
     Ok(vec![first, second])
 }

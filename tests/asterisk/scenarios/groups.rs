@@ -54,143 +54,147 @@ pub const SCENARIOS: [Scenario; 10] = [
 
 async fn ring_group(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7004").await?;
-    let _first = stage.rings("101").await?;
-    let second = stage.rings("102").await?;
-    stage.called("103").await?.refuses("486 Busy Here").await?;
-    second.goes_on(seconds(1.0)).await?;
-    second.answers().await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let _first = stage.ring("101").await?;
+    let second = stage.ring("102").await?;
+    stage
+        .next_call("103")
+        .await?
+        .refuse("486 Busy Here")
+        .await?;
+    second.continue_for(seconds(1.0)).await?;
+    second.answer().await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 /// Lets both phones ring and one of them answer.
-async fn one_of_two(
+async fn answer_one_of_two(
     stage: &mut Stage,
     customer: u32,
     number: &str,
     who: &str,
 ) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(customer, number).await?;
-    let first = stage.rings("101").await?;
-    let second = stage.rings("102").await?;
+    let first = stage.ring("101").await?;
+    let second = stage.ring("102").await?;
     let (taken, left) = if who == "101" {
         (first, second)
     } else {
         (second, first)
     };
-    taken.goes_on(seconds(1.0)).await?;
-    taken.answers().await?;
-    call.with(who);
-    left.is_over().await?;
-    taken.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    taken.continue_for(seconds(1.0)).await?;
+    taken.answer().await?;
+    call.begin_talk_with(who);
+    left.wait_until_over().await?;
+    taken.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn ring_group_of_locals(stage: &mut Stage) -> Result<Vec<Truth>> {
-    one_of_two(stage, 2, "7011", "102").await
+    answer_one_of_two(stage, 2, "7011", "102").await
 }
 
 async fn ring_group_of_optimised_locals(stage: &mut Stage) -> Result<Vec<Truth>> {
-    one_of_two(stage, 3, "7012", "101").await
+    answer_one_of_two(stage, 3, "7012", "101").await
 }
 
 async fn queue_of_locals(stage: &mut Stage) -> Result<Vec<Truth>> {
-    one_of_two(stage, 4, "7006", "101").await
+    answer_one_of_two(stage, 4, "7006", "101").await
 }
 
 async fn queue_of_optimised_locals(stage: &mut Stage) -> Result<Vec<Truth>> {
-    one_of_two(stage, 5, "7007", "102").await
+    answer_one_of_two(stage, 5, "7007", "102").await
 }
 
 async fn queue_second_member(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(5, "7005").await?;
-    stage.called("102").await?.refuses("603 Decline").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(2.0)).await?;
-    first.hangs_up().await?;
-    call.over();
-    customer.is_over().await?;
+    stage.next_call("102").await?.refuse("603 Decline").await?;
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(2.0)).await?;
+    first.hang_up().await?;
+    call.end();
+    customer.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn queue_with_announcement(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7008").await?;
-    let first = stage.rings("101").await?;
-    first.goes_on(seconds(5.0)).await?;
-    first.answers().await?;
+    let first = stage.ring("101").await?;
+    first.continue_for(seconds(5.0)).await?;
+    first.answer().await?;
     // Before the two are joined, she hears the name of the queue for about 2 s.
     stage
         .ami
-        .hears("the two joined", |heard| {
+        .wait_for("the two joined", |heard| {
             heard
                 .get("Event")
                 .is_some_and(|event| event == "AgentConnect")
         })
         .await?;
-    call.with("101");
-    first.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    call.begin_talk_with("101");
+    first.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn queue_left_during_announcement(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7008").await?;
-    let first = stage.rings("101").await?;
-    call.only("101");
-    customer.is_up().await?;
-    first.goes_on(seconds(4.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
-    first.is_over().await?;
+    let first = stage.ring("101").await?;
+    call.set_only_extension("101");
+    customer.wait_until_up().await?;
+    first.continue_for(seconds(4.0)).await?;
+    customer.hang_up().await?;
+    call.end();
+    first.wait_until_over().await?;
     Ok(vec![call])
 }
 
 /// A customer calls the agents' queue, and 101 talks with him for two seconds.
-async fn with_the_agent(stage: &mut Stage, n: u32) -> Result<Truth> {
+async fn talk_with_agent(stage: &mut Stage, n: u32) -> Result<Truth> {
     // A new connection, so that the event of the previous customer is not found.
     stage.ami = stage.pbx.manager().await?;
     let (customer, mut call) = stage.customer(n, "7010").await?;
     stage
         .ami
-        .hears("the two joined", |heard| {
+        .wait_for("the two joined", |heard| {
             heard
                 .get("Event")
                 .is_some_and(|event| event == "AgentConnect")
         })
         .await?;
-    call.with("101");
-    customer.is_up().await?;
-    customer.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    call.begin_talk_with("101");
+    customer.wait_until_up().await?;
+    customer.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(call)
 }
 
 async fn queue_agent_logged_in(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let agent = stage.dials("101", "620").await?;
-    agent.is_up().await?;
-    agent.goes_on(seconds(2.0)).await?;
-    let call = with_the_agent(stage, 3).await?;
-    agent.goes_on(seconds(1.0)).await?;
-    agent.hangs_up().await?;
+    let agent = stage.dial("101", "620").await?;
+    agent.wait_until_up().await?;
+    agent.continue_for(seconds(2.0)).await?;
+    let call = talk_with_agent(stage, 3).await?;
+    agent.continue_for(seconds(1.0)).await?;
+    agent.hang_up().await?;
     Ok(vec![call])
 }
 
 async fn queue_agent_two_customers(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let agent = stage.dials("101", "620").await?;
-    agent.is_up().await?;
-    agent.goes_on(seconds(1.0)).await?;
-    let first = with_the_agent(stage, 1).await?;
-    agent.goes_on(seconds(2.0)).await?;
-    let second = with_the_agent(stage, 2).await?;
-    agent.goes_on(seconds(1.0)).await?;
-    agent.hangs_up().await?;
+    let agent = stage.dial("101", "620").await?;
+    agent.wait_until_up().await?;
+    agent.continue_for(seconds(1.0)).await?;
+    let first = talk_with_agent(stage, 1).await?;
+    agent.continue_for(seconds(2.0)).await?;
+    let second = talk_with_agent(stage, 2).await?;
+    agent.continue_for(seconds(1.0)).await?;
+    agent.hang_up().await?;
     Ok(vec![first, second])
 }

@@ -39,97 +39,101 @@ pub const SCENARIOS: [Scenario; 9] = [
 
 async fn missed_no_answer(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7002").await?;
-    stage.rings("102").await?.is_over().await?;
-    call.only("102");
-    customer.is_over().await?;
-    call.over();
+    stage.ring("102").await?.wait_until_over().await?;
+    call.set_only_extension("102");
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn missed_busy(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7003").await?;
-    stage.called("103").await?.refuses("486 Busy Here").await?;
-    call.only("103");
-    customer.is_over().await?;
-    call.over();
+    stage
+        .next_call("103")
+        .await?
+        .refuse("486 Busy Here")
+        .await?;
+    call.set_only_extension("103");
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn missed_declined(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(3, "7001").await?;
-    let line = stage.rings("101").await?;
-    line.goes_on(seconds(1.0)).await?;
-    line.refuses("603 Decline").await?;
-    call.only("101");
-    customer.is_over().await?;
-    call.over();
+    let line = stage.ring("101").await?;
+    line.continue_for(seconds(1.0)).await?;
+    line.refuse("603 Decline").await?;
+    call.set_only_extension("101");
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn missed_cancelled(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(4, "7001").await?;
-    let line = stage.rings("101").await?;
-    call.only("101");
-    customer.is_ringing().await?;
-    customer.goes_on(seconds(2.0)).await?;
-    customer.gives_up().await?;
-    call.over();
-    line.is_over().await?;
+    let line = stage.ring("101").await?;
+    call.set_only_extension("101");
+    customer.wait_until_ringing().await?;
+    customer.continue_for(seconds(2.0)).await?;
+    customer.cancel().await?;
+    call.end();
+    line.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn missed_by_a_hair(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(5, "7001").await?;
-    let line = stage.rings("101").await?;
-    call.only("101");
-    customer.is_ringing().await?;
-    customer.goes_on(seconds(2.0)).await?;
+    let line = stage.ring("101").await?;
+    call.set_only_extension("101");
+    customer.wait_until_ringing().await?;
+    customer.continue_for(seconds(2.0)).await?;
     // Whichever Asterisk handles first, no one talks.
-    let (_answered, given_up) = tokio::join!(line.answers(), customer.gives_up_or_hangs_up());
+    let (_answered, given_up) = tokio::join!(line.answer(), customer.cancel_or_hang_up());
     given_up?;
-    call.over();
-    line.is_over().await?;
+    call.end();
+    line.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn missed_by_a_group(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7004").await?;
-    let first = stage.rings("101").await?;
-    stage.rings("102").await?;
-    stage.rings("103").await?;
-    customer.is_ringing().await?;
-    customer.goes_on(seconds(2.0)).await?;
-    customer.gives_up().await?;
-    call.over();
-    first.is_over().await?;
+    let first = stage.ring("101").await?;
+    stage.ring("102").await?;
+    stage.ring("103").await?;
+    customer.wait_until_ringing().await?;
+    customer.continue_for(seconds(2.0)).await?;
+    customer.cancel().await?;
+    call.end();
+    first.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn missed_phone_switched_off(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7033").await?;
-    call.only("104");
-    customer.goes_on(seconds(3.0)).await?;
-    customer.gives_up().await?;
-    call.over();
+    call.set_only_extension("104");
+    customer.continue_for(seconds(3.0)).await?;
+    customer.cancel().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn missed_while_waiting(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(3, "7023").await?;
-    customer.is_up().await?;
-    customer.goes_on(seconds(3.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    customer.wait_until_up().await?;
+    customer.continue_for(seconds(3.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn unknown_caller(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::inbound(9, "city", "7001").without_lead(Some("+998901119999"));
     let customer = stage.caller("city", "+998901119999", "7001").await?;
-    let line = stage.answers("101").await?;
-    call.with("101");
-    line.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let line = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    line.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }

@@ -30,7 +30,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// Returns why the scenario cannot be played with this Asterisk, if it cannot.
+    /// Returns the reason why the scenario cannot be played with this Asterisk, or `None`.
     pub fn missing(self, system: &System) -> Option<String> {
         match self {
             Self::Release(since) => {
@@ -44,11 +44,11 @@ impl Need {
 }
 
 pub struct Scenario {
-    /// Its name on the command line.
+    /// The scenario's name on the command line.
     pub name: &'static str,
     /// The events of the scenario.
     pub story: &'static str,
-    /// Its requirement, if not every Asterisk fulfills it.
+    /// The scenario's requirement on Asterisk, if not every Asterisk fulfills it.
     pub needs: Option<Need>,
     /// Plays the scenario.
     pub play: for<'a> fn(&'a mut Stage) -> Play<'a>,

@@ -48,54 +48,54 @@ pub const SCENARIOS: [Scenario; 8] = [
 
 async fn two_leads(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::inbound(9, "city", "7020").without_lead(Some("+998901119999"));
-    call.letter("ambiguous_lead");
+    call.expect_dead_letter("ambiguous_lead");
     let customer = stage.caller("city", "+998901119999", "7020").await?;
-    stage.rings("101").await?;
-    let second = stage.answers("102").await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    stage.ring("101").await?;
+    let second = stage.answer("102").await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn callbridge_killed_in_mid_call(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7001").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(2.0)).await?;
-    stage.bridge.dies().await?;
-    first.goes_on(seconds(1.0)).await?;
-    stage.bridge.starts().await?;
-    first.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(2.0)).await?;
+    stage.bridge.kill().await?;
+    first.continue_for(seconds(1.0)).await?;
+    stage.bridge.start().await?;
+    first.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn line_cut_in_mid_call(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7001").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(1.0)).await?;
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(1.0)).await?;
     stage.cut().await?;
-    first.goes_on(seconds(1.0)).await?;
+    first.continue_for(seconds(1.0)).await?;
     stage.mend().await?;
-    first.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    first.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn line_cut_over_the_end(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(3, "7001").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(2.0)).await?;
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(2.0)).await?;
     stage.cut().await?;
-    customer.hangs_up().await?;
-    call.over();
-    first.is_over().await?;
+    customer.hang_up().await?;
+    call.end();
+    first.wait_until_over().await?;
     stage.mend().await?;
     Ok(vec![call])
 }
@@ -103,66 +103,66 @@ async fn line_cut_over_the_end(stage: &mut Stage) -> Result<Vec<Truth>> {
 async fn line_cut_over_the_beginning(stage: &mut Stage) -> Result<Vec<Truth>> {
     stage.cut().await?;
     let (customer, mut call) = stage.customer(4, "7001").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(1.0)).await?;
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(1.0)).await?;
     stage.mend().await?;
-    first.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    first.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn line_cut_over_a_whole_call(stage: &mut Stage) -> Result<Vec<Truth>> {
     stage.cut().await?;
     let (customer, mut call) = stage.customer(5, "7001").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(2.0)).await?;
-    first.hangs_up().await?;
-    call.over();
-    customer.is_over().await?;
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(2.0)).await?;
+    first.hang_up().await?;
+    call.end();
+    customer.wait_until_over().await?;
     stage.mend().await?;
     Ok(vec![call])
 }
 
 /// Plays the second customer's call after the PBX is back.
-async fn another_after(stage: &mut Stage) -> Result<Truth> {
+async fn play_call_after_restart(stage: &mut Stage) -> Result<Truth> {
     stage.ami = stage.pbx.manager().await?;
-    stage.bridge.hears().await?;
+    stage.bridge.wait_until_connected().await?;
     let (customer, mut call) = stage.customer_over("gsm", 2, "7025").await?;
-    let second = stage.answers("102").await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let second = stage.answer("102").await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(call)
 }
 
 async fn asterisk_restarted_in_mid_call(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (_customer, mut call) = stage.customer(1, "7001").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(2.0)).await?;
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(2.0)).await?;
     let heard = async {
-        first.is_over().await?;
-        call.over();
+        first.wait_until_over().await?;
+        call.end();
         anyhow::Ok(())
     };
-    let (stopped, heard) = tokio::join!(stage.pbx.stops(), heard);
+    let (stopped, heard) = tokio::join!(stage.pbx.stop(), heard);
     stopped.and(heard)?;
-    stage.pbx.starts().await?;
-    Ok(vec![call, another_after(stage).await?])
+    stage.pbx.boot().await?;
+    Ok(vec![call, play_call_after_restart(stage).await?])
 }
 
 async fn asterisk_killed_in_mid_call(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (_customer, mut call) = stage.customer(3, "7001").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(2.0)).await?;
-    stage.pbx.dies().await?;
-    call.over();
-    call.incomplete();
-    stage.pbx.starts().await?;
-    Ok(vec![call, another_after(stage).await?])
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(2.0)).await?;
+    stage.pbx.kill().await?;
+    call.end();
+    call.expect_incomplete();
+    stage.pbx.boot().await?;
+    Ok(vec![call, play_call_after_restart(stage).await?])
 }

@@ -54,85 +54,89 @@ pub const SCENARIOS: [Scenario; 12] = [
 
 async fn carrier_failover(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::outbound(3, "gsm");
-    let employee = stage.dials("101", "77998901110003").await?;
+    let employee = stage.dial("101", "77998901110003").await?;
     stage
-        .called("city")
+        .next_call("city")
         .await?
-        .refuses("503 Service Unavailable")
+        .refuse("503 Service Unavailable")
         .await?;
-    let customer = stage.answers("gsm").await?;
-    call.with("101");
-    customer.goes_on(seconds(2.0)).await?;
-    employee.hangs_up().await?;
-    call.over();
+    let customer = stage.answer("gsm").await?;
+    call.begin_talk_with("101");
+    customer.continue_for(seconds(2.0)).await?;
+    employee.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn two_carriers_at_once(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::outbound(4, "gsm");
-    let employee = stage.dials("101", "78998901110004").await?;
-    let other = stage.rings("city").await?;
-    let customer = stage.answers("gsm").await?;
-    call.with("101");
-    other.is_over().await?;
-    customer.goes_on(seconds(2.0)).await?;
-    employee.hangs_up().await?;
-    call.over();
+    let employee = stage.dial("101", "78998901110004").await?;
+    let other = stage.ring("city").await?;
+    let customer = stage.answer("gsm").await?;
+    call.begin_talk_with("101");
+    other.wait_until_over().await?;
+    customer.continue_for(seconds(2.0)).await?;
+    employee.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn outbound_busy(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::outbound(5, "city");
-    call.only("101");
-    let employee = stage.dials("101", "9998901110005").await?;
-    stage.called("city").await?.refuses("486 Busy Here").await?;
-    employee.is_over().await?;
-    call.over();
+    call.set_only_extension("101");
+    let employee = stage.dial("101", "9998901110005").await?;
+    stage
+        .next_call("city")
+        .await?
+        .refuse("486 Busy Here")
+        .await?;
+    employee.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn outbound_given_up(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::outbound(1, "city");
-    call.only("101");
-    let employee = stage.dials("101", "9998901110001").await?;
-    stage.rings("city").await?;
-    employee.is_ringing().await?;
-    employee.goes_on(seconds(2.0)).await?;
-    employee.gives_up().await?;
-    call.over();
+    call.set_only_extension("101");
+    let employee = stage.dial("101", "9998901110001").await?;
+    stage.ring("city").await?;
+    employee.wait_until_ringing().await?;
+    employee.continue_for(seconds(2.0)).await?;
+    employee.cancel().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn outbound_attended_transfer(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::outbound(2, "city");
-    let employee = stage.dials("101", "9998901110002").await?;
-    let customer = stage.answers("city").await?;
-    call.with("101");
-    customer.goes_on(seconds(2.0)).await?;
-    call.silent();
-    stage.consults("101", "102").await?;
-    let second = stage.answers("102").await?;
-    second.goes_on(seconds(2.0)).await?;
-    employee.hangs_up().await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    second.hangs_up().await?;
-    call.over();
-    customer.is_over().await?;
+    let employee = stage.dial("101", "9998901110002").await?;
+    let customer = stage.answer("city").await?;
+    call.begin_talk_with("101");
+    customer.continue_for(seconds(2.0)).await?;
+    call.end_talk();
+    stage.consult("101", "102").await?;
+    let second = stage.answer("102").await?;
+    second.continue_for(seconds(2.0)).await?;
+    employee.hang_up().await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    second.hang_up().await?;
+    call.end();
+    customer.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn outbound_held_at_the_end(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::outbound(3, "city");
-    let employee = stage.dials("101", "9998901110003").await?;
-    let customer = stage.answers("city").await?;
-    call.with("101");
-    employee.is_up().await?;
-    employee.goes_on(seconds(1.0)).await?;
-    employee.holds().await?;
-    employee.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let employee = stage.dial("101", "9998901110003").await?;
+    let customer = stage.answer("city").await?;
+    call.begin_talk_with("101");
+    employee.wait_until_up().await?;
+    employee.continue_for(seconds(1.0)).await?;
+    employee.hold().await?;
+    employee.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
@@ -146,13 +150,13 @@ async fn click_to_call(stage: &mut Stage) -> Result<Vec<Truth>> {
         ("Variable", "LEAD_ID=4005"),
     ];
     let phone = stage.driver().device("101");
-    stage.ami.originates(&phone, &fields).await?;
-    let employee = stage.answers("101").await?;
-    let customer = stage.answers("city").await?;
-    call.with("101");
-    customer.goes_on(seconds(2.0)).await?;
-    employee.hangs_up().await?;
-    call.over();
+    stage.ami.originate(&phone, &fields).await?;
+    let employee = stage.answer("101").await?;
+    let customer = stage.answer("city").await?;
+    call.begin_talk_with("101");
+    customer.continue_for(seconds(2.0)).await?;
+    employee.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
@@ -166,13 +170,13 @@ async fn click_to_call_customer_first(stage: &mut Stage) -> Result<Vec<Truth>> {
         ("Variable", "LEAD_ID=4004"),
     ];
     let outside = stage.driver().outside("city", "998901110004");
-    stage.ami.originates(&outside, &fields).await?;
-    let customer = stage.answers("city").await?;
-    let employee = stage.answers("102").await?;
-    call.with("102");
-    employee.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    stage.ami.originate(&outside, &fields).await?;
+    let customer = stage.answer("city").await?;
+    let employee = stage.answer("102").await?;
+    call.begin_talk_with("102");
+    employee.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
@@ -186,8 +190,8 @@ async fn click_to_call_in_vain(stage: &mut Stage) -> Result<Vec<Truth>> {
         ("Variable", "LEAD_ID=4005"),
     ];
     let phone = stage.driver().device("101");
-    stage.ami.originates(&phone, &fields).await?;
-    stage.rings("101").await?.is_over().await?;
+    stage.ami.originate(&phone, &fields).await?;
+    stage.ring("101").await?.wait_until_over().await?;
     Ok(Vec::new())
 }
 
@@ -204,34 +208,34 @@ async fn call_file(stage: &mut Stage) -> Result<Vec<Truth>> {
     );
     fs::write(&draft, text)?;
     fs::rename(&draft, &file)?;
-    let customer = stage.rings("city").await?;
+    let customer = stage.ring("city").await?;
     let mut call = Truth::outbound(3, "city");
-    customer.goes_on(seconds(1.0)).await?;
-    customer.answers().await?;
-    let employee = stage.answers("102").await?;
-    call.with("102");
-    employee.goes_on(seconds(2.0)).await?;
-    employee.hangs_up().await?;
-    call.over();
-    customer.is_over().await?;
+    customer.continue_for(seconds(1.0)).await?;
+    customer.answer().await?;
+    let employee = stage.answer("102").await?;
+    call.begin_talk_with("102");
+    employee.continue_for(seconds(2.0)).await?;
+    employee.hang_up().await?;
+    call.end();
+    customer.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn internal_call(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let first = stage.dials("101", "102").await?;
-    let second = stage.answers("102").await?;
-    second.goes_on(seconds(1.0)).await?;
-    first.hangs_up().await?;
+    let first = stage.dial("101", "102").await?;
+    let second = stage.answer("102").await?;
+    second.continue_for(seconds(1.0)).await?;
+    first.hang_up().await?;
     Ok(Vec::new())
 }
 
 async fn outbound_from_a_phone_with_a_dash(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::outbound(1, "city");
-    let employee = stage.dials("105-desk", "9998901110001").await?;
-    let customer = stage.answers("city").await?;
-    call.with("105-desk");
-    customer.goes_on(seconds(2.0)).await?;
-    employee.hangs_up().await?;
-    call.over();
+    let employee = stage.dial("105-desk", "9998901110001").await?;
+    let customer = stage.answer("city").await?;
+    call.begin_talk_with("105-desk");
+    customer.continue_for(seconds(2.0)).await?;
+    employee.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }

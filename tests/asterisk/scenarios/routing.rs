@@ -96,27 +96,27 @@ async fn talk(
     mut call: Truth,
     who: &str,
 ) -> Result<Vec<Truth>> {
-    let employee = stage.answers(who).await?;
-    call.with(who);
-    employee.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let employee = stage.answer(who).await?;
+    call.begin_talk_with(who);
+    employee.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn menu_then_employee(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, call) = stage.customer(1, "7013").await?;
-    customer.is_up().await?;
-    customer.goes_on(seconds(1.0)).await?;
-    customer.presses("1").await?;
+    customer.wait_until_up().await?;
+    customer.continue_for(seconds(1.0)).await?;
+    customer.press("1").await?;
     talk(stage, customer, call, "101").await
 }
 
 async fn menu_only(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7013").await?;
-    customer.is_up().await?;
-    customer.is_over().await?;
-    call.over();
+    customer.wait_until_up().await?;
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
@@ -127,60 +127,64 @@ async fn early_announcement(stage: &mut Stage) -> Result<Vec<Truth>> {
 
 async fn answered_announcement(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(4, "7018").await?;
-    customer.is_up().await?;
-    stage.rings("101").await?.is_over().await?;
-    call.only("101");
-    customer.is_over().await?;
-    call.over();
+    customer.wait_until_up().await?;
+    stage.ring("101").await?.wait_until_over().await?;
+    call.set_only_extension("101");
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn voicemail(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(5, "7019").await?;
-    stage.rings("102").await?.is_over().await?;
-    call.only("102");
-    customer.is_up().await?;
-    customer.goes_on(seconds(4.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    stage.ring("102").await?.wait_until_over().await?;
+    call.set_only_extension("102");
+    customer.wait_until_up().await?;
+    customer.continue_for(seconds(4.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn queue_then_voicemail(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7009").await?;
-    stage.rings("102").await?.is_over().await?;
-    call.only("102");
-    customer.goes_on(seconds(5.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    stage.ring("102").await?.wait_until_over().await?;
+    call.set_only_extension("102");
+    customer.continue_for(seconds(5.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn forward_to_mobile(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7014").await?;
-    let mobile = stage.answers("gsm").await?;
-    call.talks();
-    mobile.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let mobile = stage.answer("gsm").await?;
+    call.begin_talk();
+    mobile.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn forward_by_phone(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(3, "7001").await?;
-    stage.called("101").await?.forwards("8998935550000").await?;
-    let mobile = stage.answers("gsm").await?;
-    call.talks();
-    mobile.goes_on(seconds(2.0)).await?;
-    mobile.hangs_up().await?;
-    call.over();
-    customer.is_over().await?;
+    stage
+        .next_call("101")
+        .await?
+        .forward("8998935550000")
+        .await?;
+    let mobile = stage.answer("gsm").await?;
+    call.begin_talk();
+    mobile.continue_for(seconds(2.0)).await?;
+    mobile.hang_up().await?;
+    call.end();
+    customer.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn forward_by_phone_to_colleague(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, call) = stage.customer(4, "7001").await?;
-    stage.called("101").await?.forwards("102").await?;
+    stage.next_call("101").await?.forward("102").await?;
     talk(stage, customer, call, "102").await
 }
 
@@ -191,72 +195,72 @@ async fn forward_by_dialplan(stage: &mut Stage) -> Result<Vec<Truth>> {
 
 async fn pickup_of_a_forwarded_call(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7029").await?;
-    let ringing = stage.rings("102").await?;
-    ringing.goes_on(seconds(1.0)).await?;
-    let third = stage.picks_up("103", "*8").await?;
-    call.with("103");
-    ringing.is_over().await?;
-    third.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let ringing = stage.ring("102").await?;
+    ringing.continue_for(seconds(1.0)).await?;
+    let third = stage.pick_up("103", "*8").await?;
+    call.begin_talk_with("103");
+    ringing.wait_until_over().await?;
+    third.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn mobile_presses_its_key(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7015").await?;
-    let mobile = stage.answers("gsm").await?;
-    mobile.goes_on(seconds(2.0)).await?;
-    mobile.presses("1").await?;
-    customer.is_up().await?;
-    call.talks();
-    mobile.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let mobile = stage.answer("gsm").await?;
+    mobile.continue_for(seconds(2.0)).await?;
+    mobile.press("1").await?;
+    customer.wait_until_up().await?;
+    call.begin_talk();
+    mobile.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn mobile_presses_nothing(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(3, "7015").await?;
-    stage.answers("gsm").await?.is_over().await?;
-    customer.is_over().await?;
-    call.over();
+    stage.answer("gsm").await?.wait_until_over().await?;
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn follow_me_to_the_mobile(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(4, "7016").await?;
-    stage.rings("101").await?.is_over().await?;
-    let mobile = stage.answers("gsm").await?;
-    mobile.goes_on(seconds(2.0)).await?;
-    mobile.presses("1").await?;
-    call.talks();
-    mobile.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    stage.ring("101").await?.wait_until_over().await?;
+    let mobile = stage.answer("gsm").await?;
+    mobile.continue_for(seconds(2.0)).await?;
+    mobile.press("1").await?;
+    call.begin_talk();
+    mobile.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn employee_screens_the_call(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(5, "7026").await?;
-    let first = stage.answers("101").await?;
-    first.goes_on(seconds(2.0)).await?;
-    first.presses("9").await?;
-    first.is_over().await?;
-    call.only("101");
-    customer.is_over().await?;
-    call.over();
+    let first = stage.answer("101").await?;
+    first.continue_for(seconds(2.0)).await?;
+    first.press("9").await?;
+    first.wait_until_over().await?;
+    call.set_only_extension("101");
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn survey_after_the_talk(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7021").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    first.goes_on(seconds(2.0)).await?;
-    first.hangs_up().await?;
-    call.silent();
-    customer.is_over().await?;
-    call.over();
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(2.0)).await?;
+    first.hang_up().await?;
+    call.end_talk();
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
@@ -267,23 +271,23 @@ async fn recorded_with_another_caller_id(stage: &mut Stage) -> Result<Vec<Truth>
 
 async fn locals_in_a_chain(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(3, "7027").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    customer.is_up().await?;
-    first.goes_on(seconds(3.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    customer.wait_until_up().await?;
+    first.continue_for(seconds(3.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn two_mobiles_at_once(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(4, "7024").await?;
-    let other = stage.rings("city").await?;
-    let mobile = stage.answers("gsm").await?;
-    call.talks();
-    other.is_over().await?;
-    mobile.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let other = stage.ring("city").await?;
+    let mobile = stage.answer("gsm").await?;
+    call.begin_talk();
+    other.wait_until_over().await?;
+    mobile.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }

@@ -83,167 +83,179 @@ pub const SCENARIOS: [Scenario; 16] = [
     ),
 ];
 
-async fn first_second(stage: &mut Stage, customer: u32) -> Result<(Line, Line, Truth)> {
+async fn talk_for_one_second(stage: &mut Stage, customer: u32) -> Result<(Line, Line, Truth)> {
     let (customer, mut call) = stage.customer(customer, "7001").await?;
-    let line = stage.answers("101").await?;
-    call.with("101");
-    customer.is_up().await?;
-    line.goes_on(seconds(1.0)).await?;
+    let line = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    customer.wait_until_up().await?;
+    line.continue_for(seconds(1.0)).await?;
     Ok((customer, line, call))
 }
 
 /// Lets an employee talk for this time. Then the customer hangs up.
-async fn ends_with(
+async fn answer_and_end(
     stage: &mut Stage,
     who: &str,
     customer: &Line,
     mut call: Truth,
 ) -> Result<Truth> {
-    let line = stage.answers(who).await?;
-    call.with(who);
-    line.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let line = stage.answer(who).await?;
+    call.begin_talk_with(who);
+    line.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(call)
 }
 
 async fn chain_and_back_again(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let (customer, mut line, mut call) = first_second(stage, 1).await?;
+    let (customer, mut line, mut call) = talk_for_one_second(stage, 1).await?;
     for next in ["102", "103"] {
-        line.refers(next).await?;
-        call.silent();
-        line = stage.answers(next).await?;
-        call.with(next);
-        line.goes_on(seconds(1.0)).await?;
+        line.transfer_to(next).await?;
+        call.end_talk();
+        line = stage.answer(next).await?;
+        call.begin_talk_with(next);
+        line.continue_for(seconds(1.0)).await?;
     }
-    line.refers("101").await?;
-    call.silent();
-    Ok(vec![ends_with(stage, "101", &customer, call).await?])
+    line.transfer_to("101").await?;
+    call.end_talk();
+    Ok(vec![answer_and_end(stage, "101", &customer, call).await?])
 }
 
 async fn two_customers_joined(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let (one, line, mut first) = first_second(stage, 1).await?;
+    let (one, line, mut first) = talk_for_one_second(stage, 1).await?;
     let (two, mut second) = stage.customer_over("gsm", 2, "7001").await?;
-    let other = stage.rings("101").await?;
-    line.holds().await?;
-    other.answers().await?;
-    second.with("101");
-    other.goes_on(seconds(1.0)).await?;
-    other.refers_to(&line).await?;
-    // Each talks with the other customer now: a real person, though no employee.
-    two.goes_on(seconds(2.0)).await?;
-    one.hangs_up().await?;
-    first.over();
-    second.over();
-    two.is_over().await?;
+    let other = stage.ring("101").await?;
+    line.hold().await?;
+    other.answer().await?;
+    second.begin_talk_with("101");
+    other.continue_for(seconds(1.0)).await?;
+    other.transfer_to_call(&line).await?;
+    // The two customers talk with each other now. Each hears a real person, though no employee.
+    two.continue_for(seconds(2.0)).await?;
+    one.hang_up().await?;
+    first.end();
+    second.end();
+    two.wait_until_over().await?;
     Ok(vec![first, second])
 }
 
 async fn transfer_into_a_queue(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let (customer, line, mut call) = first_second(stage, 3).await?;
-    line.refers("610").await?;
-    call.silent();
-    stage.called("101").await?.refuses("486 Busy Here").await?;
-    Ok(vec![ends_with(stage, "102", &customer, call).await?])
+    let (customer, line, mut call) = talk_for_one_second(stage, 3).await?;
+    line.transfer_to("610").await?;
+    call.end_talk();
+    stage
+        .next_call("101")
+        .await?
+        .refuse("486 Busy Here")
+        .await?;
+    Ok(vec![answer_and_end(stage, "102", &customer, call).await?])
 }
 
 async fn transfer_to_a_busy_phone(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let (customer, line, mut call) = first_second(stage, 4).await?;
-    line.refers("102").await?;
-    call.silent();
-    stage.called("102").await?.refuses("486 Busy Here").await?;
-    customer.is_over().await?;
-    call.over();
+    let (customer, line, mut call) = talk_for_one_second(stage, 4).await?;
+    line.transfer_to("102").await?;
+    call.end_talk();
+    stage
+        .next_call("102")
+        .await?
+        .refuse("486 Busy Here")
+        .await?;
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn consult_is_declined(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let (customer, line, mut call) = first_second(stage, 5).await?;
-    stage.consults("101", "102").await?;
-    let second = stage.rings("102").await?;
-    call.silent();
-    second.goes_on(seconds(1.0)).await?;
-    second.refuses("603 Decline").await?;
-    call.with("101");
-    line.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let (customer, line, mut call) = talk_for_one_second(stage, 5).await?;
+    stage.consult("101", "102").await?;
+    let second = stage.ring("102").await?;
+    call.end_talk();
+    second.continue_for(seconds(1.0)).await?;
+    second.refuse("603 Decline").await?;
+    call.begin_talk_with("101");
+    line.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn member_forwards_to_mobile(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7034").await?;
-    let second = stage.rings("102").await?;
-    stage.called("101").await?.forwards("8998935550000").await?;
-    let mobile = stage.answers("gsm").await?;
-    call.talks();
-    second.is_over().await?;
-    mobile.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let second = stage.ring("102").await?;
+    stage
+        .next_call("101")
+        .await?
+        .forward("8998935550000")
+        .await?;
+    let mobile = stage.answer("gsm").await?;
+    call.begin_talk();
+    second.wait_until_over().await?;
+    mobile.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn hairpin(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7035").await?;
-    let mobile = stage.answers("city").await?;
-    call.talks();
-    mobile.goes_on(seconds(2.0)).await?;
-    mobile.hangs_up().await?;
-    call.over();
-    customer.is_over().await?;
+    let mobile = stage.answer("city").await?;
+    call.begin_talk();
+    mobile.continue_for(seconds(2.0)).await?;
+    mobile.hang_up().await?;
+    call.end();
+    customer.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn no_such_number(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(3, "7099").await?;
-    customer.is_over().await?;
-    call.over();
+    customer.wait_until_over().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn cancelled_at_once(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(4, "7001").await?;
-    stage.called("101").await?;
-    call.only("101");
-    customer.gives_up().await?;
-    call.over();
+    stage.next_call("101").await?;
+    call.set_only_extension("101");
+    customer.cancel().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn same_customer_twice(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (one, mut first) = stage.customer(1, "7001").await?;
     let (two, mut second) = stage.customer(1, "7025").await?;
-    let line = stage.answers("101").await?;
-    first.with("101");
-    let other = stage.answers("102").await?;
-    second.with("102");
-    other.goes_on(seconds(2.0)).await?;
-    line.hangs_up().await?;
-    first.over();
-    one.is_over().await?;
-    other.goes_on(seconds(2.0)).await?;
-    two.hangs_up().await?;
-    second.over();
+    let line = stage.answer("101").await?;
+    first.begin_talk_with("101");
+    let other = stage.answer("102").await?;
+    second.begin_talk_with("102");
+    other.continue_for(seconds(2.0)).await?;
+    line.hang_up().await?;
+    first.end();
+    one.wait_until_over().await?;
+    other.continue_for(seconds(2.0)).await?;
+    two.hang_up().await?;
+    second.end();
     Ok(vec![first, second])
 }
 
 async fn parked_twice(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let (customer, line, mut call) = first_second(stage, 5).await?;
-    line.refers("700").await?;
-    call.silent();
-    line.is_over().await?;
-    let second = stage.fetches("102").await?;
-    call.with("102");
-    second.goes_on(seconds(1.0)).await?;
-    second.refers("700").await?;
-    call.silent();
-    second.is_over().await?;
-    let third = stage.fetches("103").await?;
-    call.with("103");
-    third.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let (customer, line, mut call) = talk_for_one_second(stage, 5).await?;
+    line.transfer_to("700").await?;
+    call.end_talk();
+    line.wait_until_over().await?;
+    let second = stage.fetch_parked_call("102").await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(1.0)).await?;
+    second.transfer_to("700").await?;
+    call.end_talk();
+    second.wait_until_over().await?;
+    let third = stage.fetch_parked_call("103").await?;
+    call.begin_talk_with("103");
+    third.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
@@ -255,70 +267,70 @@ async fn click_through_optimised_locals(stage: &mut Stage) -> Result<Vec<Truth>>
         ("Priority", "1"),
         ("CallerID", "101"),
     ];
-    stage.ami.originates("Local/101@internal", &fields).await?;
-    let employee = stage.answers("101").await?;
-    let customer = stage.answers("city").await?;
-    call.with("101");
-    customer.goes_on(seconds(3.0)).await?;
-    employee.hangs_up().await?;
-    call.over();
+    stage.ami.originate("Local/101@internal", &fields).await?;
+    let employee = stage.answer("101").await?;
+    let customer = stage.answer("city").await?;
+    call.begin_talk_with("101");
+    customer.continue_for(seconds(3.0)).await?;
+    employee.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn called_back(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut first) = stage.customer(2, "7001").await?;
-    stage.rings("101").await?;
-    first.only("101");
-    customer.is_ringing().await?;
-    customer.goes_on(seconds(1.0)).await?;
-    customer.gives_up().await?;
-    first.over();
+    stage.ring("101").await?;
+    first.set_only_extension("101");
+    customer.wait_until_ringing().await?;
+    customer.continue_for(seconds(1.0)).await?;
+    customer.cancel().await?;
+    first.end();
     let mut second = Truth::outbound(2, "gsm");
-    let employee = stage.dials("101", "8998901110002").await?;
-    let customer = stage.answers("gsm").await?;
-    second.with("101");
-    customer.goes_on(seconds(2.0)).await?;
-    employee.hangs_up().await?;
-    second.over();
+    let employee = stage.dial("101", "8998901110002").await?;
+    let customer = stage.answer("gsm").await?;
+    second.begin_talk_with("101");
+    customer.continue_for(seconds(2.0)).await?;
+    employee.hang_up().await?;
+    second.end();
     Ok(vec![first, second])
 }
 
 async fn outbound_handed_outside(stage: &mut Stage) -> Result<Vec<Truth>> {
     let mut call = Truth::outbound(3, "city");
-    let line = stage.dials("101", "9998901110003").await?;
-    let customer = stage.answers("city").await?;
-    call.with("101");
-    line.is_up().await?;
-    line.goes_on(seconds(1.0)).await?;
-    line.holds().await?;
+    let line = stage.dial("101", "9998901110003").await?;
+    let customer = stage.answer("city").await?;
+    call.begin_talk_with("101");
+    line.wait_until_up().await?;
+    line.continue_for(seconds(1.0)).await?;
+    line.hold().await?;
     let mut other = Truth::outbound(9, "gsm").without_lead(Some("+998935550000"));
-    let consult = stage.dials("101", "8998935550000").await?;
-    let partner = stage.answers("gsm").await?;
-    other.with("101");
-    consult.is_up().await?;
-    partner.goes_on(seconds(1.0)).await?;
-    line.refers_to(&consult).await?;
-    partner.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
-    other.over();
+    let consult = stage.dial("101", "8998935550000").await?;
+    let partner = stage.answer("gsm").await?;
+    other.begin_talk_with("101");
+    consult.wait_until_up().await?;
+    partner.continue_for(seconds(1.0)).await?;
+    line.transfer_to_call(&consult).await?;
+    partner.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
+    other.end();
     Ok(vec![call, other])
 }
 
 async fn both_hang_up(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let (customer, line, mut call) = first_second(stage, 1).await?;
-    line.goes_on(seconds(1.0)).await?;
-    let (one, other) = tokio::join!(customer.hangs_up(), line.hangs_up());
+    let (customer, line, mut call) = talk_for_one_second(stage, 1).await?;
+    line.continue_for(seconds(1.0)).await?;
+    let (one, other) = tokio::join!(customer.hang_up(), line.hang_up());
     one.and(other)?;
-    call.over();
+    call.end();
     Ok(vec![call])
 }
 
 async fn redirected_to_an_announcement(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let (customer, line, mut call) = first_second(stage, 2).await?;
-    line.goes_on(seconds(1.0)).await?;
-    stage.redirects("city", "613").await?;
-    line.is_over().await?;
-    call.silent();
-    Ok(vec![ends_with(stage, "102", &customer, call).await?])
+    let (customer, line, mut call) = talk_for_one_second(stage, 2).await?;
+    line.continue_for(seconds(1.0)).await?;
+    stage.redirect("city", "613").await?;
+    line.wait_until_over().await?;
+    call.end_talk();
+    Ok(vec![answer_and_end(stage, "102", &customer, call).await?])
 }

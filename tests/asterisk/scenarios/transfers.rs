@@ -80,232 +80,232 @@ pub const SCENARIOS: [Scenario; 15] = [
 /// Customer 1 and employee 101 talk for two seconds.
 async fn talk_with_101(stage: &mut Stage) -> Result<(crate::line::Line, crate::line::Line, Truth)> {
     let (customer, mut call) = stage.customer(1, "7001").await?;
-    let first = stage.answers("101").await?;
-    call.with("101");
-    customer.is_up().await?;
-    first.goes_on(seconds(2.0)).await?;
+    let first = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    customer.wait_until_up().await?;
+    first.continue_for(seconds(2.0)).await?;
     Ok((customer, first, call))
 }
 
 async fn attended_transfer(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    call.silent();
-    stage.consults("101", "102").await?;
-    let second = stage.answers("102").await?;
-    second.goes_on(seconds(2.0)).await?;
-    first.hangs_up().await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    call.end_talk();
+    stage.consult("101", "102").await?;
+    let second = stage.answer("102").await?;
+    second.continue_for(seconds(2.0)).await?;
+    first.hang_up().await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn attended_transfer_by_phone(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
     // The phone holds the call. Both stay in the bridge, which counts as talk.
-    first.holds().await?;
-    let consult = stage.dials("101", "102").await?;
-    let second = stage.answers("102").await?;
-    consult.is_up().await?;
-    second.goes_on(seconds(2.0)).await?;
-    first.refers_to(&consult).await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    second.hangs_up().await?;
-    call.over();
-    customer.is_over().await?;
+    first.hold().await?;
+    let consult = stage.dial("101", "102").await?;
+    let second = stage.answer("102").await?;
+    consult.wait_until_up().await?;
+    second.continue_for(seconds(2.0)).await?;
+    first.transfer_to_call(&consult).await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    second.hang_up().await?;
+    call.end();
+    customer.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn attended_transfer_by_code(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    first.presses("*2").await?;
-    first.goes_on(seconds(0.5)).await?;
+    first.press("*2").await?;
+    first.continue_for(seconds(0.5)).await?;
     // Until the number is complete, both share the bridge, as on hold.
-    first.presses("102").await?;
-    call.silent();
-    let second = stage.answers("102").await?;
-    second.goes_on(seconds(2.0)).await?;
-    first.hangs_up().await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    first.press("102").await?;
+    call.end_talk();
+    let second = stage.answer("102").await?;
+    second.continue_for(seconds(2.0)).await?;
+    first.hang_up().await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn blonde_transfer(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    call.silent();
-    stage.consults("101", "102").await?;
-    let second = stage.rings("102").await?;
-    second.goes_on(seconds(1.0)).await?;
-    first.hangs_up().await?;
-    second.goes_on(seconds(1.0)).await?;
-    second.answers().await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    call.end_talk();
+    stage.consult("101", "102").await?;
+    let second = stage.ring("102").await?;
+    second.continue_for(seconds(1.0)).await?;
+    first.hang_up().await?;
+    second.continue_for(seconds(1.0)).await?;
+    second.answer().await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn blind_transfer(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    first.refers("102").await?;
-    call.silent();
-    let second = stage.answers("102").await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    first.transfer_to("102").await?;
+    call.end_talk();
+    let second = stage.answer("102").await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn blind_transfer_by_code(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    first.presses("#1").await?;
-    first.goes_on(seconds(0.5)).await?;
-    first.presses("102").await?;
-    call.silent();
-    let second = stage.answers("102").await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    first.press("#1").await?;
+    first.continue_for(seconds(0.5)).await?;
+    first.press("102").await?;
+    call.end_talk();
+    let second = stage.answer("102").await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn transfer_chain(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, _first, mut call) = talk_with_101(stage).await?;
-    stage.transfers("101", "102").await?;
-    call.silent();
-    let second = stage.answers("102").await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    call.silent();
-    stage.consults("102", "103").await?;
-    let third = stage.answers("103").await?;
-    third.goes_on(seconds(1.0)).await?;
-    second.hangs_up().await?;
-    call.with("103");
-    third.goes_on(seconds(2.0)).await?;
-    third.hangs_up().await?;
-    call.over();
-    customer.is_over().await?;
+    stage.transfer("101", "102").await?;
+    call.end_talk();
+    let second = stage.answer("102").await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    call.end_talk();
+    stage.consult("102", "103").await?;
+    let third = stage.answer("103").await?;
+    third.continue_for(seconds(1.0)).await?;
+    second.hang_up().await?;
+    call.begin_talk_with("103");
+    third.continue_for(seconds(2.0)).await?;
+    third.hang_up().await?;
+    call.end();
+    customer.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn transfer_back(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    call.silent();
-    stage.consults("101", "102").await?;
-    let second = stage.answers("102").await?;
-    second.goes_on(seconds(1.5)).await?;
-    second.hangs_up().await?;
-    call.with("101");
-    first.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    call.end_talk();
+    stage.consult("101", "102").await?;
+    let second = stage.answer("102").await?;
+    second.continue_for(seconds(1.5)).await?;
+    second.hang_up().await?;
+    call.begin_talk_with("101");
+    first.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn transfer_to_outside(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    stage.consults("101", "8998935550000").await?;
+    stage.consult("101", "8998935550000").await?;
     // The number is complete after 3 s without a further digit. Until then, both share a bridge.
-    let partner = stage.rings("gsm").await?;
-    call.silent();
-    partner.goes_on(seconds(1.0)).await?;
-    partner.answers().await?;
-    partner.goes_on(seconds(2.0)).await?;
-    first.hangs_up().await?;
-    call.talks();
-    partner.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let partner = stage.ring("gsm").await?;
+    call.end_talk();
+    partner.continue_for(seconds(1.0)).await?;
+    partner.answer().await?;
+    partner.continue_for(seconds(2.0)).await?;
+    first.hang_up().await?;
+    call.begin_talk();
+    partner.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn pickup_group(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7001").await?;
-    let ringing = stage.rings("101").await?;
-    ringing.goes_on(seconds(1.0)).await?;
-    let second = stage.picks_up("102", "*8").await?;
-    call.with("102");
-    ringing.is_over().await?;
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let ringing = stage.ring("101").await?;
+    ringing.continue_for(seconds(1.0)).await?;
+    let second = stage.pick_up("102", "*8").await?;
+    call.begin_talk_with("102");
+    ringing.wait_until_over().await?;
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn pickup_directed(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7001").await?;
-    let ringing = stage.rings("101").await?;
-    ringing.goes_on(seconds(1.0)).await?;
-    let third = stage.picks_up("103", "*8101").await?;
-    call.with("103");
-    third.goes_on(seconds(2.0)).await?;
-    third.hangs_up().await?;
-    call.over();
-    customer.is_over().await?;
+    let ringing = stage.ring("101").await?;
+    ringing.continue_for(seconds(1.0)).await?;
+    let third = stage.pick_up("103", "*8101").await?;
+    call.begin_talk_with("103");
+    third.continue_for(seconds(2.0)).await?;
+    third.hang_up().await?;
+    call.end();
+    customer.wait_until_over().await?;
     Ok(vec![call])
 }
 
 async fn pickup_then_transfer(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(3, "7001").await?;
-    let ringing = stage.rings("101").await?;
-    ringing.goes_on(seconds(1.0)).await?;
-    let second = stage.picks_up("102", "*8").await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    second.refers("103").await?;
-    call.silent();
-    let third = stage.answers("103").await?;
-    call.with("103");
-    third.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    let ringing = stage.ring("101").await?;
+    ringing.continue_for(seconds(1.0)).await?;
+    let second = stage.pick_up("102", "*8").await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    second.transfer_to("103").await?;
+    call.end_talk();
+    let third = stage.answer("103").await?;
+    call.begin_talk_with("103");
+    third.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn park(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    first.presses("#72").await?;
-    call.silent();
-    first.is_over().await?;
-    customer.goes_on(seconds(2.0)).await?;
-    let second = stage.fetches("102").await?;
-    call.with("102");
-    second.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    first.press("#72").await?;
+    call.end_talk();
+    first.wait_until_over().await?;
+    customer.continue_for(seconds(2.0)).await?;
+    let second = stage.fetch_parked_call("102").await?;
+    call.begin_talk_with("102");
+    second.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn park_comes_back(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    first.refers("700").await?;
-    call.silent();
-    let again = stage.answers("101").await?;
-    call.with("101");
-    again.goes_on(seconds(2.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    first.transfer_to("700").await?;
+    call.end_talk();
+    let again = stage.answer("101").await?;
+    call.begin_talk_with("101");
+    again.continue_for(seconds(2.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }
 
 async fn hold_to_the_end(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, first, mut call) = talk_with_101(stage).await?;
-    first.holds().await?;
-    first.goes_on(seconds(2.0)).await?;
-    first.resumes().await?;
-    first.goes_on(seconds(1.0)).await?;
-    first.holds().await?;
-    first.goes_on(seconds(1.0)).await?;
-    customer.hangs_up().await?;
-    call.over();
+    first.hold().await?;
+    first.continue_for(seconds(2.0)).await?;
+    first.resume().await?;
+    first.continue_for(seconds(1.0)).await?;
+    first.hold().await?;
+    first.continue_for(seconds(1.0)).await?;
+    customer.hang_up().await?;
+    call.end();
     Ok(vec![call])
 }

@@ -1,8 +1,8 @@
-//! Tests a manager account whose login succeeds: its rights, the events it receives, and whether
-//! the trunks match the PBX's endpoints.
+//! Tests `check` with a manager account whose login succeeds: the rights and events of the account,
+//! and whether the trunks match the PBX's endpoints.
 
-use super::findings::{Checked, check, with};
-use crate::commands::sidecar::{Place, crm};
+use super::findings::{CheckReport, check, replace_flag};
+use crate::commands::sidecar::{Place, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::{FakePbx, Release};
 use std::collections::BTreeSet;
@@ -32,20 +32,21 @@ const DEVICES: &str = "Response: Success\nActionID: {id}\nEventList: start\n\n\
     Event: DeviceStateListComplete\nActionID: {id}\n\n";
 const DENIED: &str = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
 
-/// Returns a list of these channels. The fields of each follow its id, and `behind` follows the
-/// list.
-fn channels(of: &[(&str, &str)], behind: &str) -> String {
+/// Returns an answer to `CoreShowChannels` with one row per channel: its id, and its other fields.
+/// `events_after` follows the answer.
+fn channel_list(rows: &[(&str, &str)], events_after: &str) -> String {
     let mut answer = "Response: Success\nActionID: {id}\nEventList: start\n\n".to_owned();
-    for (id, shows) in of {
+    for (id, fields) in rows {
         answer.push_str(&format!(
             "Event: CoreShowChannel\nActionID: {{id}}\nChannel: PJSIP/101-00000001\n\
-             Uniqueid: {id}\n{shows}\n\n"
+             Uniqueid: {id}\n{fields}\n\n"
         ));
     }
-    answer + "Event: CoreShowChannelsComplete\nActionID: {id}\n\n" + behind
+    answer + "Event: CoreShowChannelsComplete\nActionID: {id}\n\n" + events_after
 }
 
-fn endpoints(names: &[&str]) -> String {
+/// Returns an answer to `PJSIPShowEndpoints` with these names.
+fn endpoint_list(names: &[&str]) -> String {
     let mut answer = "Response: Success\nActionID: {id}\nEventList: start\n\n".to_owned();
     for name in names {
         answer.push_str(&format!(
@@ -63,19 +64,19 @@ struct Stage {
 }
 
 impl Stage {
-    /// A PBX without calls, and an account that can list its endpoints.
+    /// Starts a PBX without calls, and an account that can list the endpoints of the PBX.
     async fn new() -> Self {
-        let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
+        let (place, crm, pbx) = (Place::new(), start_crm(|_| ()).await, FakePbx::ami().await);
         pbx.answers("ListCommands", &[WITH_SYSTEM]);
         pbx.answers("CoreShowChannels", &[NO_CHANNELS]);
         pbx.answers(
             "PJSIPShowEndpoints",
-            &[&endpoints(&["101", "102", "city", "gsm"])],
+            &[&endpoint_list(&["101", "102", "city", "gsm"])],
         );
         place.write("calls.ami", "");
         let flags = place.flags_of_file(&crm.url(), "calls.ami");
         let source = format!("ami://bridge@{}", pbx.addr());
-        let flags = with(flags, "--source", &source);
+        let flags = replace_flag(flags, "--source", &source);
         Self {
             place,
             _crm: crm,
@@ -84,25 +85,31 @@ impl Stage {
         }
     }
 
-    async fn check(&self) -> Checked {
+    async fn check(&self) -> CheckReport {
         check(&self.place, &self.flags).await
     }
 
-    /// Runs `check` with only this trunk.
-    async fn check_trunk(&self, trunk: &str) -> Checked {
+    /// Runs `check` with one trunk, which has this endpoint.
+    async fn check_trunk(&self, trunk: &str) -> CheckReport {
         let trunk = format!("city={trunk},country=UZ,lead=var:LEAD_ID");
-        check(&self.place, &with(self.flags.clone(), "--trunk", &trunk)).await
+        check(
+            &self.place,
+            &replace_flag(self.flags.clone(), "--trunk", &trunk),
+        )
+        .await
     }
 
+    /// Returns the first line of each action that the PBX has received.
     fn actions(&self) -> BTreeSet<String> {
-        let asked = self.pbx.asked();
+        let received = self.pbx.requests();
         let first = |action: &String| action.lines().next().unwrap_or_default().to_owned();
-        asked.iter().map(first).collect()
+        received.iter().map(first).collect()
     }
 }
 
-fn what<'a>(checked: &'a Checked, name: &str) -> &'a str {
-    checked.well(name)["message"].as_str().expect("words")
+/// Returns the message of the successful finding whose name starts with `name`.
+fn message<'a>(report: &'a CheckReport, name: &str) -> &'a str {
+    report.ok_finding(name)["message"].as_str().expect("words")
 }
 
 #[tokio::test]
@@ -111,24 +118,24 @@ async fn recommended_account_passes_and_unseen_data_is_unknown() {
     stage.pbx.answers("ListCommands", &[RECOMMENDED]);
     stage.pbx.answers("UserEvent", &[ECHO]);
     stage.pbx.answers("DeviceStateList", &[DEVICES]);
-    let checked = stage.check().await;
-    checked.is_clean();
+    let report = stage.check().await;
+    report.assert_clean();
     assert_eq!(
-        what(&checked, "rights of"),
+        message(&report, "rights of"),
         "the account can list channels, and has no more rights than it needs"
     );
-    let events = what(&checked, "events of");
-    let own = "an event that the account sent came back, but it is not known yet whether events of \
-               calls arrive: no call";
-    assert!(events.starts_with(own), "{events}");
+    let events = message(&report, "events of");
+    let text = "an event that the account sent came back, but it is not known yet whether events \
+                of calls arrive: no call";
+    assert!(events.starts_with(text), "{events}");
     assert_eq!(
-        what(&checked, "endpoint PJSIP/city"),
+        message(&report, "endpoint PJSIP/city"),
         "the PBX has PJSIP/city"
     );
-    assert!(what(&checked, "times of").contains("no time"));
-    assert!(what(&checked, "variables of").contains("LEAD_ID: not known"));
-    let asked: Vec<String> = stage.actions().into_iter().collect();
-    let only_asked = [
+    assert!(message(&report, "times of").contains("no time"));
+    assert!(message(&report, "variables of").contains("LEAD_ID: not known"));
+    let actions: Vec<String> = stage.actions().into_iter().collect();
+    let expected = [
         "Action: Challenge",
         "Action: CoreSettings",
         "Action: CoreShowChannels",
@@ -139,54 +146,58 @@ async fn recommended_account_passes_and_unseen_data_is_unknown() {
         "Action: UserEvent",
     ];
     assert_eq!(
-        asked, only_asked,
-        "nothing that changes the PBX, and no configuration"
+        actions, expected,
+        "no action changes the PBX or reads its configuration"
     );
 }
 
 #[tokio::test]
 async fn account_with_access_to_secrets_gets_advice_on_rights() {
     let stage = Stage::new().await;
-    let checked = stage.check().await;
-    checked.is_clean();
-    let rights = checked.well("rights of");
-    let has = |key: &str, words: &str| rights[key].as_str().is_some_and(|it| it.contains(words));
-    assert!(has("message", "GetConfig"), "{rights}");
-    assert!(has("fix", "write = reporting,user"), "{rights}");
-    let events = what(&checked, "events of");
+    let report = stage.check().await;
+    report.assert_clean();
+    let rights = report.ok_finding("rights of");
+    let has_words = |key: &str, words: &str| {
+        rights[key]
+            .as_str()
+            .is_some_and(|text| text.contains(words))
+    };
+    assert!(has_words("message", "GetConfig"), "{rights}");
+    assert!(has_words("fix", "write = reporting,user"), "{rights}");
+    let events = message(&report, "events of");
     assert!(
         events.starts_with("FullyBooted arrived (the PBX runs), but it is not known"),
         "{events}"
     );
     assert!(
         !stage.actions().contains("Action: GetConfig"),
-        "it is not asked"
+        "GetConfig is not sent"
     );
 }
 
 #[tokio::test]
 async fn account_that_receives_only_call_events_is_no_problem() {
     let stage = Stage::new().await;
-    stage.pbx.hides_boot();
+    stage.pbx.hide_boot();
     stage.pbx.answers("ListCommands", &[RECOMMENDED]);
     // With `read = call,cdr`, the event is sent and not received.
     let sent = "Response: Success\nActionID: {id}\nMessage: Event Sent\n\n";
     stage.pbx.answers("UserEvent", &[sent]);
     stage.pbx.answers("DeviceStateList", &[DEVICES]);
-    let checked = stage.check().await;
-    checked.is_clean();
-    let events = checked.well("events of");
-    let words = |key: &str| events[key].as_str().unwrap_or_default().to_owned();
-    assert!(words("message").contains("no event arrived"), "{events}");
-    assert!(words("fix").contains("read = call,cdr,system,agent,user"));
+    let report = stage.check().await;
+    report.assert_clean();
+    let events = report.ok_finding("events of");
+    let text_of = |key: &str| events[key].as_str().unwrap_or_default().to_owned();
+    assert!(text_of("message").contains("no event arrived"), "{events}");
+    assert!(text_of("fix").contains("read = call,cdr,system,agent,user"));
     // With a call, an event arrives, but the events of the PBX's start and stop do not.
     let hangup = "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
                   Timestamp: 1795226443.028147\nUniqueid: 17.1\nChanVariable: LEAD_ID=\n\n";
-    let live = channels(&[("17.1", "ChanVariable: LEAD_ID=")], hangup);
+    let live = channel_list(&[("17.1", "ChanVariable: LEAD_ID=")], hangup);
     stage.pbx.answers("CoreShowChannels", &[&live]);
-    let checked = stage.check().await;
-    checked.is_clean();
-    let events = what(&checked, "events of");
+    let report = stage.check().await;
+    report.assert_clean();
+    let events = message(&report, "events of");
     assert_eq!(
         events,
         "events of calls are received, but FullyBooted (the PBX has started) was not: the PBX is \
@@ -197,26 +208,30 @@ async fn account_that_receives_only_call_events_is_no_problem() {
 #[tokio::test]
 async fn account_without_rights_is_77_though_it_is_let_in() {
     let stage = Stage::new().await;
-    stage.pbx.hides_boot();
+    stage.pbx.hide_boot();
     let ping = "Response: Success\nActionID: {id}\nPing: Keepalive command.  (Priv: <none>)\n\n";
     stage.pbx.answers("ListCommands", &[ping]);
-    let checked = stage.check().await;
-    assert_eq!(checked.code, 77, "{checked:#?}");
-    let faults = checked.faults();
-    assert_eq!(faults.len(), 1, "{checked:#?}");
-    assert!(faults[0].starts_with("rights of ami://"), "{faults:?}");
+    let report = stage.check().await;
+    assert_eq!(report.code, 77, "{report:#?}");
+    let failed_names = report.failed_names();
+    assert_eq!(failed_names.len(), 1, "{report:#?}");
     assert!(
-        what(&checked, "events of").contains("no event arrived"),
-        "{checked:#?}"
+        failed_names[0].starts_with("rights of ami://"),
+        "{failed_names:?}"
     );
-    let said = format!("{checked:?}");
     assert!(
-        said.contains("read = call,cdr,system") && said.contains("write = reporting,user"),
-        "{said}"
+        message(&report, "events of").contains("no event arrived"),
+        "{report:#?}"
+    );
+    let report_text = format!("{report:?}");
+    assert!(
+        report_text.contains("read = call,cdr,system")
+            && report_text.contains("write = reporting,user"),
+        "{report_text}"
     );
     assert!(
         !stage.actions().contains("Action: CoreShowChannels"),
-        "it may not"
+        "the account has no right to list channels"
     );
 }
 
@@ -225,14 +240,20 @@ async fn account_without_events_of_new_channel_is_77() {
     let words = "read = call,cdr,system,agent,user";
     let stage = Stage::new().await;
     let shown = "ChanVariable: LEAD_ID=";
-    let before = channels(&[("17.1", shown)], "");
-    let after = channels(&[("17.1", shown), ("17.2", shown)], "");
+    let channels_before = channel_list(&[("17.1", shown)], "");
+    let channels_after = channel_list(&[("17.1", shown), ("17.2", shown)], "");
     // The answers are given twice, because `check` runs twice here.
-    stage
-        .pbx
-        .answers("CoreShowChannels", &[&before, &after, &before, &after]);
-    let checked = stage.check().await;
-    checked.fails(
+    stage.pbx.answers(
+        "CoreShowChannels",
+        &[
+            &channels_before,
+            &channels_after,
+            &channels_before,
+            &channels_after,
+        ],
+    );
+    let report = stage.check().await;
+    report.assert_single_failure(
         77,
         "events of ami://",
         "a channel was created during the check",
@@ -248,29 +269,32 @@ async fn channel_event_shows_access_times_and_variables() {
             "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
              Uniqueid: 17.1\n{more}\n"
         );
-        channels(&[("17.1", "ChanVariable: CAMPAIGN=")], &event)
+        channel_list(&[("17.1", "ChanVariable: CAMPAIGN=")], &event)
     };
     let time = "Timestamp: 1795226443.028147\nChanVariable: LEAD_ID=\n";
     stage.pbx.answers("CoreShowChannels", &[&hangup(time)]);
-    let checked = stage.check().await;
-    checked.is_clean();
-    assert_eq!(what(&checked, "events of"), "events of calls are received");
-    assert!(what(&checked, "times of").contains("the PBX's own time"));
-    assert_eq!(what(&checked, "variables of"), "channels show LEAD_ID");
+    let report = stage.check().await;
+    report.assert_clean();
+    assert_eq!(
+        message(&report, "events of"),
+        "events of calls are received"
+    );
+    assert!(message(&report, "times of").contains("the PBX's own time"));
+    assert_eq!(message(&report, "variables of"), "channels show LEAD_ID");
     stage.pbx.answers("CoreShowChannels", &[&hangup("")]);
-    let checked = stage.check().await;
+    let report = stage.check().await;
     let fix = "add LEAD_ID to channelvars";
-    checked.fails(
+    report.assert_single_failure(
         78,
         "variables of ami://",
         "channels do not show LEAD_ID",
         fix,
     );
-    let times = checked.well("times of");
+    let times = report.ok_finding("times of");
     assert!(
         times["fix"]
             .as_str()
-            .is_some_and(|it| it.contains("timestampevents")),
+            .is_some_and(|text| text.contains("timestampevents")),
         "{times}"
     );
 }
@@ -281,12 +305,12 @@ async fn variable_that_several_trunks_take_leads_from_is_named_once() {
     let mut flags = stage.flags.clone();
     let gsm = "--trunk=gsm=PJSIP/gsm,country=UZ,lead=var:LEAD_ID;userfield:([0-9]+)";
     flags.push(gsm.to_owned());
-    let checked = check(&stage.place, &flags).await;
+    let report = check(&stage.place, &flags).await;
     assert_eq!(
-        what(&checked, "variables of"),
+        message(&report, "variables of"),
         "LEAD_ID: not known before the first channel"
     );
-    let version = checked.well("version of").to_string();
+    let version = report.ok_finding("version of").to_string();
     assert!(version.contains("channelvars = LEAD_ID\""), "{version}");
 }
 
@@ -294,17 +318,17 @@ async fn variable_that_several_trunks_take_leads_from_is_named_once() {
 async fn trunk_without_matching_endpoint_is_78_with_suggestion() {
     let stage = Stage::new().await;
     for misspelt in ["PJSIP/citty", "pjsip/City", "PJSIP/ciyt", "SIP/city"] {
-        let checked = stage.check_trunk(misspelt).await;
+        let report = stage.check_trunk(misspelt).await;
         let fix = "did you mean PJSIP/city? Give --trunk city=PJSIP/city";
-        checked.fails(
+        report.assert_single_failure(
             78,
             &format!("endpoint {misspelt}"),
             "no endpoint of this name",
             fix,
         );
     }
-    let checked = stage.check_trunk("PJSIP/provider").await;
-    checked.fails(
+    let report = stage.check_trunk("PJSIP/provider").await;
+    report.assert_single_failure(
         78,
         "endpoint PJSIP/provider",
         "it has PJSIP/city, PJSIP/gsm",
@@ -312,10 +336,12 @@ async fn trunk_without_matching_endpoint_is_78_with_suggestion() {
     );
     // The PBX does not list the devices of every technology.
     for unlisted in ["Dongle/MTS", "DAHDI/i1", "PJSIP/*-out"] {
-        let checked = stage.check_trunk(unlisted).await;
+        let report = stage.check_trunk(unlisted).await;
         match unlisted {
-            "PJSIP/*-out" => checked.fails(78, "endpoint PJSIP/*-out", "of this name", ""),
-            _ => checked.is_clean(),
+            "PJSIP/*-out" => {
+                report.assert_single_failure(78, "endpoint PJSIP/*-out", "of this name", "")
+            }
+            _ => report.assert_clean(),
         }
     }
 }
@@ -323,8 +349,8 @@ async fn trunk_without_matching_endpoint_is_78_with_suggestion() {
 #[tokio::test]
 async fn phone_given_as_trunk_is_78() {
     let stage = Stage::new().await;
-    let checked = stage.check_trunk("PJSIP/101").await;
-    checked.fails(
+    let report = stage.check_trunk("PJSIP/101").await;
+    report.assert_single_failure(
         78,
         "endpoint PJSIP/101",
         "PJSIP/101 is named like a phone",
@@ -337,36 +363,36 @@ async fn phone_given_as_trunk_is_78() {
         Event: EndpointList\nActionID: {id}\nObjectName: 712000000\nAuths: \nOutboundAuths: x\n\
         Contacts: \n\nEvent: EndpointListComplete\nActionID: {id}\n\n";
     stage.pbx.answers("PJSIPShowEndpoints", &[rows]);
-    stage.check_trunk("PJSIP/goip1").await.is_clean();
-    stage.check_trunk("PJSIP/712000000").await.is_clean();
+    stage.check_trunk("PJSIP/goip1").await.assert_clean();
+    stage.check_trunk("PJSIP/712000000").await.assert_clean();
 }
 
 #[tokio::test]
 async fn endpoint_without_trunk_is_noted_unless_phone() {
     let mut stage = Stage::new().await;
-    let checked = stage.check_trunk("PJSIP/city").await;
-    checked.is_clean();
+    let report = stage.check_trunk("PJSIP/city").await;
+    report.assert_clean();
     assert_eq!(
-        what(&checked, "endpoint PJSIP/city"),
+        message(&report, "endpoint PJSIP/city"),
         "the PBX has PJSIP/city"
     );
     assert_eq!(
-        what(&checked, "endpoints of ami://"),
+        message(&report, "endpoints of ami://"),
         "no --trunk matches PJSIP/gsm"
     );
-    let wide = stage.check_trunk("PJSIP/*").await;
-    wide.is_clean();
-    let said = "it also matches telephones: PJSIP/101, PJSIP/102";
-    assert_eq!(what(&wide, "endpoint PJSIP/*"), said);
+    let report = stage.check_trunk("PJSIP/*").await;
+    report.assert_clean();
+    let expected = "it also matches telephones: PJSIP/101, PJSIP/102";
+    assert_eq!(message(&report, "endpoint PJSIP/*"), expected);
     let staff = stage
         .place
         .write("staff.csv", "extension,employeeId\ngsm,501\n");
     stage.flags.push(format!("--employees={}", staff.display()));
-    let checked = stage.check_trunk("PJSIP/city").await;
-    checked.is_clean();
+    let report = stage.check_trunk("PJSIP/city").await;
+    report.assert_clean();
     assert!(
-        !format!("{checked:?}").contains("no --trunk matches"),
-        "{checked:#?}"
+        !format!("{report:?}").contains("no --trunk matches"),
+        "{report:#?}"
     );
 }
 
@@ -378,21 +404,21 @@ async fn forbidden_endpoint_list_falls_back_to_devices_or_unknown() {
         DeviceStateList: List.  (Priv: call,reporting,all)\n\n";
     stage.pbx.answers("ListCommands", &[reporting]);
     stage.pbx.answers("DeviceStateList", &[DEVICES]);
-    let checked = stage.check_trunk("PJSIP/citty").await;
-    checked.fails(
+    let report = stage.check_trunk("PJSIP/citty").await;
+    report.assert_single_failure(
         78,
         "endpoint PJSIP/citty",
         "no endpoint of this name",
         "did you mean PJSIP/city?",
     );
     stage.pbx.answers("DeviceStateList", &[DENIED]);
-    let checked = stage.check_trunk("PJSIP/citty").await;
-    checked.is_clean();
-    assert!(what(&checked, "endpoints of ami://").contains("not known"));
+    let report = stage.check_trunk("PJSIP/citty").await;
+    report.assert_clean();
+    assert!(message(&report, "endpoints of ami://").contains("not known"));
 }
 
 /// The commands that Asterisk 11 names for an account like that of deploy/.
-const OLD: &str = "Response: Success\nActionID: {id}\n\
+const OLD_COMMANDS: &str = "Response: Success\nActionID: {id}\n\
     CoreSettings: Show PBX core settings (version etc).  (Priv: system,reporting,all)\n\
     CoreShowChannels: List currently active channels.  (Priv: system,reporting,all)\n\
     QueueSummary: Show queue summary.  (Priv: <none>)\n\
@@ -401,8 +427,8 @@ const OLD: &str = "Response: Success\nActionID: {id}\n\
 #[tokio::test]
 async fn release_shows_source_capabilities_and_needed_settings() {
     let stage = Stage::new().await;
-    stage.pbx.is_of(Release::V11);
-    stage.pbx.answers("ListCommands", &[OLD]);
+    stage.pbx.set_release(Release::V11);
+    stage.pbx.answers("ListCommands", &[OLD_COMMANDS]);
     let settings = "Response: Success\nActionID: {id}\nAMIversion: 1.3\n\
                     AsteriskVersion: 11.25.3\n\n";
     stage.pbx.answers("CoreSettings", &[settings]);
@@ -410,21 +436,22 @@ async fn release_shows_source_capabilities_and_needed_settings() {
                    Event: QueueSummary\nActionID: {id}\nQueue: sales\n\n\
                    Event: QueueSummaryComplete\nActionID: {id}\n\n";
     stage.pbx.answers("QueueSummary", &[summary]);
-    let checked = stage.check().await;
-    checked.is_clean();
-    let version = checked.well("version of ami://");
+    let report = stage.check().await;
+    report.assert_clean();
+    let version = report.ok_finding("version of ami://");
     assert_eq!(version["version"], "11.25.3");
-    let how = |path: &str| version["tells"].pointer(path).cloned().unwrap_or_default();
-    assert_eq!(how("/ami/talk/how"), "exact");
-    assert_eq!(how("/ami/conference/how"), "exact");
-    assert_eq!(how("/cel/conference/how"), "no");
-    assert_eq!(how("/cel/lead/how"), "partly");
-    assert_eq!(how("/cdr/talk/how"), "estimate");
-    let but = how("/ami/queue/but");
+    let value_at = |path: &str| version["tells"].pointer(path).cloned().unwrap_or_default();
+    assert_eq!(value_at("/ami/talk/how"), "exact");
+    assert_eq!(value_at("/ami/conference/how"), "exact");
+    assert_eq!(value_at("/cel/conference/how"), "no");
+    assert_eq!(value_at("/cel/lead/how"), "partly");
+    assert_eq!(value_at("/cdr/talk/how"), "estimate");
+    let exception = value_at("/ami/queue/but");
     assert!(
-        but.as_str()
-            .is_some_and(|it| it.contains("eventwhencalled = yes")),
-        "{but}"
+        exception
+            .as_str()
+            .is_some_and(|text| text.contains("eventwhencalled = yes")),
+        "{exception}"
     );
     let wanted = version["settings"].to_string();
     for (file, line) in [
@@ -438,7 +465,7 @@ async fn release_shows_source_capabilities_and_needed_settings() {
             "{line} in {wanted}"
         );
     }
-    let queues = checked.well("queues of ami://");
+    let queues = report.ok_finding("queues of ami://");
     let fix = queues["fix"].as_str().unwrap_or_default();
     assert!(
         fix.contains("queues.conf has eventwhencalled = yes"),
@@ -449,9 +476,9 @@ async fn release_shows_source_capabilities_and_needed_settings() {
 #[tokio::test]
 async fn newer_release_skips_queues_and_is_named_by_manager() {
     let stage = Stage::new().await;
-    let checked = stage.check().await;
-    checked.is_clean();
-    let version = checked.well("version of ami://");
+    let report = stage.check().await;
+    report.assert_clean();
+    let version = report.ok_finding("version of ami://");
     assert_eq!(version["version"], "22, according to its manager 11.0.0");
     assert_eq!(version["tells"]["ami"]["queue"]["how"], "exact");
     assert!(!version["settings"].to_string().contains("queues.conf"));

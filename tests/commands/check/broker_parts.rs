@@ -1,32 +1,34 @@
 //! Tests `check` with queues, virtual hosts, and permissions of a real RabbitMQ node.
 
-use super::findings::{self, Checked};
-use crate::commands::sidecar::{Place, crm};
+use super::findings::{self, CheckReport};
+use crate::commands::sidecar::{Place, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
 
-/// Runs of `check` until the broker, which serves all tests, answers it within 10 s.
+/// The most runs of one `check`. The broker serves all tests, so it can fail to answer within 10 s.
 const TRIES: usize = 6;
 
-/// Runs `check`, again while the broker is too busy to answer it.
-async fn check(place: &Place, flags: &[String]) -> Checked {
+/// Runs `check` up to `TRIES` times, until the broker is not too busy to answer.
+async fn check(place: &Place, flags: &[String]) -> CheckReport {
     for _ in 1..TRIES {
-        let checked = findings::check(place, flags).await;
-        if !checked.has_timed_out() {
-            return checked;
+        let report = findings::check(place, flags).await;
+        if !report.has_timed_out() {
+            return report;
         }
     }
     findings::check(place, flags).await
 }
 
+/// Returns a place with a source, its CRM, and the flags, of which `more` is the last.
 async fn stage(more: &str) -> (Place, Server, Vec<String>) {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", "");
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push(more.to_owned());
     (place, crm, flags)
 }
 
+/// Returns the flag of a source that reads this queue.
 fn source(url: &str, queue: &str) -> String {
     format!("--source={url}?queue={queue}&format=asterisk-cel&pbx=second")
 }
@@ -39,14 +41,14 @@ async fn queue_that_is_there_is_found_and_nothing_is_taken_from_it() {
     let url = broker.url(ADMINISTRATOR);
     let (place, _crm, mut flags) = stage(&source(&url, "check_there")).await;
     flags.push(format!("--dead-letter-queue={url}?queue=check_there"));
-    let checked = check(&place, &flags).await;
-    checked.is_clean();
-    checked.well("source amqp://");
-    checked.well("dead");
+    let report = check(&place, &flags).await;
+    report.assert_clean();
+    report.ok_finding("source amqp://");
+    report.ok_finding("dead");
     assert_eq!(
         broker.depth("check_there").await,
         1,
-        "nothing taken, nothing put"
+        "check took no message and published none"
     );
 }
 
@@ -56,17 +58,17 @@ async fn queue_that_the_daemon_consumes_is_no_problem() {
     broker.declare("check_consumed").await;
     let url = broker.url(ADMINISTRATOR);
     let (place, _crm, flags) = stage(&source(&url, "check_consumed")).await;
-    let daemon = place.run(&flags).await;
-    let up = async || {
+    let daemon = place.start_daemon(&flags).await;
+    let is_connected = async || {
         let status = place.status().await?;
         (status["sources"][1]["state"] == "connected").then_some(())
     };
-    crate::commands::sidecar::until("the queue consumed", up).await;
-    check(&place, &flags).await.is_clean();
+    crate::commands::sidecar::poll_until("the queue consumed", is_connected).await;
+    check(&place, &flags).await.assert_clean();
     let status = place.status().await.expect("a status");
     assert_eq!(
         status["sources"][1]["state"], "connected",
-        "it still consumes"
+        "the daemon still consumes the queue"
     );
     daemon.stop().await;
 }
@@ -76,9 +78,9 @@ async fn missing_queue_is_named_with_the_command_that_makes_it() {
     let broker = Broker::shared();
     let (url, vhost) = (broker.url(ADMINISTRATOR), broker.vhost());
     let (place, _crm, flags) = stage(&source(&url, "not_there")).await;
-    let checked = check(&place, &flags).await;
+    let report = check(&place, &flags).await;
     let command = format!("rabbitmqadmin --vhost={vhost} declare queue name=not_there");
-    checked.fails(
+    report.assert_single_failure(
         69,
         "source amqp://",
         "there is no queue not_there",
@@ -88,7 +90,7 @@ async fn missing_queue_is_named_with_the_command_that_makes_it() {
     let (place, _crm, flags) = stage(&queue).await;
     check(&place, &flags)
         .await
-        .fails(69, "dead", "not_there", &command);
+        .assert_single_failure(69, "dead", "not_there", &command);
 }
 
 #[tokio::test]
@@ -97,9 +99,9 @@ async fn missing_virtual_host_is_77_with_the_commands_that_make_it() {
     let url = broker.url(ADMINISTRATOR).replace(broker.vhost(), "nowhere");
     let fix = "rabbitmqctl add_vhost nowhere";
     let (place, _crm, flags) = stage(&source(&url, "cel")).await;
-    let checked = check(&place, &flags).await;
-    checked.fails(77, "source amqp://", "vhost nowhere not found", fix);
-    checked.fails(
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(77, "source amqp://", "vhost nowhere not found", fix);
+    report.assert_single_failure(
         77,
         "source amqp://",
         "",
@@ -109,7 +111,7 @@ async fn missing_virtual_host_is_77_with_the_commands_that_make_it() {
     let (place, _crm, flags) = stage(&queue).await;
     check(&place, &flags)
         .await
-        .fails(77, "dead", "vhost nowhere not found", fix);
+        .assert_single_failure(77, "dead", "vhost nowhere not found", fix);
 }
 
 #[tokio::test]
@@ -119,15 +121,15 @@ async fn right_that_the_user_lacks_is_77() {
     // With these definitions, callbridge can read only the CEL and CDR queues.
     let url = broker.url("callbridge");
     let (place, _crm, flags) = stage(&source(&url, "check_other")).await;
-    let checked = check(&place, &flags).await;
+    let report = check(&place, &flags).await;
     let fix = "rabbitmqctl list_user_permissions callbridge";
-    checked.fails(77, "source amqp://", "check_other", fix);
+    report.assert_single_failure(77, "source amqp://", "check_other", fix);
     // This user can read and not write.
     let url = broker.url(callbridge_testbed::broker::READER);
     let (place, _crm, flags) = stage(&format!("--dead-letter-queue={url}?queue=check_other")).await;
     check(&place, &flags)
         .await
-        .fails(77, "dead", "amq.default", "set_permissions");
+        .assert_single_failure(77, "dead", "amq.default", "set_permissions");
 }
 
 #[tokio::test]
@@ -137,8 +139,8 @@ async fn wrong_secret_is_77_and_a_broker_that_is_not_there_69() {
     let secret = place.write("secret", "wrong").display().to_string();
     flags.pop();
     flags.push(format!("{}&secret-file={secret}", source(&url, "cel")));
-    let checked = check(&place, &flags).await;
-    checked.fails(
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(
         77,
         "source amqp://",
         "login refused",
@@ -148,12 +150,15 @@ async fn wrong_secret_is_77_and_a_broker_that_is_not_there_69() {
     flags.push(format!(
         "--dead-letter-queue={url}?queue=cel&secret-file={secret}"
     ));
-    check(&place, &flags)
-        .await
-        .fails(77, "dead", "login refused", "check the user in the URL");
+    check(&place, &flags).await.assert_single_failure(
+        77,
+        "dead",
+        "login refused",
+        "check the user in the URL",
+    );
     flags.pop();
     flags.push("--dead-letter-queue=amqp://a@127.0.0.1:9/v?queue=cel".to_owned());
-    check(&place, &flags).await.fails(
+    check(&place, &flags).await.assert_single_failure(
         69,
         "dead",
         "connection refused",

@@ -1,7 +1,7 @@
 //! Tests what `check` reports about the PostgreSQL server of a state.
 
-use super::findings::{check, check_in_both_forms, with};
-use crate::commands::sidecar::{Place, crm};
+use super::findings::{check, check_in_both_forms, replace_flag};
+use crate::commands::sidecar::{Place, start_crm};
 use crate::support::program::{self, preload};
 use callbridge_sandbox::Server;
 use callbridge_testbed::calls::Call;
@@ -11,18 +11,18 @@ use callbridge_testbed::postgres::{Durability, Postgres};
 
 /// Returns a place with a source, its CRM, and the flags for the state at this URL.
 async fn stage(url: &str) -> (Place, Server, Vec<String>) {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
-    (place, crm, with(flags, "--state", url))
+    (place, crm, replace_flag(flags, "--state", url))
 }
 
 #[tokio::test]
 async fn new_database_passes_and_check_leaves_nothing_in_it() {
     let server = Postgres::start(Durability::Synced, "");
     let (place, _crm, flags) = stage(&server.url("hub")).await;
-    let checked = check_in_both_forms(&place, &flags).await;
-    checked.is_clean();
+    let report = check_in_both_forms(&place, &flags).await;
+    report.assert_clean();
     for (name, words) in [
         ("database server", "PostgreSQL 1"),
         ("database rights", "can create the schema hub"),
@@ -31,7 +31,7 @@ async fn new_database_passes_and_check_leaves_nothing_in_it() {
         ("database replication", "disk of this server"),
         ("state", "`run` creates it"),
     ] {
-        let found = checked.well(name);
+        let found = report.ok_finding(name);
         let message = found["message"].as_str().expect("a message");
         assert!(message.contains(words), "{found}");
     }
@@ -46,23 +46,23 @@ async fn pooler_of_transactions_is_refused_by_check() {
     let schema = Postgres::new_schema();
     let pooler = Pooler::start(server, "transaction");
     let (place, _crm, flags) = stage(&server.url_at(pooler.port(), &schema)).await;
-    let checked = check(&place, &flags).await;
-    assert_eq!(checked.code, 78, "{checked:?}");
-    assert_eq!(checked.faults(), ["database pooling", "crm"]);
+    let report = check(&place, &flags).await;
+    assert_eq!(report.code, 78, "{report:?}");
+    assert_eq!(report.failed_names(), ["database pooling", "crm"]);
     let sessions = Pooler::start(server, "session");
-    let flags = with(flags, "--state", &server.url_at(sessions.port(), &schema));
-    let checked = check(&place, &flags).await;
-    checked.well("database pooling");
-    assert_eq!(checked.code, 0, "{checked:?}");
+    let flags = replace_flag(flags, "--state", &server.url_at(sessions.port(), &schema));
+    let report = check(&place, &flags).await;
+    report.ok_finding("database pooling");
+    assert_eq!(report.code, 0, "{report:?}");
 }
 
 #[tokio::test]
 async fn database_without_a_server_is_unreachable() {
     let url = format!("postgres://callbridge@127.0.0.1:{}/calls", free_port());
     let (place, _crm, flags) = stage(&url).await;
-    let checked = check(&place, &flags).await;
-    assert_eq!(checked.code, 69, "{checked:?}");
-    assert_eq!(checked.faults(), ["database", "crm"]);
+    let report = check(&place, &flags).await;
+    assert_eq!(report.code, 69, "{report:?}");
+    assert_eq!(report.failed_names(), ["database", "crm"]);
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn clock_of_the_server_is_compared_with_this_machines() {
     let (place, _crm, flags) = stage(&Postgres::shared().url(&Postgres::new_schema())).await;
     let library = program::Place::new();
     let behind = place.write("clock", "3600");
-    let checked = tokio::process::Command::new(env!("CARGO_BIN_EXE_callbridge"))
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .arg("check")
         .args(&flags)
         .env_clear()
@@ -78,10 +78,10 @@ async fn clock_of_the_server_is_compared_with_this_machines() {
         .env("TEST_CLOCK", behind)
         .output()
         .await
-        .expect("it runs");
-    let text = String::from_utf8_lossy(&checked.stdout);
+        .expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find(|line| line.contains("database clock"));
-    let line = line.unwrap_or_else(|| panic!("{checked:?}"));
+    let line = line.unwrap_or_else(|| panic!("{output:?}"));
     let rest = line.strip_prefix("failed database clock: it is ");
     let shown = rest.and_then(|rest| rest.split_once(" s ahead of"));
     let (seconds, _) = shown.unwrap_or_else(|| panic!("{line}"));

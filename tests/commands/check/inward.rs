@@ -1,15 +1,16 @@
 //! Tests `check` with sources and trunks.
 
-use super::findings::{check, with};
-use crate::commands::sidecar::{Place, crm};
+use super::findings::{check, replace_flag};
+use crate::commands::sidecar::{Place, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::authority::{Authority, Flaw};
 use callbridge_testbed::pbx::FakePbx;
 use callbridge_testbed::port::free_addr;
 use std::path::Path;
 
+/// Returns a place with an empty recording as the source, its CRM, and the flags.
 pub async fn stage() -> (Place, Server, Vec<String>) {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", "");
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     (place, crm, flags)
@@ -21,11 +22,15 @@ async fn both_lines_to_a_pbx_are_tried() {
     let (ami, amiws) = (FakePbx::ami().await, FakePbx::websocket().await);
     flags.push(format!("--source=ami://bridge@{}", ami.addr()));
     flags.push(format!("--source=ws://{}/", amiws.addr()));
-    let checked = check(&place, &flags).await;
-    checked.is_clean();
-    checked.well("source ami://");
-    checked.well("source ws://");
-    assert_eq!(amiws.asked(), [] as [String; 0], "nothing is said to amiws");
+    let report = check(&place, &flags).await;
+    report.assert_clean();
+    report.ok_finding("source ami://");
+    report.ok_finding("source ws://");
+    assert_eq!(
+        amiws.requests(),
+        [] as [String; 0],
+        "nothing is sent to amiws"
+    );
 }
 
 #[tokio::test]
@@ -38,20 +43,23 @@ async fn wrong_secret_is_77() {
         pbx.addr(),
         secret.display()
     );
-    let flags = with(flags, "--source", &source);
-    let checked = check(&place, &flags).await;
-    checked.fails(77, "source ami://bridge@", "refused", "manager.conf");
+    let flags = replace_flag(flags, "--source", &source);
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(77, "source ami://bridge@", "refused", "manager.conf");
     std::fs::remove_file(secret).expect("removed");
-    check(&place, &flags)
-        .await
-        .fails(77, "source ami://bridge@", "secret-file=", "");
+    check(&place, &flags).await.assert_single_failure(
+        77,
+        "source ami://bridge@",
+        "secret-file=",
+        "",
+    );
 }
 
 #[tokio::test]
 async fn refused_connection_and_an_unknown_host_are_69() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr();
-    for (source, what, fix) in [
+    for (source, message, fix) in [
         (
             format!("ami://bridge@{addr}"),
             "connection refused",
@@ -73,8 +81,10 @@ async fn refused_connection_and_an_unknown_host_are_69() {
             "check the name",
         ),
     ] {
-        let flags = with(flags.clone(), "--source", &source);
-        check(&place, &flags).await.fails(69, "source", what, fix);
+        let flags = replace_flag(flags.clone(), "--source", &source);
+        check(&place, &flags)
+            .await
+            .assert_single_failure(69, "source", message, fix);
     }
 }
 
@@ -87,9 +97,9 @@ async fn port_where_something_else_answers_is_69() {
         (format!("ws://{}/", ami.addr()), ""),
         (format!("ws://{http}/"), ""),
     ] {
-        let flags = with(flags.clone(), "--source", &source);
-        let checked = check(&place, &flags).await;
-        checked.fails(69, &format!("source {source}"), "", fix);
+        let flags = replace_flag(flags.clone(), "--source", &source);
+        let report = check(&place, &flags).await;
+        report.assert_single_failure(69, &format!("source {source}"), "", fix);
     }
 }
 
@@ -103,8 +113,10 @@ async fn source_with_untrusted_certificate_fails_with_reason() {
         let code = if flaw == Flaw::SelfSigned { 78 } else { 69 };
         for line in ["amis://bridge@localhost", "wss://localhost"] {
             let source = format!("{line}:{port}/?ca-file={ca_file}");
-            let flags = with(flags.clone(), "--source", &source);
-            check(&place, &flags).await.fails(code, "source", words, "");
+            let flags = replace_flag(flags.clone(), "--source", &source);
+            check(&place, &flags)
+                .await
+                .assert_single_failure(code, "source", words, "");
         }
     }
 }
@@ -113,8 +125,8 @@ async fn source_with_untrusted_certificate_fails_with_reason() {
 async fn missing_file_is_66() {
     let (place, _crm, flags) = stage().await;
     std::fs::remove_file(place.path("calls.ami")).expect("removed");
-    let checked = check(&place, &flags).await;
-    checked.fails(66, "source file://", "calls.ami", "");
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(66, "source file://", "calls.ami", "");
 }
 
 #[tokio::test]
@@ -122,13 +134,13 @@ async fn lead_rule_that_can_never_give_a_lead_is_78() {
     let (place, _crm, flags) = stage().await;
     let cel = place.write("cel.csv", "").display().to_string();
     let source = format!("file://{cel}?format=cel-csv&from=start");
-    let flags = with(flags, "--source", &source);
-    let checked = check(&place, &flags).await;
-    let what = "no source reports channel variables";
-    checked.fails(78, "trunk city", what, "lead=csv:FILE");
-    let flags = with(flags, "--trunk", "city=PJSIP/city,country=UZ");
-    let checked = check(&place, &flags).await;
-    checked.fails(78, "trunk city", "there is no lead rule", "lead=var:NAME");
+    let flags = replace_flag(flags, "--source", &source);
+    let report = check(&place, &flags).await;
+    let message = "no source reports channel variables";
+    report.assert_single_failure(78, "trunk city", message, "lead=csv:FILE");
+    let flags = replace_flag(flags, "--trunk", "city=PJSIP/city,country=UZ");
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(78, "trunk city", "there is no lead rule", "lead=var:NAME");
 }
 
 #[tokio::test]
@@ -136,10 +148,10 @@ async fn exit_code_is_that_of_the_worst_of_several_problems() {
     let (place, _crm, mut flags) = stage().await;
     flags.push("--source=ami://bridge@pbx.invalid".to_owned());
     place.write("token", "svc_pat_unknown");
-    let checked = check(&place, &flags).await;
-    assert_eq!(checked.code, 77, "{checked:#?}");
+    let report = check(&place, &flags).await;
+    assert_eq!(report.code, 77, "{report:#?}");
     assert_eq!(
-        checked.faults(),
+        report.failed_names(),
         ["source ami://bridge@pbx.invalid", "token"]
     );
 }
@@ -150,16 +162,22 @@ async fn file_in_another_format_exits_65_and_names_the_format() {
     // A list provides leads for a source of any format.
     let leads = place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
     let trunk = format!("city=PJSIP/city,country=UZ,lead=csv:{}", leads.display());
-    let flags = with(flags, "--trunk", &trunk);
-    let recorded = |name: &str| {
+    let flags = replace_flag(flags, "--trunk", &trunk);
+    let read_recording = |name: &str| {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests")
             .join(name);
         std::fs::read(path).expect("readable")
     };
-    let cdr = place.write("cdr.csv", recorded("recordings/inbound_answered/cdr.csv"));
-    let ami = place.write("ami.raw", recorded("recordings/inbound_answered/ami.raw"));
-    for (path, said, looks) in [
+    let cdr = place.write(
+        "cdr.csv",
+        read_recording("recordings/inbound_answered/cdr.csv"),
+    );
+    let ami = place.write(
+        "ami.raw",
+        read_recording("recordings/inbound_answered/ami.raw"),
+    );
+    for (path, format, message) in [
         (&cdr, "ami", "CDR rows of cdr_csv; use format=cdr-csv"),
         (&cdr, "cel-csv", "CDR rows of cdr_csv; use format=cdr-csv"),
         (
@@ -170,18 +188,21 @@ async fn file_in_another_format_exits_65_and_names_the_format() {
         (&ami, "cdr-csv", "AMI 11.0.0 of Asterisk 22; use format=ami"),
     ] {
         for from in ["start", "end"] {
-            let url = format!("file://{}?format={said}&from={from}", path.display());
-            let flags = with(flags.clone(), "--source", &url);
-            check(&place, &flags)
-                .await
-                .fails(65, "source", looks, "give the format");
+            let url = format!("file://{}?format={format}&from={from}", path.display());
+            let flags = replace_flag(flags.clone(), "--source", &url);
+            check(&place, &flags).await.assert_single_failure(
+                65,
+                "source",
+                message,
+                "give the format",
+            );
         }
     }
     let url = format!("file://{}?format=ami&from=start", ami.display());
-    let flags = with(flags, "--source", &url);
-    let checked = check(&place, &flags).await;
-    checked.is_clean();
-    checked.well("source file://");
+    let flags = replace_flag(flags, "--source", &url);
+    let report = check(&place, &flags).await;
+    report.assert_clean();
+    report.ok_finding("source file://");
 }
 
 #[tokio::test]
@@ -190,11 +211,11 @@ async fn cel_file_without_bridge_events_is_named_with_fix() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/asterisk-old");
     let file = folder.join("11-shipped-cel-conf/inbound_answered/cel.csv");
     let source = format!("file://{}?format=cel-csv&from=start", file.display());
-    let checked = check(&place, &with(flags, "--source", &source)).await;
+    let report = check(&place, &replace_flag(flags, "--source", &source)).await;
     let name = format!("source file://{}", file.display());
-    let told = checked.well(&name).to_string();
-    assert!(told.contains("without bridge events"), "{told}");
-    assert!(told.contains("BRIDGE_START,BRIDGE_END"), "{told}");
+    let finding = report.ok_finding(&name).to_string();
+    assert!(finding.contains("without bridge events"), "{finding}");
+    assert!(finding.contains("BRIDGE_START,BRIDGE_END"), "{finding}");
 }
 
 #[tokio::test]
@@ -207,9 +228,9 @@ async fn source_that_is_not_a_regular_file_is_named_and_not_opened() {
     let folder = place.path("");
     for path in [&fifo, &folder] {
         let url = format!("file://{}?format=ami&from=start", path.display());
-        let flags = with(flags.clone(), "--source", url.trim_end_matches('/'));
-        let checked = check(&place, &flags).await;
-        checked.fails(69, "source file://", "not a regular file", "give the path");
+        let flags = replace_flag(flags.clone(), "--source", url.trim_end_matches('/'));
+        let report = check(&place, &flags).await;
+        report.assert_single_failure(69, "source file://", "not a regular file", "give the path");
     }
 }
 
@@ -223,53 +244,56 @@ async fn quotes_around_a_secret_are_reported_without_it() {
         pbx.addr(),
         secret.display()
     );
-    let checked = check(&place, &with(flags, "--source", &source)).await;
-    let said = format!("{checked:?}");
-    assert!(said.contains("the secret is in quotes"), "{said}");
-    assert!(!said.contains("hunter2"), "{said}");
+    let report = check(&place, &replace_flag(flags, "--source", &source)).await;
+    let report_text = format!("{report:?}");
+    assert!(
+        report_text.contains("the secret is in quotes"),
+        "{report_text}"
+    );
+    assert!(!report_text.contains("hunter2"), "{report_text}");
 }
 
 #[tokio::test]
 async fn trunk_that_is_an_employees_phone_is_78() {
     let (place, _crm, flags) = stage().await;
     let trunk = "city=PJSIP/101,country=UZ,lead=var:LEAD_ID,employees=101:501";
-    let checked = check(&place, &with(flags.clone(), "--trunk", trunk)).await;
-    checked.fails(
+    let report = check(&place, &replace_flag(flags.clone(), "--trunk", trunk)).await;
+    report.assert_single_failure(
         78,
         "trunk city",
         "PJSIP/101 is an employee's phone",
         "give --trunk the line",
     );
     let trunk = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID,employees=101:501";
-    check(&place, &with(flags, "--trunk", trunk))
+    check(&place, &replace_flag(flags, "--trunk", trunk))
         .await
-        .is_clean();
+        .assert_clean();
 }
 
 #[tokio::test]
 async fn run_warns_about_a_trunk_that_check_fails() {
     let (place, _crm, flags) = stage().await;
-    let flags = with(
+    let flags = replace_flag(
         flags,
         "--trunk",
         "city=PJSIP/city,country=UZ,lead=directory",
     );
-    let checked = check(&place, &flags).await;
-    checked.fails(
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(
         78,
         "trunk city",
         "nothing fills the directory",
         "--lead-directory",
     );
     let run = ["run".to_owned(), "--until-idle".to_owned()];
-    let all: Vec<String> = run.into_iter().chain(flags).collect();
-    let said = place.say(&all).await;
-    assert_eq!(said.code, 0, "{said:?}");
-    let warning = said
+    let arguments: Vec<String> = run.into_iter().chain(flags).collect();
+    let output = place.run_command(&arguments).await;
+    assert_eq!(output.code, 0, "{output:?}");
+    let warning = output
         .err
         .lines()
         .find(|line| line.contains("trunk cannot log calls"));
-    let warning = warning.unwrap_or_else(|| panic!("no warning in {}", said.err));
+    let warning = warning.unwrap_or_else(|| panic!("no warning in {}", output.err));
     for part in [
         "WARN",
         "trunk=",
@@ -285,15 +309,15 @@ async fn run_warns_about_a_trunk_that_check_fails() {
 async fn missing_notify_program_is_78() {
     let (place, _crm, mut flags) = stage().await;
     flags.push("--notify-command=/opt/no/such/notify /etc/token".to_owned());
-    let checked = check(&place, &flags).await;
-    checked.fails(
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(
         78,
         "--notify-command",
         "/opt/no/such/notify does not exist",
         "correct the path",
     );
-    let flags = with(flags, "--notify-command", "cat > /dev/null");
-    check(&place, &flags).await.well("--notify-command");
+    let flags = replace_flag(flags, "--notify-command", "cat > /dev/null");
+    check(&place, &flags).await.ok_finding("--notify-command");
 }
 
 #[tokio::test]
@@ -305,14 +329,14 @@ async fn freeswitch_sources_are_not_sent_to_a_manager() {
         "file://{}/?format=freeswitch-cdr&from=start",
         folder.display()
     );
-    let flags = with(flags, "--source", &source);
-    let flags = with(
+    let flags = replace_flag(flags, "--source", &source);
+    let flags = replace_flag(
         flags,
         "--trunk",
         "city=gateway/city,country=UZ,lead=var:lead_id",
     );
-    let checked = check(&place, &flags).await;
-    let endpoints = checked.well("endpoints")["message"].to_string();
+    let report = check(&place, &flags).await;
+    let endpoints = report.ok_finding("endpoints")["message"].to_string();
     assert!(
         endpoints.contains("esl://") && !endpoints.contains("ami://"),
         "{endpoints}"

@@ -1,5 +1,5 @@
-//! Tests `check`. Every check fails when it should, names the problem and its fix, and the exit
-//! code is that of the worst problem. A correct setup exits with 0.
+//! Tests that every check of `check` fails when it should, names the problem and its fix, and that
+//! the worst problem sets the exit code. A correct setup exits with 0.
 //!
 //! | module | tests |
 //! |---|---|

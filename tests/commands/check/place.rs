@@ -1,7 +1,7 @@
-//! Tests the state folder, its binding, and the listener.
+//! Tests `check` with the state folder, its binding, and the addresses that `run` listens on.
 
-use super::findings::{check, with};
-use crate::commands::sidecar::{Place, crm};
+use super::findings::{check, replace_flag};
+use crate::commands::sidecar::{Place, start_crm};
 use callbridge_leads::directory::{ChangeKind, rows};
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
@@ -10,15 +10,16 @@ use callbridge_testbed::port::free_addr;
 use serde_json::json;
 use tokio::net::TcpListener;
 
+/// Returns a place with a call to read, its CRM, and the flags.
 async fn stage() -> (Place, Server, Vec<String>) {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     (place, crm, flags)
 }
 
 /// Creates a state by opening it once.
-pub async fn begun(place: &Place) {
+pub async fn create_state(place: &Place) {
     let opened = spool::open(&place.path("state"), spool::Settings::default());
     let (handle, guard) = opened.expect("the state");
     drop(handle);
@@ -28,8 +29,8 @@ pub async fn begun(place: &Place) {
 }
 
 /// Returns the paths of everything in a folder and its subfolders.
-fn below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let mut all = Vec::new();
+fn paths_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut paths = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -37,56 +38,56 @@ fn below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
             if path.is_dir() {
                 folders.push(path.clone());
             }
-            all.push(path);
+            paths.push(path);
         }
     }
-    all.sort();
-    all
+    paths.sort();
+    paths
 }
 
 #[tokio::test]
 async fn check_leaves_nothing_where_no_state_exists() {
     let (place, _crm, flags) = stage().await;
     let deep = place.path("not/there/yet").display().to_string();
-    let all = place.path("");
-    let before = below(&all);
-    check(&place, &with(flags.clone(), "--state", &deep))
+    let root = place.path("");
+    let paths_before = paths_below(&root);
+    check(&place, &replace_flag(flags.clone(), "--state", &deep))
         .await
-        .is_clean();
-    assert_eq!(below(&all), before, "the folder was not there");
+        .assert_clean();
+    assert_eq!(paths_below(&root), paths_before, "the folder was not there");
     std::fs::create_dir_all(&deep).expect("made");
-    let before = below(&all);
-    check(&place, &with(flags.clone(), "--state", &deep))
+    let paths_before = paths_below(&root);
+    check(&place, &replace_flag(flags.clone(), "--state", &deep))
         .await
-        .is_clean();
-    assert_eq!(below(&all), before, "the folder was empty");
-    begun(&place).await;
-    let before = below(&all);
-    check(&place, &flags).await.is_clean();
-    assert_eq!(below(&all), before, "a state that is in use");
+        .assert_clean();
+    assert_eq!(paths_below(&root), paths_before, "the folder was empty");
+    create_state(&place).await;
+    let paths_before = paths_below(&root);
+    check(&place, &flags).await.assert_clean();
+    assert_eq!(paths_below(&root), paths_before, "a state that is in use");
 }
 
 #[tokio::test]
 async fn unwritable_state_is_73_and_sends_no_crm_request() {
     let (place, crm, flags) = stage().await;
     place.write("in-the-way", "");
-    // Not even root can create a folder in these two.
+    // Not even root can create a folder at either path.
     for folder in [
         place.path("in-the-way").display().to_string(),
         "/proc/callbridge".into(),
     ] {
-        let flags = with(flags.clone(), "--state", &folder);
-        let checked = check(&place, &flags).await;
-        assert_eq!(checked.code, 73, "{checked:#?}");
-        assert_eq!(checked.faults(), ["state", "crm"]);
-        let said = format!("{checked:?}");
+        let flags = replace_flag(flags.clone(), "--state", &folder);
+        let report = check(&place, &flags).await;
+        assert_eq!(report.code, 73, "{report:#?}");
+        assert_eq!(report.failed_names(), ["state", "crm"]);
+        let report_text = format!("{report:?}");
         assert!(
-            said.contains(&folder) && said.contains("another --state"),
-            "{said}"
+            report_text.contains(&folder) && report_text.contains("another --state"),
+            "{report_text}"
         );
     }
-    let asked = crm.admin(|core, _| core.counts().values().sum::<u64>());
-    assert_eq!(asked, 0, "a request that could not be counted");
+    let requests = crm.admin(|core, _| core.counts().values().sum::<u64>());
+    assert_eq!(requests, 0, "a request that could not be counted");
 }
 
 #[tokio::test]
@@ -94,100 +95,103 @@ async fn state_held_by_other_process_without_daemon_is_75() {
     let (place, _crm, flags) = stage().await;
     let opened = spool::open(&place.path("state"), spool::Settings::default());
     let (handle, guard) = opened.expect("the state");
-    let checked = check(&place, &flags).await;
+    let report = check(&place, &flags).await;
     assert_eq!(
-        (checked.code, checked.faults()),
+        (report.code, report.failed_names()),
         (75, vec!["state".into(), "crm".into()])
     );
-    let said = format!("{checked:?}");
+    let report_text = format!("{report:?}");
     let holder = format!("in use by process {}", std::process::id());
-    assert!(said.contains(&holder) && said.contains("stop it"), "{said}");
+    assert!(
+        report_text.contains(&holder) && report_text.contains("stop it"),
+        "{report_text}"
+    );
     drop(handle);
     tokio::task::spawn_blocking(move || guard.close())
         .await
         .expect("closed");
-    check(&place, &flags).await.is_clean();
+    check(&place, &flags).await.assert_clean();
 }
 
 #[tokio::test]
 async fn newer_and_a_foreign_state_are_78_and_left_as_they_are() {
     let (place, _crm, flags) = stage().await;
-    begun(&place).await;
-    check(&place, &flags).await.is_clean();
+    create_state(&place).await;
+    check(&place, &flags).await.assert_clean();
     let file = place.path("state").join(spool::folder::FILE);
     let newer = |file: &std::path::Path| {
         let db = rusqlite::Connection::open(file).expect("SQLite");
         db.pragma_update(None, "user_version", 1_000).expect("set");
     };
     newer(&file);
-    let before = std::fs::read(&file).expect("a file");
-    let checked = check(&place, &flags).await;
+    let bytes_before = std::fs::read(&file).expect("a file");
+    let report = check(&place, &flags).await;
     assert_eq!(
-        (checked.code, checked.faults()),
+        (report.code, report.failed_names()),
         (78, vec!["state".into(), "crm".into()])
     );
-    let said = format!("{checked:?}");
+    let report_text = format!("{report:?}");
     assert!(
-        said.contains("schema 1000") && said.contains("newer callbridge"),
-        "{said}"
+        report_text.contains("schema 1000") && report_text.contains("newer callbridge"),
+        "{report_text}"
     );
-    assert_eq!(std::fs::read(&file).expect("a file"), before);
+    assert_eq!(std::fs::read(&file).expect("a file"), bytes_before);
     std::fs::write(&file, "a letter to my aunt, not a database").expect("written");
-    let checked = check(&place, &flags).await;
-    assert_eq!(checked.code, 78, "{checked:#?}");
-    let kept = std::fs::read_to_string(&file).expect("a file");
-    assert!(kept.starts_with("a letter"), "{kept}");
+    let report = check(&place, &flags).await;
+    assert_eq!(report.code, 78, "{report:#?}");
+    let text = std::fs::read_to_string(&file).expect("a file");
+    assert!(text.starts_with("a letter"), "{text}");
 }
 
 #[tokio::test]
 async fn state_bound_to_other_address_is_78_until_rebind() {
     let (place, first, flags) = stage().await;
     place.run_until_idle(&flags).await;
-    let second = crm(|_| ()).await;
-    let mut flags = with(flags, "--crm-url", &second.url());
-    let checked = check(&place, &flags).await;
-    checked.fails(78, "binding", first.url().as_str(), "--rebind");
+    let second = start_crm(|_| ()).await;
+    let mut flags = replace_flag(flags, "--crm-url", &second.url());
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(78, "binding", first.url().as_str(), "--rebind");
     flags.push("--rebind".to_owned());
-    check(&place, &flags).await.is_clean();
+    check(&place, &flags).await.assert_clean();
 }
 
 #[tokio::test]
 async fn another_pbx_id_than_the_stored_one_is_78() {
     let (place, _crm, flags) = stage().await;
     place.run_until_idle(&flags).await;
-    let flags = with(flags, "--pbx-id", "another");
+    let flags = replace_flag(flags, "--pbx-id", "another");
     check(&place, &flags)
         .await
-        .fails(78, "pbx-id", "another", "--pbx-id test");
+        .assert_single_failure(78, "pbx-id", "another", "--pbx-id test");
 }
 
 #[tokio::test]
 async fn address_that_is_taken_is_64_unless_the_daemon_has_it() {
     let (place, _crm, flags) = stage().await;
-    let taken = TcpListener::bind(free_addr()).await.expect("a port");
-    let addr = taken.local_addr().expect("bound").to_string();
-    let flags = with(flags, "--listen", &addr);
+    let listener = TcpListener::bind(free_addr()).await.expect("a port");
+    let addr = listener.local_addr().expect("bound").to_string();
+    let flags = replace_flag(flags, "--listen", &addr);
     check(&place, &flags)
         .await
-        .fails(64, "listen", &addr, "--listen");
-    drop(taken);
-    check(&place, &flags).await.is_clean();
-    let daemon = place.run(&flags).await;
-    check(&place, &flags).await.is_clean();
+        .assert_single_failure(64, "listen", &addr, "--listen");
+    drop(listener);
+    check(&place, &flags).await.assert_clean();
+    let daemon = place.start_daemon(&flags).await;
+    check(&place, &flags).await.assert_clean();
     daemon.stop().await;
 }
 
 #[tokio::test]
 async fn copied_state_is_69_on_every_check_before_daemon_runs() {
     let (place, _crm, flags) = stage().await;
-    begun(&place).await;
-    check(&place, &flags).await.is_clean();
+    create_state(&place).await;
+    check(&place, &flags).await.assert_clean();
     let file = place.path("state").join(spool::folder::FILE);
     std::fs::copy(&file, place.path("backup")).expect("copied");
     std::fs::rename(place.path("backup"), &file).expect("put back");
     for _ in 0..2 {
-        let checked = check(&place, &flags).await;
-        checked.fails(69, "crm", "the state is a copy", "callbridge run");
+        let report = check(&place, &flags).await;
+        report.assert_single_failure(69, "crm", "the state is a copy", "callbridge run");
     }
 }
 
@@ -195,35 +199,34 @@ async fn copied_state_is_69_on_every_check_before_daemon_runs() {
 async fn lookup_check_tries_each_trunk_and_names_problems() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr().to_string();
-    let flags = with(flags, "--lookup", &addr);
+    let flags = replace_flag(flags, "--lookup", &addr);
     let found = check(&place, &flags).await;
-    found.is_clean();
-    let free = found.well("lookup")["message"].to_string();
-    assert!(free.contains("is free"), "{free}");
-    let taken = TcpListener::bind(&addr).await.expect("a port");
+    found.assert_clean();
+    let message = found.ok_finding("lookup")["message"].to_string();
+    assert!(message.contains("is free"), "{message}");
+    let listener = TcpListener::bind(&addr).await.expect("a port");
     let found = check(&place, &flags).await;
-    found.fails(64, "lookup", &addr, "--lookup");
-    drop(taken);
+    found.assert_single_failure(64, "lookup", &addr, "--lookup");
+    drop(listener);
 
-    let daemon = place.run(&flags).await;
+    let daemon = place.start_daemon(&flags).await;
     let found = check(&place, &flags).await;
-    found.is_clean();
-    let tried = found.well("lookup city");
-    let what = tried["message"].as_str().expect("words");
+    found.assert_clean();
+    let tried = found.ok_finding("lookup city");
+    let message = tried["message"].as_str().expect("words");
     assert!(
-        what.starts_with("answered ") && what.contains(" ms"),
-        "{what}"
+        message.starts_with("answered ") && message.contains(" ms"),
+        "{message}"
     );
     assert!(
         tried["fix"]
             .as_str()
-            .is_some_and(|it| it.contains("lead=directory")),
+            .is_some_and(|text| text.contains("lead=directory")),
         "{tried}"
     );
-    let other = with(flags.clone(), "--lookup", &free_addr().to_string());
-    let other: Vec<String> = other.into_iter().collect();
-    let found = check(&place, &other).await;
-    found.fails(69, "lookup", "refused", "restart it");
+    let other_flags = replace_flag(flags.clone(), "--lookup", &free_addr().to_string());
+    let found = check(&place, &other_flags).await;
+    found.assert_single_failure(69, "lookup", "refused", "restart it");
     daemon.stop().await;
 }
 
@@ -231,7 +234,7 @@ async fn lookup_check_tries_each_trunk_and_names_problems() {
 async fn responsible_employees_without_extension_are_named_by_trunk() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr().to_string();
-    let mut flags = with(flags, "--lookup", &addr);
+    let mut flags = replace_flag(flags, "--lookup", &addr);
     flags.retain(|flag| !flag.starts_with("--trunk="));
     let trunks = [
         "--trunk=city=PJSIP/city,country=UZ,lead=directory,employees=101:501;10 2:502;103:503",
@@ -239,12 +242,12 @@ async fn responsible_employees_without_extension_are_named_by_trunk() {
          employees=101:501;102:502;104:504;105:505;106:503",
     ];
     flags.extend(trunks.map(str::to_owned));
-    let said = async |trunk: &str| {
+    let lookup_finding = async |trunk: &str| {
         let found = check(&place, &flags).await;
-        found.well(&format!("lookup {trunk}")).clone()
+        found.ok_finding(&format!("lookup {trunk}")).clone()
     };
     assert_eq!(
-        said("city").await["message"],
+        lookup_finding("city").await["message"],
         "callers of this trunk",
         "no state yet"
     );
@@ -270,13 +273,17 @@ async fn responsible_employees_without_extension_are_named_by_trunk() {
         .expect("closed");
     let missing = "3 of 5 responsible employees have no extension here; by id, with their number \
                    of leads: 505 (5), 504 (4), 502 (2)";
-    let city = said("city").await;
+    let city = lookup_finding("city").await;
     assert_eq!(city["message"], format!("callers of this trunk; {missing}"));
     let fix = city["fix"].as_str().expect("words");
     assert!(fix.contains("employees="), "{fix}");
-    assert_eq!(said("gsm").await["fix"], "", "all are on its list");
-    let daemon = place.run(&flags).await;
-    let city = said("city").await["message"].to_string();
+    assert_eq!(
+        lookup_finding("gsm").await["fix"],
+        "",
+        "all are on its list"
+    );
+    let daemon = place.start_daemon(&flags).await;
+    let city = lookup_finding("city").await["message"].to_string();
     assert!(
         city.contains("answered ") && city.contains(missing),
         "{city}"

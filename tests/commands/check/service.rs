@@ -1,8 +1,8 @@
 //! Tests what `check` reports about the CRM: its address, the token, the grants, the company, and
 //! the slots that `check` uses.
 
-use super::findings::{check, check_in_both_forms, with};
-use crate::commands::sidecar::{Place, TOKEN, crm, grant_leads};
+use super::findings::{check, check_in_both_forms, replace_flag};
+use crate::commands::sidecar::{Place, TOKEN, grant_leads, start_crm};
 use callbridge_sandbox::token::{Grant, TokenKind};
 use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
@@ -14,15 +14,16 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+/// Returns a place with a call to read, its CRM, and the flags.
 async fn stage() -> (Place, Server, Vec<String>) {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     (place, crm, flags)
 }
 
 /// Returns how many `token/info` requests were answered with this status.
-fn asked(crm: &Server, status: u16) -> u64 {
+fn count_token_requests(crm: &Server, status: u16) -> u64 {
     crm.admin(|core, _| core.counts().get(&(Endpoint::TokenInfo, status)).copied())
         .unwrap_or(0)
 }
@@ -30,8 +31,8 @@ fn asked(crm: &Server, status: u16) -> u64 {
 #[tokio::test]
 async fn clean_setup_ends_with_0_and_names_company_and_grant() {
     let (place, crm, flags) = stage().await;
-    let checked = check_in_both_forms(&place, &flags).await;
-    checked.is_clean();
+    let report = check_in_both_forms(&place, &flags).await;
+    report.assert_clean();
     for name in [
         "clock",
         "state",
@@ -40,22 +41,22 @@ async fn clean_setup_ends_with_0_and_names_company_and_grant() {
         "crm",
         "token",
     ] {
-        checked.well(name);
+        report.ok_finding(name);
     }
     assert!(
-        checked.well("company")["message"]
+        report.ok_finding("company")["message"]
             .as_str()
             .expect("text")
             .contains("Sandbox company")
     );
     assert_eq!(
-        checked.well("grant")["message"],
+        report.ok_finding("grant")["message"],
         "PERMISSION_OPEN_API_CALL:SAVE"
     );
     assert_eq!(
-        (asked(&crm, 200), crm.journal().len()),
+        (count_token_requests(&crm, 200), crm.journal().len()),
         (2, 0),
-        "one question a check"
+        "one request per check"
     );
 }
 
@@ -63,25 +64,25 @@ async fn clean_setup_ends_with_0_and_names_company_and_grant() {
 async fn token_without_the_grant_is_77() {
     let (place, crm, flags) = stage().await;
     crm.admin(|core, now| core.set_grants(now, Vec::new()));
-    let checked = check(&place, &flags).await;
-    checked.fails(
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(
         77,
         "grant",
         "PERMISSION_OPEN_API_CALL:SAVE is missing",
         "grant",
     );
-    checked.well("token");
+    report.ok_finding("token");
 }
 
 #[tokio::test]
 async fn lead_directory_without_its_grant_is_77() {
     let (place, crm, mut flags) = stage().await;
     flags.push("--lead-directory".to_owned());
-    let checked = check(&place, &flags).await;
+    let report = check(&place, &flags).await;
     let grant = "PERMISSION_OPEN_API_LEAD:READ";
-    checked.fails(77, "grant for leads", &format!("{grant} is missing"), grant);
+    report.assert_single_failure(77, "grant for leads", &format!("{grant} is missing"), grant);
     grant_leads(&crm);
-    check(&place, &flags).await.well("grant for leads");
+    check(&place, &flags).await.ok_finding("grant for leads");
 }
 
 #[tokio::test]
@@ -93,18 +94,18 @@ async fn refusal_of_a_proxy_is_not_blamed_on_the_crm() {
         "429 Too Many Requests",
     ] {
         let proxy = web_server(status).await;
-        let flags = with(
+        let flags = replace_flag(
             flags.clone(),
             "--crm-url",
             &format!("http://127.0.0.1:{proxy}"),
         );
-        let checked = check(&place, &flags).await;
-        let what = format!("answered {}", &status[..3]);
-        checked.fails(69, "crm", &what, "--crm-proxy");
-        let said = format!("{checked:?}");
+        let report = check(&place, &flags).await;
+        let message = format!("answered {}", &status[..3]);
+        report.assert_single_failure(69, "crm", &message, "--crm-proxy");
+        let report_text = format!("{report:?}");
         assert!(
-            said.contains("a proxy or firewall") && !said.contains("support"),
-            "{said}"
+            report_text.contains("a proxy or firewall") && !report_text.contains("support"),
+            "{report_text}"
         );
     }
 }
@@ -133,7 +134,7 @@ async fn refused_token_is_77() {
     crm.admin(|core, _| core.revoke(TOKEN));
     check(&place, &flags)
         .await
-        .fails(77, "token", "401", "issue a new token");
+        .assert_single_failure(77, "token", "401", "issue a new token");
     crm.admin(|core, now| core.issue_pat(now, "svc_pat_new", None));
     crm.admin(|core, _| {
         let rule = Rule::always(Endpoint::TokenInfo, Action::Status(406));
@@ -142,7 +143,7 @@ async fn refused_token_is_77() {
     place.write("token", "svc_pat_new");
     check(&place, &flags)
         .await
-        .fails(77, "token", "406", "issue a new token");
+        .assert_single_failure(77, "token", "406", "issue a new token");
 }
 
 #[tokio::test]
@@ -151,11 +152,11 @@ async fn missing_token_is_77() {
     std::fs::remove_file(place.path("token")).expect("removed");
     check(&place, &flags)
         .await
-        .fails(77, "token", "token", "into its file");
+        .assert_single_failure(77, "token", "token", "into its file");
     place.write("token", "\n");
     check(&place, &flags)
         .await
-        .fails(77, "token", "empty", "into its file");
+        .assert_single_failure(77, "token", "empty", "into its file");
 }
 
 #[tokio::test]
@@ -164,23 +165,23 @@ async fn other_company_token_for_bound_state_is_77() {
     place.run_until_idle(&flags).await;
     crm.admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
     place.write("token", "svc_pat_other");
-    let checked = check(&place, &flags).await;
-    checked.fails(
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(
         77,
         "company",
         "Company 2",
         "give the token of the bound company",
     );
-    let daemon = place.run(&flags).await;
-    place.ask("status").await.well();
+    let daemon = place.start_daemon(&flags).await;
+    place.run_on_state("status").await.expect_success();
     let paused = async || {
         let status = place.status().await?;
         status["pause"]["reason"].as_str().map(str::to_owned)
     };
-    let reason = crate::commands::sidecar::until("a pause", paused).await;
+    let reason = crate::commands::sidecar::poll_until("a pause", paused).await;
     assert_eq!(reason, "wrong_company");
-    let checked = check(&place, &flags).await;
-    checked.fails(
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(
         77,
         "crm",
         "the daemon is paused: wrong company",
@@ -192,17 +193,21 @@ async fn other_company_token_for_bound_state_is_77() {
 #[tokio::test]
 async fn running_daemon_is_asked_instead_of_the_crm() {
     let (place, crm, flags) = stage().await;
-    let daemon = place.run(&flags).await;
-    place.reaches("/books/journaled", 1).await;
-    let before = asked(&crm, 200);
-    let checked = check(&place, &flags).await;
-    checked.is_clean();
-    let state = checked.well("state")["message"]
+    let daemon = place.start_daemon(&flags).await;
+    place.wait_for_number("/books/journaled", 1).await;
+    let requests_before = count_token_requests(&crm, 200);
+    let report = check(&place, &flags).await;
+    report.assert_clean();
+    let state = report.ok_finding("state")["message"]
         .as_str()
         .expect("text")
         .to_owned();
     assert!(state.contains("its daemon is running"), "{state}");
-    assert_eq!(asked(&crm, 200), before, "no request of its own");
+    assert_eq!(
+        count_token_requests(&crm, 200),
+        requests_before,
+        "check sends no request"
+    );
     daemon.stop().await;
 }
 
@@ -212,24 +217,24 @@ async fn request_of_check_uses_a_slot_that_run_counts() {
         requests: 2,
         window: Duration::from_secs(600),
     };
-    let crm = crm(|config| config.settings.rate = narrow).await;
+    let crm = start_crm(|config| config.settings.rate = narrow).await;
     let place = Place::new();
     place.write("calls.ami", Call::new(1, 4001).ami());
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
-    let flags = with(flags, "--rate", "2/600s");
-    super::place::begun(&place).await;
+    let flags = replace_flag(flags, "--rate", "2/600s");
+    super::place::create_state(&place).await;
     // The check as text and the check as JSON use both slots.
-    check_in_both_forms(&place, &flags).await.is_clean();
+    check_in_both_forms(&place, &flags).await.assert_clean();
     let third = check(&place, &flags).await;
-    third.fails(
+    third.assert_single_failure(
         69,
         "crm",
         "the limit of --rate is used up for now",
         "try again in",
     );
-    assert_eq!(asked(&crm, 200), 2);
-    let daemon = place.run(&flags).await;
-    place.reaches("/books/ready", 1).await;
+    assert_eq!(count_token_requests(&crm, 200), 2);
+    let daemon = place.start_daemon(&flags).await;
+    place.wait_for_number("/books/ready", 1).await;
     assert_eq!(place.number("/budget/used").await, Some(2));
     daemon.stop().await;
     assert_eq!(crm.violations(), []);
@@ -238,12 +243,12 @@ async fn request_of_check_uses_a_slot_that_run_counts() {
 /// Promise: `check` followed by `run` stays within the limit.
 #[tokio::test]
 async fn check_then_run_never_exceeds_the_budget() {
-    // The CRM's rate, ten times as fast.
+    // Ten times the real rate of the CRM.
     let rate = Rate {
         requests: 60,
         window: Duration::from_secs(6),
     };
-    let crm = crm(|config| config.settings.rate = rate).await;
+    let crm = start_crm(|config| config.settings.rate = rate).await;
     // `run` cannot know which requests of `check` were just refused, so nothing is refused here.
     let mut grants = Vec::new();
     for right in ["CALL:SAVE", "CALL:READ", "LEAD:READ", "LEAD:SAVE"] {
@@ -255,17 +260,17 @@ async fn check_then_run_never_exceeds_the_budget() {
     let calls: String = (1..=150).map(|n| Call::new(n, 4001).ami()).collect();
     place.write("calls.ami", calls);
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
-    let flags = with(flags, "--rate", "60/6s");
-    let flags = with(flags, "--lead-field", "last_call=11");
+    let flags = replace_flag(flags, "--rate", "60/6s");
+    let flags = replace_flag(flags, "--lead-field", "last_call=11");
     let mut words = vec!["check".to_owned()];
     words.extend(flags.clone());
-    let said = place.say(&words).await;
+    let output = place.run_command(&words).await;
     let requests = crm.admin(|core, _| core.counts().values().sum::<u64>());
-    assert!((1..=3).contains(&requests), "{requests}: {said:?}");
+    assert!((1..=3).contains(&requests), "{requests}: {output:?}");
     assert!(!place.path("state").exists(), "nothing is stored");
     // All 150 calls are ready at once.
-    let daemon = place.run(&flags).await;
-    place.reaches("/books/journaled", 150).await;
+    let daemon = place.start_daemon(&flags).await;
+    place.wait_for_number("/books/journaled", 150).await;
     daemon.stop().await;
     let fullest = crm.admin(|core, _| core.fullest());
     assert!(fullest.in_a_window <= 60, "{fullest:?}");
@@ -276,15 +281,15 @@ async fn check_then_run_never_exceeds_the_budget() {
 async fn new_state_begins_with_three_slots_taken() {
     let (place, crm, flags) = stage().await;
     // No call is sent in this test, because a new window begins only after ten minutes.
-    let flags = with(flags, "--rate", "3/600s");
-    let daemon = place.run(&flags).await;
-    place.reaches("/books/ready", 1).await;
+    let flags = replace_flag(flags, "--rate", "3/600s");
+    let daemon = place.start_daemon(&flags).await;
+    place.wait_for_number("/books/ready", 1).await;
     assert_eq!(place.number("/budget/used").await, Some(3));
     daemon.stop().await;
     let requests = crm.admin(|core, _| core.counts().values().sum::<u64>());
     assert_eq!(requests, 0);
     // `check` stores its slots in this state, and knows the slots that are in use.
-    check(&place, &flags).await.fails(
+    check(&place, &flags).await.assert_single_failure(
         69,
         "crm",
         "the limit of --rate is used up for now",
@@ -296,15 +301,18 @@ async fn new_state_begins_with_three_slots_taken() {
 async fn unreachable_crm_exits_69() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr();
-    let flags = with(flags, "--crm-url", &format!("http://{addr}"));
+    let flags = replace_flag(flags, "--crm-url", &format!("http://{addr}"));
     check(&place, &flags)
         .await
-        .fails(69, "crm", "refused", "check the address");
-    let flags = with(flags, "--crm-url", "https://crm.invalid");
-    let flags = with(flags, "--rate", "60/60s");
-    check(&place, &flags)
-        .await
-        .fails(69, "crm", "crm.invalid", "check the address");
+        .assert_single_failure(69, "crm", "refused", "check the address");
+    let flags = replace_flag(flags, "--crm-url", "https://crm.invalid");
+    let flags = replace_flag(flags, "--rate", "60/60s");
+    check(&place, &flags).await.assert_single_failure(
+        69,
+        "crm",
+        "crm.invalid",
+        "check the address",
+    );
 }
 
 #[tokio::test]
@@ -320,13 +328,13 @@ async fn crm_that_fails_is_69_with_its_words() {
     ] {
         let rule = Rule::always(Endpoint::TokenInfo, action);
         crm.admin(|core, _| core.set_faults(vec![rule]));
-        let checked = check(&place, &flags).await;
+        let report = check(&place, &flags).await;
         let name = if words == "429" { "token" } else { "crm" };
-        checked.fails(69, name, words, "");
-        let said = format!("{checked:?}");
+        report.assert_single_failure(69, name, words, "");
+        let report_text = format!("{report:?}");
         assert!(
-            !said.contains("ServerError {"),
-            "in words, not as code: {said}"
+            !report_text.contains("ServerError {"),
+            "in words, not as code: {report_text}"
         );
     }
 }
@@ -334,20 +342,20 @@ async fn crm_that_fails_is_69_with_its_words() {
 #[tokio::test]
 async fn address_that_is_not_the_open_api_is_78() {
     let (place, _crm, flags) = stage().await;
-    let other = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let addr = other.local_addr().expect("bound");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("bound");
     tokio::spawn(async move {
-        while let Ok((mut stream, _)) = other.accept().await {
-            let mut asked = [0_u8; 4096];
-            let _ = stream.read(&mut asked).await;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0_u8; 4096];
+            let _ = stream.read(&mut request).await;
             let page = "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\n\
                         content-length: 2\r\nconnection: close\r\n\r\nno";
             let _ = stream.write_all(page.as_bytes()).await;
         }
     });
-    let flags = with(flags, "--crm-url", &format!("http://{addr}"));
-    let checked = check(&place, &flags).await;
-    checked.fails(78, "crm", "is not the Open API", "--crm-url");
+    let flags = replace_flag(flags, "--crm-url", &format!("http://{addr}"));
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(78, "crm", "is not the Open API", "--crm-url");
 }
 
 #[tokio::test]
@@ -362,11 +370,11 @@ async fn untrusted_crm_certificate_exits_69() {
     for (flaw, words) in Flaw::REFUSED {
         let port = tls_listener(&authority, flaw).await;
         let url = format!("https://localhost:{port}");
-        let flags = with(flags.clone(), "--crm-url", &url);
+        let flags = replace_flag(flags.clone(), "--crm-url", &url);
         let ca_file = authority.ca_file().display().to_string();
-        let flags = with(flags, "--crm-ca-file", &ca_file);
-        let checked = check(&place, &flags).await;
-        checked.fails(69, "crm", words, fix(flaw));
+        let flags = replace_flag(flags, "--crm-ca-file", &ca_file);
+        let report = check(&place, &flags).await;
+        report.assert_single_failure(69, "crm", words, fix(flaw));
     }
 }
 
@@ -376,18 +384,18 @@ async fn proxy_or_ca_file_that_fails_is_named() {
     let proxy = format!("http://{}", free_addr());
     let authority = Authority::new();
     let ca_file = authority.ca_file().display().to_string();
-    let by_proxy = with(flags.clone(), "--crm-proxy", &proxy);
-    let refused = check(&place, &by_proxy).await;
-    refused.is_refused("--crm-proxy: would receive the token unencrypted");
-    let by_proxy = with(by_proxy, "--crm-url", "https://crm.example.uz");
-    let by_proxy = with(by_proxy, "--crm-ca-file", &ca_file);
-    let by_proxy = with(by_proxy, "--rate", "60/60s");
-    let checked = check(&place, &by_proxy).await;
-    checked.fails(69, "crm", &format!("by way of {proxy}"), "proxy");
-    let flags = with(flags, "--crm-url", "https://localhost:1");
-    let flags = with(flags, "--crm-ca-file", "/nowhere/ca.pem");
-    let checked = check(&place, &flags).await;
-    checked.fails(78, "crm", "/nowhere/ca.pem", "give --crm-ca-file");
+    let proxy_flags = replace_flag(flags.clone(), "--crm-proxy", &proxy);
+    let refused = check(&place, &proxy_flags).await;
+    refused.assert_refused("--crm-proxy: would receive the token unencrypted");
+    let proxy_flags = replace_flag(proxy_flags, "--crm-url", "https://crm.example.uz");
+    let proxy_flags = replace_flag(proxy_flags, "--crm-ca-file", &ca_file);
+    let proxy_flags = replace_flag(proxy_flags, "--rate", "60/60s");
+    let report = check(&place, &proxy_flags).await;
+    report.assert_single_failure(69, "crm", &format!("by way of {proxy}"), "proxy");
+    let flags = replace_flag(flags, "--crm-url", "https://localhost:1");
+    let flags = replace_flag(flags, "--crm-ca-file", "/nowhere/ca.pem");
+    let report = check(&place, &flags).await;
+    report.assert_single_failure(78, "crm", "/nowhere/ca.pem", "give --crm-ca-file");
 }
 
 /// Starts a listener that completes a TLS handshake with this certificate and sends nothing more.

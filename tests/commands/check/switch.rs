@@ -1,7 +1,7 @@
 //! Tests `check` with a FreeSWITCH: its login, and whether the trunks match its gateways.
 
-use super::findings::{Checked, check, with};
-use crate::commands::sidecar::{Place, crm};
+use super::findings::{CheckReport, check, replace_flag};
+use crate::commands::sidecar::{Place, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::switch::{FakeSwitch, PASSWORD};
 
@@ -21,7 +21,11 @@ struct Stage {
 
 impl Stage {
     async fn new() -> Self {
-        let (place, crm, switch) = (Place::new(), crm(|_| ()).await, FakeSwitch::start().await);
+        let (place, crm, switch) = (
+            Place::new(),
+            start_crm(|_| ()).await,
+            FakeSwitch::start().await,
+        );
         switch.answers(
             "version",
             "FreeSWITCH Version 1.10.12-release~64bit (64bit)\n",
@@ -32,7 +36,7 @@ impl Stage {
         let flags = place.flags_of_file(&crm.url(), "calls.ami");
         let secret = place.write("esl.secret", PASSWORD);
         let source = format!("esl://{}?secret-file={}", switch.addr(), secret.display());
-        let flags = with(flags, "--source", &source);
+        let flags = replace_flag(flags, "--source", &source);
         Self {
             place,
             _crm: crm,
@@ -41,55 +45,59 @@ impl Stage {
         }
     }
 
-    /// Runs `check` with only this trunk.
-    async fn check(&self, endpoint: &str) -> Checked {
+    /// Runs `check` with one trunk, which has this endpoint.
+    async fn check(&self, endpoint: &str) -> CheckReport {
         let trunk = format!("city={endpoint},country=UZ,lead=var:lead_id");
-        check(&self.place, &with(self.flags.clone(), "--trunk", &trunk)).await
+        check(
+            &self.place,
+            &replace_flag(self.flags.clone(), "--trunk", &trunk),
+        )
+        .await
     }
 }
 
-fn said(checked: &Checked, name: &str) -> String {
-    let found = checked.well(name);
+/// Returns the message and the fix of the successful finding whose name starts with `name`.
+fn finding_text(report: &CheckReport, name: &str) -> String {
+    let found = report.ok_finding(name);
     format!("{}; {}", found["message"], found["fix"])
 }
 
 #[tokio::test]
 async fn switch_whose_gateways_are_those_of_the_trunks_is_well() {
     let stage = Stage::new().await;
-    let all = "gateway/city|address/127.0.0.1:16000|gateway/gsm";
-    let checked = stage.check(all).await;
-    checked.is_clean();
-    assert!(said(&checked, "release of esl://").contains("FreeSWITCH 1.10.12-release"));
-    assert!(said(&checked, "endpoint gateway/city of").contains("the switch has city"));
-    let only_asked = stage.switch.asked();
+    let endpoints = "gateway/city|address/127.0.0.1:16000|gateway/gsm";
+    let report = stage.check(endpoints).await;
+    report.assert_clean();
+    assert!(finding_text(&report, "release of esl://").contains("FreeSWITCH 1.10.12-release"));
+    assert!(finding_text(&report, "endpoint gateway/city of").contains("the switch has city"));
+    let commands = stage.switch.requests();
     let changes = ["originate", "reload", "uuid_kill", "global_setvar", "bgapi"];
-    let changed = |it: &String| changes.iter().any(|word| it.contains(word));
-    assert!(!only_asked.iter().any(changed), "{only_asked:?}");
+    let has_change = |command: &String| changes.iter().any(|word| command.contains(word));
+    assert!(!commands.iter().any(has_change), "{commands:?}");
 }
 
 #[tokio::test]
 async fn gateways_without_trunk_or_registration_are_named() {
     let stage = Stage::new().await;
-    let checked = stage.check("gateway/city").await;
-    checked.is_clean();
-    let said_of = |name: &str| said(&checked, name);
-    assert!(said_of("gateways of").contains("no --trunk matches gsm"));
-    assert!(said_of("gateway city of").contains("|address/127.0.0.1:16000"));
+    let report = stage.check("gateway/city").await;
+    report.assert_clean();
+    assert!(finding_text(&report, "gateways of").contains("no --trunk matches gsm"));
+    assert!(finding_text(&report, "gateway city of").contains("|address/127.0.0.1:16000"));
 }
 
 #[tokio::test]
 async fn gateway_missing_on_the_switch_is_a_problem() {
     let stage = Stage::new().await;
-    let checked = stage.check("gateway/town|profile/external").await;
-    let what = "the switch has none of this name: calls over trunk city would be internal";
-    checked.fails(78, "endpoint gateway/town of", what, "`sofia status`");
+    let report = stage.check("gateway/town|profile/external").await;
+    let message = "the switch has none of this name: calls over trunk city would be internal";
+    report.assert_single_failure(78, "endpoint gateway/town of", message, "`sofia status`");
 }
 
 #[tokio::test]
 async fn wrong_switch_password_exits_77() {
     let stage = Stage::new().await;
     stage.place.write("esl.secret", "ClueCon");
-    let checked = stage.check("gateway/city").await;
-    let what = "the switch refused the password";
-    checked.fails(77, "source esl://", what, "event_socket.conf.xml");
+    let report = stage.check("gateway/city").await;
+    let message = "the switch refused the password";
+    report.assert_single_failure(77, "source esl://", message, "event_socket.conf.xml");
 }

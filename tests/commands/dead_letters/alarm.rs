@@ -1,7 +1,7 @@
-//! Tests a RabbitMQ alarm while dead letters are due. `status` reports it, and the daemon stops
-//! without delay.
+//! Tests that `status` reports a RabbitMQ alarm while dead letters wait to be published, and that
+//! the daemon stops without delay.
 
-use crate::commands::sidecar::{Place, crm, until};
+use crate::commands::sidecar::{Place, poll_until, start_crm};
 use callbridge_testbed::broker::Broker;
 use std::time::{Duration, Instant};
 
@@ -10,28 +10,33 @@ async fn alarm_of_the_broker_is_a_problem_in_status() {
     let broker = Broker::start();
     broker.declare("letters").await;
     tokio::task::block_in_place(|| broker.raise_alarm());
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", "no event\r\n\r\n".repeat(20));
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     let url = broker.url("callbridge");
     flags.push(format!("--dead-letter-queue={url}?queue=letters"));
-    let daemon = place.run(&flags).await;
+    let daemon = place.start_daemon(&flags).await;
     let problem = async || {
         let status = place.status().await?;
         let outbox = status["outboxes"][0].clone();
         (outbox["problem"]["reason"] == "low on memory").then_some((status, outbox))
     };
-    let (status, outbox) = until("the alarm", problem).await;
+    let (status, outbox) = poll_until("the alarm", problem).await;
     assert_eq!(outbox["name"], "dead_letters");
     assert_eq!(outbox["messages"], 20);
     let problems = status["problems"].as_array().expect("findings").iter();
-    let what = problems.filter(|it| it["kind"] == "dead_letter_queue");
-    let what: Vec<_> = what.filter_map(|it| it["message"].as_str()).collect();
-    assert_eq!(what.len(), 1, "{status}");
-    assert!(what[0].contains("rabbitmq-diagnostics alarms"), "{what:?}");
-    let begun = Instant::now();
+    let alarms = problems.filter(|finding| finding["kind"] == "dead_letter_queue");
+    let messages: Vec<_> = alarms
+        .filter_map(|finding| finding["message"].as_str())
+        .collect();
+    assert_eq!(messages.len(), 1, "{status}");
+    assert!(
+        messages[0].contains("rabbitmq-diagnostics alarms"),
+        "{messages:?}"
+    );
+    let start = Instant::now();
     daemon.stop().await;
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(start.elapsed() < Duration::from_secs(10));
     tokio::task::block_in_place(|| broker.end_alarm());
     place.run_until_idle(&flags).await;
     assert_eq!(broker.depth("letters").await, 20, "each once");

@@ -1,14 +1,14 @@
 //! Tests `dead list`, `show`, `retry`, `discard`, and `export`, each with a daemon and without one.
 
-use crate::commands::sidecar::{PBX, Place, crm, json_lines};
+use crate::commands::sidecar::{PBX, Place, json_lines, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::calls::{Call, recording};
 use serde_json::{Value, json};
 
-/// Sets up two calls that failed because of their lead, one that waits for a lead, and one that is
-/// journaled.
+/// Runs four calls to their end. Two become dead letters, because the CRM does not know their lead.
+/// The third call waits for a lead, and the fourth is journaled.
 async fn stage() -> (Place, Server, [Call; 4]) {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     let calls = [
         Call::new(1, 9001),
         Call::new(2, 9002),
@@ -26,9 +26,9 @@ fn text<'a>(letter: &'a Value, field: &str) -> &'a str {
     letter[field].as_str().unwrap_or_default()
 }
 
-/// Returns the id of a call's dead letter.
-async fn id_of(place: &Place, call: &Call) -> u64 {
-    let letters = place.letters("").await;
+/// Returns the id of the dead letter of a call.
+async fn dead_letter_id(place: &Place, call: &Call) -> u64 {
+    let letters = place.dead_letters("").await;
     let of_call = letters
         .iter()
         .find(|letter| text(letter, "uuid") == call.uuid(PBX));
@@ -49,7 +49,7 @@ fn results(lines: &[Value]) -> Vec<(u64, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letter_views_are_same_with_and_without_daemon() {
     let (place, crm, calls) = stage().await;
-    let looks = [
+    let commands = [
         "dead list",
         "dead list --json",
         "dead list --waiting --json --reason no_lead",
@@ -59,18 +59,22 @@ async fn dead_letter_views_are_same_with_and_without_daemon() {
         "dead export --format jsonl --reason failed",
         "lead missing",
     ];
-    let mut without = Vec::new();
-    for look in looks {
-        without.push(place.ask(look).await.well());
+    let mut offline_outputs = Vec::new();
+    for command in commands {
+        offline_outputs.push(place.run_on_state(command).await.expect_success());
     }
     let daemon = place
-        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .start_daemon(&place.flags_of_file(&crm.url(), "calls.ami"))
         .await;
-    for (look, without) in looks.iter().zip(&without) {
-        assert_eq!(&place.ask(look).await.well(), without, "{look}");
+    for (command, offline) in commands.iter().zip(&offline_outputs) {
+        assert_eq!(
+            &place.run_on_state(command).await.expect_success(),
+            offline,
+            "{command}"
+        );
     }
     daemon.stop().await;
-    let listed = json_lines(&without[1]);
+    let listed = json_lines(&offline_outputs[1]);
     let reasons: Vec<&str> = listed.iter().map(|letter| text(letter, "reason")).collect();
     assert_eq!(reasons, ["failed", "failed"]);
     let first = &listed[0];
@@ -79,30 +83,41 @@ async fn dead_letter_views_are_same_with_and_without_daemon() {
     assert_eq!(first["call"]["outcome"], json!("dead_letter"));
     assert_eq!(first["attempts"].as_array().map(Vec::len), Some(1));
     assert!(
-        json_lines(&without[2])
+        json_lines(&offline_outputs[2])
             .iter()
             .all(|letter| letter["reason"] == json!("no_lead"))
     );
     for word in ["dead letter ", "fix", &calls[1].phone(), "attempt"] {
-        assert!(without[3].contains(word), "{word}: {}", without[3]);
+        assert!(
+            offline_outputs[3].contains(word),
+            "{word}: {}",
+            offline_outputs[3]
+        );
     }
-    assert!(without[7].contains(&calls[2].phone()), "{}", without[7]);
+    assert!(
+        offline_outputs[7].contains(&calls[2].phone()),
+        "{}",
+        offline_outputs[7]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn export_has_a_row_a_letter_with_the_values_of_its_call() {
     let (place, _crm, calls) = stage().await;
-    let csv = place.ask("dead export --format csv").await.well();
+    let csv = place
+        .run_on_state("dead export --format csv")
+        .await
+        .expect_success();
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
-    let head: Vec<String> = reader
+    let header: Vec<String> = reader
         .headers()
-        .expect("a head")
+        .expect("a header")
         .iter()
         .map(Into::into)
         .collect();
     let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.expect("a row")).collect();
-    let of = |row: usize, name: &str| {
-        let column = head
+    let cell = |row: usize, name: &str| {
+        let column = header
             .iter()
             .position(|column| column == name)
             .expect("a column");
@@ -110,16 +125,22 @@ async fn export_has_a_row_a_letter_with_the_values_of_its_call() {
     };
     assert_eq!(rows.len(), 2);
     assert_eq!(
-        (of(0, "reason"), of(0, "leadId")),
+        (cell(0, "reason"), cell(0, "leadId")),
         ("failed".into(), "9001".into())
     );
-    assert_eq!(of(1, "clientPhone"), calls[1].phone());
-    assert_eq!(of(1, "startedAt"), calls[1].begins.to_string());
-    let waiting = place.ask("dead export --waiting --format csv").await.well();
+    assert_eq!(cell(1, "clientPhone"), calls[1].phone());
+    assert_eq!(cell(1, "startedAt"), calls[1].begins.to_string());
+    let waiting = place
+        .run_on_state("dead export --waiting --format csv")
+        .await
+        .expect_success();
     assert!(waiting.contains(&calls[2].phone()), "{waiting}");
-    let lines = place.ask("dead export --format jsonl").await.lines();
-    assert_eq!(lines, place.ask("dead list --json").await.lines());
-    let missing = place.ask("dead export").await;
+    let lines = place
+        .run_on_state("dead export --format jsonl")
+        .await
+        .lines();
+    assert_eq!(lines, place.run_on_state("dead list --json").await.lines());
+    let missing = place.run_on_state("dead export").await;
     assert_eq!(missing.code, 64, "{missing:?}");
     assert!(missing.err.contains("--format"), "{}", missing.err);
 }
@@ -127,32 +148,38 @@ async fn export_has_a_row_a_letter_with_the_values_of_its_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn id_that_names_no_letter_is_65_and_the_others_are_done() {
     let (place, _crm, calls) = stage().await;
-    let one = id_of(&place, &calls[0]).await;
-    let said = place.ask(&format!("dead list --json {one} 777")).await;
+    let id = dead_letter_id(&place, &calls[0]).await;
+    let output = place
+        .run_on_state(&format!("dead list --json {id} 777"))
+        .await;
     assert_eq!(
-        (said.code, json_lines(&said.out).len()),
+        (output.code, json_lines(&output.out).len()),
         (65, 1),
-        "{said:?}"
+        "{output:?}"
     );
     assert!(
-        said.err.contains("1 of the 2 ids belong to no dead letter"),
+        output
+            .err
+            .contains("1 of the 2 ids belong to no dead letter"),
         "{}",
-        said.err
+        output.err
     );
-    let said = place.ask(&format!("dead discard --json 777 {one}")).await;
-    assert_eq!(said.code, 65, "{said:?}");
+    let output = place
+        .run_on_state(&format!("dead discard --json 777 {id}"))
+        .await;
+    assert_eq!(output.code, 65, "{output:?}");
     assert_eq!(
-        results(&json_lines(&said.out)),
-        [(one, "discarded".to_owned())]
+        results(&json_lines(&output.out)),
+        [(id, "discarded".to_owned())]
     );
-    for look in [
+    for command in [
         "dead show 777",
         "dead retry 777",
         "dead export --format csv 777",
     ] {
-        assert_eq!(place.ask(look).await.code, 65, "{look}");
+        assert_eq!(place.run_on_state(command).await.code, 65, "{command}");
     }
-    let no_number = place.ask("dead show seven").await;
+    let no_number = place.run_on_state("dead show seven").await;
     assert_eq!(no_number.code, 64, "{no_number:?}");
     assert!(
         no_number
@@ -172,52 +199,61 @@ async fn change_commands_require_a_selection_of_dead_letters() {
         "dead show",
         "dead retry --lead 4001",
     ] {
-        let said = place.ask(command).await;
-        assert_eq!(said.code, 64, "{command}: {said:?}");
-        assert!(said.err.contains("--all"), "{command}: {}", said.err);
+        let output = place.run_on_state(command).await;
+        assert_eq!(output.code, 64, "{command}: {output:?}");
+        assert!(output.err.contains("--all"), "{command}: {}", output.err);
     }
-    let said = place
-        .ask("dead retry --reason nonsense --lead x --employee y")
+    let output = place
+        .run_on_state("dead retry --reason nonsense --lead x --employee y")
         .await;
-    assert_eq!(said.code, 64);
-    for fault in ["--reason", "--lead", "--employee", "no_lead"] {
-        assert!(said.err.contains(fault), "{fault} in {}", said.err);
+    assert_eq!(output.code, 64);
+    for part in ["--reason", "--lead", "--employee", "no_lead"] {
+        assert!(output.err.contains(part), "{part} in {}", output.err);
     }
-    let said = place
-        .ask("dead retry --all --answered maybe --talk long")
+    let output = place
+        .run_on_state("dead retry --all --answered maybe --talk long")
         .await;
-    assert_eq!(said.code, 64);
-    for fault in ["--answered", "--talk", "yes or no"] {
-        assert!(said.err.contains(fault), "{fault} in {}", said.err);
+    assert_eq!(output.code, 64);
+    for part in ["--answered", "--talk", "yes or no"] {
+        assert!(output.err.contains(part), "{part} in {}", output.err);
     }
-    let said = place.ask("dead retry --all --answered no --talk 3").await;
-    assert_eq!(said.code, 64, "{said:?}");
-    let nothing = place.ask("dead discard --reason conflict").await;
-    assert_eq!(nothing.well().trim_end(), "no dead letters");
+    let output = place
+        .run_on_state("dead retry --all --answered no --talk 3")
+        .await;
+    assert_eq!(output.code, 64, "{output:?}");
+    let nothing = place.run_on_state("dead discard --reason conflict").await;
+    assert_eq!(nothing.expect_success().trim_end(), "no dead letters");
     assert_eq!(place.number("/books/dead").await, Some(2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dry_run_reports_calls_to_be_sent_and_changes_nothing() {
     let (place, crm, _) = stage().await;
-    let before = place.letters("").await;
+    let letters_before = place.dead_letters("").await;
     let daemon = place
-        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .start_daemon(&place.flags_of_file(&crm.url(), "calls.ami"))
         .await;
     let dry = "dead retry --all --dry-run --lead 4002 --employee 501 --json";
-    let said = place.ask(dry).await.lines();
-    assert_eq!(said.len(), 2);
-    for line in &said {
+    let output = place.run_on_state(dry).await.lines();
+    assert_eq!(output.len(), 2);
+    for line in &output {
         assert_eq!(text(line, "result"), "would_send", "{line}");
         assert_eq!(
             (&line["leadId"], &line["employeeId"]),
             (&json!(4002), &json!(501))
         );
     }
-    assert_eq!(place.letters("").await, before);
+    assert_eq!(place.dead_letters("").await, letters_before);
     daemon.stop().await;
-    assert_eq!(place.ask(dry).await.lines(), said, "without a daemon");
-    assert_eq!((place.letters("").await, crm.journal().len()), (before, 1));
+    assert_eq!(
+        place.run_on_state(dry).await.lines(),
+        output,
+        "without a daemon"
+    );
+    assert_eq!(
+        (place.dead_letters("").await, crm.journal().len()),
+        (letters_before, 1)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,18 +261,27 @@ async fn retry_journals_call_with_given_lead_and_employee() {
     let (place, crm, calls) = stage().await;
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push("--employees=101:507".to_owned());
-    let daemon = place.run(&flags).await;
-    let ask = |lead: u32, employee: &str, id: u64| {
+    let daemon = place.start_daemon(&flags).await;
+    let retry_command = |lead: u32, employee: &str, id: u64| {
         format!("dead retry {id} --lead {lead} --employee {employee}")
     };
     let ids = [
-        id_of(&place, &calls[0]).await,
-        id_of(&place, &calls[1]).await,
+        dead_letter_id(&place, &calls[0]).await,
+        dead_letter_id(&place, &calls[1]).await,
     ];
-    place.ask(&ask(4001, "502", ids[0])).await.well();
-    place.ask(&ask(4002, "none", ids[1])).await.well();
-    place.ask("dead retry --waiting --lead 4003").await.well();
-    place.reaches("/books/journaled", 4).await;
+    place
+        .run_on_state(&retry_command(4001, "502", ids[0]))
+        .await
+        .expect_success();
+    place
+        .run_on_state(&retry_command(4002, "none", ids[1]))
+        .await
+        .expect_success();
+    place
+        .run_on_state("dead retry --waiting --lead 4003")
+        .await
+        .expect_success();
+    place.wait_for_number("/books/journaled", 4).await;
     daemon.stop().await;
     let journal = crm.journal();
     let sent = |call: &Call| {
@@ -255,18 +300,22 @@ async fn retry_journals_call_with_given_lead_and_employee() {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_without_a_lead_is_not_retried_without_one() {
     let (place, crm, _) = stage().await;
-    let offline = place.ask("dead retry --waiting --reason no_lead").await;
-    let daemon = place
-        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+    let offline = place
+        .run_on_state("dead retry --waiting --reason no_lead")
         .await;
-    let online = place.ask("dead retry --waiting --reason no_lead").await;
+    let daemon = place
+        .start_daemon(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    let online = place
+        .run_on_state("dead retry --waiting --reason no_lead")
+        .await;
     daemon.stop().await;
-    for said in [offline, online] {
-        assert_eq!(said.code, 65, "{said:?}");
-        assert!(said.out.contains("refused: "), "{said:?}");
+    for output in [offline, online] {
+        assert_eq!(output.code, 65, "{output:?}");
+        assert!(output.out.contains("refused: "), "{output:?}");
         assert!(
-            said.err.contains("1 of 1 dead letters were refused"),
-            "{said:?}"
+            output.err.contains("1 of 1 dead letters were refused"),
+            "{output:?}"
         );
     }
     assert_eq!(place.number("/books/waiting").await, Some(1));
@@ -275,24 +324,39 @@ async fn call_without_a_lead_is_not_retried_without_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn discarded_dead_letters_stay_discarded_and_in_the_books() {
     let (place, crm, calls) = stage().await;
-    let one = id_of(&place, &calls[0]).await;
+    let id = dead_letter_id(&place, &calls[0]).await;
     let daemon = place
-        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .start_daemon(&place.flags_of_file(&crm.url(), "calls.ami"))
         .await;
-    let said = place.ask(&format!("dead discard {one}")).await.well();
-    assert!(said.trim_end().ends_with("discarded"), "{said}");
+    let output = place
+        .run_on_state(&format!("dead discard {id}"))
+        .await
+        .expect_success();
+    assert!(output.trim_end().ends_with("discarded"), "{output}");
     daemon.stop().await;
-    let rest = place.ask("dead discard --all --json").await.lines();
+    let rest = place
+        .run_on_state("dead discard --all --json")
+        .await
+        .lines();
     assert_eq!(rest.len(), 1, "the waiting call stays: {rest:?}");
     assert_eq!(place.number("/books/waiting").await, Some(1));
-    place.ask("dead discard --waiting").await.well();
+    place
+        .run_on_state("dead discard --waiting")
+        .await
+        .expect_success();
     assert_eq!(place.number("/books/discarded").await, Some(3));
     assert_eq!(
-        place.ask("dead list").await.well().trim_end(),
+        place
+            .run_on_state("dead list")
+            .await
+            .expect_success()
+            .trim_end(),
         "no dead letters"
     );
-    let again = place.ask(&format!("dead retry {one} --lead 4001")).await;
-    assert_eq!(again.code, 65, "{again:?}");
+    let second_retry = place
+        .run_on_state(&format!("dead retry {id} --lead 4001"))
+        .await;
+    assert_eq!(second_retry.code, 65, "{second_retry:?}");
     assert_eq!(crm.journal().len(), 1);
 }
 
@@ -306,12 +370,12 @@ async fn commands_without_a_daemon_and_state_exit_69() {
         "dead retry --all",
         "lead missing",
     ] {
-        let said = place.ask(command).await;
-        assert_eq!(said.code, 69, "{command}: {said:?}");
+        let output = place.run_on_state(command).await;
+        assert_eq!(output.code, 69, "{command}: {output:?}");
         assert!(
-            said.err.contains("there is no state in it"),
+            output.err.contains("there is no state in it"),
             "{command}: {}",
-            said.err
+            output.err
         );
     }
     assert!(!place.path("state").exists(), "looking makes no state");

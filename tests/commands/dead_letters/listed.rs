@@ -1,6 +1,6 @@
-//! Tests `calls` and `explain --call PHONE`, for stored calls and for new ones.
+//! Tests `calls` and `explain --call PHONE`, for stored calls and for new calls.
 
-use crate::commands::sidecar::{Place, Running, crm, json_lines, until};
+use crate::commands::sidecar::{Place, RunningCommand, json_lines, poll_until, start_crm};
 use callbridge_testbed::calls::Call;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -8,6 +8,7 @@ use std::io::Write;
 
 const INTERNAL: &str = include_str!("../../recordings/internal_call/ami.raw");
 
+/// Appends a call to the recording that a daemon follows.
 fn append(place: &Place, call: &Call) {
     let mut options = std::fs::OpenOptions::new();
     let file = options.append(true).open(place.path("calls.ami"));
@@ -15,9 +16,10 @@ fn append(place: &Place, call: &Call) {
     file.write_all(call.ami().as_bytes()).expect("written");
 }
 
-async fn prints(listed: &Running, lines: usize) -> Vec<Value> {
-    let printed = async || Some(listed.out()).filter(|out| out.lines().count() >= lines);
-    json_lines(&until(&format!("{lines} lines"), printed).await)
+/// Waits until a command has printed at least this many JSON lines, and returns all its lines.
+async fn wait_for_lines(command: &RunningCommand, lines: usize) -> Vec<Value> {
+    let printed = async || Some(command.out()).filter(|out| out.lines().count() >= lines);
+    json_lines(&poll_until(&format!("{lines} lines"), printed).await)
 }
 
 fn phones(calls: &[Value]) -> Vec<&str> {
@@ -31,53 +33,62 @@ fn phones(calls: &[Value]) -> Vec<&str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_list_filters_work_with_and_without_daemon() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     let (known, unknown) = (Call::new(1, 4001), Call::without_lead(2));
     let recording = [INTERNAL, &known.ami(), &unknown.ami()].concat();
     place.write("calls.ami", recording);
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push("--pbx-timezone=Asia/Tashkent".to_owned());
-    let mut daemon = Some(place.run(&flags).await);
-    place.reaches("/books/journaled", 1).await;
-    place.reaches("/books/waiting", 1).await;
-    place.reaches("/books/internal", 1).await;
+    let mut daemon = Some(place.start_daemon(&flags).await);
+    place.wait_for_number("/books/journaled", 1).await;
+    place.wait_for_number("/books/waiting", 1).await;
+    place.wait_for_number("/books/internal", 1).await;
     let (first, second) = (known.phone(), unknown.phone());
     for _ in ["with a daemon", "without"] {
-        let all = place.ask("calls --json").await.lines();
-        assert_eq!(phones(&all), [&first, &second], "newest last");
-        let stands: Vec<_> = all
+        let all_calls = place.run_on_state("calls --json").await.lines();
+        assert_eq!(phones(&all_calls), [&first, &second], "newest last");
+        let states: Vec<_> = all_calls
             .iter()
             .map(|call| (&call["state"], &call["outcome"]))
             .collect();
         let waiting = (&"waiting".into(), &"dead_letter".into());
-        assert_eq!(stands, [(&"journaled".into(), &"journal".into()), waiting]);
-        assert_eq!(all[1]["reason"], "no_lead");
+        assert_eq!(states, [(&"journaled".into(), &"journal".into()), waiting]);
+        assert_eq!(all_calls[1]["reason"], "no_lead");
         let digits = format!("calls --json --phone {}", &first[6..]);
-        assert_eq!(phones(&place.ask(&digits).await.lines()), [&first]);
-        let waiting = place.ask("calls --json --state waiting").await.lines();
+        assert_eq!(phones(&place.run_on_state(&digits).await.lines()), [&first]);
+        let waiting = place
+            .run_on_state("calls --json --state waiting")
+            .await
+            .lines();
         assert_eq!(phones(&waiting), [&second]);
-        let gone = place.ask("calls --to 2026-01-01").await.well();
-        assert_eq!(gone, "no calls\n");
-        let none = place.ask("calls --trunk gsm --json").await.lines();
-        assert!(none.is_empty());
-        let internal = place.ask("calls --internal --json").await.lines();
+        let old_calls = place
+            .run_on_state("calls --to 2026-01-01")
+            .await
+            .expect_success();
+        assert_eq!(old_calls, "no calls\n");
+        let gsm_calls = place.run_on_state("calls --trunk gsm --json").await.lines();
+        assert!(gsm_calls.is_empty());
+        let internal = place.run_on_state("calls --internal --json").await.lines();
         assert_eq!(
             (internal.len(), &internal[0]["state"]),
             (1, &"internal".into())
         );
 
-        let text = place.ask("calls").await.well();
+        let text = place.run_on_state("calls").await.expect_success();
         let line = text.lines().next().expect("a line");
         let form = format!(" +05  in   {first}  lead 4001  101 talked 4 s   journaled");
         assert!(line.ends_with(&form) && !line.contains('\x1b'), "{line}");
-        let explained = place.ask(&format!("explain --call {first}")).await.well();
+        let explained = place
+            .run_on_state(&format!("explain --call {first}"))
+            .await
+            .expect_success();
         assert!(explained.contains(&known.linkedid()), "{explained}");
         if let Some(daemon) = daemon.take() {
             daemon.stop().await;
         }
     }
     let wrong = place
-        .ask("calls --phone 12 --from never --today --internal")
+        .run_on_state("calls --phone 12 --from never --today --internal")
         .await;
     assert_eq!(wrong.code, 64, "{wrong:?}");
     assert!(
@@ -89,22 +100,22 @@ async fn calls_list_filters_work_with_and_without_daemon() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_by_number_shows_newest_call_and_lists_others() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     let (older, mut newer) = (Call::new(1, 4001), Call::new(1, 4001));
     newer.begins += 600;
     place.write("calls.ami", older.ami() + &newer.ami());
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     place.run_until_idle(&flags).await;
-    let told = place
-        .ask(&format!("explain --call {} --json", &older.phone()[1..]))
+    let output = place
+        .run_on_state(&format!("explain --call {} --json", &older.phone()[1..]))
         .await;
-    let told = told.lines().remove(0);
-    assert_eq!(told["linkedid"], newer.linkedid());
-    assert_eq!(told["others"][0]["linkedid"], older.linkedid());
+    let explanation = output.lines().remove(0);
+    assert_eq!(explanation["linkedid"], newer.linkedid());
+    assert_eq!(explanation["others"][0]["linkedid"], older.linkedid());
     let text = place
-        .ask(&format!("explain --call {}", older.phone()))
+        .run_on_state(&format!("explain --call {}", older.phone()))
         .await
-        .well();
+        .expect_success();
     assert!(
         text.contains("other calls of this number, newest first:\n"),
         "{text}"
@@ -121,34 +132,38 @@ async fn explain_by_number_shows_newest_call_and_lists_others() {
         "--json",
         &flag,
     ];
-    let of_file = place.say(&arguments).await.lines().remove(0);
-    assert_eq!(of_file["linkedid"], newer.linkedid(), "of a recording, too");
-    assert_eq!(of_file["others"][0]["linkedid"], older.linkedid());
-    let unknown = place.ask("explain --call +998900000000").await;
+    let file_explanation = place.run_command(&arguments).await.lines().remove(0);
+    assert_eq!(
+        file_explanation["linkedid"],
+        newer.linkedid(),
+        "the newest call of a recording, too"
+    );
+    assert_eq!(file_explanation["others"][0]["linkedid"], older.linkedid());
+    let unknown = place.run_on_state("explain --call +998900000000").await;
     assert_eq!(unknown.code, 65, "{unknown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_follow_shows_new_calls_across_daemon_restarts() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     place.run_until_idle(&flags).await;
     let state = format!("--state={}", place.path("state").display());
     let arguments = ["calls", "--follow", "--json", &state];
     let follow = place.start_as("follow", &arguments);
-    let past = prints(&follow, 1).await;
+    let stored = wait_for_lines(&follow, 1).await;
     assert_eq!(
-        past[0]["state"], "journaled",
-        "without a daemon what is kept is listed"
+        stored[0]["state"], "journaled",
+        "without a daemon, stored calls are listed"
     );
     let mut seen = 1;
     for n in 2..=3 {
-        let daemon = place.run(&flags).await;
-        let again = "following calls";
+        let daemon = place.start_daemon(&flags).await;
+        let message = "following calls";
         let count = n - 1;
-        let ready = async || (follow.log().matches(again).count() == count).then_some(());
-        until("one who follows", ready).await;
+        let ready = async || (follow.log().matches(message).count() == count).then_some(());
+        poll_until("the message of a command that follows", ready).await;
         let call = Call::new(u32::try_from(n).expect("small"), 4001);
         append(&place, &call);
         let ended = async || {
@@ -156,11 +171,11 @@ async fn calls_follow_shows_new_calls_across_daemon_restarts() {
             let of_call = out
                 .iter()
                 .skip(seen)
-                .filter(|it| it["linkedid"] == call.linkedid());
-            let states: Vec<String> = of_call.map(|it| it["state"].to_string()).collect();
+                .filter(|state| state["linkedid"] == call.linkedid());
+            let states: Vec<String> = of_call.map(|state| state["state"].to_string()).collect();
             (states.last()? == "\"journaled\"").then_some(out.len())
         };
-        seen = until("a call that ends in the journal", ended).await;
+        seen = poll_until("a call that ends in the journal", ended).await;
         daemon.stop().await;
     }
     assert_eq!(follow.end(Signal::INT).await, 0);

@@ -5,10 +5,10 @@
 //! | `alarm` | `status` names an alarm of the broker, and each dead letter is published once |
 //! | `ninety_calls` | calls with an unknown lead become dead letters in RabbitMQ, until a retry |
 //! | `commands` | each `dead` command, with a daemon and without one |
-//! | `given` | assigned leads send waiting calls, and it is recorded who did it |
-//! | `listed` | `calls` lists stored calls and follows new ones |
+//! | `given` | an assigned lead sends waiting calls, and the user of each action is stored |
+//! | `listed` | `calls` lists stored calls and follows new calls |
 //! | `watch` | `dead watch` shows new dead letters |
-//! | `reasons` | each reason occurs, with its hint and its fix |
+//! | `reasons` | each reason occurs, and its fix works |
 //! | `unread` | unreadable messages are kept, and the source continues |
 
 mod alarm;

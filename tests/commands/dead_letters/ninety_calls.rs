@@ -1,8 +1,7 @@
-//! Tests 90 calls. The CRM does not know the lead of every third one. The other calls are
-//! journaled, and these 30 become dead letters. After a retry with another lead, they are journaled
-//! too.
+//! Tests 90 calls. The CRM does not know the lead of every third call, so 30 calls become dead
+//! letters, and 60 are journaled. A retry with another lead journals the 30 calls too.
 
-use crate::commands::sidecar::{PBX, Place, crm, until};
+use crate::commands::sidecar::{PBX, Place, poll_until, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_sandbox::window::Rate;
 use callbridge_testbed::broker::{Broker, Taken};
@@ -14,7 +13,7 @@ use std::time::Duration;
 const CALLS: u32 = 90;
 const UNKNOWN_LEAD: i64 = 9001;
 
-fn calls() -> Vec<Call> {
+fn ninety_calls() -> Vec<Call> {
     let lead = |n: u32| {
         if n.is_multiple_of(3) {
             UNKNOWN_LEAD
@@ -29,9 +28,9 @@ fn uuids<'a>(calls: impl IntoIterator<Item = &'a Call>) -> BTreeSet<String> {
     calls.into_iter().map(|call| call.uuid(PBX)).collect()
 }
 
-/// Starts a CRM with 60 requests in 6 s: its rate, ten times as fast.
+/// Starts a CRM that accepts at most 60 requests in 6 s, ten times the real rate.
 async fn strict_crm() -> Server {
-    crm(|config| {
+    start_crm(|config| {
         config.settings.rate = Rate {
             requests: 60,
             window: Duration::from_secs(6),
@@ -41,15 +40,15 @@ async fn strict_crm() -> Server {
     .await
 }
 
-fn flags(place: &Place, crm: &Server) -> Vec<String> {
+fn strict_flags(place: &Place, crm: &Server) -> Vec<String> {
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push("--rate=60/6s".to_owned());
     flags
 }
 
-/// Checks that every call is journaled once under its uuid, that retried calls have their new lead,
-/// and that the limit was kept.
-fn all_is_journaled(crm: &Server, calls: &[Call]) {
+/// Asserts that every call is journaled once under its uuid, that retried calls have the new lead,
+/// and that the rate limit was kept.
+fn assert_all_journaled(crm: &Server, calls: &[Call]) {
     let journal = crm.journal();
     let sent: BTreeSet<String> = journal
         .iter()
@@ -76,10 +75,11 @@ fn all_is_journaled(crm: &Server, calls: &[Call]) {
     assert_eq!(crm.violations(), []);
 }
 
-async fn thirty_are_dead(place: &Place, calls: &[Call]) -> Vec<Value> {
-    place.reaches("/books/journaled", 60).await;
-    place.reaches("/books/dead", 30).await;
-    let letters = place.letters("--reason failed").await;
+/// Waits until 60 calls are journaled and 30 are dead letters, and returns the dead letters.
+async fn wait_for_thirty_dead_letters(place: &Place, calls: &[Call]) -> Vec<Value> {
+    place.wait_for_number("/books/journaled", 60).await;
+    place.wait_for_number("/books/dead", 30).await;
+    let letters = place.dead_letters("--reason failed").await;
     let dead = letters.iter().map(|letter| text(&letter["uuid"]));
     let unknown = calls.iter().filter(|call| call.lead == Some(UNKNOWN_LEAD));
     assert_eq!(
@@ -89,15 +89,17 @@ async fn thirty_are_dead(place: &Place, calls: &[Call]) -> Vec<Value> {
     letters
 }
 
-async fn retried(place: &Place) {
-    let said = place
-        .ask("dead retry --reason failed --lead 4001")
+async fn retry_dead_letters(place: &Place) {
+    let output = place
+        .run_on_state("dead retry --reason failed --lead 4001")
         .await
-        .well();
-    assert_eq!(said.lines().count(), 30, "{said}");
+        .expect_success();
+    assert_eq!(output.lines().count(), 30, "{output}");
     assert!(
-        said.lines().all(|line| line.ends_with("ready, lead 4001")),
-        "{said}"
+        output
+            .lines()
+            .all(|line| line.ends_with("ready, lead 4001")),
+        "{output}"
     );
 }
 
@@ -105,9 +107,9 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Checks that the notices match the listed dead letters and have the headers that readers select
-/// by.
-fn notices_are_of(letters: &[Value], notices: &[Taken]) {
+/// Asserts that the notices in RabbitMQ match the listed dead letters, and have the headers that
+/// readers select by.
+fn assert_notices_match(letters: &[Value], notices: &[Taken]) {
     let bodies = notices.iter().map(|notice| {
         let properties = &notice.properties;
         let body: Value = serde_json::from_slice(&notice.body).expect("JSON");
@@ -133,8 +135,8 @@ fn notices_are_of(letters: &[Value], notices: &[Taken]) {
     assert_eq!(bodies, letters.collect());
 }
 
-/// Checks that each dead letter was reported as retried and then as journaled.
-fn are_closed(letters: &[Value], notices: &[Taken]) {
+/// Asserts that the notices report each dead letter as retried, and then as journaled.
+fn assert_retry_notices(letters: &[Value], notices: &[Taken]) {
     let mut closed: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for notice in notices {
         let body: Value = serde_json::from_slice(&notice.body).expect("JSON");
@@ -142,57 +144,60 @@ fn are_closed(letters: &[Value], notices: &[Taken]) {
         assert_eq!(notice.header("state"), state);
         assert_eq!(*notice.properties.timestamp(), body["since"].as_u64());
         let message_id = notice.properties.message_id().as_ref();
-        let wants = format!("{id}:1:{state}");
-        assert_eq!(message_id.map(|it| it.as_str()), Some(wants.as_str()));
-        assert_eq!(body["call"]["leadId"], 4001, "as it is sent now");
-        let told = closed.entry(id).or_default();
-        // If its confirmation was late, a notice can come twice with the same message id.
-        if told.last() != Some(&state) {
-            told.push(state);
+        let expected_id = format!("{id}:1:{state}");
+        assert_eq!(
+            message_id.map(|found| found.as_str()),
+            Some(expected_id.as_str())
+        );
+        assert_eq!(body["call"]["leadId"], 4001, "the lead of the retry");
+        let reported = closed.entry(id).or_default();
+        // A notice that the broker confirmed late can come twice with the same message id.
+        if reported.last() != Some(&state) {
+            reported.push(state);
         }
     }
-    let wants = letters.iter().map(|letter| {
+    let expected = letters.iter().map(|letter| {
         let states = ["retried", "journaled"].map(str::to_owned);
         (letter["id"].to_string(), states.to_vec())
     });
-    assert_eq!(closed, wants.collect());
+    assert_eq!(closed, expected.collect());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_survive_broker_outage_and_retry_journals_them() {
     let broker = Broker::start();
     broker.declare("callbridge_dead_letters").await;
-    let (place, crm, calls) = (Place::new(), strict_crm().await, calls());
+    let (place, crm, calls) = (Place::new(), strict_crm().await, ninety_calls());
     place.write("calls.ami", recording(&calls));
-    let mut flags = flags(&place, &crm);
+    let mut flags = strict_flags(&place, &crm);
     let queue = format!("{}?queue=callbridge_dead_letters", broker.url("callbridge"));
     flags.push(format!("--dead-letter-queue={queue}"));
-    let daemon = place.run(&flags).await;
-    let some = async || (broker.depth("callbridge_dead_letters").await > 0).then_some(());
-    until("a first notice", some).await;
+    let daemon = place.start_daemon(&flags).await;
+    let first_notice = async || (broker.depth("callbridge_dead_letters").await > 0).then_some(());
+    poll_until("a first notice", first_notice).await;
     broker.stop();
-    let letters = thirty_are_dead(&place, &calls).await;
+    let letters = wait_for_thirty_dead_letters(&place, &calls).await;
     broker.start_again();
-    let all = async || (broker.depth("callbridge_dead_letters").await >= 30).then_some(());
-    until("the notices of 30 letters", all).await;
-    notices_are_of(&letters, &broker.take("callbridge_dead_letters").await);
-    retried(&place).await;
-    place.reaches("/books/journaled", 90).await;
-    assert_eq!(place.letters("").await, [] as [Value; 0]);
+    let all_notices = async || (broker.depth("callbridge_dead_letters").await >= 30).then_some(());
+    poll_until("the notices of 30 letters", all_notices).await;
+    assert_notices_match(&letters, &broker.take("callbridge_dead_letters").await);
+    retry_dead_letters(&place).await;
+    place.wait_for_number("/books/journaled", 90).await;
+    assert_eq!(place.dead_letters("").await, [] as [Value; 0]);
     daemon.stop().await;
-    are_closed(&letters, &broker.take("callbridge_dead_letters").await);
-    all_is_journaled(&crm, &calls);
+    assert_retry_notices(&letters, &broker.take("callbridge_dead_letters").await);
+    assert_all_journaled(&crm, &calls);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn retry_without_a_daemon_is_sent_by_the_next_one() {
-    let (place, crm, calls) = (Place::new(), strict_crm().await, calls());
+    let (place, crm, calls) = (Place::new(), strict_crm().await, ninety_calls());
     place.write("calls.ami", recording(&calls));
-    place.run_until_idle(&flags(&place, &crm)).await;
-    thirty_are_dead(&place, &calls).await;
-    retried(&place).await;
+    place.run_until_idle(&strict_flags(&place, &crm)).await;
+    wait_for_thirty_dead_letters(&place, &calls).await;
+    retry_dead_letters(&place).await;
     assert_eq!(crm.journal().len(), 60, "nothing is sent past the daemon");
     assert_eq!(place.number("/books/ready").await, Some(30));
-    place.run_until_idle(&flags(&place, &crm)).await;
-    all_is_journaled(&crm, &calls);
+    place.run_until_idle(&strict_flags(&place, &crm)).await;
+    assert_all_journaled(&crm, &calls);
 }

@@ -1,5 +1,5 @@
-//! Dead letters that no source can cause in the time of a test. They are written to the state as
-//! intake and sender would write them.
+//! Adds dead letters that no source can cause in the time of a test. They are written to the state
+//! as the intake and the sender would write them.
 
 use crate::commands::sidecar::{PBX, Place};
 use callbridge_call::{EpochSeconds, Linkedid};
@@ -10,30 +10,31 @@ use callbridge_spool::{Finished, Handle, Op, Row, RowId, Step, tables};
 use callbridge_testbed::calls::Call;
 use std::time::Duration;
 
-/// Changes the state while no daemon uses it.
-async fn with_state<T>(place: &Place, work: impl AsyncFnOnce(&Handle) -> T) -> T {
+/// Opens the state, runs `work` on the spool, and closes the state. No daemon can use the state
+/// meanwhile.
+async fn change_state<T>(place: &Place, work: impl AsyncFnOnce(&Handle) -> T) -> T {
     let opened = spool::open(&place.path("state"), spool::Settings::default());
     let (handle, guard) = opened.expect("the state");
-    let done = work(&handle).await;
+    let result = work(&handle).await;
     drop(handle);
     tokio::task::spawn_blocking(move || guard.close())
         .await
         .expect("closed");
-    done
+    result
 }
 
-async fn row(spool: &Handle, id: String) -> Row {
+async fn find_row(spool: &Handle, id: String) -> Row {
     let found = spool
         .read(move |store| tables::calls::find_call(store, &id))
         .await;
     found.expect("read").expect("a call")
 }
 
-/// Returns a finished call like this one that began `by` later.
-fn later(row: &Row, by: Duration) -> Finished {
+/// Returns a copy of a finished call that began and ended `delay` later.
+fn later_call(row: &Row, delay: Duration) -> Finished {
     let (mut record, mut call) = (row.record.clone(), row.call.clone());
-    call.started = call.started.plus(by);
-    call.ended = call.ended.plus(by);
+    call.started = call.started.plus(delay);
+    call.ended = call.ended.plus(delay);
     record.started_at = EpochSeconds::new(call.started.floor_seconds().get());
     let judged = Judged {
         record,
@@ -48,19 +49,19 @@ fn later(row: &Row, by: Duration) -> Finished {
     Finished::new(judged, call)
 }
 
-/// Adds another call with the id of this one.
-pub async fn twin(place: &Place, call: &Call) {
+/// Adds a second call with the uuid of `call`, which begins a minute later.
+pub async fn add_uuid_conflict(place: &Place, call: &Call) {
     let id = call.uuid(PBX);
     let add = async |spool: &Handle| {
-        let finished = later(&row(spool, id).await, Duration::from_secs(60));
+        let finished = later_call(&find_row(spool, id).await, Duration::from_secs(60));
         let written = spool.write(vec![Op::Finish(Box::new(finished))]).await;
         written.expect("written");
     };
-    with_state(place, add).await;
+    change_state(place, add).await;
 }
 
-/// Adds an open call that this version cannot read.
-pub async fn open_call(place: &Place, snapshot: &[u8]) {
+/// Adds an open call with a snapshot that this version cannot read.
+pub async fn add_open_call(place: &Place, snapshot: &[u8]) {
     let add = async |spool: &Handle| {
         let open = Op::Open {
             pbx: PBX.to_owned(),
@@ -69,15 +70,15 @@ pub async fn open_call(place: &Place, snapshot: &[u8]) {
         };
         spool.write(vec![open]).await.expect("written");
     };
-    with_state(place, add).await;
+    change_state(place, add).await;
 }
 
-/// Adds a call like this one that failed repeatedly with a server error.
-pub async fn server_error(place: &Place, call: &Call) -> RowId {
+/// Adds a copy of `call` that failed repeatedly with a server error. Returns the id of its row.
+pub async fn add_server_error(place: &Place, call: &Call) -> RowId {
     let id = call.uuid(PBX);
     let add = async |spool: &Handle| {
-        let by = Duration::from_secs(5);
-        let mut finished = later(&row(spool, id).await, by);
+        let delay = Duration::from_secs(5);
+        let mut finished = later_call(&find_row(spool, id).await, delay);
         let linkedid = format!("{}.99", finished.judged.record.started_at.get());
         let root = Linkedid::new(linkedid.clone()).expect("not empty");
         finished.judged.record.uuid = Some(figures::uuid(PBX, &root));
@@ -86,7 +87,7 @@ pub async fn server_error(place: &Place, call: &Call) -> RowId {
         finished.call.linkedid = root;
         let written = spool.write(vec![Op::Finish(Box::new(finished))]).await;
         written.expect("written");
-        let row = row(spool, linkedid).await.id;
+        let row = find_row(spool, linkedid).await.id;
         let died = Step::Died {
             reason: Reason::ServerError,
             message: "the service failed 5 times on this call while others passed".to_owned(),
@@ -99,17 +100,18 @@ pub async fn server_error(place: &Place, call: &Call) -> RowId {
         }
         row
     };
-    with_state(place, add).await
+    change_state(place, add).await
 }
 
-/// Marks a call as journaled by the CRM, with its requestId lost each time.
-pub async fn unconfirmed(place: &Place, call: &Call) {
+/// Makes a journaled call a dead letter of reason `unconfirmed`. Its steps say that the call was
+/// sent four more times, and that the CRM lost the requestId each time.
+pub async fn add_unconfirmed(place: &Place, call: &Call) {
     let id = call.uuid(PBX);
-    with_state(place, async |spool| lose_request_ids(spool, id).await).await;
+    change_state(place, async |spool| lose_request_ids(spool, id).await).await;
 }
 
 async fn lose_request_ids(spool: &Handle, id: String) {
-    let row = row(spool, id).await.id;
+    let row = find_row(spool, id).await.id;
     let accepted = Step::Accepted {
         request_id: "lost".to_owned(),
         token: TokenFingerprint::of("token"),

@@ -1,7 +1,7 @@
-//! Tests messages that cannot be read. They are counted and kept, and the source continues.
+//! Tests that unreadable messages are counted and kept, and that the source continues.
 
 use super::seed;
-use crate::commands::sidecar::{PBX, Place, Running, crm, until};
+use crate::commands::sidecar::{PBX, Place, RunningCommand, poll_until, start_crm};
 use callbridge_model::Reason;
 use callbridge_spool::fix;
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
@@ -11,13 +11,14 @@ use callbridge_testbed::proxy::Proxy;
 use serde_json::{Value, json};
 use std::io::Write as _;
 
-async fn unreadable(place: &Place, count: u64) -> Vec<Value> {
-    place.reaches("/books/unreadable", count).await;
-    let letters = place.letters("--reason unreadable").await;
+/// Waits until the books count this many unreadable messages, and returns their dead letters.
+async fn wait_for_unreadable(place: &Place, count: u64) -> Vec<Value> {
+    place.wait_for_number("/books/unreadable", count).await;
+    let letters = place.dead_letters("--reason unreadable").await;
     assert_eq!(letters.len() as u64, count);
     for letter in &letters {
-        let fix = fix(Reason::Unreadable).replace(" ID", &format!(" {}", letter["id"]));
-        assert_eq!(letter["fix"], json!(fix));
+        let expected_fix = fix(Reason::Unreadable).replace(" ID", &format!(" {}", letter["id"]));
+        assert_eq!(letter["fix"], json!(expected_fix));
         assert_eq!(
             (&letter["uuid"], &letter["call"]),
             (&Value::Null, &Value::Null)
@@ -26,14 +27,14 @@ async fn unreadable(place: &Place, count: u64) -> Vec<Value> {
     letters
 }
 
-/// Returns how often the log contains these words.
-fn times(daemon: &Running, words: &str) -> usize {
+/// Returns how often the log of the daemon contains these words.
+fn log_count(daemon: &RunningCommand, words: &str) -> usize {
     daemon.log().matches(words).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_file_lines_are_kept_and_calls_are_journaled() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     let calls = [Call::new(1, 4001), Call::new(2, 4002)];
     let long = "x".repeat(128 * 1024);
     let mut bytes = calls[0].ami().into_bytes();
@@ -45,7 +46,7 @@ async fn unreadable_file_lines_are_kept_and_calls_are_journaled() {
     place
         .run_until_idle(&place.flags_of_file(&crm.url(), "calls.ami"))
         .await;
-    let letters = unreadable(&place, 3).await;
+    let letters = wait_for_unreadable(&place, 3).await;
     assert_eq!(crm.journal().len(), 2);
     assert!(
         letters[0]["text"]
@@ -56,43 +57,48 @@ async fn unreadable_file_lines_are_kept_and_calls_are_journaled() {
     let length = long.len() as u64 + "Noise: ".len() as u64;
     assert_eq!(letters[1]["length"], json!(length));
     let listed = letters[1]["text"].as_str().expect("text").len();
-    assert!(listed < 2_000, "a list has the first of them: {listed}");
+    assert!(listed < 2_000, "a list shows only the beginning: {listed}");
     let id = &letters[1]["id"];
     let shown = place
-        .ask(&format!("dead show {id} --json"))
+        .run_on_state(&format!("dead show {id} --json"))
         .await
         .lines()
         .remove(0);
-    let all = shown["text"].as_str().expect("text").len() as u64;
-    assert_eq!(all, length, "it is kept whole");
-    let people = place
-        .ask(&format!("dead show {}", letters[0]["id"]))
+    let shown_length = shown["text"].as_str().expect("text").len() as u64;
+    assert_eq!(shown_length, length, "the whole message is kept");
+    let shown_text = place
+        .run_on_state(&format!("dead show {}", letters[0]["id"]))
         .await
-        .well();
-    assert!(people.contains("no colon at all"), "{people}");
-    let retry = place.ask("dead retry --reason unreadable --dry-run").await;
+        .expect_success();
+    assert!(shown_text.contains("no colon at all"), "{shown_text}");
+    let retry = place
+        .run_on_state("dead retry --reason unreadable --dry-run")
+        .await;
     assert_eq!(retry.code, 65);
     assert!(retry.out.contains("discard it"), "{retry:?}");
-    place.ask("dead discard --reason unreadable").await.well();
+    place
+        .run_on_state("dead discard --reason unreadable")
+        .await
+        .expect_success();
     assert_eq!(
         place.number("/books/unreadable").await,
         Some(3),
-        "counted for good"
+        "a discarded message stays counted"
     );
-    assert_eq!(place.letters("").await, [] as [Value; 0]);
+    assert_eq!(place.dead_letters("").await, [] as [Value; 0]);
 }
 
-/// The open call of a later version, as after a rollback.
+/// The state has the open call of a later version, as after a rollback.
 #[tokio::test(flavor = "multi_thread")]
 async fn open_call_that_cannot_be_restored_is_a_letter_once() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
-    seed::open_call(&place, br#"{"of": "another version"}"#).await;
+    seed::add_open_call(&place, br#"{"of": "another version"}"#).await;
     for _ in 0..2 {
         place
             .run_until_idle(&place.flags_of_file(&crm.url(), "calls.ami"))
             .await;
-        let letters = unreadable(&place, 1).await;
+        let letters = wait_for_unreadable(&place, 1).await;
         assert_eq!(letters[0]["text"], json!(r#"{"of": "another version"}"#));
         let shown = letters[0].to_string();
         assert!(shown.contains("cannot be restored"), "{shown}");
@@ -102,15 +108,19 @@ async fn open_call_that_cannot_be_restored_is_a_letter_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn non_json_frame_does_not_close_the_websocket() {
-    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::websocket().await);
+    let (place, crm, pbx) = (
+        Place::new(),
+        start_crm(|_| ()).await,
+        FakePbx::websocket().await,
+    );
     let mut flags = place.flags(&crm.url());
     flags.push(format!("--source=ws://{}/", pbx.addr()));
-    let daemon = place.run(&flags).await;
+    let daemon = place.start_daemon(&flags).await;
     pbx.logged_in(1).await;
     for frame in ["{\"type\":3,\"data\"", "hello", "[]", "\u{b}"] {
         pbx.say(frame.as_bytes()).await;
     }
-    let letters = unreadable(&place, 4).await;
+    let letters = wait_for_unreadable(&place, 4).await;
     assert_eq!(letters[1]["text"], "hello");
     let source = place.status().await.expect("a status")["sources"][0].clone();
     assert_eq!(
@@ -123,7 +133,7 @@ async fn non_json_frame_does_not_close_the_websocket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_secret_is_logged_once_retried_and_shown_in_status() {
-    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), start_crm(|_| ()).await, FakePbx::ami().await);
     let secret = place.write("secret", "wrong");
     let mut flags = place.flags(&crm.url());
     flags.push(format!(
@@ -131,41 +141,46 @@ async fn wrong_secret_is_logged_once_retried_and_shown_in_status() {
         pbx.addr(),
         secret.display()
     ));
-    let daemon = place.run(&flags).await;
-    let why = |status: &Value| status["sources"][0]["reason"].as_str().map(str::to_owned);
-    let told = async || place.status().await.as_ref().and_then(why);
-    let why = until("why it is down", told).await;
-    assert!(why.contains("secret"), "{why}");
-    let text = place.ask("status").await.well();
-    assert!(text.contains("down") && text.contains(&why), "{text}");
-    // It is refused twice more, and nothing is added to the log.
+    let daemon = place.start_daemon(&flags).await;
+    let source_reason = |status: &Value| status["sources"][0]["reason"].as_str().map(str::to_owned);
+    let shown_reason = async || place.status().await.as_ref().and_then(source_reason);
+    let reason = poll_until("the reason of the source", shown_reason).await;
+    assert!(reason.contains("secret"), "{reason}");
+    let text = place.run_on_state("status").await.expect_success();
+    assert!(text.contains("down") && text.contains(&reason), "{text}");
+    // The login is refused twice more, and nothing is added to the log.
     let logins = || {
-        pbx.asked()
+        pbx.requests()
             .iter()
             .filter(|asked| asked.contains("ction: Login"))
             .count()
     };
-    until("three logins", async || (logins() >= 3).then_some(())).await;
-    assert_eq!(times(&daemon, "the source is down"), 1, "{}", daemon.log());
+    poll_until("three logins", async || (logins() >= 3).then_some(())).await;
+    assert_eq!(
+        log_count(&daemon, "the source is down"),
+        1,
+        "{}",
+        daemon.log()
+    );
     place.write("secret", callbridge_testbed::pbx::SECRET);
     pbx.logged_in(1).await;
-    place.reaches("/books/finished", 0).await;
-    let up = async || {
+    place.wait_for_number("/books/finished", 0).await;
+    let is_connected = async || {
         let status = place.status().await?;
         (status["sources"][0]["state"] == json!("connected")).then_some(())
     };
-    until("the source let in", up).await;
+    poll_until("a source that is connected", is_connected).await;
     daemon.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn source_connection_error_is_logged_once_and_in_status() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     let mut flags = place.flags(&crm.url());
     flags.push("--source=ami://bridge@127.0.0.1:9".to_owned());
     flags.push("--source=ws://pbx.invalid:8000/?pbx=second".to_owned());
-    let daemon = place.run(&flags).await;
-    let told = async || {
+    let daemon = place.start_daemon(&flags).await;
+    let shown_reasons = async || {
         let status = place.status().await?;
         let sources = status["sources"].as_array()?.clone();
         sources
@@ -173,12 +188,17 @@ async fn source_connection_error_is_logged_once_and_in_status() {
             .all(|source| source["reason"].is_string())
             .then_some(sources)
     };
-    let sources = until("why both are down", told).await;
-    let why = |at: usize| sources[at]["reason"].as_str().unwrap_or_default();
-    assert!(why(0).contains("connection refused"), "{}", why(0));
-    assert!(why(1).contains("unknown host"), "{}", why(1));
-    assert_eq!(times(&daemon, "the source is down"), 2, "{}", daemon.log());
-    let ready = place.ask("status").await.well();
+    let sources = poll_until("the reasons of both sources", shown_reasons).await;
+    let reason = |index: usize| sources[index]["reason"].as_str().unwrap_or_default();
+    assert!(reason(0).contains("connection refused"), "{}", reason(0));
+    assert!(reason(1).contains("unknown host"), "{}", reason(1));
+    assert_eq!(
+        log_count(&daemon, "the source is down"),
+        2,
+        "{}",
+        daemon.log()
+    );
+    let ready = place.run_on_state("status").await.expect_success();
     assert!(ready.contains("connection refused"), "{ready}");
     daemon.stop().await;
 }
@@ -189,7 +209,7 @@ async fn unreadable_messages_are_kept_and_dead_lettered_by_broker() {
     broker
         .declare_with_refused("cel_unread", "cel_refused")
         .await;
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     let mut flags = place.flags(&crm.url());
     let url = broker.url(ADMINISTRATOR);
     flags.push(format!(
@@ -201,14 +221,14 @@ async fn unreadable_messages_are_kept_and_dead_lettered_by_broker() {
             &[&b"\xff\xfe"[..], b"{\"event_name\":", b"{}"],
         )
         .await;
-    let daemon = place.run(&flags).await;
-    unreadable(&place, 3).await;
+    let daemon = place.start_daemon(&flags).await;
+    wait_for_unreadable(&place, 3).await;
     let refused = async || (broker.depth("cel_refused").await == 3).then_some(());
-    until("three refused messages", refused).await;
+    poll_until("three refused messages", refused).await;
     assert_eq!(broker.depth("cel_unread").await, 0);
     // The source continues with the next messages.
     broker.publish("cel_unread", &[&b"neither"[..]]).await;
-    unreadable(&place, 4).await;
+    wait_for_unreadable(&place, 4).await;
     daemon.stop().await;
     assert_eq!(broker.take("cel_refused").await.len(), 4);
 }
@@ -217,7 +237,7 @@ async fn unreadable_messages_are_kept_and_dead_lettered_by_broker() {
 async fn unreadable_message_notice_goes_to_rabbitmq_without_uuid() {
     let broker = Broker::shared();
     broker.declare("unread_letters").await;
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write(
         "calls.ami",
         format!("no event\r\n\r\n{}", recording(&[Call::new(1, 9001)])),
@@ -227,49 +247,49 @@ async fn unreadable_message_notice_goes_to_rabbitmq_without_uuid() {
     flags.push(format!("--dead-letter-queue={url}?queue=unread_letters"));
     place.run_until_idle(&flags).await;
     let notices = broker.take("unread_letters").await;
-    let said: Vec<(String, String)> = notices
+    let headers: Vec<(String, String)> = notices
         .iter()
         .map(|notice| (notice.header("reason"), notice.header("uuid")))
         .collect();
     let failed = ("failed".to_owned(), Call::new(1, 9001).uuid(PBX));
-    assert_eq!(said[0], ("unreadable".to_owned(), String::new()));
-    assert_eq!(said[1].0, failed.0);
-    assert_eq!(said.len(), 2, "a stop sends what is in the outbox");
+    assert_eq!(headers[0], ("unreadable".to_owned(), String::new()));
+    assert_eq!(headers[1].0, failed.0);
+    assert_eq!(headers.len(), 2, "a stop sends what is in the outbox");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unconfirmed_dead_letter_at_stop_is_published_once() {
     let broker = Broker::shared();
     broker.declare("stopped_letters").await;
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
-    let line = Proxy::start(broker.port()).await;
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
+    let proxy = Proxy::start(broker.port()).await;
     place.write("calls.ami", "no event\r\n\r\n");
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push(format!(
         "--dead-letter-queue=amqp://callbridge@127.0.0.1:{}/{}?queue=stopped_letters",
-        line.port(),
+        proxy.port(),
         broker.vhost()
     ));
-    let daemon = place.run(&flags).await;
-    let there = async |letters: u32| {
-        let all = async || (broker.depth("stopped_letters").await == letters).then_some(());
-        until("the letter", all).await;
+    let daemon = place.start_daemon(&flags).await;
+    let wait_for_depth = async |letters: u32| {
+        let has_all = async || (broker.depth("stopped_letters").await == letters).then_some(());
+        poll_until("the letter", has_all).await;
     };
-    there(1).await;
+    wait_for_depth(1).await;
     let state = rusqlite::Connection::open(place.path("state").join("spool.db")).expect("a state");
-    let left = || {
+    let unsent_notices = || {
         state.query_row("SELECT count(*) FROM notices", [], |row| {
             row.get::<_, i64>(0)
         })
     };
-    let confirmed = async || (left() == Ok(0)).then_some(());
-    until("its confirm", confirmed).await;
-    line.mute();
+    let confirmed = async || (unsent_notices() == Ok(0)).then_some(());
+    poll_until("its confirm", confirmed).await;
+    proxy.mute();
     let mut file = std::fs::OpenOptions::new();
     let file = file.append(true).open(place.path("calls.ami"));
-    let bad = file.expect("a file").write_all(b"no event either\r\n\r\n");
-    bad.expect("written");
-    there(2).await;
+    let written = file.expect("a file").write_all(b"no event either\r\n\r\n");
+    written.expect("written");
+    wait_for_depth(2).await;
     daemon.stop().await;
     assert_eq!(broker.depth("stopped_letters").await, 2);
 }

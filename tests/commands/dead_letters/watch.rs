@@ -1,6 +1,6 @@
 //! Tests that `dead watch` shows new dead letters.
 
-use crate::commands::sidecar::{PBX, Place, Running, crm, json_lines, until};
+use crate::commands::sidecar::{PBX, Place, RunningCommand, json_lines, poll_until, start_crm};
 use callbridge_testbed::calls::Call;
 use rustix::process::Signal;
 use std::io::Write;
@@ -16,49 +16,52 @@ fn append(place: &Place, call: &Call) {
     file.write_all(call.ami().as_bytes()).expect("written");
 }
 
-fn watch(place: &Place, json: bool) -> Running {
+/// Starts `dead watch`.
+fn start_watch(place: &Place, json: bool) -> RunningCommand {
     let state = format!("--state={}", place.path("state").display());
     let mut arguments = vec!["dead", "watch", &state];
     arguments.extend(json.then_some("--json"));
     place.start_as("watch", &arguments)
 }
 
-async fn says(watch: &Running, words: &str) {
-    let heard = async || watch.log().contains(words).then_some(());
-    until(&format!("`{words}` on stderr"), heard).await;
+/// Waits until `dead watch` has written these words to stderr.
+async fn wait_for_log(watch: &RunningCommand, words: &str) {
+    let is_logged = async || watch.log().contains(words).then_some(());
+    poll_until(&format!("`{words}` on stderr"), is_logged).await;
 }
 
-async fn prints(watch: &Running, lines: usize) -> String {
+/// Waits until `dead watch` has printed this many lines, and returns them.
+async fn wait_for_lines(watch: &RunningCommand, lines: usize) -> String {
     let printed = async || Some(watch.out()).filter(|out| out.lines().count() == lines);
-    until(&format!("{lines} lines"), printed).await
+    poll_until(&format!("{lines} lines"), printed).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_watch_reports_new_dead_letter_and_its_next_failure() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 9001).ami());
     let daemon = place
-        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .start_daemon(&place.flags_of_file(&crm.url(), "calls.ami"))
         .await;
-    place.reaches("/books/dead", 1).await;
-    let watch = watch(&place, true);
-    says(&watch, "watching for dead letters").await;
+    place.wait_for_number("/books/dead", 1).await;
+    let watch = start_watch(&place, true);
+    wait_for_log(&watch, "watching for dead letters").await;
     let call = Call::new(2, 9002);
     append(&place, &call);
-    let first = json_lines(&prints(&watch, 1).await).remove(0);
+    let first = json_lines(&wait_for_lines(&watch, 1).await).remove(0);
     assert_eq!(
         first["uuid"],
         call.uuid(PBX),
-        "the older letter is not told"
+        "the older dead letter is not shown"
     );
     assert_eq!(first["reason"], "failed");
     place
-        .ask(&format!("dead retry {} --lead 9003", first["id"]))
+        .run_on_state(&format!("dead retry {} --lead 9003", first["id"]))
         .await
-        .well();
-    let again = json_lines(&prints(&watch, 2).await).remove(1);
+        .expect_success();
+    let second = json_lines(&wait_for_lines(&watch, 2).await).remove(1);
     assert_eq!(
-        (&again["id"], &again["call"]["leadId"]),
+        (&second["id"], &second["call"]["leadId"]),
         (&first["id"], &9003.into())
     );
     assert_eq!(watch.end(Signal::INT).await, 0);
@@ -67,19 +70,19 @@ async fn dead_watch_reports_new_dead_letter_and_its_next_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watch_waits_for_the_daemon_and_outlives_its_restart() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", "");
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     place.run_until_idle(&flags).await;
-    let watch = watch(&place, false);
-    says(&watch, "waiting for one").await;
+    let watch = start_watch(&place, false);
+    wait_for_log(&watch, "waiting for one").await;
     for n in 1..=2 {
-        let daemon = place.run(&flags).await;
-        let again = "watching for dead letters";
-        let ready = async || (watch.log().matches(again).count() == n).then_some(());
-        until("a watch that is ready", ready).await;
+        let daemon = place.start_daemon(&flags).await;
+        let message = "watching for dead letters";
+        let ready = async || (watch.log().matches(message).count() == n).then_some(());
+        poll_until("a watch that is ready", ready).await;
         append(&place, &Call::new(u32::try_from(n).expect("small"), 9001));
-        let out = prints(&watch, n).await;
+        let out = wait_for_lines(&watch, n).await;
         assert!(out.lines().all(|line| line.contains("failed")), "{out}");
         daemon.stop().await;
     }
@@ -88,12 +91,12 @@ async fn watch_waits_for_the_daemon_and_outlives_its_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn following_command_ends_when_its_output_is_closed() {
-    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let (place, crm) = (Place::new(), start_crm(|_| ()).await);
     place.write("calls.ami", Call::new(1, 4001).ami());
     let daemon = place
-        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .start_daemon(&place.flags_of_file(&crm.url(), "calls.ami"))
         .await;
-    place.reaches("/books/journaled", 1).await;
+    place.wait_for_number("/books/journaled", 1).await;
     let state = format!("--state={}", place.path("state").display());
     for arguments in [["calls", "--follow", &state], ["dead", "watch", &state]] {
         let mut following = place.start_piped(&arguments);
@@ -105,7 +108,7 @@ async fn following_command_ends_when_its_output_is_closed() {
         }
         drop(out);
         let ended = async || following.try_wait().expect("a child");
-        let status = until("its end", ended).await;
+        let status = poll_until("its end", ended).await;
         assert!(status.success(), "{arguments:?}: {status}");
     }
     daemon.stop().await;

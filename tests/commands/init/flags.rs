@@ -1,16 +1,16 @@
-//! Tests `init` with all answers as flags: which files it writes, and that other commands accept
-//! them.
+//! Tests `init` with all answers as flags: which files `init` writes, and that other commands
+//! accept the files.
 
 use super::stage::Stage;
 use crate::commands::sidecar::grant_leads;
-use crate::commands::sidecar::{TOKEN, until};
+use crate::commands::sidecar::{TOKEN, poll_until};
 use std::os::unix::fs::PermissionsExt as _;
 
 #[tokio::test]
 async fn init_detects_trunks_and_check_and_run_accept_its_files() {
     let stage = Stage::new().await;
-    let said = stage.init(&[]).await;
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = stage.init(&[]).await;
+    assert_eq!(output.code, 0, "{output:?}");
     for words in [
         "trunk      PJSIP/x7       the PBX logs in to it, and it does not log in to the PBX",
         "telephone  PJSIP/trunk-9  extension 109 of the dialplan shows its state (a hint)",
@@ -19,9 +19,9 @@ async fn init_detects_trunks_and_check_and_run_accept_its_files() {
         "ok    grant",
         "To start it, run:",
     ] {
-        let shown = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        let shown = output.out.split_whitespace().collect::<Vec<_>>().join(" ");
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(shown.contains(&words), "{words}: {}", said.out);
+        assert!(shown.contains(&words), "{words}: {}", output.out);
     }
     let flags = stage.read("office.flags");
     assert!(flags.contains("--trunk=x7=PJSIP/x7\n"), "{flags}");
@@ -33,13 +33,13 @@ async fn init_detects_trunks_and_check_and_run_accept_its_files() {
     ] {
         assert!(flags.contains(line), "{line}: {flags}");
     }
-    // The answers to these actions would contain the passwords of the registrations.
-    let asked = stage.pbx.asked().join("\n");
-    assert!(!asked.contains("RegistrationsOutbound") && !asked.contains("GetConfig"));
-    let all = format!("{}{}{flags}", said.out, said.err);
+    // The answers to RegistrationsOutbound and GetConfig would contain passwords.
+    let actions = stage.pbx.requests().join("\n");
+    assert!(!actions.contains("RegistrationsOutbound") && !actions.contains("GetConfig"));
+    let all_text = format!("{}{}{flags}", output.out, output.err);
     assert!(
-        !all.contains(TOKEN) && !all.contains("secret of the manager"),
-        "{all}"
+        !all_text.contains(TOKEN) && !all_text.contains("secret of the manager"),
+        "{all_text}"
     );
     for (name, mode, text) in [
         ("office.flags", 0o644, None),
@@ -50,25 +50,25 @@ async fn init_detects_trunks_and_check_and_run_accept_its_files() {
             Some("secret of the manager"),
         ),
     ] {
-        let about = stage.etc(name).metadata().expect(name);
-        assert_eq!(about.permissions().mode() & 0o777, mode, "{name}");
+        let metadata = stage.etc(name).metadata().expect(name);
+        assert_eq!(metadata.permissions().mode() & 0o777, mode, "{name}");
         assert!(
             text.is_none_or(|text| stage.read(name).trim() == text),
             "{name}"
         );
     }
-    let at = format!("@{}", stage.etc("office.flags").display());
+    let flags_argument = format!("@{}", stage.etc("office.flags").display());
     // Secrets come only from the stored credentials.
     stage.place.write("token", "no token any more");
-    let checked = stage.place.say(&["check", &at]).await;
-    assert_eq!(checked.code, 0, "{checked:?}");
-    let daemon = stage.place.start_as("run", &["run", &at]);
+    let output = stage.place.run_command(&["check", &flags_argument]).await;
+    assert_eq!(output.code, 0, "{output:?}");
+    let daemon = stage.place.start_as("run", &["run", &flags_argument]);
     stage.pbx.logged_in(3).await;
-    let answers = async || {
+    let is_token_ok = async || {
         let status = stage.place.status().await?;
         (status["token"]["state"] == "ok").then_some(())
     };
-    until("a token that is right", answers).await;
+    poll_until("a token that is right", is_token_ok).await;
     daemon.stop().await;
 }
 
@@ -76,30 +76,32 @@ async fn init_detects_trunks_and_check_and_run_accept_its_files() {
 async fn existing_flags_are_overwritten_only_with_yes_after_a_diff() {
     let stage = Stage::new().await;
     grant_leads(&stage.crm);
-    stage.init(&[]).await.well();
-    let before = stage.read("office.flags");
+    stage.init(&[]).await.expect_success();
+    let flags_before = stage.read("office.flags");
     // A second run changes nothing and asks no server.
-    stage.init(&[]).await.well();
-    let said = stage.init(&["--lead=directory", "--lead-directory"]).await;
-    assert_eq!(said.code, 73, "{said:?}");
+    stage.init(&[]).await.expect_success();
+    let output = stage.init(&["--lead=directory", "--lead-directory"]).await;
+    assert_eq!(output.code, 73, "{output:?}");
     assert!(
-        said.err.contains("office.flags would be overwritten"),
-        "{said:?}"
+        output.err.contains("office.flags would be overwritten"),
+        "{output:?}"
     );
-    assert!(said.out.contains("- --lead=var:LEAD_ID\n"), "{said:?}");
-    assert!(said.out.contains("+ --lead=directory\n"), "{said:?}");
-    assert_eq!(stage.read("office.flags"), before);
-    let said = stage
+    assert!(output.out.contains("- --lead=var:LEAD_ID\n"), "{output:?}");
+    assert!(output.out.contains("+ --lead=directory\n"), "{output:?}");
+    assert_eq!(stage.read("office.flags"), flags_before);
+    let output = stage
         .init(&["--lead=directory", "--lead-directory", "--yes"])
         .await;
-    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(output.code, 0, "{output:?}");
     assert!(
         stage
             .read("office.flags")
             .contains("--lead=directory\n--lead-directory\n")
     );
-    let left = std::fs::read_dir(stage.etc("")).expect("a folder");
-    let names: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
+    let entries = std::fs::read_dir(stage.etc("")).expect("a folder");
+    let names: Vec<_> = entries
+        .map(|entry| entry.expect("a file").file_name())
+        .collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
@@ -109,12 +111,12 @@ async fn non_utf8_flags_file_is_overwritten_only_with_yes() {
     let old = b"# \xcf\xd2\xd1\n--lead=directory\n";
     std::fs::create_dir_all(stage.etc("")).expect("a folder");
     std::fs::write(stage.etc("office.flags"), old).expect("written");
-    let said = stage.init(&[]).await;
-    assert_eq!(said.code, 73, "{said:?}");
-    assert!(said.out.contains("- --lead=directory\n"), "{said:?}");
-    let kept = std::fs::read(stage.etc("office.flags")).expect("there");
-    assert_eq!(kept, old);
-    stage.init(&["--yes"]).await.well();
+    let output = stage.init(&[]).await;
+    assert_eq!(output.code, 73, "{output:?}");
+    assert!(output.out.contains("- --lead=directory\n"), "{output:?}");
+    let bytes = std::fs::read(stage.etc("office.flags")).expect("there");
+    assert_eq!(bytes, old);
+    stage.init(&["--yes"]).await.expect_success();
     assert!(stage.read("office.flags").contains("--lead=var:LEAD_ID\n"));
 }
 
@@ -122,13 +124,14 @@ async fn non_utf8_flags_file_is_overwritten_only_with_yes() {
 async fn init_ends_with_the_code_of_the_failed_check() {
     let stage = Stage::new().await;
     let employees = format!("--employees={}", stage.place.path("missing.csv").display());
-    let said = stage.init(&[&employees]).await;
-    assert_eq!(said.code, 66, "{said:?}");
+    let output = stage.init(&[&employees]).await;
+    assert_eq!(output.code, 66, "{output:?}");
     assert!(
-        said.err
+        output
+            .err
             .contains("the files are written, but check found problems"),
-        "{said:?}"
+        "{output:?}"
     );
-    assert!(!said.out.contains("To start it, run:"), "{said:?}");
+    assert!(!output.out.contains("To start it, run:"), "{output:?}");
     stage.read("office.flags");
 }

@@ -1,6 +1,7 @@
-//! A PBX with a trunk called `x7` and a phone called `trunk-9`, and a CRM.
+//! A PBX with a trunk called `x7` and a phone called `trunk-9`, and a CRM. Tests run `init` with
+//! both.
 
-use crate::commands::sidecar::{Place, Said, crm};
+use crate::commands::sidecar::{CommandOutput, Place, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::FakePbx;
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ pub struct Stage {
 
 impl Stage {
     pub async fn new() -> Self {
-        let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
+        let (place, crm, pbx) = (Place::new(), start_crm(|_| ()).await, FakePbx::ami().await);
         for (action, answer) in [
             ("ListCommands", COMMANDS),
             ("UserEvent", ECHO),
@@ -51,7 +52,7 @@ impl Stage {
         Self { place, crm, pbx }
     }
 
-    /// Returns all answers as flags.
+    /// Returns the arguments of an `init` that has every answer as a flag.
     pub fn flags(&self) -> Vec<String> {
         vec![
             "init".to_owned(),
@@ -66,19 +67,20 @@ impl Stage {
         ]
     }
 
-    /// Returns the path of a written file.
+    /// Returns the path of a file in the folder that `init` writes.
     pub fn etc(&self, name: &str) -> PathBuf {
         self.place.path("etc/callbridge").join(name)
     }
 
-    pub async fn init(&self, more: &[&str]) -> Said {
-        let more = more.iter().map(|it| (*it).to_owned());
-        let all: Vec<String> = self.flags().into_iter().chain(more).collect();
-        self.place.say(&all).await
+    /// Runs `init` with every answer as a flag, and with the flags `more`.
+    pub async fn init(&self, more: &[&str]) -> CommandOutput {
+        let more = more.iter().map(|flag| (*flag).to_owned());
+        let arguments: Vec<String> = self.flags().into_iter().chain(more).collect();
+        self.place.run_command(&arguments).await
     }
 
-    /// Checks that nothing was written, not even a folder.
-    pub fn is_untouched(&self) {
+    /// Asserts that `init` has written nothing, not even a folder.
+    pub fn assert_untouched(&self) {
         assert!(!self.place.path("etc").exists(), "something was written");
     }
 

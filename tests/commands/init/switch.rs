@@ -1,7 +1,7 @@
-//! Tests `init` with a FreeSWITCH: it lists its gateways and phones, and `check` accepts the
-//! result.
+//! Tests `init` with a FreeSWITCH: `init` lists the gateways and phones, and `check` accepts the
+//! written flags.
 
-use crate::commands::sidecar::{Place, Said, TOKEN, crm};
+use crate::commands::sidecar::{CommandOutput, Place, TOKEN, start_crm};
 use crate::commands::terminal::Terminal;
 use callbridge_sandbox::Server;
 use callbridge_testbed::switch::{FakeSwitch, PASSWORD};
@@ -20,7 +20,7 @@ struct SwitchStage {
 
 impl SwitchStage {
     async fn new() -> Self {
-        let (place, crm) = (Place::new(), crm(|_| ()).await);
+        let (place, crm) = (Place::new(), start_crm(|_| ()).await);
         let switch = FakeSwitch::start().await;
         for (question, answer) in [
             ("version", "FreeSWITCH Version 1.10.12-release (64bit)\n"),
@@ -33,8 +33,8 @@ impl SwitchStage {
         Self { place, crm, switch }
     }
 
-    async fn init(&self, password: &str) -> Said {
-        self.place.say(&self.flags(password)).await
+    async fn init(&self, password: &str) -> CommandOutput {
+        self.place.run_command(&self.flags(password)).await
     }
 
     fn flags(&self, password: &str) -> Vec<String> {
@@ -66,8 +66,8 @@ impl SwitchStage {
 #[tokio::test]
 async fn init_writes_gateways_as_trunks_and_password_as_credential() {
     let stage = SwitchStage::new().await;
-    let said = stage.init(PASSWORD).await;
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = stage.init(PASSWORD).await;
+    assert_eq!(output.code, 0, "{output:?}");
     for words in [
         "trunk",
         "gateway/gsm",
@@ -75,7 +75,7 @@ async fn init_writes_gateways_as_trunks_and_password_as_credential() {
         "user/101",
         "To start it, run:",
     ] {
-        assert!(said.out.contains(words), "{words}: {}", said.out);
+        assert!(output.out.contains(words), "{words}: {}", output.out);
     }
     let flags = stage.read("office.flags");
     for line in [
@@ -86,18 +86,18 @@ async fn init_writes_gateways_as_trunks_and_password_as_credential() {
     ] {
         assert!(flags.contains(line), "{line}: {flags}");
     }
-    let kept = stage.read("credstore/callbridge.office.esl-secret");
-    assert_eq!(kept.trim(), PASSWORD);
-    let shown = format!("{}{}{flags}", said.out, said.err);
+    let stored = stage.read("credstore/callbridge.office.esl-secret");
+    assert_eq!(stored.trim(), PASSWORD);
+    let shown = format!("{}{}{flags}", output.out, output.err);
     assert!(
         !shown.contains(PASSWORD) && !shown.contains(TOKEN),
         "{shown}"
     );
-    let at = stage.place.path("etc/callbridge").join("office.flags");
+    let flags_file = stage.place.path("etc/callbridge").join("office.flags");
     stage.place.write("secret", "no password any more");
-    let at = format!("@{}", at.display());
-    let checked = stage.place.say(&["check", &at]).await;
-    assert_eq!(checked.code, 0, "{checked:?}");
+    let flags_argument = format!("@{}", flags_file.display());
+    let output = stage.place.run_command(&["check", &flags_argument]).await;
+    assert_eq!(output.code, 0, "{output:?}");
 }
 
 #[tokio::test]
@@ -119,16 +119,16 @@ async fn registration_name_with_control_character_adds_no_flag() {
         r#"{{"row_count":35,"rows":[{{"reg_user":"101"}},{{"reg_user":"9;1:2"}},{rows}]}}"#
     );
     stage.switch.answers("show registrations as json", &list);
-    let said = stage.init(PASSWORD).await;
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = stage.init(PASSWORD).await;
+    assert_eq!(output.code, 0, "{output:?}");
     let flags = stage.read("office.flags");
     assert!(flags.contains("# --employees=101:ID\n"), "{flags}");
     assert!(!flags.contains("notify-command"), "{flags}");
-    let written = flags.lines().filter(|it| it.starts_with("--"));
+    let written = flags.lines().filter(|line| line.starts_with("--"));
     let written: Vec<&str> = written
-        .map(|it| it.split('=').next().unwrap_or(it))
+        .map(|line| line.split('=').next().unwrap_or(line))
         .collect();
-    let given = [
+    let expected = [
         "--pbx-id",
         "--pbx-timezone",
         "--source",
@@ -139,24 +139,24 @@ async fn registration_name_with_control_character_adds_no_flag() {
         "--crm-url",
         "--state",
     ];
-    assert_eq!(written, given);
-    let at = format!(
+    assert_eq!(written, expected);
+    let flags_argument = format!(
         "@{}",
         stage.place.path("etc/callbridge/office.flags").display()
     );
-    let checked = stage.place.say(&["check", &at]).await;
+    let output = stage.place.run_command(&["check", &flags_argument]).await;
     assert!(
-        checked.out.contains("control characters in their names"),
-        "{checked:?}"
+        output.out.contains("control characters in their names"),
+        "{output:?}"
     );
 }
 
 #[tokio::test]
 async fn password_that_the_switch_refuses_leaves_nothing_written() {
     let stage = SwitchStage::new().await;
-    let said = stage.init("ClueCon").await;
-    assert_eq!(said.code, 77, "{said:?}");
-    assert!(said.err.contains("refused the password"), "{said:?}");
+    let output = stage.init("ClueCon").await;
+    assert_eq!(output.code, 77, "{output:?}");
+    assert!(output.err.contains("refused the password"), "{output:?}");
     assert!(!stage.place.path("etc").exists(), "something was written");
 }
 
@@ -166,15 +166,17 @@ async fn freeswitch_lead_variable_is_proposed_as_deploy_exports_it() {
     let mut flags = stage.flags(PASSWORD);
     flags.retain(|flag| !flag.starts_with("--lead="));
     let mut terminal = Terminal::start(&stage.place, &flags);
-    terminal.takes_default("Trunks, separated by spaces").await;
-    terminal.takes_default("must never change [office]: ").await;
-    terminal.takes_default("[var:lead_id]: ").await;
-    terminal.takes_default("empty for none: ").await;
+    terminal.accept_default("Trunks, separated by spaces").await;
     terminal
-        .takes_default("telegram, mail, or empty for none: ")
+        .accept_default("must never change [office]: ")
         .await;
-    terminal.takes_default("Write these files? [Y/n] ").await;
-    let (code, rest) = terminal.ends().await;
+    terminal.accept_default("[var:lead_id]: ").await;
+    terminal.accept_default("empty for none: ").await;
+    terminal
+        .accept_default("telegram, mail, or empty for none: ")
+        .await;
+    terminal.accept_default("Write these files? [Y/n] ").await;
+    let (code, rest) = terminal.wait_for_end().await;
     assert_eq!(code, 0, "{rest}");
     let flags = stage.read("office.flags");
     assert!(flags.contains("--lead=var:lead_id\n"), "{flags}");

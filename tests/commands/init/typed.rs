@@ -6,91 +6,105 @@ use crate::commands::terminal::{CTRL_C, Terminal};
 use callbridge_testbed::messengers::Messenger;
 
 impl Stage {
-    /// Starts `init` without any answer except the folders.
-    fn starts(&self) -> Terminal {
+    /// Starts `init` in a terminal, with only its name and folders as flags.
+    fn start_init(&self) -> Terminal {
         let etc = format!("--etc={}", self.etc("").display());
         let state = format!("--state={}", self.place.path("state").display());
         Terminal::start(&self.place, &["init", "--name=office", &etc, &state])
     }
 
-    /// Types the first three answers.
-    async fn of_pbx(&self, terminal: &mut Terminal, secret: &str) {
-        terminal.shows("manager (AMI)").await;
-        terminal.types(&format!("{}\n", self.pbx.addr())).await;
-        terminal.shows("[callbridge]: ").await;
-        terminal.types("bridge\n").await;
-        terminal.shows("Its secret (not shown): ").await;
-        terminal.types(&format!("{secret}\n")).await;
+    /// Types the first three answers: the address of the PBX, its user, and `secret`.
+    async fn answer_pbx_questions(&self, terminal: &mut Terminal, secret: &str) {
+        terminal.wait_for_text("manager (AMI)").await;
+        terminal.type_keys(&format!("{}\n", self.pbx.addr())).await;
+        terminal.wait_for_text("[callbridge]: ").await;
+        terminal.type_keys("bridge\n").await;
+        terminal.wait_for_text("Its secret (not shown): ").await;
+        terminal.type_keys(&format!("{secret}\n")).await;
     }
 }
 
 #[tokio::test]
 async fn init_answers_write_a_service_and_show_no_secret() {
     let stage = Stage::new().await;
-    let mut terminal = stage.starts();
-    stage.of_pbx(&mut terminal, "another").await;
-    let refused = terminal.shows("try again (Ctrl-C cancels): ").await;
+    let mut terminal = stage.start_init();
+    stage.answer_pbx_questions(&mut terminal, "another").await;
+    let refused = terminal.wait_for_text("try again (Ctrl-C cancels): ").await;
     assert!(
         refused.contains("[bridge]") && refused.contains("write = reporting"),
         "{refused}"
     );
-    terminal.types("\n").await;
-    stage.of_pbx(&mut terminal, "another one").await;
-    terminal.shows("try again (Ctrl-C cancels): ").await;
-    terminal.types("s\n").await;
-    let alone = terminal.shows("Its secret (not shown): ").await;
-    assert!(!alone.contains("manager (AMI)"), "{alone}");
-    terminal.types("secret of the manager\n").await;
-    terminal
-        .takes_default("Trunks, separated by spaces [x7=PJSIP/x7]: ")
+    terminal.type_keys("\n").await;
+    stage
+        .answer_pbx_questions(&mut terminal, "another one")
         .await;
-    terminal.shows("must never change [office]: ").await;
-    terminal.types("head office\n").await;
-    let again = terminal.shows("must never change [office]: ").await;
-    assert!(again.contains("use at most 64 letters, digits"), "{again}");
-    terminal.types("head-office\n").await;
-    terminal
-        .takes_default("or to a hub? Type crm or hub [crm]: ")
-        .await;
-    terminal.shows("CRM's API").await;
-    terminal.types(&format!("{}\n", stage.crm.url())).await;
-    terminal.shows("connect by consent later): ").await;
-    terminal.types("svc_pat_another\n").await;
-    terminal.shows("token again (Ctrl-C cancels): ").await;
-    terminal.types("s\n").await;
-    let alone = terminal.shows("connect by consent later): ").await;
-    assert!(!alone.contains("CRM's API"), "{alone}");
-    terminal.types(&format!("{TOKEN}\n")).await;
-    terminal.shows("[var:LEAD_ID]: ").await;
-    terminal.types("csv:/no/such/leads.csv\n").await;
-    let again = terminal.shows("[var:LEAD_ID]: ").await;
+    terminal.wait_for_text("try again (Ctrl-C cancels): ").await;
+    terminal.type_keys("s\n").await;
+    let second_question = terminal.wait_for_text("Its secret (not shown): ").await;
     assert!(
-        again.contains("/no/such/leads.csv is not a file"),
-        "{again}"
+        !second_question.contains("manager (AMI)"),
+        "{second_question}"
     );
-    terminal.types("\n").await;
-    terminal.shows("as UZ: ").await;
-    terminal.types("Uzbekistan\n").await;
-    let again = terminal.shows("as UZ: ").await;
-    assert!(again.contains("is not a country code"), "{again}");
-    terminal.types("uz\n").await;
-    terminal.shows("empty for none: ").await;
-    terminal.types("9\n").await;
-    let again = terminal.shows("empty for none: ").await;
-    assert!(again.contains("9 is neither a list"), "{again}");
-    terminal.types("101:501;101:502\n").await;
-    let again = terminal.shows("empty for none: ").await;
-    assert!(again.contains("has two employees"), "{again}");
-    terminal.types("101:501\n").await;
-    terminal.shows("telegram, mail, or empty for none: ").await;
-    terminal.types("telegram\n").await;
-    terminal.shows("(not shown): ").await;
-    terminal.types("no token\n").await;
-    terminal.shows("@name of a channel: ").await;
-    terminal.types("-100\n").await;
-    let again = terminal.shows("telegram, mail, or empty for none: ").await;
-    assert!(again.contains("not the token of a bot"), "{again}");
-    terminal.types("mail\n").await;
+    terminal.type_keys("secret of the manager\n").await;
+    terminal
+        .accept_default("Trunks, separated by spaces [x7=PJSIP/x7]: ")
+        .await;
+    terminal.wait_for_text("must never change [office]: ").await;
+    terminal.type_keys("head office\n").await;
+    let repeated = terminal.wait_for_text("must never change [office]: ").await;
+    assert!(
+        repeated.contains("use at most 64 letters, digits"),
+        "{repeated}"
+    );
+    terminal.type_keys("head-office\n").await;
+    terminal
+        .accept_default("or to a hub? Type crm or hub [crm]: ")
+        .await;
+    terminal.wait_for_text("CRM's API").await;
+    terminal.type_keys(&format!("{}\n", stage.crm.url())).await;
+    terminal.wait_for_text("connect by consent later): ").await;
+    terminal.type_keys("svc_pat_another\n").await;
+    terminal
+        .wait_for_text("token again (Ctrl-C cancels): ")
+        .await;
+    terminal.type_keys("s\n").await;
+    let second_question = terminal.wait_for_text("connect by consent later): ").await;
+    assert!(!second_question.contains("CRM's API"), "{second_question}");
+    terminal.type_keys(&format!("{TOKEN}\n")).await;
+    terminal.wait_for_text("[var:LEAD_ID]: ").await;
+    terminal.type_keys("csv:/no/such/leads.csv\n").await;
+    let repeated = terminal.wait_for_text("[var:LEAD_ID]: ").await;
+    assert!(
+        repeated.contains("/no/such/leads.csv is not a file"),
+        "{repeated}"
+    );
+    terminal.type_keys("\n").await;
+    terminal.wait_for_text("as UZ: ").await;
+    terminal.type_keys("Uzbekistan\n").await;
+    let repeated = terminal.wait_for_text("as UZ: ").await;
+    assert!(repeated.contains("is not a country code"), "{repeated}");
+    terminal.type_keys("uz\n").await;
+    terminal.wait_for_text("empty for none: ").await;
+    terminal.type_keys("9\n").await;
+    let repeated = terminal.wait_for_text("empty for none: ").await;
+    assert!(repeated.contains("9 is neither a list"), "{repeated}");
+    terminal.type_keys("101:501;101:502\n").await;
+    let repeated = terminal.wait_for_text("empty for none: ").await;
+    assert!(repeated.contains("has two employees"), "{repeated}");
+    terminal.type_keys("101:501\n").await;
+    terminal
+        .wait_for_text("telegram, mail, or empty for none: ")
+        .await;
+    terminal.type_keys("telegram\n").await;
+    terminal.wait_for_text("(not shown): ").await;
+    terminal.type_keys("no token\n").await;
+    terminal.wait_for_text("@name of a channel: ").await;
+    terminal.type_keys("-100\n").await;
+    let repeated = terminal
+        .wait_for_text("telegram, mail, or empty for none: ")
+        .await;
+    assert!(repeated.contains("not the token of a bot"), "{repeated}");
+    terminal.type_keys("mail\n").await;
     let mailbox = Messenger::smtp();
     let server = format!("smtp://{}", mailbox.address);
     for (question, answer) in [
@@ -99,19 +113,19 @@ async fn init_answers_write_a_service_and_show_no_secret() {
         ("Address of the sender: ", "pbx@example.com"),
         ("Address of the recipient: ", "admin@example.com"),
     ] {
-        terminal.shows(question).await;
-        terminal.types(&format!("{answer}\n")).await;
+        terminal.wait_for_text(question).await;
+        terminal.type_keys(&format!("{answer}\n")).await;
     }
-    let shown = terminal.shows("Write these files? [Y/n] ").await;
+    let shown = terminal.wait_for_text("Write these files? [Y/n] ").await;
     assert!(
         !shown.contains(TOKEN) && !shown.contains("secret of") && !shown.contains(&server),
         "{shown}"
     );
-    stage.is_untouched();
-    terminal.types("\n").await;
-    terminal.shows("Send a test message? [Y/n] ").await;
-    terminal.types("y\n").await;
-    let (code, rest) = terminal.ends().await;
+    stage.assert_untouched();
+    terminal.type_keys("\n").await;
+    terminal.wait_for_text("Send a test message? [Y/n] ").await;
+    terminal.type_keys("y\n").await;
+    let (code, rest) = terminal.wait_for_end().await;
     assert_eq!(code, 0, "{rest}");
     assert!(rest.contains("\nsent\r\n"), "{rest}");
     let mail = mailbox.next().await;
@@ -131,8 +145,8 @@ async fn init_answers_write_a_service_and_show_no_secret() {
         stage.read("credstore/callbridge.office.token").trim(),
         TOKEN
     );
-    let told = "deploy/notify/mail ";
-    assert!(flags.contains(told), "{flags}");
+    let command = "deploy/notify/mail ";
+    assert!(flags.contains(command), "{flags}");
     assert!(
         flags.contains("/callbridge.office.notify\n--notify-missed=30m\n"),
         "{flags}"
@@ -142,28 +156,32 @@ async fn init_answers_write_a_service_and_show_no_secret() {
 #[tokio::test]
 async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
     let stage = Stage::new().await;
-    let mut terminal = stage.starts();
-    terminal.shows("manager (AMI)").await;
-    terminal.types(CTRL_C).await;
-    let (code, said) = terminal.ends().await;
-    assert_eq!(code, 130, "{said}");
-    assert!(said.contains("nothing was written"), "{said}");
-    let mut terminal = stage.starts();
-    stage.of_pbx(&mut terminal, "secret of the manager").await;
-    terminal.takes_default("Trunks, separated").await;
-    terminal.takes_default("must never change [office]: ").await;
-    terminal
-        .takes_default("or to a hub? Type crm or hub [crm]: ")
+    let mut terminal = stage.start_init();
+    terminal.wait_for_text("manager (AMI)").await;
+    terminal.type_keys(CTRL_C).await;
+    let (code, output) = terminal.wait_for_end().await;
+    assert_eq!(code, 130, "{output}");
+    assert!(output.contains("nothing was written"), "{output}");
+    let mut terminal = stage.start_init();
+    stage
+        .answer_pbx_questions(&mut terminal, "secret of the manager")
         .await;
-    terminal.shows("CRM's API").await;
-    terminal.types(CTRL_C).await;
-    assert_eq!(terminal.ends().await.0, 130);
+    terminal.accept_default("Trunks, separated").await;
+    terminal
+        .accept_default("must never change [office]: ")
+        .await;
+    terminal
+        .accept_default("or to a hub? Type crm or hub [crm]: ")
+        .await;
+    terminal.wait_for_text("CRM's API").await;
+    terminal.type_keys(CTRL_C).await;
+    assert_eq!(terminal.wait_for_end().await.0, 130);
     // Ctrl-D has the same effect.
-    let mut terminal = stage.starts();
-    terminal.shows("manager (AMI)").await;
-    terminal.types("\x04").await;
-    assert_eq!(terminal.ends().await.0, 130);
-    stage.is_untouched();
+    let mut terminal = stage.start_init();
+    terminal.wait_for_text("manager (AMI)").await;
+    terminal.type_keys("\x04").await;
+    assert_eq!(terminal.wait_for_end().await.0, 130);
+    stage.assert_untouched();
 }
 
 #[tokio::test]
@@ -178,25 +196,29 @@ async fn trunk_known_only_by_name_is_confirmed_by_watched_call() {
          CallerIDNum: +998901110001\n\n",
     );
     stage.pbx.answers("CoreShowChannels", &[&list(""), &call]);
-    let none = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
-    stage.pbx.answers("PJSIPShowEndpoints", &[none]);
+    let refusal = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
+    stage.pbx.answers("PJSIPShowEndpoints", &[refusal]);
     let devices = "Response: Success\nActionID: {id}\nEventList: start\n\n\
         Event: DeviceStateChange\nActionID: {id}\nDevice: PJSIP/x7\nState: INUSE\n\n\
         Event: DeviceStateListComplete\nActionID: {id}\n\n";
     stage.pbx.answers("DeviceStateList", &[devices]);
-    let mut terminal = stage.starts();
-    stage.of_pbx(&mut terminal, "secret of the manager").await;
-    let shown = terminal.shows("over each trunk meanwhile. [y/N] ").await;
+    let mut terminal = stage.start_init();
+    stage
+        .answer_pbx_questions(&mut terminal, "secret of the manager")
+        .await;
+    let shown = terminal
+        .wait_for_text("over each trunk meanwhile. [y/N] ")
+        .await;
     assert!(shown.contains("only its name is known"), "{shown}");
-    terminal.types("y\n").await;
-    let shown = terminal.shows("[x7=PJSIP/x7]: ").await;
+    terminal.type_keys("y\n").await;
+    let shown = terminal.wait_for_text("[x7=PJSIP/x7]: ").await;
     assert!(
         shown.contains("a call with an outside number (…0001) is on it now"),
         "{shown}"
     );
-    terminal.types(CTRL_C).await;
-    assert_eq!(terminal.ends().await.0, 130);
-    stage.is_untouched();
+    terminal.type_keys(CTRL_C).await;
+    assert_eq!(terminal.wait_for_end().await.0, 130);
+    stage.assert_untouched();
 }
 
 #[tokio::test]
@@ -206,25 +228,29 @@ async fn lookup_flag_is_written_only_if_answer_is_yes() {
         grant_leads(&stage.crm);
         let mut flags = stage.flags();
         flags.retain(|flag| !flag.starts_with("--lead="));
-        let given = [
+        let more_flags = [
             "--lead=directory",
             "--lead-directory",
             "--employees=101:501",
         ];
-        flags.extend(given.map(str::to_owned));
+        flags.extend(more_flags.map(str::to_owned));
         flags.push("--trunk=x7=PJSIP/x7".to_owned());
         flags.push("--pbx-id=office".to_owned());
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let mut terminal = Terminal::start(&stage.place, &flags);
-        terminal.shows("Its secret (not shown): ").await;
-        terminal.types("secret of the manager\n").await;
-        terminal.shows("the extension to ring first)? [y/N] ").await;
-        terminal.types(answer).await;
-        terminal.shows("telegram, mail, or empty for none: ").await;
-        terminal.types("\n").await;
-        terminal.shows("Write these files? [Y/n] ").await;
-        terminal.types("\n").await;
-        let (code, rest) = terminal.ends().await;
+        terminal.wait_for_text("Its secret (not shown): ").await;
+        terminal.type_keys("secret of the manager\n").await;
+        terminal
+            .wait_for_text("the extension to ring first)? [y/N] ")
+            .await;
+        terminal.type_keys(answer).await;
+        terminal
+            .wait_for_text("telegram, mail, or empty for none: ")
+            .await;
+        terminal.type_keys("\n").await;
+        terminal.wait_for_text("Write these files? [Y/n] ").await;
+        terminal.type_keys("\n").await;
+        let (code, rest) = terminal.wait_for_end().await;
         assert_eq!(code, 0, "{rest}");
         let flags = stage.read("office.flags");
         let has = flags.contains("--lookup=127.0.0.1:4573\n");
@@ -242,21 +268,21 @@ async fn directory_rule_asks_for_lead_directory() {
     flags.push("--pbx-id=office".to_owned());
     flags.push("--employees=101:501".to_owned());
     let mut terminal = Terminal::start(&stage.place, &flags);
-    terminal.shows("Its secret (not shown): ").await;
-    terminal.types("secret of the manager\n").await;
-    terminal.shows("[var:LEAD_ID]: ").await;
-    terminal.types("directory\n").await;
+    terminal.wait_for_text("Its secret (not shown): ").await;
+    terminal.type_keys("secret of the manager\n").await;
+    terminal.wait_for_text("[var:LEAD_ID]: ").await;
+    terminal.type_keys("directory\n").await;
     terminal
-        .takes_default("PERMISSION_OPEN_API_LEAD:READ)? [Y/n] ")
+        .accept_default("PERMISSION_OPEN_API_LEAD:READ)? [Y/n] ")
         .await;
     terminal
-        .takes_default("the extension to ring first)? [y/N] ")
+        .accept_default("the extension to ring first)? [y/N] ")
         .await;
     terminal
-        .takes_default("telegram, mail, or empty for none: ")
+        .accept_default("telegram, mail, or empty for none: ")
         .await;
-    terminal.takes_default("Write these files? [Y/n] ").await;
-    let (code, rest) = terminal.ends().await;
+    terminal.accept_default("Write these files? [Y/n] ").await;
+    let (code, rest) = terminal.wait_for_end().await;
     assert_eq!(code, 0, "{rest}");
     let flags = stage.read("office.flags");
     assert!(

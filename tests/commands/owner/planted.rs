@@ -1,6 +1,7 @@
-//! Tests links, FIFOs, and sockets that the folder's owner has planted.
+//! Tests that root does not follow links, FIFOs, and sockets that the owner of a state folder has
+//! planted in the folder.
 
-use super::stage::{GID, SUDO, Stage, UID, is_root, own, own_file, set_mode};
+use super::stage::{GID, SUDO, Stage, UID, give_file_to_user, give_to_user, is_root, set_mode};
 use callbridge_spool::{ConnectionChange, ConnectionStore};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ const NAMES: [&str; 8] = [
     ".control",
 ];
 
-/// An object that is planted under each of these names.
+/// An object that is planted under each name in `NAMES`.
 #[derive(Clone, Copy, Debug)]
 enum Plant {
     Link,
@@ -39,12 +40,12 @@ const PLANTS: [Plant; 5] = [
     Plant::Fifo,
 ];
 
-/// Owner, mode, size, and the times of the last changes, by path.
+/// Owner, group, mode, size, and the times of the last changes, by path.
 type Snapshot = BTreeMap<PathBuf, (u32, u32, u32, u64, [i64; 4])>;
 
 /// Returns the metadata of this folder and of everything in it.
 fn snapshot(folder: &Path) -> Snapshot {
-    let mut all = Snapshot::new();
+    let mut metadata_by_path = Snapshot::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(path) = folders.pop() {
         let found = path.symlink_metadata().expect("there");
@@ -58,16 +59,16 @@ fn snapshot(folder: &Path) -> Snapshot {
             found.ctime(),
             found.ctime_nsec(),
         ];
-        let of = (found.uid(), found.gid(), found.mode(), found.len(), times);
-        all.insert(path, of);
+        let values = (found.uid(), found.gid(), found.mode(), found.len(), times);
+        metadata_by_path.insert(path, values);
     }
-    all
+    metadata_by_path
 }
 
-/// Root's folder with files that an attacker wants to read, write, empty, or own.
-struct Roots(PathBuf);
+/// A folder of root with files that an attacker wants to read, write, empty, or own.
+struct RootFolder(PathBuf);
 
-impl Roots {
+impl RootFolder {
     fn new(path: PathBuf) -> Self {
         std::fs::create_dir_all(path.join("empty")).expect("made");
         std::fs::write(path.join("victim"), "kept").expect("written");
@@ -76,6 +77,7 @@ impl Roots {
         Self(path)
     }
 
+    /// Replaces the file at `place` by a planted object.
     fn plant(&self, plant: Plant, place: &Path) {
         std::fs::remove_file(place).ok();
         let victim = self.0.join("victim");
@@ -86,35 +88,37 @@ impl Roots {
             Plant::HardLink => return std::fs::hard_link(&victim, place).expect("a link"),
             Plant::Fifo => mkfifoat(CWD, place, Mode::from(0o600)).expect("a FIFO"),
         }
-        own(place);
+        give_to_user(place);
     }
 }
 
-/// Creates a state that belongs to the user and has a connection.
-async fn good_folder(stage: &Stage) -> PathBuf {
-    let begun = stage.place.path("begun");
+/// Creates a state folder that has a stored connection.
+async fn create_state_folder(stage: &Stage) -> PathBuf {
+    let folder = stage.place.path("begun");
     let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
-    run.extend(stage.token_flags(&begun));
-    let said = stage.place.say(&run).await;
-    assert_eq!(said.code, 0, "{}", said.err);
+    run.extend(stage.token_flags(&folder));
+    let output = stage.place.run_command(&run).await;
+    assert_eq!(output.code, 0, "{}", output.err);
     let connect = ConnectionChange {
         from: None,
         to: Some(stage.connection()),
     };
-    let connected = ConnectionStore::new(&begun).change(&connect);
+    let connected = ConnectionStore::new(&folder).change(&connect);
     assert_eq!(connected, Ok(true));
-    begun
-}
-
-fn copy_of(good: &Path, stage: &Stage, name: &str) -> PathBuf {
-    let folder = stage.folder(name);
-    let file = folder.join("spool.db");
-    std::fs::copy(good.join("spool.db"), &file).expect("copied");
-    own_file(&file);
     folder
 }
 
-fn words(text: &str, state: &Path) -> Vec<String> {
+/// Copies a state into a new folder of the other user.
+fn copy_state(good: &Path, stage: &Stage, name: &str) -> PathBuf {
+    let folder = stage.folder(name);
+    let file = folder.join("spool.db");
+    std::fs::copy(good.join("spool.db"), &file).expect("copied");
+    give_file_to_user(&file);
+    folder
+}
+
+/// Splits a command line, and appends the flag of the state.
+fn arguments_for(text: &str, state: &Path) -> Vec<String> {
     let state = format!("--state={}", state.display());
     let words = text.split(' ').map(str::to_owned);
     words.chain([state]).collect()
@@ -122,10 +126,10 @@ fn words(text: &str, state: &Path) -> Vec<String> {
 
 /// Returns one command of each kind that uses a state.
 fn commands(stage: &Stage, state: &Path) -> Vec<Vec<String>> {
-    let mut all = vec![stage.connect(state)];
+    let mut command_lines = vec![stage.connect_arguments(state)];
     for verb in ["check", "run", "run --until-idle"] {
         let verb = verb.split(' ').map(str::to_owned);
-        all.push(verb.chain(stage.token_flags(state)).collect());
+        command_lines.push(verb.chain(stage.token_flags(state)).collect());
     }
     let calls = stage.place.path("calls.csv").display().to_string();
     let audit = format!("audit --cdr {calls} --crm-url {}", stage.crm.url());
@@ -142,22 +146,23 @@ fn commands(stage: &Stage, state: &Path) -> Vec<Vec<String>> {
         &format!("state export {archive}"),
         &format!("state import {archive}"),
     ] {
-        all.push(words(text, state));
+        command_lines.push(arguments_for(text, state));
     }
-    all
+    command_lines
 }
 
-/// Runs every command on this state as root. Each must be refused, and nothing may change.
-async fn all_are_refused(stage: &Stage, state: &Path, watched: &[&Path], what: &str) {
-    let before: Vec<Snapshot> = watched.iter().map(|path| snapshot(path)).collect();
+/// Runs every command on this state as root. Each command must be refused, and the
+/// watched folders must not change. `what` names the case in a failure.
+async fn assert_all_refused(stage: &Stage, state: &Path, watched: &[&Path], what: &str) {
+    let snapshots_before: Vec<Snapshot> = watched.iter().map(|path| snapshot(path)).collect();
     for command in commands(stage, state) {
-        let said = stage.place.say(&command).await;
-        let what = format!("{what}, {command:?}: {said:?}");
-        assert_eq!(said.code, 78, "{what}");
+        let output = stage.place.run_command(&command).await;
+        let what = format!("{what}, {command:?}: {output:?}");
+        assert_eq!(output.code, 78, "{what}");
         let line = format!("Run: {SUDO} callbridge {}", command[0]);
-        assert!(said.err.contains(&line), "{what}");
+        assert!(output.err.contains(&line), "{what}");
         let now: Vec<Snapshot> = watched.iter().map(|path| snapshot(path)).collect();
-        assert_eq!(now, before, "{what}");
+        assert_eq!(now, snapshots_before, "{what}");
     }
     assert!(!stage.place.path("archive").exists(), "{what}");
 }
@@ -169,17 +174,23 @@ async fn planted_files_are_never_opened_by_root() {
         return;
     }
     let stage = Stage::new().await;
-    let good = good_folder(&stage).await;
-    let roots = Roots::new(stage.place.path("roots"));
+    let good = create_state_folder(&stage).await;
+    let root_folder = RootFolder::new(stage.place.path("roots"));
     for plant in PLANTS {
-        let folder = copy_of(&good, &stage, &format!("{plant:?}"));
+        let folder = copy_state(&good, &stage, &format!("{plant:?}"));
         for name in NAMES {
-            roots.plant(plant, &folder.join(name));
+            root_folder.plant(plant, &folder.join(name));
         }
-        all_are_refused(&stage, &folder, &[&folder, &roots.0], &format!("{plant:?}")).await;
-        let about = folder.metadata().expect("there");
-        let about = (about.uid(), about.gid(), about.mode() & 0o7777);
-        assert_eq!(about, (UID, GID, 0o700), "{plant:?}");
+        assert_all_refused(
+            &stage,
+            &folder,
+            &[&folder, &root_folder.0],
+            &format!("{plant:?}"),
+        )
+        .await;
+        let metadata = folder.metadata().expect("there");
+        let owner_and_mode = (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777);
+        assert_eq!(owner_and_mode, (UID, GID, 0o700), "{plant:?}");
         std::fs::remove_dir_all(&folder).expect("removed");
     }
     assert_eq!(stage.crm.journal().len(), 1, "the call of the good folder");
@@ -191,22 +202,22 @@ async fn planted_sockets_are_never_connected_to_by_root() {
         return;
     }
     let stage = Stage::new().await;
-    let good = good_folder(&stage).await;
-    let folder = copy_of(&good, &stage, "sockets");
-    // A socket that does not answer: a command that connects would wait.
+    let good = create_state_folder(&stage).await;
+    let folder = copy_state(&good, &stage, "sockets");
+    // The socket does not answer, so a command that connects would wait.
     let socket = UnixListener::bind(folder.join("control.sock")).expect("listens");
     socket.set_nonblocking(true).expect("set");
-    own(&folder.join("control.sock"));
-    all_are_refused(&stage, &folder, &[&folder], "a socket").await;
+    give_to_user(&folder.join("control.sock"));
+    assert_all_refused(&stage, &folder, &[&folder], "a socket").await;
     std::fs::remove_file(folder.join("control.sock")).expect("removed");
     let elsewhere = stage.place.path("deaf.sock");
-    let deaf = UnixListener::bind(&elsewhere).expect("listens");
-    deaf.set_nonblocking(true).expect("set");
+    let linked_socket = UnixListener::bind(&elsewhere).expect("listens");
+    linked_socket.set_nonblocking(true).expect("set");
     set_mode(&elsewhere, 0o777);
     symlink(&elsewhere, folder.join("control.sock")).expect("a link");
-    own(&folder.join("control.sock"));
-    all_are_refused(&stage, &folder, &[&folder], "a link to a socket").await;
-    for listener in [socket, deaf] {
+    give_to_user(&folder.join("control.sock"));
+    assert_all_refused(&stage, &folder, &[&folder], "a link to a socket").await;
+    for listener in [socket, linked_socket] {
         let error = listener.accept().expect_err("no connection");
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
     }
@@ -218,20 +229,30 @@ async fn plants_in_place_of_the_folder_are_not_followed() {
         return;
     }
     let stage = Stage::new().await;
-    let roots = Roots::new(stage.place.path("roots"));
+    let root_folder = RootFolder::new(stage.place.path("roots"));
     let home = stage.folder("home");
     let state = home.join("state");
     for plant in PLANTS {
-        roots.plant(plant, &state);
+        root_folder.plant(plant, &state);
         if matches!(plant, Plant::HardLink) {
-            // This name is a file of root, so each command reports that it is not a folder.
-            let before = snapshot(&roots.0);
-            let said = stage.place.say(&words("status", &state)).await;
-            assert_ne!(said.code, 0, "{said:?}");
-            assert_eq!(snapshot(&roots.0), before);
+            // The name is a hard link to a file of root, so each command reports that the
+            // state is not a folder.
+            let snapshot_before = snapshot(&root_folder.0);
+            let output = stage
+                .place
+                .run_command(&arguments_for("status", &state))
+                .await;
+            assert_ne!(output.code, 0, "{output:?}");
+            assert_eq!(snapshot(&root_folder.0), snapshot_before);
             continue;
         }
-        all_are_refused(&stage, &state, &[&home, &roots.0], &format!("{plant:?}")).await;
+        assert_all_refused(
+            &stage,
+            &state,
+            &[&home, &root_folder.0],
+            &format!("{plant:?}"),
+        )
+        .await;
     }
 }
 
@@ -241,16 +262,16 @@ async fn paths_through_another_users_place_are_refused() {
         return;
     }
     let stage = Stage::new().await;
-    let roots = Roots::new(stage.place.path("roots"));
+    let root_folder = RootFolder::new(stage.place.path("roots"));
     let home = stage.folder("home");
-    let watched: [&Path; 2] = [&home, &roots.0];
+    let watched: [&Path; 2] = [&home, &root_folder.0];
     // The state does not exist, and would be created in the other user's folder.
-    all_are_refused(&stage, &home.join("deep/state"), &watched, "a new state").await;
+    assert_all_refused(&stage, &home.join("deep/state"), &watched, "a new state").await;
     // The folder is root's, and only another user's link points to it.
-    roots.plant(Plant::FolderLink, &home.join("link"));
+    root_folder.plant(Plant::FolderLink, &home.join("link"));
     for state in ["link", "link/deep"] {
-        all_are_refused(&stage, &home.join(state), &watched, state).await;
+        assert_all_refused(&stage, &home.join(state), &watched, state).await;
     }
-    std::fs::create_dir(roots.0.join("empty/deep")).expect("made");
-    all_are_refused(&stage, &home.join("link/deep"), &watched, "root's folder").await;
+    std::fs::create_dir(root_folder.0.join("empty/deep")).expect("made");
+    assert_all_refused(&stage, &home.join("link/deep"), &watched, "root's folder").await;
 }

@@ -1,6 +1,9 @@
-//! Tests the error for root: the command that it names works, and root's own state is not affected.
+//! Tests the error for root: the command that the error names works, and root can use its own
+//! state.
 
-use super::stage::{SUDO, Stage, UID, as_the_user, is_root, is_the_users, own, set_mode};
+use super::stage::{
+    SUDO, Stage, UID, assert_user_owns, give_to_user, is_root, run_as_user, set_mode,
+};
 use crate::commands::sidecar::json_lines;
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
@@ -8,12 +11,12 @@ use std::path::Path;
 /// The user `nobody` of every Linux system.
 const NOBODY: u32 = 65_534;
 
-fn until_idle(flags: Vec<String>) -> Vec<String> {
+fn run_until_idle(flags: Vec<String>) -> Vec<String> {
     let verb = ["run".to_owned(), "--until-idle".to_owned()];
     verb.into_iter().chain(flags).collect()
 }
 
-fn journaled_command(state: &Path) -> Vec<String> {
+fn status_command(state: &Path) -> Vec<String> {
     let state = format!("--state={}", state.display());
     ["status", "--json", &state].map(str::to_owned).to_vec()
 }
@@ -26,20 +29,20 @@ async fn named_command_works_as_the_owner_of_the_state() {
     let stage = Stage::new().await;
     let state = stage.folder("state");
     set_mode(&stage.place.path("token"), 0o644);
-    let run = until_idle(stage.token_flags(&state));
-    for command in [&run, &journaled_command(&state)] {
-        let said = stage.place.say(command).await;
-        assert_eq!(said.code, 78, "{said:?}");
+    let run = run_until_idle(stage.token_flags(&state));
+    for command in [&run, &status_command(&state)] {
+        let refusal = stage.place.run_command(command).await;
+        assert_eq!(refusal.code, 78, "{refusal:?}");
         let words = [
             format!("{} belongs to uid {UID}", state.display()),
             format!("Run: {SUDO} callbridge {} ", command[0]),
         ];
         for words in words {
-            assert!(said.err.contains(&words), "{words}: {said:?}");
+            assert!(refusal.err.contains(&words), "{words}: {refusal:?}");
         }
-        let output = as_the_user(&stage.place, command).await;
+        let output = run_as_user(&stage.place, command).await;
         assert!(output.status.success(), "{output:?}");
-        is_the_users(&state);
+        assert_user_owns(&state);
     }
     assert_eq!(stage.crm.journal().len(), 1);
 }
@@ -53,14 +56,17 @@ async fn error_for_root_has_the_owners_name_and_all_arguments() {
     let state = stage.folder("a state");
     chown(&state, Some(NOBODY), Some(NOBODY)).expect("given");
     let flag = format!("--state={}", state.display());
-    let said = stage.place.say(&["dead", "list", "--json", &flag]).await;
-    assert_eq!((said.code, said.out.as_str()), (78, ""), "{said:?}");
+    let output = stage
+        .place
+        .run_command(&["dead", "list", "--json", &flag])
+        .await;
+    assert_eq!((output.code, output.out.as_str()), (78, ""), "{output:?}");
     let words = format!(
         "{} belongs to user nobody, and root does not open another user's state. Run: sudo -u \
          nobody callbridge dead list --json '{flag}'\n",
         state.display()
     );
-    assert!(said.err.ends_with(&words), "{said:?}");
+    assert!(output.err.ends_with(&words), "{output:?}");
 }
 
 #[tokio::test]
@@ -76,14 +82,14 @@ async fn roots_link_to_another_users_folder_is_refused() {
     let state = stage.place.path("lib/callbridge/pbx1");
     symlink("../private/callbridge/pbx1", &state).expect("a link");
     for command in [
-        until_idle(stage.token_flags(&state)),
-        journaled_command(&state),
+        run_until_idle(stage.token_flags(&state)),
+        status_command(&state),
     ] {
-        let said = stage.place.say(&command).await;
-        assert!(said.code == 78 && said.err.contains(SUDO), "{said:?}");
+        let output = stage.place.run_command(&command).await;
+        assert!(output.code == 78 && output.err.contains(SUDO), "{output:?}");
     }
-    let left = std::fs::read_dir(&folder).expect("a folder").count();
-    assert_eq!((left, stage.crm.journal().len()), (0, 0));
+    let file_count = std::fs::read_dir(&folder).expect("a folder").count();
+    assert_eq!((file_count, stage.crm.journal().len()), (0, 0));
 }
 
 #[tokio::test]
@@ -95,13 +101,13 @@ async fn state_of_root_is_usable_directly_and_through_a_link() {
     let state = stage.place.path("state");
     let link = stage.place.path("link");
     symlink(&state, &link).expect("a link");
-    let run = until_idle(stage.token_flags(&state));
-    let said = stage.place.say(&run).await;
-    assert_eq!(said.code, 0, "{said:?}");
+    let run = run_until_idle(stage.token_flags(&state));
+    let output = stage.place.run_command(&run).await;
+    assert_eq!(output.code, 0, "{output:?}");
     for state in [&state, &link] {
-        let said = stage.place.say(&journaled_command(state)).await;
-        assert_eq!(said.code, 0, "{said:?}");
-        assert_eq!(json_lines(&said.out)[0]["books"]["journaled"], 1);
+        let output = stage.place.run_command(&status_command(state)).await;
+        assert_eq!(output.code, 0, "{output:?}");
+        assert_eq!(json_lines(&output.out)[0]["books"]["journaled"], 1);
     }
 }
 
@@ -112,10 +118,13 @@ async fn commands_without_a_state_run_in_another_users_home() {
     }
     let stage = Stage::new().await;
     // The default state folder would be below this home.
-    own(&stage.place.path(""));
+    give_to_user(&stage.place.path(""));
     let calls = stage.place.path("calls.ami").display().to_string();
-    let said = stage.place.say(&["explain", &calls, "--format=ami"]).await;
-    assert_eq!(said.code, 0, "{said:?}");
-    let said = stage.place.say(&["status"]).await;
-    assert!(said.code == 78 && said.err.contains(SUDO), "{said:?}");
+    let output = stage
+        .place
+        .run_command(&["explain", &calls, "--format=ami"])
+        .await;
+    assert_eq!(output.code, 0, "{output:?}");
+    let output = stage.place.run_command(&["status"]).await;
+    assert!(output.code == 78 && output.err.contains(SUDO), "{output:?}");
 }

@@ -5,29 +5,30 @@ use crate::commands::sidecar::json_lines;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
 
-/// Returns a stage whose folder belongs to the user that runs the test.
-async fn begun() -> (Stage, std::path::PathBuf) {
+/// Returns a stage, and its state folder, which belongs to the user that runs the test.
+async fn stage_with_state() -> (Stage, std::path::PathBuf) {
     let stage = Stage::new().await;
     let state = stage.place.path("state");
     let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
     run.extend(stage.token_flags(&state));
-    let said = stage.place.say(&run).await;
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = stage.place.run_command(&run).await;
+    assert_eq!(output.code, 0, "{output:?}");
     (stage, state)
 }
 
+/// Runs `check --json` with these flags. Returns the exit code and the findings.
 async fn check(stage: &Stage, flags: Vec<String>) -> (i32, Vec<Value>) {
     let words = ["check".to_owned(), "--json".to_owned()].into_iter();
-    let said = stage
+    let output = stage
         .place
-        .say(&words.chain(flags).collect::<Vec<_>>())
+        .run_command(&words.chain(flags).collect::<Vec<_>>())
         .await;
-    (said.code, json_lines(&said.out))
+    (output.code, json_lines(&output.out))
 }
 
 #[tokio::test]
 async fn state_folder_writable_by_others_is_refused_with_a_fix() {
-    let (stage, state) = begun().await;
+    let (stage, state) = stage_with_state().await;
     let flags = stage.token_flags(&state);
     let run: Vec<String> = ["run".to_owned()]
         .into_iter()
@@ -35,18 +36,21 @@ async fn state_folder_writable_by_others_is_refused_with_a_fix() {
         .collect();
     for (mode, shown) in [(0o770, "770"), (0o777, "777")] {
         set_mode(&state, mode);
-        for command in [run.clone(), stage.connect(&state)] {
-            let said = stage.place.say(&command).await;
-            assert_eq!(said.code, 78, "{said:?}");
+        for command in [run.clone(), stage.connect_arguments(&state)] {
+            let output = stage.place.run_command(&command).await;
+            assert_eq!(output.code, 78, "{output:?}");
             let fix = format!("chmod go-w {}", state.display());
-            assert!(said.err.contains(&fix), "{said:?}");
-            assert!(said.err.contains(shown), "{said:?}");
+            assert!(output.err.contains(&fix), "{output:?}");
+            assert!(output.err.contains(shown), "{output:?}");
         }
         let (code, found) = check(&stage, flags.clone()).await;
         assert_eq!(code, 78, "{found:#?}");
-        let fault = found.iter().find(|it| it["ok"] == false).expect("a fault");
-        let fix = fault["fix"].as_str().expect("text");
-        assert!(fault["name"] == "state" && fix.starts_with("chmod go-w"));
+        let problem = found
+            .iter()
+            .find(|finding| finding["ok"] == false)
+            .expect("a problem");
+        let fix = problem["fix"].as_str().expect("text");
+        assert!(problem["name"] == "state" && fix.starts_with("chmod go-w"));
     }
     set_mode(&state, 0o755);
     assert_eq!(check(&stage, flags).await.0, 0);
@@ -60,26 +64,26 @@ async fn empty_folder_that_others_may_write_is_made_private() {
     set_mode(&state, 0o775);
     let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
     run.extend(stage.token_flags(&state));
-    let said = stage.place.say(&run).await;
-    assert_eq!(said.code, 0, "{said:?}");
-    let about = state.metadata().expect("there");
-    assert_eq!(about.permissions().mode() & 0o777, 0o700);
+    let output = stage.place.run_command(&run).await;
+    assert_eq!(output.code, 0, "{output:?}");
+    let metadata = state.metadata().expect("there");
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o700);
 }
 
 #[tokio::test]
 async fn world_readable_secret_is_reported_by_check_and_run() {
-    let (stage, state) = begun().await;
+    let (stage, state) = stage_with_state().await;
     let token = stage.place.path("token");
     let flags = stage.token_flags(&state);
-    let named = |found: &[Value]| {
-        let secrets = found.iter().filter(|it| it["name"] == "secret");
+    let count_named = |found: &[Value]| {
+        let secrets = found.iter().filter(|finding| finding["name"] == "secret");
         let path = token.display().to_string();
-        let told = |it: &&Value| {
-            it["message"]
+        let has_path = |finding: &&Value| {
+            finding["message"]
                 .as_str()
-                .is_some_and(|what| what.contains(&path))
+                .is_some_and(|message| message.contains(&path))
         };
-        secrets.filter(told).count()
+        secrets.filter(has_path).count()
     };
     let run = ["run".to_owned(), "--until-idle".to_owned()].into_iter();
     let run: Vec<String> = run.chain(flags.clone()).collect();
@@ -91,10 +95,14 @@ async fn world_readable_secret_is_reported_by_check_and_run() {
         set_mode(&token, mode);
         set_mode(&stage.place.path(""), folder);
         let (code, found) = check(&stage, flags.clone()).await;
-        assert_eq!((code, named(&found)), (0, usize::from(open)), "{found:#?}");
-        let said = stage.place.say(&run).await;
-        assert_eq!(said.code, 0, "{said:?}");
-        let warned = said.err.contains("can read a secret file");
-        assert_eq!(warned, open, "{}", said.err);
+        assert_eq!(
+            (code, count_named(&found)),
+            (0, usize::from(open)),
+            "{found:#?}"
+        );
+        let output = stage.place.run_command(&run).await;
+        assert_eq!(output.code, 0, "{output:?}");
+        let warned = output.err.contains("can read a secret file");
+        assert_eq!(warned, open, "{}", output.err);
     }
 }

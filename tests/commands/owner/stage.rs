@@ -1,6 +1,6 @@
-//! A state folder of another user, a CRM, and commands as root and as that user.
+//! A state folder of another user, and a CRM. Tests run commands as root and as that user.
 
-use crate::commands::sidecar::{PBX, Place, TRUNK, crm, soon};
+use crate::commands::sidecar::{PBX, Place, TRUNK, start_crm, wait_for};
 use callbridge_oauth::Connection;
 use callbridge_sandbox::Server;
 use callbridge_sandbox::oauth::Application;
@@ -15,26 +15,28 @@ use std::process::{Output, Stdio};
 /// The ids of the other user and group, which have no name.
 pub const UID: u32 = 61_234;
 pub const GID: u32 = 61_235;
-/// The beginning of the command that the error for root names.
+/// The beginning of the command line that the error for root shows.
 pub const SUDO: &str = "sudo -u '#61234'";
 /// The application of the stored connection, and its secret.
 const CLIENT: &str = "svc_app_1";
 const SECRET: &str = "svc_sec_1";
 
-/// Returns `true` if a test that needs root can run. Otherwise, prints that it did not run.
+/// Returns `true` if this process is root. Otherwise, prints that the test called `test` did not
+/// run.
 pub fn is_root(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        not_run(test, "needs root");
+        report_not_run(test, "needs root");
     }
     root
 }
 
-/// Prints this to stderr directly, because the test harness hides the output of passing tests.
-fn not_run(test: &str, why: &str) {
+/// Prints to stderr directly that a test did not run, because the test harness hides the output of
+/// passing tests.
+fn report_not_run(test: &str, why: &str) {
     let line = format!("\nnot run: {test} ({why})\n");
-    let said = std::io::stderr().write_all(line.as_bytes());
-    said.expect("stderr");
+    let written = std::io::stderr().write_all(line.as_bytes());
+    written.expect("stderr");
 }
 
 /// A place that the other user can enter, and a CRM.
@@ -46,7 +48,7 @@ pub struct Stage {
 impl Stage {
     /// Creates a stage with a call, and with secrets in files that only root can read.
     pub async fn new() -> Self {
-        let crm = crm(|config| {
+        let crm = start_crm(|config| {
             let application = Application {
                 secret: TokenKey::from_value(SECRET),
                 redirect_uris: vec!["http://127.0.0.1:8700/".to_owned()],
@@ -72,7 +74,7 @@ impl Stage {
         let path = self.place.path(name);
         std::fs::create_dir_all(&path).expect("made");
         set_mode(&path, 0o700);
-        own(&path);
+        give_to_user(&path);
         path
     }
 
@@ -98,7 +100,7 @@ impl Stage {
     }
 
     /// Returns the arguments of a `connect` that does not wait for a person.
-    pub fn connect(&self, state: &Path) -> Vec<String> {
+    pub fn connect_arguments(&self, state: &Path) -> Vec<String> {
         let secret = self.place.path("client.secret");
         vec![
             "connect".to_owned(),
@@ -126,13 +128,14 @@ impl Stage {
     }
 }
 
-/// Makes the other user the owner of a path. Changes a link and not its target.
-pub fn own(path: &Path) {
+/// Makes the other user the owner of a path. If the path is a link, changes the link and not its
+/// target.
+pub fn give_to_user(path: &Path) {
     lchown(path, Some(UID), Some(GID)).expect("given");
 }
 
-/// Makes the other user the owner of a file. Follows links.
-pub fn own_file(path: &Path) {
+/// Makes the other user the owner of a file. If the path is a link, changes its target.
+pub fn give_file_to_user(path: &Path) {
     chown(path, Some(UID), Some(GID)).expect("given");
 }
 
@@ -142,11 +145,11 @@ pub fn set_mode(path: &Path, mode: u32) {
 }
 
 /// Runs a copy of the program to its end as the other user.
-pub async fn as_the_user(place: &Place, arguments: &[String]) -> Output {
+pub async fn run_as_user(place: &Place, arguments: &[String]) -> Output {
     let program = place.path("callbridge");
     if !program.exists() {
-        // Another process copies it. If this process had it open, programs that other tests start
-        // at the same time would keep it open too.
+        // Another process copies the program. If this process had the copy open, programs that
+        // other tests start at the same time would keep the copy open too.
         let mut cp = std::process::Command::new("cp");
         cp.arg(env!("CARGO_BIN_EXE_callbridge")).arg(&program);
         assert!(cp.status().expect("cp").success());
@@ -161,15 +164,22 @@ pub async fn as_the_user(place: &Place, arguments: &[String]) -> Output {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    soon("its end", running).await.expect("it runs")
+    wait_for("the end of the program", running)
+        .await
+        .expect("the program runs")
 }
 
 /// Asserts that the folder and everything in it belong to the other user.
-pub fn is_the_users(folder: &Path) {
+pub fn assert_user_owns(folder: &Path) {
     let entries = std::fs::read_dir(folder).expect("a folder");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     for path in paths.chain([folder.to_path_buf()]) {
-        let about = path.symlink_metadata().expect("there");
-        assert_eq!((about.uid(), about.gid()), (UID, GID), "{}", path.display());
+        let metadata = path.symlink_metadata().expect("there");
+        assert_eq!(
+            (metadata.uid(), metadata.gid()),
+            (UID, GID),
+            "{}",
+            path.display()
+        );
     }
 }

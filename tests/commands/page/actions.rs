@@ -1,21 +1,21 @@
-//! Tests actions on the page: dead letters are retried, numbers are assigned leads, and waiting
-//! customers are shown until they are called back.
+//! Tests actions on the page: dead letters are retried, and numbers get leads.
 
 use super::browser::Browser;
-use crate::commands::sidecar::{Place, Running, crm, until};
+use crate::commands::sidecar::{Place, RunningCommand, poll_until, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::calls::{Call, recording};
 use reqwest::StatusCode;
 
 const UNKNOWN_LEAD: i64 = 9_001;
 
-async fn stage(place: &Place, calls: &[Call]) -> (Server, Running, Browser) {
-    let crm = crm(|_| {}).await;
+/// Starts a CRM, a daemon that reads these calls, and a browser with a login.
+async fn stage(place: &Place, calls: &[Call]) -> (Server, RunningCommand, Browser) {
+    let crm = start_crm(|_| {}).await;
     place.write("calls.ami", recording(calls));
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push("--page=127.0.0.1:0".to_owned());
-    let running = place.run(&flags).await;
-    let browser = Browser::inside(place).await;
+    let running = place.start_daemon(&flags).await;
+    let browser = Browser::with_login(place).await;
     (crm, running, browser)
 }
 
@@ -28,8 +28,8 @@ async fn dry_run_keeps_dead_letters_and_retry_with_lead_sends_them() {
     };
     let calls: Vec<Call> = (1..=90).map(|n| Call::new(n, lead(n))).collect();
     let (crm, running, browser) = stage(&place, &calls).await;
-    place.reaches("/books/journaled", 60).await;
-    place.reaches("/books/dead", 30).await;
+    place.wait_for_number("/books/journaled", 60).await;
+    place.wait_for_number("/books/dead", 30).await;
     let token = browser.token("/letters?reason=failed").await;
     let form = |action: &'static str| {
         [
@@ -40,26 +40,33 @@ async fn dry_run_keeps_dead_letters_and_retry_with_lead_sends_them() {
             ("action", action.to_owned()),
         ]
     };
-    let job = async |action: &'static str| {
+    let run_job = async |action: &'static str| {
         let form = form(action);
         let fields: Vec<(&str, &str)> = form.iter().map(|(a, b)| (*a, b.as_str())).collect();
-        let shown = browser.post("/letters/act", &fields).await;
-        assert_eq!(shown.status, StatusCode::SEE_OTHER, "{}", shown.text);
-        let job = shown.location.expect("a job to look at");
-        until("the job's end", async || {
+        let answer = browser.post("/letters/act", &fields).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+        let job = answer.location.expect("a job to look at");
+        poll_until("the job's end", async || {
             let text = browser.page(&job).await;
             text.contains(r#"max="30" value="30""#).then_some(())
         })
         .await;
     };
-    job("dry_run").await;
-    assert_eq!(place.number("/books/dead").await, Some(30), "only tried");
-    job("retry").await;
-    place.reaches("/books/journaled", 90).await;
+    run_job("dry_run").await;
+    assert_eq!(
+        place.number("/books/dead").await,
+        Some(30),
+        "a dry run sends nothing"
+    );
+    run_job("retry").await;
+    place.wait_for_number("/books/journaled", 90).await;
     let journal = crm.journal();
     assert_eq!(journal.len(), 90);
-    let right = journal.iter().filter(|it| it.call.lead_id == 4_001).count();
-    assert_eq!(right, 30);
+    let retried_count = journal
+        .iter()
+        .filter(|record| record.call.lead_id == 4_001)
+        .count();
+    assert_eq!(retried_count, 30);
     assert_eq!(crm.violations(), []);
     running.stop().await;
 }
@@ -67,16 +74,24 @@ async fn dry_run_keeps_dead_letters_and_retry_with_lead_sends_them() {
 #[tokio::test]
 async fn assigned_lead_sends_waiting_calls_and_can_be_unassigned() {
     let place = Place::new();
-    let one = |n: u32| Call {
+    let customer_call = |n: u32| Call {
         n: 7,
         ..Call::without_lead(n)
     };
     // Sixty calls of one customer, each with its own id.
-    let calls: Vec<Call> = (1..=60).map(|n| Call { n, ..one(n) }).collect();
+    let calls: Vec<Call> = (1..=60)
+        .map(|n| Call {
+            n,
+            ..customer_call(n)
+        })
+        .collect();
     let (crm, running, browser) = stage(&place, &calls).await;
-    place.reaches("/books/waiting", 60).await;
+    place.wait_for_number("/books/waiting", 60).await;
     let numbers = browser.page("/numbers").await;
-    assert!(numbers.contains(&calls[0].phone()), "whole, to be called");
+    assert!(
+        numbers.contains(&calls[0].phone()),
+        "the whole number, which a user can call"
+    );
     let token = browser.token("/numbers").await;
     for call in &calls {
         let phone = call.phone();
@@ -85,19 +100,26 @@ async fn assigned_lead_sends_waiting_calls_and_can_be_unassigned() {
             ("phone", phone.as_str()),
             ("lead", "4001"),
         ];
-        let shown = browser.post("/numbers/give", &fields).await;
-        assert_eq!(shown.status, StatusCode::SEE_OTHER, "{}", shown.text);
+        let answer = browser.post("/numbers/give", &fields).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
     }
-    place.reaches("/books/journaled", 60).await;
+    place.wait_for_number("/books/journaled", 60).await;
     assert_eq!(place.number("/books/waiting").await, Some(0));
-    assert!(crm.journal().iter().all(|it| it.call.lead_id == 4_001));
+    assert!(
+        crm.journal()
+            .iter()
+            .all(|record| record.call.lead_id == 4_001)
+    );
     let phone = calls[0].phone();
     let fields = [("token", token.as_str()), ("phone", phone.as_str())];
-    let shown = browser.post("/numbers/take", &fields).await;
-    assert_eq!(shown.status, StatusCode::SEE_OTHER, "{}", shown.text);
-    let given = place.ask("lead given --json").await.lines();
-    assert_eq!(given.len(), 59);
-    assert!(given.iter().all(|it| it["who"].is_string()), "who gave it");
+    let answer = browser.post("/numbers/take", &fields).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+    let assigned = place.run_on_state("lead given --json").await.lines();
+    assert_eq!(assigned.len(), 59);
+    assert!(
+        assigned.iter().all(|lead| lead["who"].is_string()),
+        "the user who assigned the lead"
+    );
     running.stop().await;
 }
 
@@ -105,15 +127,18 @@ async fn assigned_lead_sends_waiting_calls_and_can_be_unassigned() {
 async fn user_with_view_role_can_change_nothing() {
     let place = Place::new();
     let (_crm, running, _) = stage(&place, &[Call::new(1, UNKNOWN_LEAD)]).await;
-    place.reaches("/books/dead", 1).await;
-    let said = place.ask("page --role view").await.well();
-    let url = said.trim().strip_prefix("open: ").expect("a link");
+    place.wait_for_number("/books/dead", 1).await;
+    let output = place
+        .run_on_state("page --role view")
+        .await
+        .expect_success();
+    let url = output.trim().strip_prefix("open: ").expect("a link");
     let path = &url[url.find("/open/").expect("a path")..];
-    let (mut looker, _) = Browser::outside(&place).await;
-    looker.cookie = looker.post(path, &[]).await.cookie;
-    let letters = looker.page("/letters").await;
+    let (mut viewer, _) = Browser::without_login(&place).await;
+    viewer.cookie = viewer.post(path, &[]).await.cookie;
+    let letters = viewer.page("/letters").await;
     assert!(!letters.contains(r#"value="retry""#), "{letters}");
-    let token = looker.token("/letters").await; // the token of the logout form
+    let token = viewer.token("/letters").await; // the token of the logout form
     for path in ["/letters/act", "/numbers/give", "/numbers/take"] {
         let fields = [
             ("token", token.as_str()),
@@ -122,8 +147,8 @@ async fn user_with_view_role_can_change_nothing() {
             ("phone", "+998901110001"),
             ("lead", "4001"),
         ];
-        let shown = looker.post(path, &fields).await;
-        assert_eq!(shown.status, StatusCode::FORBIDDEN, "{path}");
+        let answer = viewer.post(path, &fields).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
     }
     assert_eq!(place.number("/books/dead").await, Some(1));
     running.stop().await;

@@ -1,19 +1,19 @@
-//! A browser without scripts. It keeps a cookie, submits forms, and sends its origin.
+//! A browser without scripts, which keeps a cookie, submits forms, and sends an `Origin` header.
 
-use crate::commands::sidecar::{Place, soon};
+use crate::commands::sidecar::{Place, wait_for};
 use regex::Regex;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, redirect};
 
-/// An answer.
+/// An answer of the page to one request.
 #[derive(Debug)]
-pub struct Shown {
+pub struct PageAnswer {
     pub status: StatusCode,
     pub location: Option<String>,
     pub cookie: Option<String>,
     pub text: String,
 }
 
-/// A user of the page.
+/// The browser of one user of the page.
 pub struct Browser {
     client: Client,
     /// The origin of the page, such as `http://127.0.0.1:9470`.
@@ -23,11 +23,11 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Opens the page of this place's daemon without a login. Also returns the path of the login
-    /// link.
-    pub async fn outside(place: &Place) -> (Self, String) {
-        let said = place.ask("page").await.well();
-        let url = said.trim().strip_prefix("open: ").expect("a link");
+    /// Opens the page of the daemon in this place, without a login. Also returns the path of the
+    /// login link.
+    pub async fn without_login(place: &Place) -> (Self, String) {
+        let output = place.run_on_state("page").await.expect_success();
+        let url = output.trim().strip_prefix("open: ").expect("a link");
         let path = url.find("/open/").expect("a path of the page");
         let (origin, path) = url.split_at(path);
         let client = Client::builder().no_proxy();
@@ -40,16 +40,16 @@ impl Browser {
         (browser, path.to_owned())
     }
 
-    /// Opens the page as the user who runs the tests.
-    pub async fn inside(place: &Place) -> Self {
-        let (mut browser, path) = Self::outside(place).await;
-        let shown = browser.post(&path, &[]).await;
-        assert_eq!(shown.status, StatusCode::SEE_OTHER, "{}", shown.text);
-        browser.cookie = shown.cookie;
+    /// Opens the page, logged in as the user who runs the tests.
+    pub async fn with_login(place: &Place) -> Self {
+        let (mut browser, path) = Self::without_login(place).await;
+        let answer = browser.post(&path, &[]).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+        browser.cookie = answer.cookie;
         browser
     }
 
-    /// Returns a request with the cookie and no other header of a browser.
+    /// Returns a request that has the cookie, and no other header that a browser sends.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self
             .client
@@ -60,18 +60,20 @@ impl Browser {
         }
     }
 
-    pub async fn send(&self, request: RequestBuilder) -> Shown {
-        let answer = soon("an answer of the page", request.send()).await;
+    pub async fn send(&self, request: RequestBuilder) -> PageAnswer {
+        let answer = wait_for("an answer of the page", request.send()).await;
         let answer = answer.expect("an answer");
         let header = |name: &str| {
             let value = answer.headers().get(name)?;
             Some(value.to_str().expect("text").to_owned())
         };
         let cookie = header("set-cookie");
-        let cookie = cookie.and_then(|it| it.split(';').next().map(str::to_owned));
+        let cookie = cookie.and_then(|text| text.split(';').next().map(str::to_owned));
         let (status, location) = (answer.status(), header("location"));
-        let text = soon("its end", answer.text()).await.expect("text");
-        Shown {
+        let text = wait_for("the end of the answer", answer.text())
+            .await
+            .expect("text");
+        PageAnswer {
             status,
             location,
             cookie,
@@ -79,19 +81,19 @@ impl Browser {
         }
     }
 
-    pub async fn get(&self, path: &str) -> Shown {
+    pub async fn get(&self, path: &str) -> PageAnswer {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// Returns the text of a page, which must exist.
+    /// Returns the text of a page. Panics if the status is not 200.
     pub async fn page(&self, path: &str) -> String {
-        let shown = self.get(path).await;
-        assert_eq!(shown.status, StatusCode::OK, "{path}: {}", shown.text);
-        shown.text
+        let answer = self.get(path).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}: {}", answer.text);
+        answer.text
     }
 
-    /// Submits a form as the page itself would.
-    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Shown {
+    /// Submits a form with the page's own `Origin` header, as a browser does.
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> PageAnswer {
         let request = self.form(path, fields).header("Origin", &self.origin);
         self.send(request).await
     }
@@ -107,11 +109,11 @@ impl Browser {
             .body(body.join("&"))
     }
 
-    /// Returns the token in the forms of this page.
+    /// Returns the token against forged requests in the forms of this page.
     pub async fn token(&self, path: &str) -> String {
         let text = self.page(path).await;
         let field = Regex::new(r#"name="token"\s+value="([^"]+)""#).expect("a pattern");
-        let found = field.captures(&text).and_then(|it| it.get(1));
+        let found = field.captures(&text).and_then(|groups| groups.get(1));
         found
             .unwrap_or_else(|| panic!("no form in {path}: {text}"))
             .as_str()

@@ -1,8 +1,8 @@
 //! Tests that the page of a running daemon shows the calls, in the language of the user.
 
 use super::browser::Browser;
-use super::door::{PASSWORD, line_of};
-use crate::commands::sidecar::{Place, Running, crm, until};
+use super::door::{PASSWORD, password_line};
+use crate::commands::sidecar::{Place, RunningCommand, poll_until, start_crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::calls::{Call, moved_to, now, recording};
 use reqwest::{Method, StatusCode};
@@ -13,19 +13,20 @@ const CALLED_BACK: &str = include_str!("../../recordings/outbound_answered/ami.r
 /// The caller in one recording, and the called number in the other.
 const CUSTOMERS: [&str; 2] = ["+998901110002", "+998901110001"];
 
-async fn daemon(place: &Place, calls: &str, more: &[&str]) -> (Server, Running) {
-    let crm = crm(|_| {}).await;
+/// Starts a CRM and a daemon with a page, which reads the recording `calls`.
+async fn daemon(place: &Place, calls: &str, more: &[&str]) -> (Server, RunningCommand) {
+    let crm = start_crm(|_| {}).await;
     place.write("calls.ami", calls);
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
     flags.push("--page=127.0.0.1:0".to_owned());
     flags.extend(more.iter().map(ToString::to_string));
-    let running = place.run(&flags).await;
+    let running = place.start_daemon(&flags).await;
     (crm, running)
 }
 
-/// Waits until a page has these words, and returns it.
-async fn shows(browser: &Browser, path: &str, words: &str) -> String {
-    until(&format!("{words} on {path}"), async || {
+/// Waits until the page at `path` contains `words`, and returns the text of the page.
+async fn wait_for_page_text(browser: &Browser, path: &str, words: &str) -> String {
+    poll_until(&format!("{words} on {path}"), async || {
         let text = browser.page(path).await;
         text.contains(words).then_some(text)
     })
@@ -35,13 +36,13 @@ async fn shows(browser: &Browser, path: &str, words: &str) -> String {
 #[tokio::test]
 async fn missed_customer_is_listed_until_called_back_by_employee() {
     let place = Place::new();
-    let begins = now() - 3_000;
-    let missed = moved_to(MISSED, begins);
+    let begin = now() - 3_000;
+    let missed = moved_to(MISSED, begin);
     let employees = "--employees=101:501;102:502";
     let (_crm, running) = daemon(&place, &missed, &[employees]).await;
-    let browser = Browser::inside(&place).await;
+    let browser = Browser::with_login(&place).await;
     let dial = format!("tel:{}", CUSTOMERS[0]);
-    let waiting = shows(&browser, "/missed", &dial).await;
+    let waiting = wait_for_page_text(&browser, "/missed", &dial).await;
     assert!(waiting.contains("4002"), "with the lead: {waiting}");
     let csv = browser.page("/missed.csv").await;
     assert!(
@@ -49,17 +50,17 @@ async fn missed_customer_is_listed_until_called_back_by_employee() {
         "{csv}"
     );
 
-    let own = |number: &str| number.trim_start_matches('+').to_owned();
-    let back = moved_to(CALLED_BACK, begins + 600);
-    let back = back.replace(&own(CUSTOMERS[1]), &own(CUSTOMERS[0]));
+    let digits = |number: &str| number.trim_start_matches('+').to_owned();
+    let back = moved_to(CALLED_BACK, begin + 600);
+    let back = back.replace(&digits(CUSTOMERS[1]), &digits(CUSTOMERS[0]));
     let file = std::fs::OpenOptions::new()
         .append(true)
         .open(place.path("calls.ami"));
     file.expect("the file")
         .write_all(back.as_bytes())
         .expect("written");
-    let gone = shows(&browser, "/missed", "No customer waits").await;
-    assert!(!gone.contains(CUSTOMERS[0]), "{gone}");
+    let missed_page = wait_for_page_text(&browser, "/missed", "No customer waits").await;
+    assert!(!missed_page.contains(CUSTOMERS[0]), "{missed_page}");
 
     let week = "/employees.csv?span=week"; // the test can run at midnight
     let csv = browser.page(week).await;
@@ -69,16 +70,16 @@ async fn missed_customer_is_listed_until_called_back_by_employee() {
             .unwrap_or_else(|| panic!("no {extension} in {csv}"))
             .to_owned()
     };
-    let begin = "extension,employeeId,answered,missed,outbound,talkSec";
+    let heading = "extension,employeeId,answered,missed,outbound,talkSec";
     assert!(
-        csv.trim_start_matches('\u{feff}').starts_with(begin),
+        csv.trim_start_matches('\u{feff}').starts_with(heading),
         "{csv}"
     );
     assert!(row("101,").starts_with("101,501,0,0,1,4,,600.0"), "{csv}");
     assert!(row("102,").starts_with("102,,0,1,0,0,"), "{csv}");
     let table = browser.page("/employees?span=week").await;
-    for shown in ["101", "102", "501"] {
-        assert!(table.contains(shown), "{shown}: {table}");
+    for number in ["101", "102", "501"] {
+        assert!(table.contains(number), "{number}: {table}");
     }
     running.stop().await;
 }
@@ -87,19 +88,22 @@ async fn missed_customer_is_listed_until_called_back_by_employee() {
 async fn check_run_from_page_shows_each_finding_of_command() {
     let place = Place::new();
     let (crm, running) = daemon(&place, "", &[]).await;
-    let browser = Browser::inside(&place).await;
-    let before = browser.page("/check").await;
-    assert!(before.contains("The check was not run yet."), "{before}");
+    let browser = Browser::with_login(&place).await;
+    let first_page = browser.page("/check").await;
+    assert!(
+        first_page.contains("The check was not run yet."),
+        "{first_page}"
+    );
     let token = browser.token("/check").await;
-    let begun = browser.post("/check", &[("token", &token)]).await;
-    assert_eq!(begun.status, StatusCode::SEE_OTHER, "{}", begun.text);
-    let found = shows(&browser, "/check", "Run at").await;
+    let answer = browser.post("/check", &[("token", &token)]).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+    let found = wait_for_page_text(&browser, "/check", "Run at").await;
     let found = found.replace("&#38;", "&").replace("&amp;", "&");
     let mut words = vec!["check".to_owned(), "--json".to_owned()];
     words.extend(place.flags_of_file(&crm.url(), "calls.ami"));
-    let said = place.say(&words).await.lines();
-    assert!(said.len() > 3, "{said:?}");
-    for finding in said {
+    let findings = place.run_command(&words).await.lines();
+    assert!(findings.len() > 3, "{findings:?}");
+    for finding in findings {
         let name = finding["name"].as_str().expect("a name");
         assert!(found.contains(&format!(">{name}<")), "{name}: {found}");
     }
@@ -110,29 +114,34 @@ async fn check_run_from_page_shows_each_finding_of_command() {
 #[tokio::test]
 async fn user_removed_from_password_file_is_logged_out_others_stay() {
     let place = Place::new();
-    let (anna, bek) = (line_of("anna", "admin"), line_of("bek", "view"));
+    let (anna, bek) = (password_line("anna", "admin"), password_line("bek", "view"));
     let file = place.write("people", format!("{anna}{bek}"));
     let flag = format!("--page-password-file={}", file.display());
     let (_crm, running) = daemon(&place, "", &[&flag]).await;
-    let mut inside = Vec::new();
+    let mut browsers = Vec::new();
     for name in ["anna", "bek"] {
-        let (mut browser, _) = Browser::outside(&place).await;
+        let (mut browser, _) = Browser::without_login(&place).await;
         let fields = [("name", name), ("password", PASSWORD)];
         browser.cookie = browser.post("/login", &fields).await.cookie;
         browser.page("/calls").await;
-        inside.push(browser);
+        browsers.push(browser);
     }
     let new = place.write("people.new", anna);
     std::fs::rename(new, file).expect("in its place");
-    until("bek outside", async || {
-        let shown = inside[1].get("/calls").await;
-        (shown.status == StatusCode::SEE_OTHER).then_some(())
+    poll_until("the logout of bek", async || {
+        let answer = browsers[1].get("/calls").await;
+        (answer.status == StatusCode::SEE_OTHER).then_some(())
     })
     .await;
     let fields = [("name", "bek"), ("password", PASSWORD)];
-    let again = inside[1].post("/login", &fields).await;
-    assert_eq!(again.status, StatusCode::FORBIDDEN, "{}", again.text);
-    inside[0].page("/calls").await;
+    let refused_login = browsers[1].post("/login", &fields).await;
+    assert_eq!(
+        refused_login.status,
+        StatusCode::FORBIDDEN,
+        "{}",
+        refused_login.text
+    );
+    browsers[0].page("/calls").await;
     running.stop().await;
 }
 
@@ -140,8 +149,8 @@ async fn user_removed_from_password_file_is_logged_out_others_stay() {
 async fn problems_and_fixes_are_shown_in_browser_language() {
     let place = Place::new();
     let (_crm, running) = daemon(&place, &recording(&[Call::new(1, 9_001)]), &[]).await;
-    place.reaches("/books/dead", 1).await;
-    let browser = Browser::inside(&place).await;
+    place.wait_for_number("/books/dead", 1).await;
+    let browser = Browser::with_login(&place).await;
     let texts = [
         ("en", include_str!("../../../crates/page/texts/en.json")),
         ("ru", include_str!("../../../crates/page/texts/ru.json")),
@@ -161,23 +170,23 @@ async fn problems_and_fixes_are_shown_in_browser_language() {
                 continue;
             }
             let request = browser.request(Method::GET, path);
-            let shown = browser
+            let answer = browser
                 .send(request.header("Accept-Language", language))
                 .await;
             let words = texts[key].as_str().expect("a text").replace('\'', "&#39;");
             // Compare only the text before its first placeholder.
             let words = words.split('{').next().unwrap_or_default();
             assert!(
-                shown.text.contains(words),
+                answer.text.contains(words),
                 "{language} {key}: {}",
-                shown.text
+                answer.text
             );
         }
     }
     running.stop().await;
 }
 
-/// Returns the text between these marks.
+/// Returns the text between the first `from` and the next `to`.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let rest = text.split_once(from).map(|(_, rest)| rest);
     let found = rest.and_then(|rest| rest.split_once(to));
@@ -207,9 +216,11 @@ async fn dead_letter_count_is_equal_on_page_and_in_status() {
         ("waiting", 2),
         ("unreadable", 1),
     ] {
-        place.reaches(&format!("/books/{book}"), count).await;
+        place
+            .wait_for_number(&format!("/books/{book}"), count)
+            .await;
     }
-    let browser = Browser::inside(&place).await;
+    let browser = Browser::with_login(&place).await;
     let today = browser.page("/").await;
     assert!(
         between(&today, "href=\"/letters\"", "</a>").contains(">2<"),
@@ -223,8 +234,8 @@ async fn dead_letter_count_is_equal_on_page_and_in_status() {
     assert!(waiting.contains("<dd>2</dd>"), "waiting: {waiting}");
     let list = browser.page("/letters").await;
     assert!(list.contains("all 2 of this list"), "{list}");
-    assert_eq!(place.letters("").await.len(), 4);
-    let status = place.ask("status").await.well();
+    assert_eq!(place.dead_letters("").await.len(), 4);
+    let status = place.run_on_state("status").await.expect_success();
     assert!(
         status
             .contains("\n         2 dead letters (of which unreadable messages: 1), 2 waiting, 0 "),

@@ -14,10 +14,10 @@ use lapin::{BasicProperties, Confirmation};
 use serde_json::{Value, json};
 
 const TRUNK: &str = "--trunk=city=,country=UZ";
-const KIND: &str = "application/vnd.callbridge.call+json; version=1";
-const NEWER: &str = "application/vnd.callbridge.call+json; version=2";
+const CONTENT_TYPE: &str = "application/vnd.callbridge.call+json; version=1";
+const NEWER_CONTENT_TYPE: &str = "application/vnd.callbridge.call+json; version=2";
 
-/// Returns the URL of a queue, without its format.
+/// Returns the URL of a queue, without the parameter `format`.
 fn queue_url(node: &Broker, queue: &str, place: &Place) -> String {
     let secret = place.write("secret", broker::SECRET);
     let user = broker::ADMINISTRATOR;
@@ -25,7 +25,7 @@ fn queue_url(node: &Broker, queue: &str, place: &Place) -> String {
 }
 
 /// Starts a daemon that reads calls from a queue.
-fn daemon(place: &Place, crm: &Server, queue_url: &str) -> Program {
+fn start_daemon(place: &Place, crm: &Server, queue_url: &str) -> Program {
     let arguments = [
         "run".to_owned(),
         format!("--source={queue_url}&format=call"),
@@ -38,7 +38,7 @@ fn daemon(place: &Place, crm: &Server, queue_url: &str) -> Program {
     place.start(&arguments, &[])
 }
 
-/// Returns a call of the lead 4001.
+/// Returns the message of a call with lead 4001.
 fn message(id: &str) -> Value {
     json!({
         "pbx": "tashkent-1", "id": id, "direction": "INBOUND", "trunk": "city",
@@ -48,8 +48,8 @@ fn message(id: &str) -> Value {
     })
 }
 
-/// Returns calls that begin one second apart.
-fn calls(numbers: std::ops::Range<u32>) -> Vec<String> {
+/// Returns the messages of calls that begin one second apart.
+fn consecutive_calls(numbers: std::ops::Range<u32>) -> Vec<String> {
     let mut calls = Vec::new();
     for n in numbers {
         let mut call = message(&format!("1795151317.{n}"));
@@ -59,7 +59,7 @@ fn calls(numbers: std::ops::Range<u32>) -> Vec<String> {
     calls
 }
 
-fn journaled(calls: u64) -> impl Fn(&Status) -> bool {
+fn has_journaled(calls: u64) -> impl Fn(&Status) -> bool {
     move |status| status.books.journaled >= calls
 }
 
@@ -114,9 +114,9 @@ fn wrong_messages() -> Vec<(&'static str, String)> {
     ];
     let mut all = Vec::new();
     for (n, (field, value)) in values.into_iter().enumerate() {
-        let mut told = message(&format!("wrong.{n}"));
-        told[field] = value;
-        all.push((field, told.to_string()));
+        let mut call = message(&format!("wrong.{n}"));
+        call[field] = value;
+        all.push((field, call.to_string()));
     }
     let good = message("wrong.nan").to_string();
     all.push(("durationSec", good.replace("5.2", "NaN")));
@@ -138,39 +138,39 @@ async fn wrong_messages_become_dead_letters_that_name_the_field() {
     node.publish(queue, &good[..1]).await;
     node.publish(queue, &bodies).await;
     node.publish(queue, &good).await;
-    let mut program = daemon(&place, &crm, &queue_url(node, queue, &place));
+    let mut program = start_daemon(&place, &crm, &queue_url(node, queue, &place));
     let all = u64::try_from(wrong.len()).expect("few");
-    let read = |it: &Status| {
-        it.books.unreadable + it.books.dead + it.books.waiting == all && it.books.settled()
+    let is_read = |status: &Status| {
+        let books = &status.books;
+        books.unreadable + books.dead + books.waiting == all && books.settled()
     };
-    let status = program.until("each is read", read).await;
+    let status = program.until("all messages are read", is_read).await;
     assert!(status.books.balance(), "{:?}", status.books);
     assert_eq!(status.books.journaled, 2);
     program.terminate().await;
     assert_eq!(node.depth(queue).await, 0);
 
     let letters = place.letters().await;
-    let words: Vec<&str> = letters
+    let errors: Vec<&str> = letters
         .iter()
-        .filter_map(|it| it["message"].as_str())
+        .filter_map(|letter| letter["message"].as_str())
         .collect();
-    assert_eq!(words.len(), wrong.len());
+    assert_eq!(errors.len(), wrong.len());
     for (field, body) in &wrong {
-        let named = format!("{field}: ");
-        let count = |fields: &[&str]| fields.iter().filter(|it| **it == *field).count();
-        let told = words.iter().filter(|it| it.starts_with(&named));
-        let fields: Vec<&str> = wrong.iter().map(|it| it.0).collect();
+        let prefix = format!("{field}: ");
+        let found = errors.iter().filter(|error| error.starts_with(&prefix));
+        let expected = wrong.iter().filter(|(other, _)| other == field);
         assert_eq!(
-            told.count(),
-            count(&fields),
+            found.count(),
+            expected.count(),
             "{field} {body}\n{}",
-            words.join("\n")
+            errors.join("\n")
         );
     }
-    for words in words {
+    for error in errors {
         assert!(
-            words.contains("; it must be ") || words.starts_with("version: "),
-            "{words}"
+            error.contains("; it must be ") || error.starts_with("version: "),
+            "{error}"
         );
     }
     let journal = crm.journal();
@@ -179,11 +179,14 @@ async fn wrong_messages_become_dead_letters_that_name_the_field() {
     assert_eq!((record.duration_sec, record.talk_time_sec), (5, Some(4)));
 }
 
-/// Returns the example below this heading that contains `holds`.
-fn example<'a>(page: &'a str, heading: &str, holds: &str) -> &'a str {
+/// Returns the first example below this heading that contains `text`.
+fn example<'a>(page: &'a str, heading: &str, text: &str) -> &'a str {
     let (_, section) = page.split_once(heading).expect("a heading");
     let mut blocks = section.split("```text\n").skip(1);
-    let block = blocks.find_map(|rest| rest.split("```").next().filter(|it| it.contains(holds)));
+    let block = blocks.find_map(|rest| {
+        let content = rest.split("```").next();
+        content.filter(|content| content.contains(text))
+    });
     block.expect("an example")
 }
 
@@ -205,7 +208,7 @@ async fn curl_of_the_page_publishes_a_call_that_is_journaled() {
     let (user, secret) = (broker::ADMINISTRATOR, broker::SECRET);
     let netrc = format!("machine 127.0.0.1 login {user} password \"{secret}\"\n");
     place.write("rabbit.netrc", netrc);
-    // The plugin begins to listen some time after the broker does.
+    // The HTTP plugin begins to listen some time after the broker.
     let publish = async || {
         let mut shell = tokio::process::Command::new("sh");
         let shell = shell.arg("-c").arg(&script).current_dir(place.at(""));
@@ -240,23 +243,23 @@ async fn oversized_messages_use_little_memory_and_stop_nothing() {
     let (place, crm, node) = (Place::new(), crm::start().await, Broker::shared());
     let queue = "too-long";
     node.declare(queue).await;
-    node.publish(queue, &calls(0..1)).await;
+    node.publish(queue, &consecutive_calls(0..1)).await;
     let source = queue_url(node, queue, &place);
-    let mut program = daemon(&place, &crm, &source);
+    let mut program = start_daemon(&place, &crm, &source);
     program
-        .until("the first call is journaled", journaled(1))
+        .until("the first call is journaled", has_journaled(1))
         .await;
-    let before = peak(&program);
+    let peak_before = peak(&program);
     program.kill().await;
     let huge = "x".repeat(60 << 20);
     for _ in 0..4 {
         node.publish(queue, &[&huge]).await;
     }
-    node.publish(queue, &calls(1..21)).await;
-    let mut program = daemon(&place, &crm, &source);
-    let status = program.until("all are journaled", journaled(21)).await;
+    node.publish(queue, &consecutive_calls(1..21)).await;
+    let mut program = start_daemon(&place, &crm, &source);
+    let status = program.until("all are journaled", has_journaled(21)).await;
     assert_eq!((status.books.unreadable, status.books.journaled), (4, 21));
-    let grown = peak(&program).saturating_sub(before);
+    let grown = peak(&program).saturating_sub(peak_before);
     assert!(grown < 40 << 20, "{grown} bytes for messages of 60 MiB");
     program.terminate().await;
     let letters = place.letters().await;
@@ -292,22 +295,24 @@ async fn message_of_a_newer_version_waits_for_a_newer_callbridge() {
     let (place, crm, node) = (Place::new(), crm::start().await, Broker::shared());
     let queue = "newer";
     node.declare(queue).await;
-    let all = calls(0..3);
-    publish_as(node, queue, &all[0], NEWER).await;
-    publish_as(node, queue, &all[1], KIND).await;
+    let all = consecutive_calls(0..3);
+    publish_as(node, queue, &all[0], NEWER_CONTENT_TYPE).await;
+    publish_as(node, queue, &all[1], CONTENT_TYPE).await;
     let source = queue_url(node, queue, &place);
-    let mut program = daemon(&place, &crm, &source);
-    let kept = |it: &Status| it.books.journaled == 1 && it.books.unreadable == 1;
-    program.until("the next one is journaled", kept).await;
+    let mut program = start_daemon(&place, &crm, &source);
+    let is_read = |status: &Status| status.books.journaled == 1 && status.books.unreadable == 1;
+    program
+        .until("the second message is journaled", is_read)
+        .await;
     let retry = ["dead", "retry", "--reason", "unreadable", "--json"];
-    let why = place.command(&retry).await.stdout;
-    let why = String::from_utf8_lossy(&why);
-    assert!(why.contains("version: it is 2"), "{why}");
+    let stdout = place.command(&retry).await.stdout;
+    let refusal = String::from_utf8_lossy(&stdout);
+    assert!(refusal.contains("version: it is 2"), "{refusal}");
     program.terminate().await;
-    // A message that an older callbridge kept as unreadable, and that this version can read.
+    // An older callbridge kept this message as unreadable. This version can read the message.
     let settings = callbridge_spool::Settings::default();
     let (spool, guard) = callbridge_spool::open(&place.at("state"), settings).expect("opens");
-    let kept = Op::Unreadable(UnreadableBytes {
+    let unreadable = Op::Unreadable(UnreadableBytes {
         source: format!("{source}&format=call"),
         pbx: String::new(),
         bytes: all[2].clone().into_bytes(),
@@ -315,14 +320,20 @@ async fn message_of_a_newer_version_waits_for_a_newer_callbridge() {
         file: None,
         why: "version: it is 1, and this callbridge reads version 0".to_owned(),
         at: EventTime::from_seconds(1_795_151_400),
-        content_type: Some(KIND.to_owned()),
+        content_type: Some(CONTENT_TYPE.to_owned()),
     });
-    spool.write(vec![kept]).await.expect("stored");
+    spool.write(vec![unreadable]).await.expect("stored");
     drop(spool);
     guard.close();
-    let mut program = daemon(&place, &crm, &source);
-    let status = program.until("it is journaled", journaled(2)).await;
+    let mut program = start_daemon(&place, &crm, &source);
+    let status = program
+        .until("the third message is journaled", has_journaled(2))
+        .await;
     assert!(status.books.balance());
-    assert_eq!(place.letters().await.len(), 1, "the newer one waits");
+    assert_eq!(
+        place.letters().await.len(),
+        1,
+        "the message of the newer version waits"
+    );
     program.terminate().await;
 }

@@ -1,5 +1,5 @@
-//! Compares the CRM's journal with the calls that were sent. In some tests, the CRM's own phone
-//! system journals the calls too.
+//! Tests that differences between the CRM's journal and the calls that were sent are reported. In
+//! one test, another provider journals the calls too.
 
 use crate::e2e::webhooks;
 use crate::support::crm::RATE_FLAG;
@@ -9,19 +9,28 @@ use callbridge_model::status::{FindingKind, SentField};
 use callbridge_sandbox::faults;
 use callbridge_testbed::calls::{Call, recording};
 
-/// Returns the messages of this kind in `status`.
-fn said(status: &Status, kind: FindingKind) -> Vec<&str> {
-    let problem = status.problems.iter().filter(|it| it.kind == kind);
-    problem.map(|it| it.message.as_str()).collect()
+/// Returns the messages of all problems of this kind.
+fn problem_messages(status: &Status, kind: FindingKind) -> Vec<&str> {
+    let problems = status.problems.iter();
+    let problems = problems.filter(|problem| problem.kind == kind);
+    problems.map(|problem| problem.message.as_str()).collect()
 }
 
-fn compared(status: &Status) -> u64 {
-    let talk = |it: &&callbridge_model::status::JournalField| it.field == SentField::Talk;
-    let talk = status.journal_fields.iter().find(talk);
-    talk.map_or(0, |it| it.compared)
+/// Returns the number of calls whose talk time was compared with the journal.
+fn count_compared(status: &Status) -> u64 {
+    let mut fields = status.journal_fields.iter();
+    let talk = fields.find(|field| field.field == SentField::Talk);
+    talk.map_or(0, |field| field.compared)
 }
 
-async fn next(place: &Place, program: &mut Program, n: u32) -> Status {
+/// Returns the number of calls of other providers.
+fn count_foreign(status: &Status) -> u64 {
+    let providers = status.foreign_calls.iter();
+    providers.map(|provider| provider.calls).sum()
+}
+
+/// Writes the `n`-th call to the source, and waits until `n` calls are settled.
+async fn journal_call(place: &Place, program: &mut Program, n: u32) -> Status {
     place.append("recorded", recording(&[Call::new(n, 4001)]).as_bytes());
     program.settled(u64::from(n)).await
 }
@@ -39,29 +48,39 @@ async fn missing_talk_time_in_journal_is_reported_until_field_is_set() {
     flags.extend(events);
     flags.push(RATE_FLAG.to_owned());
     let mut program = place.run(&crm.url(), &flags);
-    webhooks::send_to(&crm, &program).await;
-    next(&place, &mut program, 1).await;
-    let shown = |it: &Status| compared(it) > 0;
-    let status = program.until("the call's event", shown).await;
-    let words = "the journal shows no talk time (1 of 1 calls): is --field talk=talkTimeSec right?";
-    assert_eq!(said(&status, FindingKind::FieldNotShown), [words]);
+    webhooks::send_events_to(&crm, &program).await;
+    journal_call(&place, &mut program, 1).await;
+    let is_compared = |status: &Status| count_compared(status) > 0;
+    let status = program.until("the call's event", is_compared).await;
+    let message =
+        "the journal shows no talk time (1 of 1 calls): is --field talk=talkTimeSec right?";
+    assert_eq!(
+        problem_messages(&status, FindingKind::FieldNotShown),
+        [message]
+    );
     let mut check = place.arguments(&crm.url(), &flags);
     check[0] = "check".to_owned();
     let check: Vec<&str> = check.iter().map(String::as_str).collect();
     let found = place.command(&check).await.stdout;
     let found = String::from_utf8_lossy(&found);
-    assert!(found.contains(&format!("journal: {words}")), "{found}");
+    assert!(found.contains(&format!("journal: {message}")), "{found}");
     program.kill().await;
     let offline = place.lines(&["status", "--json"]).await.remove(0);
     assert_eq!(offline["journalFields"][0]["missing"], 1, "{offline}");
-    // With the right field name, the next call shows it.
+    // With the right field name, the journal shows the talk time of the next call.
     flags.push("--field=talk=spoken".to_owned());
     let mut program = place.run(&crm.url(), &flags);
-    webhooks::send_to(&crm, &program).await;
-    next(&place, &mut program, 2).await;
-    let named = |it: &Status| it.journal_fields.iter().any(|it| it.name == "spoken");
-    let status = program.until("the next call's event", named).await;
-    assert_eq!(said(&status, FindingKind::FieldNotShown), [""; 0]);
+    webhooks::send_events_to(&crm, &program).await;
+    journal_call(&place, &mut program, 2).await;
+    let is_named = |status: &Status| {
+        let mut fields = status.journal_fields.iter();
+        fields.any(|field| field.name == "spoken")
+    };
+    let status = program.until("the next call's event", is_named).await;
+    assert_eq!(
+        problem_messages(&status, FindingKind::FieldNotShown),
+        [""; 0]
+    );
     program.terminate().await;
 }
 
@@ -75,21 +94,27 @@ async fn other_provider_of_same_calls_is_reported_after_two_calls() {
         (_, config.settings.shapes) = faults::parse(shapes).expect("a shape");
     })
     .await;
-    next(&place, &mut program, 1).await;
-    let calls = |it: &Status| it.foreign_calls.iter().map(|it| it.calls).sum::<u64>();
-    let status = program.until("one call", |it| calls(it) == 1).await;
+    journal_call(&place, &mut program, 1).await;
+    let status = program
+        .until("one call", |status| count_foreign(status) == 1)
+        .await;
     assert_eq!(
-        said(&status, FindingKind::ForeignCalls),
+        problem_messages(&status, FindingKind::ForeignCalls),
         [""; 0],
-        "one is no finding"
+        "one call is not reported"
     );
-    assert_eq!(said(&status, FindingKind::FieldNotShown), [""; 0]);
-    next(&place, &mut program, 2).await;
-    let status = program.until("two calls", |it| calls(it) == 2).await;
-    let said = said(&status, FindingKind::ForeignCalls);
+    assert_eq!(
+        problem_messages(&status, FindingKind::FieldNotShown),
+        [""; 0]
+    );
+    journal_call(&place, &mut program, 2).await;
+    let status = program
+        .until("two calls", |status| count_foreign(status) == 2)
+        .await;
+    let messages = problem_messages(&status, FindingKind::ForeignCalls);
     assert!(
-        said[0].starts_with("ONLINE_PBX journals our calls as well (2 in"),
-        "{said:?}"
+        messages[0].starts_with("ONLINE_PBX journals our calls as well (2 in"),
+        "{messages:?}"
     );
     assert_eq!(status.books.journaled, 2);
     program.terminate().await;

@@ -27,13 +27,13 @@ impl Scene {
     }
 
     /// Returns one scene per group of recordings that one PBX can send in sequence.
-    async fn each(recordings: Vec<Recording>) -> Vec<Self> {
+    async fn for_groups(recordings: Vec<Recording>) -> Vec<Self> {
         join_all(recordings::groups(recordings).into_iter().map(Self::new)).await
     }
 
     /// Returns one scene per group of recordings that one PBX can send at the same time.
-    async fn each_at_once() -> Vec<Self> {
-        let groups = recordings::at_once(recordings::all());
+    async fn for_simultaneous_groups() -> Vec<Self> {
+        let groups = recordings::simultaneous(recordings::all());
         join_all(groups.into_iter().map(Self::new)).await
     }
 
@@ -51,6 +51,7 @@ impl Scene {
         crm::judge(&self.crm, &self.place.letters().await, expected);
     }
 
+    /// Reads the recordings from one file of this format, and checks the journal.
     async fn read_as(self, format: &str) {
         let bytes = |recording: &Recording| match format {
             "ami" => recording.ami.clone(),
@@ -60,7 +61,7 @@ impl Scene {
         self.place.write("recorded", all.concat());
         let source = self.place.file("recorded", format);
         let flags = [TRUNKS[0], TRUNKS[1], "--until-idle"];
-        self.run(&source, &flags).succeeds().await;
+        self.run(&source, &flags).expect_success().await;
         let expected = recordings::expected(&self.group);
         crm::judge(&self.crm, &self.place.letters().await, &expected);
     }
@@ -68,19 +69,19 @@ impl Scene {
 
 #[tokio::test]
 async fn every_recording_from_ami_file_is_journaled_correctly() {
-    let scenes = Scene::each(recordings::all()).await;
+    let scenes = Scene::for_groups(recordings::all()).await;
     join_all(scenes.into_iter().map(|scene| scene.read_as("ami"))).await;
 }
 
 #[tokio::test]
 async fn every_recording_from_ami_json_file_is_journaled_correctly() {
-    let scenes = Scene::each(recordings::all()).await;
+    let scenes = Scene::for_groups(recordings::all()).await;
     join_all(scenes.into_iter().map(|scene| scene.read_as("ami-json"))).await;
 }
 
 #[tokio::test]
 async fn concurrent_calls_are_journaled_like_separate_calls() {
-    let groups = recordings::at_once(recordings::all());
+    let groups = recordings::simultaneous(recordings::all());
     let busiest = groups.iter().map(Vec::len).max();
     assert!(busiest >= Some(50), "only {busiest:?} at the same time");
     join_all(groups.into_iter().map(async |group| {
@@ -88,7 +89,7 @@ async fn concurrent_calls_are_journaled_like_separate_calls() {
         place.write("recorded", recordings::interleaved(&group));
         let source = place.file("recorded", "ami");
         let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG, "--until-idle"];
-        place.run(&crm.url(), &flags).succeeds().await;
+        place.run(&crm.url(), &flags).expect_success().await;
         let expected = recordings::expected(&group);
         crm::judge(&crm, &place.letters().await, &expected);
     }))
@@ -97,7 +98,7 @@ async fn concurrent_calls_are_journaled_like_separate_calls() {
 
 #[tokio::test]
 async fn calls_from_two_sources_then_repeated_are_journaled_once() {
-    let group = recordings::at_once(recordings::all()).swap_remove(0);
+    let group = recordings::simultaneous(recordings::all()).swap_remove(0);
     let mut scene = Scene::new(group).await;
     let (ami, socket) = (FakePbx::ami().await, FakePbx::websocket().await);
     let second = scene.place.ami(&ami);
@@ -111,13 +112,13 @@ async fn calls_from_two_sources_then_repeated_are_journaled_once() {
     );
     let expected = recordings::expected(&scene.group);
     let finished = u64::try_from(expected.len()).expect("few");
-    let once = program.settled(finished).await.sources[0].read;
+    let frames = program.settled(finished).await.sources[0].read;
     for frame in scene.group.iter().flat_map(Recording::frames) {
         socket.say(frame).await;
     }
     program
-        .until("all of it again", |status| {
-            status.sources[0].read >= 2 * once
+        .until("all frames again", |status| {
+            status.sources[0].read >= 2 * frames
         })
         .await;
     scene.end(program, &expected).await;
@@ -126,7 +127,7 @@ async fn calls_from_two_sources_then_repeated_are_journaled_once() {
 /// Promise: Every recorded call is logged as it happened, over every transport.
 #[tokio::test]
 async fn every_recording_over_websocket_is_journaled_correctly() {
-    let scenes = Scene::each_at_once().await;
+    let scenes = Scene::for_simultaneous_groups().await;
     join_all(scenes.into_iter().map(async |mut scene| {
         let pbx = FakePbx::websocket().await;
         let source = format!("--source=ws://{}/", pbx.addr());
@@ -137,9 +138,9 @@ async fn every_recording_over_websocket_is_journaled_correctly() {
         let expected = recordings::expected(&scene.group);
         scene.end(program, &expected).await;
         assert_eq!(
-            pbx.asked(),
+            pbx.requests(),
             [""; 0],
-            "what is sent becomes an action of the PBX"
+            "the PBX would execute whatever callbridge sends"
         );
     }))
     .await;
@@ -147,7 +148,7 @@ async fn every_recording_over_websocket_is_journaled_correctly() {
 
 #[tokio::test]
 async fn every_recording_over_ami_md5_login_is_journaled_correctly() {
-    let scenes = Scene::each_at_once().await;
+    let scenes = Scene::for_simultaneous_groups().await;
     join_all(scenes.into_iter().map(async |mut scene| {
         let pbx = FakePbx::ami().await;
         let source = scene.place.ami(&pbx);
@@ -157,15 +158,15 @@ async fn every_recording_over_ami_md5_login_is_journaled_correctly() {
         live::send_events(&pbx, &scene.group).await;
         let expected = recordings::expected(&scene.group);
         scene.end(program, &expected).await;
-        let asked = pbx.asked().join("\n\n");
-        assert!(asked.contains("AuthType: MD5") && !asked.contains(pbx::SECRET));
+        let actions = pbx.requests().join("\n\n");
+        assert!(actions.contains("AuthType: MD5") && !actions.contains(pbx::SECRET));
     }))
     .await;
 }
 
-/// Returns the calls of a recording as CEL reports them, with leads from a list.
-pub fn told_by_cel(recording: &Recording) -> Vec<Expected> {
-    let unknown = recording.placed_by_the_pbx();
+/// Returns the calls of a recording as CEL reports them, with leads from [`LEADS`].
+pub fn calls_in_cel(recording: &Recording) -> Vec<Expected> {
+    let unknown = recording.is_placed_by_pbx();
     let calls = recording.calls.iter().map(|call| {
         let mut expected = Expected::of(call);
         let phone = call["clientPhone"].as_str().filter(|_| !unknown);
@@ -188,9 +189,9 @@ pub fn told_by_cel(recording: &Recording) -> Vec<Expected> {
 #[tokio::test]
 async fn cel_events_from_a_queue_are_journaled_with_leads_from_a_list() {
     let mut recordings = recordings::all();
-    recordings.retain(Recording::is_told_by_cel);
+    recordings.retain(Recording::is_in_cel);
     let broker = Broker::shared();
-    let scenes = Scene::each(recordings).await;
+    let scenes = Scene::for_groups(recordings).await;
     join_all(scenes.into_iter().enumerate().map(async |(at, scene)| {
         let queue = format!("every-recording-{at}");
         broker.declare(&queue).await;
@@ -204,7 +205,7 @@ async fn cel_events_from_a_queue_are_journaled_with_leads_from_a_list() {
         let bodies: Vec<String> = scene.group.iter().flat_map(Recording::cel).collect();
         broker.publish(&queue, &bodies).await;
         let program = scene.run(&source, &flags);
-        let expected: Vec<Expected> = scene.group.iter().flat_map(told_by_cel).collect();
+        let expected: Vec<Expected> = scene.group.iter().flat_map(calls_in_cel).collect();
         scene.end(program, &expected).await;
         assert_eq!(broker.depth(&queue).await, 0, "all is acknowledged");
     }))
@@ -214,7 +215,7 @@ async fn cel_events_from_a_queue_are_journaled_with_leads_from_a_list() {
 #[tokio::test]
 async fn every_recording_in_reverse_order_from_wazo_is_journaled() {
     let broker = Broker::shared();
-    let scenes = Scene::each(recordings::all()).await;
+    let scenes = Scene::for_groups(recordings::all()).await;
     join_all(scenes.into_iter().enumerate().map(async |(at, scene)| {
         let queue = format!("wazo-{at}");
         broker.declare(&queue).await;
@@ -242,15 +243,15 @@ struct Queues {
 impl Queues {
     async fn new(name: &str) -> Self {
         let mut recordings = recordings::all();
-        recordings.retain(|it| !it.cel().is_empty() && it.leads_stand_in_cdrs());
-        // Their CDRs name the agent's login, so they cannot provide the lead of a customer's call.
-        recordings.retain(|it| !it.name.starts_with("queue_agent_"));
+        recordings.retain(|recording| !recording.cel().is_empty() && recording.has_leads_in_cdrs());
+        // CDRs of these recordings have the agent's login in place of the customer's lead.
+        recordings.retain(|recording| !recording.name.starts_with("queue_agent_"));
         assert!(
             recordings.len() > 50,
             "only {} recordings",
             recordings.len()
         );
-        let scene = Scene::each(recordings).await.swap_remove(0);
+        let scene = Scene::for_groups(recordings).await.swap_remove(0);
         let (cel, cdr) = (format!("{name}-cel"), format!("{name}-cdr"));
         let broker = Broker::shared();
         broker.declare(&cel).await;
@@ -283,7 +284,7 @@ impl Queues {
         self.scene.place.run(&self.scene.crm.url(), &self.flags)
     }
 
-    /// Publishes all CEL events or all CDRs. Returns how many.
+    /// Publishes all CEL events or all CDRs to their queue. Returns the number of messages.
     async fn publish(&self, queue: &str) -> u64 {
         let bodies = |recording: &Recording| match queue == self.cel {
             true => recording.cel(),
@@ -306,7 +307,7 @@ async fn cdrs_that_come_long_before_their_calls_give_them_their_leads() {
     let cdrs = queues.publish(&queues.cdr).await;
     let mut program = queues.start();
     program
-        .until("all CDRs", |it| it.sources[1].read == cdrs)
+        .until("all CDRs", |status| status.sources[1].read == cdrs)
         .await;
     program.kill().await;
     let program = queues.start();
@@ -320,7 +321,7 @@ async fn cdrs_read_after_call_backlog_supply_leads() {
     let events = queues.publish(&queues.cel).await;
     let mut program = queues.start();
     program
-        .until("all events", |it| it.sources[0].read == events)
+        .until("all events", |status| status.sources[0].read == events)
         .await;
     queues.publish(&queues.cdr).await;
     queues.end(program).await;

@@ -11,7 +11,7 @@ use callbridge_testbed::switch::{self, FakeSwitch};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Neither carrier registers, so its address identifies incoming calls.
+/// The trunks of two carriers. Neither carrier registers, so its address identifies incoming calls.
 pub const TRUNKS: [&str; 2] = [
     "--trunk=city=gateway/city|address/127.0.0.1:16000,country=UZ,lead=var:lead_id",
     "--trunk=gsm=gateway/gsm|address/127.0.0.1:16001,country=UZ,lead=var:lead_id",
@@ -41,7 +41,7 @@ pub fn recordings() -> Vec<Recording> {
     };
     let folders = entries.map(|entry| entry.expect("an entry").path());
     let mut all: Vec<Recording> = folders.map(read).collect();
-    all.sort_by_key(|it| it.calls.iter().map(|call| call.started_at).min());
+    all.sort_by_key(|recording| recording.calls.iter().map(|call| call.started_at).min());
     assert!(all.len() >= 25, "only {} recordings", all.len());
     all
 }
@@ -52,9 +52,9 @@ impl Recording {
     }
 
     /// Returns the output of the event socket after the subscription.
-    fn said(&self) -> Vec<u8> {
+    fn event_socket_output(&self) -> Vec<u8> {
         let recorded = self.read("esl.txt");
-        switch::behind_subscription(&recorded).to_vec()
+        switch::frames_after_subscription(&recorded).to_vec()
     }
 
     fn lines(&self, file: &str) -> Vec<String> {
@@ -62,18 +62,18 @@ impl Recording {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the output of the event socket as JSON, one event per line.
-    pub fn told(&self) -> Vec<String> {
+    /// Returns the events of the event socket as JSON.
+    pub fn events(&self) -> Vec<String> {
         self.lines("esl.jsonl")
     }
 
-    /// Returns what `mod_json_cdr` wrote, one record per channel.
-    pub fn written(&self) -> Vec<String> {
+    /// Returns the records that `mod_json_cdr` wrote, one per channel.
+    pub fn cdr_records(&self) -> Vec<String> {
         self.lines("json_cdr.jsonl")
     }
 
     /// Returns the bodies that `mod_amqp` published.
-    pub fn published(&self) -> Vec<String> {
+    pub fn amqp_bodies(&self) -> Vec<String> {
         let body = |line: &String| {
             let message: Value = serde_json::from_str(line).expect("JSON");
             message["body"].as_str().expect("a body").to_owned()
@@ -89,27 +89,30 @@ pub fn micros(body: &str) -> i64 {
     time.parse().expect("microseconds")
 }
 
-/// Moves every time in microseconds. callbridge reads only these times.
-pub fn moved(body: &str, by: i64) -> String {
-    let mut made = String::with_capacity(body.len());
+/// Adds `by` microseconds to every time of an event that is in microseconds. callbridge reads only
+/// times in microseconds.
+pub fn move_times(body: &str, by: i64) -> String {
+    let mut result = String::with_capacity(body.len());
     let mut parts = body.split('"');
-    made.push_str(parts.next().unwrap_or_default());
+    result.push_str(parts.next().unwrap_or_default());
     for part in parts {
-        let time = Some(part).filter(|it| it.len() == 16 && it.starts_with("1795"));
-        let time = time.and_then(|it| it.parse::<i64>().ok());
-        made.push('"');
-        made.push_str(&time.map_or_else(|| part.to_owned(), |it| (it + by).to_string()));
+        let time = Some(part).filter(|text| text.len() == 16 && text.starts_with("1795"));
+        let time = time.and_then(|text| text.parse::<i64>().ok());
+        result.push('"');
+        result.push_str(&time.map_or_else(|| part.to_owned(), |time| (time + by).to_string()));
     }
-    made
+    result
 }
 
-fn expected(recordings: &[Recording]) -> Vec<Expected> {
-    let calls = recordings.iter().flat_map(|it| it.calls.iter().cloned());
+fn expected_calls(recordings: &[Recording]) -> Vec<Expected> {
+    let calls = recordings
+        .iter()
+        .flat_map(|recording| recording.calls.iter().cloned());
     calls.collect()
 }
 
-fn count(recordings: &[Recording]) -> u64 {
-    u64::try_from(expected(recordings).len()).expect("few")
+fn count_calls(recordings: &[Recording]) -> u64 {
+    u64::try_from(expected_calls(recordings).len()).expect("few")
 }
 
 /// A FreeSWITCH, a callbridge, and a CRM.
@@ -137,11 +140,12 @@ impl Scene {
     }
 
     /// Sends these bytes in pieces that end at arbitrary places.
-    async fn says(&self, bytes: &[u8]) {
-        self.switch.says_in_pieces(bytes, 997).await;
+    async fn send(&self, bytes: &[u8]) {
+        self.switch.send_in_pieces(bytes, 997).await;
     }
 
-    async fn ends(self, mut program: Program, expected: &[Expected]) {
+    /// Waits for the end of all calls, stops the program, and checks the journal.
+    async fn finish(self, mut program: Program, expected: &[Expected]) {
         let finished = u64::try_from(expected.len()).expect("few");
         let status = program.settled(finished).await;
         assert_eq!(status.books.finished, finished);
@@ -158,53 +162,56 @@ async fn recordings_over_event_socket_are_journaled_once_despite_kill() {
     let mut program = scene.run();
     scene.switch.subscribed(1).await;
     for recording in first {
-        scene.says(&recording.said()).await;
+        scene.send(&recording.event_socket_output()).await;
     }
-    program.settled(count(first)).await;
+    program.settled(count_calls(first)).await;
     program.kill().await;
 
     let mut program = scene.run();
     scene.switch.subscribed(2).await;
-    // The events before the kill are sent again, and the connection is cut in between.
+    // The switch sends the last three recordings of the first half again, and then cuts the
+    // connection.
     for recording in &first[first.len() - 3..] {
-        scene.says(&recording.said()).await;
+        scene.send(&recording.event_socket_output()).await;
     }
-    scene.switch.cuts().await;
+    scene.switch.cut().await;
     scene.switch.subscribed(3).await;
     for recording in second {
-        scene.says(&recording.said()).await;
+        scene.send(&recording.event_socket_output()).await;
     }
-    let status = program.settled(count(&all)).await;
+    let status = program.settled(count_calls(&all)).await;
     assert_eq!(status.sources[0].unreadable, 0);
-    let asked = scene.switch.asked();
-    let passwords = asked.iter().filter(|it| it.contains(switch::PASSWORD));
-    assert_eq!(passwords.count(), 3, "once a login: {asked:?}");
+    let commands = scene.switch.requests();
+    let passwords = commands
+        .iter()
+        .filter(|command| command.contains(switch::PASSWORD));
+    assert_eq!(passwords.count(), 3, "once per login: {commands:?}");
     assert!(!scene.place.logs().contains(switch::PASSWORD));
-    scene.ends(program, &expected(&all)).await;
+    scene.finish(program, &expected_calls(&all)).await;
 }
 
 #[tokio::test]
 async fn recordings_from_mod_amqp_queue_are_journaled_once_over_kills() {
     let (place, crm, all) = (Place::new(), crm::start().await, recordings());
-    // This uses the users, rights, exchange, and queue of deploy/rabbitmq/definitions.json.
+    // The broker has the users, rights, exchange, and queue of deploy/rabbitmq/definitions.json.
     let (broker, queue) = (Broker::shared(), "freeswitch");
     let secret = place.write("secret", broker::SECRET);
     let base = broker.url("callbridge");
     let source = format!("--source={base}?queue={queue}&format=freeswitch&secret-file={secret}");
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
-    let bodies: Vec<String> = all.iter().flat_map(Recording::published).collect();
+    let bodies: Vec<String> = all.iter().flat_map(Recording::amqp_bodies).collect();
     broker.publish_as_mod_amqp(&bodies).await;
     for n in 1..=4_u64 {
         let mut program = place.run(&crm.url(), &flags);
-        let part = n * count(&all) / 5;
-        let some = |it: &callbridge_model::Status| it.books.finished >= part;
-        program.until("some of the calls", some).await;
+        let part = n * count_calls(&all) / 5;
+        let is_finished = |status: &callbridge_model::Status| status.books.finished >= part;
+        program.until("some of the calls", is_finished).await;
         program.kill().await;
     }
     let mut program = place.run(&crm.url(), &flags);
-    let expected = expected(&all);
-    let status = program.settled(count(&all)).await;
-    assert_eq!(status.books.finished, count(&all));
+    let expected = expected_calls(&all);
+    let status = program.settled(count_calls(&all)).await;
+    assert_eq!(status.books.finished, count_calls(&all));
     program.terminate().await;
     crm::judge(&crm, &place.letters().await, &expected);
     assert_eq!(broker.depth(queue).await, 0, "all is acknowledged");
@@ -213,33 +220,37 @@ async fn recordings_from_mod_amqp_queue_are_journaled_once_over_kills() {
 #[tokio::test]
 async fn switch_that_was_killed_ends_its_calls_and_invents_nothing() {
     let (scene, all) = (Scene::new().await, recordings());
-    let call = all.iter().find(|it| it.name == "inbound_answered");
+    let call = all
+        .iter()
+        .find(|recording| recording.name == "inbound_answered");
     let call = call.expect("the recording");
-    let said = call.said();
-    let end = memchr::memmem::find(&said, b"Event-Name: CHANNEL_HANGUP\n");
-    let before = &said[..end.expect("a hang-up")];
-    let frame = memchr::memmem::rfind(before, b"Content-Length: ").expect("a frame");
+    let output = call.event_socket_output();
+    let end = memchr::memmem::find(&output, b"Event-Name: CHANNEL_HANGUP\n");
+    let until_hangup = &output[..end.expect("a hang-up")];
+    let frame = memchr::memmem::rfind(until_hangup, b"Content-Length: ").expect("a frame");
     let mut program = scene.run();
     scene.switch.subscribed(1).await;
-    scene.says(&said[..frame]).await;
+    scene.send(&output[..frame]).await;
     program
-        .until("what was said", |it| it.sources[0].read >= 4)
+        .until("the events before the hangup", |status| {
+            status.sources[0].read >= 4
+        })
         .await;
     // The next process does not know the call and started a second ago.
     scene.switch.answers("uptime ms", "1000\n");
-    scene.switch.cuts().await;
+    scene.switch.cut().await;
     scene.switch.subscribed(2).await;
     let wanted = Expected {
         reason: Some("incomplete".to_owned()),
         ..call.calls[0].clone()
     };
-    scene.ends(program, &[wanted]).await;
+    scene.finish(program, &[wanted]).await;
 }
 
 /// Returns the messages of a queue whose FreeSWITCH was killed just after a call was answered. Adds
 /// heartbeats of the killed process (`alive`) and of the next process (`next`), in seconds after
-/// the last message.
-fn killed(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
+/// the last message. Also returns the time of the last message, in microseconds.
+fn killed_switch_messages(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
     let folder = "tests/recordings/freeswitch-moments/switch_killed";
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let recording = Recording {
@@ -247,11 +258,13 @@ fn killed(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
         calls: Vec::new(),
         folder,
     };
-    let mut told = recording.published();
-    // It is read within an hour of these times.
-    let by = clock::now().wall.micros() - 600_000_000 - micros(&told[0]);
-    told.iter_mut().for_each(|body| *body = moved(body, by));
-    let last = told.last().expect("a message").clone();
+    let mut messages = recording.amqp_bodies();
+    // The messages must be less than an hour old when callbridge reads them.
+    let by = clock::now().wall.micros() - 600_000_000 - micros(&messages[0]);
+    messages
+        .iter_mut()
+        .for_each(|body| *body = move_times(body, by));
+    let last = messages.last().expect("a message").clone();
     let beat = |core: &str, seconds: &i64| {
         let mut beat: Value = serde_json::from_str(&last).expect("JSON");
         let at = micros(&last) + seconds * 1_000_000;
@@ -267,9 +280,9 @@ fn killed(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
         }
         beat.to_string()
     };
-    told.extend(alive.iter().map(|seconds| beat("", seconds)));
-    told.extend(next.iter().map(|seconds| beat("the next process", seconds)));
-    (told, micros(&last))
+    messages.extend(alive.iter().map(|seconds| beat("", seconds)));
+    messages.extend(next.iter().map(|seconds| beat("the next process", seconds)));
+    (messages, micros(&last))
 }
 
 #[tokio::test]
@@ -283,17 +296,22 @@ async fn killed_switch_call_in_shared_queue_ends_at_last_heartbeat() {
         format!("--source={base}?queue=killed-switches&format=freeswitch&secret-file={secret}");
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = place.run(&crm.url(), &flags);
-    let (told, last) = killed(&[20, 40, 60], &[90, 120]);
-    // Between the two, another FreeSWITCH reports its own call.
-    let whole = all.iter().find(|it| it.name == "inbound_answered");
-    let whole = whole.expect("the recording");
-    let other = whole.published();
+    let (messages, last) = killed_switch_messages(&[20, 40, 60], &[90, 120]);
+    // Before the last four heartbeats, another FreeSWITCH reports a call.
+    let other_recording = all
+        .iter()
+        .find(|recording| recording.name == "inbound_answered");
+    let other_recording = other_recording.expect("the recording");
+    let other = other_recording.amqp_bodies();
     let by = (last - micros(&other[0])).div_euclid(1_000_000);
-    let other: Vec<String> = other.iter().map(|it| moved(it, by * 1_000_000)).collect();
-    let (before, after) = told.split_at(told.len() - 4);
-    broker.publish("killed-switches", before).await;
+    let other: Vec<String> = other
+        .iter()
+        .map(|body| move_times(body, by * 1_000_000))
+        .collect();
+    let (first, last_four) = messages.split_at(messages.len() - 4);
+    broker.publish("killed-switches", first).await;
     broker.publish("killed-switches", &other).await;
-    broker.publish("killed-switches", after).await;
+    broker.publish("killed-switches", last_four).await;
     program.settled(2).await;
     let missed = place.lines(&["missed", "--json"]).await;
     assert_eq!(missed, [] as [Value; 0]);
@@ -304,12 +322,12 @@ async fn killed_switch_call_in_shared_queue_ends_at_last_heartbeat() {
     assert_eq!(call["answered"], true);
     // The call was answered a moment before the last event, after a second of ringing.
     for (figure, wanted) in [("talkTimeSec", 60), ("durationSec", 61)] {
-        let is = call[figure].as_i64().expect("seconds");
-        assert!((is - wanted).abs() <= 1, "{figure}: {call}");
+        let value = call[figure].as_i64().expect("seconds");
+        assert!((value - wanted).abs() <= 1, "{figure}: {call}");
     }
     let wanted = Expected {
-        started_at: whole.calls[0].started_at + by,
-        ..whole.calls[0].clone()
+        started_at: other_recording.calls[0].started_at + by,
+        ..other_recording.calls[0].clone()
     };
     crm::judge(&crm, &[], &[wanted]);
 }
@@ -322,22 +340,24 @@ async fn wrong_password_is_named_in_the_status_with_its_cure() {
     let source = format!("--source=esl://{address}?secret-file={secret}");
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = scene.place.run(&scene.crm.url(), &flags);
-    let named = |it: &callbridge_model::Status| {
-        let why = it.sources[0].reason.as_deref();
-        why.is_some_and(|why| {
-            why.contains("refused the password; give the password of event_socket")
+    let is_refused = |status: &callbridge_model::Status| {
+        let reason = status.sources[0].reason.as_deref();
+        reason.is_some_and(|reason| {
+            reason.contains("refused the password; give the password of event_socket")
         })
     };
-    program.until("the refusal", named).await;
+    program.until("the refusal", is_refused).await;
     program.terminate().await;
     assert!(!scene.place.logs().contains("ClueCon"));
 }
 
-/// Returns the second leg of the call that continued, in the state of its last event before.
+/// Returns the dump of a channel with the values of its CHANNEL_ANSWER event. `events` has one
+/// event per line.
 fn second_leg(events: &str, id: &str) -> String {
     let events = events.lines().rev();
-    let mut events = events.map(|it| serde_json::from_str::<Value>(it).expect("JSON"));
-    let last = events.find(|it| it["Event-Name"] == "CHANNEL_ANSWER" && it["Unique-ID"] == id);
+    let mut events = events.map(|event| serde_json::from_str::<Value>(event).expect("JSON"));
+    let last =
+        events.find(|event| event["Event-Name"] == "CHANNEL_ANSWER" && event["Unique-ID"] == id);
     let mut last = last.expect("its answer");
     last["Event-Name"] = "CHANNEL_DATA".into();
     last.to_string()
@@ -353,7 +373,7 @@ async fn call_active_at_start_is_journaled_with_values_from_switch() {
     scene.switch.answers("show channels as json", &list);
     let list: Value = serde_json::from_str(&list).expect("JSON");
     let ids: Vec<&str> = [0, 1]
-        .map(|at| list["rows"][at]["uuid"].as_str().expect("an id"))
+        .map(|row| list["rows"][row]["uuid"].as_str().expect("an id"))
         .into();
     let second = second_leg(&read("esl.broken_off.jsonl"), ids[1]);
     for (id, dump) in ids.iter().zip(&[read("uuid_dump.json"), second]) {
@@ -361,17 +381,17 @@ async fn call_active_at_start_is_journaled_with_values_from_switch() {
     }
     let mut program = scene.run();
     scene.switch.subscribed(1).await;
-    let told = |it: &callbridge_model::Status| it.sources[0].read >= 2;
-    program.until("both channels", told).await;
+    let is_read = |status: &callbridge_model::Status| status.sources[0].read >= 2;
+    program.until("both channels", is_read).await;
     for event in read("esl.jsonl").lines() {
         scene.switch.event(event).await;
     }
-    // The call had only one bridge, so nothing of it was missed.
+    // The call had only one bridge, so its talk time is complete.
     let wanted = Expected::of(&serde_json::json!({
         "linkedid": ids[0], "direction": "INBOUND", "answered": true, "leadId": 4001,
         "trunk": "city", "clientPhone": "+998901110001", "employee": "101",
         "employeesInOrder": ["101"], "startedAt": 1_795_212_236,
         "durationSec": 5.03, "talkTimeSec": 3.95,
     }));
-    scene.ends(program, &[wanted]).await;
+    scene.finish(program, &[wanted]).await;
 }

@@ -16,8 +16,8 @@ const SCENARIOS: [&str; 5] = [
     "hold",
 ];
 
-/// Returns the text of each record file of a scenario, and the linkedid of its only call.
-pub fn recorded(scenario: &str) -> (Vec<String>, String) {
+/// Returns the text of each CDR file of a scenario, and the linkedid of the only call.
+pub fn read_cdr_files(scenario: &str) -> (Vec<String>, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
     let read = |file: &str| {
         let path = root.join(scenario).join(file);
@@ -32,9 +32,9 @@ pub fn recorded(scenario: &str) -> (Vec<String>, String) {
     )
 }
 
-/// Writes the files of a scenario as FreeSWITCH does.
-fn put(place: &Place, scenario: &str) -> String {
-    let (records, linkedid) = recorded(scenario);
+/// Writes the CDR files of a scenario as FreeSWITCH does. Returns the linkedid of the call.
+fn write_cdr_files(place: &Place, scenario: &str) -> String {
+    let (records, linkedid) = read_cdr_files(scenario);
     for (n, record) in records.iter().enumerate() {
         place.write(&format!("cdr/{scenario}-{n}.cdr.json"), record);
     }
@@ -50,11 +50,11 @@ async fn freeswitch_cdr_folder_calls_are_journaled_once_as_estimates() {
     let flags = [source.as_str(), TRUNK, RATE_FLAG, "--cdr-wait=1s"];
     let mut wanted = BTreeSet::new();
     let (first, second) = SCENARIOS.split_at(3);
-    wanted.extend(first.iter().map(|name| put(&place, name)));
+    wanted.extend(first.iter().map(|name| write_cdr_files(&place, name)));
     let mut program = place.run(&crm.url(), &flags);
     program.settled(3).await;
     program.kill().await;
-    wanted.extend(second.iter().map(|name| put(&place, name)));
+    wanted.extend(second.iter().map(|name| write_cdr_files(&place, name)));
     let mut program = place.run(&crm.url(), &flags);
     let status = program.settled(5).await;
     assert_eq!((status.books.finished, status.books.journaled), (5, 5));
@@ -63,7 +63,10 @@ async fn freeswitch_cdr_folder_calls_are_journaled_once_as_estimates() {
     let ids: BTreeSet<String> = (calls.iter())
         .map(|call| call["linkedid"].as_str().expect("an id").to_owned())
         .collect();
-    assert_eq!(ids, wanted, "each is known by its first channel");
+    assert_eq!(
+        ids, wanted,
+        "the linkedid of each call is the id of the first channel"
+    );
     assert!(
         calls.iter().all(|call| call["estimate"] == true),
         "{calls:?}"
@@ -76,7 +79,10 @@ async fn cdr_folder_is_audited_against_received_events() {
     let (place, crm) = (Place::new(), crm::start().await);
     std::fs::create_dir(place.at("cdr")).expect("a folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
-    let mut ids: Vec<String> = SCENARIOS.iter().map(|name| put(&place, name)).collect();
+    let mut ids: Vec<String> = SCENARIOS
+        .iter()
+        .map(|name| write_cdr_files(&place, name))
+        .collect();
     // FreeSWITCH wrote records of the last call, but no source received its events.
     let missed = ids.pop().expect("five");
     for name in &SCENARIOS[..4] {
@@ -89,15 +95,15 @@ async fn cdr_folder_is_audited_against_received_events() {
     let cdr = format!("--cdr={}", place.path("cdr"));
     let flags = ["audit", &cdr, TRUNK, "--pbx-id=pbx1", "--json"];
     let output = place.command(&flags).await;
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(
         (&report["file"], &report["journaled"]),
         (&5.into(), &4.into())
     );
     let unexplained = report["unexplained"].as_array().expect("a list");
-    let found: Vec<&Value> = unexplained.iter().map(|it| &it["linkedid"]).collect();
+    let found: Vec<&Value> = unexplained.iter().map(|call| &call["linkedid"]).collect();
     assert_eq!(found, [missed.as_str()], "{report}");
     program.terminate().await;
 }
@@ -106,7 +112,10 @@ async fn cdr_folder_is_audited_against_received_events() {
 async fn explain_reads_a_folder_of_cdr_files() {
     let place = Place::new();
     std::fs::create_dir(place.at("cdr")).expect("a folder");
-    let wanted: BTreeSet<String> = SCENARIOS.iter().map(|name| put(&place, name)).collect();
+    let wanted: BTreeSet<String> = SCENARIOS
+        .iter()
+        .map(|name| write_cdr_files(&place, name))
+        .collect();
     let folder = place.path("cdr");
     let flags = [
         "explain",
@@ -115,9 +124,9 @@ async fn explain_reads_a_folder_of_cdr_files() {
         TRUNK,
         &folder,
     ];
-    let told = place.lines(&flags).await;
-    let told = told.iter().filter_map(|line| line["linkedid"].as_str());
-    assert_eq!(told.map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
+    let lines = place.lines(&flags).await;
+    let ids = lines.iter().filter_map(|line| line["linkedid"].as_str());
+    assert_eq!(ids.map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
     let other = place.command(&["explain", "--format=ami", &folder]).await;
     assert_eq!(other.status.code(), Some(65), "{other:?}");
 }

@@ -9,7 +9,7 @@ use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::FakePbx;
 use std::collections::BTreeSet;
 
-/// Starts `run` with a state of this name.
+/// Starts a daemon with this PBX id. `state` is the name of the state folder and of the log.
 fn start(place: &Place, crm: &Server, state: &str, pbx_id: &str, flags: &[&str]) -> Program {
     let mut arguments = place.arguments(&crm.url(), flags);
     arguments.retain(|flag| !flag.starts_with("--pbx-id") && !flag.starts_with("--state"));
@@ -20,16 +20,19 @@ fn start(place: &Place, crm: &Server, state: &str, pbx_id: &str, flags: &[&str])
 
 fn uuids(crm: &Server) -> BTreeSet<String> {
     let journal = crm.journal();
-    journal.iter().map(|it| it.call.uuid.clone()).collect()
+    journal
+        .iter()
+        .map(|record| record.call.uuid.clone())
+        .collect()
 }
 
 /// Returns a call that took place five minutes ago.
-fn call() -> Recording {
+fn recent_call() -> Recording {
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     recordings::one("inbound_answered").moved_to(now - 300)
 }
 
-async fn tell(pbx: &FakePbx, call: &Recording) {
+async fn send_events(pbx: &FakePbx, call: &Recording) {
     pbx.say(&call.events().collect::<Vec<_>>().concat()).await;
 }
 
@@ -37,32 +40,32 @@ async fn tell(pbx: &FakePbx, call: &Recording) {
 async fn call_has_the_same_uuid_in_two_states_with_one_pbx_id() {
     let (place, pbx) = (Place::new(), FakePbx::ami().await);
     let source = place.ami(&pbx);
-    let (call, mut seen) = (call(), Vec::new());
+    let (call, mut uuids_by_state) = (recent_call(), Vec::new());
     for (n, state) in [(1, "by-hand"), (2, "service")] {
         let crm = crm::start().await;
         let flags = [&*source, TRUNKS[0], RATE_FLAG];
         let mut program = start(&place, &crm, state, "office", &flags);
         pbx.logged_in(n).await;
-        tell(&pbx, &call).await;
+        send_events(&pbx, &call).await;
         program.settled(1).await;
         program.terminate().await;
-        seen.push(uuids(&crm));
+        uuids_by_state.push(uuids(&crm));
     }
-    assert_eq!(seen[0].len(), 1, "{seen:?}");
-    assert_eq!(seen[0], seen[1]);
+    assert_eq!(uuids_by_state[0].len(), 1, "{uuids_by_state:?}");
+    assert_eq!(uuids_by_state[0], uuids_by_state[1]);
 }
 
 /// Promise: Two PBXs never share a uuid.
 #[tokio::test]
 async fn two_pbx_ids_never_share_a_uuid() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let call = call();
+    let call = recent_call();
     for pbx_id in ["east", "west"] {
         let pbx = FakePbx::ami().await;
         let flags = [&*place.ami(&pbx), TRUNKS[0], RATE_FLAG];
         let mut program = start(&place, &crm, pbx_id, pbx_id, &flags);
         pbx.logged_in(1).await;
-        tell(&pbx, &call).await;
+        send_events(&pbx, &call).await;
         program.settled(1).await;
         program.terminate().await;
     }
@@ -79,9 +82,13 @@ async fn catch_up_file_belongs_to_the_pbx_of_its_source() {
     arguments.retain(|flag| !flag.starts_with("--pbx-id"));
     let mut program = place.start(&arguments, &[]);
     pbx.logged_in(1).await;
-    let status = program.until("its status", |_| true).await;
-    let named: Vec<&str> = status.sources.iter().map(|it| it.pbx.as_str()).collect();
-    assert_eq!(named, ["office", "office"]);
+    let status = program.until("a status", |_| true).await;
+    let pbx_ids: Vec<&str> = status
+        .sources
+        .iter()
+        .map(|source| source.pbx.as_str())
+        .collect();
+    assert_eq!(pbx_ids, ["office", "office"]);
     program.terminate().await;
 }
 
@@ -92,7 +99,7 @@ async fn changed_pbx_id_is_refused_by_the_state() {
     let flags = [&*source, TRUNKS[0], RATE_FLAG];
     let mut program = start(&place, &crm, "state", "office", &flags);
     pbx.logged_in(1).await;
-    let status = program.until("its status", |_| true).await;
+    let status = program.until("a status", |_| true).await;
     assert_eq!(status.sources[0].pbx, "office");
     program.terminate().await;
 
@@ -114,12 +121,14 @@ async fn second_daemon_on_the_source_is_named_by_both_until_it_ends() {
         &[&source, TRUNKS[0], RATE_FLAG],
     );
     pbx.logged_in(1).await;
-    let named = [&*source, TRUNKS[0], RATE_FLAG];
-    let mut second = start(&place, &crm, "second", "pbx1", &named);
+    let second_flags = [&*source, TRUNKS[0], RATE_FLAG];
+    let mut second = start(&place, &crm, "second", "pbx1", &second_flags);
 
     let process = |program: &Program| Some(i32::try_from(program.id()).expect("an id"));
     let pid = process(&second);
-    let status = first.until("the second daemon", |it| !it.sources[0].others.is_empty());
+    let status = first.until("the second daemon", |status| {
+        !status.sources[0].others.is_empty()
+    });
     let status = status.await;
     let [other] = &status.sources[0].others[..] else {
         panic!("{status:?}")
@@ -129,26 +138,34 @@ async fn second_daemon_on_the_source_is_named_by_both_until_it_ends() {
         .command(&["status", "--state", &place.path("first")])
         .await;
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
-    let words = format!("process {} reads it, too", second.id());
-    assert!(text.contains(&words), "{text}");
-    let status = second.until("the first daemon", |it| !it.sources[0].others.is_empty());
+    let message = format!("process {} reads it, too", second.id());
+    assert!(text.contains(&message), "{text}");
+    let status = second.until("the first daemon", |status| {
+        !status.sources[0].others.is_empty()
+    });
     assert_eq!(status.await.sources[0].others[0].pid, process(&first));
     for log in [first.log(), second.log()] {
         assert!(log.contains("another daemon reads this source"), "{log}");
     }
 
-    // The second daemon takes over the name, so a third daemon finds it after the first has ended.
+    // The second daemon takes over the name of the first, so a third daemon finds the second.
     first.terminate().await;
     second
-        .until("the first's end", |it| it.sources[0].others.is_empty())
+        .until("the first's end", |status| {
+            status.sources[0].others.is_empty()
+        })
         .await;
-    let splits = [&*source, TRUNKS[1], RATE_FLAG];
-    let mut third = start(&place, &crm, "third", "pbx1", &splits);
-    let status = third.until("the second daemon", |it| !it.sources[0].others.is_empty());
+    let third_flags = [&*source, TRUNKS[1], RATE_FLAG];
+    let mut third = start(&place, &crm, "third", "pbx1", &third_flags);
+    let status = third.until("the second daemon", |status| {
+        !status.sources[0].others.is_empty()
+    });
     assert_eq!(status.await.sources[0].others[0].pid, process(&second));
     third.terminate().await;
     second
-        .until("the third's end", |it| it.sources[0].others.is_empty())
+        .until("the third's end", |status| {
+            status.sources[0].others.is_empty()
+        })
         .await;
     second.terminate().await;
 }

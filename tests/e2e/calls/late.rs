@@ -4,12 +4,12 @@
 //! ```text
 //!          live            T          away          back
 //!  ────────────────────────┤░░░░░░░░░░░░░░░░░░░░░░░░├──────────▶  our clock
-//!  every recording is moved so that a quarter of its messages, or two or three, are sent before T;
-//!  messages of the time between T and "back" arrive late
+//!  one, two, or three quarters of the messages of each recording are sent before T;
+//!  messages between T and "back" arrive late
 //! ```
 
-use crate::e2e::calls::every_recording::told_by_cel;
-use crate::e2e::calls::freeswitch::{self, micros, moved};
+use crate::e2e::calls::every_recording::calls_in_cel;
+use crate::e2e::calls::freeswitch::{self, micros, move_times};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program, preload};
 use crate::support::recordings::{self, LEADS, Recording};
@@ -36,27 +36,28 @@ const HOUR: u64 = 3600;
 /// The id of the recorded FreeSWITCH process.
 const CORE: &str = "00bff2bc-2d37-46ec-b361-c093dd40feab";
 
-/// Programs that run at the same time. More would overload the machine.
+/// Number of programs that run at the same time. More programs would overload the machine.
 const AT_ONCE: usize = 12;
-/// Time for the programs to start. It is also longer than most recordings take until their cut.
+/// Time for the programs to start. Most recordings take less time until their cut at T.
 const LEAD_IN: Duration = Duration::from_secs(45);
-/// The same time for few programs. Earlier messages are sent at once.
+/// Time for a few programs to start. Messages that are due earlier are sent at once.
 const LEAD_IN_OF_FEW: Duration = Duration::from_secs(6);
 
-/// A message and its time.
+/// The time and the text of a message.
 type Message = (EventTime, String);
 
-/// The messages of some calls in one format.
-struct Tale {
+/// The messages of some calls in one format, and the expected calls.
+struct Script {
     format: &'static str,
     messages: Vec<Message>,
     expected: Vec<Expected>,
 }
 
+/// The reason why messages arrive late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
     Killed,
-    /// Killed while it reads the messages after T.
+    /// callbridge is killed while it reads the messages after T.
     Midway,
     Stopped,
     Broker,
@@ -66,51 +67,56 @@ fn now() -> EventTime {
     clock::now().wall
 }
 
-async fn until(moment: EventTime) {
+async fn wait_until(moment: EventTime) {
     pass(moment.since(now())).await;
 }
 
-/// Returns the recordings of a FreeSWITCH, each with its cut at T.
-fn of_freeswitch(quarter: usize, t: EventTime) -> Tale {
-    let mut tale = Tale {
+/// Returns all FreeSWITCH recordings. Of each recording, `quarter` quarters of the messages are
+/// before T.
+fn freeswitch_script(quarter: usize, t: EventTime) -> Script {
+    let mut script = Script {
         format: "freeswitch",
         messages: Vec::new(),
         expected: Vec::new(),
     };
     for (n, recording) in freeswitch::recordings().iter().enumerate() {
         // Each recording is moved separately, so each gets its own FreeSWITCH.
-        let own = |body: String| body.replace(CORE, &format!("{n:08}-core"));
-        let told: Vec<String> = recording.published().into_iter().map(own).collect();
-        let cut = micros(&told[told.len() * quarter / 4]);
+        let set_core = |body: String| body.replace(CORE, &format!("{n:08}-core"));
+        let recorded = recording.amqp_bodies().into_iter();
+        let recorded: Vec<String> = recorded.map(set_core).collect();
+        let cut = micros(&recorded[recorded.len() * quarter / 4]);
         let by = t.micros() - cut;
-        let bodies = told.iter().map(|body| moved(body, by));
+        let bodies = recorded.iter().map(|body| move_times(body, by));
         let timed = bodies.map(|body| (EventTime::from_micros(micros(&body)), body));
         let messages: Vec<Message> = timed.collect();
         for call in &recording.calls {
-            let born = |(_, body): &&Message| {
+            let is_first_event = |(_, body): &&Message| {
                 body.contains("\"CHANNEL_CREATE\"") && body.contains(&call.linkedid)
             };
-            let event = messages.iter().find(born).expect("its first channel");
+            let event = messages
+                .iter()
+                .find(is_first_event)
+                .expect("its first channel");
             let event: Value = serde_json::from_str(&event.1).expect("JSON");
             let created = event["Caller-Channel-Created-Time"].as_str();
             let created: i64 = created.expect("a time").parse().expect("microseconds");
-            tale.expected.push(Expected {
+            script.expected.push(Expected {
                 started_at: created / 1_000_000,
                 ..call.clone()
             });
         }
-        tale.messages.extend(messages);
+        script.messages.extend(messages);
     }
-    tale
+    script
 }
 
-/// Returns groups of Asterisk recordings that share no id, each with its cut less than a second
-/// before T.
-fn of_asterisk(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> {
+/// Returns groups of Asterisk recordings that share no id. Of each recording, `quarter` quarters of
+/// the messages are before T, and the next message is less than a second before T.
+fn asterisk_scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<Script> {
     let mut all = recordings::all();
-    all.retain(|it| format == "wazo" || it.is_told_by_cel());
-    let told = |group: Vec<Recording>| {
-        let mut tale = Tale {
+    all.retain(|recording| format == "wazo" || recording.is_in_cel());
+    let to_script = |group: Vec<Recording>| {
+        let mut script = Script {
             format,
             messages: Vec::new(),
             expected: Vec::new(),
@@ -118,48 +124,53 @@ fn of_asterisk(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> 
         for (n, recording) in group.into_iter().enumerate() {
             // Each recording is moved separately, so each gets its own Asterisk. Otherwise, an id
             // with a later second and a lower counter would prove a restart.
-            let recording = recording.of_system(&format!("pbx{n}"));
-            let told = recording.timed(format);
-            let cut = told[told.len() * quarter / 4].0;
+            let recording = recording.with_system_name(&format!("pbx{n}"));
+            let recorded = recording.timed(format);
+            let cut = recorded[recorded.len() * quarter / 4].0;
             let by = (t.micros() - cut.micros()).div_euclid(1_000_000);
-            let moved = recording.moved_to(recording.began() + by);
-            tale.messages.extend(moved.timed(format));
-            tale.expected.extend(match format {
-                "wazo" => recordings::expected(std::slice::from_ref(&moved)),
-                _ => told_by_cel(&moved),
+            let moved_recording = recording.moved_to(recording.start() + by);
+            script.messages.extend(moved_recording.timed(format));
+            script.expected.extend(match format {
+                "wazo" => recordings::expected(std::slice::from_ref(&moved_recording)),
+                _ => calls_in_cel(&moved_recording),
             });
         }
-        tale
+        script
     };
-    recordings::at_once(all).into_iter().map(told).collect()
+    recordings::simultaneous(all)
+        .into_iter()
+        .map(to_script)
+        .collect()
 }
 
-/// A tale and the callbridge that reads it. callbridge is away for `seconds` seconds from T on.
+/// A script and the callbridge that reads its messages. From T on, callbridge or the broker is away
+/// for `seconds` seconds.
 struct Scene {
     place: Place,
     crm: Server,
     flags: Vec<String>,
     queue: String,
-    tale: Tale,
+    script: Script,
     away: Away,
     t: EventTime,
     seconds: u64,
 }
 
 impl Scene {
+    /// `case` is the reason of the absence, T, and the length of the absence in seconds.
     async fn new(
-        mut tale: Tale,
+        mut script: Script,
         broker: &Broker,
         case: (Away, EventTime, u64),
         name: &str,
     ) -> Self {
-        tale.messages.sort_by_key(|(at, _)| *at);
+        script.messages.sort_by_key(|(at, _)| *at);
         let (away, t, seconds) = case;
         let place = Place::new();
         let queue = format!("late-{name}-{away:?}-{seconds}");
         broker.declare(&queue).await;
         let secret = place.write("secret", broker::SECRET);
-        let (base, format) = (broker.url(broker::ADMINISTRATOR), tale.format);
+        let (base, format) = (broker.url(broker::ADMINISTRATOR), script.format);
         let source = format!("--source={base}?queue={queue}&format={format}&secret-file={secret}");
         let mut flags = vec![source, RATE_FLAG.to_owned()];
         let leads = format!("--lead=csv:{}", place.write("leads.csv", LEADS));
@@ -173,17 +184,17 @@ impl Scene {
         flags.extend(more.into_iter().map(str::to_owned));
         Self {
             place,
-            crm: writing_at_once().await,
+            crm: start_immediate_crm().await,
             flags,
             queue,
-            tale,
+            script,
             away,
             t,
             seconds,
         }
     }
 
-    /// Starts the program with its time since boot `ahead` seconds ahead.
+    /// Starts the program with a time since boot that is `ahead` seconds ahead.
     fn run(&self, ahead: u64) -> Program {
         let arguments = self.place.arguments(&self.crm.url(), &self.flags);
         let library = preload(&self.place, "clock.c");
@@ -200,52 +211,61 @@ impl Scene {
     }
 
     /// Sets the program's wall clock one hour ahead.
-    fn an_hour_passes(&self) {
+    fn advance_clock(&self) {
         self.place.write("clock", format!("-{HOUR}"));
     }
 
-    /// Sends the messages as they happen. Messages of the past are sent at once.
-    async fn tells(&self, broker: &Broker, messages: &[Message]) {
+    /// Sends each message when it is due. If the absence is an hour, sends the messages after T at
+    /// once.
+    async fn publish(&self, broker: &Broker, messages: &[Message]) {
         let mut rest = messages;
         while let Some(&(next, _)) = rest.first() {
             if self.seconds < HOUR || next < self.t {
-                until(next).await;
+                wait_until(next).await;
             }
             let due = if next < self.t {
                 now()
             } else {
                 next.max(now())
             };
-            let come = rest.iter().take_while(|(at, _)| *at <= due).count();
-            let bodies: Vec<&String> = rest[..come].iter().map(|(_, body)| body).collect();
+            let count = rest.iter().take_while(|(at, _)| *at <= due).count();
+            let bodies: Vec<&String> = rest[..count].iter().map(|(_, body)| body).collect();
             broker.publish(&self.queue, &bodies).await;
-            rest = &rest[come..];
+            rest = &rest[count..];
         }
     }
 
-    /// Plays the scene and returns all errors in its calls.
-    async fn plays(self, broker: &Broker, gone: &tokio::sync::Barrier) -> Vec<String> {
-        let before = self.tale.messages.iter().take_while(|(at, _)| *at < self.t);
-        let (first, second) = self.tale.messages.split_at(before.count());
+    /// Plays the scene and returns all errors in its calls. At the barrier `gone`, the scene waits
+    /// twice: before the broker stops, and until the broker is back.
+    async fn play(self, broker: &Broker, gone: &tokio::sync::Barrier) -> Vec<String> {
+        let first = self
+            .script
+            .messages
+            .iter()
+            .take_while(|(at, _)| *at < self.t);
+        let (first, second) = self.script.messages.split_at(first.count());
         let mut program = self.run(0);
         program
-            .until("a line", |it| it.sources[0].state.is_up())
+            .until("a connected source", |status| {
+                status.sources[0].state.is_up()
+            })
             .await;
-        self.tells(broker, first).await;
+        self.publish(broker, first).await;
         let read = u64::try_from(first.len()).expect("few");
-        let all =
-            |it: &callbridge_model::Status| it.sources[0].read + it.sources[0].skipped >= read;
-        program.until("the first part", all).await;
-        until(self.t).await;
+        let is_read = |status: &callbridge_model::Status| {
+            status.sources[0].read + status.sources[0].skipped >= read
+        };
+        program.until("the first part", is_read).await;
+        wait_until(self.t).await;
         let back = self.t.plus(Duration::from_secs(self.seconds));
-        let (told, is_hour) = (self.tells(broker, second), self.seconds == HOUR);
-        let ended = async {
+        let (send_late, is_hour) = (self.publish(broker, second), self.seconds == HOUR);
+        let leave = async {
             match self.away {
                 Away::Killed | Away::Midway => program.kill().await,
                 Away::Stopped => program.terminate().await,
                 Away::Broker => {
                     gone.wait().await;
-                    // The broker stops and comes back.
+                    // Now the broker stops and comes back.
                     gone.wait().await;
                     return Some(program);
                 }
@@ -254,96 +274,96 @@ impl Scene {
         };
         let program = match (self.away, is_hour) {
             (Away::Broker, _) => {
-                let program = ended.await;
+                let program = leave.await;
                 if is_hour {
-                    self.an_hour_passes();
+                    self.advance_clock();
                 }
-                told.await;
+                send_late.await;
                 program
             }
             (Away::Killed | Away::Stopped, true) => {
-                ended.await;
-                told.await;
-                self.an_hour_passes();
+                leave.await;
+                send_late.await;
+                self.advance_clock();
                 None
             }
             (Away::Midway, true) => {
-                told.await;
-                ended.await;
-                self.an_hour_passes();
+                send_late.await;
+                leave.await;
+                self.advance_clock();
                 None
             }
             (_, false) => {
                 let away = async {
-                    ended.await;
-                    until(back).await;
+                    leave.await;
+                    wait_until(back).await;
                     self.run(0)
                 };
-                Some(tokio::join!(told, away).1)
+                Some(tokio::join!(send_late, away).1)
             }
         };
         let mut program = program.unwrap_or_else(|| self.run(HOUR));
-        let finished = u64::try_from(self.tale.expected.len()).expect("few");
+        let finished = u64::try_from(self.script.expected.len()).expect("few");
         program.settled(finished).await;
         program.terminate().await;
         let letters = self.place.letters().await;
-        let wrong = crm::compare(&self.crm, &letters, &self.tale.expected).into_iter();
+        let wrong = crm::compare(&self.crm, &letters, &self.script.expected).into_iter();
         let queue = &self.queue;
-        wrong.map(|words| format!("{queue}: {words}")).collect()
+        wrong.map(|error| format!("{queue}: {error}")).collect()
     }
 }
 
-/// Starts a CRM that journals without delay. The hour does not pass for it, so a call that was
-/// accepted just before a kill must be in the journal when callbridge is back.
-async fn writing_at_once() -> Server {
+/// Starts a CRM that journals without delay. The tests do not advance the CRM's clock, so a call
+/// that was accepted just before a kill must be in the journal when callbridge is back.
+async fn start_immediate_crm() -> Server {
     let mut config = crm::settings();
     config.settings.persist_after = Duration::ZERO;
     config.settings.persist_jitter = Duration::ZERO;
     sandbox::start(config).await.expect("a sandbox")
 }
 
-/// Plays the scenes at the same time and returns all errors. A broker that goes away is used only
-/// by them.
-async fn play(broker: Arc<Broker>, scenes: Vec<Scene>) -> Vec<String> {
+/// Plays the scenes at the same time and returns all errors. No other test uses this broker,
+/// because it is stopped in some cases.
+async fn play_all(broker: Arc<Broker>, scenes: Vec<Scene>) -> Vec<String> {
     let first = scenes.first().expect("a scene");
     let (away, t, seconds) = (first.away, first.t, first.seconds);
     let gone = tokio::sync::Barrier::new(scenes.len() + 1);
-    let restarts = async {
+    let restart = async {
         if away != Away::Broker {
             return;
         }
         gone.wait().await;
         let node = Arc::clone(&broker);
-        let stops = move || node.stop();
-        tokio::task::spawn_blocking(stops).await.expect("stopped");
+        let stop = move || node.stop();
+        tokio::task::spawn_blocking(stop).await.expect("stopped");
         if seconds != HOUR {
-            until(t.plus(Duration::from_secs(seconds))).await;
+            wait_until(t.plus(Duration::from_secs(seconds))).await;
         }
         let node = Arc::clone(&broker);
-        let starts = move || node.start_again();
-        tokio::task::spawn_blocking(starts).await.expect("there");
+        let start = move || node.start_again();
+        tokio::task::spawn_blocking(start).await.expect("there");
         gone.wait().await;
     };
-    let plays = scenes.into_iter().map(|scene| scene.plays(&broker, &gone));
-    let (wrong, ()) = tokio::join!(join_all(plays), restarts);
+    let runs = scenes.into_iter().map(|scene| scene.play(&broker, &gone));
+    let (wrong, ()) = tokio::join!(join_all(runs), restart);
     wrong.concat()
 }
 
-/// Returns the tales of this format. At most `quarter` quarters of the messages come before T.
-fn tales(format: &'static str, quarter: usize, t: EventTime) -> Vec<Tale> {
+/// Returns the scripts of this format. At most `quarter` quarters of the messages come before T.
+fn scripts(format: &'static str, quarter: usize, t: EventTime) -> Vec<Script> {
     match format {
-        "freeswitch" => vec![of_freeswitch(quarter, t)],
-        _ => of_asterisk(format, quarter, t),
+        "freeswitch" => vec![freeswitch_script(quarter, t)],
+        _ => asterisk_scripts(format, quarter, t),
     }
 }
 
-/// Plays every recording with its cut at each quarter. By default, it plays only one group at the
+/// Plays every recording with the cut at each quarter. By default, plays only one group at the
 /// first quarter, an hour late, with the program killed midway or stopped.
-async fn every(format: &'static str) {
+async fn check_format(format: &'static str) {
     let is_full = std::env::var_os(FULL).is_some();
     let mut wrong = Vec::new();
     let broker = Arc::new(Broker::start());
-    let groups = tales(format, 1, now()).len();
+    let groups = scripts(format, 1, now()).len();
     let aways = [
         (Away::Killed, &[7, 60, HOUR][..]),
         (Away::Midway, &[HOUR]),
@@ -352,26 +372,27 @@ async fn every(format: &'static str) {
         (Away::Broker, &[60]),
         (Away::Broker, &[HOUR]),
     ];
-    let (aways, quarters, groups, lead_in) = match is_full {
-        true => (&aways[..], 1..4, groups, LEAD_IN),
-        false => (&aways[1..3], 1..2, 1, LEAD_IN_OF_FEW),
+    let (aways, quarters, groups, lead_in) = if is_full {
+        (&aways[..], 1..4, groups, LEAD_IN)
+    } else {
+        (&aways[1..3], 1..2, 1, LEAD_IN_OF_FEW)
     };
     for &(away, seconds) in aways {
         let seconds = if is_full { seconds } else { &[HOUR] };
         let each = |quarter| (0..groups).map(move |group| (quarter, group));
         let cases = quarters.clone().flat_map(each);
-        let cases = cases.flat_map(|it| seconds.iter().map(move |seconds| (it, *seconds)));
+        let cases = cases.flat_map(|case| seconds.iter().map(move |seconds| (case, *seconds)));
         let cases: Vec<_> = cases.collect();
         for cases in cases.chunks(AT_ONCE) {
             let t = now().plus(lead_in);
             let mut scenes = Vec::new();
             for &((quarter, group), seconds) in cases {
-                let tale = tales(format, quarter, t).swap_remove(group);
+                let script = scripts(format, quarter, t).swap_remove(group);
                 let name = format!("{format}-{quarter}-{group}");
-                scenes.push(Scene::new(tale, &broker, (away, t, seconds), &name).await);
+                scenes.push(Scene::new(script, &broker, (away, t, seconds), &name).await);
             }
-            let calls: usize = scenes.iter().map(|it| it.tale.expected.len()).sum();
-            let found = play(Arc::clone(&broker), scenes).await;
+            let calls: usize = scenes.iter().map(|scene| scene.script.expected.len()).sum();
+            let found = play_all(Arc::clone(&broker), scenes).await;
             let (runs, faults) = (cases.len(), found.len());
             println!("{format} {away:?} {seconds:?} s: {calls} calls, {runs} runs, {faults} wrong");
             wrong.extend(found);
@@ -382,21 +403,21 @@ async fn every(format: &'static str) {
 
 #[tokio::test]
 async fn late_freeswitch_messages_give_correct_calls() {
-    every("freeswitch").await;
+    check_format("freeswitch").await;
 }
 
 #[tokio::test]
 async fn late_wazo_messages_give_correct_calls() {
-    every("wazo").await;
+    check_format("wazo").await;
 }
 
 #[tokio::test]
 async fn late_cel_messages_give_correct_calls() {
-    every("asterisk-cel").await;
+    check_format("asterisk-cel").await;
 }
 
-/// Returns a heartbeat of FreeSWITCH.
-fn beat(number: u64) -> String {
+/// Returns a heartbeat event of FreeSWITCH. A higher `number` gives a higher sequence number.
+fn heartbeat(number: u64) -> String {
     let at = now().micros();
     let uptime = 3_600_000 + at / 1000 % 1_000_000_000;
     serde_json::json!({
@@ -410,7 +431,7 @@ fn beat(number: u64) -> String {
 
 #[tokio::test]
 async fn switch_without_calls_is_ok() {
-    let apart = match std::env::var_os(FULL) {
+    let pause = match std::env::var_os(FULL) {
         Some(_) => Duration::from_secs(20),
         None => Duration::from_millis(50),
     };
@@ -430,21 +451,23 @@ async fn switch_without_calls_is_ok() {
     let mut programs = programs;
     for program in &mut programs {
         program
-            .until("a line", |it| it.sources[0].state.is_up())
+            .until("a connected source", |status| {
+                status.sources[0].state.is_up()
+            })
             .await;
     }
     for number in 0..=30 {
-        let beat = beat(number);
-        broker.publish(queue, &[&beat]).await;
-        switch.event(&beat).await;
+        let event = heartbeat(number);
+        broker.publish(queue, &[&event]).await;
+        switch.event(&event).await;
         for (place, program) in [&place, &other].into_iter().zip(&mut programs) {
-            let heard = |it: &callbridge_model::Status| it.sources[0].read > number;
-            program.until("the sign of life", heard).await;
-            let asked = place.command(&["status", "--exit-code"]).await;
-            let words = String::from_utf8_lossy(&asked.stdout);
-            assert_eq!(asked.status.code(), Some(0), "after {number}: {words}");
+            let is_read = |status: &callbridge_model::Status| status.sources[0].read > number;
+            program.until("the heartbeat", is_read).await;
+            let output = place.command(&["status", "--exit-code"]).await;
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(output.status.code(), Some(0), "after {number}: {text}");
         }
-        pass(apart).await;
+        pass(pause).await;
     }
     for program in programs {
         program.terminate().await;

@@ -10,8 +10,8 @@ use callbridge_testbed::expected::Expected;
 use callbridge_testbed::pbx::{self, FakePbx, Release};
 use futures_util::future::join_all;
 
-/// Recordings with a `cel.conf` that names no bridges before Asterisk 12. The CEL does not show who
-/// talked.
+/// Recordings with a `cel.conf` that enables no bridge events of Asterisk before 12. The CEL file
+/// does not show who talked.
 const UNBRIDGED: Calls = (
     "11-shipped-cel-conf",
     ["blind_transfer_refer", "inbound_answered", "pickup"],
@@ -26,39 +26,41 @@ const BRIDGED: Calls = (
 type Calls = (&'static str, [&'static str; 3]);
 
 /// Returns these recordings, moved to begin in two seconds. A call that begins before callbridge
-/// listens is not a gap.
-fn soon((release, names): Calls) -> [Recording; 3] {
+/// listens is not in a gap.
+fn upcoming_recordings((release, names): Calls) -> [Recording; 3] {
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
-    let all = recordings::of_release(release);
+    let all = recordings::for_release(release);
     names.map(|name| {
-        let one = all.iter().find(|it| it.name == name);
-        one.expect("a recording").moved_to(now + 2)
+        let recording = all.iter().find(|recording| recording.name == name);
+        recording.expect("a recording").moved_to(now + 2)
     })
 }
 
-/// Returns a trunk whose leads come from a list, because CEL has no variables.
+/// Returns the flag of a trunk whose leads come from a list, because CEL has no variables.
 fn trunk(place: &Place) -> String {
     let leads = place.write("leads.csv", LEADS);
     format!("--trunk=city=SIP/city,country=UZ,strip=9,lead=csv:{leads}")
 }
 
-/// Returns the expected outcomes if CEL names no bridge: calls that AMI reported completely are
-/// journaled, and the others are dead letters.
-fn whole_or_incomplete(calls: &[Recording], letters: &[serde_json::Value]) -> Vec<Expected> {
+/// Returns the expected outcomes if CEL has no bridge events. Calls that have a dead letter are
+/// incomplete. The other calls were completely reported by AMI, and are journaled.
+fn expected_without_bridges(calls: &[Recording], letters: &[serde_json::Value]) -> Vec<Expected> {
     let mut all = recordings::expected(calls);
     for call in &mut all {
         assert!(call.answered, "all of them were answered");
-        let letter = letters.iter().any(|it| it["linkedid"] == *call.linkedid);
-        call.reason = letter.then(|| "incomplete".to_owned());
+        let is_dead = letters
+            .iter()
+            .any(|letter| letter["linkedid"] == *call.linkedid);
+        call.reason = is_dead.then(|| "incomplete".to_owned());
     }
     all
 }
 
 /// Cuts the connection in the middle of the first call. The second call is in the gap, and the
-/// third begins in it. The PBX's CEL file fills the gap.
-async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
+/// third begins in the gap. The PBX's CEL file fills the gap.
+async fn run_with_gap((release, names): Calls) -> (Place, Server, [Recording; 3]) {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    pbx.is_of(Release::V11);
+    pbx.set_release(Release::V11);
     let file = place.write("cel.csv", "");
     let flags = [
         place.ami(&pbx),
@@ -67,62 +69,67 @@ async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
         RATE_FLAG.to_owned(),
     ];
     let mut program = place.run(&crm.url(), &flags);
-    pbx.is_asked("Action: CoreShowChannels").await;
-    let calls = soon((release, names));
-    let ends = calls[0].channel_events();
-    let first_half = ends[..ends.len() / 2].concat();
-    recordings::have_happened(&first_half).await;
+    pbx.wait_for_action("Action: CoreShowChannels").await;
+    let calls = upcoming_recordings((release, names));
+    let first = calls[0].channel_events();
+    let first_half = first[..first.len() / 2].concat();
+    recordings::wait_until_happened(&first_half).await;
     pbx.say(&first_half).await;
-    // A file is read from its end when it is opened, so earlier lines would be skipped.
-    let heard = |it: &Status| it.sources[0].last_event_at.is_some() && it.sources[1].state.is_up();
-    program.until("the first call's beginning", heard).await;
+    // callbridge reads a file from the end that the file has when callbridge opens it, so earlier
+    // lines would be skipped.
+    let is_read = |status: &Status| {
+        status.sources[0].last_event_at.is_some() && status.sources[1].state.is_up()
+    };
+    program.until("the first call's beginning", is_read).await;
     // Logins fail until the file is read, so these calls are certainly in the gap.
     pbx.answers("Login", &[pbx::NOT_YET]);
-    pbx.lists_no_channels();
+    pbx.list_no_channels();
     pbx.cut().await;
     for call in &calls {
-        recordings::have_happened(&call.ami).await;
+        recordings::wait_until_happened(&call.ami).await;
     }
     let rows = calls.each_ref().map(|call| call.cel_of_release(release));
     let rows = rows.concat();
     place.append("cel.csv", &rows);
     let lines = rows.iter().filter(|byte| **byte == b'\n').count();
-    let read = |it: &Status| {
-        let of = &it.sources[1];
-        of.read + of.skipped >= u64::try_from(lines).expect("few")
+    let is_file_read = |status: &Status| {
+        let file = &status.sources[1];
+        file.read + file.skipped >= u64::try_from(lines).expect("few")
     };
-    program.until("the file of CEL read", read).await;
+    program.until("the CEL file is read", is_file_read).await;
     pbx.answers("Login", &[pbx::COME_IN]);
-    program.until("a gap", |it| it.sources[0].gaps == 1).await;
-    let begins = calls[2].channel_events();
-    pbx.say(&begins[begins.len() / 2..].concat()).await;
+    program
+        .until("a gap", |status| status.sources[0].gaps == 1)
+        .await;
+    let third = calls[2].channel_events();
+    pbx.say(&third[third.len() / 2..].concat()).await;
     program.settled(3).await;
     program.terminate().await;
     (place, crm, calls)
 }
 
-/// Returns each of the calls in each position.
-fn rotated((release, names): Calls) -> [Calls; 3] {
+/// Returns three orders of the calls. Each call is once the first, the second, and the third.
+fn rotations((release, names): Calls) -> [Calls; 3] {
     let [a, b, c] = names;
     [[a, b, c], [b, c, a], [c, a, b]].map(|names| (release, names))
 }
 
 #[tokio::test]
 async fn catch_up_cel_without_bridges_makes_no_answered_call_missed() {
-    let each = rotated(UNBRIDGED).map(async |calls| {
-        let (place, crm, calls) = cut(calls).await;
+    let each = rotations(UNBRIDGED).map(async |calls| {
+        let (place, crm, calls) = run_with_gap(calls).await;
         let letters = place.letters().await;
         // AMI reported nothing about the calls in the gap.
         assert!(!letters.is_empty(), "{letters:?}");
-        crm::judge(&crm, &letters, &whole_or_incomplete(&calls, &letters));
+        crm::judge(&crm, &letters, &expected_without_bridges(&calls, &letters));
     });
     join_all(each).await;
 }
 
 #[tokio::test]
 async fn catch_up_cel_with_bridges_fills_gap_of_asterisk_11() {
-    let each = rotated(BRIDGED).map(async |calls| {
-        let (place, crm, calls) = cut(calls).await;
+    let each = rotations(BRIDGED).map(async |calls| {
+        let (place, crm, calls) = run_with_gap(calls).await;
         let letters = place.letters().await;
         crm::judge(&crm, &letters, &recordings::expected(&calls));
     });
@@ -131,7 +138,11 @@ async fn catch_up_cel_with_bridges_fills_gap_of_asterisk_11() {
 
 #[tokio::test]
 async fn cel_source_without_bridges_is_incomplete_and_names_fix() {
-    let (place, crm, calls) = (Place::new(), crm::start().await, soon(UNBRIDGED));
+    let (place, crm, calls) = (
+        Place::new(),
+        crm::start().await,
+        upcoming_recordings(UNBRIDGED),
+    );
     for call in &calls {
         place.append("cel.csv", &call.cel_of_release(UNBRIDGED.0));
     }
@@ -141,13 +152,15 @@ async fn cel_source_without_bridges_is_incomplete_and_names_fix() {
         RATE_FLAG.to_owned(),
     ];
     let mut program = place.run(&crm.url(), &flags);
-    program.until("letters", |it| it.books.dead == 3).await;
+    program
+        .until("dead letters", |status| status.books.dead == 3)
+        .await;
     program.terminate().await;
     let letters = place.letters().await;
     for letter in &letters {
-        let words = letter["message"].as_str().unwrap_or_default();
-        assert!(words.contains("BRIDGE_START,BRIDGE_END"), "{letter}");
+        let message = letter["message"].as_str().unwrap_or_default();
+        assert!(message.contains("BRIDGE_START,BRIDGE_END"), "{letter}");
     }
-    crm::judge(&crm, &letters, &whole_or_incomplete(&calls, &letters));
+    crm::judge(&crm, &letters, &expected_without_bridges(&calls, &letters));
     assert!(crm.journal().is_empty());
 }

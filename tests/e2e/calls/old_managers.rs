@@ -14,15 +14,15 @@ const TRUNKS: [&str; 2] = [
     "--trunk=city=SIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
     "--trunk=gsm=SIP/gsm,country=UZ,strip=8,lead=var:LEAD_ID",
 ];
-/// AMI 1.8 does not report conferences.
+/// Recordings whose calls are incomplete. AMI 1.8 does not report conferences.
 const INCOMPLETE: [(&str, &str); 1] = [("1.8", "conference")];
 
-/// Returns the recordings of a release. Each call has its own id, and queue phones are reported as
-/// with the settings that the release ships.
-fn told(name: &str) -> Vec<Recording> {
-    let mut told = recordings::of_release(name);
-    assert_eq!(told.len(), 24, "the recordings of {name}");
-    for recording in &mut told {
+/// Returns the recordings of a release. Each call has a separate id, and queue phones are reported
+/// as with the settings that the release ships.
+fn recordings_with_queue_events(name: &str) -> Vec<Recording> {
+    let mut recordings = recordings::for_release(name);
+    assert_eq!(recordings.len(), 24, "the recordings of {name}");
+    for recording in &mut recordings {
         recording.ami = agents::called(&recording.ami);
         let several = recording.calls.len() > 1;
         let ids = several.then(|| recording.ids_by_caller());
@@ -42,20 +42,20 @@ fn told(name: &str) -> Vec<Recording> {
             }
         }
     }
-    told
+    recordings
 }
 
-/// Plays every recording of a release through a manager of that release.
-async fn hears(name: &str, release: Release) {
+/// Plays every recording of a release through a manager of that release, and checks the journal.
+async fn play_release(name: &str, release: Release) {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    pbx.is_of(release);
-    pbx.lists_no_channels();
+    pbx.set_release(release);
+    pbx.list_no_channels();
     let source = place.ami(&pbx);
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
-    pbx.is_asked("Action: CoreShowChannels").await;
-    let calls = live::moved_to_soon(&told(name));
+    pbx.wait_for_action("Action: CoreShowChannels").await;
+    let calls = live::moved_to_soon(&recordings_with_queue_events(name));
     live::send_events(&pbx, &calls).await;
     let expected = recordings::expected(&calls);
     let finished = u64::try_from(expected.len()).expect("few");
@@ -64,10 +64,10 @@ async fn hears(name: &str, release: Release) {
     crm::judge(&crm, &place.letters().await, &expected);
 }
 
-/// Returns how often this action was requested.
-fn asked(pbx: &FakePbx, action: &str) -> usize {
-    let asked = pbx.asked().into_iter();
-    asked.filter(|it| it.starts_with(action)).count()
+/// Returns how often callbridge sent this action. `action` is the beginning of the message.
+fn count_actions(pbx: &FakePbx, action: &str) -> usize {
+    let received = pbx.requests().into_iter();
+    received.filter(|text| text.starts_with(action)).count()
 }
 
 #[tokio::test]
@@ -77,38 +77,53 @@ async fn old_ami_filter_rules_lose_no_recorded_call() {
         ("11", Release::V11),
         ("13", Release::V13),
     ];
-    join_all(releases.map(|(name, release)| hears(name, release))).await;
+    join_all(releases.map(|(name, release)| play_release(name, release))).await;
 }
 
 #[tokio::test]
 async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    pbx.is_of(Release::Mute);
-    pbx.lists_no_channels();
+    pbx.set_release(Release::Mute);
+    pbx.list_no_channels();
     let source = place.ami(&pbx);
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
     pbx.logged_in(2).await;
-    // Pings are 20 s apart, the first at once. The third is 40 s after the login.
-    assert!(asked(&pbx, "Action: Ping") <= 3, "{:?}", pbx.asked());
-    let filters = asked(&pbx, "Action: Filter");
+    // callbridge sends the first ping at the login, and the third ping 40 s later.
+    assert!(
+        count_actions(&pbx, "Action: Ping") <= 3,
+        "{:?}",
+        pbx.requests()
+    );
+    let filters = count_actions(&pbx, "Action: Filter");
     assert!(filters > 30, "the first login asked for filters");
-    let named = |it: &Status| {
-        let missing_rights = &it.sources[0].missing_rights;
+    let lacks_filter = |status: &Status| {
+        let missing_rights = &status.sources[0].missing_rights;
         missing_rights
             .iter()
             .any(|right| right.kind == RightKind::Filter)
     };
-    let status = program.until("the filter named", named).await;
-    assert_eq!(status.verdict, OverallState::Ok, "it is mended by itself");
-    // Without filters, the manager returns callbridge's own event, even without a call.
-    let up = |it: &Status| it.sources[0].state == SourceState::Up && named(it);
-    program.until("a line that is up", up).await;
-    assert_eq!(asked(&pbx, "Action: Filter"), filters, "and asks for none");
+    let status = program
+        .until("the missing right to filter", lacks_filter)
+        .await;
+    assert_eq!(
+        status.verdict,
+        OverallState::Ok,
+        "callbridge fixes the filter automatically"
+    );
+    // Without filters, the manager returns the event that callbridge sent, even without a call.
+    let is_up =
+        |status: &Status| status.sources[0].state == SourceState::Up && lacks_filter(status);
+    program.until("a source that is up", is_up).await;
+    assert_eq!(
+        count_actions(&pbx, "Action: Filter"),
+        filters,
+        "the second login requests no filter"
+    );
     assert!(place.logs().contains("logged in again without it"));
 
-    let calls = live::moved_to_soon(&told("11"));
+    let calls = live::moved_to_soon(&recordings_with_queue_events("11"));
     live::send_events(&pbx, &calls).await;
     let expected = recordings::expected(&calls);
     let finished = u64::try_from(expected.len()).expect("few");

@@ -16,8 +16,8 @@ const TRUNKS: [&str; 2] = [
     r"--trunk=gsm=PJSIP/gsm,country=UZ,strip=9,lead=userfield:lead=(\d+)",
 ];
 
-/// Returns calls that CDRs describe correctly. Most of them have several records.
-fn told_by_records() -> Vec<Recording> {
+/// Returns calls that CDRs describe correctly. Most of the calls have several records.
+fn calls_in_cdrs() -> Vec<Recording> {
     [
         "inbound_answered",
         "inbound_no_answer",
@@ -34,8 +34,8 @@ fn told_by_records() -> Vec<Recording> {
     .to_vec()
 }
 
-/// Declares a queue of CDRs. Returns the flags that make it the only source.
-async fn queue(place: &Place, name: &str) -> Vec<String> {
+/// Declares a queue of CDRs. Returns the flags of a daemon whose only source is the queue.
+async fn declare_queue(place: &Place, name: &str) -> Vec<String> {
     let broker = Broker::shared();
     broker.declare(name).await;
     let secret = place.write("secret", broker::SECRET);
@@ -51,11 +51,11 @@ async fn queue(place: &Place, name: &str) -> Vec<String> {
     flags.map(str::to_owned).to_vec()
 }
 
-fn many(calls: &[Recording]) -> u64 {
+fn count_calls(calls: &[Recording]) -> u64 {
     u64::try_from(recordings::expected(calls).len()).expect("few")
 }
 
-async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
+async fn assert_journal(crm: &Server, place: &Place, calls: &[Recording]) {
     let letters = place.letters().await;
     crm::judge(crm, &letters, &recordings::expected(calls));
 }
@@ -63,8 +63,8 @@ async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
 #[tokio::test]
 async fn cdrs_from_a_queue_as_the_only_source_are_journaled_as_calls() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let flags = queue(&place, "records-alone").await;
-    let calls = told_by_records();
+    let flags = declare_queue(&place, "records-alone").await;
+    let calls = calls_in_cdrs();
     let bodies: Vec<String> = calls.iter().flat_map(Recording::cdrs).collect();
     assert!(
         bodies.len() > calls.len() + 5,
@@ -73,33 +73,33 @@ async fn cdrs_from_a_queue_as_the_only_source_are_journaled_as_calls() {
     );
     Broker::shared().publish("records-alone", &bodies).await;
     let mut program = place.run(&crm.url(), &flags);
-    let status = program.settled(many(&calls)).await;
+    let status = program.settled(count_calls(&calls)).await;
     assert!(status.books.balance(), "{:?}", status.books);
     program.terminate().await;
     assert_eq!(Broker::shared().depth("records-alone").await, 0);
-    judge(&crm, &place, &calls).await;
+    assert_journal(&crm, &place, &calls).await;
 }
 
 #[tokio::test]
 async fn kill_between_two_records_of_one_call_leaves_one_call() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let mut flags = queue(&place, "records-killed").await;
+    let mut flags = declare_queue(&place, "records-killed").await;
     let calls = vec![recordings::one("queue_second_agent")];
     let bodies = calls[0].cdrs();
     assert_eq!(bodies.len(), 2);
     flags.retain(|flag| flag != "--cdr-wait=1s");
     // The wait for more records is longer than all kills take.
-    let patient = [&flags[..], &["--cdr-wait=10m".to_owned()]].concat();
+    let patient_flags = [&flags[..], &["--cdr-wait=10m".to_owned()]].concat();
     for body in bodies.chunks(1) {
         Broker::shared().publish("records-killed", body).await;
         // A record that was not acknowledged before the kill is in the queue again.
         while Broker::shared().depth("records-killed").await > 0 {
-            let mut program = place.run(&crm.url(), &patient);
-            let taken = |it: &Status| it.sources[0].read > 0;
-            program.until("a record", taken).await;
+            let mut program = place.run(&crm.url(), &patient_flags);
+            let is_read = |status: &Status| status.sources[0].read > 0;
+            program.until("a record", is_read).await;
             program.kill().await;
-            let nobody = async || Broker::shared().consumers("records-killed").await == 0;
-            until("the end of its line", nobody).await;
+            let is_disconnected = async || Broker::shared().consumers("records-killed").await == 0;
+            until("the end of the connection", is_disconnected).await;
         }
     }
     assert!(crm.journal().is_empty());
@@ -107,13 +107,13 @@ async fn kill_between_two_records_of_one_call_leaves_one_call() {
     let mut program = place.run(&crm.url(), &flags);
     program.settled(1).await;
     program.terminate().await;
-    judge(&crm, &place, &calls).await;
+    assert_journal(&crm, &place, &calls).await;
 }
 
 #[tokio::test]
 async fn ami_source_with_only_cdr_events_journals_calls() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let calls = told_by_records();
+    let calls = calls_in_cdrs();
     let events = calls.iter().flat_map(Recording::events);
     let cdrs = events.filter(|event| event.starts_with(b"Event: Cdr"));
     let text: Vec<u8> = cdrs.flat_map(|cdr| [cdr, b"\r\n\r\n"].concat()).collect();
@@ -128,6 +128,6 @@ async fn ami_source_with_only_cdr_events_journals_calls() {
         zone,
         "--until-idle",
     ];
-    place.run(&crm.url(), &flags).succeeds().await;
-    judge(&crm, &place, &calls).await;
+    place.run(&crm.url(), &flags).expect_success().await;
+    assert_journal(&crm, &place, &calls).await;
 }

@@ -1,8 +1,8 @@
-//! callbridge is killed inside each call of a FreeSWITCH and restarted at once. With only the event
-//! socket, each call is correct or reported as incomplete. With FreeSWITCH's own records too, each
-//! call is journaled correctly. The same holds if callbridge is frozen for some seconds.
+//! Tests that callbridge makes no wrong call if it is killed inside a FreeSWITCH call and restarted
+//! at once. With only the event socket, each call is correct or incomplete. If callbridge also
+//! reads FreeSWITCH's CDR files, or if callbridge is only frozen, each call is correct.
 
-use crate::e2e::calls::freeswitch::{Recording, TRUNKS, micros, moved, recordings};
+use crate::e2e::calls::freeswitch::{Recording, TRUNKS, micros, move_times, recordings};
 use crate::e2e::calls::late;
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -20,9 +20,9 @@ use std::time::Duration;
 
 /// Time from the connection of all programs until the first calls.
 const LEAD_IN: Duration = Duration::from_secs(1);
-/// Length of a restart. Events in this time are not received.
+/// Length of a restart. callbridge does not receive the events in this time.
 const RESTART: Duration = Duration::from_millis(100);
-/// Length of a freeze. It is longer than the allowed difference of clocks.
+/// Length of a freeze. A freeze is longer than the allowed difference of clocks.
 const STANDSTILL: Duration = Duration::from_secs(7);
 /// The journal has whole seconds, so values can differ by this many seconds.
 const ROUNDED: f64 = 1.0;
@@ -31,22 +31,23 @@ const ROUNDED: f64 = 1.0;
 #[derive(Default)]
 struct Channels {
     live: BTreeMap<String, Value>,
-    /// FreeSWITCH's time, in microseconds: the time of its last event, even if the test is late.
-    at: Value,
+    /// The time of the last event, in microseconds. FreeSWITCH reports it as the current time.
+    time: Value,
 }
 
 impl Channels {
-    fn takes(&mut self, event: &str) {
+    /// Updates the channels with an event.
+    fn apply(&mut self, event: &str) {
         let event: Value = serde_json::from_str(event).expect("JSON");
         let Some(id) = event["Unique-ID"].as_str() else {
             return;
         };
-        self.at = event["Event-Date-Timestamp"].clone();
+        self.time = event["Event-Date-Timestamp"].clone();
         if event["Event-Name"] == "CHANNEL_HANGUP_COMPLETE" {
             self.live.remove(id);
             return;
         }
-        let sides = ["Bridge-A-Unique-ID", "Bridge-B-Unique-ID"].map(|it| event[it].as_str());
+        let sides = ["Bridge-A-Unique-ID", "Bridge-B-Unique-ID"].map(|key| event[key].as_str());
         if let ("CHANNEL_BRIDGE", [Some(a), Some(b)]) =
             (event["Event-Name"].as_str().unwrap_or_default(), sides)
         {
@@ -63,11 +64,12 @@ impl Channels {
         }
     }
 
-    fn show(&self, switch: &FakeSwitch) {
+    /// Sets the answers of the switch to the commands that list and dump channels.
+    fn set_answers(&self, switch: &FakeSwitch) {
         for (id, event) in &self.live {
             let mut dump = event.clone();
             dump["Event-Name"] = json!("CHANNEL_DATA");
-            dump["Event-Date-Timestamp"] = self.at.clone();
+            dump["Event-Date-Timestamp"] = self.time.clone();
             switch.answers(&format!("uuid_dump {id} json"), &dump.to_string());
         }
         let row = |(id, event): (&String, &Value)| {
@@ -83,15 +85,15 @@ impl Channels {
 /// What happens to callbridge before one of the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// It is killed and restarted.
+    /// callbridge is killed and restarted.
     Killed,
-    /// It is killed and restarted, and FreeSWITCH writes records.
-    KilledBesideRecords,
-    /// It is stopped by SIGSTOP and continues after some seconds.
-    StandsStill,
+    /// callbridge is killed and restarted, and it also reads FreeSWITCH's CDR files.
+    KilledWithRecords,
+    /// callbridge is stopped by SIGSTOP and continues after [`STANDSTILL`].
+    Frozen,
 }
 
-/// A recording that is played from a given time, with a fault in it.
+/// A recording that a fake FreeSWITCH plays, and the callbridge that the fault happens to.
 struct Scene {
     name: String,
     place: Place,
@@ -101,21 +103,23 @@ struct Scene {
     events: Vec<String>,
     records: Vec<String>,
     expected: Vec<Expected>,
+    /// Index of the first event after the fault begins.
     cut: usize,
     fault: Fault,
 }
 
 impl Scene {
-    /// Reads the recording and starts a callbridge that listens.
+    /// Reads the recording and starts callbridge. The fault begins after `quarter` quarters of the
+    /// events.
     async fn new(recording: &Recording, quarter: usize, fault: Fault) -> (Self, Program) {
         let (place, switch) = (Place::new(), FakeSwitch::start().await);
-        let events = recording.told();
+        let events = recording.events();
         let secret = place.write("secret", switch::PASSWORD);
         std::fs::create_dir(place.at("cdr")).expect("a folder");
         let source = format!("--source=esl://{}?secret-file={secret}", switch.addr());
         let mut flags = vec![source, RATE_FLAG.to_owned()];
         flags.extend(TRUNKS.map(str::to_owned));
-        if fault == Fault::KilledBesideRecords {
+        if fault == Fault::KilledWithRecords {
             let folder = place.path("cdr");
             flags.push(format!("--catch-up=file://{folder}/?format=freeswitch-cdr"));
         }
@@ -126,7 +130,7 @@ impl Scene {
             name: format!("{} at {quarter}/4", recording.name),
             cut: (events.len() * quarter / 4).max(1),
             events,
-            records: recording.written(),
+            records: recording.cdr_records(),
             expected: recording.calls.clone(),
             crm,
             place,
@@ -137,19 +141,19 @@ impl Scene {
         (scene, program)
     }
 
-    /// Moves the whole recording by whole seconds.
-    fn begin(&mut self, at: EventTime) {
-        let seconds = (at.micros() - micros(&self.events[0])).div_euclid(1_000_000);
+    /// Moves the recording by whole seconds, to begin at this time.
+    fn move_to(&mut self, begin: EventTime) {
+        let seconds = (begin.micros() - micros(&self.events[0])).div_euclid(1_000_000);
         for text in self.events.iter_mut().chain(&mut self.records) {
-            *text = moved(text, seconds * 1_000_000);
+            *text = move_times(text, seconds * 1_000_000);
         }
         for call in &mut self.expected {
             call.started_at += seconds;
         }
     }
 
-    /// Writes the record of a channel that has just ended, as FreeSWITCH does.
-    fn writes(&self, event: &str) {
+    /// Writes the CDR file of a channel if this event is the end of the channel.
+    fn write_record(&self, event: &str) {
         let event: Value = serde_json::from_str(event).expect("JSON");
         if event["Event-Name"] != "CHANNEL_HANGUP_COMPLETE" {
             return;
@@ -163,148 +167,167 @@ impl Scene {
         }
     }
 
-    /// Returns the time of this event.
-    fn at(&self, event: &str) -> EventTime {
+    fn time_of(&self, event: &str) -> EventTime {
         EventTime::from_micros(micros(event))
     }
 
     /// Returns `true` for events between the kill and the end of the restart.
     fn is_missed(&self, event: &str) -> bool {
-        self.at(event) < self.at(&self.events[self.cut]).plus(RESTART)
+        self.time_of(event) < self.time_of(&self.events[self.cut]).plus(RESTART)
     }
 
-    async fn plays(mut self, mut program: Program, begins: EventTime) -> Vec<String> {
-        self.begin(begins);
+    /// Plays the recording from this time on, with the fault. Returns all errors.
+    async fn play(mut self, mut program: Program, begin: EventTime) -> Vec<String> {
+        self.move_to(begin);
         let mut channels = Channels::default();
         let (first, second) = self.events.split_at(self.cut);
-        self.happen(first, &mut channels).await;
+        self.send_events(first, &mut channels).await;
         let read = u64::try_from(first.len()).expect("few");
-        let all =
-            |it: &callbridge_model::Status| it.sources[0].read + it.sources[0].skipped >= read;
-        program.until("the first part", all).await;
-        if self.fault == Fault::StandsStill {
-            self.stands_still(&program, second, &mut channels).await;
-            return self.judged(program, 0.0).await;
+        let is_read = |status: &callbridge_model::Status| {
+            status.sources[0].read + status.sources[0].skipped >= read
+        };
+        program.until("the first part", is_read).await;
+        if self.fault == Fault::Frozen {
+            self.play_frozen(&program, second, &mut channels).await;
+            return self.collect_errors(program, 0.0).await;
         }
         program.kill().await;
-        let missed = second.iter().take_while(|it| self.is_missed(it)).count();
+        let missed = second
+            .iter()
+            .take_while(|event| self.is_missed(event))
+            .count();
         for event in &second[..missed] {
-            self.happens(event, &mut channels).await;
+            self.send_event(event, &mut channels).await;
         }
-        channels.show(&self.switch);
+        channels.set_answers(&self.switch);
         let program = self.place.run(&self.crm.url(), &self.flags);
         self.switch.subscribed(2).await;
-        // callbridge cannot know when a call ended that was over by then. It can assume that it
-        // lasted until then.
-        let away = clock::now().wall.since(self.at(&second[0])).as_secs_f64();
-        self.happen(&second[missed..], &mut channels).await;
-        self.judged(program, away).await
+        // If a call ended during the restart, callbridge cannot know when. It can assume that the
+        // call lasted until the end of the restart.
+        let away = clock::now()
+            .wall
+            .since(self.time_of(&second[0]))
+            .as_secs_f64();
+        self.send_events(&second[missed..], &mut channels).await;
+        self.collect_errors(program, away).await
     }
 
-    /// Freezes the program. Events of this time arrive late.
-    async fn stands_still(&self, program: &Program, events: &[String], channels: &mut Channels) {
+    /// Freezes the program, sends the events, and continues the program after [`STANDSTILL`].
+    async fn play_frozen(&self, program: &Program, events: &[String], channels: &mut Channels) {
         program.freeze().await;
-        let goes_on = clock::now().wall.plus(STANDSTILL);
-        let meanwhile = events.iter().take_while(|it| self.at(it) < goes_on).count();
-        let (late, rest) = events.split_at(meanwhile);
-        self.happen(late, channels).await;
-        pass(goes_on.since(clock::now().wall)).await;
+        let freeze_end = clock::now().wall.plus(STANDSTILL);
+        let during_freeze = events
+            .iter()
+            .take_while(|event| self.time_of(event) < freeze_end)
+            .count();
+        let (late, rest) = events.split_at(during_freeze);
+        self.send_events(late, channels).await;
+        pass(freeze_end.since(clock::now().wall)).await;
         program.signal(Signal::CONT);
-        self.happen(rest, channels).await;
+        self.send_events(rest, channels).await;
     }
 
     /// Sends each event at its time.
-    async fn happen(&self, events: &[String], channels: &mut Channels) {
+    async fn send_events(&self, events: &[String], channels: &mut Channels) {
         for event in events {
-            pass(self.at(event).since(clock::now().wall)).await;
-            self.happens(event, channels).await;
+            pass(self.time_of(event).since(clock::now().wall)).await;
+            self.send_event(event, channels).await;
         }
     }
 
-    async fn happens(&self, event: &str, channels: &mut Channels) {
-        channels.takes(event);
-        channels.show(&self.switch);
+    /// Sends an event, and does what FreeSWITCH does at the same time.
+    async fn send_event(&self, event: &str, channels: &mut Channels) {
+        channels.apply(event);
+        channels.set_answers(&self.switch);
         self.switch.event(event).await;
-        self.writes(event);
+        self.write_record(event);
     }
 
-    /// Returns all errors. For an incomplete call, only its customer values are checked.
-    async fn judged(self, mut program: Program, away: f64) -> Vec<String> {
+    /// Waits for the end of all calls and returns all errors. An incomplete call can have lower
+    /// values. `away` is the length of the restart in seconds.
+    async fn collect_errors(self, mut program: Program, away: f64) -> Vec<String> {
         let finished = u64::try_from(self.expected.len()).expect("few");
         program.settled(finished).await;
         program.terminate().await;
         let mut letters = self.place.letters().await;
-        let mut whole = self.expected.clone();
+        let mut expected = self.expected.clone();
         let mut wrong = Vec::new();
         if self.fault == Fault::Killed {
             letters.retain(|letter| {
                 let is_incomplete = letter["reason"] == "incomplete";
-                let call = whole
+                let call = expected
                     .iter()
-                    .position(|it| letter["linkedid"] == it.linkedid);
+                    .position(|call| letter["linkedid"] == call.linkedid);
                 match call.filter(|_| is_incomplete) {
-                    Some(at) => wrong.extend(untrue(&whole.remove(at), &letter["call"], away)),
+                    Some(index) => wrong.extend(contradiction(
+                        &expected.remove(index),
+                        &letter["call"],
+                        away,
+                    )),
                     None => return true,
                 }
                 false
             });
         }
-        wrong.extend(crm::compare(&self.crm, &letters, &whole));
+        wrong.extend(crm::compare(&self.crm, &letters, &expected));
         wrong
             .into_iter()
-            .map(|it| format!("{}: {it}", self.name))
+            .map(|error| format!("{}: {error}", self.name))
             .collect()
     }
 }
 
-/// Returns the error if a dead letter contradicts the call, whatever events were missed.
-fn untrue(wanted: &Expected, call: &Value, away: f64) -> Option<String> {
+/// Returns an error if a dead letter contradicts the call. The durations of a dead letter can be
+/// lower, because events were missed, or up to `away` seconds higher.
+fn contradiction(wanted: &Expected, call: &Value, away: f64) -> Option<String> {
     let at_most = |key: &str, most: f64| {
         let value = call[key].as_f64();
-        value.is_none_or(|it| it <= most + away + ROUNDED)
+        value.is_none_or(|value| value <= most + away + ROUNDED)
     };
     let is_right = call["direction"] == wanted.direction
         && call["startedAt"]
             .as_i64()
-            .is_none_or(|it| it >= wanted.started_at)
+            .is_none_or(|start| start >= wanted.started_at)
         && at_most("durationSec", wanted.duration)
         && at_most("talkTimeSec", wanted.talk)
         && (wanted.answered || call["answered"] != true);
     (!is_right).then(|| format!("{wanted:?} is incomplete as {call}"))
 }
 
-/// Plays all recordings at the same time, with the fault at this quarter.
-async fn all(quarter: usize, fault: Fault) -> Vec<String> {
-    let recordings = recordings();
-    let scenes = recordings.iter();
-    let scenes = join_all(scenes.map(|it| Scene::new(it, quarter, fault))).await;
-    let begins = clock::now().wall.plus(LEAD_IN);
+/// Plays all recordings at the same time, with the fault after `quarter` quarters of
+/// the events. Returns all errors.
+async fn play_all(quarter: usize, fault: Fault) -> Vec<String> {
+    let all = recordings();
+    let scenes = all.iter();
+    let scenes = join_all(scenes.map(|recording| Scene::new(recording, quarter, fault))).await;
+    let begin = clock::now().wall.plus(LEAD_IN);
     let scenes = scenes.into_iter();
-    let scenes = scenes.map(|(scene, program)| scene.plays(program, begins));
+    let scenes = scenes.map(|(scene, program)| scene.play(program, begin));
     join_all(scenes).await.concat()
 }
 
-/// Plays the fault at each quarter of the messages. By default, only at the half.
-async fn every(fault: Fault) {
+/// Plays all recordings with the fault at each quarter of the events. By default, plays them only
+/// with the fault in the middle.
+async fn check_fault(fault: Fault) {
     let is_full = std::env::var_os(late::FULL).is_some();
     let mut wrong = Vec::new();
     for quarter in if is_full { 1..4 } else { 2..3 } {
-        wrong.extend(all(quarter, fault).await);
+        wrong.extend(play_all(quarter, fault).await);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[tokio::test]
 async fn restart_in_each_call_on_event_socket_makes_no_wrong_call() {
-    every(Fault::Killed).await;
+    check_fault(Fault::Killed).await;
 }
 
 #[tokio::test]
 async fn restart_in_each_call_is_repaired_from_freeswitch_cdr() {
-    every(Fault::KilledBesideRecords).await;
+    check_fault(Fault::KilledWithRecords).await;
 }
 
 #[tokio::test]
 async fn freeze_in_each_call_on_event_socket_changes_no_call() {
-    every(Fault::StandsStill).await;
+    check_fault(Fault::Frozen).await;
 }

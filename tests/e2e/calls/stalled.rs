@@ -1,5 +1,5 @@
-//! Tests stalled connections and a frozen callbridge. Events arrive late, with their own times, and
-//! each call is journaled correctly.
+//! Tests stalled connections and a frozen callbridge. Events arrive late, with the times at which
+//! they happened, and each call is journaled correctly.
 
 use crate::e2e::calls::late;
 use crate::support::crm::{self, RATE_FLAG};
@@ -20,10 +20,10 @@ const RECORDED_AT: f64 = 1_795_706_937.990_989;
 /// Seconds of the call at which the connection stalls: before the first event, before the answer,
 /// at the answer, within the talk, and in the middle of the hangups.
 const PLACES: [f64; 5] = [0.0, 0.5, 1.02, 9.0, 17.028];
-/// From the last login until the first call.
+/// Time from the last login until the first call.
 const LEAD_IN: Duration = Duration::from_secs(2);
 
-/// How a PBX reports its events.
+/// The connection over which a PBX reports its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transport {
     Ami,
@@ -34,12 +34,12 @@ enum Transport {
 #[derive(Clone, Copy, Debug)]
 struct Case {
     transport: Transport,
-    /// Second of the call at which the connection stalls, and for how long.
+    /// Second of the call at which the connection stalls, and the length of the stall in seconds.
     stall: (f64, f64),
-    /// How far the PBX's clock is ahead of this machine's, in seconds.
+    /// Seconds by which the PBX's clock is ahead of this machine's clock.
     clock_ahead: f64,
-    /// When the call begins, in seconds after the lead-in.
-    begins: f64,
+    /// Time from the start of the scene until the call begins, in seconds.
+    delay: f64,
 }
 
 struct PlayingPbx {
@@ -48,13 +48,13 @@ struct PlayingPbx {
     pbx: FakePbx,
 }
 
-/// An event with its second of the call.
-struct Recorded {
+/// An event, and the second of the call at which it happened.
+struct RecordedEvent {
     second: f64,
     text: &'static str,
 }
 
-fn recorded() -> Vec<Recorded> {
+fn recorded_events() -> Vec<RecordedEvent> {
     let events = RECORDING
         .split("\r\n\r\n")
         .filter(|event| !event.trim().is_empty());
@@ -65,7 +65,7 @@ fn recorded() -> Vec<Recorded> {
             .find_map(|line| line.strip_prefix("Timestamp: "));
         let time = time.map(|time| time.parse::<f64>().expect("a time") - RECORDED_AT);
         last = time.unwrap_or(last);
-        Recorded { second: last, text }
+        RecordedEvent { second: last, text }
     });
     timed.collect()
 }
@@ -94,26 +94,30 @@ impl PlayingPbx {
     }
 
     /// Returns the PBX's time at this second of the call, in seconds.
-    fn time(&self, starts: EventTime, second: f64) -> f64 {
-        let start = starts.micros() as f64 / 1e6 + self.case.begins;
+    fn time(&self, scene_start: EventTime, second: f64) -> f64 {
+        let start = scene_start.micros() as f64 / 1e6 + self.case.delay;
         start + second + self.case.clock_ahead
     }
 
-    /// Reports the call, each event when it is due or when the stall ends.
-    async fn play(&self, starts: EventTime) {
+    /// Reports the call. Sends each event when it is due, or at the end of the stall.
+    async fn play(&self, scene_start: EventTime) {
         let (from, length) = self.case.stall;
-        for event in recorded() {
-            let stalls = (from..from + length).contains(&event.second);
-            let second = if stalls { from + length } else { event.second };
-            let due = starts.plus(Duration::from_secs_f64(self.case.begins + second));
+        for event in recorded_events() {
+            let is_stalled = (from..from + length).contains(&event.second);
+            let second = if is_stalled {
+                from + length
+            } else {
+                event.second
+            };
+            let due = scene_start.plus(Duration::from_secs_f64(self.case.delay + second));
             pass(due.since(clock::now().wall)).await;
-            self.pbx.say(&self.message(starts, &event)).await;
+            self.pbx.say(&self.message(scene_start, &event)).await;
         }
     }
 
-    fn message(&self, starts: EventTime, event: &Recorded) -> Vec<u8> {
-        let time = format!("Timestamp: {:.6}", self.time(starts, event.second));
-        let (ids, own_ids) = ("1795706937.", self.ids(starts));
+    fn message(&self, scene_start: EventTime, event: &RecordedEvent) -> Vec<u8> {
+        let time = format!("Timestamp: {:.6}", self.time(scene_start, event.second));
+        let (ids, own_ids) = ("1795706937.", self.ids(scene_start));
         let lines = event.text.lines().map(|line| {
             if line.starts_with("Timestamp: ") {
                 time.clone()
@@ -128,13 +132,13 @@ impl PlayingPbx {
         }
     }
 
-    /// Returns the prefix of its channel ids.
-    fn ids(&self, starts: EventTime) -> String {
-        format!("{}.{}", self.time(starts, 0.0) as i64, self.number)
+    /// Returns the prefix of the channel ids of this PBX.
+    fn ids(&self, scene_start: EventTime) -> String {
+        format!("{}.{}", self.time(scene_start, 0.0) as i64, self.number)
     }
 
-    fn expected(&self, starts: EventTime) -> Expected {
-        let linkedid = format!("{}683", self.ids(starts));
+    fn expected(&self, scene_start: EventTime) -> Expected {
+        let linkedid = format!("{}683", self.ids(scene_start));
         Expected {
             uuid: uuid(&self.name(), &linkedid),
             linkedid,
@@ -143,7 +147,7 @@ impl PlayingPbx {
             employee: Some(501),
             direction: "INBOUND".to_owned(),
             answered: true,
-            started_at: self.time(starts, 0.0) as i64,
+            started_at: self.time(scene_start, 0.0) as i64,
             duration: 17.0,
             talk: 16.0,
         }
@@ -171,8 +175,8 @@ struct Stage {
     crm: Server,
     program: Program,
     pbxes: Vec<PlayingPbx>,
-    /// When the calls start.
-    starts: EventTime,
+    /// The start of the scene. Each call begins after the delay of its case.
+    scene_start: EventTime,
 }
 
 impl Stage {
@@ -194,20 +198,20 @@ impl Stage {
             crm,
             program,
             pbxes,
-            starts: EventTime::from_seconds(now + 1).plus(Duration::from_millis(500)),
+            scene_start: EventTime::from_seconds(now + 1).plus(Duration::from_millis(500)),
         }
     }
 
     async fn play(&self) {
-        join_all(self.pbxes.iter().map(|pbx| pbx.play(self.starts))).await;
+        join_all(self.pbxes.iter().map(|pbx| pbx.play(self.scene_start))).await;
     }
 
-    /// Checks that every call is journaled correctly, and nothing else.
+    /// Checks that every call is journaled correctly, and that nothing else is journaled.
     async fn judge(mut self) {
         let expected: Vec<Expected> = self
             .pbxes
             .iter()
-            .map(|pbx| pbx.expected(self.starts))
+            .map(|pbx| pbx.expected(self.scene_start))
             .collect();
         let calls = u64::try_from(expected.len()).expect("few");
         self.program.settled(calls).await;
@@ -246,7 +250,7 @@ async fn stalled_connections_change_no_value_of_a_call() {
                 transport: [Transport::Ami, Transport::WebSocket][place % 2],
                 stall: (from, *length),
                 clock_ahead: 0.0,
-                begins: 0.0,
+                delay: 0.0,
             });
         }
     }
@@ -255,7 +259,7 @@ async fn stalled_connections_change_no_value_of_a_call() {
             transport: Transport::Ami,
             stall: (0.5, 8.0),
             clock_ahead,
-            begins: 0.0,
+            delay: 0.0,
         });
     }
     let stage = Stage::start(&cases).await;
@@ -267,26 +271,26 @@ async fn stalled_connections_change_no_value_of_a_call() {
 async fn callbridge_that_stood_still_changes_no_value_of_a_call() {
     let standstill = if is_full() { 45.0 } else { 20.0 };
     // callbridge is frozen from second 18 on.
-    let begins = PLACES.map(|place| 18.0 - place);
+    let delays = PLACES.map(|place| 18.0 - place);
     let cases: Vec<Case> = [Transport::Ami, Transport::WebSocket]
         .into_iter()
         .flat_map(|transport| {
-            begins.map(|begins| Case {
+            delays.map(|delay| Case {
                 transport,
                 stall: (0.0, 0.0),
                 clock_ahead: 0.0,
-                begins,
+                delay,
             })
         })
         .collect();
     let stage = Stage::start(&cases).await;
-    let stands_still = async {
-        let at = stage.starts.plus(Duration::from_secs(18));
+    let freeze = async {
+        let at = stage.scene_start.plus(Duration::from_secs(18));
         pass(at.since(clock::now().wall)).await;
         stage.program.freeze().await;
         pass(Duration::from_secs_f64(standstill)).await;
         stage.program.signal(Signal::CONT);
     };
-    tokio::join!(stage.play(), stands_still);
+    tokio::join!(stage.play(), freeze);
     stage.judge().await;
 }

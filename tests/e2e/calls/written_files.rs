@@ -1,6 +1,6 @@
 //! Tests that every call of a CDR folder is counted, however its files are written.
 
-use crate::e2e::calls::freeswitch_cdr::{TRUNK, recorded};
+use crate::e2e::calls::freeswitch_cdr::{TRUNK, read_cdr_files};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::Place;
 use callbridge_model::Status;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Bytes of an unreadable record that are kept.
-const KEPT: usize = 64 * 1024;
+/// Number of bytes that callbridge keeps of an unreadable record.
+const KEPT_BYTES: usize = 64 * 1024;
 /// Time between the two parts of a file.
-const BETWEEN: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(30);
 
-/// Returns the record with a variable of 1.2 MB.
-fn padded(record: &str) -> String {
+/// Adds a variable of 1.2 MB to a record.
+fn pad(record: &str) -> String {
     let mut record: Value = serde_json::from_str(record).expect("JSON");
     record["variables"]["padding"] = json!("x".repeat(1_200_000));
     record.to_string()
@@ -29,10 +29,10 @@ async fn long_split_and_nul_records_are_all_in_the_books() {
     let source = format!("--source=file://{folder}/?format=freeswitch-cdr&from=start");
     let flags = [source.as_str(), TRUNK, RATE_FLAG, "--cdr-wait=1s"];
     let mut program = place.run(&crm.url(), &flags);
-    program.until("it runs", |_| true).await;
+    program.until("the daemon runs", |_| true).await;
 
     let mut wanted = BTreeSet::new();
-    let (records, linkedid) = recorded("ring_group");
+    let (records, linkedid) = read_cdr_files("ring_group");
     let file = |n: usize| format!("cdr/split-{n}.cdr.json");
     for (n, record) in records.iter().enumerate() {
         place.write(&file(n), &record[..record.len() / 2]);
@@ -40,20 +40,20 @@ async fn long_split_and_nul_records_are_all_in_the_books() {
     wanted.insert(linkedid);
     let split = records;
 
-    let (records, linkedid) = recorded("hold");
+    let (records, linkedid) = read_cdr_files("hold");
     for (n, record) in records.iter().enumerate() {
         let bytes = [vec![0; 3000], record.clone().into_bytes()].concat();
         place.write(&format!("cdr/nul-{n}.cdr.json"), bytes);
     }
     wanted.insert(linkedid);
 
-    let (records, _) = recorded("outbound_answered");
-    let long: Vec<String> = records.iter().map(|record| padded(record)).collect();
+    let (records, _) = read_cdr_files("outbound_answered");
+    let long: Vec<String> = records.iter().map(|record| pad(record)).collect();
     for (n, record) in long.iter().enumerate() {
         place.write(&format!("cdr/long-{n}.cdr.json"), record);
     }
 
-    pass(BETWEEN).await;
+    pass(PAUSE).await;
     for (n, record) in split.iter().enumerate() {
         place.append(&file(n), &record.as_bytes()[record.len() / 2..]);
     }
@@ -80,7 +80,7 @@ async fn long_split_and_nul_records_are_all_in_the_books() {
         let record = &long[n.expect("one of the long files")];
         let id = letter["id"].to_string();
         let shown = place.lines(&["dead", "show", &id, "--json"]).await;
-        assert_eq!(shown[0]["text"], record[..KEPT]);
+        assert_eq!(shown[0]["text"], record[..KEPT_BYTES]);
     }
 
     let cdr = format!("--cdr={folder}");

@@ -1,4 +1,4 @@
-//! Tests that `audit` explains each call in a PBX's file and names the cause of each missing one.
+//! Tests that `audit` explains each call in a PBX's file and names the cause of each missing call.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm;
@@ -8,19 +8,19 @@ use rusqlite::Connection;
 use serde_json::Value;
 
 /// Number of rows that the test deletes from the state.
-const TAKEN_OUT: usize = 10;
-/// Number of calls. Every fifth came over a trunk that no flag names.
+const DELETED: usize = 10;
+/// Number of calls. Every fifth call came over a trunk that no flag names.
 const CALLS: usize = 25;
 
-/// Returns a trunk with its leads in a list, because CEL has no variables.
+/// Returns the flag of a trunk whose leads come from a list, because CEL has no variables.
 pub fn trunk(place: &Place, name: &str) -> String {
     let leads = place.path("leads.csv");
     format!("--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID;csv:{leads}")
 }
 
-/// Returns calls in a row. Every fifth is over a trunk called `second`.
-fn day() -> Vec<Recording> {
-    let mut day = recordings::in_a_row(CALLS);
+/// Returns recordings of consecutive calls. Every fifth call uses the trunk `second`.
+fn calls_over_two_trunks() -> Vec<Recording> {
+    let mut day = recordings::consecutive(CALLS);
     for recording in day.iter_mut().step_by(5) {
         let text = String::from_utf8(recording.ami.clone()).expect("text");
         recording.ami = text.replace("PJSIP/city", "PJSIP/second").into_bytes();
@@ -28,25 +28,25 @@ fn day() -> Vec<Recording> {
     day
 }
 
-fn audit(place: &Place, more: &[&str]) -> Vec<String> {
+/// Returns the arguments of `audit` with the CEL file of the test, and with the flags in `more`.
+fn audit_arguments(place: &Place, more: &[&str]) -> Vec<String> {
     let cel = format!("--cel={}", place.path("cel.csv"));
-    // No PBX id is given, because the state has it.
+    // The flag `--pbx-id` is not necessary, because the state has the PBX id.
     let flags = ["audit", &cel, "--json"];
     let all = flags.iter().chain(more);
     let all = all.map(|flag| (*flag).to_owned());
     all.chain([trunk(place, "city")]).collect()
 }
 
-/// Runs `audit`. Returns its report and its exit code.
-pub async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
-    let arguments = audit(place, more);
+/// Runs `audit` with the flags in `more`. Returns the JSON report and the exit code.
+pub async fn run_audit(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
+    let arguments = audit_arguments(place, more);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let output = place.command(&arguments).await;
-    let told = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     let text = String::from_utf8(output.stdout).expect("UTF-8");
-    let first = text.lines().next().unwrap_or_else(|| panic!("{told}"));
-    let report: Value = serde_json::from_str(first).expect("JSON");
-    let figure = |name: &str| report[name].as_u64().expect("a figure");
+    let first_line = text.lines().next().unwrap_or_else(|| panic!("{errors}"));
+    let report: Value = serde_json::from_str(first_line).expect("JSON");
     let sum: u64 = [
         "journaled",
         "dead",
@@ -57,30 +57,36 @@ pub async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
         "skipped",
     ]
     .into_iter()
-    .map(figure)
+    .map(|state| count_in(&report, state))
     .sum();
     let unexplained = report["unexplained"].as_array().expect("a list").len() as u64;
-    assert_eq!(figure("file"), sum + unexplained, "{report}");
+    assert_eq!(count_in(&report, "file"), sum + unexplained, "{report}");
     (report, output.status.code())
 }
 
-/// Returns the number of calls that are unexplained for this cause.
-pub fn caused(report: &Value, begins: &str) -> usize {
-    let all = report["unexplained"].as_array().expect("a list").iter();
-    let causes = all.map(|call| call["cause"].as_str().expect("a cause"));
-    causes.filter(|cause| cause.starts_with(begins)).count()
+/// Returns the count in this field of the report.
+fn count_in(report: &Value, field: &str) -> u64 {
+    report[field].as_u64().expect("a count")
 }
 
-async fn stopped(program: Program, place: &Place) -> Connection {
+/// Returns the number of unexplained calls whose cause begins with `prefix`.
+pub fn count_unexplained(report: &Value, prefix: &str) -> usize {
+    let all = report["unexplained"].as_array().expect("a list").iter();
+    let causes = all.map(|call| call["cause"].as_str().expect("a cause"));
+    causes.filter(|cause| cause.starts_with(prefix)).count()
+}
+
+/// Stops the program and opens its spool.
+async fn stop_and_open_spool(program: Program, place: &Place) -> Connection {
     program.terminate().await;
     Connection::open(place.at("state").join("spool.db")).expect("the state")
 }
 
-/// Returns the CEL rows of a call until the PBX was killed, without any hangup.
-fn cut(recording: &Recording) -> Vec<u8> {
+/// Returns the CEL rows of a call before its first hangup, as if the PBX was killed then.
+fn cel_before_hangup(recording: &Recording) -> Vec<u8> {
     let rows = recording.cel_lines();
     let rows = rows.split_inclusive(|byte| *byte == b'\n');
-    let is_end = |row: &[u8]| row.windows(6).any(|it| it == b"HANGUP");
+    let is_end = |row: &[u8]| row.windows(6).any(|part| part == b"HANGUP");
     rows.take_while(|row| !is_end(row))
         .flatten()
         .copied()
@@ -90,58 +96,59 @@ fn cut(recording: &Recording) -> Vec<u8> {
 #[tokio::test]
 async fn call_without_end_is_under_way_until_max_call_or_pbx_restart() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let day = recordings::in_a_row(6);
-    let (heard, unheard) = day.split_at(5);
-    for recording in heard {
+    let day = recordings::consecutive(6);
+    let (reported, unreported) = day.split_at(5);
+    for recording in reported {
         place.append("calls.ami", &recording.ami);
         place.append("cel.csv", &recording.cel_lines());
     }
-    // The last call has no end. It is an inbound_answered, like the first one of the day.
-    place.append("cel.csv", &cut(&unheard[0]));
+    // The sixth call is an `inbound_answered`, like the first call. No source reports the sixth
+    // call, and its CEL rows have no end.
+    place.append("cel.csv", &cel_before_hangup(&unreported[0]));
     place.write("leads.csv", recordings::LEADS);
     let (source, city) = (place.file("calls.ami", "ami"), trunk(&place, "city"));
     let mut program = place.run(&crm.url(), &[&source, &city, crm::RATE_FLAG]);
     program.settled(5).await;
-    let (whole, ended) = report(&place, &[]).await;
+    let (first_report, exit_code) = run_audit(&place, &[]).await;
     assert_eq!(
-        (&whole["file"], &whole["underWay"], ended),
+        (&first_report["file"], &first_report["underWay"], exit_code),
         (&6.into(), &1.into(), Some(0)),
-        "{whole}"
+        "{first_report}"
     );
-    // After the longest possible call, it counts as over. It also does once another process of the
-    // PBX counts its channels from the beginning.
-    let (long, ended) = report(&place, &["--max-call=1m"]).await;
+    // A call without an end counts as over after `--max-call`, or when another process of the PBX
+    // counts its channels from the beginning.
+    let (short_limit_report, exit_code) = run_audit(&place, &["--max-call=1m"]).await;
     assert_eq!(
-        (&long["file"], &long["underWay"]),
+        (&short_limit_report["file"], &short_limit_report["underWay"]),
         (&6.into(), &0.into()),
-        "{long}"
+        "{short_limit_report}"
     );
-    assert_eq!(ended, Some(1), "nobody heard of it");
-    let again = unheard[0].moved_to(unheard[0].began() + 300);
-    place.append("cel.csv", &again.cel_lines());
-    let (anew, _) = report(&place, &[]).await;
+    assert_eq!(exit_code, Some(1), "no source reported the sixth call");
+    let later_call = unreported[0].moved_to(unreported[0].start() + 300);
+    place.append("cel.csv", &later_call.cel_lines());
+    let (restart_report, _) = run_audit(&place, &[]).await;
     assert_eq!(
-        (&anew["file"], &anew["underWay"]),
+        (&restart_report["file"], &restart_report["underWay"]),
         (&7.into(), &0.into()),
-        "{anew}"
+        "{restart_report}"
     );
     assert_eq!(
-        anew["unexplained"].as_array().map(Vec::len),
+        restart_report["unexplained"].as_array().map(Vec::len),
         Some(2),
-        "{anew}"
+        "{restart_report}"
     );
     let cel = place.path("cel.csv");
     let explain = ["explain", "--format=cel-csv", "--json", &city, &cel];
-    let told = place.command(&explain).await.stdout;
-    let told = String::from_utf8(told).expect("UTF-8");
-    assert_eq!(told.lines().count(), 7, "{told}");
+    let stdout = place.command(&explain).await.stdout;
+    let explained = String::from_utf8(stdout).expect("UTF-8");
+    assert_eq!(explained.lines().count(), 7, "{explained}");
     program.terminate().await;
 }
 
 #[tokio::test]
 async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let day = day();
+    let day = calls_over_two_trunks();
     for recording in &day {
         place.append("calls.ami", &recording.ami);
         place.append("cel.csv", &recording.cel_lines());
@@ -151,26 +158,32 @@ async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
     let source = place.file("calls.ami", "ami");
     let flags = [&source, &city, crm::RATE_FLAG];
     let mut program = place.run(&crm.url(), &flags);
-    let over_first = u64::try_from(CALLS - CALLS / 5).expect("few");
-    program.settled(over_first).await;
-    let (whole, ended) = report(&place, &[]).await;
-    assert_eq!(ended, Some(1), "the trunk that was left out shows");
-    assert_eq!(caused(&whole, "no trunk matched: PJSIP/second"), CALLS / 5);
-    assert_eq!(whole["journaled"], over_first);
-
-    let state = stopped(program, &place).await;
-    let gone = state.execute(
-        "DELETE FROM calls WHERE id IN (SELECT id FROM calls ORDER BY id LIMIT ?1)",
-        [i64::try_from(TAKEN_OUT).expect("few")],
+    let calls_over_city = u64::try_from(CALLS - CALLS / 5).expect("few");
+    program.settled(calls_over_city).await;
+    let (first_report, exit_code) = run_audit(&place, &[]).await;
+    assert_eq!(exit_code, Some(1), "the missing trunk is reported");
+    assert_eq!(
+        count_unexplained(&first_report, "no trunk matched: PJSIP/second"),
+        CALLS / 5
     );
-    assert_eq!(gone, Ok(TAKEN_OUT));
-    drop(state);
-    let (holes, ended) = report(&place, &[]).await;
-    assert_eq!(ended, Some(1));
-    assert_eq!(caused(&holes, "it was taken in"), TAKEN_OUT);
-    assert_eq!(caused(&holes, "no trunk matched: PJSIP/second"), CALLS / 5);
+    assert_eq!(first_report["journaled"], calls_over_city);
 
-    // Run again with the trunk that was missing, while the daemon runs.
+    let state = stop_and_open_spool(program, &place).await;
+    let deleted = state.execute(
+        "DELETE FROM calls WHERE id IN (SELECT id FROM calls ORDER BY id LIMIT ?1)",
+        [i64::try_from(DELETED).expect("few")],
+    );
+    assert_eq!(deleted, Ok(DELETED));
+    drop(state);
+    let (loss_report, exit_code) = run_audit(&place, &[]).await;
+    assert_eq!(exit_code, Some(1));
+    assert_eq!(count_unexplained(&loss_report, "it was taken in"), DELETED);
+    assert_eq!(
+        count_unexplained(&loss_report, "no trunk matched: PJSIP/second"),
+        CALLS / 5
+    );
+
+    // `audit` runs beside a daemon that has the trunk that was missing.
     let flags = [
         &source,
         &city,
@@ -179,19 +192,29 @@ async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
         "--listen=127.0.0.1:0",
     ];
     let mut program = place.run(&crm.url(), &flags);
-    program.until("it answers", |_| true).await;
-    let (found, ended) = report(&place, &[&second, "--take-in"]).await;
-    assert_eq!(ended, Some(1), "what was found then");
-    assert_eq!(caused(&found, "no trunk matched when"), CALLS / 5);
-    let all = u64::try_from(CALLS).expect("few");
-    let sent = move |it: &callbridge_model::Status| {
-        it.books.ready + it.books.sending + it.books.submitted == 0
-    };
-    program.until("all are sent", sent).await;
-    let (healed, ended) = report(&place, &[&second]).await;
-    assert_eq!(ended, Some(0), "{healed}");
+    program.until("the daemon answers", |_| true).await;
+    let (found_report, exit_code) = run_audit(&place, &[&second, "--take-in"]).await;
     assert_eq!(
-        (healed["journaled"].as_u64(), healed["file"].as_u64()),
+        exit_code,
+        Some(1),
+        "the report shows the state before the repair"
+    );
+    assert_eq!(
+        count_unexplained(&found_report, "no trunk matched when"),
+        CALLS / 5
+    );
+    let all = u64::try_from(CALLS).expect("few");
+    let all_sent = move |status: &callbridge_model::Status| {
+        status.books.ready + status.books.sending + status.books.submitted == 0
+    };
+    program.until("all are sent", all_sent).await;
+    let (last_report, exit_code) = run_audit(&place, &[&second]).await;
+    assert_eq!(exit_code, Some(0), "{last_report}");
+    assert_eq!(
+        (
+            last_report["journaled"].as_u64(),
+            last_report["file"].as_u64()
+        ),
         (Some(all), Some(all))
     );
     let scraped = metrics(&program).await;
@@ -207,7 +230,7 @@ async fn audit_take_in_repairs_deleted_calls_and_missing_trunk() {
 #[tokio::test]
 async fn values_that_differ_from_the_file_are_named_and_counted() {
     let (place, crm) = (Place::new(), crm::start().await);
-    for recording in recordings::in_a_row(6) {
+    for recording in recordings::consecutive(6) {
         place.append("calls.ami", &recording.ami);
         place.append("cel.csv", &recording.cel_lines());
     }
@@ -216,11 +239,18 @@ async fn values_that_differ_from_the_file_are_named_and_counted() {
     let flags = [&source, &city, crm::RATE_FLAG, "--listen=127.0.0.1:0"];
     let mut program = place.run(&crm.url(), &flags);
     program.settled(6).await;
-    let (equal, ended) = report(&place, &[]).await;
-    assert_eq!(equal["different"], serde_json::json!([]), "{equal}");
-    assert_eq!((&equal["journaled"], ended), (&6.into(), Some(0)));
+    let (equal_report, exit_code) = run_audit(&place, &[]).await;
+    assert_eq!(
+        equal_report["different"],
+        serde_json::json!([]),
+        "{equal_report}"
+    );
+    assert_eq!(
+        (&equal_report["journaled"], exit_code),
+        (&6.into(), Some(0))
+    );
 
-    let state = stopped(program, &place).await;
+    let state = stop_and_open_spool(program, &place).await;
     // Change one value in each of the first five calls.
     for (id, change) in [
         (
@@ -246,14 +276,14 @@ async fn values_that_differ_from_the_file_are_named_and_counted() {
         assert_eq!(state.execute(&change, [id]), Ok(1));
     }
     drop(state);
-    let (found, ended) = report(&place, &["--no-journal"]).await;
+    let (found_report, exit_code) = run_audit(&place, &["--no-journal"]).await;
     assert_eq!(
-        (&found["journaled"], ended),
+        (&found_report["journaled"], exit_code),
         (&6.into(), Some(1)),
-        "{found}"
+        "{found_report}"
     );
     let mut fields = Vec::new();
-    for call in found["different"].as_array().expect("a list") {
+    for call in found_report["different"].as_array().expect("a list") {
         for difference in call["differs"].as_array().expect("differences") {
             assert_ne!(difference["stored"], difference["file"]);
             fields.push(difference["field"].as_str().expect("a field"));
@@ -268,9 +298,9 @@ async fn values_that_differ_from_the_file_are_named_and_counted() {
         "talkTimeSec",
         "talkTimeSec",
     ];
-    assert_eq!(fields, wrong, "{found}");
+    assert_eq!(fields, wrong, "{found_report}");
     let mut program = place.run(&crm.url(), &flags);
-    program.until("it answers", |_| true).await;
+    program.until("the daemon answers", |_| true).await;
     let scraped = metrics(&program).await;
     assert!(
         scraped.contains("callbridge_audit_different 5"),
@@ -283,20 +313,20 @@ async fn values_that_differ_from_the_file_are_named_and_counted() {
 async fn audit_without_file_or_pbx_id_names_missing_flag() {
     let place = Place::new();
     let output = place.command(&["audit", "--json"]).await;
-    let told = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(output.status.code(), Some(64), "{told}");
-    assert!(told.contains("--cdr FILE or --cel FILE"), "{told}");
+    let errors = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(64), "{errors}");
+    assert!(errors.contains("--cdr FILE or --cel FILE"), "{errors}");
     let state = place.path("state");
     let (handle, guard) =
         callbridge_spool::open(state.as_ref(), callbridge_spool::Settings::default())
             .expect("a state");
     callbridge_admin::state_access::close(handle, guard).await;
     let output = place.command(&["audit", "--cel=/nowhere/cel.csv"]).await;
-    let told = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(output.status.code(), Some(64), "{told}");
+    let errors = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(64), "{errors}");
     assert!(
-        told.contains("--pbx-id") && told.contains("knows no PBX"),
-        "{told}"
+        errors.contains("--pbx-id") && errors.contains("knows no PBX"),
+        "{errors}"
     );
     let missing = ["audit", "--cel=/nowhere/cel.csv", "--pbx-id=a"];
     let output = place.command(&missing).await;

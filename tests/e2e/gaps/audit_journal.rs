@@ -1,6 +1,6 @@
 //! Tests that `audit` finds exactly the calls that the CRM's journal does not have.
 
-use crate::e2e::gaps::audit::{caused, report, trunk};
+use crate::e2e::gaps::audit::{count_unexplained, run_audit, trunk};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
 use crate::support::recordings;
@@ -15,7 +15,8 @@ use std::time::Duration;
 /// Makes calls older, because `audit` does not look for calls that were journaled minutes ago.
 const OLDER: &str = "UPDATE calls SET since = since - 600000000";
 
-/// A day whose calls the CRM confirmed some time ago. The daemon is stopped.
+/// A state whose calls the CRM confirmed some time ago, the CRM, and the flags of the daemon. The
+/// daemon is stopped.
 struct Day {
     place: Place,
     crm: Server,
@@ -23,10 +24,11 @@ struct Day {
 }
 
 impl Day {
-    async fn of(calls: usize, config: Config, rate: &str) -> Self {
+    /// Journals this many recorded calls. `rate` is the flag `--rate`.
+    async fn new(calls: usize, config: Config, rate: &str) -> Self {
         let place = Place::new();
         let crm = callbridge_sandbox::start(config).await.expect("a sandbox");
-        for recording in recordings::in_a_row(calls) {
+        for recording in recordings::consecutive(calls) {
             place.append("calls.ami", &recording.ami);
             place.append("cel.csv", &recording.cel_lines());
         }
@@ -41,12 +43,12 @@ impl Day {
         day
     }
 
-    /// Starts the daemon and waits until it answers.
+    /// Starts the daemon, also with the flags in `more`, and waits until the daemon answers.
     async fn run(&self, more: &[&str]) -> Program {
         let flags = self.flags.iter().map(String::as_str);
         let flags: Vec<&str> = flags.chain(more.iter().copied()).collect();
         let mut program = self.place.run(&self.crm.url(), &flags);
-        program.until("it answers", |_| true).await;
+        program.until("the daemon answers", |_| true).await;
         program
     }
 
@@ -54,8 +56,8 @@ impl Day {
         Connection::open(self.place.at("state").join("spool.db")).expect("the state")
     }
 
-    /// Returns the number of pages that the CRM was asked for.
-    fn pages(&self) -> u64 {
+    /// Returns the number of page requests that the CRM received.
+    fn page_requests(&self) -> u64 {
         self.crm.admin(|core, _| {
             let counts = core.counts().iter();
             let pages = counts.filter(|((endpoint, _), _)| *endpoint == Endpoint::Filter);
@@ -70,43 +72,47 @@ impl Day {
     }
 }
 
-const LOST: &str = "journaled here at ";
+/// Beginning of the cause of a call whose record was deleted in the CRM.
+const RECORD_DELETED: &str = "journaled here at ";
 
 /// Changes the duration of the `nth` record in the CRM, as a person could.
-fn other_duration(day: &Day, nth: usize) {
-    let mut other = day.crm.journal()[nth].clone();
-    other.call.duration_sec += 100;
-    day.crm.admin(|core, _| core.journal.records[nth] = other);
+fn change_duration(day: &Day, nth: usize) {
+    let mut record = day.crm.journal()[nth].clone();
+    record.call.duration_sec += 100;
+    day.crm.admin(|core, _| core.journal.records[nth] = record);
 }
 
 /// Promise: `audit` finds each call that the PBX has and the CRM lacks.
 #[tokio::test]
 async fn audit_take_in_resends_records_deleted_in_crm_once() {
-    let day = Day::of(12, crm::settings(), RATE_FLAG).await;
+    let day = Day::new(12, crm::settings(), RATE_FLAG).await;
     let mut program = day.run(&["--listen=127.0.0.1:0"]).await;
-    let (whole, ended) = report(&day.place, &[]).await;
-    assert_eq!(ended, Some(0), "{whole}");
-    let reading = &whole["journal"];
+    let (first_report, exit_code) = run_audit(&day.place, &[]).await;
+    assert_eq!(exit_code, Some(0), "{first_report}");
+    let reading = &first_report["journal"];
     assert_eq!(
         (&reading["read"], &reading["asked"]),
         (&json!(true), &json!(12))
     );
     assert_eq!(
-        (&reading["missing"], &whole["changed"]),
+        (&reading["missing"], &first_report["changed"]),
         (&json!(0), &json!([]))
     );
 
     day.delete(7);
     day.delete(2);
-    other_duration(&day, 0);
-    let (holes, ended) = report(&day.place, &[]).await;
-    assert_eq!(ended, Some(1));
+    change_duration(&day, 0);
+    let (loss_report, exit_code) = run_audit(&day.place, &[]).await;
+    assert_eq!(exit_code, Some(1));
     assert_eq!(
-        (caused(&holes, LOST), &holes["journal"]["missing"]),
+        (
+            count_unexplained(&loss_report, RECORD_DELETED),
+            &loss_report["journal"]["missing"]
+        ),
         (2, &json!(2))
     );
-    assert_eq!(holes["journaled"], 10);
-    let changed = holes["changed"].as_array().expect("a list");
+    assert_eq!(loss_report["journaled"], 10);
+    let changed = loss_report["changed"].as_array().expect("a list");
     let differs = &changed[0]["differs"][0];
     assert_eq!(
         (&differs["field"], changed.len()),
@@ -120,34 +126,35 @@ async fn audit_take_in_resends_records_deleted_in_crm_once() {
         "{scraped}"
     );
 
-    let (found, ended) = report(&day.place, &["--take-in"]).await;
+    let (found_report, exit_code) = run_audit(&day.place, &["--take-in"]).await;
     assert_eq!(
-        (caused(&found, LOST), ended),
+        (count_unexplained(&found_report, RECORD_DELETED), exit_code),
         (2, Some(1)),
-        "what was found then"
+        "the report shows the state before the repair"
     );
     let status = program.settled(12).await;
     assert_eq!((status.books.journaled, status.books.balance()), (12, true));
     assert_eq!(day.crm.journal().len(), 12, "each once");
-    let (healed, ended) = report(&day.place, &[]).await;
+    let (last_report, exit_code) = run_audit(&day.place, &[]).await;
     assert_eq!(
-        (&healed["journaled"], ended),
+        (&last_report["journaled"], exit_code),
         (&json!(12), Some(0)),
-        "{healed}"
+        "{last_report}"
     );
-    // The CRM might not show records yet that were sent just now.
-    let reading = &healed["journal"];
+    // `audit` does not look for records that were sent just now, because the CRM might not show
+    // such records yet.
+    let reading = &last_report["journal"];
     assert_eq!(
         (&reading["asked"], &reading["tooNew"]),
         (&json!(10), &json!(2))
     );
     program.terminate().await;
-    let acts = "SELECT count(*) FROM calls WHERE actions LIKE '%\"who\":\"%audit --take-in:%'";
-    let acts: i64 = day
+    let count = "SELECT count(*) FROM calls WHERE actions LIKE '%\"who\":\"%audit --take-in:%'";
+    let actions: i64 = day
         .state()
-        .query_row(acts, [], |row| row.get(0))
-        .expect("acts");
-    assert_eq!(acts, 2, "who did it, and when");
+        .query_row(count, [], |row| row.get(0))
+        .expect("actions");
+    assert_eq!(actions, 2, "both repairs are recorded as actions");
     let wrong = crm::conduct(&day.crm, |_| false);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -159,7 +166,7 @@ async fn audit_of_250_calls_with_purged_one_takes_three_requests() {
         requests: 1000,
         window: Duration::from_secs(2),
     };
-    let day = Day::of(250, config, "--rate=1000/2s").await;
+    let day = Day::new(250, config, "--rate=1000/2s").await;
     // Keep only the outcome of the first call.
     let purged = "INSERT INTO purged_calls (pbx, id, uuid, state, started)
         SELECT 'pbx1', linkedid, uuid, state, started
@@ -170,50 +177,67 @@ async fn audit_of_250_calls_with_purged_one_takes_three_requests() {
     let uuid: String = state
         .query_row(uuid, [], |row| row.get(0))
         .expect("its uuid");
-    let gone = "DELETE FROM calls WHERE id = (SELECT min(id) FROM calls);
+    let purge = "DELETE FROM calls WHERE id = (SELECT min(id) FROM calls);
         DELETE FROM seen_calls WHERE uuid NOT IN (SELECT uuid FROM calls)";
-    state.execute_batch(gone).expect("purged");
+    state.execute_batch(purge).expect("purged");
     drop(state);
     let program = day.run(&[]).await;
-    let before = day.pages();
-    let (whole, ended) = report(&day.place, &[]).await;
+    let requests_before = day.page_requests();
+    let (first_report, exit_code) = run_audit(&day.place, &[]).await;
     assert_eq!(
-        (&whole["journaled"], ended),
+        (&first_report["journaled"], exit_code),
         (&json!(250), Some(0)),
-        "{whole}"
+        "{first_report}"
     );
-    assert_eq!(whole["journal"]["requests"], 3);
-    assert_eq!(day.pages() - before, 3);
-    // Delete this record and another one.
+    assert_eq!(first_report["journal"]["requests"], 3);
+    assert_eq!(day.page_requests() - requests_before, 3);
+    // Delete the record of the purged call, and the record of another call.
     let journal = day.crm.journal();
     let is_purged = |nth: &usize| journal[*nth].call.uuid.replace('-', "") == uuid;
-    let nth = (0..250).find(is_purged).expect("it stands there");
+    let nth = (0..250)
+        .find(is_purged)
+        .expect("the record is in the journal");
     day.delete(nth);
     day.delete(100);
-    let (holes, _) = report(&day.place, &[]).await;
-    assert_eq!(caused(&holes, LOST), 1, "{holes}");
-    assert_eq!(caused(&holes, "journaled here long ago"), 1);
-    assert_eq!(holes["journal"]["requests"], 6, "each page twice");
-    let (found, _) = report(&day.place, &["--take-in"]).await;
-    assert_eq!(found["unexplained"].as_array().map(Vec::len), Some(2));
+    let (loss_report, _) = run_audit(&day.place, &[]).await;
+    assert_eq!(
+        count_unexplained(&loss_report, RECORD_DELETED),
+        1,
+        "{loss_report}"
+    );
+    assert_eq!(
+        count_unexplained(&loss_report, "journaled here long ago"),
+        1
+    );
+    assert_eq!(loss_report["journal"]["requests"], 6, "each page twice");
+    let (found_report, _) = run_audit(&day.place, &["--take-in"]).await;
+    assert_eq!(
+        found_report["unexplained"].as_array().map(Vec::len),
+        Some(2)
+    );
     let written = async || day.crm.journal().len() == 250;
     until("both are written again", written).await;
-    let (healed, ended) = report(&day.place, &["--no-journal"]).await;
-    assert_eq!(ended, Some(0), "{healed}");
+    let (last_report, exit_code) = run_audit(&day.place, &["--no-journal"]).await;
+    assert_eq!(exit_code, Some(0), "{last_report}");
     program.terminate().await;
     let fullest = day.crm.admin(|core, _| core.fullest().in_a_window);
     assert!(fullest <= 1000, "{fullest}");
 }
 
-/// Runs `audit` when it cannot read the journal. Returns the reason. No call is reported missing.
-async fn unread(day: &Day, more: &[&str]) -> String {
-    let before = day.pages();
-    let (told, ended) = report(&day.place, more).await;
-    assert_eq!((&told["journaled"], ended), (&json!(5), Some(0)), "{told}");
-    let reading = &told["journal"];
+/// Runs an `audit` that cannot read the journal. Checks that no call is reported missing, and
+/// returns the reason in the report.
+async fn reason_of_unread_journal(day: &Day, more: &[&str]) -> String {
+    let requests_before = day.page_requests();
+    let (report, exit_code) = run_audit(&day.place, more).await;
+    assert_eq!(
+        (&report["journaled"], exit_code),
+        (&json!(5), Some(0)),
+        "{report}"
+    );
+    let reading = &report["journal"];
     assert_eq!(reading["read"], json!(false));
     assert_eq!(
-        Value::from(day.pages() - before),
+        Value::from(day.page_requests() - requests_before),
         reading["requests"],
         "{reading}"
     );
@@ -222,73 +246,89 @@ async fn unread(day: &Day, more: &[&str]) -> String {
 
 #[tokio::test]
 async fn audit_without_journal_access_gives_reason_and_uses_state() {
-    let day = Day::of(5, crm::settings(), RATE_FLAG).await;
-    // No call is reported missing because the CRM did not answer.
+    let day = Day::new(5, crm::settings(), RATE_FLAG).await;
+    // All records are gone, but `audit` must not report the calls as missing if it cannot read the
+    // journal.
     (0..5).for_each(|_| day.delete(0));
-    let alone = unread(&day, &[]).await;
-    assert!(alone.starts_with("no daemon runs here"), "{alone}");
-    let mut trial = day.run(&["--dry-run"]).await;
-    trial
-        .until("it runs", |status| status.pause.is_some())
+    let no_daemon = reason_of_unread_journal(&day, &[]).await;
+    assert!(no_daemon.starts_with("no daemon runs here"), "{no_daemon}");
+    let mut dry_run = day.run(&["--dry-run"]).await;
+    dry_run
+        .until("the daemon runs", |status| status.pause.is_some())
         .await;
-    let dry = unread(&day, &[]).await;
-    assert!(dry.contains("dry_run"), "{dry}");
-    trial.terminate().await;
+    let reason = reason_of_unread_journal(&day, &[]).await;
+    assert!(reason.contains("dry_run"), "{reason}");
+    dry_run.terminate().await;
 
     let program = day.run(&[]).await;
-    let refused = unread(&day, &["--no-journal"]).await;
-    assert_eq!(refused, "--no-journal was given");
-    let none_shown = unread(&day, &[]).await;
+    let no_journal = reason_of_unread_journal(&day, &["--no-journal"]).await;
+    assert_eq!(no_journal, "--no-journal was given");
+    let no_record = reason_of_unread_journal(&day, &[]).await;
     assert!(
-        none_shown.starts_with("it shows none of the 5 calls"),
-        "{none_shown}"
+        no_record.starts_with("it shows none of the 5 calls"),
+        "{no_record}"
     );
     let save = Grant::parse("PERMISSION_OPEN_API_CALL:SAVE").expect("a grant");
     day.crm.admin(|core, now| core.set_grants(now, vec![save]));
-    let barred = unread(&day, &[]).await;
-    assert!(barred.contains("PERMISSION_OPEN_API_CALL:READ"), "{barred}");
-    let text = day.place.command(&audit_text(&day)).await;
+    let no_right = reason_of_unread_journal(&day, &[]).await;
+    assert!(
+        no_right.contains("PERMISSION_OPEN_API_CALL:READ"),
+        "{no_right}"
+    );
+    let text = day.place.command(&text_audit_arguments(&day)).await;
     let text = String::from_utf8(text.stdout).expect("UTF-8");
     assert!(
         text.contains("\nThe CRM's journal was not read: the token has no right"),
         "{text}"
     );
-    // A page that cannot be read proves nothing.
+    // A page that cannot be read does not prove that a call is missing.
     day.crm.admin(|core, _| {
-        let odd = Rule::always(Endpoint::Filter, Action::Status(400));
-        core.set_faults(vec![odd]);
+        let bad_request = Rule::always(Endpoint::Filter, Action::Status(400));
+        core.set_faults(vec![bad_request]);
     });
-    let odd = unread(&day, &[]).await;
-    assert!(odd.starts_with("the CRM refuses"), "{odd}");
+    let refusal = reason_of_unread_journal(&day, &[]).await;
+    assert!(refusal.starts_with("the CRM refuses"), "{refusal}");
     program.terminate().await;
 }
 
-fn audit_text(day: &Day) -> Vec<&str> {
+/// Returns the arguments of `audit` without `--json`.
+fn text_audit_arguments(day: &Day) -> Vec<&str> {
     let cel = Box::leak(format!("--cel={}", day.place.path("cel.csv")).into_boxed_str());
     vec!["audit", cel, "--pbx-id=pbx1", &day.flags[1]]
 }
 
 #[tokio::test]
 async fn audit_with_daemon_killed_in_page_read_reports_no_loss() {
-    let day = Day::of(5, crm::settings(), RATE_FLAG).await;
+    let day = Day::new(5, crm::settings(), RATE_FLAG).await;
     let program = day.run(&[]).await;
     day.crm.admin(|core, _| {
         let late = Rule::always(Endpoint::Filter, Action::Delay(Duration::from_secs(600)));
         core.set_faults(vec![late]);
     });
-    let before = day.pages();
-    let killed = async {
-        until("a page is asked for", async || day.pages() > before).await;
+    let requests_before = day.page_requests();
+    let kill_in_read = async {
+        until("a page is requested", async || {
+            day.page_requests() > requests_before
+        })
+        .await;
         program.kill().await;
     };
-    let ((told, ended), ()) = tokio::join!(report(&day.place, &[]), killed);
-    assert_eq!((&told["journaled"], ended), (&json!(5), Some(0)), "{told}");
-    assert_eq!(told["journal"]["read"], json!(false), "{told}");
+    let ((report, exit_code), ()) = tokio::join!(run_audit(&day.place, &[]), kill_in_read);
+    assert_eq!(
+        (&report["journaled"], exit_code),
+        (&json!(5), Some(0)),
+        "{report}"
+    );
+    assert_eq!(report["journal"]["read"], json!(false), "{report}");
     day.crm.admin(|core, _| core.set_faults(Vec::new()));
     day.delete(4);
     let program = day.run(&[]).await;
-    let (holes, ended) = report(&day.place, &[]).await;
-    assert_eq!((caused(&holes, LOST), ended), (1, Some(1)), "{holes}");
+    let (loss_report, exit_code) = run_audit(&day.place, &[]).await;
+    assert_eq!(
+        (count_unexplained(&loss_report, RECORD_DELETED), exit_code),
+        (1, Some(1)),
+        "{loss_report}"
+    );
     program.terminate().await;
     let wrong = crm::conduct(&day.crm, |_| false);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

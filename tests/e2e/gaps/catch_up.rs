@@ -8,43 +8,48 @@ use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::{self, FakePbx};
 
 /// Returns a recording that begins in two seconds. A call that begins before callbridge listens is
-/// not a gap.
-fn soon(name: &str) -> Recording {
+/// not in a gap.
+fn upcoming_recording(name: &str) -> Recording {
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     recordings::one(name).moved_to(now + 2)
 }
 
-/// Returns a trunk whose leads come from a list, because CEL has no variables.
+/// Returns the flag of a trunk whose leads come from a list, because CEL has no variables.
 fn trunk(place: &Place) -> String {
     let leads = place.write("leads.csv", LEADS);
     format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}")
 }
 
-fn catch_up(place: &Place) -> String {
+/// Returns the flag that names the CEL file as the catch-up file.
+fn catch_up_flag(place: &Place) -> String {
     format!("--catch-up=file://{}?format=cel-csv", place.path("cel.csv"))
 }
 
-/// Returns the flags for a manager as the source, with an empty CEL file to catch up from.
-fn flags(place: &Place, pbx: &FakePbx) -> [String; 4] {
+/// Returns the flags of a daemon whose source is this PBX. The catch-up file is an empty CEL file.
+fn ami_flags(place: &Place, pbx: &FakePbx) -> [String; 4] {
     place.write("cel.csv", "");
     [
         place.ami(pbx),
-        catch_up(place),
+        catch_up_flag(place),
         trunk(place),
         RATE_FLAG.to_owned(),
     ]
 }
 
-async fn heard(program: &mut Program, messages: u64) {
-    let all = |it: &Status| {
-        // A file is read from its end when it is opened, so earlier lines would be skipped.
-        let open = it.sources.iter().all(|of| of.state.is_up());
-        open && it.sources[0].read + it.sources[0].skipped >= messages
+/// Waits until callbridge has read this many messages of the PBX, and each source is up.
+async fn wait_until_read(program: &mut Program, messages: u64) {
+    let is_read = |status: &Status| {
+        // callbridge reads a file from the end that the file has when callbridge opens it, so
+        // earlier lines would be skipped.
+        let is_up = status.sources.iter().all(|source| source.state.is_up());
+        is_up && status.sources[0].read + status.sources[0].skipped >= messages
     };
-    program.until("what was said", all).await;
+    program.until("the messages are read", is_read).await;
 }
 
-async fn ends_right(place: &Place, crm: &Server, mut program: Program, calls: &[Recording]) {
+/// Waits until the calls are settled, stops the program, and compares the journal and the dead
+/// letters with the calls.
+async fn assert_journaled(place: &Place, crm: &Server, mut program: Program, calls: &[Recording]) {
     let expected = recordings::expected(calls);
     let finished = u64::try_from(expected.len()).expect("few");
     program.settled(finished).await;
@@ -55,31 +60,34 @@ async fn ends_right(place: &Place, crm: &Server, mut program: Program, calls: &[
 #[tokio::test]
 async fn cel_catch_up_file_completes_calls_that_overlap_gap() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let flags = flags(&place, &pbx);
+    let flags = ami_flags(&place, &pbx);
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
 
-    let (ends, lies, begins) = ("inbound_answered", "outbound_answered", "ring_group");
-    let (ends, lies, begins) = (soon(ends), soon(lies), soon(begins));
-    let events = ends.channel_events();
-    let before = events[..8].concat();
-    recordings::have_happened(&before).await;
-    pbx.say(&before).await;
-    heard(&mut program, 8).await;
+    // The first call ends in the gap, the second is entirely in the gap, and the third begins in
+    // the gap.
+    let first = upcoming_recording("inbound_answered");
+    let second = upcoming_recording("outbound_answered");
+    let third = upcoming_recording("ring_group");
+    let events = first.channel_events();
+    let first_part = events[..8].concat();
+    recordings::wait_until_happened(&first_part).await;
+    pbx.say(&first_part).await;
+    wait_until_read(&mut program, 8).await;
     pbx.answers("Login", &[pbx::NOT_YET]);
     pbx.cut().await;
-    for call in [&ends, &lies, &begins] {
-        recordings::have_happened(&call.ami).await;
+    for call in [&first, &second, &third] {
+        recordings::wait_until_happened(&call.ami).await;
         place.append("cel.csv", &call.cel_lines());
     }
     pbx.answers("Login", &[pbx::COME_IN]);
     program
         .until("a gap", |status| status.sources[0].gaps == 1)
         .await;
-    let events = begins.channel_events();
+    let events = third.channel_events();
     pbx.say(&events[events.len() / 2..].concat()).await;
 
-    ends_right(&place, &crm, program, &[ends, lies, begins]).await;
+    assert_journaled(&place, &crm, program, &[first, second, third]).await;
     assert!(
         place
             .logs()
@@ -102,42 +110,44 @@ async fn cdr_catch_up_file_completes_calls_ending_in_or_inside_gap() {
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
 
-    let (ends, lies) = (soon("inbound_answered"), soon("outbound_answered"));
-    let before = ends.channel_events()[..8].concat();
-    recordings::have_happened(&before).await;
-    pbx.say(&before).await;
-    heard(&mut program, 8).await;
-    pbx.lists_no_channels();
+    // The first call ends in the gap, and the second is entirely in the gap.
+    let first = upcoming_recording("inbound_answered");
+    let second = upcoming_recording("outbound_answered");
+    let first_part = first.channel_events()[..8].concat();
+    recordings::wait_until_happened(&first_part).await;
+    pbx.say(&first_part).await;
+    wait_until_read(&mut program, 8).await;
+    pbx.list_no_channels();
     pbx.answers("Login", &[pbx::NOT_YET]);
     pbx.cut().await;
-    for call in [&ends, &lies] {
-        recordings::have_happened(&call.ami).await;
+    for call in [&first, &second] {
+        recordings::wait_until_happened(&call.ami).await;
         place.append("Master.csv", &call.rows());
     }
     pbx.answers("Login", &[pbx::COME_IN]);
     program
         .until("a gap", |status| status.sources[0].gaps == 1)
         .await;
-    ends_right(&place, &crm, program, &[ends, lies]).await;
+    assert_journaled(&place, &crm, program, &[first, second]).await;
 }
 
 #[tokio::test]
 async fn call_cut_by_kill_is_completed_by_cel_catch_up_file() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let flags = flags(&place, &pbx);
+    let flags = ami_flags(&place, &pbx);
     let program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
-    let call = soon("attended_transfer");
+    let call = upcoming_recording("attended_transfer");
     let events = call.channel_events();
     let mut program = program;
     pbx.say(&events[..events.len() / 2].concat()).await;
-    heard(&mut program, u64::try_from(events.len() / 2).expect("few")).await;
+    wait_until_read(&mut program, u64::try_from(events.len() / 2).expect("few")).await;
     program.kill().await;
 
     place.append("cel.csv", &call.cel_lines());
     let program = place.run(&crm.url(), &flags);
     pbx.logged_in(2).await;
-    ends_right(&place, &crm, program, &[call]).await;
+    assert_journaled(&place, &crm, program, &[call]).await;
 }
 
 #[tokio::test]
@@ -146,15 +156,17 @@ async fn call_gone_after_gap_without_file_is_incomplete_and_retryable() {
     let flags = [place.ami(&pbx), trunk(&place), RATE_FLAG.to_owned()];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
-    let call = soon("inbound_answered");
+    let call = upcoming_recording("inbound_answered");
     let events = call.channel_events();
-    // Send all but the second half, so the hangups are missed.
+    // Send only the first half of the events. The hangups are missed.
     pbx.say(&events[..events.len() / 2].concat()).await;
-    heard(&mut program, u64::try_from(events.len() / 2).expect("few")).await;
-    pbx.lists_no_channels();
+    wait_until_read(&mut program, u64::try_from(events.len() / 2).expect("few")).await;
+    pbx.list_no_channels();
     pbx.cut().await;
     pbx.logged_in(2).await;
-    let status = program.until("a letter", |it| it.books.dead == 1).await;
+    let status = program
+        .until("a dead letter", |status| status.books.dead == 1)
+        .await;
     let gap = status.sources[0].last_gap.expect("a gap");
     assert!(
         gap.from <= gap.until && status.sources[0].gaps == 1,
@@ -164,47 +176,49 @@ async fn call_gone_after_gap_without_file_is_incomplete_and_retryable() {
     assert_eq!(letters[0]["reason"], "incomplete");
     assert_eq!(letters[0]["call"]["leadId"], 4001);
 
-    let retried = place.command(&["dead", "retry", "--all"]).await;
-    assert!(retried.status.success(), "{retried:?}");
+    let output = place.command(&["dead", "retry", "--all"]).await;
+    assert!(output.status.success(), "{output:?}");
     program.settled(1).await;
     program.terminate().await;
     assert_eq!(crm.journal().len(), 1);
-    let asked = pbx.asked().join("\n");
-    assert!(asked.contains("Action: CoreShowChannels"), "{asked}");
+    let actions = pbx.requests().join("\n");
+    assert!(actions.contains("Action: CoreShowChannels"), "{actions}");
 }
 
 /// The lead is in a channel variable, which CDRs do not have.
 #[tokio::test]
 async fn dead_letter_completed_by_cdrs_keeps_lead_from_events() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    let alone = [
+    let flags_without_file = [
         place.ami(&pbx),
         recordings::TRUNKS[0].to_owned(),
         RATE_FLAG.to_owned(),
         "--cdr-wait=1s".to_owned(),
         "--pbx-timezone=UTC".to_owned(),
     ];
-    let mut program = place.run(&crm.url(), &alone);
+    let mut program = place.run(&crm.url(), &flags_without_file);
     pbx.logged_in(1).await;
-    let call = soon("inbound_answered");
+    let call = upcoming_recording("inbound_answered");
     let events = call.channel_events();
     let half = events.len() / 2;
     pbx.say(&events[..half].concat()).await;
-    heard(&mut program, u64::try_from(half).expect("few")).await;
-    pbx.lists_no_channels();
+    wait_until_read(&mut program, u64::try_from(half).expect("few")).await;
+    pbx.list_no_channels();
     pbx.cut().await;
     pbx.logged_in(2).await;
-    program.until("a letter", |it| it.books.dead == 1).await;
+    program
+        .until("a dead letter", |status| status.books.dead == 1)
+        .await;
     program.terminate().await;
     assert_eq!(place.letters().await[0]["call"]["leadId"], 4001);
 
     let rows = String::from_utf8(call.rows()).expect("UTF-8");
     let file = place.write("Master.csv", rows.replace("lead=4001", ""));
-    let mut flags = alone.to_vec();
+    let mut flags = flags_without_file.to_vec();
     flags.push(format!("--catch-up=file://{file}?format=cdr-csv"));
     let mut program = place.run(&crm.url(), &flags);
     program
-        .until("its correction", |it| it.books.journaled == 1)
+        .until("the corrected call", |status| status.books.journaled == 1)
         .await;
     program.terminate().await;
     assert!(place.letters().await.is_empty(), "one record, no letter");
@@ -219,28 +233,28 @@ async fn websocket_gap_is_filled_from_file_without_sending_actions() {
     let source = format!("--source=ws://{}/", pbx.addr());
     let flags = [
         source,
-        catch_up(&place),
+        catch_up_flag(&place),
         trunk(&place),
         RATE_FLAG.to_owned(),
     ];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
-    let call = soon("blind_transfer");
+    let call = upcoming_recording("blind_transfer");
     let frames: Vec<&[u8]> = call.frames().collect();
-    recordings::have_happened(&frames[..frames.len() / 3].concat()).await;
+    recordings::wait_until_happened(&frames[..frames.len() / 3].concat()).await;
     for frame in &frames[..frames.len() / 3] {
         pbx.say(frame).await;
     }
-    heard(&mut program, u64::try_from(frames.len() / 3).expect("few")).await;
+    wait_until_read(&mut program, u64::try_from(frames.len() / 3).expect("few")).await;
     // No further event arrives until the end of the call.
-    recordings::have_happened(&call.ami).await;
+    recordings::wait_until_happened(&call.ami).await;
     pbx.cut().await;
     place.append("cel.csv", &call.cel_lines());
     pbx.logged_in(2).await;
-    ends_right(&place, &crm, program, &[call]).await;
+    assert_journaled(&place, &crm, program, &[call]).await;
     assert_eq!(
-        pbx.asked(),
+        pbx.requests(),
         [""; 0],
-        "what is sent becomes an action of the PBX"
+        "the PBX would execute whatever callbridge sends"
     );
 }

@@ -1,4 +1,4 @@
-//! Tests that a connection that receives no events is reported, even though its login succeeded.
+//! Tests that a connection that receives no events is reported, even though the login succeeded.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm::{self, RATE_FLAG};
@@ -8,6 +8,7 @@ use callbridge_model::status::{FindingKind, OverallState, RightKind, SourceState
 use callbridge_sandbox::Server;
 use callbridge_testbed::pbx::FakePbx;
 
+/// A PBX, a callbridge that is connected to it, and a CRM.
 struct Stage {
     place: Place,
     _crm: Server,
@@ -36,8 +37,8 @@ impl Stage {
         }
     }
 
-    /// Sends the events of a recording, without lines that contain any of these texts.
-    async fn say(&self, name: &str, without: &[&str]) {
+    /// Sends the events of a recording, except the lines that contain a text in `without`.
+    async fn send_recording(&self, name: &str, without: &[&str]) {
         let events = recordings::one(name).events().collect::<Vec<_>>().concat();
         let events = String::from_utf8(events).expect("text");
         let lines = events.split_inclusive('\n');
@@ -45,15 +46,22 @@ impl Stage {
         self.pbx.say(kept.collect::<String>().as_bytes()).await;
     }
 
-    /// Returns the number of log lines with these words.
-    fn logged(&self, words: &str) -> usize {
+    /// Returns the number of log lines that contain this text.
+    fn count_log_lines(&self, text: &str) -> usize {
         let log = self.place.logs();
-        log.lines().filter(|line| line.contains(words)).count()
+        log.lines().filter(|line| line.contains(text)).count()
     }
 }
 
-fn kinds(status: &Status) -> Vec<FindingKind> {
+fn problem_kinds(status: &Status) -> Vec<FindingKind> {
     status.problems.iter().map(|problem| problem.kind).collect()
+}
+
+/// Returns the line of a metric. `prefix` is the name with the brace that opens the labels.
+fn metric_line<'a>(exported: &'a str, prefix: &str) -> &'a str {
+    let mut lines = exported.lines();
+    let line = lines.find(|line| line.starts_with(prefix));
+    line.expect("the metric")
 }
 
 fn missing_rights(status: &Status) -> Vec<RightKind> {
@@ -67,62 +75,73 @@ fn missing_rights(status: &Status) -> Vec<RightKind> {
 #[tokio::test]
 async fn line_is_connected_until_an_event_proves_that_it_is_up() {
     let mut stage = Stage::start(FakePbx::ami().await).await;
-    let connected = |it: &Status| it.sources[0].state == SourceState::Connected;
+    let is_connected = |status: &Status| status.sources[0].state == SourceState::Connected;
     let status = stage
         .program
-        .until("a line that is let in", connected)
+        .until("a connected source", is_connected)
         .await;
-    assert_eq!((status.verdict, kinds(&status)), (OverallState::Ok, vec![]));
+    assert_eq!(
+        (status.verdict, problem_kinds(&status)),
+        (OverallState::Ok, vec![])
+    );
     let exported = metrics(&stage.program).await;
-    let shows = |name: &str, text: &str| {
-        let mut lines = text.lines().filter(|line| line.starts_with(name));
-        lines.next().expect("the metric").to_owned()
-    };
-    assert!(shows("callbridge_source_up{", &exported).ends_with(" 1"));
-    assert!(shows("callbridge_source_receiving{", &exported).ends_with(" 0"));
-    stage.say("inbound_answered", &[]).await;
-    let up = |it: &Status| it.sources[0].state == SourceState::Up;
-    let status = stage.program.until("a line that is heard", up).await;
+    assert!(metric_line(&exported, "callbridge_source_up{").ends_with(" 1"));
+    assert!(metric_line(&exported, "callbridge_source_receiving{").ends_with(" 0"));
+    stage.send_recording("inbound_answered", &[]).await;
+    let is_up = |status: &Status| status.sources[0].state == SourceState::Up;
+    let status = stage
+        .program
+        .until("a source that receives events", is_up)
+        .await;
     assert_eq!(missing_rights(&status), []);
     let exported = metrics(&stage.program).await;
-    assert!(shows("callbridge_source_receiving{", &exported).ends_with(" 1"));
+    assert!(metric_line(&exported, "callbridge_source_receiving{").ends_with(" 1"));
     stage.program.terminate().await;
 }
 
 #[tokio::test]
 async fn missing_ami_rights_are_logged_once_and_shown_in_status() {
     let pbx = FakePbx::ami().await;
-    pbx.hides_boot();
+    pbx.hide_boot();
     let list = "Response: Success\nActionID: {id}\nEventList: start\n\n\
                 Event: CoreShowChannelsComplete\nActionID: {id}\n\n";
     pbx.answers("CoreShowChannels", &[list]);
     let mut stage = Stage::start(pbx).await;
-    let kind = |it: &Status| missing_rights(it) == [RightKind::System];
-    let status = stage.program.until("nothing heard", kind).await;
-    // `check` says the same: calls may be received all the same.
-    assert_eq!((status.verdict, kinds(&status)), (OverallState::Ok, vec![]));
-    let said = &status.sources[0].missing_rights[0].message;
-    assert!(said.contains("read = call,cdr,system"), "{said}");
+    let lacks_system = |status: &Status| missing_rights(status) == [RightKind::System];
+    let status = stage
+        .program
+        .until("the missing right system", lacks_system)
+        .await;
+    // Calls can be received without this right, so it is no problem. `check` reports the same.
+    assert_eq!(
+        (status.verdict, problem_kinds(&status)),
+        (OverallState::Ok, vec![])
+    );
+    let message = &status.sources[0].missing_rights[0].message;
+    assert!(message.contains("read = call,cdr,system"), "{message}");
     // At the next login, the channel list is refused.
     let denied = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
     stage.pbx.answers("CoreShowChannels", &[denied]);
     stage.pbx.cut().await;
     stage.pbx.logged_in(2).await;
-    let kind = |it: &Status| missing_rights(it) == [RightKind::List];
-    let status = stage.program.until("no list", kind).await;
+    let lacks_list = |status: &Status| missing_rights(status) == [RightKind::List];
+    let status = stage
+        .program
+        .until("the missing right to list", lacks_list)
+        .await;
     assert!(
-        kinds(&status).contains(&FindingKind::Rights),
+        problem_kinds(&status).contains(&FindingKind::Rights),
         "{:?}",
         status.problems
     );
     stage.program.terminate().await;
     let log = stage.place.logs();
-    for words in [
+    for text in [
         "no FullyBooted came after the login",
         "no right to list the live channels",
     ] {
-        let told = log.lines().filter(|line| line.contains(words)).count();
-        assert_eq!(told, 1, "{words}: {log}");
+        let count = log.lines().filter(|line| line.contains(text)).count();
+        assert_eq!(count, 1, "{text}: {log}");
     }
 }
 
@@ -136,22 +155,30 @@ async fn missing_event_time_and_lead_variable_are_reported() {
         "ring_group",
     ];
     for name in names {
-        stage.say(name, &["Timestamp:", "ChanVariable:"]).await;
+        stage
+            .send_recording(name, &["Timestamp:", "ChanVariable:"])
+            .await;
     }
-    let kind = |it: &Status| missing_rights(it) == [RightKind::Variables, RightKind::Times];
-    let status = stage.program.until("both named", kind).await;
+    let expected = [RightKind::Variables, RightKind::Times];
+    let lacks_both = |status: &Status| missing_rights(status) == expected;
+    let status = stage.program.until("both missing values", lacks_both).await;
     let rights = status
         .problems
         .iter()
         .find(|problem| problem.kind == FindingKind::Rights);
-    assert!(
-        rights.is_some_and(|it| it.message.contains("LEAD_ID") && !it.message.contains("time"))
-    );
-    assert_eq!(stage.logged("channelvars"), 1);
-    assert_eq!(stage.logged("timestampevents"), 1);
+    assert!(rights.is_some_and(
+        |problem| problem.message.contains("LEAD_ID") && !problem.message.contains("time")
+    ));
+    assert_eq!(stage.count_log_lines("channelvars"), 1);
+    assert_eq!(stage.count_log_lines("timestampevents"), 1);
     // `manager reload` fixes one problem while the connection is up.
-    stage.say("inbound_answered", &["Timestamp:"]).await;
-    let mended = |it: &Status| missing_rights(it) == [RightKind::Times];
-    stage.program.until("the variable is shown", mended).await;
+    stage
+        .send_recording("inbound_answered", &["Timestamp:"])
+        .await;
+    let lacks_times = |status: &Status| missing_rights(status) == [RightKind::Times];
+    stage
+        .program
+        .until("the variable is shown", lacks_times)
+        .await;
     stage.program.terminate().await;
 }

@@ -1,4 +1,4 @@
-//! Tests that a misspelled trunk, or one that no flag names, is reported early.
+//! Tests that callbridge reports a misspelled trunk, and a trunk that no flag names.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm::{self, RATE_FLAG};
@@ -8,9 +8,11 @@ use callbridge_model::status::{FindingKind, OverallState, SourceState, Status};
 
 const WARNING: &str = "belongs to no trunk";
 
-fn prefixes(status: &Status) -> Vec<(&str, u64)> {
+/// Returns the prefixes of unmatched channels, and the number of calls of each prefix.
+fn unmatched_prefixes(status: &Status) -> Vec<(&str, u64)> {
     let seen = status.unmatched.iter();
-    seen.map(|it| (it.prefix.as_str(), it.calls)).collect()
+    seen.map(|channel| (channel.prefix.as_str(), channel.calls))
+        .collect()
 }
 
 #[tokio::test]
@@ -21,11 +23,11 @@ async fn misspelled_trunk_is_counted_and_warned_once_until_fixed() {
     }
     let source = place.file("calls.ami", "ami");
     let listen = "--listen=127.0.0.1:0";
-    let misspelt = TRUNKS[0].replace("PJSIP/city", "PJSIP/citty");
-    let mut program = place.run(&crm.url(), &[&source, &misspelt, RATE_FLAG, listen]);
-    let three = |it: &Status| it.books.internal == 3;
-    let status = program.until("three calls, all internal", three).await;
-    assert_eq!(prefixes(&status), [("PJSIP/city", 2)]);
+    let misspelled_trunk = TRUNKS[0].replace("PJSIP/city", "PJSIP/citty");
+    let mut program = place.run(&crm.url(), &[&source, &misspelled_trunk, RATE_FLAG, listen]);
+    let has_three = |status: &Status| status.books.internal == 3;
+    let status = program.until("three calls, all internal", has_three).await;
+    assert_eq!(unmatched_prefixes(&status), [("PJSIP/city", 2)]);
     let kinds: Vec<FindingKind> = status.problems.iter().map(|problem| problem.kind).collect();
     assert_eq!(
         (status.verdict, &*kinds),
@@ -39,24 +41,22 @@ async fn misspelled_trunk_is_counted_and_warned_once_until_fixed() {
     let line = "callbridge_unmatched_channels_total{source=\"pbx1/file";
     let line = exported
         .lines()
-        .find(|it| it.starts_with(line))
+        .find(|exported_line| exported_line.starts_with(line))
         .expect("the counter");
     assert!(line.ends_with("prefix=\"PJSIP/city\"} 2"), "{line}");
     program.terminate().await;
     let log = place.logs();
-    let warned: Vec<&str> = log.lines().filter(|it| it.contains(WARNING)).collect();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains(WARNING)).collect();
     assert!(
-        warned.len() == 1 && warned[0].contains("id=PJSIP/city"),
+        warnings.len() == 1 && warnings[0].contains("id=PJSIP/city"),
         "{log}"
     );
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-    let reached = |it: &Status| {
-        it.sources
-            .iter()
-            .all(|source| source.state != SourceState::Down)
+    let is_fixed = |status: &Status| {
+        let mut sources = status.sources.iter();
+        status.unmatched.is_empty() && sources.all(|source| source.state != SourceState::Down)
     };
-    let forgotten = |it: &Status| it.unmatched.is_empty() && reached(it);
-    let status = program.until("the right trunk", forgotten).await;
+    let status = program.until("the right trunk", is_fixed).await;
     assert_eq!(status.verdict, OverallState::Ok, "{:?}", status.problems);
     program.terminate().await;
 }
@@ -68,14 +68,14 @@ async fn pattern_that_takes_telephones_in_is_named_at_the_start() {
     let source = place.file("calls.ami", "ami");
     let wide = TRUNKS[0].replace("PJSIP/city", "PJSIP/*");
     let mut program = place.run(&crm.url(), &[&source, &wide, RATE_FLAG]);
-    program.until("it runs", |_| true).await;
+    program.until("the daemon runs", |_| true).await;
     program.terminate().await;
     let log = place.logs();
-    let named = log
+    let warning = log
         .lines()
         .find(|line| line.contains("PJSIP/* also matches phones"));
     assert!(
-        named.is_some_and(|line| line.contains("trunk city")),
+        warning.is_some_and(|line| line.contains("trunk city")),
         "{log}"
     );
 }

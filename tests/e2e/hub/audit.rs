@@ -1,7 +1,7 @@
 //! Tests that each call in a PBX's file is explained at its collector and at the hub.
 
 use super::stage::{add_branch, free_address, start_hub};
-use crate::e2e::calls::freeswitch_cdr::{TRUNK, recorded};
+use crate::e2e::calls::freeswitch_cdr::{TRUNK, read_cdr_files};
 use crate::support::crm;
 use crate::support::program::Place;
 use callbridge_model::Status;
@@ -9,6 +9,7 @@ use serde_json::Value;
 
 const SCENARIOS: [&str; 3] = ["inbound_answered", "outbound_answered", "hold"];
 
+/// Audits the CDR files in this folder, and checks that each of the three calls is explained.
 async fn audit(place: &Place, folder: &str) -> Value {
     let cdr = format!("--cdr={folder}");
     let flags = ["audit", &cdr, TRUNK, "--pbx-id=pbx1", "--json"];
@@ -24,20 +25,20 @@ async fn audit_explains_forwarded_calls_at_collector_and_hub() {
     let (place, crm) = (Place::new(), crm::start().await);
     let address = free_address();
     let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", |status: &Status| status.hub.is_some())
+    hub.until("the hub serves", |status: &Status| status.hub.is_some())
         .await;
     let token = add_branch(&place, "city", "pbx1").await;
 
-    let own = Place::new();
-    std::fs::create_dir(own.at("cdr")).expect("a folder");
+    let collector_place = Place::new();
+    std::fs::create_dir(collector_place.at("cdr")).expect("a folder");
     for scenario in SCENARIOS {
-        for (n, record) in recorded(scenario).0.iter().enumerate() {
-            own.write(&format!("cdr/{scenario}-{n}.cdr.json"), record);
+        for (n, record) in read_cdr_files(scenario).0.iter().enumerate() {
+            collector_place.write(&format!("cdr/{scenario}-{n}.cdr.json"), record);
         }
     }
-    let folder = own.path("cdr");
-    let token_file = own.write("hub-token", &token);
-    let mut collector = own.start(
+    let folder = collector_place.path("cdr");
+    let token_file = collector_place.write("hub-token", &token);
+    let mut collector = collector_place.start(
         &[
             "run".to_owned(),
             format!("--source=file://{folder}/?format=freeswitch-cdr&from=start"),
@@ -46,7 +47,7 @@ async fn audit_explains_forwarded_calls_at_collector_and_hub() {
             "--cdr-wait=1s".to_owned(),
             format!("--forward=http://{address}"),
             format!("--forward-token-file={token_file}"),
-            format!("--state={}", own.path("state")),
+            format!("--state={}", collector_place.path("state")),
         ],
         &[],
     );
@@ -55,7 +56,7 @@ async fn audit_explains_forwarded_calls_at_collector_and_hub() {
             status.books.forwarded == 3
         })
         .await;
-    let report = audit(&own, &folder).await;
+    let report = audit(&collector_place, &folder).await;
     assert_eq!(report["forwarded"], 3, "{report}");
 
     hub.settled(3).await;

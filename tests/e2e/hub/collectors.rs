@@ -1,11 +1,12 @@
-//! Tests collectors that send to a hub.
+//! Tests that collectors forward their calls to a hub, and keep the calls that the hub does not
+//! accept.
 
 use super::stage::{Hub, messages, start_collector, start_hub};
 use crate::support::program::Place;
 use callbridge_model::Status;
 use callbridge_testbed::wait::until;
 
-fn forwarded(calls: u64) -> impl Fn(&Status) -> bool {
+fn has_forwarded(calls: u64) -> impl Fn(&Status) -> bool {
     move |status| status.books.forwarded == calls
 }
 
@@ -15,19 +16,19 @@ async fn two_collectors_forward_and_the_hub_journals() {
     let mut hub = Hub::start().await;
     let mut collectors = Vec::new();
     for pbx in ["samarkand", "bukhara"] {
-        let token = hub.branch(pbx).await;
-        let own = Place::new();
-        own.write("calls.jsonl", messages(pbx, 0..10));
-        let collector = start_collector(&own, hub.address, &token);
-        collectors.push((own, collector));
+        let token = hub.add_branch(pbx).await;
+        let collector_place = Place::new();
+        collector_place.write("calls.jsonl", messages(pbx, 0..10));
+        let collector = start_collector(&collector_place, hub.address, &token);
+        collectors.push((collector_place, collector));
     }
-    for (own, collector) in &mut collectors {
+    for (collector_place, collector) in &mut collectors {
         let status = collector
-            .until("its calls are forwarded", forwarded(10))
+            .until("its calls are forwarded", has_forwarded(10))
             .await;
         let forward = status.forward.expect("a collector");
         assert_eq!((forward.ready, forward.reason), (0, None));
-        own.append("calls.jsonl", messages("samarkand", 90..91).as_bytes());
+        collector_place.append("calls.jsonl", messages("samarkand", 90..91).as_bytes());
     }
     hub.program
         .until("all calls are journaled", |status| {
@@ -35,30 +36,30 @@ async fn two_collectors_forward_and_the_hub_journals() {
         })
         .await;
     assert_eq!(hub.crm.journal().len(), 21, "each call once");
-    // For one of the two collectors, the last call belongs to another branch.
-    let (own, collector) = &mut collectors[1];
+    // The last call of the second collector belongs to another branch.
+    let (collector_place, collector) = &mut collectors[1];
     let status = collector
         .until("the foreign call is a dead letter", |status| {
             status.books.dead == 1
         })
         .await;
     assert!(status.books.balance());
-    let letters = own.letters().await;
+    let letters = collector_place.letters().await;
     let message = letters[0]["message"].as_str().expect("a message");
     assert!(
         message.contains("samarkand is not a PBX of branch bukhara"),
         "{message}"
     );
-    until("both report", async || {
-        let listed = hub.place.lines(&["branch", "list", "--json"]).await;
-        listed.iter().all(|branch| branch["state"] == "reports")
+    until("both collectors report", async || {
+        let branches = hub.place.lines(&["branch", "list", "--json"]).await;
+        branches.iter().all(|branch| branch["state"] == "reports")
     })
     .await;
     for (_, collector) in collectors {
         collector.terminate().await;
     }
-    let listed = hub.place.lines(&["branch", "list", "--json"]).await;
-    for branch in listed {
+    let branches = hub.place.lines(&["branch", "list", "--json"]).await;
+    for branch in branches {
         assert_eq!(branch["state"], "stopped", "{branch}");
     }
     hub.program.terminate().await;
@@ -67,7 +68,7 @@ async fn two_collectors_forward_and_the_hub_journals() {
 #[tokio::test]
 async fn collector_keeps_calls_while_the_hub_is_away() {
     let hub = Hub::start().await;
-    let token = hub.branch("samarkand").await;
+    let token = hub.add_branch("samarkand").await;
     let Hub {
         place,
         crm,
@@ -75,9 +76,9 @@ async fn collector_keeps_calls_while_the_hub_is_away() {
         program,
     } = hub;
     program.kill().await;
-    let own = Place::new();
-    own.write("calls.jsonl", messages("samarkand", 0..3));
-    let mut collector = start_collector(&own, address, &token);
+    let collector_place = Place::new();
+    collector_place.write("calls.jsonl", messages("samarkand", 0..3));
+    let mut collector = start_collector(&collector_place, address, &token);
     let status = collector
         .until("the hub is away", |status| {
             let reason = status.pause.as_ref().map(|pause| pause.reason.as_str());
@@ -86,10 +87,10 @@ async fn collector_keeps_calls_while_the_hub_is_away() {
         .await;
     assert!(status.forward.expect("a collector").reason.is_some());
     collector.kill().await;
-    let mut collector = start_collector(&own, address, &token);
+    let mut collector = start_collector(&collector_place, address, &token);
     let hub = start_hub(&place, &crm.url(), address);
     let status = collector
-        .until("its calls are forwarded", forwarded(3))
+        .until("its calls are forwarded", has_forwarded(3))
         .await;
     assert_eq!(status.pause, None);
     collector.terminate().await;
@@ -99,9 +100,9 @@ async fn collector_keeps_calls_while_the_hub_is_away() {
 #[tokio::test]
 async fn wrong_token_pauses_and_calls_stay_ready() {
     let hub = Hub::start().await;
-    let own = Place::new();
-    own.write("calls.jsonl", messages("samarkand", 0..1));
-    let mut collector = start_collector(&own, hub.address, "wrong");
+    let collector_place = Place::new();
+    collector_place.write("calls.jsonl", messages("samarkand", 0..1));
+    let mut collector = start_collector(&collector_place, hub.address, "wrong");
     collector
         .until("the token is refused", |status| {
             let reason = status.pause.as_ref().map(|pause| pause.reason.as_str());

@@ -1,5 +1,5 @@
-//! Tests that other branches do not wait if a branch floods its hub, clients have no token, or
-//! clients are slow.
+//! Tests that a branch does not wait while another branch floods the hub, clients have no token,
+//! and clients are slow.
 
 use super::stage::{Hub, messages};
 use crate::e2e::security::flood::peak;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Requests of the flood. Each has 500 calls, so the flood has a million calls.
+/// Requests of the flood. Each request has 500 calls, so the flood has a million calls.
 const REQUESTS: usize = 2_000;
 /// Simultaneous connections of the flood.
-const LINES: usize = 40;
+const CONNECTIONS: usize = 40;
 const MEMORY_MAX: u64 = 128 << 20;
-/// Requests of the flood that are stored while another branch waits for one: a fraction of the
-/// connections, and of the 60 requests that the branch can send in a minute.
-const PASSED_MAX: u32 = LINES as u32 / 4;
+/// Highest number of requests of the flood that can be stored while a request of another branch
+/// waits: a fraction of the connections, and of the 60 requests that a branch can send in a minute.
+const PASSED_MAX: u32 = CONNECTIONS as u32 / 4;
 
 /// Sends a request, and returns the status of the answer. `None` if the connection was cut.
 async fn request(hub: SocketAddr, token: &str, body: &[u8]) -> Option<u16> {
@@ -31,7 +31,7 @@ async fn request(hub: SocketAddr, token: &str, body: &[u8]) -> Option<u16> {
         body.len()
     );
     line.write_all(head.as_bytes()).await.ok()?;
-    // The hub can answer before it has read the body.
+    // The hub can answer and close the connection before the body is sent, so errors are ignored.
     let _ = line.write_all(body).await;
     let mut answer = Vec::new();
     let _ = line.read_to_end(&mut answer).await;
@@ -40,18 +40,18 @@ async fn request(hub: SocketAddr, token: &str, body: &[u8]) -> Option<u16> {
 }
 
 /// Sends the flood, and counts the requests that the hub stored.
-async fn flood(hub: SocketAddr, token: &str, stored: &AtomicU32) {
+async fn send_flood(hub: SocketAddr, token: &str, stored: &AtomicU32) {
     let calls = messages("flood", 0..500).into_bytes();
     let large = vec![b' '; (1 << 20) + 1];
-    let share = REQUESTS / LINES;
-    let lines = (0..LINES).map(async |line| {
+    let share = REQUESTS / CONNECTIONS;
+    let lines = (0..CONNECTIONS).map(async |line| {
         for n in 0..share {
-            let answered = match (line + n) % 10 {
+            let status = match (line + n) % 10 {
                 0 => request(hub, token, &large).await,
                 1 => request(hub, "nobody's token", &calls).await,
                 _ => request(hub, token, &calls).await,
             };
-            if answered == Some(200) {
+            if status == Some(200) {
                 stored.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -64,8 +64,8 @@ async fn flood(hub: SocketAddr, token: &str, stored: &AtomicU32) {
 async fn million_calls_of_one_branch_delay_no_other() {
     let hub = Hub::start_in(Place::on_disk()).await;
     let address = hub.address;
-    let flooding = hub.branch("flood").await;
-    let quiet = hub.branch("quiet").await;
+    let flooding = hub.add_branch("flood").await;
+    let quiet = hub.add_branch("quiet").await;
     let mut slow = Vec::new();
     for _ in 0..50 {
         let mut line = TcpStream::connect(address).await.expect("it listens");
@@ -78,15 +78,15 @@ async fn million_calls_of_one_branch_delay_no_other() {
     }
     let (token, stored) = (flooding.clone(), Arc::new(AtomicU32::new(0)));
     let count = Arc::clone(&stored);
-    let flood = tokio::spawn(async move { flood(address, &token, &count).await });
+    let flood = tokio::spawn(async move { send_flood(address, &token, &count).await });
     let (mut longest, mut passed, mut calls) = (Duration::ZERO, 0, 0);
     while !flood.is_finished() && calls < 50 {
         let body = messages("quiet", calls..calls + 1);
-        let (asked, before) = (Instant::now(), stored.load(Ordering::Relaxed));
-        let answered = soon("an answer", request(address, &quiet, body.as_bytes())).await;
-        longest = longest.max(asked.elapsed());
-        passed = passed.max(stored.load(Ordering::Relaxed) - before);
-        assert_eq!(answered, Some(200));
+        let (begin, stored_before) = (Instant::now(), stored.load(Ordering::Relaxed));
+        let status = soon("an answer", request(address, &quiet, body.as_bytes())).await;
+        longest = longest.max(begin.elapsed());
+        passed = passed.max(stored.load(Ordering::Relaxed) - stored_before);
+        assert_eq!(status, Some(200));
         calls += 1;
         pass(Duration::from_millis(200)).await;
     }

@@ -1,4 +1,4 @@
-//! Tests a hub whose disk is full. It accepts nothing, reports the problem, and loses no call.
+//! Tests that a hub whose disk is full accepts no calls, reports the problem, and loses no call.
 
 use super::stage::{add_branch, free_address, messages, post, start_collector, start_hub};
 use crate::kill::mounts::{SmallDisk, inside};
@@ -10,24 +10,25 @@ use crate::support::program::Place;
 fn full_disk_of_hub_is_answered_503_and_loses_no_call() {
     inside(
         "e2e::hub::full_disk::full_disk_of_hub_is_answered_503_and_loses_no_call",
-        fills_up(),
+        fill_disk_of_hub(),
     );
 }
 
-async fn fills_up() {
+async fn fill_disk_of_hub() {
     let (place, crm) = (Place::on_disk(), crm::start().await);
     let disk = SmallDisk::at(place.at("state"), 64 << 10);
     let address = free_address();
     let mut hub = start_hub(&place, &crm.url(), address);
-    hub.until("it serves", |status| status.hub.is_some()).await;
+    hub.until("the hub serves", |status| status.hub.is_some())
+        .await;
     let token = add_branch(&place, "samarkand", "samarkand").await;
     let script = add_branch(&place, "script", "script").await;
     disk.fill_but(0);
-    let own = Place::new();
-    own.write("calls.jsonl", messages("samarkand", 0..200));
-    let mut collector = start_collector(&own, address, &token);
+    let collector_place = Place::new();
+    collector_place.write("calls.jsonl", messages("samarkand", 0..200));
+    let mut collector = start_collector(&collector_place, address, &token);
     collector
-        .until("the hub takes nothing", |status| {
+        .until("the hub accepts nothing", |status| {
             let pause = status.pause.as_ref();
             pause.is_some_and(|pause| pause.reason == "hub_unreachable")
                 && status.books.ready == 200

@@ -1,7 +1,7 @@
-//! Collectors and a hub are killed and frozen, answers are lost after the commit, and the hub's
-//! state is restored from a copy, or deleted. A judge counts the CRM's records by uuid.
+//! Tests that the CRM has one record per call, although collectors and their hub are killed and
+//! frozen, answers are lost after the commit, and the hub's state is restored or deleted.
 //!
-//! `tests/run hub` runs it for half an hour with 20 collectors and 5,000 calls.
+//! `tests/run hub` runs the test for half an hour with 20 collectors and 5,000 calls.
 
 use super::lossy::LossyProxy;
 use super::stage::{add_branch, free_address, message, start_collector, start_hub};
@@ -20,30 +20,30 @@ struct Length {
     collectors: u32,
     calls: u32,
     /// Time over which the calls end.
-    lasts: Duration,
-    /// Whether the state is also deleted.
-    deletes: bool,
+    duration: Duration,
+    /// Whether the hub's state is also deleted.
+    is_state_deleted: bool,
 }
 
-fn length() -> Length {
+fn chosen_length() -> Length {
     if std::env::var("CALLBRIDGE_HUB").as_deref() == Ok("long") {
         Length {
             collectors: 20,
             calls: 5_000,
-            lasts: Duration::from_secs(1_500),
-            deletes: true,
+            duration: Duration::from_secs(1_500),
+            is_state_deleted: true,
         }
     } else {
         Length {
             collectors: 5,
             calls: 200,
-            lasts: Duration::from_secs(20),
-            deletes: false,
+            duration: Duration::from_secs(20),
+            is_state_deleted: false,
         }
     }
 }
 
-/// Random numbers from a seed that a failure shows.
+/// A generator of random numbers. The test prints its seed.
 struct Dice(u64);
 
 impl Dice {
@@ -60,9 +60,11 @@ struct Collector {
     place: Place,
     token: String,
     program: Option<Program>,
+    /// Number of calls that were written to the source of the collector.
     written: u32,
 }
 
+/// A hub, its collectors, a proxy between them that loses answers, and a CRM.
 struct Company {
     crm: Server,
     place: Place,
@@ -90,7 +92,7 @@ impl Company {
             kills: 0,
             freezes: 0,
         };
-        company.hub_serves().await;
+        company.wait_until_hub_serves().await;
         for n in 0..collectors {
             let pbx = format!("pbx{n}");
             let token = add_branch(&company.place, &pbx, &pbx).await;
@@ -108,8 +110,8 @@ impl Company {
         company
     }
 
-    async fn hub_serves(&mut self) {
-        let hub = self.hub.as_mut().expect("it runs");
+    async fn wait_until_hub_serves(&mut self) {
+        let hub = self.hub.as_mut().expect("a running program");
         hub.until("the hub serves", |status| status.hub.is_some())
             .await;
     }
@@ -119,14 +121,14 @@ impl Company {
     }
 
     async fn kill_hub(&mut self) {
-        self.hub.take().expect("it runs").kill().await;
+        self.hub.take().expect("a running program").kill().await;
         self.kills += 1;
     }
 
-    /// Ends one call of each collector at a time, until each has written `until` calls.
-    fn calls_end(&mut self, until: u32) {
+    /// Writes calls of each collector until each has written `count` calls.
+    fn write_calls(&mut self, count: u32) {
         for collector in &mut self.collectors {
-            while collector.written < until {
+            while collector.written < count {
                 let call = message(&collector.pbx, collector.written);
                 let line = format!("{call}\n");
                 collector.place.append("calls.jsonl", line.as_bytes());
@@ -135,31 +137,40 @@ impl Company {
         }
     }
 
-    async fn fault(&mut self) {
-        let at = usize::try_from(self.dice.roll(self.collectors.len() as u64)).expect("few");
+    /// Kills or freezes the hub or a collector. A killed process is restarted at once.
+    async fn inject_fault(&mut self) {
+        let index = usize::try_from(self.dice.roll(self.collectors.len() as u64)).expect("few");
         match self.dice.roll(4) {
             0 => {
                 self.kill_hub().await;
                 self.start_hub();
-                self.hub_serves().await;
+                self.wait_until_hub_serves().await;
             }
             1 => {
-                let collector = &mut self.collectors[at];
-                collector.program.take().expect("it runs").kill().await;
+                let collector = &mut self.collectors[index];
+                collector
+                    .program
+                    .take()
+                    .expect("a running program")
+                    .kill()
+                    .await;
                 let proxy = self.proxy.address;
-                let again = start_collector(&collector.place, proxy, &collector.token);
-                collector.program = Some(again);
+                let program = start_collector(&collector.place, proxy, &collector.token);
+                collector.program = Some(program);
                 self.kills += 1;
             }
             2 => {
-                let hub = self.hub.as_ref().expect("it runs");
+                let hub = self.hub.as_ref().expect("a running program");
                 hub.freeze().await;
                 pass(Duration::from_secs(1 + self.dice.roll(3))).await;
                 hub.signal(Signal::CONT);
                 self.freezes += 1;
             }
             _ => {
-                let collector = self.collectors[at].program.as_ref().expect("it runs");
+                let collector = self.collectors[index]
+                    .program
+                    .as_ref()
+                    .expect("a running program");
                 collector.freeze().await;
                 pass(Duration::from_secs(1 + self.dice.roll(3))).await;
                 collector.signal(Signal::CONT);
@@ -169,20 +180,24 @@ impl Company {
     }
 
     async fn copy_state(&mut self) {
-        self.hub.take().expect("it runs").terminate().await;
-        let copied = std::fs::copy(self.place.at("state/spool.db"), self.place.at("copy.db"));
-        copied.expect("copied");
+        self.hub
+            .take()
+            .expect("a running program")
+            .terminate()
+            .await;
+        let copy = std::fs::copy(self.place.at("state/spool.db"), self.place.at("copy.db"));
+        copy.expect("copied");
         self.start_hub();
-        self.hub_serves().await;
+        self.wait_until_hub_serves().await;
     }
 
-    /// Ends another call, which the copy does not have, and waits until the hub has stored it.
-    async fn a_later_call_is_forwarded(&mut self) {
+    /// Writes another call, which the copy does not have, and waits until the hub has stored it.
+    async fn forward_later_call(&mut self) {
         let first = &self.collectors[0];
-        self.calls_end(first.written + 1);
+        self.write_calls(first.written + 1);
         let collector = &mut self.collectors[0];
         let written = u64::from(collector.written);
-        let program = collector.program.as_mut().expect("it runs");
+        let program = collector.program.as_mut().expect("a running program");
         until("the call is forwarded", async || {
             let status = program.status().await;
             status.is_some_and(|status| status.books.forwarded == written)
@@ -199,14 +214,14 @@ impl Company {
         let restored = std::fs::copy(self.place.at("copy.db"), self.place.at("state/spool.db"));
         restored.expect("restored");
         self.start_hub();
-        self.hub_serves().await;
+        self.wait_until_hub_serves().await;
     }
 
     async fn delete_state(&mut self) {
         self.kill_hub().await;
         std::fs::remove_dir_all(self.place.at("state")).expect("removed");
         self.start_hub();
-        self.hub_serves().await;
+        self.wait_until_hub_serves().await;
         for collector in &self.collectors {
             let file = self.place.write("branch-token", &collector.token);
             let pbx = collector.pbx.as_str();
@@ -224,18 +239,19 @@ impl Company {
         }
     }
 
-    async fn all_is_journaled(&mut self) {
+    /// Waits until each written call is forwarded and journaled.
+    async fn wait_until_all_journaled(&mut self) {
         let deadline = Duration::from_secs(600);
         for collector in &mut self.collectors {
             let written = u64::from(collector.written);
-            let program = collector.program.as_mut().expect("it runs");
+            let program = collector.program.as_mut().expect("a running program");
             until_within(deadline, "each call is forwarded", async || {
                 let status = program.status().await;
                 status.is_some_and(|status| status.books.forwarded == written)
             })
             .await;
         }
-        let hub = self.hub.as_mut().expect("it runs");
+        let hub = self.hub.as_mut().expect("a running program");
         until_within(deadline, "each call is journaled", async || {
             let status = hub.status().await;
             status.is_some_and(|status| status.books.settled())
@@ -247,36 +263,36 @@ impl Company {
 /// Promise: Whatever is killed, frozen, or restored, each call of each branch is journaled once.
 #[tokio::test]
 async fn each_call_of_each_branch_is_journaled_once_despite_faults() {
-    let length = length();
+    let length = chosen_length();
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
     let mut company = Company::start(length.collectors, seed).await;
     let each = length.calls / length.collectors;
-    let begun = Instant::now();
-    let (mut copied, mut restored, mut deleted) = (false, false, !length.deletes);
-    // On a slow machine the faults take longer than the time. None of them is left out.
-    while begun.elapsed() < length.lasts || !(copied && restored && deleted) {
-        let part = begun.elapsed().as_secs_f64() / length.lasts.as_secs_f64();
-        // Calls are left for the time after the copy.
-        let ended = part.min(if restored { 1.0 } else { 0.9 });
+    let begin = Instant::now();
+    let (mut is_copied, mut is_restored, mut is_deleted) = (false, false, !length.is_state_deleted);
+    // On a slow machine, the loop takes longer than the duration, because no fault is left out.
+    while begin.elapsed() < length.duration || !(is_copied && is_restored && is_deleted) {
+        let part = begin.elapsed().as_secs_f64() / length.duration.as_secs_f64();
+        // Some calls must be left to be written after the restoration.
+        let written_part = part.min(if is_restored { 1.0 } else { 0.9 });
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a part of few calls
-        company.calls_end((f64::from(each) * ended) as u32);
-        if part > 0.2 && !copied {
+        company.write_calls((f64::from(each) * written_part) as u32);
+        if part > 0.2 && !is_copied {
             company.copy_state().await;
-            copied = true;
-        } else if part > 0.5 && !restored {
-            company.a_later_call_is_forwarded().await;
+            is_copied = true;
+        } else if part > 0.5 && !is_restored {
+            company.forward_later_call().await;
             company.restore_state().await;
-            restored = true;
-        } else if part > 0.7 && !deleted {
+            is_restored = true;
+        } else if part > 0.7 && !is_deleted {
             company.delete_state().await;
-            deleted = true;
+            is_deleted = true;
         } else {
-            company.fault().await;
+            company.inject_fault().await;
         }
         pass(Duration::from_millis(500 + company.dice.roll(1_500))).await;
     }
-    company.calls_end(each);
-    company.all_is_journaled().await;
+    company.write_calls(each);
+    company.wait_until_all_journaled().await;
     let mut records: BTreeMap<String, u32> = BTreeMap::new();
     until("the CRM has written all", async || {
         records.clear();
@@ -290,8 +306,8 @@ async fn each_call_of_each_branch_is_journaled_once_despite_faults() {
     for collector in &company.collectors {
         for n in 0..each {
             let id = Linkedid::new(format!("call.{n}")).expect("an id");
-            let uuid = uuid(&collector.pbx, &id).to_string();
-            lost += u32::from(records.remove(&uuid).is_none());
+            let call_uuid = uuid(&collector.pbx, &id).to_string();
+            lost += u32::from(records.remove(&call_uuid).is_none());
         }
     }
     let journal = company.crm.journal();
@@ -312,20 +328,24 @@ async fn each_call_of_each_branch_is_journaled_once_despite_faults() {
          {} records; lost {lost}, doubled {doubled}, invented {}, highest window {highest}",
         company.kills,
         company.freezes,
-        company.proxy.lost(),
+        company.proxy.count_lost(),
         journal.len(),
         records.len(),
     );
     assert_eq!((lost, doubled, records.len(), exceeded), (0, 0, 0, 0));
     assert!(highest <= 60, "{highest}");
-    let hub = company.hub.as_mut().expect("it runs");
+    let hub = company.hub.as_mut().expect("a running program");
     let status = hub.status().await.expect("a status").hub.expect("a hub");
     assert!(
         status.lost_commits_shown_by.is_some(),
         "the lost commits were noticed"
     );
     for collector in company.collectors {
-        collector.program.expect("it runs").terminate().await;
+        collector
+            .program
+            .expect("a running program")
+            .terminate()
+            .await;
     }
-    company.hub.expect("it runs").terminate().await;
+    company.hub.expect("a running program").terminate().await;
 }

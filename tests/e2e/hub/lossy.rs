@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{copy, copy_bidirectional, sink};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Of this many connections, one loses its answer.
-const ONE_OF: u64 = 7;
+/// One of this many connections loses its answer.
+const PERIOD: u64 = 7;
 
 /// A running proxy.
 pub struct LossyProxy {
@@ -29,25 +29,26 @@ impl LossyProxy {
                 let Ok((client, _)) = listener.accept().await else {
                     return;
                 };
-                let loses = number % ONE_OF == ONE_OF - 1;
+                let is_lossy = number % PERIOD == PERIOD - 1;
                 let counter = Arc::clone(&counter);
-                tokio::spawn(async move { forward(client, hub, loses, &counter).await });
+                tokio::spawn(async move { forward(client, hub, is_lossy, &counter).await });
             }
         });
         Self { address, lost }
     }
 
     /// Returns the number of answers that were lost so far.
-    pub fn lost(&self) -> u64 {
+    pub fn count_lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
-async fn forward(mut client: TcpStream, hub: SocketAddr, loses: bool, lost: &AtomicU64) {
+/// Forwards a connection to the hub. If `is_lossy` is set, drops and counts the answer.
+async fn forward(mut client: TcpStream, hub: SocketAddr, is_lossy: bool, lost: &AtomicU64) {
     let Ok(mut hub) = TcpStream::connect(hub).await else {
         return;
     };
-    if !loses {
+    if !is_lossy {
         // Broken connections are expected in these tests.
         let _ = copy_bidirectional(&mut client, &mut hub).await;
         return;

@@ -1,5 +1,5 @@
-//! PostgreSQL is killed, stopped, frozen, full, or accepts no connection. Meanwhile the hub sends
-//! nothing, and its collectors keep their calls.
+//! Tests outages of PostgreSQL: killed, stopped, frozen, without disk space, or without
+//! connections. Meanwhile the hub sends nothing, and its collectors keep their calls.
 
 use super::pair::{BRANCH, Condition, PATIENCE, Pair, source_address};
 use super::stage::{messages, start_collector};
@@ -11,15 +11,16 @@ use callbridge_testbed::postgres::{Durability, Postgres, ROLE};
 use callbridge_testbed::wait::{pass, until_within};
 use std::time::Duration;
 
-/// A request can wait less than this between the storage of its slot and its first byte.
+/// Pause until all requests have ended. A request can wait less than this between the storage of
+/// its slot and its first byte.
 const UNDER_WAY: Duration = Duration::from_secs(6);
 /// Length of the outage in which nothing must be sent.
 const OUTAGE: Duration = Duration::from_secs(15);
 
-/// A hub with a collector. Its database goes away.
+/// A hub whose database goes away, and a collector.
 struct Scene {
     pair: Pair,
-    own: Place,
+    collector_place: Place,
     collector: Program,
     calls: u32,
 }
@@ -29,29 +30,30 @@ impl Scene {
         let place = Place::new();
         let url = server.url(&Postgres::new_schema());
         let pair = Pair::new([&url, &url], crm::RATE).await;
-        pair.start_one(&source_address(&place)).await;
-        let own = Place::new();
-        own.write("calls.jsonl", "");
-        let collector = start_collector(&own, pair.hubs[0].collect, &pair.token);
+        pair.start_first(&source_address(&place)).await;
+        let collector_place = Place::new();
+        collector_place.write("calls.jsonl", "");
+        let collector = start_collector(&collector_place, pair.hubs[0].collect, &pair.token);
         let mut scene = Self {
             pair,
-            own,
+            collector_place,
             collector,
             calls: 0,
         };
-        scene.calls_end(5);
-        scene.pair.journaled(5).await;
+        scene.write_calls(5);
+        scene.pair.wait_until_journaled(5).await;
         scene
     }
 
-    fn calls_end(&mut self, calls: u32) {
+    /// Writes this many new calls to the source of the collector.
+    fn write_calls(&mut self, calls: u32) {
         let numbers = self.calls..self.calls + calls;
         let lines = messages(BRANCH, numbers);
-        self.own.append("calls.jsonl", lines.as_bytes());
+        self.collector_place.append("calls.jsonl", lines.as_bytes());
         self.calls += calls;
     }
 
-    async fn forwarded(&mut self, calls: u64) {
+    async fn wait_until_forwarded(&mut self, calls: u64) {
         until_within(PATIENCE, "forwarded calls", async || {
             let status = self.collector.status().await;
             status.is_some_and(|status| status.books.forwarded == calls)
@@ -59,12 +61,13 @@ impl Scene {
         .await;
     }
 
-    /// Takes the database away between `begin` and `end`, and checks that nothing is sent.
-    async fn survives(mut self, begin: impl FnOnce(), end: impl FnOnce()) {
+    /// Checks that nothing is sent in an outage. `begin` takes the database away, and `end` brings
+    /// the database back.
+    async fn check_outage(mut self, begin: impl FnOnce(), end: impl FnOnce()) {
         // The hub has stored these calls but not sent them.
-        self.pair.judge.port(Port::Closed);
-        self.calls_end(2);
-        self.forwarded(7).await;
+        self.pair.judge.set_port(Port::Closed);
+        self.write_calls(2);
+        self.wait_until_forwarded(7).await;
         begin();
         let hub = &self.pair.hubs[0];
         until_within(PATIENCE, "the hub without its session", async || {
@@ -73,10 +76,10 @@ impl Scene {
         .await;
         pass(UNDER_WAY).await;
         let sent = self.pair.judge.count();
-        self.pair.judge.port(Port::Open);
-        self.calls_end(200);
+        self.pair.judge.set_port(Port::Open);
+        self.write_calls(200);
         self.collector
-            .until("the hub takes nothing", |status| {
+            .until("the hub accepts nothing", |status| {
                 let pause = status.pause.as_ref();
                 let is_away = pause.is_some_and(|pause| pause.reason == "hub_unreachable");
                 is_away && status.books.ready == 200
@@ -87,14 +90,14 @@ impl Scene {
         assert_eq!(self.pair.hubs[0].condition(), Condition::Runs, "{logs}");
         assert_eq!(self.pair.judge.count(), sent, "nothing is sent");
         end();
-        self.forwarded(207).await;
-        self.pair.journaled(207).await;
-        self.ends().await;
+        self.wait_until_forwarded(207).await;
+        self.pair.wait_until_journaled(207).await;
+        self.finish().await;
     }
 
     /// Checks that each call was journaled once.
-    async fn ends(self) {
-        let findings = self.pair.judged(self.calls);
+    async fn finish(self) {
+        let findings = self.pair.findings(self.calls);
         // The window of this test is shorter than the CRM's.
         assert_eq!(
             (findings.lost, findings.doubled, findings.invented),
@@ -112,7 +115,7 @@ async fn killed_database_loses_no_call() {
     let server = Postgres::start(Durability::Synced, "");
     let scene = Scene::start(&server).await;
     scene
-        .survives(|| server.kill(), || server.start_again())
+        .check_outage(|| server.kill(), || server.start_again())
         .await;
 }
 
@@ -121,7 +124,7 @@ async fn database_stopped_at_once_loses_no_call() {
     let server = Postgres::start(Durability::Synced, "");
     let scene = Scene::start(&server).await;
     scene
-        .survives(|| server.stop_at_once(), || server.start_again())
+        .check_outage(|| server.stop_at_once(), || server.start_again())
         .await;
 }
 
@@ -129,7 +132,9 @@ async fn database_stopped_at_once_loses_no_call() {
 async fn frozen_database_loses_no_call() {
     let server = Postgres::start(Durability::Synced, "");
     let scene = Scene::start(&server).await;
-    scene.survives(|| server.freeze(), || server.thaw()).await;
+    scene
+        .check_outage(|| server.freeze(), || server.thaw())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,7 +142,7 @@ async fn database_without_connections_loses_no_call() {
     let server = Postgres::start(Durability::None, "");
     let scene = Scene::start(&server).await;
     scene
-        .survives(
+        .check_outage(
             || {
                 limit_connections(&server, 0);
                 server.sql(&format!(
@@ -150,7 +155,7 @@ async fn database_without_connections_loses_no_call() {
         .await;
 }
 
-/// Sets how many sessions callbridge can have. -1 means as many as the server has.
+/// Sets the number of sessions that callbridge can have. -1 means the limit of the server.
 fn limit_connections(server: &Postgres, connections: i32) {
     server.sql(&format!("ALTER ROLE {ROLE} CONNECTION LIMIT {connections}"));
 }
@@ -160,28 +165,28 @@ fn limit_connections(server: &Postgres, connections: i32) {
 fn full_disk_of_database_loses_no_call() {
     inside(
         "e2e::hub::outages::full_disk_of_database_loses_no_call",
-        fills_up(),
+        fill_disk_of_database(),
     );
 }
 
-async fn fills_up() {
+async fn fill_disk_of_database() {
     let place = Place::on_disk();
     let disk = SmallDisk::at(place.at("database"), 256 << 10);
     disk.open_to_all();
     let server = Postgres::start_in(&place.at("database"), "max_wal_size = 64MB\n");
     let mut scene = Scene::start(&server).await;
     disk.fill_but(0);
-    scene.calls_end(200);
-    let away = scene.collector.until("the hub takes nothing", |status| {
+    scene.write_calls(200);
+    let away = scene.collector.until("the hub accepts nothing", |status| {
         let pause = status.pause.as_ref();
         pause.is_some_and(|pause| pause.reason == "hub_unreachable")
     });
-    let kept = away.await.books.ready;
-    assert!(kept > 0);
+    let ready = away.await.books.ready;
+    assert!(ready > 0);
     let (status, answer) = scene.pair.hubs[0].post(&scene.pair.token, 900..1000).await;
     assert_eq!(status, 503, "{answer}");
     disk.make_room();
-    scene.forwarded(205).await;
-    scene.pair.journaled(205).await;
-    scene.ends().await;
+    scene.wait_until_forwarded(205).await;
+    scene.pair.wait_until_journaled(205).await;
+    scene.finish().await;
 }

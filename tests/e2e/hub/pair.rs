@@ -1,4 +1,4 @@
-//! Two hubs over one PostgreSQL, and a judge between them and the CRM.
+//! Two hubs with one PostgreSQL, and a judge between the hubs and the CRM.
 //!
 //! ```text
 //! script ──▶ hub 1 ──┬──▶ judge ──▶ CRM
@@ -29,9 +29,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// The branch of the script's calls, and its PBX.
+/// The branch of the script's calls. The PBX of the branch has the same name.
 pub const BRANCH: &str = "city";
-/// A leader that ended or froze is replaced within this time.
+/// A leader that was killed or frozen is replaced within this time.
 pub const TAKEOVER: Duration = Duration::from_secs(15);
 /// The CRM's window.
 pub const WINDOW: Duration = Duration::from_secs(60);
@@ -42,9 +42,9 @@ pub const FULL_RATE: Rate = Rate {
     requests: 60,
     window: WINDOW,
 };
-/// The silence of a takeover, and the work after it, end within this time.
+/// A takeover, its silence, and the work after the silence take less than this time.
 pub const PATIENCE: Duration = Duration::from_secs(300);
-/// A hub that does not answer within this time is asked later.
+/// If a hub does not answer within this time, the test asks again later.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 /// Pause between two requests of the script.
 const ASK_EVERY: Duration = Duration::from_millis(300);
@@ -57,17 +57,17 @@ pub enum Condition {
     Ended,
 }
 
-/// One of the hubs.
+/// One of the two hubs. `program` is `None` before a start, and after a kill or termination.
 pub struct Hub {
     name: &'static str,
     pub place: Place,
     pub collect: SocketAddr,
-    /// The source address of its requests to the CRM.
+    /// The source address of the hub's requests to the CRM.
     address: IpAddr,
     crm: String,
     rate: Rate,
     program: Mutex<Option<Program>>,
-    /// Process id of its program. 0 before the first start.
+    /// Process id of the hub. 0 before the first start.
     id: AtomicU32,
 }
 
@@ -85,7 +85,7 @@ impl Hub {
         }
     }
 
-    /// Starts the hub. `library` is the one of [`source_address`].
+    /// Starts the hub with these environment variables. [`source_address`] returns the `library`.
     pub fn start(&self, library: &str, variables: &[(&str, &str)]) {
         let port = self.crm.rsplit_once(':').expect("a port").1;
         let address = self.address.to_string();
@@ -117,7 +117,7 @@ impl Hub {
 
     pub fn condition(&self) -> Condition {
         let id = self.id.load(Ordering::Relaxed);
-        match state_of(Path::new(&format!("/proc/{id}/stat"))) {
+        match process_state(Path::new(&format!("/proc/{id}/stat"))) {
             Some('T' | 't') => Condition::Stopped,
             // An ended process that has not been waited for is a zombie.
             None | Some('Z' | 'X') => Condition::Ended,
@@ -125,7 +125,7 @@ impl Hub {
         }
     }
 
-    /// Returns its status. `None` if it does not answer.
+    /// Returns the status of the hub. `None` if the hub does not answer.
     pub async fn status(&self) -> Option<Status> {
         if self.condition() != Condition::Runs {
             return None;
@@ -133,15 +133,15 @@ impl Hub {
         timeout(ANSWERS_WITHIN, self.place.status()).await.ok()?
     }
 
-    /// Returns its role. `None` if it does not answer, or if no process leads.
+    /// Returns the role of the hub. `None` if the hub does not answer, or if no process leads.
     pub async fn role(&self) -> Option<Role> {
         let leadership = self.status().await?.leadership?;
         leadership.leader?;
         Some(leadership.role)
     }
 
-    /// Waits until it has this role.
-    pub async fn until_role(&self, role: Role) {
+    /// Waits until the hub has this role.
+    pub async fn wait_for_role(&self, role: Role) {
         let what = format!("{} as {}", self.name, role.word());
         until(&what, async || {
             assert_ne!(self.condition(), Condition::Ended, "{}", self.place.logs());
@@ -150,58 +150,62 @@ impl Hub {
         .await;
     }
 
-    /// Posts these calls once.
+    /// Posts these calls of the branch once.
     pub async fn post(&self, token: &str, numbers: Range<u32>) -> Answer {
         let body = messages(BRANCH, numbers);
         post(self.collect, "/v1/calls", token, body).await
     }
 
-    /// Returns `true` if its log shows that it has begun to serve.
+    /// Returns `true` if the log shows that the hub has begun to serve.
     pub fn has_served(&self) -> bool {
         self.place.logs().contains("receiving calls of branches")
     }
 
-    /// Returns `true` if its log shows that another process led before it.
+    /// Returns `true` if the log shows that another process led before this hub.
     pub fn has_taken_over(&self) -> bool {
         self.place.logs().contains("predecessor=\"Other(")
     }
 
-    /// Waits until SIGSTOP has reached each thread.
-    pub async fn until_stopped(&self) {
+    /// Waits until SIGSTOP has reached each thread of the hub.
+    pub async fn wait_until_stopped(&self) {
         let threads = format!("/proc/{}/task", self.id.load(Ordering::Relaxed));
         until("each thread has stopped", async || {
             let mut threads = std::fs::read_dir(&threads).expect("threads").flatten();
-            threads.all(|thread| state_of(&thread.path().join("stat")) == Some('T'))
+            threads.all(|thread| process_state(&thread.path().join("stat")) == Some('T'))
         })
         .await;
     }
 
     pub fn signal(&self, signal: Signal) {
-        self.program().as_ref().expect("it runs").signal(signal);
+        self.program()
+            .as_ref()
+            .expect("a running program")
+            .signal(signal);
     }
 
-    /// Kills it with SIGKILL, even if it has ended.
+    /// Sends SIGKILL to the hub, even if the process has already ended.
     pub async fn kill(&self) {
         let program = self.program().take();
-        program.expect("it was started").kill().await;
+        program.expect("a started program").kill().await;
     }
 
-    /// Sends SIGTERM if it runs, and waits for its end.
+    /// If the hub runs, sends SIGTERM and waits for the end of the process.
     pub async fn terminate(&self) {
         if self.condition() == Condition::Runs {
             let program = self.program().take();
-            program.expect("it runs").terminate().await;
+            program.expect("a running program").terminate().await;
         }
     }
 }
 
-/// Returns the kernel's letter for the state of a process or thread.
-fn state_of(stat: &Path) -> Option<char> {
+/// Returns the kernel's letter for the state of a process or thread. `stat` is a file in `/proc`.
+fn process_state(stat: &Path) -> Option<char> {
     let stat = std::fs::read_to_string(stat).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Compiles the library that gives a hub its own source address for requests to the CRM.
+/// Compiles the library that sets the source address of a hub's requests to the CRM. Returns the
+/// path of the library.
 pub fn source_address(place: &Place) -> String {
     preload(place, "source_address.c")
 }
@@ -215,7 +219,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Creates the tables and the branch. Each hub connects to one of these URLs.
+    /// Creates the tables and the branch. Each hub connects to the database with one of these URLs.
+    /// `rate` is the rate of the CRM and of the hubs.
     pub async fn new(urls: [&str; 2], rate: Rate) -> Self {
         let mut settings = crm::settings();
         settings.settings.rate = rate;
@@ -235,22 +240,23 @@ impl Pair {
         }
     }
 
-    /// Starts both hubs. The first one leads.
+    /// Starts both hubs. The first hub leads.
     pub async fn start(&self, library: &str) {
         let [first, second] = &self.hubs;
         first.start(library, &[]);
-        first.until_role(Role::Leader).await;
+        first.wait_for_role(Role::Leader).await;
         second.start(library, &[]);
-        second.until_role(Role::Standby).await;
+        second.wait_for_role(Role::Standby).await;
     }
 
-    /// Posts these calls until a hub has stored them.
+    /// Posts these calls to the running hubs until a hub has stored them.
     pub async fn post(&self, numbers: Range<u32>) {
         let calls = numbers.len();
         self.post_body(&messages(BRANCH, numbers), calls).await;
     }
 
-    /// Posts this many calls that end now. They are sent at once if slots are free.
+    /// Posts this many calls of the last minute. The hub sends recent calls at once if slots are
+    /// free.
     pub async fn post_live(&self, calls: u32) {
         let now = clock::now().wall.floor_seconds().get();
         let mut body = String::new();
@@ -263,7 +269,7 @@ impl Pair {
     }
 
     async fn post_body(&self, body: &str, calls: usize) {
-        let begun = Instant::now();
+        let begin = Instant::now();
         loop {
             for hub in &self.hubs {
                 if hub.condition() != Condition::Runs {
@@ -274,16 +280,16 @@ impl Pair {
                     return;
                 }
             }
-            assert!(begun.elapsed() < PATIENCE, "no hub takes {body}");
+            assert!(begin.elapsed() < PATIENCE, "no hub takes {body}");
             pass(ASK_EVERY).await;
         }
     }
 
     /// Starts only the first hub.
-    pub async fn start_one(&self, library: &str) {
+    pub async fn start_first(&self, library: &str) {
         let hub = &self.hubs[0];
         hub.start(library, &[]);
-        until("it serves", async || hub.has_served()).await;
+        until("the hub serves", async || hub.has_served()).await;
     }
 
     /// Stops the running hubs.
@@ -294,7 +300,7 @@ impl Pair {
     }
 
     /// Waits until the CRM has `calls` records.
-    pub async fn journaled(&self, calls: usize) {
+    pub async fn wait_until_journaled(&self, calls: usize) {
         let all = async {
             while self.crm.journal().len() < calls {
                 pass(ASK_EVERY).await;
@@ -310,9 +316,10 @@ impl Pair {
         logs.collect::<Vec<String>>().join("\n")
     }
 
-    /// Returns the status of a hub, and the number of requests whose slots it must show as used.
+    /// Returns the status of a hub, and the number of requests whose slots the status must
+    /// show as used.
     pub async fn slots_of(&self, hub: usize) -> (usize, Status) {
-        let begun = Instant::now();
+        let begin = Instant::now();
         loop {
             // Slots can become free while the status is read.
             let recent = self.requests_within(WINDOW - 2 * ANSWERS_WITHIN);
@@ -322,7 +329,7 @@ impl Pair {
             {
                 return (recent, status);
             }
-            assert!(begun.elapsed() < PATIENCE, "no status");
+            assert!(begin.elapsed() < PATIENCE, "no status");
         }
     }
 
@@ -332,21 +339,21 @@ impl Pair {
         seen.iter().filter(|seen| seen.at >= since).count()
     }
 
-    /// Checks the requests and the CRM's records.
-    pub fn judged(&self, calls: u32) -> Findings {
+    /// Checks the requests and the CRM's records. `calls` is the number of calls that were posted.
+    pub fn findings(&self, calls: u32) -> Findings {
         let seen = self.judge.seen();
         let mut records: BTreeMap<String, usize> = BTreeMap::new();
         for record in self.crm.journal() {
             *records.entry(record.call.uuid.clone()).or_default() += 1;
         }
         let doubled = records.values().map(|count| count - 1).sum();
-        let lost = (0..calls).filter(|n| records.remove(&uuid_of(*n)).is_none());
+        let lost = (0..calls).filter(|n| records.remove(&call_uuid(*n)).is_none());
         let lost = lost.count();
         Findings {
             lost,
             doubled,
             invented: records.len(),
-            fullest: fullest(&seen),
+            fullest: max_requests_in_window(&seen),
             pause: shortest_pause(&seen),
             senders: seen
                 .iter()
@@ -371,8 +378,8 @@ pub struct Findings {
     pub invented: usize,
     /// The highest number of requests in any 60 s.
     pub fullest: usize,
-    /// Shortest time between a request of one hub and a later one of the other. `None` if only one
-    /// hub sent requests.
+    /// Shortest time between a request of one hub and a later request of the other hub. `None` if
+    /// only one hub sent requests.
     pub pause: Option<Duration>,
     /// Number of hubs that sent requests.
     pub senders: usize,
@@ -381,30 +388,30 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Returns the rules of every test that are broken.
-    pub fn wrong(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
+    /// Returns the broken rules that apply to every test.
+    pub fn broken_rules(&self) -> Vec<String> {
+        let mut broken = Vec::new();
         for (what, count) in [
             ("lost", self.lost),
             ("doubled", self.doubled),
             ("invented", self.invented),
         ] {
             if count > 0 {
-                wrong.push(format!("{what}: {count}"));
+                broken.push(format!("{what}: {count}"));
             }
         }
         if self.fullest > LIMIT {
-            wrong.push(format!("{} requests in 60 s", self.fullest));
+            broken.push(format!("{} requests in 60 s", self.fullest));
         }
         for kind in &self.violations {
-            wrong.push(format!("{kind:?}"));
+            broken.push(format!("{kind:?}"));
         }
-        wrong
+        broken
     }
 
-    /// Fails if something is wrong, or if two hubs sent requests within one window.
+    /// Fails if a rule is broken, or if two hubs sent requests within one window.
     pub fn assert_sound(&self) {
-        assert_eq!(self.wrong(), [""; 0], "{self:?}");
+        assert_eq!(self.broken_rules(), [""; 0], "{self:?}");
         assert!(!self.has_two_senders(), "{self:?}");
     }
 
@@ -415,12 +422,12 @@ impl Findings {
 }
 
 /// Returns the uuid of the script's n-th call.
-pub fn uuid_of(n: u32) -> String {
+pub fn call_uuid(n: u32) -> String {
     let id = Linkedid::new(format!("call.{n}")).expect("an id");
     uuid(BRANCH, &id).to_string()
 }
 
-/// Returns `true` if a hub answered that it has stored this many calls.
+/// Returns `true` if the answer says that the hub has stored this many calls.
 fn has_taken(answer: Option<&Answer>, calls: usize) -> bool {
     let Some((200, answer)) = answer else {
         return false;
@@ -430,18 +437,20 @@ fn has_taken(answer: Option<&Answer>, calls: usize) -> bool {
     taken.is_some_and(|taken| taken.len() == calls)
 }
 
-fn in_order(seen: &[Seen]) -> Vec<&Seen> {
+/// Returns the requests in the order of their times.
+fn requests_in_order(seen: &[Seen]) -> Vec<&Seen> {
     let mut order: Vec<&Seen> = seen.iter().filter(|seen| !seen.method.is_empty()).collect();
     order.sort_by_key(|seen| seen.at);
     order
 }
 
-fn fullest(seen: &[Seen]) -> usize {
-    rules::fullest(&in_order(seen), WINDOW)
+/// Returns the highest number of requests in a window.
+fn max_requests_in_window(seen: &[Seen]) -> usize {
+    rules::fullest(&requests_in_order(seen), WINDOW)
 }
 
 fn shortest_pause(seen: &[Seen]) -> Option<Duration> {
-    let order = in_order(seen);
+    let order = requests_in_order(seen);
     let pairs = order.windows(2).filter(|pair| pair[0].from != pair[1].from);
     pairs.map(|pair| pair[1].at - pair[0].at).min()
 }
@@ -466,5 +475,5 @@ fn pause_is_shortest_time_between_requests_of_two_hubs() {
     }
     assert_eq!(shortest_pause(&seen[..2]), None);
     assert_eq!(shortest_pause(&seen), Some(Duration::from_secs(65)));
-    assert_eq!(fullest(&seen), 2);
+    assert_eq!(max_requests_in_window(&seen), 2);
 }

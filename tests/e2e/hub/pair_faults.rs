@@ -3,7 +3,7 @@
 use super::pair::{
     BRANCH, FULL_RATE, Hub, PATIENCE, Pair, TAKEOVER, WINDOW, source_address, submissions,
 };
-use super::points::{report, tries_all};
+use super::points::{is_full_run, report};
 use super::stage::{messages, start_collector};
 use crate::support::crm;
 use crate::support::judge::Port;
@@ -20,9 +20,9 @@ use futures_util::future::join_all;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// A request can wait less than this for its first byte.
-const FROZEN: Duration = Duration::from_secs(6);
-/// Slots that a new state uses at its start.
+/// Length of a freeze. A request cannot wait this long until its first byte is sent.
+const FREEZE: Duration = Duration::from_secs(6);
+/// Number of slots that are in use at the first start of a state.
 const SLOTS_OF_NEW_STATE: usize = 3;
 
 /// Promise: A leader that is cut off from the database sends nothing, and is replaced within 15 s.
@@ -40,20 +40,20 @@ async fn leader_cut_off_from_database_is_replaced() {
     pair.post(0..3).await;
     until_within(PATIENCE, "a request", async || submissions(&pair.judge) > 0).await;
     proxy.cut();
-    let begun = Instant::now();
-    second.until_role(Role::Leader).await;
-    assert!(begun.elapsed() < TAKEOVER, "{:?}", begun.elapsed());
+    let begin = Instant::now();
+    second.wait_for_role(Role::Leader).await;
+    assert!(begin.elapsed() < TAKEOVER, "{:?}", begin.elapsed());
     pair.post(3..6).await;
     proxy.join();
-    first.until_role(Role::Standby).await;
-    pair.journaled(6).await;
-    pair.judged(6).assert_sound();
+    first.wait_for_role(Role::Standby).await;
+    pair.wait_until_journaled(6).await;
+    pair.findings(6).assert_sound();
     let status = second.status().await.expect("a status");
     assert_eq!(status.books.finished, 6);
     pair.terminate().await;
 }
 
-/// Fails if the stored counts differ from the calls, or if a call is stored twice.
+/// Waits until this many calls are journaled. Fails if the stored counts differ from the calls.
 async fn assert_books(hub: &Hub, calls: u64) {
     until_within(PATIENCE, "all calls journaled", async || {
         let status = hub.status().await;
@@ -70,36 +70,37 @@ async fn assert_books(hub: &Hub, calls: u64) {
     guard.close();
 }
 
-/// Loses the n-th commit in this way. Returns `false` if all calls were journaled before it.
+/// Runs a hub that loses the `number`-th commit in this way, and checks the books. Returns `false`
+/// if all calls were journaled before that commit.
 async fn lose_commit(library: &str, number: u32, loss: Loss) -> bool {
     let server = Postgres::shared();
     let schema = Postgres::new_schema();
     let proxy = CommitProxy::start(server.port()).await;
     let through = server.url_at(proxy.port(), &schema);
     let pair = Pair::new([&through, &server.url(&schema)], crm::RATE).await;
-    pair.start_one(library).await;
+    pair.start_first(library).await;
     proxy.lose(number, loss);
     for batch in 0..3 {
         pair.post(batch * 2..(batch + 1) * 2).await;
     }
-    pair.journaled(6).await;
+    pair.wait_until_journaled(6).await;
     let hub = &pair.hubs[0];
     assert_books(hub, 6).await;
     let is_met = proxy.has_lost().now_or_never().is_some();
     let logs = hub.place.logs();
     assert_eq!(logs.contains("lost the lock"), is_met, "{logs}");
     assert!(!logs.contains("reason=takeover"), "{logs}");
-    let findings = pair.judged(6);
+    let findings = pair.findings(6);
     assert_eq!(
-        findings.wrong(),
+        findings.broken_rules(),
         [""; 0],
         "{number} {loss:?}: {findings:?}\n{logs}"
     );
-    let twice = format!(
+    let count_duplicates = format!(
         "SELECT count(*) FROM (SELECT uuid FROM {schema}.calls GROUP BY uuid HAVING count(*) > 1)
          AS twice"
     );
-    assert_eq!(server.sql(&twice), "0");
+    assert_eq!(server.sql(&count_duplicates), "0");
     pair.terminate().await;
     is_met
 }
@@ -107,7 +108,7 @@ async fn lose_commit(library: &str, number: u32, loss: Loss) -> bool {
 /// Loses these commits in separate runs. With `tests/run hub --points`, loses every commit.
 async fn lose_commits(library: &str, loss: Loss, chosen: &[u32]) {
     let mut points = 0;
-    if tries_all() {
+    if is_full_run() {
         while lose_commit(library, points + 1, loss).await {
             points += 1;
         }
@@ -128,9 +129,9 @@ async fn lose_commits(library: &str, loss: Loss, chosen: &[u32]) {
 async fn lost_commit_or_answer_leaves_right_books() {
     let place = Place::new();
     let library = source_address(&place);
-    let of_request = lose_commits(&library, Loss::Request, &[1, 2, 3, 5, 8]);
-    let of_answer = lose_commits(&library, Loss::Answer, &[1, 2, 4, 6, 9]);
-    tokio::join!(of_request, of_answer);
+    let lost_requests = lose_commits(&library, Loss::Request, &[1, 2, 3, 5, 8]);
+    let lost_answers = lose_commits(&library, Loss::Answer, &[1, 2, 4, 6, 9]);
+    tokio::join!(lost_requests, lost_answers);
 }
 
 /// The hub is frozen after the commit of a request's slot, before the request's first byte.
@@ -149,11 +150,11 @@ async fn request_of_frozen_hub_is_not_sent_and_slot_kept() {
     };
     let pair = Pair::new([&through, &server.url(&schema)], rate).await;
     let hub = &pair.hubs[0];
-    pair.start_one(&library).await;
+    pair.start_first(&library).await;
     pair.post(0..1).await;
     assert_books(hub, 1).await;
-    // While the CRM is unreachable, the next commit is that of a probe and its slot.
-    pair.judge.port(Port::Closed);
+    // While the CRM is unreachable, the next commit stores the slot of a probe.
+    pair.judge.set_port(Port::Closed);
     pair.post(1..2).await;
     until_within(PATIENCE, "an unreachable CRM", async || {
         let status = hub.status().await;
@@ -162,19 +163,19 @@ async fn request_of_frozen_hub_is_not_sent_and_slot_kept() {
     })
     .await;
     proxy.hold(1);
-    pair.judge.port(Port::Open);
+    pair.judge.set_port(Port::Open);
     soon("a commit", proxy.has_held()).await;
     hub.signal(Signal::STOP);
-    hub.until_stopped().await;
+    hub.wait_until_stopped().await;
     proxy.release();
-    pass(FROZEN).await;
+    pass(FREEZE).await;
     hub.signal(Signal::CONT);
-    pair.journaled(2).await;
+    pair.wait_until_journaled(2).await;
     assert_books(hub, 2).await;
     let log = hub.place.logs();
     assert_eq!(log.matches("verdict=too_late").count(), 1, "{log}");
     assert!(!log.contains("lost the lock"), "{log}");
-    assert_eq!(submissions(&pair.judge), 2, "each once");
+    assert_eq!(submissions(&pair.judge), 2, "each call is sent once");
     let slots = server.sql(&format!("SELECT count(*) FROM {schema}.slots"));
     let unreachable = log.matches("verdict=failure").count();
     let taken = SLOTS_OF_NEW_STATE + pair.judge.count() + unreachable + 1;
@@ -183,7 +184,7 @@ async fn request_of_frozen_hub_is_not_sent_and_slot_kept() {
         taken.to_string(),
         "one slot was kept and not used\n{log}"
     );
-    pair.judged(2).assert_sound();
+    pair.findings(2).assert_sound();
     pair.terminate().await;
 }
 
@@ -193,35 +194,35 @@ struct Scene {
     place: Place,
     schema: String,
     pair: Pair,
-    own: Place,
+    collector_place: Place,
     collector: Program,
 }
 
 impl Scene {
-    /// Starts the scene. The collector has forwarded three calls, and they are journaled.
+    /// Starts the scene. Waits until three calls are forwarded and journaled.
     async fn start() -> Self {
         let place = Place::new();
         let library = source_address(&place);
         let schema = Postgres::new_schema();
         let url = Postgres::shared().url(&schema);
         let pair = Pair::new([&url, &url], crm::RATE).await;
-        pair.start_one(&library).await;
-        let own = Place::new();
-        own.write("calls.jsonl", messages(BRANCH, 0..3));
-        let collector = start_collector(&own, pair.hubs[0].collect, &pair.token);
-        pair.journaled(3).await;
+        pair.start_first(&library).await;
+        let collector_place = Place::new();
+        collector_place.write("calls.jsonl", messages(BRANCH, 0..3));
+        let collector = start_collector(&collector_place, pair.hubs[0].collect, &pair.token);
+        pair.wait_until_journaled(3).await;
         Self {
             library,
             place,
             schema,
             pair,
-            own,
+            collector_place,
             collector,
         }
     }
 
     /// Checks that all calls are journaled once, and that the hub noticed the lost commits.
-    async fn ends(mut self, calls: u32) {
+    async fn finish(mut self, calls: u32) {
         let hub = &self.pair.hubs[0];
         assert_books(hub, calls.into()).await;
         let status = hub.status().await.and_then(|status| status.hub);
@@ -232,7 +233,7 @@ impl Scene {
                 status.books.forwarded == u64::from(calls)
             })
             .await;
-        let findings = self.pair.judged(calls);
+        let findings = self.pair.findings(calls);
         let counts = (findings.lost, findings.doubled, findings.invented);
         assert_eq!(counts, (0, 0, 0));
         self.collector.terminate().await;
@@ -248,15 +249,15 @@ async fn restored_database_is_offered_the_calls_that_it_lacks() {
     let copy = scene.place.path("copy.sql");
     server.dump(&scene.schema, &copy);
     let more = messages(BRANCH, 3..7);
-    scene.own.append("calls.jsonl", more.as_bytes());
-    scene.pair.journaled(7).await;
+    scene.collector_place.append("calls.jsonl", more.as_bytes());
+    scene.pair.wait_until_journaled(7).await;
     hub.kill().await;
     server.restore(&scene.schema, &copy);
     hub.start(&scene.library, &[]);
     let last = messages(BRANCH, 7..8);
-    scene.own.append("calls.jsonl", last.as_bytes());
-    scene.pair.journaled(8).await;
-    scene.ends(8).await;
+    scene.collector_place.append("calls.jsonl", last.as_bytes());
+    scene.pair.wait_until_journaled(8).await;
+    scene.finish(8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,13 +268,13 @@ async fn deleted_tables_are_made_and_filled_again() {
     let delete = format!("DROP SCHEMA {} CASCADE", scene.schema);
     Postgres::shared().sql(&delete);
     hub.start(&scene.library, &[]);
-    hub.until_role(Role::Leader).await;
+    hub.wait_for_role(Role::Leader).await;
     let file = hub.place.write("branch-token", &scene.pair.token);
     let add = ["branch", "add", BRANCH, "--pbx", BRANCH];
-    let given = [&add[..], &["--token-file", &file, "--json"]].concat();
-    hub.place.lines(&given).await;
+    let arguments = [&add[..], &["--token-file", &file, "--json"]].concat();
+    hub.place.lines(&arguments).await;
     // The collector's next request would wait for a minute after a 401.
     scene.collector.terminate().await;
-    scene.collector = start_collector(&scene.own, hub.collect, &scene.pair.token);
-    scene.ends(3).await;
+    scene.collector = start_collector(&scene.collector_place, hub.collect, &scene.pair.token);
+    scene.finish(3).await;
 }

@@ -1,8 +1,8 @@
-//! The leader is killed or frozen before its n-th statement: n grows until a run is spared. The
-//! other hub, or the same one started again, logs each call once.
+//! Tests that each call is logged once if the leader is killed or frozen before its n-th SQL
+//! statement. The other hub takes over, or the killed hub is started again.
 //!
-//! By default a part of the points is tried. `tests/run hub --points` tries each of them. Both
-//! print a table.
+//! Each n is a point. By default, only some points are tried. `tests/run hub --points` tries every
+//! point until all calls are logged before the n-th statement. Both print a table.
 
 use super::pair::{
     Condition, FULL_RATE, Findings, PATIENCE, Pair, TAKEOVER, WINDOW, source_address, submissions,
@@ -23,26 +23,27 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{JoinSet, LocalSet};
 
-/// Calls of the script, and their batches.
+/// Number of calls that are posted.
 const CALLS: u32 = 6;
+/// Number of posts. The calls are distributed evenly.
 const BATCHES: u32 = 3;
-/// Points whose hubs work. Those that are silent do not count.
-const AT_WORK: usize = 4;
-/// Points of one fault at once.
-const AT_ONCE: usize = 40;
-/// Between two looks at the tables.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// PostgreSQL for so many points.
-const SERVER: &str = "max_connections = 2000\nshared_buffers = 256MB\n";
+/// Points at which hubs can work at the same time. Points with silent hubs do not count.
+const BUSY_MAX: usize = 4;
+/// Points of one fault that can run at the same time.
+const RUNS_MAX: usize = 40;
+/// Pause before each check of the tables.
+const CHECK_PAUSE: Duration = Duration::from_millis(500);
+/// Settings of PostgreSQL that are sufficient for [`RUNS_MAX`] points per fault.
+const SERVER_SETTINGS: &str = "max_connections = 2000\nshared_buffers = 256MB\n";
 
-/// What happens before the n-th statement.
+/// What happens to the leader before the n-th statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
-    /// `kill -9`. There is one hub, and it is started again.
+    /// `kill -9`. There is only one hub, which is started again.
     Restarted,
     /// `kill -9`. The other hub takes over.
     Killed,
-    /// SIGSTOP, and SIGCONT after so many seconds.
+    /// SIGSTOP, and SIGCONT after this many seconds.
     Frozen(u64),
 }
 
@@ -69,7 +70,7 @@ impl Fault {
         }
     }
 
-    /// The other hub must lead after it.
+    /// Returns `true` if the leader loses its session, so the other hub must lead.
     const fn ends_session(self) -> bool {
         match self {
             Self::Restarted => false,
@@ -79,13 +80,13 @@ impl Fault {
     }
 }
 
-/// What the points have in common.
+/// What all points use.
 struct Stage {
     server: Postgres,
     library: String,
-    /// Has the library.
+    /// The folder of the library.
     _place: Place,
-    at_work: Semaphore,
+    busy: Semaphore,
 }
 
 impl Stage {
@@ -93,15 +94,15 @@ impl Stage {
         callbridge_listener::descriptors::raise();
         let place = Place::new();
         Arc::new(Self {
-            server: Postgres::start(Durability::Synced, SERVER),
+            server: Postgres::start(Durability::Synced, SERVER_SETTINGS),
             library: source_address(&place),
             _place: place,
-            at_work: Semaphore::new(AT_WORK),
+            busy: Semaphore::new(BUSY_MAX),
         })
     }
 
-    /// Statements of a run without a fault.
-    async fn statements(self: &Arc<Self>) -> u64 {
+    /// Returns the number of statements of a run without a fault.
+    async fn count_statements(self: &Arc<Self>) -> u64 {
         let place = Place::new();
         let file = place.path("count");
         let plan = format!("{file}:count");
@@ -116,31 +117,31 @@ impl Stage {
     }
 
     async fn run_plan(self: Arc<Self>, fault: Fault, plan: String) -> Outcome {
-        let permit = self.at_work.acquire().await.expect("it is open");
+        let permit = self.busy.acquire().await.expect("an open semaphore");
         let point = Point::new(Arc::clone(&self), fault, plan).await;
         point.run(permit).await
     }
 }
 
-/// How a point ended.
+/// The result of a point.
 #[derive(Debug)]
 struct Outcome {
-    /// `false`: all calls were logged before the n-th statement.
+    /// `false` if all calls were logged before the n-th statement.
     met: bool,
     /// Time from the fault until the other hub led.
     takeover: Option<Duration>,
     findings: Findings,
 }
 
-/// Two hubs, their tables, and what happens to the first one.
+/// Two hubs, their tables, and what happens to the first hub.
 struct Point {
     stage: Arc<Stage>,
     fault: Fault,
     plan: String,
     schema: String,
-    /// Between the first hub and PostgreSQL.
+    /// The proxy between the first hub and PostgreSQL.
     proxy: CommitProxy,
-    /// Commits of the first hub when it was resumed and another one led.
+    /// Number of commits of the first hub when it was resumed while the second hub led.
     commits: OnceCell<u64>,
     pair: Pair,
 }
@@ -167,7 +168,7 @@ impl Point {
         let mut permit = Some(permit);
         self.start().await;
         let work = async {
-            let met = self.is_met().await;
+            let met = self.wait_for_fault().await;
             if !met {
                 return (met, None);
             }
@@ -177,15 +178,15 @@ impl Point {
             }
             (met, self.recover().await)
         };
-        let ((met, takeover), ()) = tokio::join!(work, self.script());
+        let ((met, takeover), ()) = tokio::join!(work, self.post_calls());
         let leader = usize::from(met && self.fault.ends_session());
         until_within(PATIENCE, "the end", async || self.is_done().await).await;
         drop(permit);
-        self.judge_end(met, leader).await;
+        self.check_end(met, leader).await;
         Outcome {
             met,
             takeover,
-            findings: self.pair.judged(CALLS),
+            findings: self.pair.findings(CALLS),
         }
     }
 
@@ -193,7 +194,8 @@ impl Point {
         format!("{:?} {}\n{}", self.fault, self.plan, self.pair.logs())
     }
 
-    /// Starts the first hub with its fault, and then the second one, which waits.
+    /// Starts the first hub with the fault. Unless the fault is a restart, also starts the second
+    /// hub, and waits until the second hub is a standby.
     async fn start(&self) {
         let [first, second] = &self.pair.hubs;
         first.start(&self.stage.library, &[("FAULT_STATEMENT", &self.plan)]);
@@ -211,8 +213,9 @@ impl Point {
         .await;
     }
 
-    /// Posts all calls. A batch follows when a call of the one before was sent.
-    async fn script(&self) {
+    /// Posts all calls in batches. After each batch, waits until a call is sent, or until the first
+    /// hub is stopped or ended.
+    async fn post_calls(&self) {
         let size = CALLS / BATCHES;
         for batch in 0..BATCHES {
             let sent = submissions(&self.pair.judge);
@@ -225,8 +228,9 @@ impl Point {
         }
     }
 
-    /// Waits until the first hub meets its fault, or has logged all calls.
-    async fn is_met(&self) -> bool {
+    /// Waits until the first hub is stopped or ended, or until all calls are logged. Returns `true`
+    /// if the hub is stopped or ended.
+    async fn wait_for_fault(&self) -> bool {
         let mut met = false;
         until_within(PATIENCE, "the fault", async || {
             met = self.pair.hubs[0].condition() != Condition::Runs;
@@ -236,12 +240,13 @@ impl Point {
         met
     }
 
-    /// All calls are journaled. The hub is not asked, because its answer takes statements.
+    /// Returns `true` if all calls are journaled. Reads the tables, because a status report of the
+    /// hub would need statements, too.
     async fn is_done(&self) -> bool {
         if self.pair.crm.journal().len() < CALLS as usize {
             return false;
         }
-        pass(LOOK_EVERY).await;
+        pass(CHECK_PAUSE).await;
         let count = format!(
             "SELECT count(*) FROM {}.calls WHERE state = 'journaled'",
             self.schema
@@ -249,10 +254,10 @@ impl Point {
         self.stage.server.sql(&count) == CALLS.to_string()
     }
 
-    /// What follows the fault. Returns the time of the takeover.
+    /// Restarts or resumes the first hub after the fault. Returns the time of the takeover.
     async fn recover(&self) -> Option<Duration> {
         let [first, second] = &self.pair.hubs;
-        let begun = Instant::now();
+        let begin = Instant::now();
         if self.fault == Fault::Restarted {
             first.kill().await;
             first.start(&self.stage.library, &[]);
@@ -261,12 +266,12 @@ impl Point {
         let mut takeover = None;
         if self.fault.ends_session() {
             until("the second hub leads", async || second.has_served()).await;
-            let took = begun.elapsed();
+            let took = begin.elapsed();
             assert!(took < TAKEOVER, "{took:?}\n{}", self.logs());
             takeover = Some(took);
         }
         if let Fault::Frozen(seconds) = self.fault {
-            pass(Duration::from_secs(seconds).saturating_sub(begun.elapsed())).await;
+            pass(Duration::from_secs(seconds).saturating_sub(begin.elapsed())).await;
             if takeover.is_some() {
                 self.commits.get_or_init(|| self.proxy.commits());
             }
@@ -275,40 +280,36 @@ impl Point {
         takeover
     }
 
-    /// What the hubs must show at the end. Ends them.
-    async fn judge_end(&self, met: bool, leader: usize) {
+    /// Checks the hubs at the end, and terminates them. `leader` is the index of the leading hub.
+    async fn check_end(&self, met: bool, leader: usize) {
         let [first, second] = &self.pair.hubs;
         let (recent, status) = self.pair.slots_of(leader).await;
-        let known = status.budget.used as usize;
-        assert!(
-            known >= recent,
-            "{known} of {recent} slots\n{}",
-            self.logs()
-        );
+        let used = status.budget.used as usize;
+        assert!(used >= recent, "{used} of {recent} slots\n{}", self.logs());
         assert_eq!(status.books.finished, u64::from(CALLS), "{}", self.logs());
         assert!(status.books.balance(), "{:?}", status.books);
         if leader == 0 {
             assert!(!first.has_taken_over(), "{}", self.logs());
         } else if self.fault != Fault::Killed || second.place.logs().contains("hub1 leads") {
-            // Otherwise the first hub ended before the second one began.
-            let pause = self.pair.judged(CALLS).pause;
+            // Otherwise the first hub ended before the second hub began.
+            let pause = self.pair.findings(CALLS).pause;
             assert!(pause.is_none_or(|pause| pause >= WINDOW), "{pause:?}");
         }
         if met && matches!(self.fault, Fault::Frozen(_)) {
             let roles = [Role::Leader, Role::Standby];
-            first.until_role(roles[leader]).await;
+            first.wait_for_role(roles[leader]).await;
         }
         if let Some(commits) = self.commits.get() {
-            let later = self.proxy.commits() - commits;
-            assert_eq!(later, 0, "commits without the lock\n{}", self.logs());
+            let late_commits = self.proxy.commits() - commits;
+            assert_eq!(late_commits, 0, "commits without the lock\n{}", self.logs());
         }
         self.pair.terminate().await;
-        let drop = format!("DROP SCHEMA {} CASCADE", self.schema);
-        self.stage.server.sql(&drop);
+        let drop_schema = format!("DROP SCHEMA {} CASCADE", self.schema);
+        self.stage.server.sql(&drop_schema);
     }
 }
 
-/// A row of the table.
+/// A row of the printed table: the outcomes of all points of one fault.
 #[derive(Default)]
 struct Summary {
     points: u64,
@@ -316,7 +317,7 @@ struct Summary {
     doubled: usize,
     fullest: usize,
     takeovers: Vec<Duration>,
-    wrong: Vec<String>,
+    errors: Vec<String>,
 }
 
 impl Summary {
@@ -327,8 +328,8 @@ impl Summary {
         self.doubled += findings.doubled;
         self.fullest = self.fullest.max(findings.fullest);
         self.takeovers.extend(outcome.takeover);
-        for wrong in findings.wrong() {
-            self.wrong.push(format!("{n}: {wrong}"));
+        for rule in findings.broken_rules() {
+            self.errors.push(format!("{n}: {rule}"));
         }
     }
 
@@ -351,34 +352,34 @@ impl Summary {
     }
 }
 
-/// Past the harness, which keeps what a good test prints to itself.
+/// Prints a line directly to stderr, because the test harness hides the output of successful tests.
 pub fn report(line: &str) {
     std::io::stderr()
         .write_all(line.as_bytes())
         .expect("stderr");
 }
 
-/// `tests/run hub --points`
-pub fn tries_all() -> bool {
+/// Returns `true` in `tests/run hub --points`.
+pub fn is_full_run() -> bool {
     std::env::var("CALLBRIDGE_HUB").as_deref() == Ok("points")
 }
 
-/// With `tests/run hub --points N`, every N-th statement is a point.
+/// Returns the distance of two points. It is N in `tests/run hub --points N`, otherwise 1.
 fn step() -> u64 {
-    let step = std::env::var("CALLBRIDGE_HUB_STEP");
-    step.map_or(1, |step| step.parse().expect("a number of statements"))
+    let value = std::env::var("CALLBRIDGE_HUB_STEP");
+    value.map_or(1, |value| value.parse().expect("a number of statements"))
 }
 
-/// Runs these points, and with `tests/run hub --points` all points of this fault.
-async fn points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) {
+/// Runs the chosen points of this fault. `tests/run hub --points` runs all points.
+async fn run_points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) {
     let mut summary = Summary::default();
     let mut runs = JoinSet::new();
     let mut next = 1;
-    let mut is_spared = false;
+    let mut is_end_reached = false;
     let mut chosen = chosen.iter().copied();
     loop {
-        while runs.len() < AT_ONCE && !is_spared {
-            let n = if tries_all() {
+        while runs.len() < RUNS_MAX && !is_end_reached {
+            let n = if is_full_run() {
                 Some(next)
             } else {
                 chosen.next()
@@ -399,21 +400,22 @@ async fn points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) {
         let (n, outcome) = run.expect("no panic");
         match outcome {
             Ok(outcome) => {
-                assert!(outcome.met || tries_all(), "{fault:?} {n} was never met");
-                is_spared |= !outcome.met;
+                assert!(outcome.met || is_full_run(), "{fault:?} {n} was never met");
+                is_end_reached |= !outcome.met;
                 summary.add(n, &outcome);
             }
-            // The hook has printed why.
-            Err(_) => summary.wrong.push(format!("{n}: it failed")),
+            // The panic hook has printed the reason.
+            Err(_) => summary.errors.push(format!("{n}: the run failed")),
         }
     }
     report(&summary.line(fault));
-    assert_eq!(summary.wrong, [""; 0], "{fault:?}");
+    assert_eq!(summary.errors, [""; 0], "{fault:?}");
 }
 
-/// Parts of the statements of a run.
-fn at_parts(statements: u64, parts: &[u64]) -> Vec<u64> {
-    let points = parts.iter().map(|part| statements * part / 100);
+/// Returns the points at these percentages of the statements of a run.
+fn points_at(statements: u64, percentages: &[u64]) -> Vec<u64> {
+    let points = percentages.iter();
+    let points = points.map(|percentage| statements * percentage / 100);
     points.collect()
 }
 
@@ -421,16 +423,16 @@ fn at_parts(statements: u64, parts: &[u64]) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_or_frozen_leader_is_replaced_and_loses_no_call() {
     let stage = Stage::start();
-    let count = stage.statements().await;
+    let count = stage.count_statements().await;
     let chosen = [
-        at_parts(count, &[30, 55]),
-        at_parts(count, &[35, 60]),
-        at_parts(count, &[5, 10, 25, 50]),
-        at_parts(count, &[10, 40, 65]),
+        points_at(count, &[30, 55]),
+        points_at(count, &[35, 60]),
+        points_at(count, &[5, 10, 25, 50]),
+        points_at(count, &[10, 40, 65]),
     ];
     report(&format!("{count} statements\n"));
     let all = Fault::OF_PAIR.iter().zip(&chosen);
-    let runs = all.map(|(fault, chosen)| points(&stage, *fault, chosen));
+    let runs = all.map(|(fault, chosen)| run_points(&stage, *fault, chosen));
     LocalSet::new().run_until(join_all(runs)).await;
 }
 
@@ -438,11 +440,11 @@ async fn killed_or_frozen_leader_is_replaced_and_loses_no_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_hub_started_again_knows_calls_and_slots() {
     let stage = Stage::start();
-    let count = stage.statements().await;
-    let chosen = at_parts(
+    let count = stage.count_statements().await;
+    let chosen = points_at(
         count,
         &[2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70],
     );
-    let runs = points(&stage, Fault::Restarted, &chosen);
+    let runs = run_points(&stage, Fault::Restarted, &chosen);
     LocalSet::new().run_until(runs).await;
 }

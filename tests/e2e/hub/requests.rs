@@ -7,13 +7,13 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-const KIND: &str = "application/vnd.callbridge.call+json; version=2";
+const NEWER_CONTENT_TYPE: &str = "application/vnd.callbridge.call+json; version=2";
 
 /// Promise: One line of JSON, posted with curl, is journaled.
 #[tokio::test]
 async fn hub_journals_one_posted_line() {
     let mut hub = Hub::start().await;
-    let token = hub.branch("samarkand").await;
+    let token = hub.add_branch("samarkand").await;
     let body = message("samarkand", 1).to_string();
     let (status, answer) = hub.post(&token, body.clone()).await;
     assert_eq!(status, 200, "{answer}");
@@ -40,8 +40,8 @@ async fn hub_journals_one_posted_line() {
 #[tokio::test]
 async fn wrong_requests_are_refused_and_counted_by_branch() {
     let mut hub = Hub::start().await;
-    let token = hub.branch("samarkand").await;
-    hub.branch("bukhara").await;
+    let token = hub.add_branch("samarkand").await;
+    hub.add_branch("bukhara").await;
     let (status, answer) = hub.post("no-token", messages("samarkand", 1..2)).await;
     assert_eq!(status, 401, "{answer}");
     let body = format!(
@@ -64,7 +64,7 @@ async fn wrong_requests_are_refused_and_counted_by_branch() {
         hub.address,
         "/v1/calls",
         &token,
-        KIND,
+        NEWER_CONTENT_TYPE,
         messages("samarkand", 2..3),
     )
     .await;
@@ -106,7 +106,7 @@ async fn wrong_requests_are_refused_and_counted_by_branch() {
 #[tokio::test]
 async fn half_body_is_cut_and_counted() {
     let hub = Hub::start().await;
-    let token = hub.branch("samarkand").await;
+    let token = hub.add_branch("samarkand").await;
     let mut line = TcpStream::connect(hub.address).await.expect("it listens");
     let head = format!(
         "POST /v1/calls HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer {token}\r\n\
@@ -128,7 +128,7 @@ async fn half_body_is_cut_and_counted() {
 #[tokio::test]
 async fn rotated_token_is_valid_at_once_and_removed_branch_is_refused() {
     let hub = Hub::start().await;
-    let old = hub.branch("samarkand").await;
+    let old = hub.add_branch("samarkand").await;
     let rotated = hub
         .place
         .lines(&["branch", "rotate", "samarkand", "--json"])
@@ -139,10 +139,10 @@ async fn rotated_token_is_valid_at_once_and_removed_branch_is_refused() {
         let (status, answer) = hub.post(token, messages("samarkand", 1..2)).await;
         assert_eq!(status, 200, "{answer}");
     }
-    let listed = hub.place.lines(&["branch", "list", "--json"]).await;
-    assert_eq!(listed[0]["branch"], "samarkand");
-    assert_eq!(listed[0]["taken"], 2);
-    assert_eq!(listed[0]["state"], "never");
+    let branches = hub.place.lines(&["branch", "list", "--json"]).await;
+    assert_eq!(branches[0]["branch"], "samarkand");
+    assert_eq!(branches[0]["taken"], 2);
+    assert_eq!(branches[0]["state"], "never");
     hub.place
         .lines(&["branch", "remove", "samarkand", "--json"])
         .await;
@@ -156,8 +156,8 @@ async fn rotated_token_is_valid_at_once_and_removed_branch_is_refused() {
 #[tokio::test]
 async fn branch_that_floods_is_limited_and_another_is_served() {
     let hub = Hub::start().await;
-    let flood = hub.branch("flood").await;
-    let quiet = hub.branch("quiet").await;
+    let flood = hub.add_branch("flood").await;
+    let quiet = hub.add_branch("quiet").await;
     let mut limited = 0;
     for _ in 0..70 {
         let (status, _) = hub.post(&flood, messages("flood", 0..1)).await;

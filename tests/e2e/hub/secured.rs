@@ -1,12 +1,13 @@
-//! Tests a hub that serves TLS itself, and what `check` reports about the connection to it.
+//! Tests a hub that serves TLS itself, and what `check` reports about the connection to this hub.
 
-use super::stage::{add_branch, free_address, messages, serves};
+use super::stage::{add_branch, free_address, messages, wait_until_serving};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
 use callbridge_testbed::authority::{Authority, Flaw};
 use serde_json::Value;
 use std::net::SocketAddr;
 
+/// Starts a hub that serves TLS with a certificate of this authority.
 fn start_secured(place: &Place, crm: &str, address: SocketAddr, authority: &Authority) -> Program {
     let identity = authority.identity(Flaw::None);
     let chain = place.write("hub.crt", identity.certificate);
@@ -25,14 +26,14 @@ fn start_secured(place: &Place, crm: &str, address: SocketAddr, authority: &Auth
     place.start(&arguments, &[])
 }
 
-/// Copies the authority's certificate to the path in the flags.
+/// Copies the authority's certificate to `ca.pem`, which the flags of the collector name.
 fn trust(place: &Place, authority: &Authority) {
     let pem = std::fs::read(authority.ca_file()).expect("readable");
     place.write("ca.pem", pem);
 }
 
-/// Returns the flags of a collector, without its command.
-fn flags(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<String> {
+/// Returns the flags of a collector, without the command `run`.
+fn collector_flags(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<String> {
     vec![
         format!("--pbx-id={pbx}"),
         format!("--source=file://{}?format=cel-csv", place.path("cel.csv")),
@@ -43,8 +44,9 @@ fn flags(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<String> {
     ]
 }
 
+/// Runs `check` of a collector. Returns the findings about the hub.
 async fn check(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<Value> {
-    let flags = flags(place, hub, pbx);
+    let flags = collector_flags(place, hub, pbx);
     let mut arguments = vec!["check", "--json"];
     arguments.extend(flags.iter().map(String::as_str));
     let output = place.command(&arguments).await;
@@ -56,7 +58,7 @@ async fn check(place: &Place, hub: SocketAddr, pbx: &str) -> Vec<Value> {
     findings.retain(|finding| {
         finding["name"]
             .as_str()
-            .is_some_and(|place| place.starts_with("hub"))
+            .is_some_and(|name| name.starts_with("hub"))
     });
     findings
 }
@@ -66,26 +68,26 @@ async fn check_tries_token_pbx_names_and_certificate_of_the_hub() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (address, authority) = (free_address(), Authority::new());
     let mut hub = start_secured(&place, &crm.url(), address, &authority);
-    serves(&mut hub).await;
+    wait_until_serving(&mut hub).await;
     let token = add_branch(&place, "samarkand", "samarkand").await;
-    let own = Place::new();
-    own.write("cel.csv", "");
-    own.write("hub-token", &token);
-    trust(&own, &authority);
-    let found = check(&own, address, "samarkand").await;
+    let collector_place = Place::new();
+    collector_place.write("cel.csv", "");
+    collector_place.write("hub-token", &token);
+    trust(&collector_place, &authority);
+    let found = check(&collector_place, address, "samarkand").await;
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0]["ok"], true, "{found:?}");
     assert_eq!(found[0]["message"], "accepts calls of branch samarkand");
-    let found = check(&own, address, "bukhara").await;
+    let found = check(&collector_place, address, "bukhara").await;
     let message = found[1]["message"].as_str().expect("a message");
     assert!(message.contains("but not bukhara"), "{message}");
-    own.write("hub-token", "wrong");
-    let found = check(&own, address, "samarkand").await;
+    collector_place.write("hub-token", "wrong");
+    let found = check(&collector_place, address, "samarkand").await;
     let message = found[0]["message"].as_str().expect("a message");
     assert!(message.starts_with("refuses the token (401"), "{message}");
-    own.write("hub-token", &token);
-    trust(&own, &Authority::new());
-    let found = check(&own, address, "samarkand").await;
+    collector_place.write("hub-token", &token);
+    trust(&collector_place, &Authority::new());
+    let found = check(&collector_place, address, "samarkand").await;
     let message = found[0]["message"].as_str().expect("a message");
     assert!(message.contains("--forward-ca-file"), "{message}");
     hub.terminate().await;
@@ -96,21 +98,21 @@ async fn collector_forwards_over_tls() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (address, authority) = (free_address(), Authority::new());
     let mut hub = start_secured(&place, &crm.url(), address, &authority);
-    serves(&mut hub).await;
+    wait_until_serving(&mut hub).await;
     let token = add_branch(&place, "samarkand", "samarkand").await;
-    let own = Place::new();
-    own.write("hub-token", &token);
-    trust(&own, &authority);
-    own.write("calls.jsonl", messages("samarkand", 0..4));
+    let collector_place = Place::new();
+    collector_place.write("hub-token", &token);
+    trust(&collector_place, &authority);
+    collector_place.write("calls.jsonl", messages("samarkand", 0..4));
     let arguments = [
         "run".to_owned(),
-        own.file("calls.jsonl", "call"),
+        collector_place.file("calls.jsonl", "call"),
         format!("--forward=https://localhost:{}", address.port()),
-        format!("--forward-token-file={}", own.path("hub-token")),
-        format!("--forward-ca-file={}", own.path("ca.pem")),
-        format!("--state={}", own.path("state")),
+        format!("--forward-token-file={}", collector_place.path("hub-token")),
+        format!("--forward-ca-file={}", collector_place.path("ca.pem")),
+        format!("--state={}", collector_place.path("state")),
     ];
-    let mut collector = own.start(&arguments, &[]);
+    let mut collector = collector_place.start(&arguments, &[]);
     collector
         .until("its calls are forwarded", |status| {
             status.books.forwarded == 4

@@ -1,4 +1,5 @@
-//! A hub, its branches, and collectors, each a real process with its own folder.
+//! Starts hubs and collectors for the tests, and posts calls. Each hub and each collector is a
+//! process with a separate folder.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -8,13 +9,13 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Returns a free port on loopback, for a hub that is restarted.
+/// Returns an address on loopback with a free port. A hub that is restarted keeps the address.
 pub fn free_address() -> SocketAddr {
     let port = port::free_port();
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// Starts a hub that sends to this CRM.
+/// Starts a hub that sends to the CRM with this URL.
 pub fn start_hub(place: &Place, crm: &str, address: SocketAddr) -> Program {
     let arguments = [
         "run".to_owned(),
@@ -38,16 +39,16 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts the hub and waits until it serves.
+    /// Starts the hub in a new folder, and waits until the hub serves.
     pub async fn start() -> Self {
         Self::start_in(Place::new()).await
     }
 
-    /// Starts the hub in this folder and waits until it serves.
+    /// Starts the hub in this folder, and waits until the hub serves.
     pub async fn start_in(place: Place) -> Self {
         let (crm, address) = (crm::start().await, free_address());
         let mut program = start_hub(&place, &crm.url(), address);
-        serves(&mut program).await;
+        wait_until_serving(&mut program).await;
         Self {
             place,
             crm,
@@ -56,23 +57,24 @@ impl Hub {
         }
     }
 
-    /// Adds a branch with a PBX of the same name, and returns its token.
-    pub async fn branch(&self, name: &str) -> String {
+    /// Adds a branch with a PBX of the same name, and returns the token of the branch.
+    pub async fn add_branch(&self, name: &str) -> String {
         add_branch(&self.place, name, name).await
     }
 
-    /// Posts calls as a script does, and returns the status and the answer.
+    /// Posts call messages, one per line, as a script does.
     pub async fn post(&self, token: &str, body: String) -> Answer {
         post(self.address, "/v1/calls", token, body).await
     }
 }
 
 /// Waits until the hub serves.
-pub async fn serves(hub: &mut Program) {
-    hub.until("it serves", |status| status.hub.is_some()).await;
+pub async fn wait_until_serving(hub: &mut Program) {
+    hub.until("the hub serves", |status| status.hub.is_some())
+        .await;
 }
 
-/// Adds a branch at the hub, and returns its token.
+/// Adds a branch with one PBX at the hub, and returns the token of the branch.
 pub async fn add_branch(hub: &Place, name: &str, pbx: &str) -> String {
     let lines = hub
         .lines(&["branch", "add", name, "--pbx", pbx, "--json"])
@@ -95,7 +97,7 @@ pub fn start_collector(place: &Place, hub: SocketAddr, token: &str) -> Program {
     place.start(&arguments, &[])
 }
 
-/// Returns a call message. Calls of one PBX begin one second apart.
+/// Returns the message of the `n`-th call of a PBX. The calls of a PBX begin one second apart.
 pub fn message(pbx: &str, n: u32) -> Value {
     json!({
         "pbx": pbx, "id": format!("call.{n}"), "direction": "INBOUND",
@@ -104,13 +106,13 @@ pub fn message(pbx: &str, n: u32) -> Value {
     })
 }
 
-/// Returns these calls, one per line.
+/// Returns the messages of these calls of a PBX, one per line.
 pub fn messages(pbx: &str, numbers: std::ops::Range<u32>) -> String {
     let lines = numbers.map(|n| format!("{}\n", message(pbx, n)));
     lines.collect()
 }
 
-/// An answer of a hub: its status and its JSON.
+/// The HTTP status and the JSON of a hub's answer.
 pub type Answer = (u16, Value);
 
 /// Posts a body as a script does.
@@ -126,8 +128,8 @@ pub async fn post_as(
     content_type: &str,
     body: String,
 ) -> Answer {
-    let request = request(hub, path, token, content_type, body);
-    answer(request.send().await.expect("an answer")).await
+    let request = build_request(hub, path, token, content_type, body);
+    read_answer(request.send().await.expect("an answer")).await
 }
 
 /// Posts calls as a script does. `None` if there is no answer within this time.
@@ -138,19 +140,19 @@ pub async fn post_within(
     body: &str,
 ) -> Option<Answer> {
     let body = body.to_owned();
-    let request = request(hub, "/v1/calls", token, "application/x-ndjson", body);
-    let answered = async { Some(answer(request.send().await.ok()?).await) };
-    tokio::time::timeout(time, answered).await.ok()?
+    let request = build_request(hub, "/v1/calls", token, "application/x-ndjson", body);
+    let exchange = async { Some(read_answer(request.send().await.ok()?).await) };
+    tokio::time::timeout(time, exchange).await.ok()?
 }
 
-fn request(
+fn build_request(
     hub: SocketAddr,
     path: &str,
     token: &str,
     content_type: &str,
     body: String,
 ) -> reqwest::RequestBuilder {
-    // An error means that another test has already set it.
+    // An error means that another test has already installed the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder()
         .tls_certs_only([])
@@ -163,9 +165,9 @@ fn request(
         .body(body)
 }
 
-async fn answer(response: reqwest::Response) -> Answer {
+async fn read_answer(response: reqwest::Response) -> Answer {
     let status = response.status().as_u16();
-    // The hub can be killed while it answers.
+    // If the hub is killed while it answers, the text is empty.
     let text = response.text().await.unwrap_or_default();
     (status, serde_json::from_str(&text).unwrap_or(Value::Null))
 }

@@ -1,4 +1,4 @@
-//! Tests two hubs with one PostgreSQL. One leads, and the other waits and reports that.
+//! Tests two hubs with one PostgreSQL. One hub leads, and the other hub waits as a standby.
 
 use super::stage::{add_branch, free_address, messages, post};
 use crate::support::crm::{self, RATE_FLAG};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// A leader that ended without closing its session is replaced within this time.
 const TAKEOVER: Duration = Duration::from_secs(15);
 
-/// One of two hubs.
+/// One of two hubs with one database.
 struct Hub {
     place: Place,
     flags: Vec<String>,
@@ -61,8 +61,8 @@ impl Hub {
         }
     }
 
-    /// Waits until it has this role. Returns its leadership status.
-    async fn until_role(&mut self, role: Role) -> LeadershipStatus {
+    /// Waits until the hub has this role. Returns the leadership status.
+    async fn wait_for_role(&mut self, role: Role) -> LeadershipStatus {
         let what = format!("the role {}", role.word());
         let status = self.program.until(&what, |status| {
             let leadership = status.leadership.as_ref();
@@ -75,7 +75,7 @@ impl Hub {
 
 /// Returns the status and the text of a page.
 async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
-    // An error means that another test has already set it.
+    // An error means that another test has already installed the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder()
         .tls_certs_only([])
@@ -90,15 +90,16 @@ async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
 }
 
 /// Starts a leader and its standby.
-async fn pair(crm: &Server, url: &str) -> [Hub; 2] {
+async fn start_pair(crm: &Server, url: &str) -> [Hub; 2] {
     let mut first = Hub::start(url, "hub1", &crm.url(), None);
-    first.until_role(Role::Leader).await;
+    first.wait_for_role(Role::Leader).await;
     let mut second = Hub::start(url, "hub2", &crm.url(), None);
-    second.until_role(Role::Standby).await;
+    second.wait_for_role(Role::Standby).await;
     [first, second]
 }
 
-fn new_database() -> String {
+/// Returns the URL of a new, empty schema.
+fn new_schema_url() -> String {
     Postgres::shared().url(&Postgres::new_schema())
 }
 
@@ -106,7 +107,7 @@ fn new_database() -> String {
 #[tokio::test]
 async fn standby_answers_503_with_name_of_leader() {
     let crm = crm::start().await;
-    let [first, second] = pair(&crm, &new_database()).await;
+    let [first, second] = start_pair(&crm, &new_schema_url()).await;
     let health = get(second.metrics, "/healthz").await.expect("an answer");
     assert_eq!(health.0, 200);
     for (address, path) in [
@@ -130,13 +131,13 @@ async fn standby_answers_503_with_name_of_leader() {
 #[tokio::test]
 async fn commands_that_write_fail_on_standby_with_leaders_name() {
     let crm = crm::start().await;
-    let [first, second] = pair(&crm, &new_database()).await;
-    let refused = second
+    let [first, second] = start_pair(&crm, &new_schema_url()).await;
+    let output = second
         .place
         .command(&["branch", "add", "samarkand", "--pbx", "samarkand"])
         .await;
-    assert_eq!(refused.status.code(), Some(69));
-    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(output.status.code(), Some(69));
+    let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("hub1 leads"), "{text}");
     add_branch(&first.place, "samarkand", "samarkand").await;
     let branches = second.place.lines(&["branch", "list", "--json"]).await;
@@ -146,20 +147,20 @@ async fn commands_that_write_fail_on_standby_with_leaders_name() {
         assert_eq!(status["leadership"]["leader"]["name"], "hub1");
         assert_eq!(status["leadership"]["standbys"][0]["name"], "hub2");
     }
-    // This machine has no daemon.
+    // The next commands run in a place without a daemon.
     let other = Place::in_database(&first.place.state());
     let status = other.lines(&["status", "--json"]).await.remove(0);
     assert_eq!(status["leadership"]["role"], "command");
-    let refused = other.command(&["branch", "remove", "samarkand"]).await;
-    assert_eq!(refused.status.code(), Some(69));
-    let text = String::from_utf8_lossy(&refused.stderr);
+    let output = other.command(&["branch", "remove", "samarkand"]).await;
+    assert_eq!(output.status.code(), Some(69));
+    let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("hub1 leads"), "{text}");
 }
 
 #[tokio::test]
 async fn check_of_standby_recognizes_its_daemons_addresses() {
     let crm = crm::start().await;
-    let [_first, second] = pair(&crm, &new_database()).await;
+    let [_first, second] = start_pair(&crm, &new_schema_url()).await;
     let mut arguments = vec!["check", "--json"];
     arguments.extend(second.flags.iter().map(String::as_str));
     let output = second.place.command(&arguments).await;
@@ -173,16 +174,16 @@ async fn check_of_standby_recognizes_its_daemons_addresses() {
 #[tokio::test]
 async fn standby_takes_over_from_killed_leader_with_all_calls() {
     let crm = crm::start().await;
-    let [first, mut second] = pair(&crm, &new_database()).await;
+    let [first, mut second] = start_pair(&crm, &new_schema_url()).await;
     let token = add_branch(&first.place, "samarkand", "samarkand").await;
     let body = messages("samarkand", 0..30);
     let (status, answer) = post(first.collect, "/v1/calls", &token, body.clone()).await;
     assert_eq!(status, 200, "{answer}");
     let url = first.place.state();
     first.program.kill().await;
-    let killed = std::time::Instant::now();
-    second.until_role(Role::Leader).await;
-    assert!(killed.elapsed() < TAKEOVER, "{:?}", killed.elapsed());
+    let kill_time = std::time::Instant::now();
+    second.wait_for_role(Role::Leader).await;
+    assert!(kill_time.elapsed() < TAKEOVER, "{:?}", kill_time.elapsed());
     let (status, again) = post(second.collect, "/v1/calls", &token, body).await;
     assert_eq!(status, 200, "{again}");
     assert_eq!(again["taken"], answer["taken"]);
@@ -191,32 +192,32 @@ async fn standby_takes_over_from_killed_leader_with_all_calls() {
     assert_eq!(status.pause.expect("a silence").reason, "takeover");
     // The killed hub returns as a standby.
     let mut first = Hub::start(&url, "hub1", &crm.url(), None);
-    let shown = first.until_role(Role::Standby).await;
+    let shown = first.wait_for_role(Role::Standby).await;
     assert_eq!(shown.leader.expect("a leader").name, "hub2");
 }
 
 #[tokio::test]
 async fn leader_without_its_session_begins_again() {
     let crm = crm::start().await;
-    let url = new_database();
-    // Tests share the server.
+    let url = new_schema_url();
+    // Tests share the server, so the name of the hub is unique.
     let name = url.rsplit_once("schema=").expect("a schema").1;
     let mut hub = Hub::start(&url, name, &crm.url(), None);
-    hub.until_role(Role::Leader).await;
+    hub.wait_for_role(Role::Leader).await;
     let token = add_branch(&hub.place, "samarkand", "samarkand").await;
-    let ends = format!(
+    let end_session = format!(
         "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
          WHERE a.application_name LIKE '% {name}' AND l.locktype = 'advisory'"
     );
     until("the end of the session", async || {
-        Postgres::shared().sql(&ends).contains('t')
+        Postgres::shared().sql(&end_session).contains('t')
     })
     .await;
-    until("it leads again", async || {
+    until("the hub leads again", async || {
         hub.program.log().matches("acquired the lock").count() == 2
     })
     .await;
-    hub.until_role(Role::Leader).await;
+    hub.wait_for_role(Role::Leader).await;
     let status = hub.program.status().await.expect("a status");
     assert_eq!(status.pause, None, "its slots are known");
     let (status, answer) = post(
@@ -232,19 +233,19 @@ async fn leader_without_its_session_begins_again() {
 #[tokio::test]
 async fn older_program_stays_standby_beside_newer_schema() {
     let crm = crm::start().await;
-    let url = new_database();
-    let [first, mut second] = pair(&crm, &url).await;
+    let url = new_schema_url();
+    let [first, mut second] = start_pair(&crm, &url).await;
     // An update of the leader migrates the tables. The other hub sees only the new version number.
     first.program.terminate().await;
-    second.until_role(Role::Leader).await;
+    second.wait_for_role(Role::Leader).await;
     let schema = url.rsplit_once("schema=").expect("a schema").1;
     let update = format!("UPDATE {schema}.callbridge_schema SET version = version + 1");
     Postgres::shared().sql(&update);
     second.program.terminate().await;
-    let mut older = Hub::start(&url, "hub1", &crm.url(), None);
-    let status = older
+    let mut older_hub = Hub::start(&url, "hub1", &crm.url(), None);
+    let status = older_hub
         .program
-        .until("it names the newer schema", |status| {
+        .until("the status names the newer schema", |status| {
             let leadership = status.leadership.as_ref();
             leadership.is_some_and(|shown| shown.problem.is_some())
         })
@@ -253,24 +254,24 @@ async fn older_program_stays_standby_beside_newer_schema() {
     assert_eq!(leadership.role, Role::Standby);
     let problem = leadership.problem.expect("a problem");
     assert!(problem.contains("newer"), "{problem}");
-    let ready = get(older.metrics, "/readyz").await.expect("an answer");
+    let ready = get(older_hub.metrics, "/readyz").await.expect("an answer");
     assert_eq!(ready.0, 503);
-    // It leads when the version fits again.
+    // The hub leads when the version fits again.
     let back = format!("UPDATE {schema}.callbridge_schema SET version = version - 1");
     Postgres::shared().sql(&back);
-    older.until_role(Role::Leader).await;
+    older_hub.wait_for_role(Role::Leader).await;
 }
 
 #[tokio::test]
 async fn wrong_token_of_standby_is_named() {
     let crm = crm::start().await;
-    let url = new_database();
+    let url = new_schema_url();
     let mut first = Hub::start(&url, "hub1", &crm.url(), None);
-    first.until_role(Role::Leader).await;
+    first.wait_for_role(Role::Leader).await;
     let mut second = Hub::start(&url, "hub2", &crm.url(), Some("svc_pat_of_another"));
     let status = second
         .program
-        .until("it names the token", |status| {
+        .until("the status names the token", |status| {
             let leadership = status.leadership.as_ref();
             leadership.is_some_and(|shown| shown.problem.is_some())
         })
@@ -297,12 +298,12 @@ async fn wrong_token_of_standby_is_named() {
 #[tokio::test]
 async fn standby_of_another_crm_ends_with_78() {
     let crm = crm::start().await;
-    let url = new_database();
+    let url = new_schema_url();
     let mut first = Hub::start(&url, "hub1", &crm.url(), None);
-    first.until_role(Role::Leader).await;
+    first.wait_for_role(Role::Leader).await;
     let other = Hub::start(&url, "hub2", "http://127.0.0.1:9", None);
-    let ended = other.program.ended().await;
-    assert_eq!(ended.code(), Some(78));
+    let exit_status = other.program.ended().await;
+    assert_eq!(exit_status.code(), Some(78));
     assert!(
         other
             .place
@@ -314,10 +315,10 @@ async fn standby_of_another_crm_ends_with_78() {
 #[tokio::test]
 async fn second_callbridge_of_a_machine_names_the_folder() {
     let crm = crm::start().await;
-    let url = new_database();
+    let url = new_schema_url();
     let mut first = Hub::start(&url, "hub1", &crm.url(), None);
-    first.until_role(Role::Leader).await;
-    let refused = first
+    first.wait_for_role(Role::Leader).await;
+    let output = first
         .place
         .command(&[
             "run",
@@ -331,16 +332,16 @@ async fn second_callbridge_of_a_machine_names_the_folder() {
             "UZ",
         ])
         .await;
-    let text = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(75), "{text}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(75), "{text}");
     assert!(text.contains("RUNTIME_DIRECTORY"), "{text}");
 }
 
-/// The sums over both hubs are correct if the standby counts no calls.
+/// A sum over both hubs is correct only if the standby counts no calls.
 #[tokio::test]
 async fn metrics_of_standby_count_no_calls() {
     let crm = crm::start().await;
-    let [first, second] = pair(&crm, &new_database()).await;
+    let [first, second] = start_pair(&crm, &new_schema_url()).await;
     let token = add_branch(&first.place, "samarkand", "samarkand").await;
     let (status, _) = post(
         first.collect,

@@ -1,5 +1,5 @@
-//! Tests a takeover while the CRM's window is full, also with wrong clocks. Two controls break a
-//! rule from outside, and the judge must find it.
+//! Tests a takeover while the CRM's window is full, also with wrong clocks. Two tests break a rule
+//! on purpose, and the judge must find the violation.
 
 use super::pair::{FULL_RATE, LIMIT, PATIENCE, Pair, TAKEOVER, source_address, submissions};
 use crate::support::crm;
@@ -11,28 +11,29 @@ use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// More calls than fit in a window.
+/// Number of calls. A window holds fewer requests.
 const CALLS: u32 = 80;
-/// The leader is killed after this many of them.
+/// The leader is killed after this many requests.
 const SENT: usize = 45;
 
-/// Sends calls until the window is nearly full.
-async fn fill_window(pair: &Pair) {
+/// Waits until the window is nearly full of submissions.
+async fn wait_for_full_window(pair: &Pair) {
     until_within(PATIENCE, "a full window", async || {
         submissions(&pair.judge) >= SENT
     })
     .await;
 }
 
-/// Kills the first hub. The second one takes over and sends the remaining calls.
+/// Kills the first hub, waits until the second hub has sent the remaining calls, and checks the
+/// requests.
 async fn take_over(pair: &Pair, calls: u32) {
     let [first, second] = &pair.hubs;
     first.kill().await;
-    let killed = Instant::now();
-    second.until_role(Role::Leader).await;
-    assert!(killed.elapsed() < TAKEOVER, "{:?}", killed.elapsed());
-    pair.journaled(calls as usize).await;
-    let findings = pair.judged(calls);
+    let kill_time = Instant::now();
+    second.wait_for_role(Role::Leader).await;
+    assert!(kill_time.elapsed() < TAKEOVER, "{:?}", kill_time.elapsed());
+    pair.wait_until_journaled(calls as usize).await;
+    let findings = pair.findings(calls);
     findings.assert_sound();
     assert!(findings.fullest >= SENT, "{findings:?}");
     assert_eq!(findings.senders, 2);
@@ -47,7 +48,7 @@ async fn takeover_in_full_window_does_not_exceed_it() {
     let pair = Pair::new([&url, &url], FULL_RATE).await;
     pair.start(&library).await;
     pair.post_live(CALLS).await;
-    fill_window(&pair).await;
+    wait_for_full_window(&pair).await;
     take_over(&pair, CALLS).await;
     pair.terminate().await;
 }
@@ -70,19 +71,19 @@ async fn wrong_clocks_of_hubs_and_database_do_not_fill_window() {
     first.place.write("clock", "3600");
     second.place.write("clock", "-3600");
     first.start(&libraries, &[("TEST_CLOCK", &first.place.path("clock"))]);
-    first.until_role(Role::Leader).await;
+    first.wait_for_role(Role::Leader).await;
     second.start(&libraries, &[("TEST_CLOCK", &second.place.path("clock"))]);
-    second.until_role(Role::Standby).await;
-    // These calls are from another day, so they are sent evenly.
+    second.wait_for_role(Role::Standby).await;
+    // These calls are from another day, so the hub distributes them evenly over the window.
     let calls = 60;
     pair.post(0..calls).await;
-    fill_window(&pair).await;
+    wait_for_full_window(&pair).await;
     take_over(&pair, calls).await;
     pair.terminate().await;
 }
 
-/// Without the leader's row, the other hub takes the state for its own. The judge must find that it
-/// sends too early.
+/// Without the leader's row, the other hub does not notice the takeover and sends too early. The
+/// judge must find the violation.
 #[tokio::test(flavor = "multi_thread")]
 async fn judge_finds_61_requests_if_takeover_is_not_known() {
     let place = Place::new();
@@ -93,7 +94,7 @@ async fn judge_finds_61_requests_if_takeover_is_not_known() {
     let pair = Pair::new([&url, &url], FULL_RATE).await;
     pair.start(&library).await;
     pair.post_live(CALLS).await;
-    fill_window(&pair).await;
+    wait_for_full_window(&pair).await;
     let [first, second] = &pair.hubs;
     second.signal(Signal::STOP);
     first.kill().await;
@@ -105,7 +106,7 @@ async fn judge_finds_61_requests_if_takeover_is_not_known() {
         pair.judge.count() > LIMIT
     })
     .await;
-    let findings = pair.judged(CALLS);
+    let findings = pair.findings(CALLS);
     assert!(findings.fullest > LIMIT, "{findings:?}");
     assert!(findings.has_two_senders(), "{findings:?}");
 }
@@ -124,14 +125,14 @@ async fn judge_finds_two_senders_if_lock_excludes_no_hub() {
     let pair = Pair::new([&url, &url], crm::RATE).await;
     for hub in &pair.hubs {
         hub.start(&library, &[]);
-        until_within(PATIENCE, "it serves", async || hub.has_served()).await;
+        until_within(PATIENCE, "the hub serves", async || hub.has_served()).await;
     }
     let mut next = 0;
     until_within(PATIENCE, "requests of both hubs", async || {
         pair.post(next..next + 1).await;
         next += 1;
         pass(Duration::from_secs(1)).await;
-        pair.judged(next).has_two_senders()
+        pair.findings(next).has_two_senders()
     })
     .await;
 }

@@ -9,7 +9,7 @@ use callbridge_sandbox::Server;
 use callbridge_sandbox::token::{Grant, IdSet};
 use serde_json::{Value, json};
 
-/// Calls from …0001, …0002, …0003, …0004, …0005, and from a hidden number.
+/// Calls from the numbers …0001 to …0005, in this order, and from a hidden number.
 const CALLS: [&str; 6] = [
     "inbound_answered",
     "inbound_no_answer",
@@ -25,29 +25,32 @@ const TRUNKS: [&str; 3] = [
     RATE_FLAG,
 ];
 
-/// Starts a CRM without leads. Its token can read leads.
-async fn without_leads() -> Server {
+/// Starts a CRM that has no leads. The token can read leads.
+async fn crm_without_leads() -> Server {
     let mut config = crm::settings();
     config.settings.company.leads = IdSet::default();
-    let read = Grant::parse("PERMISSION_OPEN_API_LEAD:READ");
-    config.settings.company.grants.extend(read);
+    let grant = Grant::parse("PERMISSION_OPEN_API_LEAD:READ");
+    config.settings.company.grants.extend(grant);
     sandbox::start(config).await.expect("a sandbox")
 }
 
-/// Changes leads in the CRM, as an administrator could.
-async fn administer(crm: &Server, act: &str, body: Value) {
-    webhooks::admin(crm, act, &body).await;
+/// Posts `body` to the admin path `path` of the CRM, to change leads.
+async fn administer(crm: &Server, path: &str, body: Value) {
+    webhooks::admin(crm, path, &body).await;
 }
 
+/// Returns the JSON of a lead whose phones are `phone(n)` for each `n` of `phones`.
 fn lead(id: i64, phones: &[u32]) -> Value {
     let phones: Vec<String> = phones.iter().map(|n| phone(*n)).collect();
     json!({"id": id, "name": "N", "contacts": [{"name": "A [VIP]", "phones": phones}]})
 }
 
+/// Returns a customer's number, which ends with the digit `n`.
 fn phone(n: u32) -> String {
     format!("+99890111000{n}")
 }
 
+/// Returns the usual flags and the flags `more`.
 fn flags(place: &Place, more: &[&str]) -> Vec<String> {
     let source = place.file("recorded", "ami");
     let flags = [source.as_str()].into_iter().chain(TRUNKS);
@@ -57,6 +60,7 @@ fn flags(place: &Place, more: &[&str]) -> Vec<String> {
         .collect()
 }
 
+/// Returns the records that the CRM must have. A call without a lead has a reason instead.
 fn expected(calls: &[Recording], leads: [Option<i64>; 6], reasons: [&str; 6]) -> Vec<Expected> {
     let mut expected = recordings::expected(calls);
     for ((call, lead), reason) in expected.iter_mut().zip(leads).zip(reasons) {
@@ -66,8 +70,9 @@ fn expected(calls: &[Recording], leads: [Option<i64>; 6], reasons: [&str; 6]) ->
     expected
 }
 
-/// Creates one lead for a customer, two for one phone, one merged lead, and one deleted lead.
-async fn make_leads(crm: &Server) {
+/// Creates one lead for the number 1, two leads for the number 2, a lead of the number 3 that is
+/// merged into lead 4003, and a deleted lead for the number 4.
+async fn create_leads(crm: &Server) {
     for (id, phones) in [
         (4001, &[7, 1][..]),
         (4002, &[2]),
@@ -77,36 +82,37 @@ async fn make_leads(crm: &Server) {
     ] {
         administer(crm, "lead", lead(id, phones)).await;
     }
-    let known = json!({"id": 4001, "statusId": 1, "responsibleId": 501});
-    administer(crm, "lead/update", known).await;
+    let update = json!({"id": 4001, "statusId": 1, "responsibleId": 501});
+    administer(crm, "lead/update", update).await;
     administer(crm, "lead", lead(4004, &[4])).await;
     administer(crm, "lead/delete", json!({"id": 4004})).await;
     administer(crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
 }
 
-/// Without webhooks, no event reports a merge. callbridge asks again for the leads that have the
-/// number.
+/// Without webhooks, no event reports a merge. callbridge reads the leads of an ambiguous number
+/// again.
 #[tokio::test]
 async fn ambiguous_number_is_resolved_by_lead_merge_without_webhooks() {
-    let (place, crm) = (Place::new(), without_leads().await);
+    let (place, crm) = (Place::new(), crm_without_leads().await);
     for id in [4002, 4012] {
         administer(&crm, "lead", lead(id, &[2])).await;
     }
     let call = recordings::one("inbound_no_answer");
     place.append("recorded", b"");
     let mut program = place.run(&crm.url(), &flags(&place, &["--lead-directory"]));
-    let read = |it: &callbridge_model::Status| {
-        let directory = it.directory.as_ref();
-        directory.is_some_and(|it| it.leads == 2)
+    let are_read = |status: &callbridge_model::Status| {
+        let directory = status.directory.as_ref();
+        directory.is_some_and(|directory| directory.leads == 2)
     };
-    program.until("both leads", read).await;
+    program.until("both leads", are_read).await;
     let merge = json!({"into": 4002, "from": [4012]});
     administer(&crm, "lead/merge", merge).await;
     place.append("recorded", &call.ami);
-    let torn = |it: &callbridge_model::Status| it.dead_letters.contains_key("ambiguous_lead");
-    program.until("a letter", torn).await;
-    let done = |it: &callbridge_model::Status| it.books.journaled == 1;
-    program.until("the lead that is left", done).await;
+    let is_ambiguous =
+        |status: &callbridge_model::Status| status.dead_letters.contains_key("ambiguous_lead");
+    program.until("a dead letter", is_ambiguous).await;
+    let is_journaled = |status: &callbridge_model::Status| status.books.journaled == 1;
+    program.until("the lead that is left", is_journaled).await;
     program.terminate().await;
     let mut expected = recordings::expected(&[call]);
     expected[0].lead = Some(4002);
@@ -116,21 +122,24 @@ async fn ambiguous_number_is_resolved_by_lead_merge_without_webhooks() {
 /// Promise: A waiting call is sent once its number has a lead.
 #[tokio::test]
 async fn waiting_calls_are_sent_once_directory_has_their_leads() {
-    let (place, crm) = (Place::new(), without_leads().await);
+    let (place, crm) = (Place::new(), crm_without_leads().await);
     let calls = CALLS.map(recordings::one);
     calls
         .iter()
         .for_each(|call| place.append("recorded", &call.ami));
     let mut program = place.run(&crm.url(), &flags(&place, &[]));
     program
-        .until("six waiting calls", |it| it.books.waiting == 6)
+        .until("six waiting calls", |status| status.books.waiting == 6)
         .await;
     program.terminate().await;
 
-    make_leads(&crm).await;
+    create_leads(&crm).await;
     let mut program = place.run(&crm.url(), &flags(&place, &["--lead-directory"]));
-    let done = |it: &callbridge_model::Status| it.books.journaled == 2 && it.books.dead == 1;
-    let status = program.until("two calls with their leads", done).await;
+    let are_settled =
+        |status: &callbridge_model::Status| status.books.journaled == 2 && status.books.dead == 1;
+    let status = program
+        .until("two calls with their leads", are_settled)
+        .await;
     assert_eq!(status.books.waiting, 3);
     let directory = status.directory.expect("a directory");
     assert_eq!(
@@ -144,32 +153,37 @@ async fn waiting_calls_are_sent_once_directory_has_their_leads() {
     assert_eq!(
         check[0]["profile"]["name"],
         Value::Null,
-        "of two leads nobody is shown"
+        "no profile is shown for two leads"
     );
     let check = place.lines(&["lead", "check", "--json", &phone(1)]).await;
-    let shown = json!({
+    let profile = json!({
         "name": "A [VIP]", "responsible": 501, "responsibleName": "Employee 501", "stage": "New",
     });
-    assert_eq!(check[0]["profile"], shown);
+    assert_eq!(check[0]["profile"], profile);
     let list = place.lines(&["lead", "list", "--json"]).await;
-    let known = |it: &&Value| it["phone"] == phone(1) && it["profile"] == shown;
-    assert_eq!(list.iter().filter(known).count(), 1, "{list:?}");
-    let words = place.command(&["lead", "list"]).await.stdout;
-    let words = String::from_utf8(words).expect("UTF-8");
-    let ends = |it: &str| it.ends_with("  A [VIP], New, employee 501 (Employee 501)");
-    assert!(words.lines().any(ends), "{words}");
+    let is_known = |row: &&Value| row["phone"] == phone(1) && row["profile"] == profile;
+    assert_eq!(list.iter().filter(is_known).count(), 1, "{list:?}");
+    let table = place.command(&["lead", "list"]).await.stdout;
+    let table = String::from_utf8(table).expect("UTF-8");
+    let has_profile = |line: &str| line.ends_with("  A [VIP], New, employee 501 (Employee 501)");
+    assert!(table.lines().any(has_profile), "{table}");
     assert!(
         list.iter()
-            .any(|it| it["phone"] == phone(3) && it["leads"] == json!([4003])),
+            .any(|row| row["phone"] == phone(3) && row["leads"] == json!([4003])),
         "{list:?}"
     );
     let letters = place.letters().await;
-    let torn = letters.iter().find(|it| it["reason"] == "ambiguous_lead");
-    let words = torn.expect("a letter")["message"]
+    let ambiguous = letters
+        .iter()
+        .find(|letter| letter["reason"] == "ambiguous_lead");
+    let message = ambiguous.expect("a dead letter")["message"]
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    assert!(words.contains("4002") && words.contains("4012"), "{words}");
+    assert!(
+        message.contains("4002") && message.contains("4012"),
+        "{message}"
+    );
     program.terminate().await;
     let reasons = [
         "no_lead",
@@ -196,13 +210,16 @@ async fn missing_right_to_read_leads_is_logged_and_calls_continue() {
     let source = place.file("recorded", "ami");
     let flags = [&source, trunk, RATE_FLAG, "--lead-directory"];
     let mut program = place.run(&crm.url(), &flags);
-    let refused = |it: &callbridge_model::Status| {
-        let backfill = it.directory.as_ref().and_then(|it| it.backfill.as_deref());
-        it.books.journaled == 1 && backfill == Some("no_grant")
+    let is_refused = |status: &callbridge_model::Status| {
+        let backfill = status
+            .directory
+            .as_ref()
+            .and_then(|directory| directory.backfill.as_deref());
+        status.books.journaled == 1 && backfill == Some("no_grant")
     };
-    program.until("one call, and no right", refused).await;
-    let words = "PERMISSION_OPEN_API_LEAD:READ";
-    assert!(program.log().contains(words), "{}", program.log());
+    program.until("one call, and no right", is_refused).await;
+    let grant = "PERMISSION_OPEN_API_LEAD:READ";
+    assert!(program.log().contains(grant), "{}", program.log());
     program.terminate().await;
     crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
 }
@@ -227,31 +244,45 @@ async fn lead_webhooks_release_waiting_calls_and_others_get_reasons() {
     }
     administer(&crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
     administer(&crm, "lead/delete", json!({"id": 4004})).await;
-    let heard =
-        |it: &callbridge_model::Status| it.directory.as_ref().is_some_and(|it| it.leads == 3);
-    program.until("three leads are left", heard).await;
+    let has_three_leads = |status: &callbridge_model::Status| {
+        status
+            .directory
+            .as_ref()
+            .is_some_and(|directory| directory.leads == 3)
+    };
+    program.until("three leads are left", has_three_leads).await;
     calls
         .iter()
         .for_each(|call| place.append("recorded", &call.ami));
-    let first = |it: &callbridge_model::Status| {
-        (it.books.journaled, it.books.dead, it.books.waiting) == (1, 1, 4)
+    let are_settled = |status: &callbridge_model::Status| {
+        (
+            status.books.journaled,
+            status.books.dead,
+            status.books.waiting,
+        ) == (1, 1, 4)
     };
-    program.until("the call of the merged lead", first).await;
+    program
+        .until("the call of the merged lead", are_settled)
+        .await;
     let letters = place.letters().await;
-    let said = |words: &str| {
-        let message = |it: &Value| it["message"].as_str().is_some_and(|it| it.contains(words));
-        assert!(letters.iter().any(message), "{words}: {letters:?}");
+    let assert_message = |wanted: &str| {
+        let has_message = |letter: &Value| {
+            letter["message"]
+                .as_str()
+                .is_some_and(|text| text.contains(wanted))
+        };
+        assert!(letters.iter().any(has_message), "{wanted}: {letters:?}");
     };
-    said("the directory has leads 4002 and 4012 for the number");
-    said("deleted 20");
+    assert_message("the directory has leads 4002 and 4012 for the number");
+    assert_message("deleted 20");
 
     administer(&crm, "lead", lead(4001, &[1])).await;
     program
-        .until("a lead that was made", |it| it.books.journaled == 2)
+        .until("a lead that was made", |status| status.books.journaled == 2)
         .await;
     administer(&crm, "lead/delete", json!({"id": 4012})).await;
     let status = program
-        .until("one lead of two", |it| it.books.journaled == 3)
+        .until("one lead of two", |current| current.books.journaled == 3)
         .await;
     assert_eq!((status.books.waiting, status.books.dead), (3, 0));
     program.terminate().await;

@@ -1,4 +1,4 @@
-//! Tests that a customer who was missed is listed until an employee talks with them.
+//! Tests that a customer who was missed is listed until an employee talks with the customer.
 
 use crate::e2e::operations::monitoring::metrics;
 use crate::support::crm;
@@ -10,16 +10,19 @@ use serde_json::{Value, json};
 
 const TRUNK: &str =
     "--trunk=city=PJSIP/city,country=UZ,strip=9,unanswered=no,lead=var:LEAD_ID;csv:leads.csv";
+/// The missed customer.
 const PHONE: &str = "+998901110002";
 
-/// Returns a recorded call of that customer that begins at this time.
-fn call(name: &str, begins: i64) -> Vec<u8> {
+/// Returns the AMI events of a recorded call, moved to the missed customer and to the time `begins`
+/// in seconds since the epoch.
+fn events_of_call(name: &str, begins: i64) -> Vec<u8> {
     let recorded = String::from_utf8(recordings::one(name).ami).expect("text");
     let moved = moved_to(&recorded, begins);
     moved.replace("998901110001", "998901110002").into_bytes()
 }
 
-async fn listed(place: &Place) -> Vec<Value> {
+/// Returns the missed customers that the command lists.
+async fn list_missed(place: &Place) -> Vec<Value> {
     place.lines(&["missed", "--json"]).await
 }
 
@@ -31,10 +34,10 @@ async fn missed_customer_is_listed_until_reached() {
     let source = place.file("calls.ami", "ami");
     let flags = [&source, &trunk, crm::RATE_FLAG, "--listen=127.0.0.1:0"];
     let begins = now() - 3_000;
-    place.append("calls.ami", &call("inbound_no_answer", begins));
+    place.append("calls.ami", &events_of_call("inbound_no_answer", begins));
     let mut program = place.run(&crm.url(), &flags);
-    let waiting = |it: &Status| it.trunks[0].missed_customers == 1;
-    let status = program.until("a customer who waits", waiting).await;
+    let is_waiting = |status: &Status| status.trunks[0].missed_customers == 1;
+    let status = program.until("a customer who waits", is_waiting).await;
     assert_eq!(
         (status.books.skipped, status.books.finished),
         (1, 0),
@@ -45,22 +48,29 @@ async fn missed_customer_is_listed_until_reached() {
         "phone": PHONE, "leadId": null, "trunk": "city", "firstAt": begins,
         "lastAt": begins, "tries": 1,
     });
-    assert_eq!(listed(&place).await, [expected]);
-    let given = place
+    assert_eq!(list_missed(&place).await, [expected]);
+    let assigned = place
         .lines(&["lead", "give", "90 111 00 02", "4001", "--json"])
         .await;
-    assert_eq!(given[0]["left"], 0);
-    place.append("calls.ami", &call("inbound_no_answer", begins + 600));
-    let twice = |it: &Status| it.trunks[0].calls == 2;
-    program.until("the second try", twice).await;
-    let again = listed(&place).await;
-    let told = |name: &str| again[0][name].clone();
-    assert_eq!(told("tries"), 2);
+    assert_eq!(assigned[0]["left"], 0);
+    place.append(
+        "calls.ami",
+        &events_of_call("inbound_no_answer", begins + 600),
+    );
+    let has_called_twice = |current: &Status| current.trunks[0].calls == 2;
+    program.until("the second try", has_called_twice).await;
+    let listed = list_missed(&place).await;
+    let field = |name: &str| listed[0][name].clone();
+    assert_eq!(field("tries"), 2);
     assert_eq!(
-        (told("firstAt"), told("lastAt")),
+        (field("firstAt"), field("lastAt")),
         (json!(begins), json!(begins + 600))
     );
-    assert_eq!(told("leadId"), 4001, "the lead that the number has by now");
+    assert_eq!(
+        field("leadId"),
+        4001,
+        "the lead that was assigned to the number"
+    );
     let exported = metrics(&program).await;
     let line = "callbridge_missed_customers{trunk=\"city\"} 1\n";
     assert!(exported.contains(line), "{exported}");
@@ -85,11 +95,16 @@ async fn missed_customer_is_listed_until_reached() {
     assert!(csv.contains(&format!("{PHONE},4001,city,")), "{csv}");
 
     let mut program = place.run(&crm.url(), &flags);
-    place.append("calls.ami", &call("inbound_answered", begins + 1_200));
-    let called = |it: &Status| it.trunks[0].missed_customers == 0;
-    program.until("somebody who talked with them", called).await;
-    assert_eq!(listed(&place).await, [Value::Null; 0]);
-    let words = place.command(&["missed"]).await.stdout;
-    assert_eq!(words, b"no customer waits for a callback\n");
+    place.append(
+        "calls.ami",
+        &events_of_call("inbound_answered", begins + 1_200),
+    );
+    let is_reached = |current: &Status| current.trunks[0].missed_customers == 0;
+    program
+        .until("a call that reached the customer", is_reached)
+        .await;
+    assert_eq!(list_missed(&place).await, [Value::Null; 0]);
+    let output = place.command(&["missed"]).await.stdout;
+    assert_eq!(output, b"no customer waits for a callback\n");
     program.terminate().await;
 }

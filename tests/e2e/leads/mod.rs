@@ -1,4 +1,4 @@
-//! Tests that calls find their lead and employee.
+//! Tests that each call gets the right lead and employee.
 
 mod directory;
 pub mod lead_fields;

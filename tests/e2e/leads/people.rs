@@ -6,8 +6,9 @@ use crate::support::recordings::{self, LEADS, Recording, TRUNKS};
 use callbridge_model::status::FindingKind;
 use callbridge_sandbox::Server;
 
-/// Returns a place with a list of these leads, and the flags to read it.
-fn with_leads(leads: &str) -> (Place, Vec<String>) {
+/// Creates a place with this CSV list of leads. Returns the place, and the flags that read the
+/// list.
+fn place_with_leads(leads: &str) -> (Place, Vec<String>) {
     let place = Place::new();
     let list = place.write("leads.csv", leads);
     let trunk = format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{list}");
@@ -21,29 +22,30 @@ fn with_leads(leads: &str) -> (Place, Vec<String>) {
     (place, flags)
 }
 
+/// Checks the journal of the CRM against the recorded calls.
 async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
     crm::judge(crm, &place.letters().await, &recordings::expected(calls));
 }
 
 #[tokio::test]
 async fn waiting_calls_leave_when_the_list_learns_their_number() {
-    let (place, flags) = with_leads("phone,leadId\n998901110002,4002\n");
+    let (place, flags) = place_with_leads("phone,leadId\n998901110002,4002\n");
     let crm = crm::start().await;
-    // One call is from 998901110001, and one is from 998901110003.
+    // The first call is from 998901110001, and the second call is from 998901110003.
     let calls = ["inbound_answered", "forwarded_to_mobile"].map(recordings::one);
     calls
         .iter()
         .for_each(|call| place.append("recorded", &call.ami));
     let mut program = place.run(&crm.url(), &flags);
     program
-        .until("two waiting calls", |it| it.books.waiting == 2)
+        .until("two waiting calls", |status| status.books.waiting == 2)
         .await;
 
     let letters = place.letters().await;
     let field = |name: &str| {
         letters
             .iter()
-            .map(|it| it[name].clone())
+            .map(|letter| letter[name].clone())
             .collect::<Vec<_>>()
     };
     assert_eq!(field("reason"), ["no_lead", "no_lead"]);
@@ -61,9 +63,9 @@ async fn waiting_calls_leave_when_the_list_learns_their_number() {
         "{missing}"
     );
     let check = ["lead", "check", "--json", "90 111 00 01"];
-    let told = place.lines(&check).await;
+    let answer = place.lines(&check).await;
     assert_eq!(
-        (&told[0]["result"], &told[0]["phone"]),
+        (&answer[0]["result"], &answer[0]["phone"]),
         (&"no_lead".into(), &"+998901110001".into())
     );
 
@@ -71,12 +73,12 @@ async fn waiting_calls_leave_when_the_list_learns_their_number() {
         "leads.csv",
         "phone,leadId\n+998 90 111-00-01,4001\n998901110003,4003\n",
     );
-    let status = program.until("both journaled", |it| it.books.journaled == 2);
+    let status = program.until("both journaled", |current| current.books.journaled == 2);
     let books = status.await.books;
     assert_eq!((books.waiting, books.dead), (0, 0));
-    let told = place.lines(&check).await;
+    let answer = place.lines(&check).await;
     assert_eq!(
-        (&told[0]["result"], &told[0]["leadId"]),
+        (&answer[0]["result"], &answer[0]["leadId"]),
         (&"lead".into(), &4001.into())
     );
     assert!(place.lines(&["lead", "missing", "--json"]).await.is_empty());
@@ -92,24 +94,25 @@ fn problem(status: &callbridge_model::Status, kind: FindingKind) -> Option<Strin
 
 #[tokio::test]
 async fn bad_lead_list_row_is_named_and_other_rows_stay_in_force() {
-    let (place, mut flags) = with_leads("phone,leadId\n998901110001,4009\n");
+    let (place, mut flags) = place_with_leads("phone,leadId\n998901110001,4009\n");
     let crm = crm::start().await;
     flags.push("--log-format=json".to_owned());
     let call = recordings::one("inbound_answered");
     place.append("recorded", b"");
     let mut program = place.run(&crm.url(), &flags);
-    let status = program.until("it runs", |_| true).await;
+    let status = program.until("the program answers", |_| true).await;
     assert_eq!(problem(&status, FindingKind::Lists), None);
     place.write(
         "leads.csv",
         "phone,leadId\n998901110001,4001\n+998 90 111 00 03 / +998901110004,4003\n",
     );
-    let named = |it: &callbridge_model::Status| problem(it, FindingKind::Lists).is_some();
-    let status = program.until("the bad row is named", named).await;
-    let what = problem(&status, FindingKind::Lists).expect("named");
+    let is_reported =
+        |current: &callbridge_model::Status| problem(current, FindingKind::Lists).is_some();
+    let status = program.until("the bad row is reported", is_reported).await;
+    let message = problem(&status, FindingKind::Lists).expect("a problem");
     assert!(
-        what.contains("1 row of the list") && what.contains("line 3: `+998 90 111 00 03"),
-        "{what}"
+        message.contains("1 row of the list") && message.contains("line 3: `+998 90 111 00 03"),
+        "{message}"
     );
     let log = program.log();
     assert!(
@@ -119,32 +122,39 @@ async fn bad_lead_list_row_is_named_and_other_rows_stay_in_force() {
 
     place.append("recorded", &call.ami);
     program.settled(1).await;
-    // If a file cannot be read, its last good rows stay in force, and the file is reported.
+    // If callbridge cannot read the file, the last good rows stay in force, and `status` reports
+    // the file.
     std::fs::remove_file(place.path("leads.csv")).expect("removed");
-    let gone = |it: &callbridge_model::Status| {
-        problem(it, FindingKind::Lists).is_some_and(|what| what.contains("stay in use (1 row)"))
+    let is_missing = |current: &callbridge_model::Status| {
+        problem(current, FindingKind::Lists)
+            .is_some_and(|text| text.contains("stay in use (1 row)"))
     };
-    program.until("the missing file is named", gone).await;
-    let told = place.lines(&["lead", "check", "--json", "901110001"]).await;
-    assert_eq!(told[0]["leadId"], 4001);
+    program
+        .until("the missing file is reported", is_missing)
+        .await;
+    let answer = place.lines(&["lead", "check", "--json", "901110001"]).await;
+    assert_eq!(answer[0]["leadId"], 4001);
     place.write("leads.csv", "phone,leadId\n998901110001,4001\n");
-    let mended = |it: &callbridge_model::Status| problem(it, FindingKind::Lists).is_none();
-    program.until("no problem found", mended).await;
+    let is_solved =
+        |current: &callbridge_model::Status| problem(current, FindingKind::Lists).is_none();
+    program.until("no problem found", is_solved).await;
     program.terminate().await;
     judge(&crm, &place, &[call]).await;
 }
 
 #[tokio::test]
 async fn number_with_two_leads_is_dead_letter_until_lead_is_chosen() {
-    let (place, flags) = with_leads("phone,leadId\n998901110001,4001\n998901110001,4002\n");
+    let (place, flags) = place_with_leads("phone,leadId\n998901110001,4001\n998901110001,4002\n");
     let crm = crm::start().await;
     let call = recordings::one("inbound_answered");
     place.append("recorded", &call.ami);
     let mut program = place.run(&crm.url(), &flags);
-    program.until("a letter", |it| it.books.dead == 1).await;
+    program
+        .until("a dead letter", |status| status.books.dead == 1)
+        .await;
     let letter = place.letters().await.remove(0);
     assert_eq!(letter["reason"], "ambiguous_lead");
-    let message = letter["message"].as_str().expect("words");
+    let message = letter["message"].as_str().expect("text");
     assert!(
         message.contains("4001") && message.contains("4002"),
         "{message}"
@@ -158,7 +168,9 @@ async fn number_with_two_leads_is_dead_letter_until_lead_is_chosen() {
         .await;
     assert_eq!(retry[0]["result"], "ready");
     program
-        .until("it is journaled", |it| it.books.journaled == 1)
+        .until("the call is journaled", |status| {
+            status.books.journaled == 1
+        })
         .await;
     program.terminate().await;
     judge(&crm, &place, &[call]).await;
@@ -166,11 +178,11 @@ async fn number_with_two_leads_is_dead_letter_until_lead_is_chosen() {
 
 #[tokio::test]
 async fn employees_come_from_file_and_unknown_extension_sends_none() {
-    let (place, mut flags) = with_leads(LEADS);
+    let (place, mut flags) = place_with_leads(LEADS);
     let crm = crm::start().await;
     let file = place.write("employees.csv", "extension,employeeId\n101,501\n");
     flags.push(format!("--employees={file}"));
-    // The first call is answered by 101. The second one is transferred by 101 to 102.
+    // Extension 101 answers the first call, and transfers the second call to 102.
     let calls = ["inbound_answered", "blind_transfer"].map(recordings::one);
     calls
         .iter()
@@ -186,20 +198,23 @@ async fn employees_come_from_file_and_unknown_extension_sends_none() {
 
 #[tokio::test]
 async fn mistyped_employee_extension_is_named_with_suggestion() {
-    let (place, mut flags) = with_leads(LEADS);
+    let (place, mut flags) = place_with_leads(LEADS);
     let crm = crm::start().await;
     flags.push("--employees=1O1:501;102:502".to_owned());
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = place.run(&crm.url(), &flags);
-    let named = |it: &callbridge_model::Status| {
-        let unlisted = it.employees.iter().flat_map(|it| &it.unlisted);
-        unlisted.count() == 1 && problem(it, FindingKind::Employees).is_some()
+    let is_reported = |status: &callbridge_model::Status| {
+        let unlisted = status
+            .employees
+            .iter()
+            .flat_map(|employees| &employees.unlisted);
+        unlisted.count() == 1 && problem(status, FindingKind::Employees).is_some()
     };
-    let status = program.until("the employee is named", named).await;
-    let what = problem(&status, FindingKind::Employees).expect("named");
+    let status = program.until("the employee is reported", is_reported).await;
+    let message = problem(&status, FindingKind::Employees).expect("a problem");
     assert!(
-        what.contains("extension 1O1") && what.contains("did you mean 101?"),
-        "{what}"
+        message.contains("extension 1O1") && message.contains("did you mean 101?"),
+        "{message}"
     );
     let employees = status.employees.expect("employees");
     assert_eq!((employees.calls, employees.matched), (1, 0));
@@ -210,14 +225,16 @@ async fn mistyped_employee_extension_is_named_with_suggestion() {
 /// Promise: A retried dead letter keeps its uuid.
 #[tokio::test]
 async fn unknown_lead_makes_dead_letter_and_retry_keeps_uuid() {
-    let (place, flags) = with_leads("phone,leadId\n998901110001,4999\n998901110003,4003\n");
+    let (place, flags) = place_with_leads("phone,leadId\n998901110001,4999\n998901110003,4003\n");
     let crm = crm::start().await;
     let calls = ["inbound_answered", "forwarded_to_mobile"].map(recordings::one);
     calls
         .iter()
         .for_each(|call| place.append("recorded", &call.ami));
     let mut program = place.run(&crm.url(), &flags);
-    program.until("a letter", |it| it.books.dead == 1).await;
+    program
+        .until("a dead letter", |status| status.books.dead == 1)
+        .await;
     let letter = place.letters().await.remove(0);
     assert_eq!(letter["reason"], "failed");
     assert_eq!(letter["uuid"], recordings::expected(&calls)[0].uuid);
@@ -226,7 +243,7 @@ async fn unknown_lead_makes_dead_letter_and_retry_keeps_uuid() {
     ];
     assert_eq!(place.lines(&retry).await[0]["leadId"], 4001);
     program
-        .until("both journaled", |it| it.books.journaled == 2)
+        .until("both journaled", |status| status.books.journaled == 2)
         .await;
     program.terminate().await;
     judge(&crm, &place, &calls).await;
@@ -247,9 +264,11 @@ async fn calls_that_a_trunk_leaves_out_are_counted_and_not_sent() {
         RATE_FLAG,
     ];
     let mut program = place.run(&crm.url(), &flags);
-    let done = |it: &callbridge_model::Status| it.books.journaled == 1 && it.books.skipped == 2;
+    let is_done = |status: &callbridge_model::Status| {
+        status.books.journaled == 1 && status.books.skipped == 2
+    };
     let status = program
-        .until("one call journaled and two left out", done)
+        .until("one call journaled and two left out", is_done)
         .await;
     assert_eq!(status.books.finished, 1);
     program.terminate().await;
@@ -263,11 +282,11 @@ async fn dry_run_does_all_but_send_and_the_next_run_sends() {
     place.append("recorded", &call.ami);
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
-    let dry = [&flags[..], &["--dry-run"]].concat();
-    place.run(&crm.url(), &dry).succeeds().await;
+    let dry_flags = [&flags[..], &["--dry-run"]].concat();
+    place.run(&crm.url(), &dry_flags).expect_success().await;
     let status = place.lines(&["status", "--json"]).await;
     assert_eq!(status[0]["books"]["ready"], 1);
     assert_eq!(crm.admin(|core, _| core.journal.accepted()), 0);
-    place.run(&crm.url(), &flags).succeeds().await;
+    place.run(&crm.url(), &flags).expect_success().await;
     judge(&crm, &place, &[call]).await;
 }

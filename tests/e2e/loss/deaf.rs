@@ -1,6 +1,6 @@
-//! Tests a log that no process reads. It must not end the daemon or make it wait.
+//! Tests that a log that no process reads does not end the daemon, and does not make it wait.
 
-use crate::e2e::operations::monitoring::{get, listens_at};
+use crate::e2e::operations::monitoring::{get, listen_address};
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
 use crate::support::recordings::{self, Recording, TRUNKS};
@@ -13,14 +13,15 @@ use std::time::Duration;
 
 /// The log message about lines that stderr did not accept.
 const LOST: &str = "lines of the log are lost";
-/// Calls at the same time. Each makes one log line, and this many lines of one kind are allowed per
-/// second.
+/// Calls in a group. Each call makes one log line. At most ten log lines of one kind are written
+/// per second.
 const CALLS: usize = 20;
 /// Pause between two groups of calls.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A daemon whose stderr is a pipe. The test has read the pipe up to the daemon's address.
-struct Deaf {
+/// A daemon whose stderr is a pipe. The test has read the pipe up to the line with the address of
+/// the daemon.
+struct UnreadLog {
     place: Place,
     crm: Server,
     program: Program,
@@ -28,7 +29,7 @@ struct Deaf {
     address: SocketAddr,
 }
 
-impl Deaf {
+impl UnreadLog {
     async fn start() -> Self {
         let (place, crm) = (Place::new(), crm::start().await);
         place.write("calls.ami", "");
@@ -43,19 +44,23 @@ impl Deaf {
             "--log-format=json",
         ];
         let (read, write) = io::pipe().expect("a pipe");
-        let program = place.run_heard_by(&crm.url(), &flags, write);
+        let program = place.run_with_stderr(&crm.url(), &flags, write);
         let reading = tokio::task::spawn_blocking(move || {
             let mut log = BufReader::new(read);
             let mut line = String::new();
             loop {
                 line.clear();
-                assert_ne!(log.read_line(&mut line).expect("text"), 0, "it has ended");
-                if let Some(address) = listens_at(&line) {
+                assert_ne!(
+                    log.read_line(&mut line).expect("text"),
+                    0,
+                    "the log has ended"
+                );
+                if let Some(address) = listen_address(&line) {
                     return (log, address);
                 }
             }
         });
-        let (log, address) = soon("its address", reading).await.expect("read");
+        let (log, address) = soon("the address in the log", reading).await.expect("read");
         Self {
             place,
             crm,
@@ -66,32 +71,37 @@ impl Deaf {
     }
 
     /// Returns the number of lost lines, as the metrics show it.
-    async fn lost(&self) -> u64 {
+    async fn lost_lines(&self) -> u64 {
         let (_, metrics) = get(self.address, "/metrics").await;
         let name = "callbridge_log_lines_lost_total ";
         let line = metrics.lines().find_map(|line| line.strip_prefix(name));
         line.expect("the metric").parse().expect("a number")
     }
 
-    /// Adds a call and waits until it is journaled.
-    async fn journals(&mut self, call: &Recording) {
+    /// Adds a call and waits until the call is journaled.
+    async fn journal_call(&mut self, call: &Recording) {
         self.place.append("calls.ami", &call.ami);
-        let one_more = self.crm.admin(|core, _| core.records().len()) as u64 + 1;
-        let journaled = |it: &Status| it.books.journaled == one_more && it.books.settled();
-        self.program.until("the call is journaled", journaled).await;
+        let expected = self.crm.admin(|core, _| core.records().len()) as u64 + 1;
+        let is_journaled =
+            |status: &Status| status.books.journaled == expected && status.books.settled();
+        self.program
+            .until("the call is journaled", is_journaled)
+            .await;
     }
 
-    /// Adds calls without a lead, each with a log line, until log lines are lost.
-    async fn talks_until_lines_are_lost(&mut self) {
+    /// Adds groups of calls without a lead, each with a log line, until log lines are lost.
+    async fn fill_log(&mut self) {
         let call = recordings::one("unknown_customer");
         let begin = callbridge_model::clock::now().wall.floor_seconds().get() - 80_000;
-        for (many, nth) in (0..).step_by(CALLS).zip(1..) {
-            let times = (many..many + CALLS as i64).map(|nth| begin + nth * 20);
+        for (first_call, groups) in (0..).step_by(CALLS).zip(1..) {
+            let times = (first_call..first_call + CALLS as i64).map(|nth| begin + nth * 20);
             let calls: Vec<u8> = times.flat_map(|at| call.moved_to(at).ami).collect();
             self.place.append("calls.ami", &calls);
-            let waiting = |it: &Status| it.books.waiting == nth * CALLS as u64;
-            self.program.until("the calls are waiting", waiting).await;
-            if self.lost().await > 0 {
+            let are_waiting = |status: &Status| status.books.waiting == groups * CALLS as u64;
+            self.program
+                .until("the calls are waiting", are_waiting)
+                .await;
+            if self.lost_lines().await > 0 {
                 return;
             }
             pass(PAUSE).await;
@@ -101,41 +111,43 @@ impl Deaf {
 
 #[tokio::test]
 async fn log_reader_that_exits_loses_no_call() {
-    let mut deaf = Deaf::start().await;
-    drop(deaf.log.take());
-    for call in recordings::in_a_row(2) {
-        deaf.journals(&call).await;
+    let mut daemon = UnreadLog::start().await;
+    drop(daemon.log.take());
+    for call in recordings::consecutive(2) {
+        daemon.journal_call(&call).await;
     }
-    assert!(deaf.lost().await > 0);
-    deaf.program.terminate().await;
+    assert!(daemon.lost_lines().await > 0);
+    daemon.program.terminate().await;
 }
 
 #[tokio::test]
 async fn stalled_log_reader_delays_no_call_and_gets_loss_message() {
-    let mut deaf = Deaf::start().await;
-    deaf.talks_until_lines_are_lost().await;
-    for call in recordings::in_a_row(2) {
-        deaf.journals(&call).await;
+    let mut daemon = UnreadLog::start().await;
+    daemon.fill_log().await;
+    for call in recordings::consecutive(2) {
+        daemon.journal_call(&call).await;
     }
-    let Deaf {
+    let UnreadLog {
         program, mut log, ..
-    } = deaf;
+    } = daemon;
     let mut log = log.take().expect("not yet taken");
     let reading = tokio::task::spawn_blocking(move || {
         let mut lines = String::new();
         while !lines.contains(LOST) {
             assert_ne!(log.read_line(&mut lines).expect("text"), 0, "{lines}");
         }
-        // From here on, the log is read again, and the end of the daemon is logged normally.
+        // The test reads the log again from here on, so the end of the daemon is in the log.
         (log, lines)
     });
-    let (mut log, mut lines) = soon("what was missed", reading).await.expect("read");
+    let (mut log, mut lines) = soon("the message about lost lines", reading)
+        .await
+        .expect("read");
     let reading = tokio::task::spawn_blocking(move || {
         log.read_to_string(&mut lines).expect("text");
         lines
     });
     program.terminate().await;
-    let lines = soon("the end of its log", reading).await.expect("read");
+    let lines = soon("the end of the log", reading).await.expect("read");
     assert!(
         lines
             .trim_end()
@@ -148,8 +160,8 @@ async fn stalled_log_reader_delays_no_call_and_gets_loss_message() {
 
 #[tokio::test]
 async fn unread_log_does_not_block_daemon_shutdown() {
-    let mut deaf = Deaf::start().await;
-    deaf.talks_until_lines_are_lost().await;
-    deaf.program.terminate().await;
-    drop(deaf.log);
+    let mut daemon = UnreadLog::start().await;
+    daemon.fill_log().await;
+    daemon.program.terminate().await;
+    drop(daemon.log);
 }

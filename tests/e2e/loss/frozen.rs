@@ -1,5 +1,5 @@
-//! Tests a process that is frozen between the commit of a request's slot and the request's first
-//! byte.
+//! Tests that a process that is frozen after it stored a request's slot, and before it wrote the
+//! first byte, does not send the request.
 
 use crate::support::crm;
 use crate::support::program::{Place, preload};
@@ -15,17 +15,18 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A request can wait less than this for its first byte.
-const FROZEN: Duration = Duration::from_secs(6);
-/// Slots that a new state uses at its start.
+/// How long the process is frozen. A request must be written within five seconds after its slot was
+/// taken.
+const FREEZE: Duration = Duration::from_secs(6);
+/// Number of slots that a new state already has as used.
 const SLOTS_OF_NEW_STATE: usize = 3;
 
-/// Forwards connections to the CRM until it is closed. Then it refuses connections.
-struct Way(JoinHandle<()>);
+/// A proxy that forwards connections to the CRM until it is closed. Then connections are refused.
+struct Proxy(JoinHandle<()>);
 
-impl Way {
-    async fn open(at: SocketAddr, crm: &Server) -> Self {
-        let listener = TcpListener::bind(at).await.expect("a free port");
+impl Proxy {
+    async fn open(address: SocketAddr, crm: &Server) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a free port");
         let crm = crm.url().trim_start_matches("http://").to_owned();
         Self(tokio::spawn(async move {
             while let Ok((mut outer, _)) = listener.accept().await {
@@ -44,11 +45,12 @@ impl Way {
     }
 }
 
-/// Returns the number of requests to this endpoint, or to all endpoints.
-fn requests(crm: &Server, of: Option<Endpoint>) -> usize {
+/// Returns the number of requests to this endpoint, or to all endpoints for `None`.
+fn count_requests(crm: &Server, wanted: Option<Endpoint>) -> usize {
     let count = crm.admin(|core, _| {
         let counts = core.counts().iter();
-        let counts = counts.filter(|((endpoint, _), _)| of.is_none_or(|of| of == *endpoint));
+        let counts =
+            counts.filter(|((endpoint, _), _)| wanted.is_none_or(|only| only == *endpoint));
         counts.map(|(_, count)| *count).sum::<u64>()
     });
     usize::try_from(count).expect("few")
@@ -59,10 +61,10 @@ fn requests(crm: &Server, of: Option<Endpoint>) -> usize {
 async fn request_frozen_before_first_byte_is_not_sent_and_slot_kept() {
     let (place, crm) = (Place::new(), crm::start().await);
     let address = free_addr();
-    let way = Way::open(address, &crm).await;
+    let proxy = Proxy::open(address, &crm).await;
     let (library, hangs) = (preload(&place, "hang.c"), place.path("hangs"));
     let source = place.file("recorded", "ami");
-    // slots are kept until after the test
+    // The window of one hour keeps all slots until after the test.
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], "--rate=240/1h"];
     let variables = [("LD_PRELOAD", library), ("TEST_HANG", hangs.clone())];
     let calls = ["inbound_answered", "outbound_answered"].map(recordings::one);
@@ -70,8 +72,8 @@ async fn request_frozen_before_first_byte_is_not_sent_and_slot_kept() {
     let mut program = place.run_with(&format!("http://{address}"), &flags, &variables);
     program.settled(1).await;
 
-    // while the CRM is unreachable, the next commit is that of a probe and its slot
-    way.close().await;
+    // While the CRM is unreachable, the next commit stores the slot of a probe.
+    proxy.close().await;
     place.append("recorded", &calls[1].ami);
     program
         .until("an unreachable CRM", |status| {
@@ -80,24 +82,32 @@ async fn request_frozen_before_first_byte_is_not_sent_and_slot_kept() {
         })
         .await;
     place.write("hangs", "");
-    let way = Way::open(address, &crm).await;
+    let proxy = Proxy::open(address, &crm).await;
     let met = place.at("hangs.met");
     until("a commit that hangs", async || met.exists()).await;
     program.freeze().await;
     std::fs::remove_file(&hangs).expect("removed");
-    pass(FROZEN).await;
+    pass(FREEZE).await;
     program.signal(Signal::CONT);
 
     program.settled(2).await;
     program.terminate().await;
-    way.close().await;
+    proxy.close().await;
     let log = place.logs();
     assert_eq!(log.matches("verdict=too_late").count(), 1, "{log}");
-    assert_eq!(requests(&crm, Some(Endpoint::CallHistory)), 2, "each once");
+    assert_eq!(
+        count_requests(&crm, Some(Endpoint::CallHistory)),
+        2,
+        "each call is sent once"
+    );
     let unreachable = log.matches("verdict=failure").count();
     let state = Connection::open(place.at("state").join("spool.db")).expect("a state");
     let slots = state.query_row("SELECT count(*) FROM slots", [], |row| row.get(0));
-    let taken = SLOTS_OF_NEW_STATE + requests(&crm, None) + unreachable + 1;
-    assert_eq!(slots, Ok(taken), "one slot was kept and not used\n{log}");
+    let taken = SLOTS_OF_NEW_STATE + count_requests(&crm, None) + unreachable + 1;
+    assert_eq!(
+        slots,
+        Ok(taken),
+        "one slot was taken and no request was sent\n{log}"
+    );
     crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
 }

@@ -2,34 +2,35 @@
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
-use crate::support::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
+use crate::support::recordings::{self, LEADS, Recording, TRUNKS, consecutive};
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
 use callbridge_testbed::broker::{self, Broker};
 use callbridge_testbed::expected::Expected;
 use callbridge_testbed::wait::soon;
 use std::time::Duration;
 
-/// Calls of a run.
+/// Number of calls in a test.
 const CALLS: usize = 200;
-/// Kills per run. Before each kill, a part of the calls is reported.
+/// Number of kills in a test. Before each kill, the PBX reports a tenth of the calls.
 const KILLS: usize = 10;
 
-/// The moment of a kill.
+/// The moment of a kill. A run is the time from a start of the program to the kill.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// When its socket answers.
+    /// When the program answers commands.
     Start,
-    /// When this many of all calls are finished.
+    /// When this many calls are finished, including the calls of earlier runs.
     Intake(u64),
-    /// When the CRM has accepted this many calls of this run and has not answered another one.
+    /// When the CRM has accepted this many calls in this run, and has received one more call that
+    /// it does not answer.
     NoAnswer(u64),
-    /// When the CRM answers the n-th submission of this run.
+    /// When the CRM has accepted this many calls in this run, before the program stores the answer.
     BeforeCommit(u64),
-    /// When this many calls of this run are confirmed.
+    /// When this many calls of this run are in the journal.
     Confirmed(usize),
 }
 
-/// The moments of one run. Before each, another tenth of the calls is reported.
+/// The moments of the kills in one test.
 const MOMENTS: [Moment; KILLS] = [
     Moment::Intake(2),
     Moment::BeforeCommit(9),
@@ -43,76 +44,78 @@ const MOMENTS: [Moment; KILLS] = [
     Moment::Confirmed(1),
 ];
 
-fn accepted(crm: &Server) -> u64 {
+/// Returns the number of submissions that the CRM has accepted.
+fn count_accepted(crm: &Server) -> u64 {
     crm.admin(|core, _| core.journal.accepted())
 }
 
-/// Checks the condition without a pause, so the kill comes exactly at the moment.
-async fn at_once(what: &str, mut holds: impl FnMut() -> bool) {
-    let looking = async {
-        while !holds() {
+/// Waits for a condition. Checks without a pause, so the kill comes exactly at the moment. `what`
+/// names the condition for the message of a timeout.
+async fn spin_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let spinning = async {
+        while !condition() {
             tokio::task::yield_now().await;
         }
     };
-    soon(what, looking).await;
+    soon(what, spinning).await;
 }
 
 /// Waits for the moment and kills the program.
 async fn kill_at(moment: Moment, mut program: Program, crm: &Server) {
-    let (what, before) = (format!("{moment:?}"), accepted(crm));
+    let (what, before) = (format!("{moment:?}"), count_accepted(crm));
     let confirmed = crm.journal().len();
     match moment {
         Moment::Start => {
             program.until(&what, |_| true).await;
         }
         Moment::Intake(calls) => {
-            let taken = program.until(&what, |it| it.books.finished >= calls);
-            taken.await;
+            let finished = program.until(&what, |status| status.books.finished >= calls);
+            finished.await;
         }
         Moment::NoAnswer(calls) => {
-            at_once(&what, || accepted(crm) >= before + calls).await;
-            let late = Action::Delay(Duration::from_secs(600));
-            let late = Rule::always(Endpoint::CallHistory, late);
+            spin_until(&what, || count_accepted(crm) >= before + calls).await;
+            let fault = Action::Delay(Duration::from_secs(600));
+            let fault = Rule::always(Endpoint::CallHistory, fault);
             let before = crm.admin(|core, _| {
-                core.set_faults(vec![late]);
+                core.set_faults(vec![fault]);
                 core.journal.accepted()
             });
-            at_once(&what, || accepted(crm) > before).await;
+            spin_until(&what, || count_accepted(crm) > before).await;
         }
         Moment::BeforeCommit(calls) => {
-            at_once(&what, || accepted(crm) >= before + calls).await;
+            spin_until(&what, || count_accepted(crm) >= before + calls).await;
         }
         Moment::Confirmed(calls) => {
-            at_once(&what, || crm.journal().len() >= confirmed + calls).await;
+            spin_until(&what, || crm.journal().len() >= confirmed + calls).await;
         }
     }
     program.kill().await;
     crm.admin(|core, _| core.set_faults(Vec::new()));
 }
 
-/// Checks that all calls are journaled and sent once. If a kill struck a request, callbridge must
-/// look for the call in the journal before it sends it again.
+/// Checks that all calls are journaled and sent once. If a kill interrupted a request, callbridge
+/// must look for the call in the journal before it sends the call again.
 fn judge(place: &Place, crm: &Server, expected: &[Expected]) {
-    let mut wrong = crm::compare(crm, &[], expected);
-    wrong.extend(crm::conduct(crm, |_| false));
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let mut problems = crm::compare(crm, &[], expected);
+    problems.extend(crm::conduct(crm, |_| false));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert_eq!(crm.journal().len(), CALLS);
-    let again = accepted(crm) - u64::try_from(CALLS).expect("few");
-    assert_eq!(again, 0, "sent twice although the journal holds them");
+    let repeated = count_accepted(crm) - u64::try_from(CALLS).expect("few");
+    assert_eq!(repeated, 0, "calls of the journal were sent again");
     let interrupted = place
         .logs()
         .matches("under way when callbridge last stopped")
         .count();
     assert!(
         interrupted >= 2,
-        "no kill fell between a request and its commit"
+        "no kill came between a request and the commit of the answer"
     );
 }
 
 /// Promise: `kill -9` loses no call and doubles none.
 #[tokio::test]
 async fn calls_from_file_survive_ten_kills_and_are_journaled_once() {
-    let (place, crm, calls) = (Place::on_disk(), crm::start().await, in_a_row(CALLS));
+    let (place, crm, calls) = (Place::on_disk(), crm::start().await, consecutive(CALLS));
     let text = calls.iter().map(|call| call.ami.as_slice());
     let text = text.collect::<Vec<_>>().concat();
     // A part can end in the middle of a call, an event, or a line.
@@ -125,7 +128,7 @@ async fn calls_from_file_survive_ten_kills_and_are_journaled_once() {
         kill_at(moment, program, &crm).await;
     }
     let flags = [&flags[..], &["--until-idle"]].concat();
-    place.run(&crm.url(), &flags).succeeds().await;
+    place.run(&crm.url(), &flags).expect_success().await;
     let status = place.lines(&["status", "--json"]).await;
     let books = &status[0]["books"];
     assert_eq!(
@@ -138,7 +141,7 @@ async fn calls_from_file_survive_ten_kills_and_are_journaled_once() {
 /// Promise: `kill -9` loses no call and doubles none.
 #[tokio::test]
 async fn calls_from_queue_survive_ten_kills_and_are_journaled_once() {
-    let (place, crm, calls) = (Place::on_disk(), crm::start().await, in_a_row(CALLS));
+    let (place, crm, calls) = (Place::on_disk(), crm::start().await, consecutive(CALLS));
     let (broker, queue) = (Broker::shared(), "kills");
     broker.declare(queue).await;
     let bodies: Vec<String> = calls.iter().flat_map(Recording::cel).collect();

@@ -1,4 +1,5 @@
-//! Tests that callbridge loses no call, and logs none twice, if it, the CRM, or its disk fails.
+//! Tests that callbridge loses no call, and logs no call twice, if callbridge, the CRM, or the disk
+//! fails.
 
 mod deaf;
 mod frozen;

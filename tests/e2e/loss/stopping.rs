@@ -1,4 +1,5 @@
-//! Tests that callbridge stops in time, whatever hangs, and that every call is accounted for.
+//! Tests that callbridge stops in time if the CRM, the broker, DNS, or the disk hangs, and that
+//! every call is accounted for.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program, preload};
@@ -16,8 +17,8 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket, UnixDatagram};
 
-/// Writes three calls to a file.
-fn calls(place: &Place) -> [recordings::Recording; 3] {
+/// Appends three recorded calls to the file of the source, and returns the calls.
+fn append_three_calls(place: &Place) -> [recordings::Recording; 3] {
     let calls = ["inbound_answered", "outbound_answered", "blind_transfer"];
     let calls = calls.map(recordings::one);
     for call in &calls {
@@ -26,21 +27,23 @@ fn calls(place: &Place) -> [recordings::Recording; 3] {
     calls
 }
 
-/// Starts callbridge and waits until the CRM has a submission that it does not answer.
-async fn with_a_request_under_way(place: &Place, crm: &Server, fault: Action) -> Program {
+/// Starts callbridge, and waits until the CRM has received a submission that the fault leaves
+/// without an answer.
+async fn start_with_pending_request(place: &Place, crm: &Server, fault: Action) -> Program {
     let rule = Rule::always(Endpoint::CallHistory, fault);
     crm.admin(|core, _| core.set_faults(vec![rule]));
     let source = place.file("recorded", "ami");
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], TRUNKS[1], RATE_FLAG]);
-    let sending = |it: &Status| it.books.finished == 3 && it.books.sending > 0;
-    program.until("requests under way", sending).await;
-    let arrived = async || crm.admin(|core, _| core.journal.accepted() > 0);
-    until("their arrival", arrived).await;
+    let is_sending = |status: &Status| status.books.finished == 3 && status.books.sending > 0;
+    program.until("requests under way", is_sending).await;
+    let has_arrived = async || crm.admin(|core, _| core.journal.accepted() > 0);
+    until("the arrival of a request", has_arrived).await;
     program
 }
 
-/// Checks that the books balance after the end, and that the next run journals every call.
-async fn accounted_for(place: &Place, crm: &Server, calls: &[recordings::Recording]) {
+/// Checks that the books of the stopped callbridge balance, and that the next run journals every
+/// call.
+async fn check_all_calls(place: &Place, crm: &Server, calls: &[recordings::Recording]) {
     let status = place.lines(&["status", "--json"]).await.remove(0);
     let status: Status = serde_json::from_value(status).expect("a status");
     assert!(status.books.balance(), "{:?}", status.books);
@@ -48,7 +51,7 @@ async fn accounted_for(place: &Place, crm: &Server, calls: &[recordings::Recordi
     crm.admin(|core, _| core.set_faults(Vec::new()));
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG, "--until-idle"];
-    place.run(&crm.url(), &flags).succeeds().await;
+    place.run(&crm.url(), &flags).expect_success().await;
     crm::judge(crm, &place.letters().await, &recordings::expected(calls));
 }
 
@@ -60,10 +63,10 @@ async fn it_stops_in_time_while_the_crm_answers_late_or_trickles() {
         (Signal::INT, Action::Slow(seconds(900))),
     ] {
         let (place, crm) = (Place::new(), crm::start().await);
-        let calls = calls(&place);
-        let program = with_a_request_under_way(&place, &crm, fault).await;
-        program.stops_at(signal).await;
-        accounted_for(&place, &crm, &calls).await;
+        let calls = append_three_calls(&place);
+        let program = start_with_pending_request(&place, &crm, fault).await;
+        program.stop_with(signal).await;
+        check_all_calls(&place, &crm, &calls).await;
     }
 }
 
@@ -71,15 +74,21 @@ async fn it_stops_in_time_while_the_crm_answers_late_or_trickles() {
 async fn second_signal_ends_it_at_once_and_nothing_is_lost() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let (place, crm) = (Place::new(), crm::start().await);
-        let calls = calls(&place);
-        let never = Action::Delay(Duration::from_secs(900));
-        let program = with_a_request_under_way(&place, &crm, never).await;
+        let calls = append_three_calls(&place);
+        let delay = Action::Delay(Duration::from_secs(900));
+        let program = start_with_pending_request(&place, &crm, delay).await;
         program.signal(Signal::TERM);
-        until("its stop", async || program.log().contains("stopping")).await;
+        until("the beginning of the stop", async || {
+            program.log().contains("stopping")
+        })
+        .await;
         program.signal(signal);
         assert_eq!(program.insist(signal).await.code(), Some(code));
-        assert!(!place.logs().contains("stopped"), "not in order");
-        accounted_for(&place, &crm, &calls).await;
+        assert!(
+            !place.logs().contains("stopped"),
+            "the second signal ends the program before the orderly stop"
+        );
+        check_all_calls(&place, &crm, &calls).await;
     }
 }
 
@@ -91,8 +100,8 @@ async fn daemon_stops_in_time_despite_flood_and_hanging_broker() {
         broker.declare(queue).await;
     }
     let proxy = Proxy::start(broker.port()).await;
-    let through = broker.url(broker::ADMINISTRATOR);
-    let through = through.replace(
+    let proxy_url = broker.url(broker::ADMINISTRATOR);
+    let proxy_url = proxy_url.replace(
         &format!(":{}", broker.port()),
         &format!(":{}", proxy.port()),
     );
@@ -101,37 +110,39 @@ async fn daemon_stops_in_time_despite_flood_and_hanging_broker() {
     let cel = "queue=flooded&format=asterisk-cel";
     let flags = [
         format!("--source=ami://bridge@{}?secret-file={ami}", pbx.addr()),
-        format!("--source={through}?{cel}&secret-file={amqp}&pbx=queue"),
-        format!("--dead-letter-queue={through}?queue=flooded-letters&secret-file={amqp}"),
+        format!("--source={proxy_url}?{cel}&secret-file={amqp}&pbx=queue"),
+        format!("--dead-letter-queue={proxy_url}?queue=flooded-letters&secret-file={amqp}"),
         TRUNKS[0].to_owned(),
         "--listen=127.0.0.1:0".to_owned(),
         RATE_FLAG.to_owned(),
     ];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
-    let up = |it: &Status| {
-        // No event was sent on either connection.
-        it.sources
+    let are_connected = |status: &Status| {
+        // The PBX and the broker have sent no event yet.
+        status
+            .sources
             .iter()
             .all(|source| source.state == SourceState::Connected)
     };
-    program.until("both lines up", up).await;
+    program.until("both connections", are_connected).await;
     proxy.freeze();
-    // Send half a request. The other half never comes.
+    // Send only half of a request.
     let metrics = crate::e2e::operations::monitoring::address(&program).await;
-    let mut half = TcpStream::connect(metrics).await.expect("a line");
-    half.write_all(b"GET /metrics HTTP/1.1\r\nHost: x")
+    let mut connection = TcpStream::connect(metrics).await.expect("a connection");
+    connection
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x")
         .await
         .expect("written");
-    // In a separate task, because writing to a closed connection ends it.
+    // The flood is a separate task, because writing to a closed connection makes the task panic.
     let call = recordings::one("inbound_answered").ami;
     let flood = tokio::spawn(async move {
         loop {
             pbx.say(&call).await;
         }
     });
-    let much = |it: &Status| it.sources[0].read > 2_000;
-    program.until("a flood", much).await;
+    let is_flooded = |status: &Status| status.sources[0].read > 2_000;
+    program.until("a flood", is_flooded).await;
     program.terminate().await;
     flood.abort();
     let status = place.lines(&["status", "--json"]).await.remove(0);
@@ -139,12 +150,12 @@ async fn daemon_stops_in_time_despite_flood_and_hanging_broker() {
     assert!(status.books.balance(), "{:?}", status.books);
 }
 
-/// Returns `None` if the machine does not allow a separate name server. The test then reports `not
-/// run`.
+/// Opens a socket on port 53 that never answers. Returns `None` if the machine does not allow this
+/// or `unshare`. Then the test reports `not run`.
 async fn silent_name_server() -> Option<UdpSocket> {
     let socket = UdpSocket::bind("127.0.0.77:53").await.ok()?;
-    let try_it = Command::new("unshare").args(["-m", "true"]).status();
-    try_it.ok()?.success().then_some(socket)
+    let unshare = Command::new("unshare").args(["-m", "true"]).status();
+    unshare.ok()?.success().then_some(socket)
 }
 
 #[tokio::test]
@@ -171,17 +182,18 @@ async fn sigterm_during_unanswered_dns_lookup_stops_in_time() {
     soon("a question", dns.recv(&mut question))
         .await
         .expect("a question");
-    // The first request can be another one than the call's, which can end after the pause began.
-    let outage = |it: &Status| {
-        let paused = it.pause.as_ref();
-        paused.is_some_and(|pause| pause.reason == "unreachable") && it.books.ready == 1
+    // The first request can be another request than the submission of the call. Then the submission
+    // can end after the pause began.
+    let is_unreachable = |status: &Status| {
+        let pause = status.pause.as_ref();
+        pause.is_some_and(|pause| pause.reason == "unreachable") && status.books.ready == 1
     };
     let status = program
-        .until("an unreachable CRM with a call", outage)
+        .until("an unreachable CRM with a call", is_unreachable)
         .await;
     let fix = status.pause.expect("a pause").fix;
-    let words = "crm.example.uz:443 does not answer, or its name cannot be looked up in DNS";
-    assert!(fix.contains(words), "{fix}");
+    let cause = "crm.example.uz:443 does not answer, or its name cannot be looked up in DNS";
+    assert!(fix.contains(cause), "{fix}");
     assert_eq!((status.books.ready, status.books.dead), (1, 0));
     program.terminate().await;
 }
@@ -205,17 +217,18 @@ async fn hanging_disk_stops_watchdog_pings_but_not_shutdown() {
     program.settled(1).await;
     place.write("hangs", "");
     place.append("recorded", &recordings::one("outbound_answered").ami);
-    // The watchdog is no longer fed: nothing is received for ten times its interval.
+    // The watchdog gets no ping: systemd receives nothing for ten times the interval of the
+    // watchdog.
     let silence = async {
         let (mut bytes, quiet) = ([0; 4096], Duration::from_secs(1));
-        while let Ok(heard) = tokio::time::timeout(quiet, socket.recv(&mut bytes)).await {
-            heard.expect("a message");
+        while let Ok(received) = tokio::time::timeout(quiet, socket.recv(&mut bytes)).await {
+            received.expect("a message");
         }
     };
-    soon("an end of the feeding", silence).await;
+    soon("the last ping of the watchdog", silence).await;
     program.signal(Signal::TERM);
-    let ended = program.ended().await;
-    assert!(ended.success(), "{ended}");
+    let exit_status = program.ended().await;
+    assert!(exit_status.success(), "{exit_status}");
     assert!(
         place.logs().contains("the disk does not respond"),
         "{}",
@@ -224,7 +237,7 @@ async fn hanging_disk_stops_watchdog_pings_but_not_shutdown() {
 
     std::fs::remove_file(&hangs).expect("removed");
     let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
-    place.run(&crm.url(), &flags).succeeds().await;
+    place.run(&crm.url(), &flags).expect_success().await;
     let calls = ["inbound_answered", "outbound_answered"].map(recordings::one);
     crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
 }
@@ -237,7 +250,7 @@ async fn command_that_only_reads_is_ended_by_the_signal_itself() {
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).expect("a fifo");
     let program = place.start(&["explain", "--format=ami", &place.path("fifo")], &[]);
-    // This opens when the program reads. Then the program waits for input.
+    // The open for writing ends when the program opens the fifo. Then the program waits for input.
     let open = tokio::fs::OpenOptions::new();
     let writer = soon("a reader", async {
         open.clone().write(true).open(&fifo).await
@@ -245,11 +258,11 @@ async fn command_that_only_reads_is_ended_by_the_signal_itself() {
     .await;
     // SIGTERM and not SIGINT, because a shell lets its background jobs ignore SIGINT.
     program.signal(Signal::TERM);
-    let ended = program.ended().await;
+    let exit_status = program.ended().await;
     assert_eq!(
-        std::os::unix::process::ExitStatusExt::signal(&ended),
+        std::os::unix::process::ExitStatusExt::signal(&exit_status),
         Some(15),
-        "{ended}"
+        "{exit_status}"
     );
     drop(writer);
 }

@@ -13,21 +13,23 @@ use callbridge_testbed::wait::until;
 use std::time::Duration;
 
 /// Returns the time five minutes ago, in seconds since the epoch.
-fn lately() -> i64 {
+fn five_minutes_ago() -> i64 {
     callbridge_model::clock::now().wall.floor_seconds().get() - 300
 }
 
-fn paused_by(reason: &str) -> impl Fn(&Status) -> bool {
+/// Returns a condition that is true while sending is paused for this reason.
+fn is_paused_by(reason: &str) -> impl Fn(&Status) -> bool {
     move |status| (status.pause.as_ref()).is_some_and(|pause| pause.reason == reason)
 }
 
-/// Returns a recorded call that is cut in its middle, and an internal call that begins then. A
-/// source reports in order: once the second call is finished, everything before it is stored.
+/// Returns a call that the tests cut in the middle of its events, and an internal call that begins
+/// at the cut. A source reports events in order. So once the internal call is finished, all events
+/// before the cut are stored.
 fn cut_call() -> (Recording, Recording) {
-    let call = recordings::one("attended_transfer").moved_to(lately());
+    let call = recordings::one("attended_transfer").moved_to(five_minutes_ago());
     let events: Vec<&[u8]> = call.events().collect();
-    let cut_at = recordings::last_time(&events[..events.len() / 2].concat()).expect("a time");
-    let internal = recordings::one("internal_call").moved_to(cut_at.floor_seconds().get());
+    let cut_time = recordings::last_time(&events[..events.len() / 2].concat()).expect("a time");
+    let internal = recordings::one("internal_call").moved_to(cut_time.floor_seconds().get());
     (call, internal)
 }
 
@@ -45,8 +47,9 @@ async fn ami_call_cut_by_kill_is_whole_after_restart() {
     pbx.say(&before.concat()).await;
     pbx.say(&internal.events().collect::<Vec<_>>().concat())
         .await;
-    let what = "the call between colleagues";
-    program.until(what, |it| it.books.internal == 1).await;
+    program
+        .until("the internal call", |status| status.books.internal == 1)
+        .await;
     program.kill().await;
 
     let mut program = place.run(&crm.url(), &flags);
@@ -70,7 +73,9 @@ async fn websocket_cut_in_mid_call_counts_gap_and_call_continues() {
         pbx.say(frame).await;
     }
     pbx.cut().await;
-    program.until("a gap", |it| it.sources[0].gaps > 0).await;
+    program
+        .until("a gap", |status| status.sources[0].gaps > 0)
+        .await;
     pbx.logged_in(2).await;
     for frame in after {
         pbx.say(frame).await;
@@ -97,10 +102,11 @@ async fn call_cut_by_kill_after_acknowledged_events_is_whole() {
 
     broker.publish(queue, before).await;
     broker.publish(queue, &internal.cel()).await;
-    // If a kill comes before an acknowledgement, the message comes again. Kill until none does.
+    // If a kill comes before an acknowledgement, the broker delivers the message again. Kill the
+    // program until every message is acknowledged.
     loop {
         let mut program = place.run(&crm.url(), &flags);
-        let consumed = program.until("all messages taken", |it| it.books.internal == 1);
+        let consumed = program.until("all messages taken", |status| status.books.internal == 1);
         consumed.await;
         until("an empty queue", async || broker.depth(queue).await == 0).await;
         program.kill().await;
@@ -126,14 +132,17 @@ async fn sigterm_lets_request_finish_and_accounts_for_every_call() {
     }
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
-    let slow = Action::Delay(Duration::from_secs(5));
-    let slow = Rule::always(Endpoint::CallHistory, slow);
-    crm.admin(|core, _| core.set_faults(vec![slow]));
+    let fault = Action::Delay(Duration::from_secs(5));
+    let fault = Rule::always(Endpoint::CallHistory, fault);
+    crm.admin(|core, _| core.set_faults(vec![fault]));
 
     let mut program = place.run(&crm.url(), &flags);
-    let sending = |it: &Status| it.books.finished == 3 && it.books.sending > 0;
-    program.until("requests under way", sending).await;
-    until("their arrival", async || accepted(&crm) > 0).await;
+    let is_sending = |status: &Status| status.books.finished == 3 && status.books.sending > 0;
+    program.until("requests under way", is_sending).await;
+    until("the arrival of a request", async || {
+        count_accepted(&crm) > 0
+    })
+    .await;
     program.terminate().await;
     let status = place.lines(&["status", "--json"]).await.remove(0);
     let status: Status = serde_json::from_value(status).expect("a status");
@@ -142,7 +151,7 @@ async fn sigterm_lets_request_finish_and_accounts_for_every_call() {
 
     crm.admin(|core, _| core.set_faults(Vec::new()));
     let flags = [&flags[..], &["--until-idle"]].concat();
-    place.run(&crm.url(), &flags).succeeds().await;
+    place.run(&crm.url(), &flags).expect_success().await;
     crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
 }
 
@@ -152,15 +161,15 @@ async fn sigterm_does_not_wait_for_silent_crm_or_pbx() {
     let call = recordings::one("inbound_answered");
     place.append("recorded", &call.ami);
     let secret = place.write("secret", pbx::SECRET);
-    // This listens and never answers.
-    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await;
-    let silent = silent.expect("a port");
-    let addr = silent.local_addr().expect("bound");
-    let never = Rule::always(
+    // This listener never answers.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a port");
+    let addr = listener.local_addr().expect("bound");
+    let fault = Rule::always(
         Endpoint::CallHistory,
         Action::Delay(Duration::from_secs(900)),
     );
-    crm.admin(|core, _| core.set_faults(vec![never]));
+    crm.admin(|core, _| core.set_faults(vec![fault]));
     let source = place.file("recorded", "ami");
     let cel = "queue=q&format=asterisk-cel";
     let flags = [
@@ -172,18 +181,23 @@ async fn sigterm_does_not_wait_for_silent_crm_or_pbx() {
         RATE_FLAG.to_owned(),
     ];
     let mut program = place.run(&crm.url(), &flags);
-    program.until("a request", |it| it.books.sending == 1).await;
-    until("its arrival", async || accepted(&crm) > 0).await;
+    program
+        .until("a request", |status| status.books.sending == 1)
+        .await;
+    until("the arrival of the request", async || {
+        count_accepted(&crm) > 0
+    })
+    .await;
     program.terminate().await;
 
     crm.admin(|core, _| core.set_faults(Vec::new()));
     let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
-    place.run(&crm.url(), &flags).succeeds().await;
+    place.run(&crm.url(), &flags).expect_success().await;
     crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
 }
 
-/// Returns the number of writes that the CRM has accepted so far.
-fn accepted(crm: &Server) -> u64 {
+/// Returns the number of submissions that the CRM has accepted.
+fn count_accepted(crm: &Server) -> u64 {
     crm.admin(|core, _| core.journal.accepted())
 }
 
@@ -203,9 +217,11 @@ async fn calls_during_crm_outage_reach_crm_after_restart() {
 
     let mut program = place.run(&url, &flags);
     program.settled(1).await;
-    crm.stop().await.expect("it stops");
+    crm.stop().await.expect("the CRM stops");
     place.append("recorded", &calls[1].ami);
-    let status = program.until("an outage", paused_by("unreachable")).await;
+    let status = program
+        .until("an outage", is_paused_by("unreachable"))
+        .await;
     assert_eq!((status.books.finished, status.books.ready), (2, 1));
     assert!(
         status
@@ -218,7 +234,7 @@ async fn calls_during_crm_outage_reach_crm_after_restart() {
 
     let mut program = place.run(&url, &flags);
     program
-        .until("the outage again", paused_by("unreachable"))
+        .until("the outage again", is_paused_by("unreachable"))
         .await;
     let config = sandbox::Config { listen, ..config };
     let crm = sandbox::start(config).await.expect("the same sandbox");
@@ -239,8 +255,9 @@ async fn new_token_in_its_file_ends_the_pause_that_a_dead_one_made() {
 
     crm.admin(|core, _| core.revoke(TOKEN));
     place.append("recorded", &calls[1].ami);
-    let paused = program.until("a refused token", paused_by("token_refused"));
-    let status = paused.await;
+    let status = program
+        .until("a refused token", is_paused_by("token_refused"))
+        .await;
     assert_eq!(status.token.state, "refused");
     assert_eq!((status.books.ready, status.books.journaled), (1, 1));
 
@@ -255,27 +272,27 @@ async fn new_token_in_its_file_ends_the_pause_that_a_dead_one_made() {
 #[tokio::test]
 async fn missing_grant_is_named_and_once_it_is_given_calls_go_out() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let grants = |words: &[&str]| -> Vec<Grant> {
-        words.iter().filter_map(|word| Grant::parse(word)).collect()
+    let grants = |names: &[&str]| -> Vec<Grant> {
+        names.iter().filter_map(|name| Grant::parse(name)).collect()
     };
     crm.admin(|core, now| core.set_grants(now, grants(&[CALL_READ])));
     let calls = [recordings::one("inbound_answered")];
     place.append("recorded", &calls[0].ami);
     let source = place.file("recorded", "ami");
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-    let paused = |it: &Status| paused_by("no_grant")(it) && it.books.ready == 1;
-    let status = program.until("a pause for the grant", paused).await;
+    let is_paused = |status: &Status| is_paused_by("no_grant")(status) && status.books.ready == 1;
+    let status = program.until("a pause for the grant", is_paused).await;
     assert_eq!(status.token.state, "no_grant");
     let fix = status.pause.expect("a pause").fix;
     assert!(fix.contains("PERMISSION_OPEN_API_CALL:SAVE"), "{fix}");
-    assert_eq!(accepted(&crm), 0);
+    assert_eq!(count_accepted(&crm), 0);
 
     crm.admin(|core, now| core.set_grants(now, grants(&[CALL_SAVE, CALL_READ])));
     let status = program.settled(1).await;
     assert_eq!((status.token.state.as_str(), status.pause), ("ok", None));
     program.terminate().await;
-    let refused = crm.admin(|core, _| core.violations().count(ViolationKind::RepeatAfter403));
-    assert_eq!(refused, 0);
+    let repeated = crm.admin(|core, _| core.violations().count(ViolationKind::RepeatAfter403));
+    assert_eq!(repeated, 0);
     crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
 }
 
@@ -283,26 +300,29 @@ async fn missing_grant_is_named_and_once_it_is_given_calls_go_out() {
 #[tokio::test]
 async fn state_folder_that_disappears_ends_it_with_73() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let calls = recordings::in_a_row(2);
+    let calls = recordings::consecutive(2);
     place.append("recorded", &calls[0].ami);
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = place.run(&crm.url(), &flags);
     program.settled(1).await;
     let state = place.at("state");
-    // All files disappear at once, so it is known which one is missed first.
+    // All files disappear at once, so the first missing file is always `spool.db`.
     std::fs::rename(&state, place.at("elsewhere")).expect("moved");
     place.append("recorded", &calls[1].ami);
-    let ended = program.ended().await;
+    let exit_status = program.ended().await;
     let log = place.logs();
-    assert_eq!(ended.code(), Some(73), "{log}");
+    assert_eq!(exit_status.code(), Some(73), "{log}");
     let line = format!(
         "callbridge: the state folder {} disappeared in use: spool.db is missing: put the folder \
          back, and start callbridge again\n",
         state.display()
     );
     assert!(log.ends_with(&line), "{log}");
-    assert!(!state.exists(), "it was made again in use");
+    assert!(
+        !state.exists(),
+        "callbridge created the folder again while it ran"
+    );
     assert_eq!(crm.journal().len(), 1);
     // The restart by systemd begins a new state. The CRM recognizes the first call by its uuid.
     let mut program = place.run(&crm.url(), &flags);

@@ -1,5 +1,5 @@
 //! Tests that each query of the dashboard, and each alert, agrees with `/metrics`. A real
-//! Prometheus scrapes a running program and evaluates them.
+//! Prometheus scrapes a running program and evaluates the queries and the alerts.
 
 use crate::e2e::operations::monitoring::{address, get};
 use crate::support::crm::{self, RATE_FLAG};
@@ -11,21 +11,21 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Alerts that must be pending because of the calls of this test.
-const REASONED: [&str; 3] = [
+/// Alerts that the calls of this test must make pending.
+const EXPECTED_ALERTS: [&str; 3] = [
     "CallbridgeDeadLetters",
     "CallbridgeCallsWithoutLead",
     "CallbridgeNoTrunk",
 ];
-/// With few samples, Prometheus overestimates a growth up to this factor, because it extrapolates
-/// by an interval at each end.
-const EXTRAPOLATED_MAX: f64 = 3.0;
-/// Samples of each series that the test waits for.
-const SAMPLES: usize = 3;
+/// Prometheus overestimates the growth of a counter up to this factor if it has few samples,
+/// because it extrapolates by an interval at each end.
+const MAX_EXTRAPOLATION: f64 = 3.0;
+/// Prometheus must have this many samples of a series before the test compares values.
+const MIN_SAMPLES: usize = 3;
 
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
 
-/// A panel's query: title, legend, expression.
+/// A query of a dashboard panel.
 struct Query {
     title: String,
     legend: String,
@@ -33,84 +33,90 @@ struct Query {
 }
 
 /// The value that a query must have.
-enum Worth {
-    /// Exactly these series.
-    Is(Series),
-    /// The growth of a counter in its window, by these labels and multiplied by `per`.
+enum ExpectedValue {
+    /// The query must have exactly these series.
+    Exact(Series),
+    /// The growth of `counter` times `per`, with the labels `by`. `only` is a label and the value
+    /// that a series must have to count.
     Growth {
         counter: &'static str,
         only: Option<(&'static str, &'static str)>,
         by: &'static [&'static str],
         per: f64,
     },
-    /// The quantile of a histogram at this share.
+    /// The quantile of the buckets with this name. The number is a share from 0 to 1.
     Quantile(&'static str, f64),
 }
 
-fn deployed(name: &str) -> PathBuf {
+/// Returns the path of a file in the folder `deploy`.
+fn deploy_path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("deploy")
         .join(name)
 }
 
+/// Returns all queries of the Grafana dashboard, for every instance.
 fn queries() -> Vec<Query> {
-    let text = std::fs::read(deployed("grafana/callbridge.json")).expect("a dashboard");
+    let text = std::fs::read(deploy_path("grafana/callbridge.json")).expect("a dashboard");
     let board: Value = serde_json::from_slice(&text).expect("JSON");
-    let word = |of: &Value, name: &str| of[name].as_str().unwrap_or_default().to_owned();
+    let text_of = |object: &Value, name: &str| object[name].as_str().unwrap_or_default().to_owned();
     let mut all = Vec::new();
     for panel in board["panels"].as_array().expect("panels") {
         for target in panel["targets"].as_array().into_iter().flatten() {
             all.push(Query {
-                title: word(panel, "title"),
-                legend: word(target, "legendFormat"),
-                expression: word(target, "expr").replace("$instance", ".*"),
+                title: text_of(panel, "title"),
+                legend: text_of(target, "legendFormat"),
+                expression: text_of(target, "expr").replace("$instance", ".*"),
             });
         }
     }
     all
 }
 
-/// The metrics of one scrape: the series of each name.
+/// The series of one scrape, by the name of the metric.
 struct Scrape(BTreeMap<String, Series>);
 
 impl Scrape {
-    fn read(text: &str) -> Self {
-        let mut all: BTreeMap<String, Series> = BTreeMap::new();
+    /// Parses the text of `/metrics`.
+    fn parse(text: &str) -> Self {
+        let mut metrics: BTreeMap<String, Series> = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (series, value) = line.rsplit_once(' ').expect("a value");
             let (name, labels) = series.split_once('{').unwrap_or((series, ""));
             let labels = labels.trim_end_matches('}').split("\",");
-            let labels = labels.filter(|it| !it.is_empty()).map(|label| {
+            let labels = labels.filter(|label| !label.is_empty()).map(|label| {
                 let (name, value) = label.split_once("=\"").expect("a label");
                 (name.to_owned(), value.trim_end_matches('"').to_owned())
             });
             let value = value.parse().expect("a number");
-            all.entry(name.to_owned())
+            metrics
+                .entry(name.to_owned())
                 .or_default()
                 .insert(labels.collect(), value);
         }
-        Self(all)
+        Self(metrics)
     }
 
-    fn of(&self, name: &str) -> Series {
+    fn series(&self, name: &str) -> Series {
         self.0.get(name).cloned().unwrap_or_default()
     }
 
-    /// Returns the sum of the series whose label has one of these values.
-    fn sum(&self, name: &str, label: &str, words: &[&str]) -> f64 {
-        let all = self.of(name);
-        let own = all
+    /// Returns the sum of the series of a metric whose `label` has one of these values.
+    fn sum(&self, name: &str, label: &str, label_values: &[&str]) -> f64 {
+        let all = self.series(name);
+        let matching = all
             .iter()
-            .filter(|(labels, _)| words.contains(&&*labels[label]));
-        own.map(|(_, value)| value).sum()
+            .filter(|(labels, _)| label_values.contains(&&*labels[label]));
+        matching.map(|(_, value)| value).sum()
     }
 
-    /// Returns the value that a panel must show at this second.
-    fn worth(&self, query: &Query, at: i64) -> Option<Worth> {
-        let all = |name: &str| self.of(name).into_values();
-        let one = |value: f64| Worth::Is(Series::from([(Labels::new(), value)]));
+    /// Returns the value that a query must have at the time `at`, in seconds since the epoch.
+    /// Returns `None` for a query that the test does not know.
+    fn expected_value(&self, query: &Query, at: i64) -> Option<ExpectedValue> {
+        let all = |name: &str| self.series(name).into_values();
+        let one = |value: f64| ExpectedValue::Exact(Series::from([(Labels::new(), value)]));
         let max = |name: &str| all(name).fold(f64::MIN, f64::max);
-        let growth = |counter, by, per| Worth::Growth {
+        let growth = |counter, by, per| ExpectedValue::Growth {
             counter,
             only: None,
             by,
@@ -137,47 +143,50 @@ impl Scrape {
                 let ends = all("callbridge_token_expiry_timestamp_seconds");
                 one(ends.fold(f64::MAX, f64::min) * 1000.0)
             }
-            ("Calls journaled an hour", _) => Worth::Growth {
+            ("Calls journaled an hour", _) => ExpectedValue::Growth {
                 counter: books,
                 only: Some(("book", "journaled")),
                 by: &[],
                 per: 1.0,
             },
             ("Where calls stand", _) => {
-                let mut shown = self.of(books);
-                let words = ["ready", "sending", "submitted", "dead", "waiting"];
-                shown.retain(|labels, _| words.contains(&&*labels["book"]));
-                Worth::Is(shown)
+                let mut shown = self.series(books);
+                let shown_books = ["ready", "sending", "submitted", "dead", "waiting"];
+                shown.retain(|labels, _| shown_books.contains(&&*labels["book"]));
+                ExpectedValue::Exact(shown)
             }
             ("Dead letters and waiting calls by reason", legend) => {
-                let metric = match legend.starts_with("waiting") {
-                    true => "callbridge_waiting_calls",
-                    false => "callbridge_dead_letters",
+                let metric = if legend.starts_with("waiting") {
+                    "callbridge_waiting_calls"
+                } else {
+                    "callbridge_dead_letters"
                 };
-                let mut shown = self.of(metric);
+                let mut shown = self.series(metric);
                 shown.retain(|_, letters| *letters > 0.0);
-                Worth::Is(shown)
+                ExpectedValue::Exact(shown)
             }
             ("Backlog drains in", _) => one(max("callbridge_backlog_drain_seconds")),
             ("Requests a minute", _) => {
                 growth("callbridge_requests_total", &["verdict"], 60.0 / 300.0)
             }
-            ("Budget of the minute", _) => Worth::Is(self.of("callbridge_budget_slots")),
-            ("Answers of the CRM", "median") => Worth::Quantile(request, 0.5),
-            ("Answers of the CRM", "95 %") => Worth::Quantile(request, 0.95),
-            ("Commits", "median") => Worth::Quantile(commit, 0.5),
-            ("Commits", "95 %") => Worth::Quantile(commit, 0.95),
+            ("Budget of the minute", _) => {
+                ExpectedValue::Exact(self.series("callbridge_budget_slots"))
+            }
+            ("Answers of the CRM", "median") => ExpectedValue::Quantile(request, 0.5),
+            ("Answers of the CRM", "95 %") => ExpectedValue::Quantile(request, 0.95),
+            ("Commits", "median") => ExpectedValue::Quantile(commit, 0.5),
+            ("Commits", "95 %") => ExpectedValue::Quantile(commit, 0.95),
             ("Events by source", _) => growth(
                 "callbridge_source_events_total",
                 &["source", "result"],
                 1.0 / 300.0,
             ),
             ("Since the last event", _) => {
-                let mut shown = self.of("callbridge_source_last_event_timestamp_seconds");
+                let mut shown = self.series("callbridge_source_last_event_timestamp_seconds");
                 shown
                     .values_mut()
                     .for_each(|last| *last = at as f64 - *last);
-                Worth::Is(shown)
+                ExpectedValue::Exact(shown)
             }
             ("Gaps a day", _) => growth("callbridge_gaps_total", &["source"], 1.0),
             ("Channels that match no trunk", _) => {
@@ -188,8 +197,9 @@ impl Scrape {
     }
 }
 
-/// Returns the growth of a counter between Prometheus's first sample and this scrape, by these
-/// labels. Returns `None` while a series has too few samples.
+/// Returns the growth of `counter` from Prometheus's first sample to `scrape`, summed by the labels
+/// `by`. `only` is a label and the value that a series must have to count. Returns `None` while a
+/// series has too few samples.
 async fn growth(
     prometheus: &Prometheus,
     scrape: &Scrape,
@@ -200,49 +210,59 @@ async fn growth(
 ) -> Option<Series> {
     let first = prometheus.first_samples(counter, at).await;
     let mut grown = Series::new();
-    for (labels, last) in scrape.of(counter) {
+    for (labels, last) in scrape.series(counter) {
         let (first, samples) = *first.get(&labels)?;
-        if samples < SAMPLES {
+        if samples < MIN_SAMPLES {
             return None;
         }
         if only.is_some_and(|(name, value)| labels[name] != value) {
             continue;
         }
-        let kept = labels
+        let kept_labels = labels
             .into_iter()
             .filter(|(name, _)| by.contains(&name.as_str()));
-        *grown.entry(kept.collect()).or_default() += last - first;
+        *grown.entry(kept_labels.collect()).or_default() += last - first;
     }
     Some(grown)
 }
 
-/// Returns the bounds of a quantile of these cumulative buckets, whatever each was extrapolated to.
-/// Returns `None` without an observation.
+/// Returns the lowest and the highest value that Prometheus can report for a quantile. `grown` is
+/// the growth of cumulative buckets, and `share` is from 0 to 1. Returns `None` without an
+/// observation.
 fn quantile(grown: &Series, share: f64) -> Option<(f64, f64)> {
     let le = |labels: &Labels| labels["le"].parse::<f64>().expect("a bound");
-    let mut buckets: Vec<(f64, f64)> = grown.iter().map(|(it, n)| (le(it), *n)).collect();
+    let mut buckets: Vec<(f64, f64)> = grown.iter().map(|(labels, n)| (le(labels), *n)).collect();
     buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let all = buckets.last().map(|last| last.1).filter(|all| *all > 0.0)?;
-    let place = |rank: f64| {
-        let found = buckets.iter().position(|(_, n)| *n >= rank);
+    let total = buckets
+        .last()
+        .map(|last| last.1)
+        .filter(|total| *total > 0.0)?;
+    let bucket_at = |rank: f64| {
+        let index = buckets.iter().position(|(_, n)| *n >= rank);
         // Beyond the last bound, Prometheus returns the last bound.
-        found.unwrap_or(buckets.len() - 1).min(buckets.len() - 2)
+        index.unwrap_or(buckets.len() - 1).min(buckets.len() - 2)
     };
-    let low = place(share * all / EXTRAPOLATED_MAX);
-    let high = place(share * all * EXTRAPOLATED_MAX);
+    let low = bucket_at(share * total / MAX_EXTRAPOLATION);
+    let high = bucket_at(share * total * MAX_EXTRAPOLATION);
     let begin = low.checked_sub(1).map_or(0.0, |before| buckets[before].0);
     Some((begin, buckets[high].0))
 }
 
-/// Returns the error of a query, if any.
-async fn fault(prometheus: &Prometheus, scrape: &Scrape, query: &Query, at: i64) -> Option<String> {
-    let name = format!("{} ({})", query.title, query.legend);
-    let worth = scrape.worth(query, at);
-    let worth = worth.unwrap_or_else(|| panic!("{name}: say here what it must show"));
+/// Returns a message with the wrong value of the query, or `None` if the value is right.
+async fn query_error(
+    prometheus: &Prometheus,
+    scrape: &Scrape,
+    query: &Query,
+    at: i64,
+) -> Option<String> {
+    let query_name = format!("{} ({})", query.title, query.legend);
+    let expected_value = scrape
+        .expected_value(query, at)
+        .unwrap_or_else(|| panic!("{query_name}: add the query to `expected_value`"));
     let shown = prometheus.value(&query.expression, at).await;
-    let holds = match &worth {
-        Worth::Is(expected) => *expected == shown,
-        Worth::Growth {
+    let is_equal = match &expected_value {
+        ExpectedValue::Exact(expected) => *expected == shown,
+        ExpectedValue::Growth {
             counter,
             only,
             by,
@@ -251,64 +271,69 @@ async fn fault(prometheus: &Prometheus, scrape: &Scrape, query: &Query, at: i64)
             let grown = growth(prometheus, scrape, counter, *only, by, at).await;
             grown.is_some_and(|grown| is_growth(&grown, &shown, *per))
         }
-        Worth::Quantile(buckets, share) => {
+        ExpectedValue::Quantile(buckets, share) => {
             let grown = growth(prometheus, scrape, buckets, None, &["le"], at).await;
             let shown = shown.get(&Labels::new()).copied();
             match grown.map(|grown| quantile(&grown, *share)) {
-                Some(Some((low, high))) => shown.is_some_and(|it| low <= it && it <= high),
-                // Without observations there is no median.
+                Some(Some((low, high))) => shown.is_some_and(|value| low <= value && value <= high),
+                // A histogram without observations has no quantile.
                 Some(None) => shown.is_none_or(f64::is_nan),
                 None => false,
             }
         }
     };
-    (!holds).then(|| format!("{name}: {shown:?}"))
+    (!is_equal).then(|| format!("{query_name}: {shown:?}"))
 }
 
-/// Returns `true` if each shown series is within this growth.
+/// Returns `true` if `shown` has exactly the series of `grown`, each at least `per` times the
+/// growth and at most `MAX_EXTRAPOLATION` times that.
 fn is_growth(grown: &Series, shown: &Series, per: f64) -> bool {
-    let rounded = 1e-9;
-    let within = |(labels, grown): (&Labels, &f64)| {
-        let (least, most) = (grown * per, grown * per * EXTRAPOLATED_MAX);
+    let tolerance = 1e-9;
+    let is_within = |(labels, grown): (&Labels, &f64)| {
+        let (least, most) = (grown * per, grown * per * MAX_EXTRAPOLATION);
         let value = shown.get(labels);
-        value.is_some_and(|it| (least - rounded..=most + rounded).contains(it))
+        value.is_some_and(|value| (least - tolerance..=most + tolerance).contains(value))
     };
-    grown.len() == shown.len() && grown.iter().all(within)
+    grown.len() == shown.len() && grown.iter().all(is_within)
 }
 
-/// Returns four calls: one to be journaled, one without a lead, one with a lead that the CRM does
-/// not have, and one over a trunk that no flag names.
-fn told(from: u32) -> Vec<u8> {
+/// Returns the AMI events of five calls: two that are journaled, one without a lead, one with a
+/// lead that the CRM does not have, and one over a trunk that no flag names. `from` is the first
+/// number of the calls.
+fn events_of_five_calls(from: u32) -> Vec<u8> {
     let calls = [
         Call::new(from, 4001),
         Call::new(from + 1, 4002),
         Call::without_lead(from + 2),
         Call::new(from + 3, 9_001),
     ];
-    let other = Call::new(from + 4, 4001).ami();
-    let other = other.replace("PJSIP/city", "PJSIP/other");
-    format!("{}{other}", recording(&calls)).into_bytes()
+    let unmatched = Call::new(from + 4, 4001).ami();
+    let unmatched = unmatched.replace("PJSIP/city", "PJSIP/other");
+    format!("{}{unmatched}", recording(&calls)).into_bytes()
 }
 
-async fn until_told(program: &mut Program, times: u64) {
-    let all = |it: &callbridge_model::Status| {
-        let books = &it.books;
-        (books.journaled, books.waiting, books.dead) == (2 * times, times, times)
-            && books.internal == times
+/// Waits until all calls of `groups` groups of `events_of_five_calls` are in the expected books.
+async fn wait_for_books(program: &mut Program, groups: u64) {
+    let is_complete = |status: &callbridge_model::Status| {
+        let books = &status.books;
+        (books.journaled, books.waiting, books.dead) == (2 * groups, groups, groups)
+            && books.internal == groups
     };
-    program.until("each call in its book", all).await;
+    program
+        .until("every call in the expected book", is_complete)
+        .await;
 }
 
 #[tokio::test]
 async fn dashboard_queries_agree_with_the_metrics() {
     let (place, (crm, _)) = (Place::new(), crm::start_expiring().await);
-    place.append("calls.ami", &told(1));
+    place.append("calls.ami", &events_of_five_calls(1));
     let source = place.file("calls.ami", "ami");
     let listen = "--listen=127.0.0.1:0";
     let mut program = place.run(&crm.url(), &[&source, TRUNK, RATE_FLAG, listen]);
-    until_told(&mut program, 1).await;
+    wait_for_books(&mut program, 1).await;
     let target = address(&program).await;
-    let rules = deployed("prometheus/callbridge.rules.yml");
+    let rules = deploy_path("prometheus/callbridge.rules.yml");
     let rules = rules.to_str().expect("UTF-8");
     let Some(prometheus) = Prometheus::start(target, rules).await else {
         program.terminate().await;
@@ -322,54 +347,56 @@ async fn dashboard_queries_agree_with_the_metrics() {
             .is_empty()
     })
     .await;
-    place.append("calls.ami", &told(11));
-    until_told(&mut program, 2).await;
+    place.append("calls.ami", &events_of_five_calls(11));
+    wait_for_books(&mut program, 2).await;
     let queries = queries();
     assert!(queries.len() >= 20, "the dashboard has lost its queries");
-    let mut faults = Vec::new();
-    let agrees = async {
-        let mut looks = tokio::time::interval(std::time::Duration::from_millis(500));
+    let mut errors = Vec::new();
+    let agreement = async {
+        let mut ticks = tokio::time::interval(std::time::Duration::from_millis(500));
         loop {
-            looks.tick().await;
-            let scrape = Scrape::read(&get(target, "/metrics").await.1);
-            faults.clear();
+            ticks.tick().await;
+            let scrape = Scrape::parse(&get(target, "/metrics").await.1);
+            errors.clear();
             for query in &queries {
-                faults.extend(fault(&prometheus, &scrape, query, now()).await);
+                errors.extend(query_error(&prometheus, &scrape, query, now()).await);
             }
-            if faults.is_empty() {
+            if errors.is_empty() {
                 return;
             }
         }
     };
-    let waited = tokio::time::timeout(callbridge_testbed::wait::DEADLINE, agrees).await;
-    assert!(waited.is_ok(), "{}", faults.join("\n"));
+    let waited = tokio::time::timeout(callbridge_testbed::wait::DEADLINE, agreement).await;
+    assert!(waited.is_ok(), "{}", errors.join("\n"));
     let variable = [("match[]", "callbridge_build_info")];
     let instances = prometheus.ask("label/instance/values", &variable).await;
     assert_eq!(instances, serde_json::json!([target.to_string()]));
-    alerts_have_their_reasons(&prometheus).await;
+    check_alerts(&prometheus).await;
     program.terminate().await;
 }
 
 /// Checks that every rule is evaluated without an error, and that exactly the expected alerts are
 /// active.
-async fn alerts_have_their_reasons(prometheus: &Prometheus) {
+async fn check_alerts(prometheus: &Prometheus) {
     let mut rules = Vec::new();
     until("each rule evaluated", async || {
         let data = prometheus.ask("rules", &[]).await;
         let groups = data["groups"].as_array().cloned().expect("groups");
-        let each = groups.iter().flat_map(|it| it["rules"].as_array().cloned());
-        rules = each.flatten().collect::<Vec<Value>>();
+        let all = groups
+            .iter()
+            .flat_map(|group| group["rules"].as_array().cloned());
+        rules = all.flatten().collect::<Vec<Value>>();
         !rules.is_empty() && rules.iter().all(|rule| rule["health"] != "unknown")
     })
     .await;
-    let faulty: Vec<&Value> = rules.iter().filter(|it| it["health"] != "ok").collect();
+    let faulty: Vec<&Value> = rules.iter().filter(|rule| rule["health"] != "ok").collect();
     assert!(faulty.is_empty(), "{faulty:?}");
     for rule in &rules {
         let (name, query) = (&rule["name"], rule["query"].as_str().expect("a query"));
         let found = prometheus
             .value(query, callbridge_testbed::calls::now())
             .await;
-        let reasoned = REASONED.iter().any(|reasoned| name == reasoned);
-        assert_eq!(!found.is_empty(), reasoned, "{name}: {found:?}");
+        let is_expected = EXPECTED_ALERTS.iter().any(|alert| name == alert);
+        assert_eq!(!found.is_empty(), is_expected, "{name}: {found:?}");
     }
 }

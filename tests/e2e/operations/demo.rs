@@ -1,5 +1,5 @@
-//! Tests that the demo ends automatically with balanced books, and prints without colors on
-//! request.
+//! Tests that the demo ends automatically with balanced books, and prints without colors if
+//! `NO_COLOR` is set.
 
 use crate::support::program::Place;
 use callbridge_testbed::wait::soon;
@@ -10,43 +10,46 @@ use std::io::Read as _;
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// Returns the output of the demo on its own terminal.
-async fn on_a_terminal(variables: &[(&str, &str)]) -> String {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&ours).expect("granted");
-    unlockpt(&ours).expect("unlocked");
-    let name = ptsname(&ours, Vec::new()).expect("its name");
+/// Runs the demo on a new terminal with these environment variables. Returns the output.
+async fn run_demo_on_terminal(variables: &[(&str, &str)]) -> String {
+    let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&controller).expect("granted");
+    unlockpt(&controller).expect("unlocked");
+    let name = ptsname(&controller, Vec::new()).expect("the name of the terminal");
     let name = name.to_str().expect("UTF-8");
-    let theirs = OpenOptions::new().read(true).write(true).open(name);
-    let theirs = theirs.expect("its other side");
+    let terminal = OpenOptions::new().read(true).write(true).open(name);
+    let terminal = terminal.expect("the terminal opens");
     let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .env_clear()
         .env("TERM", "xterm-256color")
         .envs(variables.iter().copied())
         .arg("demo")
         .stdin(Stdio::null())
-        .stdout(theirs.try_clone().expect("one more"))
-        .stderr(theirs)
+        .stdout(terminal.try_clone().expect("a copy"))
+        .stderr(terminal)
         .kill_on_drop(true)
         .spawn()
         .expect("the demo starts");
-    let mut ours = File::from(ours);
+    let mut controller = File::from(controller);
     let reading = tokio::task::spawn_blocking(move || {
-        let mut all = Vec::new();
+        let mut bytes = Vec::new();
         // On Linux, reading ends with an error when the other side of the terminal is closed.
-        let _ = ours.read_to_end(&mut all);
-        String::from_utf8_lossy(&all).into_owned()
+        let _ = controller.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
     });
-    let ended = soon("the demo's end", child.wait()).await.expect("a child");
+    let exit_status = soon("the demo's end", child.wait()).await.expect("a child");
     drop(child);
-    let text = soon("all it wrote", reading).await.expect("text");
-    assert!(ended.success(), "{ended}\n{text}");
+    let text = soon("the output of the demo", reading).await.expect("text");
+    assert!(exit_status.success(), "{exit_status}\n{text}");
     text
 }
 
 #[tokio::test]
 async fn demo_on_terminal_is_live_table_and_plain_with_no_color() {
-    let (live, plain) = tokio::join!(on_a_terminal(&[]), on_a_terminal(&[("NO_COLOR", "1")]));
+    let (live, plain) = tokio::join!(
+        run_demo_on_terminal(&[]),
+        run_demo_on_terminal(&[("NO_COLOR", "1")])
+    );
     assert!(live.contains('\x1b'), "{live}");
     assert!(!plain.contains('\x1b'), "{plain}");
     for text in [live, plain] {
@@ -60,15 +63,16 @@ async fn demo_on_terminal_is_live_table_and_plain_with_no_color() {
 
 #[tokio::test]
 async fn last_line_of_demo_json_has_balanced_books() {
-    balances(&["demo", "--json"]).await;
+    check_demo_books(&["demo", "--json"]).await;
 }
 
 #[tokio::test]
 async fn same_calls_of_a_freeswitch_come_to_the_same_books() {
-    balances(&["demo", "--json", "--pbx=freeswitch"]).await;
+    check_demo_books(&["demo", "--json", "--pbx=freeswitch"]).await;
 }
 
-async fn balances(arguments: &[&str]) {
+/// Runs the demo with `--json`, and checks that the books of the last line add up.
+async fn check_demo_books(arguments: &[&str]) {
     let place = Place::new();
     let lines = place.lines(arguments).await;
     let last = lines.last().expect("a line");

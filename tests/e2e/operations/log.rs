@@ -1,4 +1,4 @@
-//! Tests that the log has what an administrator needs, once, and no empty fields.
+//! Tests that the log reports each event once, limits repeated lines, and has no empty fields.
 
 use crate::support::crm::{self, RATE_FLAG};
 use crate::support::program::{Place, Program};
@@ -9,14 +9,15 @@ use callbridge_testbed::calls::{Call, recording};
 use callbridge_testbed::pbx::FakePbx;
 use std::path::Path;
 
-fn recorded(name: &str) -> Vec<u8> {
+/// Returns the content of a file in the folder `tests`.
+fn read_test_file(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")
         .join(name);
     std::fs::read(path).expect("readable")
 }
 
-/// Returns `true` if the field has no value.
+/// Returns `true` if `word` is a log field without a value, such as `reason=`.
 fn is_empty_field(word: &str) -> bool {
     word.ends_with('=') || word.ends_with("=\"\"")
 }
@@ -28,11 +29,11 @@ async fn log_begins_with_version_and_state_and_has_no_empty_field() {
     let call = recordings::one("inbound_answered").moved_to(now - 300);
     place.write("calls.ami", call.ami);
     let source = place.file("calls.ami", "ami");
-    // Without a lead it is a dead letter, which has the longest log line.
+    // The trunk has no lead, so the call waits. The log line of a waiting call is the longest.
     let trunk = "--trunk=city=PJSIP/city,country=UZ";
     let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
     program
-        .until("the letter", |it| it.books.waiting == 1)
+        .until("the call that waits", |status| status.books.waiting == 1)
         .await;
     let log = program.log();
     let first = log.lines().next().expect("a line");
@@ -62,12 +63,14 @@ async fn reconnect_is_one_line_that_names_the_gap_and_the_reason() {
     let events = call.events().collect::<Vec<_>>().concat();
     pbx.say(&events).await;
     program
-        .until("the events", |it| it.sources[0].read > 0)
+        .until("the events", |status| status.sources[0].read > 0)
         .await;
     pbx.cut().await;
     pbx.logged_in(2).await;
-    program.until("the gap", |it| it.sources[0].gaps == 1).await;
-    // Later lines are in the log, so this line is too.
+    program
+        .until("the gap", |status| status.sources[0].gaps == 1)
+        .await;
+    // The events after the reconnect prove that the log already has the line about the reconnect.
     pbx.say(&events).await;
     program.terminate().await;
     let log = place.logs();
@@ -75,12 +78,12 @@ async fn reconnect_is_one_line_that_names_the_gap_and_the_reason() {
         .lines()
         .skip_while(|line| !line.contains("is down"))
         .collect();
-    let about = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+    let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
     assert_eq!(
         (
-            about("the source is up again"),
-            about("gap"),
-            about("missing")
+            count("the source is up again"),
+            count("gap"),
+            count("missing")
         ),
         (1, 1, 1),
         "{log}"
@@ -97,7 +100,7 @@ async fn reconnect_is_one_line_that_names_the_gap_and_the_reason() {
 #[tokio::test]
 async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
     const CALLS: u32 = 300;
-    /// The log message for each of these calls.
+    /// The log message for each of the calls.
     const KIND: &str = "a finished call waits for its lead";
     let (place, crm) = (Place::new(), crm::start().await);
     let calls: Vec<Call> = (0..CALLS).map(Call::without_lead).collect();
@@ -105,15 +108,15 @@ async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
     let source = place.file("calls.ami", "ami");
     let trunk = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
     let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
-    let waiting = |it: &Status| it.books.waiting == u64::from(CALLS);
-    program.until("the calls are waiting", waiting).await;
+    let are_waiting = |status: &Status| status.books.waiting == u64::from(CALLS);
+    program.until("the calls are waiting", are_waiting).await;
     program.terminate().await;
     let log = place.logs();
-    let (mut said, mut seconds, mut left_out) = (0, std::collections::BTreeMap::new(), 0);
+    let (mut logged, mut seconds, mut left_out) = (0, std::collections::BTreeMap::new(), 0);
     for line in log.lines().filter(|line| line.contains(KIND)) {
         match line.split_once("kind=\"") {
             None => {
-                said += 1;
+                logged += 1;
                 let second = line.split('.').next().expect("a time").to_owned();
                 *seconds.entry(second).or_insert(0) += 1;
             }
@@ -123,26 +126,30 @@ async fn log_flood_of_one_kind_is_limited_and_rest_is_counted() {
             }
         }
     }
-    assert_eq!(said + left_out, CALLS, "{log}");
-    // A second of the clock can overlap two seconds of the limit.
+    assert_eq!(logged + left_out, CALLS, "{log}");
+    // The limit is 10 lines per second, but a second of the log can overlap two seconds of the
+    // limit.
     assert!(seconds.values().all(|many| *many <= 20), "{seconds:?}");
 }
 
-/// Waits until `status` and the log report that the source has another format.
-async fn named(program: &mut Program, place: &Place, looks: &str) {
-    let says = |it: &Status| (it.sources[0].reason.as_ref()).is_some_and(|why| why.contains(looks));
-    program.until("the format is named", says).await;
-    let told = "the source has another format than its format= says";
+/// Waits until `status` and the log report that the source has another format. `advice` is the part
+/// of the message that names the right format.
+async fn check_format_report(program: &mut Program, place: &Place, advice: &str) {
+    let is_reported = |status: &Status| {
+        (status.sources[0].reason.as_ref()).is_some_and(|reason| reason.contains(advice))
+    };
+    program.until("the format is named", is_reported).await;
+    let message = "the source has another format than its format= says";
     let log = place.logs();
     let lines = log
         .lines()
-        .filter(|line| line.contains(told) && line.contains(looks));
+        .filter(|line| line.contains(message) && line.contains(advice));
     assert_eq!(lines.count(), 1, "{log}");
 }
 
 #[tokio::test]
 async fn file_of_wrong_format_is_reported_with_format_to_use() {
-    for (file, said, looks) in [
+    for (file, format, advice) in [
         (
             "recordings/inbound_answered/cdr.csv",
             "ami",
@@ -155,10 +162,10 @@ async fn file_of_wrong_format_is_reported_with_format_to_use() {
         ),
     ] {
         let (place, crm) = (Place::new(), crm::start().await);
-        place.write("calls", recorded(file));
-        let source = place.file("calls", said);
+        place.write("calls", read_test_file(file));
+        let source = place.file("calls", format);
         let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-        named(&mut program, &place, looks).await;
+        check_format_report(&mut program, &place, advice).await;
         program.terminate().await;
     }
 }
@@ -168,13 +175,13 @@ async fn messages_in_another_format_are_reported_with_that_format() {
     let (place, crm, broker) = (Place::new(), crm::start().await, Broker::shared());
     let queue = "other-format";
     broker.declare(queue).await;
-    let lines = String::from_utf8(recorded("matrix/asterisk-cdr.jsonl")).expect("text");
+    let lines = String::from_utf8(read_test_file("matrix/asterisk-cdr.jsonl")).expect("text");
     let bodies: Vec<&str> = lines.lines().collect();
     broker.publish(queue, &bodies).await;
     let secret = place.write("secret", broker::SECRET);
     let base = broker.url(broker::ADMINISTRATOR);
     let source = format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-    named(&mut program, &place, "use format=asterisk-cdr").await;
+    check_format_report(&mut program, &place, "use format=asterisk-cdr").await;
     program.terminate().await;
 }

@@ -38,28 +38,31 @@ pub async fn metrics(program: &Program) -> String {
 
 /// Returns the address on which `--listen` with port 0 listens.
 pub async fn address(program: &Program) -> SocketAddr {
-    let find = || program.log().lines().find_map(listens_at);
-    until("its address in the log", async || find().is_some()).await;
+    let find = || program.log().lines().find_map(listen_address);
+    until("the address of health and metrics in the log", async || {
+        find().is_some()
+    })
+    .await;
     find().expect("an address")
 }
 
-/// Returns the address in the log line that names it.
-pub fn listens_at(line: &str) -> Option<SocketAddr> {
+/// Returns the address of `--listen` if this log line names the address.
+pub fn listen_address(line: &str) -> Option<SocketAddr> {
     // In a JSON line, the address comes before the message.
-    let it = line.contains("health and metrics").then_some(line)?;
-    let (_, after) = it.split_once("127.0.0.1:")?;
+    let named = line.contains("health and metrics").then_some(line)?;
+    let (_, after) = named.split_once("127.0.0.1:")?;
     let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
     Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
 }
 
-/// Returns the status and the body of a page.
+/// Gets a page of the program. Returns the HTTP status and the body.
 pub async fn page(program: &Program, path: &str) -> (u16, String) {
     get(address(program).await, path).await
 }
 
-/// Returns the status and the body of an answer.
+/// Gets `path` from a server. Returns the HTTP status and the body.
 pub async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
-    let asking = async {
+    let exchange = async {
         let mut stream = TcpStream::connect(addr).await?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
@@ -67,7 +70,7 @@ pub async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
         stream.read_to_string(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
-    let answer = soon(path, asking).await.expect("an answer");
+    let answer = soon(path, exchange).await.expect("an answer");
     let status = answer.split(' ').nth(1).expect("a status");
     let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
     (status.parse().expect("a number"), body.to_owned())
@@ -90,8 +93,10 @@ async fn health_readiness_and_every_promised_metric_are_served() {
         "--cdr-wait=1s",
     ];
     let mut program = place.run(&crm.url(), &flags);
-    let settled = |it: &callbridge_model::Status| it.books.journaled == 1 && it.books.waiting == 1;
-    program.until("two calls settled", settled).await;
+    let are_settled = |status: &callbridge_model::Status| {
+        status.books.journaled == 1 && status.books.waiting == 1
+    };
+    program.until("two calls settled", are_settled).await;
     let addr = address(&program).await;
     assert_eq!(get(addr, "/healthz").await.0, 200);
     assert_eq!(get(addr, "/readyz").await.0, 200);
@@ -102,26 +107,27 @@ async fn health_readiness_and_every_promised_metric_are_served() {
     }
     let expiry = format!("callbridge_token_expiry_timestamp_seconds {expires_at}\n");
     assert!(metrics.contains(&expiry), "{metrics}");
-    prometheus_takes(&metrics);
-    // Counters that could not be read must be left out. Zeros would look like counters that begin
-    // again.
+    check_with_promtool(&metrics);
+    // If callbridge cannot read the counters, `/metrics` must fail. Zeros would look like counters
+    // that restarted.
     let path = place.at("state").join(callbridge_spool::folder::FILE);
     let database = rusqlite::Connection::open(&path).expect("the state");
-    let renames = |from: &str, to: &str| {
+    let rename_table = |from: &str, to: &str| {
         let renamed = database.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}"));
         renamed.expect("renamed");
     };
-    renames("missed_customers", "elsewhere");
-    let (status, words) = get(addr, "/metrics").await;
-    assert_eq!(status, 503, "{words}");
-    assert!(words.starts_with("the books cannot be read: "), "{words}");
-    renames("elsewhere", "missed_customers");
+    rename_table("missed_customers", "elsewhere");
+    let (status, text) = get(addr, "/metrics").await;
+    assert_eq!(status, 503, "{text}");
+    assert!(text.starts_with("the books cannot be read: "), "{text}");
+    rename_table("elsewhere", "missed_customers");
     assert_eq!(get(addr, "/metrics").await.0, 200);
     program.terminate().await;
 }
 
-/// Checks that `promtool check metrics` reports no problem.
-fn prometheus_takes(metrics: &str) {
+/// Checks that `promtool check metrics` reports no problem. Does nothing if promtool is not
+/// installed.
+fn check_with_promtool(metrics: &str) {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
     let checking = Command::new("promtool")
@@ -131,17 +137,17 @@ fn prometheus_takes(metrics: &str) {
         .stderr(Stdio::piped())
         .spawn();
     let Ok(mut checking) = checking else {
-        let words = b"\nnot run: promtool check metrics (promtool is not installed)\n";
-        let _ = std::io::stderr().write_all(words);
+        let line = b"\nnot run: promtool check metrics (promtool is not installed)\n";
+        let _ = std::io::stderr().write_all(line);
         return;
     };
     let mut stdin = checking.stdin.take().expect("a pipe");
-    stdin.write_all(metrics.as_bytes()).expect("it reads");
+    stdin.write_all(metrics.as_bytes()).expect("promtool reads");
     drop(stdin);
-    let said = checking.wait_with_output().expect("it ends");
-    let complaints = String::from_utf8_lossy(&said.stderr);
+    let output = checking.wait_with_output().expect("promtool ends");
+    let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.status.success() && complaints.is_empty(),
+        output.status.success() && complaints.is_empty(),
         "{complaints}\n{metrics}"
     );
 }
@@ -150,21 +156,24 @@ fn prometheus_takes(metrics: &str) {
 async fn readiness_waits_for_first_source_login_and_ignores_pause() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     crm.admin(|core, _| core.revoke_all());
-    let wrong = place.write("secret", "not the secret");
-    let source = format!("--source=ami://bridge@{}?secret-file={wrong}", pbx.addr());
+    let secret_file = place.write("secret", "not the secret");
+    let source = format!(
+        "--source=ami://bridge@{}?secret-file={secret_file}",
+        pbx.addr()
+    );
     let flags = [&source, TRUNKS[0], "--listen=127.0.0.1:0"];
     let mut program = place.run(&crm.url(), &flags);
     let addr = address(&program).await;
-    let down = program.until("a refused login", |it| {
-        it.sources[0]
+    let down = program.until("a refused login", |status| {
+        status.sources[0]
             .reason
             .as_ref()
             .is_some_and(|reason| reason.contains("refused the login"))
     });
     down.await;
-    let (status, words) = get(addr, "/readyz").await;
+    let (status, text) = get(addr, "/readyz").await;
     assert_eq!(status, 503);
-    assert!(words.contains("pbx1/ami"), "{words}");
+    assert!(text.contains("pbx1/ami"), "{text}");
     assert_eq!(get(addr, "/healthz").await.0, 200);
     let metrics = get(addr, "/metrics").await.1;
     assert!(
@@ -174,7 +183,9 @@ async fn readiness_waits_for_first_source_login_and_ignores_pause() {
 
     place.write("secret", pbx::SECRET);
     pbx.logged_in(1).await;
-    program.until("the pause", |it| it.pause.is_some()).await;
+    program
+        .until("the pause", |current| current.pause.is_some())
+        .await;
     until("readiness", async || get(addr, "/readyz").await.0 == 200).await;
     let metrics = get(addr, "/metrics").await.1;
     assert!(
@@ -184,50 +195,52 @@ async fn readiness_waits_for_first_source_login_and_ignores_pause() {
     program.terminate().await;
 }
 
+/// Returns the keys of a JSON object.
 fn keys(value: &Value) -> BTreeSet<&str> {
     let object = value.as_object().expect("an object");
     object.keys().map(String::as_str).collect()
 }
 
+/// Checks that the JSON of `status` has all documented keys.
 fn assert_status_shape(status: &Value) {
-    let has = |value: &Value, wanted: &[&str]| {
+    let assert_keys = |value: &Value, wanted: &[&str]| {
         let keys = keys(value);
         let missing: Vec<_> = wanted.iter().filter(|key| !keys.contains(**key)).collect();
         assert!(missing.is_empty(), "{missing:?} of {value}");
     };
-    has(
+    assert_keys(
         status,
         &["books", "budget", "backlog", "sources", "token", "pause"],
     );
-    has(
+    assert_keys(
         status,
         &["verdict", "problems", "version", "lastCallAt", "gaps"],
     );
-    for each in status["problems"].as_array().expect("a list") {
-        has(each, &["kind", "message", "command"]);
+    for item in status["problems"].as_array().expect("a list") {
+        assert_keys(item, &["kind", "message", "command"]);
     }
     let books = "finished ready sending submitted journaled dead waiting discarded internal \
                  skipped unreadable";
-    has(
+    assert_keys(
         &status["books"],
         &books.split_whitespace().collect::<Vec<_>>(),
     );
-    has(
+    assert_keys(
         &status["budget"],
         &["limit", "windowSec", "used", "nextFreeInMs"],
     );
-    has(&status["backlog"], &["calls", "drainSec"]);
+    assert_keys(&status["backlog"], &["calls", "drainSec"]);
     let token = "state kind company application expiresAt grants";
-    has(
+    assert_keys(
         &status["token"],
         &token.split_whitespace().collect::<Vec<_>>(),
     );
     let source = "url pbx state lastEventAt read skipped repaired gaps";
-    for each in status["sources"].as_array().expect("sources") {
-        has(each, &source.split_whitespace().collect::<Vec<_>>());
+    for item in status["sources"].as_array().expect("sources") {
+        assert_keys(item, &source.split_whitespace().collect::<Vec<_>>());
     }
     if !status["pause"].is_null() {
-        has(&status["pause"], &["reason", "fix"]);
+        assert_keys(&status["pause"], &["reason", "fix"]);
     }
 }
 
@@ -240,8 +253,10 @@ async fn status_keeps_shape_without_daemon_and_exits_69_without_state() {
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-    let done = |it: &callbridge_model::Status| it.books.journaled == 1 && it.token.state == "ok";
-    program.until("a journaled call", done).await;
+    let is_done = |status: &callbridge_model::Status| {
+        status.books.journaled == 1 && status.token.state == "ok"
+    };
+    program.until("a journaled call", is_done).await;
     let running = place.lines(&["status", "--json"]).await.remove(0);
     assert_status_shape(&running);
     assert_eq!(running["books"]["finished"], 1);
@@ -249,9 +264,9 @@ async fn status_keeps_shape_without_daemon_and_exits_69_without_state() {
         (&running["budget"]["limit"], &running["budget"]["windowSec"]),
         (&60.into(), &2.into())
     );
-    let of_source = &running["sources"][0];
+    let source_status = &running["sources"][0];
     assert_eq!(
-        (&of_source["state"], &of_source["pbx"]),
+        (&source_status["state"], &source_status["pbx"]),
         (&"done".into(), &"pbx1".into())
     );
     assert_eq!(running["token"]["company"], "Sandbox company");
@@ -265,21 +280,27 @@ async fn status_keeps_shape_without_daemon_and_exits_69_without_state() {
     );
     program.terminate().await;
 
-    let alone = place.lines(&["status", "--json"]).await.remove(0);
-    assert_status_shape(&alone);
-    assert_eq!(alone["books"], running["books"]);
+    let without_daemon = place.lines(&["status", "--json"]).await.remove(0);
+    assert_status_shape(&without_daemon);
+    assert_eq!(without_daemon["books"], running["books"]);
     assert_eq!(
-        (&alone["verdict"], &alone["problems"][0]["kind"]),
+        (
+            &without_daemon["verdict"],
+            &without_daemon["problems"][0]["kind"]
+        ),
         (&"down".into(), &"no_daemon".into())
     );
-    assert_eq!(alone["lastCallAt"], running["lastCallAt"]);
+    assert_eq!(without_daemon["lastCallAt"], running["lastCallAt"]);
     assert!(running["lastCallAt"].is_number(), "{running}");
     let down = place.command(&["status", "--exit-code"]).await;
     assert_eq!(down.status.code(), Some(2));
     let text = String::from_utf8(down.stdout).expect("UTF-8");
     let first = "nothing reaches the CRM\n  - no daemon runs";
     assert!(text.starts_with(first), "{text}");
-    assert!(down.stderr.is_empty(), "it is an answer, not a failure");
+    assert!(
+        down.stderr.is_empty(),
+        "a status without a daemon is no error"
+    );
 }
 
 #[tokio::test]
@@ -289,12 +310,12 @@ async fn second_process_on_same_state_exits_75_and_first_goes_on() {
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], RATE_FLAG];
     let mut first = place.run(&crm.url(), &flags);
-    first.until("it runs", |_| true).await;
+    first.until("the program answers", |_| true).await;
     let second = place.run(&crm.url(), &flags).ended().await;
     assert_eq!(second.code(), Some(75));
-    let words = place.logs();
+    let log = place.logs();
     let holder = format!("is in use by process {}", first.id());
-    assert!(words.contains(&holder), "{words}");
+    assert!(log.contains(&holder), "{log}");
     first.settled(1).await;
     first.terminate().await;
 }
@@ -305,7 +326,7 @@ async fn state_of_a_later_release_is_refused_with_78_and_kept() {
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
-    place.run(&crm.url(), &flags).succeeds().await;
+    place.run(&crm.url(), &flags).expect_success().await;
     let path = place.at("state").join(callbridge_spool::folder::FILE);
     let database = rusqlite::Connection::open(&path).expect("the state");
     let later = 4711;
@@ -314,18 +335,19 @@ async fn state_of_a_later_release_is_refused_with_78_and_kept() {
         .expect("written");
     database.close().expect("closed");
 
-    let refused = place.run(&crm.url(), &flags).ended().await;
-    assert_eq!(refused.code(), Some(78));
+    let exit_status = place.run(&crm.url(), &flags).ended().await;
+    assert_eq!(exit_status.code(), Some(78));
     assert!(place.logs().contains("4711"), "{}", place.logs());
-    let asked = place.command(&["status"]).await;
-    assert_eq!(asked.status.code(), Some(78));
+    let status = place.command(&["status"]).await;
+    assert_eq!(status.status.code(), Some(78));
     let database = rusqlite::Connection::open(&path).expect("the state");
     let calls = database.query_row("SELECT count(*) FROM calls", [], |row| row.get::<_, i64>(0));
     assert_eq!(calls.expect("a count"), 1);
 }
 
-/// Starts with a systemd socket, and a watchdog interval in microseconds.
-fn under_systemd(place: &Place, crm: &str, watchdog: &str) -> (UnixDatagram, Program) {
+/// Starts the program with a socket that stands for systemd. `watchdog` is the interval of the
+/// watchdog in microseconds. Returns the socket and the program.
+fn start_under_systemd(place: &Place, crm: &str, watchdog: &str) -> (UnixDatagram, Program) {
     let path = place.path("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     place.append("recorded", &recordings::one("inbound_answered").ami);
@@ -345,9 +367,9 @@ fn under_systemd(place: &Place, crm: &str, watchdog: &str) -> (UnixDatagram, Pro
     (socket, place.start(&arguments, &variables))
 }
 
-/// Returns the next message to systemd that has a line with this prefix.
-async fn hear(socket: &UnixDatagram, wanted: &str) -> String {
-    let listening = async {
+/// Returns the next message to systemd that has a line with the prefix `wanted`.
+async fn receive_message(socket: &UnixDatagram, wanted: &str) -> String {
+    let receiving = async {
         let mut buffer = [0; 4096];
         loop {
             let length = socket.recv(&mut buffer).await.expect("a message");
@@ -357,26 +379,26 @@ async fn hear(socket: &UnixDatagram, wanted: &str) -> String {
             }
         }
     };
-    soon(wanted, listening).await
+    soon(wanted, receiving).await
 }
 
 #[tokio::test]
 async fn systemd_hears_that_it_is_ready_alive_and_stopping() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let (socket, program) = under_systemd(&place, &crm.url(), "200000");
-    hear(&socket, "READY=1").await;
+    let (socket, program) = start_under_systemd(&place, &crm.url(), "200000");
+    receive_message(&socket, "READY=1").await;
     let books = "STATUS=1 finished: 1 journaled, 0 waiting, 0 dead letters";
-    let alive = hear(&socket, books).await;
+    let alive = receive_message(&socket, books).await;
     assert!(alive.contains("WATCHDOG=1"), "{alive}");
-    tokio::join!(hear(&socket, "STOPPING=1"), program.terminate());
+    tokio::join!(receive_message(&socket, "STOPPING=1"), program.terminate());
 }
 
 #[tokio::test]
 async fn systemd_that_does_not_listen_blocks_nothing() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let (_socket, mut program) = under_systemd(&place, &crm.url(), "20000");
+    let (_socket, mut program) = start_under_systemd(&place, &crm.url(), "20000");
     program
-        .until("a journaled call", |it| it.books.journaled == 1)
+        .until("a journaled call", |status| status.books.journaled == 1)
         .await;
     program.terminate().await;
 }

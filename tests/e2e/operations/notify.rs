@@ -1,4 +1,4 @@
-//! Tests that the command is run once when a problem begins and once when it ends, also over
+//! Tests that `--notify-command` runs once when a problem begins and once when it ends, also across
 //! restarts. Tests that the examples of deploy/notify send to a chat and a mailbox.
 
 use crate::support::crm::{self, RATE_FLAG};
@@ -14,16 +14,18 @@ use serde_json::Value;
 
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:NONE";
 
-fn told(place: &Place) -> Vec<Value> {
+/// Returns the notifications that the command has appended to the file `told`.
+fn notifications(place: &Place) -> Vec<Value> {
     let text = std::fs::read_to_string(place.at("told")).unwrap_or_default();
     let lines = text.lines().map(serde_json::from_str);
     lines.filter_map(Result::ok).collect()
 }
 
-async fn tells(place: &Place, lines: usize) -> Vec<Value> {
-    let stored = || place.logs().matches("--notify-command has run").count() >= lines;
-    wait::until(&format!("{lines} runs"), async || stored()).await;
-    told(place)
+/// Waits until the log reports `count` successful runs of the command. Returns the notifications.
+async fn notifications_after_runs(place: &Place, count: usize) -> Vec<Value> {
+    let has_run = || place.logs().matches("--notify-command has run").count() >= count;
+    wait::until(&format!("{count} runs"), async || has_run()).await;
+    notifications(place)
 }
 
 #[tokio::test]
@@ -39,7 +41,7 @@ async fn notify_command_runs_once_per_problem_start_and_end() {
         ("PATH", "/usr/bin:/bin".to_owned()),
     ];
     let program = place.run_with(&crm.url(), &flags, &variables);
-    let first = tells(&place, 1).await;
+    let first = notifications_after_runs(&place, 1).await;
     assert_eq!(
         (&first[0]["kind"], &first[0]["state"]),
         (&"no_lead".into(), &"begins".into())
@@ -59,28 +61,29 @@ async fn notify_command_runs_once_per_problem_start_and_end() {
     assert!(variables.contains("PATH=/usr/bin:/bin"), "{variables}");
     assert!(
         !variables.contains("CALLBRIDGE_"),
-        "none of ours: {variables}"
+        "variables of callbridge are removed: {variables}"
     );
     program.terminate().await;
 
-    // First the same problem, and then none.
+    // The second run starts with the problem of the first run. Then the operator assigns a lead.
     let mut program = place.run(&crm.url(), &flags);
-    let waiting = |it: &Status| it.books.waiting == 1;
-    program.until("the call that waits", waiting).await;
-    let given = place
+    let is_waiting = |status: &Status| status.books.waiting == 1;
+    program.until("the call that waits", is_waiting).await;
+    let assigned = place
         .lines(&["lead", "give", "+998901110001", "4001", "--json"])
         .await;
-    assert_eq!(given[0]["left"], 1);
-    let both = tells(&place, 2).await;
+    assert_eq!(assigned[0]["left"], 1);
+    let notified = notifications_after_runs(&place, 2).await;
     assert_eq!(
-        (&both[1]["kind"], &both[1]["state"]),
+        (&notified[1]["kind"], &notified[1]["state"]),
         (&"no_lead".into(), &"ends".into())
     );
-    assert_eq!(both[1]["since"], both[0]["since"]);
-    assert_eq!(both.len(), 2, "told once: {both:?}");
+    assert_eq!(notified[1]["since"], notified[0]["since"]);
+    assert_eq!(notified.len(), 2, "each notification once: {notified:?}");
     program.terminate().await;
 }
 
+/// Returns the path of an example of deploy/notify.
 fn script(name: &str) -> String {
     format!("{}/deploy/notify/{name}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -102,19 +105,26 @@ async fn chat_gets_problem_and_missed_customer_and_args_hide_token() {
     let source = place.file("calls.ami", "ami");
     let flags = [&source, TRUNK, RATE_FLAG, &command, "--notify-missed=30m"];
     let program = place.run(&crm.url(), &flags);
-    // The call waits for a lead, and its customer for a callback. This makes one message or two.
-    let (mut told, mut seen) = (String::new(), Vec::new());
-    while !(told.contains("1 call waits for a lead") && told.contains("for a callback")) {
-        seen.push(double.next().await);
-        told = seen.concat();
-        assert!(seen.len() <= 2, "{seen:?}");
+    // The call waits for a lead, and the customer waits for a callback. callbridge reports both
+    // problems in one message or in two.
+    let (mut messages, mut requests) = (String::new(), Vec::new());
+    while !(messages.contains("1 call waits for a lead") && messages.contains("for a callback")) {
+        requests.push(double.next().await);
+        messages = requests.concat();
+        assert!(requests.len() <= 2, "{requests:?}");
     }
-    assert!(told.contains("POST /bot1:TOKEN/sendMessage"), "{told}");
-    assert!(told.contains(r#"("chat_id", "-100")"#), "{told}");
+    assert!(
+        messages.contains("POST /bot1:TOKEN/sendMessage"),
+        "{messages}"
+    );
+    assert!(messages.contains(r#"("chat_id", "-100")"#), "{messages}");
     let waits = "❗ 1 customer has waited for a callback longer than 30 min: +998901110002 (50 min";
-    assert!(told.contains(waits), "{told}");
-    assert!(told.contains("→ callbridge missed --state"), "{told}");
-    assert!(!told.contains("token shown: true"), "{told}");
+    assert!(messages.contains(waits), "{messages}");
+    assert!(
+        messages.contains("→ callbridge missed --state"),
+        "{messages}"
+    );
+    assert!(!messages.contains("token shown: true"), "{messages}");
     program.terminate().await;
     assert!(!place.logs().contains("901110002"), "no number in the log");
 }
@@ -127,19 +137,19 @@ async fn mail_contains_all_notifications_of_one_run() {
         double.address
     );
     let curl = place.write("mail", &curl);
-    let line = |state: Turn, message: &str| Notification {
+    let notification = |state: Turn, message: &str| Notification {
         kind: FindingKind::SourceDown.word(),
         state,
         since: 1,
         message: message.to_owned(),
         command: "callbridge check".to_owned(),
     };
-    let told = [
-        line(Turn::Begins, "source hq/ami is down: «отказ»"),
-        line(Turn::Ends, "2 dead letters"),
+    let sent = [
+        notification(Turn::Begins, "source hq/ami is down: «отказ»"),
+        notification(Turn::Ends, "2 dead letters"),
     ];
     let command = format!("{} '{curl}'", script("mail"));
-    notify::run(&command, &told, WITHIN).await.expect("mailed");
+    notify::run(&command, &sent, WITHIN).await.expect("mailed");
     let mail = double.next().await;
     assert!(mail.contains("RCPT TO:<admin@example.com>"), "{mail}");
     assert!(
@@ -149,14 +159,15 @@ async fn mail_contains_all_notifications_of_one_run() {
     let body =
         "\n\nsource hq/ami is down: «отказ»\n  fix: callbridge check\n\nOver: 2 dead letters\n";
     assert!(mail.contains(body), "{mail}");
-    // The last line of the script's output names the missing file.
+    // The last line of the error is the last line of the script's output.
     let nowhere = format!("{} /no/such/file", script("mail"));
-    let failed = notify::run(&nowhere, &told, WITHIN).await;
-    let words = failed.expect_err("failed").to_string();
-    assert!(words.ends_with(": /no/such/file cannot be read"), "{words}");
+    let failed = notify::run(&nowhere, &sent, WITHIN).await;
+    let error = failed.expect_err("failed").to_string();
+    assert!(error.ends_with(": /no/such/file cannot be read"), "{error}");
 }
 
-fn problem(message: String) -> Notification {
+/// Returns the notification that a problem with this message begins.
+fn begin_notification(message: String) -> Notification {
     Notification {
         kind: FindingKind::SourceDown.word(),
         state: Turn::Begins,
@@ -168,7 +179,7 @@ fn problem(message: String) -> Notification {
 
 #[tokio::test]
 async fn chat_text_is_cut_by_utf16_units() {
-    for (what, kept) in [
+    for (text, kept) in [
         // The prefix "❗ " takes two of 4,000 UTF-16 units.
         ("я".repeat(5_000), "я".repeat(3_998)),
         ("😀".repeat(3_000), "😀".repeat(1_999)),
@@ -184,12 +195,12 @@ async fn chat_text_is_cut_by_utf16_units() {
         );
         let curl = place.write("telegram", &curl);
         let command = format!("{} '{curl}'", script("telegram"));
-        let sent = notify::run(&command, &[problem(what)], WITHIN).await;
+        let sent = notify::run(&command, &[begin_notification(text)], WITHIN).await;
         assert_eq!(sent, Ok(()));
-        let asked = double.next().await;
+        let request = double.next().await;
         assert!(
-            asked.contains(&format!("(\"text\", \"❗ {kept}\")")),
-            "{asked}"
+            request.contains(&format!("(\"text\", \"❗ {kept}\")")),
+            "{request}"
         );
     }
 }
@@ -217,7 +228,7 @@ async fn failure_of_curl_shows_no_line_of_its_file() {
     ] {
         let curl = place.write(name, lines);
         let command = format!("{} '{curl}'", script(name));
-        let failed = notify::run(&command, &[problem("a".to_owned())], WITHIN).await;
+        let failed = notify::run(&command, &[begin_notification("a".to_owned())], WITHIN).await;
         let error = failed.expect_err("no server");
         assert!(!error.contains("TOKEN"), "{lines}: {error}");
         assert!(
@@ -236,11 +247,11 @@ async fn failed_command_is_retried_shown_and_recovers() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("calls.ami", &recordings::one("inbound_answered").ami);
     let source = place.file("calls.ami", "ami");
-    let (told, tries) = (place.path("told"), place.path("tries"));
-    let mended = place.path("mended");
+    let (notified, tries) = (place.path("told"), place.path("tries"));
+    let fixed = place.path("mended");
     let command = format!(
-        "--notify-command=echo >> '{tries}'; [ -e '{mended}' ] || \
-         {{ echo no way to the chat >&2; exit 3; }}; cat >> '{told}'"
+        "--notify-command=echo >> '{tries}'; [ -e '{fixed}' ] || \
+         {{ echo no way to the chat >&2; exit 3; }}; cat >> '{notified}'"
     );
     let mut program = place.run(&crm.url(), &[&source, TRUNK, RATE_FLAG, &command]);
     let problem = |status: &Status| {
@@ -253,8 +264,8 @@ async fn failed_command_is_retried_shown_and_recovers() {
     let status = program
         .until("the problem", |status| problem(status).is_some())
         .await;
-    let what = problem(&status).expect("a problem");
-    assert!(what.contains("no way to the chat"), "{what}");
+    let message = problem(&status).expect("a problem");
+    assert!(message.contains("no way to the chat"), "{message}");
     let text = place.command(&["status"]).await.stdout;
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("no way to the chat"), "{text}");
@@ -279,7 +290,7 @@ async fn failed_command_is_retried_shown_and_recovers() {
     );
     // The message was delivered once, although the command was run several times.
     assert_eq!(count("told"), 1);
-    assert_eq!(self::told(&place)[0]["kind"], "no_lead");
+    assert_eq!(notifications(&place)[0]["kind"], "no_lead");
     assert!(log.contains("--notify-command has run"), "{log}");
     program.terminate().await;
 }

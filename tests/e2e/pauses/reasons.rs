@@ -12,7 +12,7 @@ use callbridge_testbed::wait::until;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// A program with calls to send, and its CRM.
+/// A running program with calls to send, and the CRM that it sends them to.
 struct Stage {
     place: Place,
     crm: Server,
@@ -20,6 +20,7 @@ struct Stage {
     program: Program,
 }
 
+/// Names of the recordings that the tests use.
 const NAMES: [&str; 7] = [
     "inbound_answered",
     "outbound_answered",
@@ -30,10 +31,10 @@ const NAMES: [&str; 7] = [
     "blonde_transfer",
 ];
 
-/// Creates a place with this many recorded calls.
-fn set(calls: usize) -> (Place, Vec<Recording>) {
+/// Creates a place whose recording has the first `count` calls of `NAMES`.
+fn place_with_calls(count: usize) -> (Place, Vec<Recording>) {
     let place = Place::new();
-    let calls: Vec<Recording> = NAMES[..calls]
+    let calls: Vec<Recording> = NAMES[..count]
         .iter()
         .map(|name| recordings::one(name))
         .collect();
@@ -62,9 +63,9 @@ fn run_with(place: &Place, crm: &Server, variables: &[(&str, String)]) -> Progra
 }
 
 impl Stage {
-    /// Starts the program with a sandbox that has these faults.
-    async fn new(calls: usize, faults: Vec<Rule>) -> Self {
-        let (place, calls) = set(calls);
+    /// Starts the program with `count` calls, and a CRM that has these faults.
+    async fn new(count: usize, faults: Vec<Rule>) -> Self {
+        let (place, calls) = place_with_calls(count);
         let crm = crm::start().await;
         crm.admin(|core, _| core.set_faults(faults));
         let program = run(&place, &crm);
@@ -76,17 +77,17 @@ impl Stage {
         }
     }
 
-    /// Checks that `status`, the log, and the metrics show the pause with its fix, and that no call
-    /// is lost.
-    async fn is_paused(&mut self, reason: &str, fix: &str) -> Status {
+    /// Checks that `status`, the log, and the metrics show a pause with this reason, that `fix` is
+    /// in the fix of the pause, and that no call is lost.
+    async fn check_paused(&mut self, reason: &str, fix: &str) -> Status {
         let calls = self.calls.len() as u64;
-        let wanted = |it: &Status| {
-            let pause = it.pause.as_ref().map(|pause| pause.reason.as_str());
-            pause == Some(reason) && it.books.finished == calls
+        let is_paused = |status: &Status| {
+            let pause = status.pause.as_ref().map(|pause| pause.reason.as_str());
+            pause == Some(reason) && status.books.finished == calls
         };
-        let status = self.program.until(reason, wanted).await;
-        let said = &status.pause.as_ref().expect("a pause").fix;
-        assert!(said.contains(fix), "{reason}: {said}");
+        let status = self.program.until(reason, is_paused).await;
+        let shown_fix = &status.pause.as_ref().expect("a pause").fix;
+        assert!(shown_fix.contains(fix), "{reason}: {shown_fix}");
         assert!(status.books.balance(), "{:?}", status.books);
         let text = self.place.command(&["status"]).await.stdout;
         let text = String::from_utf8(text).expect("UTF-8");
@@ -97,39 +98,44 @@ impl Stage {
         );
         assert!(text.contains(fix), "{text}");
         let metrics = crate::e2e::operations::monitoring::metrics(&self.program).await;
-        for each in PAUSES {
+        for pause_reason in PAUSES {
             let line = format!(
-                "callbridge_paused{{reason=\"{each}\"}} {}\n",
-                i32::from(each == reason)
+                "callbridge_paused{{reason=\"{pause_reason}\"}} {}\n",
+                i32::from(pause_reason == reason)
             );
             assert!(metrics.contains(&line), "{line} is missing in\n{metrics}");
         }
-        let told = format!("paused reason={reason} fix=");
-        assert!(self.program.log().contains(&told), "{}", self.program.log());
+        let log_line = format!("paused reason={reason} fix=");
+        assert!(
+            self.program.log().contains(&log_line),
+            "{}",
+            self.program.log()
+        );
         status
     }
 
-    /// Checks that it continues automatically once the problem is fixed, and that every call is
-    /// journaled.
-    async fn goes_on(mut self, allowed: impl Fn(ViolationKind) -> bool) {
+    /// Checks that the program sends again automatically and that every call is journaled.
+    /// `allowed` selects the violations that the test expects. The problem must already be fixed.
+    async fn check_recovery(mut self, allowed: impl Fn(ViolationKind) -> bool) {
         let calls = self.calls.len() as u64;
         let status = self.program.settled(calls).await;
         assert_eq!((status.books.journaled, status.pause), (calls, None));
         assert!(self.program.log().contains("no longer paused"));
         self.program.terminate().await;
         let letters = self.place.letters().await;
-        let mut wrong = crm::compare(&self.crm, &letters, &recordings::expected(&self.calls));
-        wrong.extend(crm::conduct(&self.crm, allowed));
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let mut problems = crm::compare(&self.crm, &letters, &recordings::expected(&self.calls));
+        problems.extend(crm::conduct(&self.crm, allowed));
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
-    fn mend(&self) {
+    /// Removes all faults of the CRM.
+    fn clear_faults(&self) {
         self.crm.admin(|core, _| core.set_faults(Vec::new()));
     }
 }
 
-/// Returns faults that answer each request with this status.
-fn every_endpoint(status: u16) -> Vec<Rule> {
+/// Returns faults that answer every request with this HTTP status.
+fn faults_of_every_endpoint(status: u16) -> Vec<Rule> {
     let endpoints = [
         Endpoint::CallHistory,
         Endpoint::Request,
@@ -140,30 +146,32 @@ fn every_endpoint(status: u16) -> Vec<Rule> {
     rules.to_vec()
 }
 
-fn nothing_allowed(_: ViolationKind) -> bool {
+/// Allows no violation.
+fn allow_none(_: ViolationKind) -> bool {
     false
 }
 
-async fn wrong_address(fault: Action) {
+/// Checks the pause that begins if the CRM answers every submission with this fault.
+async fn check_wrong_address(fault: Action) {
     let rule = Rule::always(Endpoint::CallHistory, fault);
     let mut stage = Stage::new(3, vec![rule]).await;
     let status = stage
-        .is_paused("wrong_address", "is not at --crm-url")
+        .check_paused("wrong_address", "is not at --crm-url")
         .await;
     // One of the calls can be under way as a probe.
     let books = status.books;
     assert_eq!((books.ready + books.sending, books.dead), (3, 0));
-    stage.mend();
-    stage.goes_on(nothing_allowed).await;
+    stage.clear_faults();
+    stage.check_recovery(allow_none).await;
 }
 
 #[tokio::test]
 async fn wrong_address_keeps_everything_until_it_is_right() {
     tokio::join!(
-        wrong_address(Action::Status(404)),
-        wrong_address(Action::Status(405)),
-        wrong_address(Action::Gateway(415)),
-        wrong_address(Action::Redirect),
+        check_wrong_address(Action::Status(404)),
+        check_wrong_address(Action::Status(405)),
+        check_wrong_address(Action::Gateway(415)),
+        check_wrong_address(Action::Redirect),
     );
 }
 
@@ -172,15 +180,15 @@ async fn a_406_pauses_as_a_401_does_and_ends_by_itself() {
     let rule = Rule::next(Endpoint::CallHistory, 1, Action::Status(406));
     let mut stage = Stage::new(3, vec![rule]).await;
     let status = stage
-        .is_paused("token_refused", "the CRM refuses the token (406")
+        .check_paused("token_refused", "the CRM refuses the token (406")
         .await;
     assert_eq!(
         (status.books.dead, status.token.state.as_str()),
         (0, "refused")
     );
-    let asked = |core: &mut callbridge_sandbox::Sandbox, _| core.counts().len();
-    assert!(stage.crm.admin(asked) > 0);
-    stage.goes_on(nothing_allowed).await;
+    let answered_statuses = |core: &mut callbridge_sandbox::Sandbox, _| core.counts().len();
+    assert!(stage.crm.admin(answered_statuses) > 0);
+    stage.check_recovery(allow_none).await;
 }
 
 #[tokio::test]
@@ -188,65 +196,65 @@ async fn five_equal_refusals_pause_and_are_sent_after_a_restart() {
     let rule = Rule::always(Endpoint::CallHistory, Action::Status(422));
     let mut stage = Stage::new(7, vec![rule]).await;
     let fix = "dead list --reason rejected";
-    let status = stage.is_paused("calls_refused", fix).await;
+    let status = stage.check_paused("calls_refused", fix).await;
     // Calls that were under way at the fifth refusal are refused as well.
     let books = status.books;
     assert!((5..=7).contains(&books.dead), "{books:?}");
     assert_eq!(books.ready + books.sending + books.dead, 7, "{books:?}");
-    stage.mend();
+    stage.clear_faults();
     stage.program.terminate().await;
     stage.program = run(&stage.place, &stage.crm);
     // If all seven are dead letters, the books are also settled before the first is sent again.
     let status = stage
         .program
-        .until("seven records", |it| it.books.journaled == 7)
+        .until("seven records", |current| current.books.journaled == 7)
         .await;
     assert_eq!(status.pause, None);
     stage.program.terminate().await;
     let letters = stage.place.letters().await;
-    let mut wrong = crm::compare(&stage.crm, &letters, &recordings::expected(&stage.calls));
+    let mut problems = crm::compare(&stage.crm, &letters, &recordings::expected(&stage.calls));
     // The restart makes callbridge send the same body again.
-    wrong.extend(crm::conduct(&stage.crm, |kind| {
+    problems.extend(crm::conduct(&stage.crm, |kind| {
         kind == ViolationKind::RepeatAfter400
     }));
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[tokio::test]
 async fn outage_makes_no_dead_letter_while_every_endpoint_fails() {
-    let mut stage = Stage::new(7, every_endpoint(500)).await;
-    let status = stage.is_paused("failing", "(500").await;
+    let mut stage = Stage::new(7, faults_of_every_endpoint(500)).await;
+    let status = stage.check_paused("failing", "(500").await;
     assert_eq!((status.books.ready, status.books.dead), (7, 0));
-    stage.mend();
-    stage.goes_on(nothing_allowed).await;
+    stage.clear_faults();
+    stage.check_recovery(allow_none).await;
 }
 
 #[tokio::test]
 async fn outage_of_submissions_pauses_and_makes_no_dead_letters() {
     let rule = Rule::always(Endpoint::CallHistory, Action::Gateway(503));
     let mut stage = Stage::new(7, vec![rule]).await;
-    stage.is_paused("failing", "(503").await;
+    stage.check_paused("failing", "(503").await;
     // Five failures open the breaker.
-    let failures = async || {
+    let has_five_failures = async || {
         let key = (Endpoint::CallHistory, 503);
         let count = stage.crm.admin(|core, _| core.counts().get(&key).copied());
         count.is_some_and(|count| count >= 5)
     };
-    until("five failures", failures).await;
-    let status = stage.is_paused("failing", "(503").await;
+    until("five failures", has_five_failures).await;
+    let status = stage.check_paused("failing", "(503").await;
     assert_eq!(status.books.dead, 0);
-    stage.mend();
+    stage.clear_faults();
     // The failed calls wait a little longer than the others.
-    let passed = |it: &Status| it.books.journaled >= 4 && it.pause.is_none();
-    let status = stage.program.until("calls that pass", passed).await;
+    let are_sent = |current: &Status| current.books.journaled >= 4 && current.pause.is_none();
+    let status = stage.program.until("calls that are sent", are_sent).await;
     assert!(
         status.books.dead == 0 && status.books.balance(),
         "{:?}",
         status.books
     );
     stage.program.terminate().await;
-    let wrong = crm::conduct(&stage.crm, nothing_allowed);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let violations = crm::conduct(&stage.crm, allow_none);
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 /// Promise: Nothing is written to another company's CRM.
@@ -259,24 +267,24 @@ async fn other_company_token_pauses_and_writes_no_call_there() {
         .admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
     stage.place.write("token", "svc_pat_other");
     let fix = "it belongs to Company 2 (2)";
-    stage.is_paused("wrong_company", fix).await;
+    stage.check_paused("wrong_company", fix).await;
     let call = recordings::one("blind_transfer");
     stage.place.append("recorded", &call.ami);
     stage.calls.push(call);
-    let status = stage.is_paused("wrong_company", fix).await;
+    let status = stage.check_paused("wrong_company", fix).await;
     assert_eq!(
         (status.token.state.as_str(), status.books.ready),
         ("wrong_company", 1)
     );
     stage.place.write("token", TOKEN);
-    let touched = |core: &mut callbridge_sandbox::Sandbox, _| {
+    let foreign_records = |core: &mut callbridge_sandbox::Sandbox, _| {
         core.records()
             .iter()
             .filter(|record| record.company_id == 2)
             .count()
     };
-    assert_eq!(stage.crm.admin(touched), 0);
-    stage.goes_on(nothing_allowed).await;
+    assert_eq!(stage.crm.admin(foreign_records), 0);
+    stage.check_recovery(allow_none).await;
 }
 
 #[tokio::test]
@@ -286,7 +294,7 @@ async fn start_without_token_pauses_and_shows_token_file_error() {
         (Some(""), "is empty"),
         (Some("two words"), "holds more than one line"),
     ] {
-        let (place, calls) = set(2);
+        let (place, calls) = place_with_calls(2);
         let crm = crm::start().await;
         fs::remove_file(place.at("token")).expect("removed");
         if let Some(bytes) = bytes {
@@ -299,35 +307,35 @@ async fn start_without_token_pauses_and_shows_token_file_error() {
             calls,
             program,
         };
-        let status = stage.is_paused("token_missing", fix).await;
+        let status = stage.check_paused("token_missing", fix).await;
         assert_eq!(
             (status.token.state.as_str(), status.books.ready),
             ("missing", 2)
         );
-        // The file as an editor on Windows writes it.
+        // An editor on Windows writes a byte order mark and CRLF.
         stage.place.write("token", format!("\u{feff}{TOKEN}\r\n"));
-        stage.goes_on(nothing_allowed).await;
+        stage.check_recovery(allow_none).await;
     }
 }
 
 #[tokio::test]
 async fn log_of_a_pause_follows_a_new_cause() {
-    let mut stage = Stage::new(7, every_endpoint(500)).await;
-    stage.is_paused("failing", "(500").await;
-    let rules = every_endpoint(503);
+    let mut stage = Stage::new(7, faults_of_every_endpoint(500)).await;
+    stage.check_paused("failing", "(500").await;
+    let rules = faults_of_every_endpoint(503);
     stage.crm.admin(|core, _| core.set_faults(rules));
-    let changed = |status: &Status| {
+    let has_new_cause = |status: &Status| {
         let pause = status.pause.as_ref();
         pause.is_some_and(|pause| pause.fix.contains("(503"))
     };
-    let status = stage.program.until("the new cause", changed).await;
+    let status = stage.program.until("the new cause", has_new_cause).await;
     let fix = status.pause.expect("a pause").fix;
     let line = format!("still paused reason=failing fix={fix}");
     let is_logged = async || stage.program.log().replace('"', "").contains(&line);
     until("the new cause in the log", is_logged).await;
     assert!(!stage.program.log().contains("no longer paused"));
-    stage.mend();
-    stage.goes_on(nothing_allowed).await;
+    stage.clear_faults();
+    stage.check_recovery(allow_none).await;
 }
 
 #[tokio::test]
@@ -336,28 +344,28 @@ async fn second_refused_token_does_not_end_pause() {
     stage.program.settled(1).await;
     stage.place.write("token", "svc_pat_unknown");
     let fix = "issue a new one in the CRM";
-    stage.is_paused("token_refused", fix).await;
-    let refused = |core: &mut callbridge_sandbox::Sandbox, _| {
+    stage.check_paused("token_refused", fix).await;
+    let refusals = |core: &mut callbridge_sandbox::Sandbox, _| {
         let key = (Endpoint::TokenInfo, 401);
         core.counts().get(&key).copied().unwrap_or_default()
     };
-    let before = stage.crm.admin(refused);
+    let before = stage.crm.admin(refusals);
     stage.place.write("token", "svc_pat_unknown_too");
-    let again = async || stage.crm.admin(refused) > before;
-    until("a second refusal", again).await;
+    let is_refused_again = async || stage.crm.admin(refusals) > before;
+    until("a second refusal", is_refused_again).await;
     let call = recordings::one("outbound_answered");
     stage.place.append("recorded", &call.ami);
     stage.calls.push(call);
-    stage.is_paused("token_refused", fix).await;
+    stage.check_paused("token_refused", fix).await;
     let log = stage.program.log();
     assert!(!log.contains("no longer paused"), "{log}");
     stage.place.write("token", TOKEN);
-    stage.goes_on(nothing_allowed).await;
+    stage.check_recovery(allow_none).await;
 }
 
 #[tokio::test]
 async fn token_behind_links_is_new_once_they_are_switched() {
-    let (place, calls) = set(1);
+    let (place, calls) = place_with_calls(1);
     let crm = crm::start().await;
     // The layout of a Kubernetes secret: token -> ..data/token, ..data -> ..1
     let volume = place.at("volume");
@@ -384,11 +392,11 @@ async fn token_behind_links_is_new_once_they_are_switched() {
     stage.place.append("recorded", &call.ami);
     stage.calls.push(call);
     stage
-        .is_paused("token_refused", "issue a new one in the CRM")
+        .check_paused("token_refused", "issue a new one in the CRM")
         .await;
     symlink("..2", volume.join("..tmp")).expect("a link");
     fs::rename(volume.join("..tmp"), volume.join("..data")).expect("switched");
-    stage.goes_on(nothing_allowed).await;
+    stage.check_recovery(allow_none).await;
 }
 
 #[tokio::test]
@@ -398,13 +406,13 @@ async fn unreadable_token_file_keeps_previous_token_in_use() {
     // Root can read every file but not a folder.
     fs::remove_file(stage.place.at("token")).expect("removed");
     fs::create_dir(stage.place.at("token")).expect("a folder");
-    let log = || {
+    let is_logged = || {
         stage
             .program
             .log()
             .contains("cannot read the token again; the previous one stays in use")
     };
-    until("a word in the log", async || log()).await;
+    until("the error in the log", async || is_logged()).await;
     stage
         .place
         .append("recorded", &recordings::one("outbound_answered").ami);
@@ -426,18 +434,19 @@ async fn unreadable_token_file_keeps_previous_token_in_use() {
 /// Promise: While the clock is wrong, nothing is sent and calls are kept.
 #[tokio::test]
 async fn clock_before_build_date_pauses_requests_until_corrected() {
-    let (place, calls) = set(2);
+    let (place, calls) = place_with_calls(2);
     let crm = crm::start().await;
     let library = preload(&place, "clock.c");
     let behind = place.write("clock", "9000000");
     let variables = [("LD_PRELOAD", library), ("TEST_CLOCK", behind)];
     let mut program = run_with(&place, &crm, &variables);
-    let paused = |it: &Status| {
-        it.pause
+    let is_paused = |status: &Status| {
+        status
+            .pause
             .as_ref()
             .is_some_and(|pause| pause.reason == "clock")
     };
-    let status = program.until("a held start", paused).await;
+    let status = program.until("the pause of a wrong clock", is_paused).await;
     assert!(status.pause.expect("a pause").fix.contains("timedatectl"));
     let metrics = crate::e2e::operations::monitoring::metrics(&program).await;
     assert!(

@@ -9,26 +9,31 @@ use callbridge_sandbox::{Action, Endpoint, Rule, Server, ViolationKind};
 use callbridge_testbed::wait::until;
 use serde_json::Value;
 
-const CALLS: [&str; 2] = [
+/// The grants to write and to read calls.
+const CALL_GRANTS: [&str; 2] = [
     "PERMISSION_OPEN_API_CALL:SAVE",
     "PERMISSION_OPEN_API_CALL:READ",
 ];
 const LEAD_SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
 
-fn grants(all: &[&str]) -> Vec<Grant> {
-    all.iter().filter_map(|text| Grant::parse(text)).collect()
+/// Parses the names of grants.
+fn parse_grants(names: &[&str]) -> Vec<Grant> {
+    names.iter().filter_map(|text| Grant::parse(text)).collect()
 }
 
-fn grant(crm: &Server, all: &[&str]) {
-    crm.admin(|core, now| core.set_grants(now, grants(all)));
+/// Replaces the grants of the token.
+fn set_grants(crm: &Server, names: &[&str]) {
+    crm.admin(|core, now| core.set_grants(now, parse_grants(names)));
 }
 
+/// Starts the program with the usual flags and the flags `more`.
 fn start(place: &Place, crm: &Server, more: &[&str]) -> Program {
     let source = place.file("recorded", "ami");
     let usual = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     place.run(&crm.url(), &[&usual[..], more].concat())
 }
 
+/// Returns the value of a field of lead 4001, or null if the lead has none.
 fn field(crm: &Server, id: &str) -> Value {
     crate::e2e::leads::lead_fields::field(crm, 4_001, id)
 }
@@ -36,35 +41,35 @@ fn field(crm: &Server, id: &str) -> Value {
 #[tokio::test]
 async fn grant_added_while_running_takes_effect_after_crm_answer() {
     let (place, crm) = (Place::new(), crm::start().await);
-    grant(&crm, &CALLS);
+    set_grants(&crm, &CALL_GRANTS);
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = start(&place, &crm, &["--lead-field=last_call=11"]);
     program.settled(1).await;
-    let off = |it: &Status| {
-        let fields = it.lead_fields.as_ref();
+    let is_off = |status: &Status| {
+        let fields = status.lead_fields.as_ref();
         fields.is_some_and(|fields| fields.state == "off" && fields.waiting == 1)
     };
-    program.until("the right is missing", off).await;
+    program.until("the right is missing", is_off).await;
     assert_eq!(field(&crm, "11"), Value::Null);
-    grant(&crm, &[CALLS[0], CALLS[1], LEAD_SAVE]);
-    // The fields cannot be read (403), but values are still written.
+    set_grants(&crm, &[CALL_GRANTS[0], CALL_GRANTS[1], LEAD_SAVE]);
+    // The token cannot read fields (403), but callbridge still writes values.
     let set = place.command(&["lead", "set", "4001", "12=x"]).await;
     assert!(set.status.success(), "{set:?}");
-    until("the lead shows its call", async || {
+    until("the field has a value", async || {
         field(&crm, "11") != Value::Null
     })
     .await;
     let status = program.status().await.expect("a status");
     assert!(
-        status.token.grants.iter().any(|it| it == LEAD_SAVE),
+        status.token.grants.iter().any(|grant| grant == LEAD_SAVE),
         "{:?}",
         status.token.grants
     );
     program.terminate().await;
 }
 
-/// Makes the sandbox refuse polls as if the right were missing.
-fn no_polls(crm: &Server) {
+/// Makes the CRM refuse polls with 403, as if the token had no right to poll.
+fn refuse_polls(crm: &Server) {
     let rule = Rule::always(Endpoint::Request, Action::Status(403));
     crm.admin(|core, _| core.set_faults(vec![rule]));
 }
@@ -72,65 +77,69 @@ fn no_polls(crm: &Server) {
 #[tokio::test]
 async fn missing_poll_right_confirms_calls_by_pages_and_is_shown() {
     let (place, crm) = (Place::new(), crm::start().await);
-    no_polls(&crm);
+    refuse_polls(&crm);
     let calls = ["inbound_answered", "outbound_answered", "blind_transfer"].map(recordings::one);
     for call in &calls {
         place.append("recorded", &call.ami);
     }
     let mut program = start(&place, &crm, &[]);
     program
-        .until("all confirmed", |it| it.books.journaled == 3)
+        .until("all confirmed", |status| status.books.journaled == 3)
         .await;
     let last = recordings::one("inbound_no_answer");
     place.append("recorded", &last.ami);
     let status = program
-        .until("one alone", |it| it.books.journaled == 4)
+        .until("the fourth call confirmed", |current| {
+            current.books.journaled == 4
+        })
         .await;
     assert_eq!(status.pause, None);
-    let polls = status.degraded.iter().find(|it| it.part == "polls");
-    let polls = polls.expect("it is said");
+    let polls = status.degraded.iter().find(|part| part.part == "polls");
+    let polls = polls.expect("polls are degraded");
     assert!(polls.reason.starts_with("403"), "{}", polls.reason);
     assert!(polls.fallback.starts_with("pages of the CRM's journal"));
     program.terminate().await;
-    let asked = crm.admin(|core, _| core.counts().get(&(Endpoint::Request, 403)).copied());
-    assert_eq!(asked, Some(1), "once in an hour");
-    let wrong = crm::conduct(&crm, |_| false);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let polls_sent = crm.admin(|core, _| core.counts().get(&(Endpoint::Request, 403)).copied());
+    assert_eq!(polls_sent, Some(1), "one poll per hour");
+    let violations = crm::conduct(&crm, |_| false);
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 #[tokio::test]
 async fn unconfirmable_calls_are_sent_and_confirmed_once_possible() {
     let (place, crm) = (Place::new(), crm::start().await);
-    grant(&crm, &CALLS[..1]);
-    no_polls(&crm);
+    set_grants(&crm, &CALL_GRANTS[..1]);
+    refuse_polls(&crm);
     let calls = ["inbound_answered", "outbound_answered", "blind_transfer"].map(recordings::one);
     place.append("recorded", &calls[0].ami);
     let mut program = start(&place, &crm, &[]);
-    let said = |it: &Status| {
-        let polls = it.degraded.iter().find(|it| it.part == "polls");
-        polls.is_some_and(|it| {
-            it.fallback
+    let is_reported = |status: &Status| {
+        let polls = status.degraded.iter().find(|part| part.part == "polls");
+        polls.is_some_and(|part| {
+            part.fallback
                 .contains("nothing shows whether they are journaled")
         })
     };
-    program.until("it is said", said).await;
+    program
+        .until("the missing confirmation is reported", is_reported)
+        .await;
     for call in &calls[1..] {
         place.append("recorded", &call.ami);
     }
     let status = program
-        .until("all sent", |it| it.books.submitted == 3)
+        .until("all sent", |current| current.books.submitted == 3)
         .await;
     assert_eq!(status.pause, None);
     until("all journaled", async || crm.journal().len() == 3).await;
     crm.admin(|core, _| core.set_faults(Vec::new()));
-    grant(&crm, &CALLS);
+    set_grants(&crm, &CALL_GRANTS);
     program.terminate().await;
     let mut program = start(&place, &crm, &[]);
     let status = program.settled(3).await;
     assert_eq!((status.books.journaled, status.pause), (3, None));
     program.terminate().await;
-    let wrong = crm::conduct(&crm, |kind| kind == ViolationKind::RepeatAfter403);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let violations = crm::conduct(&crm, |kind| kind == ViolationKind::RepeatAfter403);
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 fn is_failing(status: &Status) -> bool {
@@ -141,7 +150,7 @@ fn is_failing(status: &Status) -> bool {
 #[tokio::test]
 async fn values_by_hand_go_out_while_the_crm_takes_no_calls() {
     let (place, crm) = (Place::new(), crm::start().await);
-    grant(&crm, &[CALLS[0], CALLS[1], LEAD_SAVE]);
+    set_grants(&crm, &[CALL_GRANTS[0], CALL_GRANTS[1], LEAD_SAVE]);
     let rule = Rule::always(Endpoint::CallHistory, Action::Status(503));
     crm.admin(|core, _| core.set_faults(vec![rule]));
     let calls = [
@@ -170,7 +179,14 @@ async fn values_by_hand_go_out_while_the_crm_takes_no_calls() {
 #[tokio::test]
 async fn gateway_404_is_not_shown_as_missing_lead_in_dead_letter() {
     let (place, crm) = (Place::new(), crm::start().await);
-    grant(&crm, &[CALLS[0], CALLS[1], "PERMISSION_OPEN_API_LEAD:READ"]);
+    set_grants(
+        &crm,
+        &[
+            CALL_GRANTS[0],
+            CALL_GRANTS[1],
+            "PERMISSION_OPEN_API_LEAD:READ",
+        ],
+    );
     crm.admin(|core, _| {
         let failed = Rule::always(Endpoint::CallHistory, Action::Failed);
         core.set_faults(vec![
@@ -180,22 +196,28 @@ async fn gateway_404_is_not_shown_as_missing_lead_in_dead_letter() {
     });
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = start(&place, &crm, &[]);
-    program.until("a letter", |it| it.books.dead == 1).await;
-    let asked = async || {
+    program
+        .until("a dead letter", |status| status.books.dead == 1)
+        .await;
+    let was_looked_up = async || {
         let key = (Endpoint::Lead, 404);
         crm.admin(|core, _| core.counts().get(&key).is_some())
     };
-    until("the lookup", asked).await;
-    let rests = "leads of failed calls are not looked up for an hour";
-    until("its rest", async || program.log().contains(rests)).await;
+    until("the lookup", was_looked_up).await;
+    let pause_message = "leads of failed calls are not looked up for an hour";
+    until("the pause of lookups in the log", async || {
+        program.log().contains(pause_message)
+    })
+    .await;
     let letter = place.letters().await.remove(0);
     let message = letter["message"].as_str().expect("text");
     assert!(!message.contains("does not exist"), "{message}");
     program.terminate().await;
 }
 
-/// Sends a call through a proxy that first answers with its own pages of this status.
-async fn through_a_proxy(status: u16) {
+/// Checks that a call is journaled although a proxy answers the first request to each endpoint with
+/// an error page of this HTTP status.
+async fn check_proxy_errors(status: u16) {
     let (place, crm) = (Place::new(), crm::start().await);
     let page = Action::Gateway(status);
     let endpoints = [
@@ -220,14 +242,14 @@ async fn through_a_proxy(status: u16) {
 #[tokio::test]
 async fn proxy_error_pages_affect_no_call_grant_or_token() {
     tokio::join!(
-        through_a_proxy(400),
-        through_a_proxy(401),
-        through_a_proxy(403),
-        through_a_proxy(406),
-        through_a_proxy(409),
-        through_a_proxy(413),
-        through_a_proxy(422),
-        through_a_proxy(429),
+        check_proxy_errors(400),
+        check_proxy_errors(401),
+        check_proxy_errors(403),
+        check_proxy_errors(406),
+        check_proxy_errors(409),
+        check_proxy_errors(413),
+        check_proxy_errors(422),
+        check_proxy_errors(429),
     );
 }
 
@@ -235,10 +257,13 @@ async fn proxy_error_pages_affect_no_call_grant_or_token() {
 async fn rejected_dead_letter_has_the_crm_parse_error() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
-    // A number field gets a phone number, which is a text.
+    // The CRM expects a number in `talkTimeSec`. This mapping sends the phone number, which is a
+    // text.
     let fields = ["--field=talk=spoken", "--field=phone=talkTimeSec"];
     let mut program = start(&place, &crm, &fields);
-    program.until("a letter", |it| it.books.dead == 1).await;
+    program
+        .until("a dead letter", |status| status.books.dead == 1)
+        .await;
     let letter = place.letters().await.remove(0);
     let message = letter["message"].as_str().expect("text");
     assert_eq!(letter["reason"], "rejected");

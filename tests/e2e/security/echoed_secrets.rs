@@ -1,5 +1,5 @@
-//! Tests a server or a proxy that repeats the secrets of each request in its answer. No output
-//! shows them.
+//! Tests that no output shows a secret if a server or a proxy repeats the secrets of each request
+//! in the answer.
 
 use crate::e2e::security::secrets::forms;
 use crate::support::connecting::{Connecting, http};
@@ -21,7 +21,7 @@ const CLIENT_SECRET: &str = "svc_sec/of+the tests\"1";
 const CODE: &str = "code/of+the tests";
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
 
-/// The form in which the server repeats a text.
+/// The encoding in which the server repeats a text.
 #[derive(Clone, Copy, Debug)]
 enum EchoForm {
     Plain,
@@ -42,7 +42,8 @@ impl EchoForm {
         Self::Base64UrlSafe,
     ];
 
-    fn apply(self, text: &str) -> String {
+    /// Encodes a text.
+    fn encode(self, text: &str) -> String {
         match self {
             Self::Plain => text.to_owned(),
             Self::Percent => percent_encode(text.as_bytes(), NON_ALPHANUMERIC).to_string(),
@@ -57,11 +58,12 @@ impl EchoForm {
     }
 }
 
-/// Returns the status and the body of an answer to a request with this path. The answer contains
-/// the repeated text.
+/// Makes an answer of the server. The parameters are the path of the request and the text to
+/// repeat. Returns the HTTP status and the body.
 type Answer = fn(&str, &str) -> (u16, Value);
 
-/// Starts a server that repeats the token or the body of each request, in each form in turn.
+/// Starts a server that repeats the token or the body of each request, in each `EchoForm` in turn.
+/// Returns the URL of the server.
 async fn start_server(answer: Answer) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -71,7 +73,7 @@ async fn start_server(answer: Answer) -> String {
             if let Some((path, secret)) = read_request(&stream).await {
                 let form = EchoForm::ALL[count % EchoForm::ALL.len()];
                 count += 1;
-                let (status, body) = answer(&path, &form.apply(&secret));
+                let (status, body) = answer(&path, &form.encode(&secret));
                 write_answer(stream, status, &body.to_string()).await;
             }
         }
@@ -79,7 +81,7 @@ async fn start_server(answer: Answer) -> String {
     format!("http://{address}")
 }
 
-/// Reads a request. Returns its path, and its token or its body.
+/// Reads a request. Returns the path, and the token of the request, or the body without a token.
 async fn read_request(stream: &TcpStream) -> Option<(String, String)> {
     let mut bytes = Vec::new();
     loop {
@@ -122,15 +124,16 @@ async fn write_answer(mut stream: TcpStream, status: u16, body: &str) {
     let _ = stream.read(&mut [0]).await;
 }
 
-/// Checks that a text shows none of the secrets in any form, and that it marks where one was
-/// removed.
-fn assert_redacted(place: &str, text: &str, secrets: &[&str]) {
+/// Checks that a text shows no secret in any form, and that the text has `[redacted]` instead.
+/// `source` names the text in the message.
+fn assert_redacted(source: &str, text: &str, secrets: &[&str]) {
     for form in secrets.iter().flat_map(|secret| forms(secret)) {
-        assert!(!text.contains(&form), "`{form}` is in {place}: {text}");
+        assert!(!text.contains(&form), "`{form}` is in {source}: {text}");
     }
-    assert!(text.contains("[redacted]"), "{place}: {text}");
+    assert!(text.contains("[redacted]"), "{source}: {text}");
 }
 
+/// Returns the answer of `token/info` for a company with this name.
 fn token_info(name: &str) -> Value {
     json!({"accept": true, "message": "Success", "data": {
         "company": {"id": 1, "name": format!("Company {name}")}, "kind": "PAT",
@@ -166,6 +169,7 @@ async fn check_redacts_an_echoed_token() {
     }
 }
 
+/// Answers calls with 400 and an error that repeats the text `echo`.
 fn reject_calls(path: &str, echo: &str) -> (u16, Value) {
     if path.contains("token/info") {
         return (200, token_info(echo));
@@ -177,6 +181,7 @@ fn reject_calls(path: &str, echo: &str) -> (u16, Value) {
     )
 }
 
+/// Answers calls with 503 and a message that repeats the text `echo`.
 fn refuse_calls(path: &str, echo: &str) -> (u16, Value) {
     if path.contains("token/info") {
         return (200, token_info(echo));
@@ -187,7 +192,7 @@ fn refuse_calls(path: &str, echo: &str) -> (u16, Value) {
     )
 }
 
-/// Runs callbridge with this many calls and a server that gives these answers.
+/// Runs callbridge with `count` calls and a server that sends these answers.
 async fn run_with_calls(place: &Place, count: u32, answer: Answer) -> Program {
     let url = start_server(answer).await;
     let calls: Vec<Call> = (1..=count).map(|n| Call::new(n, 4001)).collect();
@@ -200,16 +205,16 @@ async fn run_with_calls(place: &Place, count: u32, answer: Answer) -> Program {
 async fn dead_letters_log_and_status_redact_an_echoed_token() {
     let place = Place::new();
     let mut program = run_with_calls(&place, 4, reject_calls).await;
-    let dead = |status: &Status| status.books.dead == 4;
-    program.until("four dead letters", dead).await;
-    for words in [
+    let are_dead = |status: &Status| status.books.dead == 4;
+    program.until("four dead letters", are_dead).await;
+    for arguments in [
         &["dead", "list", "--json"][..],
         &["dead", "export", "--all", "--format=jsonl"],
         &["status"],
     ] {
-        let output = place.command(words).await;
+        let output = place.command(arguments).await;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_redacted(&words.join(" "), &text, &[TOKEN]);
+        assert_redacted(&arguments.join(" "), &text, &[TOKEN]);
     }
     let letters = place.letters().await;
     for letter in &letters {
@@ -223,11 +228,11 @@ async fn dead_letters_log_and_status_redact_an_echoed_token() {
 async fn log_and_status_of_an_outage_redact_an_echoed_token() {
     let place = Place::new();
     let mut program = run_with_calls(&place, 6, refuse_calls).await;
-    let paused = |status: &Status| {
+    let is_paused = |status: &Status| {
         let pause = status.pause.as_ref();
         pause.is_some_and(|pause| pause.fix.contains("(503: down: "))
     };
-    program.until("the outage", paused).await;
+    program.until("the outage", is_paused).await;
     let output = place.command(&["status"]).await;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_redacted("status", &text, &[TOKEN]);
@@ -266,8 +271,8 @@ async fn connect_redacts_an_echoed_code_and_client_secret() {
             let code = percent_encode(CODE.as_bytes(), NON_ALPHANUMERIC);
             let back = format!("{redirect}?code={code}&state={state}");
             assert_eq!(http("GET", &back, "text/plain", "").await.status, 200);
-            let said = connecting.end().await;
-            let text = format!("{}{}", said.out, said.err);
+            let output = connecting.end().await;
+            let text = format!("{}{}", output.out, output.err);
             assert_redacted("connect", &text, &[CODE, CLIENT_SECRET]);
         }
     }

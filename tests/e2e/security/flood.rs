@@ -1,4 +1,5 @@
-//! Tests that everything else continues while clients without rights flood the listeners.
+//! Tests that callbridge answers every other request while clients without rights flood the
+//! listeners.
 
 use crate::e2e::operations::monitoring;
 use crate::support::crm::{self, RATE_FLAG};
@@ -17,39 +18,40 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// The application's secret.
+/// The secret of the application, which signs webhooks.
 const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
-/// The address of connections from another host.
-const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// Connections that arrive in a tenth of a second of a flood of 2,500 per second.
+/// The source address of the flood. Other requests come from 127.0.0.1.
+const FLOOD_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Number of connections in a tenth of a second, in a flood of 2,500 connections per second.
 const ARRIVALS: usize = 250;
 
 /// Returns the number of file descriptors that the program has open.
 fn descriptors(program: &Program) -> usize {
-    let all = std::fs::read_dir(format!("/proc/{}/fd", program.id()));
-    all.expect("a process").count()
+    let entries = std::fs::read_dir(format!("/proc/{}/fd", program.id()));
+    entries.expect("a process").count()
 }
 
 /// Returns the highest memory use of the program, in bytes.
 pub fn peak(program: &Program) -> u64 {
-    figure(program, "VmHWM:")
+    status_bytes(program, "VmHWM:")
 }
 
-/// Returns a value of the program's `/proc/PID/status`, in bytes.
-pub fn figure(program: &Program, name: &str) -> u64 {
+/// Returns a value of the program's `/proc/PID/status` in bytes, such as `VmHWM:`.
+pub fn status_bytes(program: &Program, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.id()));
     let status = status.expect("a process");
     let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kilobytes = line.and_then(|it| it.split_whitespace().next()?.parse::<u64>().ok());
+    let kilobytes = line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
     kilobytes.expect("a number") * 1024
 }
 
+/// Opens a connection to `addr` from the loopback address `from`.
 async fn connect(from: Ipv4Addr, addr: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().expect("a socket");
     let from = SocketAddr::from((from, 0));
     socket.bind(from).expect("an address of loopback");
     let connecting = soon("a connection", socket.connect(addr)).await;
-    connecting.expect("it listens")
+    connecting.expect("a listener")
 }
 
 /// Promise: Slow and incomplete requests to a listener block nothing else.
@@ -61,12 +63,12 @@ async fn three_hundred_half_requests_block_nothing_and_time_out() {
     let program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
     let addr = monitoring::address(&program).await;
-    let mut half = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..300 {
         let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
-        // The connection can be cut at any time.
+        // The program can close the connection at any time.
         let _ = line.write_all(b"GET /metrics HTTP/1.1\r\nX-Half: ").await;
-        half.push(line);
+        connections.push(line);
     }
     for page in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(monitoring::get(addr, page).await.0, 200, "{page}");
@@ -76,20 +78,20 @@ async fn three_hundred_half_requests_block_nothing_and_time_out() {
     pbx.cut().await;
     pbx.logged_in(2).await;
     assert!(program.status().await.is_some(), "commands are answered");
-    let ends = half.iter_mut().map(async |line| {
-        let mut rest = Vec::new();
+    let ends = connections.iter_mut().map(async |line| {
+        let mut answer = Vec::new();
         // A reset ends the connection too.
-        let _ = line.read_to_end(&mut rest).await;
-        assert_eq!(rest, b"", "half a request has no answer");
+        let _ = line.read_to_end(&mut answer).await;
+        assert_eq!(answer, b"", "an incomplete request gets no answer");
     });
-    soon("the end of all", join_all(ends)).await;
+    soon("the end of all connections", join_all(ends)).await;
     assert_eq!(monitoring::get(addr, "/healthz").await.0, 200);
     program.terminate().await;
 }
 
-/// Starts a program that receives events over plain HTTP, with as many file descriptors as a shell
-/// allows. Also returns its address.
-async fn receiving(place: &Place, crm: &str) -> (Program, SocketAddr) {
+/// Starts a program that receives webhooks over plain HTTP, with at most 1,024 file descriptors as
+/// in a shell. Returns the program and the address of webhooks.
+async fn start_receiver(place: &Place, crm: &str) -> (Program, SocketAddr) {
     place.append("recorded", b"");
     let secret = place.write("webhook-secret", SECRET);
     let flags = [
@@ -101,24 +103,24 @@ async fn receiving(place: &Place, crm: &str) -> (Program, SocketAddr) {
     let arguments = place.arguments(crm, &flags);
     let limited = ["prlimit", "--nofile=1024:1024"];
     let mut program = place.start_under(&limited, &arguments, &[]);
-    let company = |it: &callbridge_model::Status| it.token.company.is_some();
-    program.until("whose events are ours", company).await;
+    let has_company = |status: &callbridge_model::Status| status.token.company.is_some();
+    program.until("the company of the token", has_company).await;
     let find = || {
         let log = program.log();
         let line = log
             .lines()
-            .find(|it| it.contains("webhooks are received"))?;
+            .find(|line| line.contains("webhooks are received"))?;
         let (_, after) = line.split_once("127.0.0.1:")?;
         let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
         Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
     };
-    until("its port in the log", async || find().is_some()).await;
+    until("the port of webhooks in the log", async || find().is_some()).await;
     let addr = find().expect("a port");
     (program, addr)
 }
 
-/// Returns the n-th event, signed with this secret, with `padding` bytes of padding.
-fn event(n: usize, secret: &str, padding: usize) -> Vec<u8> {
+/// Returns the n-th webhook request, signed with this secret, with `padding` bytes of padding.
+fn webhook_request(n: usize, secret: &str, padding: usize) -> Vec<u8> {
     let id = uuid::Uuid::from_u128(n as u128 + 1).to_string();
     let at = callbridge_model::clock::now().wall.floor_seconds().get();
     let body = json!({
@@ -136,27 +138,29 @@ fn event(n: usize, secret: &str, padding: usize) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// Sends the rest of a request. Returns the status of the answer, if there is one.
-async fn exchange(line: &mut TcpStream, request: &[u8]) -> Option<u16> {
-    let exchanging = async {
+/// Sends a request, or the end of a request. Returns the HTTP status of the answer, or `None`
+/// without an answer.
+async fn send_request(line: &mut TcpStream, request: &[u8]) -> Option<u16> {
+    let exchange = async {
         line.write_all(request).await.ok()?;
         let mut answer = Vec::new();
-        // An answer before a reset counts.
+        // If the connection is reset after the answer, the answer still counts.
         let _ = line.read_to_end(&mut answer).await;
         let answer = String::from_utf8_lossy(&answer);
         answer.split(' ').nth(1)?.parse().ok()
     };
-    soon("an answer", exchanging).await
+    soon("an answer", exchange).await
 }
 
-/// Opens connections one after the other until it is dropped. Counts them.
+/// A task that opens connections, one after the other, until the `Flood` is dropped.
 struct Flood {
+    /// Number of connections so far.
     arrived: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
 }
 
 impl Flood {
-    fn begin(from: Ipv4Addr, addr: SocketAddr) -> Self {
+    fn start(from: Ipv4Addr, addr: SocketAddr) -> Self {
         let flood = Self {
             arrived: Arc::default(),
             over: Arc::default(),
@@ -167,7 +171,7 @@ impl Flood {
             while !over.load(Ordering::Relaxed) {
                 held.push_back(connect(from, addr).await);
                 arrived.fetch_add(1, Ordering::Relaxed);
-                // Hold more than the receiver has places, so it has to cut some.
+                // Hold more connections than the receiver allows, so the receiver must close some.
                 if held.len() > 400 {
                     held.pop_front();
                 }
@@ -176,10 +180,11 @@ impl Flood {
         flood
     }
 
-    async fn more(&self, arrivals: usize) {
+    /// Waits until this many more connections are open.
+    async fn wait_for_arrivals(&self, arrivals: usize) {
         let wanted = self.arrived.load(Ordering::Relaxed) + arrivals;
-        let come = async || self.arrived.load(Ordering::Relaxed) >= wanted;
-        until("the flood", come).await;
+        let has_arrived = async || self.arrived.load(Ordering::Relaxed) >= wanted;
+        until("the flood", has_arrived).await;
     }
 }
 
@@ -192,16 +197,20 @@ impl Drop for Flood {
 #[tokio::test]
 async fn every_delivery_gets_through_a_flood_of_connections() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let (program, addr) = receiving(&place, &crm.url()).await;
-    let flood = Flood::begin(ELSEWHERE, addr);
-    flood.more(2 * ARRIVALS).await;
+    let (program, addr) = start_receiver(&place, &crm.url()).await;
+    let flood = Flood::start(FLOOD_ADDRESS, addr);
+    flood.wait_for_arrivals(2 * ARRIVALS).await;
     for n in 0..20 {
-        let request = event(n, SECRET, 0);
+        let request = webhook_request(n, SECRET, 0);
         let (first, rest) = request.split_at(30 * (n % 2));
         let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
         line.write_all(first).await.expect("taken");
-        flood.more(ARRIVALS).await;
-        assert_eq!(exchange(&mut line, rest).await, Some(200), "delivery {n}");
+        flood.wait_for_arrivals(ARRIVALS).await;
+        assert_eq!(
+            send_request(&mut line, rest).await,
+            Some(200),
+            "delivery {n}"
+        );
     }
     drop(flood);
     program.terminate().await;
@@ -210,25 +219,36 @@ async fn every_delivery_gets_through_a_flood_of_connections() {
 #[tokio::test]
 async fn unsigned_bodies_use_little_memory_and_delay_no_event() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let (program, addr) = receiving(&place, &crm.url()).await;
+    let (program, addr) = start_receiver(&place, &crm.url()).await;
     let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
-    assert_eq!(exchange(&mut line, &event(0, SECRET, 0)).await, Some(200));
+    assert_eq!(
+        send_request(&mut line, &webhook_request(0, SECRET, 0)).await,
+        Some(200)
+    );
     let before = peak(&program);
-    let unsigned = event(1, "another secret", 250_000);
-    let (most, last) = unsigned.split_at(unsigned.len() - 1);
-    let mut held = Vec::new();
+    let unsigned = webhook_request(1, "another secret", 250_000);
+    let (beginning, last_byte) = unsigned.split_at(unsigned.len() - 1);
+    let mut connections = Vec::new();
     for _ in 0..250 {
-        let mut line = connect(ELSEWHERE, addr).await;
-        let _ = soon("room to write", line.write_all(most)).await;
-        held.push(line);
+        let mut line = connect(FLOOD_ADDRESS, addr).await;
+        let _ = soon("room to write", line.write_all(beginning)).await;
+        connections.push(line);
     }
     let mut line = connect(Ipv4Addr::LOCALHOST, addr).await;
-    assert_eq!(exchange(&mut line, &event(2, SECRET, 0)).await, Some(200));
-    let ends = join_all(held.iter_mut().map(|line| exchange(line, last))).await;
-    let may_come_again = |status: &Option<u16>| matches!(status, Some(401 | 408 | 503) | None);
-    assert!(ends.iter().all(may_come_again), "{ends:?}");
-    // The promise is 64 MB. All bodies together are that large, and they can use less than half of
-    // it.
+    assert_eq!(
+        send_request(&mut line, &webhook_request(2, SECRET, 0)).await,
+        Some(200)
+    );
+    let statuses = join_all(
+        connections
+            .iter_mut()
+            .map(|line| send_request(line, last_byte)),
+    )
+    .await;
+    let is_retryable = |status: &Option<u16>| matches!(status, Some(401 | 408 | 503) | None);
+    assert!(statuses.iter().all(is_retryable), "{statuses:?}");
+    // The promise is 64 MB. The bodies have about 64 MB together, but the program may use less than
+    // half of that.
     let grown = peak(&program) - before;
     assert!(grown < 32 << 20, "{grown} bytes");
     program.terminate().await;

@@ -9,9 +9,10 @@ use callbridge_testbed::wait::until;
 use std::fs;
 
 const QUEUE: &str = "secrets";
-const LETTERS: &str = "secrets-letters";
+const DEAD_LETTER_QUEUE: &str = "secrets-letters";
 
-const ALL: [&str; 5] = [
+/// All secrets that the tests use.
+const SECRETS: [&str; 5] = [
     TOKEN,
     pbx::SECRET,
     broker::SECRET,
@@ -47,7 +48,8 @@ pub fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// Returns the base64 characters that depend only on these bytes if `skipped` bytes precede them.
+/// Returns the part of a base64 text that depends only on `bytes` if `skipped` other bytes precede
+/// them. `last_two` has the last two characters of the alphabet.
 fn base64(bytes: &[u8], skipped: usize, last_two: &str) -> String {
     let letters = ('A'..='Z')
         .chain('a'..='z')
@@ -58,26 +60,27 @@ fn base64(bytes: &[u8], skipped: usize, last_two: &str) -> String {
     let bits: Vec<u8> = bits
         .flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1))
         .collect();
-    let whole = bits.chunks_exact(6).skip((skipped * 8).div_ceil(6));
+    let sextets = bits.chunks_exact(6).skip((skipped * 8).div_ceil(6));
     let index = |chunk: &[u8]| chunk.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit));
-    whole.map(|chunk| alphabet[index(chunk)]).collect()
+    sextets.map(|chunk| alphabet[index(chunk)]).collect()
 }
 
-fn assert_silent(where_: &str, text: &[u8]) {
-    for form in ALL.into_iter().flat_map(forms) {
+/// Checks that a text has no secret in any form. `source` names the text in the message.
+fn assert_no_secret(source: &str, text: &[u8]) {
+    for form in SECRETS.into_iter().flat_map(forms) {
         let found = memchr::memmem::find(text, form.as_bytes());
-        assert!(found.is_none(), "`{form}` is in {where_}");
+        assert!(found.is_none(), "`{form}` is in {source}");
     }
 }
 
-/// Checks every file that the program has made.
-fn assert_silent_state(place: &Place) {
+/// Checks that no file in the state has a secret.
+fn assert_no_secret_in_state(place: &Place) {
     let mut seen = 0;
     for entry in fs::read_dir(place.at("state")).expect("the state") {
         let path = entry.expect("an entry").path();
         if path.is_file() {
             let bytes = fs::read(&path).expect("readable");
-            assert_silent(&path.display().to_string(), &bytes);
+            assert_no_secret(&path.display().to_string(), &bytes);
             seen += 1;
         }
     }
@@ -101,7 +104,7 @@ fn search_finds_a_secret_in_every_form() {
     }
 }
 
-/// Returns flags with two sources, the same two with a wrong secret, a broker for dead letters, and
+/// Returns flags with two sources, two sources with a wrong secret, a queue for dead letters, and
 /// the most detailed log.
 fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
     let ami = place.write("ami-secret", pbx::SECRET);
@@ -109,12 +112,14 @@ fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
     let wrong = place.write("wrong-secret", "a wrong password");
     let (manager, base) = (pbx.addr(), broker.url(broker::ADMINISTRATOR));
     let cel = format!("queue={QUEUE}&format=asterisk-cel");
-    let own = [
+    let connections = [
         format!("--source=ami://bridge@{manager}?secret-file={ami}"),
         format!("--source={base}?{cel}&secret-file={amqp}&pbx=queue"),
         format!("--source=ami://bridge@{manager}?secret-file={wrong}&pbx=wrong"),
         format!("--source={base}?{cel}&secret-file={wrong}&pbx=wrong-queue"),
-        format!("--dead-letter-queue={base}?queue={LETTERS}&waiting=yes&secret-file={amqp}"),
+        format!(
+            "--dead-letter-queue={base}?queue={DEAD_LETTER_QUEUE}&waiting=yes&secret-file={amqp}"
+        ),
     ];
     let usual = [
         TRUNKS[0],
@@ -125,48 +130,54 @@ fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
         "--cdr-wait=1s",
         RATE_FLAG,
     ];
-    own.into_iter().chain(usual.map(str::to_owned)).collect()
+    connections
+        .into_iter()
+        .chain(usual.map(str::to_owned))
+        .collect()
 }
 
-/// Checks the pages, and the output of commands that ask the daemon.
-async fn assert_silent_answers(place: &Place, program: &Program) {
+/// Checks that no HTTP page, and no output of a command that asks the daemon, has a secret.
+async fn assert_no_secret_in_answers(place: &Place, program: &Program) {
     for page in ["/healthz", "/readyz", "/nothing"] {
-        let (_, words) = crate::e2e::operations::monitoring::page(program, page).await;
-        assert_silent(page, words.as_bytes());
+        let (_, body) = crate::e2e::operations::monitoring::page(program, page).await;
+        assert_no_secret(page, body.as_bytes());
     }
-    for words in [
+    for arguments in [
         &["status"][..],
         &["dead", "list", "--json"],
         &["dead", "export", "--all", "--format=jsonl"],
         &["lead", "missing", "--csv"],
     ] {
-        let said = place.command(words).await;
-        assert_silent(&words.join(" "), &[said.stdout, said.stderr].concat());
+        let output = place.command(arguments).await;
+        assert_no_secret(
+            &arguments.join(" "),
+            &[output.stdout, output.stderr].concat(),
+        );
     }
 }
 
-/// Checks the output of `check` with the same flags.
-async fn assert_silent_check(place: &Place, crm: &str, flags: &[String]) {
-    let mut checked = place.arguments(crm, flags);
-    checked[0] = "check".to_owned();
-    checked.retain(|flag| !flag.starts_with("--listen"));
-    let checked: Vec<&str> = checked.iter().map(String::as_str).collect();
-    let said = place.command(&checked).await;
-    assert!(!said.stdout.is_empty(), "check says something");
-    assert_silent("check", &[said.stdout, said.stderr].concat());
+/// Checks that the output of `check` with these flags has no secret.
+async fn assert_no_secret_in_check(place: &Place, crm: &str, flags: &[String]) {
+    let mut arguments = place.arguments(crm, flags);
+    arguments[0] = "check".to_owned();
+    arguments.retain(|flag| !flag.starts_with("--listen"));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = place.command(&arguments).await;
+    assert!(!output.stdout.is_empty(), "check prints a report");
+    assert_no_secret("check", &[output.stdout, output.stderr].concat());
 }
 
 /// Checks that the program makes no core dump and that only root can read its memory.
 fn assert_no_dumps(pid: u32) {
-    let of = |file: &str| format!("/proc/{pid}/{file}");
-    let limits = fs::read_to_string(of("limits")).expect("readable");
+    let proc_path = |file: &str| format!("/proc/{pid}/{file}");
+    let limits = fs::read_to_string(proc_path("limits")).expect("readable");
     let core = limits.lines().find(|line| line.starts_with("Max core"));
     let core = core.map(|line| line.split_whitespace().skip(4).take(2).collect::<Vec<_>>());
     assert_eq!(core, Some(vec!["0", "0"]), "{limits}");
-    let owner = fs::metadata(of("environ")).expect("there");
+    let owner = fs::metadata(proc_path("environ")).expect("there");
     assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), 0);
-    if let Ok(variables) = fs::read(of("environ")) {
-        assert_silent("the environment", &variables);
+    if let Ok(variables) = fs::read(proc_path("environ")) {
+        assert_no_secret("the environment", &variables);
     }
 }
 
@@ -176,7 +187,7 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let broker = Broker::shared();
     broker.declare(QUEUE).await;
-    broker.declare(LETTERS).await;
+    broker.declare(DEAD_LETTER_QUEUE).await;
     let flags = flags(&place, &pbx, broker);
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
@@ -184,57 +195,59 @@ async fn secrets_stay_out_of_logs_status_metrics_state_and_cmdline() {
         let events = recordings::one(name);
         broker.publish(QUEUE, &events.cel()).await;
     }
-    let ways = |it: &callbridge_model::Status| {
-        let [ami, queue, wrong, wrong_queue] = &it.sources[..] else {
+    let are_tried = |status: &callbridge_model::Status| {
+        let [ami, queue, wrong, wrong_queue] = &status.sources[..] else {
             return false;
         };
         let tried = [wrong, wrong_queue]
             .iter()
             .all(|source| source.reason.is_some());
-        tried && ami.read > 0 && queue.read > 0 && it.books.waiting == 2
+        tried && ami.read > 0 && queue.read > 0 && status.books.waiting == 2
     };
-    let status = program.until("every line tried", ways).await;
-    let letters = async || broker.depth(LETTERS).await == 2;
-    until("two letters in their queue", letters).await;
-    until("a request", async || {
+    let status = program
+        .until("an attempt of every connection", are_tried)
+        .await;
+    let has_two_letters = async || broker.depth(DEAD_LETTER_QUEUE).await == 2;
+    until("two dead letters in the queue", has_two_letters).await;
+    until("a request to the CRM", async || {
         !crm.admin(|core, _| core.counts().is_empty())
     })
     .await;
 
     let metrics = crate::e2e::operations::monitoring::metrics(&program).await;
-    assert_silent("metrics", metrics.as_bytes());
-    assert_silent(
+    assert_no_secret("metrics", metrics.as_bytes());
+    assert_no_secret(
         "status",
         serde_json::to_string(&status).expect("JSON").as_bytes(),
     );
     let shown = place.command(&["dead", "show", "--all"]).await;
-    assert_silent("dead show", &shown.stdout);
+    assert_no_secret("dead show", &shown.stdout);
     let command = fs::read(format!("/proc/{}/cmdline", program.id())).expect("readable");
     assert!(memchr::memmem::find(&command, b"--log=trace").is_some());
-    assert_silent("the command line", &command);
+    assert_no_secret("the command line", &command);
     assert_no_dumps(program.id());
-    assert_silent_answers(&place, &program).await;
-    // Use a token that is refused, and the previous one.
+    assert_no_secret_in_answers(&place, &program).await;
+    // The CRM refuses the token of the start and the new token.
     crm.admin(|core, _| core.revoke_all());
     place.write("token", OLD_TOKEN);
-    let refused = |it: &callbridge_model::Status| it.token.state == "refused";
-    program.until("a refused token", refused).await;
+    let is_refused = |current: &callbridge_model::Status| current.token.state == "refused";
+    program.until("a refused token", is_refused).await;
     program.kill().await;
-    assert_silent_state(&place);
+    assert_no_secret_in_state(&place);
     let log = place.logs();
-    // Only callbridge's own code can log at TRACE, and its most detailed level is DEBUG.
+    // Only the code of callbridge can log at TRACE. The most detailed level of callbridge is DEBUG.
     assert!(
         log.contains("\"level\":\"DEBUG\""),
-        "the log is at its most"
+        "the log has the most detailed level"
     );
-    assert_silent("the log", log.as_bytes());
+    assert_no_secret("the log", log.as_bytes());
 
     let mut program = place.run(&crm.url(), &flags);
-    program.until("the refusal again", refused).await;
+    program.until("the refusal again", is_refused).await;
     program.terminate().await;
-    assert_silent("the log after a kill", place.logs().as_bytes());
-    assert_silent_state(&place);
-    assert_silent_check(&place, &crm.url(), &flags).await;
+    assert_no_secret("the log after a kill", place.logs().as_bytes());
+    assert_no_secret_in_state(&place);
+    assert_no_secret_in_check(&place, &crm.url(), &flags).await;
 }
 
 #[tokio::test]
@@ -242,13 +255,13 @@ async fn state_files_are_mode_0600_under_umask_0() {
     let (place, crm) = (Place::new(), crm::start().await);
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
-    // A folder that other users can enter, because it holds another file.
+    // Other users can enter this folder, because it already holds a file of another program.
     fs::create_dir(place.at("state")).expect("a folder");
     fs::write(place.at("state").join("theirs"), "").expect("written");
     let mode = |path: &std::path::Path| {
         use std::os::unix::fs::PermissionsExt as _;
-        let about = fs::symlink_metadata(path).expect("there");
-        about.permissions().mode() & 0o777
+        let metadata = fs::symlink_metadata(path).expect("there");
+        metadata.permissions().mode() & 0o777
     };
     let path = std::env::var("PATH").expect("a path");
     let wrapper = ["sh", "-c", "umask 0; exec \"$@\"", "sh"];
@@ -308,11 +321,11 @@ fn configuration_in_debug_or_panic_shows_no_secret() {
         shown.contains("crm.example.uz") && shown.contains("bridge"),
         "{shown}"
     );
-    assert_silent("the configuration", shown.as_bytes());
-    // A panic prints the Debug form and nothing more.
+    assert_no_secret("the configuration", shown.as_bytes());
+    // The panic prints the Debug form of the command.
     let panicked = std::panic::catch_unwind(|| panic!("{command:?}")).expect_err("a panic");
-    let words = panicked.downcast_ref::<String>().expect("words");
-    assert_silent("a panic", words.as_bytes());
+    let message = panicked.downcast_ref::<String>().expect("a message");
+    assert_no_secret("a panic", message.as_bytes());
 }
 
 #[tokio::test]
@@ -321,10 +334,10 @@ async fn password_in_a_url_is_refused_before_anything_is_opened() {
     let source = "--source=ami://bridge:hidden@127.0.0.1:5038";
     let program = place.run("http://127.0.0.1:1", &[source, TRUNKS[0]]);
     assert_eq!(program.ended().await.code(), Some(64));
-    let words = place.logs();
+    let log = place.logs();
     assert!(
-        words.contains("secret-file") && !words.contains("hidden"),
-        "{words}"
+        log.contains("secret-file") && !log.contains("hidden"),
+        "{log}"
     );
     assert!(!place.at("state").exists());
 }

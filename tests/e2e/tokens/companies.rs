@@ -1,5 +1,6 @@
-//! Tests which company a connection belongs to, and that no token outlives it: asked before the
-//! first binding, revoked with every token, and kept while the company is blocked.
+//! Tests that the operator confirms the company of the first connection, that callbridge revokes
+//! all tokens of a connection that ends, and that a connection is kept while the company is
+//! blocked.
 
 use crate::e2e::tokens::consent::Stage;
 use crate::support::recordings;
@@ -10,7 +11,8 @@ use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn tokens(stage: &Stage) -> Vec<String> {
+/// Returns the tokens of the stored connection.
+fn stored_tokens(stage: &Stage) -> Vec<String> {
     let stored = stage.stored().expect("stored");
     let names = ["accessToken", "refreshToken", "previousToken"];
     let text = |name: &str| stored[name].as_str().map(str::to_owned);
@@ -18,42 +20,46 @@ fn tokens(stage: &Stage) -> Vec<String> {
 }
 
 /// Returns the tokens in this list that the CRM still accepts.
-fn living(stage: &Stage, tokens: &[String]) -> Vec<String> {
-    let works = |token: &&String| {
+fn accepted_tokens(stage: &Stage, tokens: &[String]) -> Vec<String> {
+    let is_accepted = |token: &&String| {
         stage.crm.admin(|core, now| {
             let refresh = core.oauth.refreshes.get(&TokenKey::from_value(token));
-            let refresh = refresh.is_some_and(|it| it.used.is_none() && !it.revoked);
+            let refresh = refresh.is_some_and(|entry| entry.used.is_none() && !entry.revoked);
             refresh || core.token_works(now, token)
         })
     };
-    tokens.iter().filter(works).cloned().collect()
+    tokens.iter().filter(is_accepted).cloned().collect()
 }
 
 #[tokio::test]
 async fn second_connect_and_disconnect_revoke_earlier_tokens() {
     let stage = Stage::new(HOUR).await;
-    stage.connected().await;
-    let first = tokens(&stage);
-    assert_eq!(living(&stage, &first), first, "while they are in use");
+    stage.approve_connection().await;
+    let first = stored_tokens(&stage);
+    assert_eq!(
+        accepted_tokens(&stage, &first),
+        first,
+        "the CRM accepts the tokens in use"
+    );
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve").await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     let revoked = "the tokens of the previous connection are revoked";
-    assert!(said.err.contains(revoked), "{said:?}");
-    assert_eq!(living(&stage, &first), [""; 0]);
-    let second = tokens(&stage);
-    assert_eq!(living(&stage, &second).len(), 2, "{second:?}");
-    let gone = stage.place.command(&["disconnect"]).await;
-    assert!(gone.status.success(), "{gone:?}");
-    assert_eq!(living(&stage, &second), [""; 0]);
+    assert!(output.err.contains(revoked), "{output:?}");
+    assert_eq!(accepted_tokens(&stage, &first), [""; 0]);
+    let second = stored_tokens(&stage);
+    assert_eq!(accepted_tokens(&stage, &second).len(), 2, "{second:?}");
+    let disconnect = stage.place.command(&["disconnect"]).await;
+    assert!(disconnect.status.success(), "{disconnect:?}");
+    assert_eq!(accepted_tokens(&stage, &second), [""; 0]);
     stage.judge();
 }
 
 #[tokio::test]
 async fn tokens_that_cannot_be_revoked_are_named_with_a_fix() {
     let stage = Stage::new(HOUR).await;
-    stage.connected().await;
+    stage.approve_connection().await;
     let refuse = |status| {
         let rule = Rule::always(Endpoint::OauthRevoke, Action::Gateway(status));
         stage.crm.admin(|core, _| core.set_faults(vec![rule]));
@@ -61,20 +67,20 @@ async fn tokens_that_cannot_be_revoked_are_named_with_a_fix() {
     refuse(404);
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve").await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let words =
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let message =
         "of the previous connection, the refresh token, access token cannot be revoked (404";
-    assert!(said.err.contains(words), "{said:?}");
-    assert!(said.err.contains("Connected apps"), "{said:?}");
-    let stays = stage.place.command(&["disconnect"]).await;
-    let told = String::from_utf8_lossy(&stays.stderr).into_owned();
-    assert_eq!(stays.status.code(), Some(78), "{told}");
-    assert!(told.contains("the connection stays"), "{told}");
+    assert!(output.err.contains(message), "{output:?}");
+    assert!(output.err.contains("Connected apps"), "{output:?}");
+    let failed = stage.place.command(&["disconnect"]).await;
+    let errors = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!(failed.status.code(), Some(78), "{errors}");
+    assert!(errors.contains("the connection stays"), "{errors}");
     assert!(stage.stored().is_some());
     stage.crm.admin(|core, _| core.set_faults(Vec::new()));
-    let gone = stage.place.command(&["disconnect"]).await;
-    assert!(gone.status.success(), "{gone:?}");
+    let disconnect = stage.place.command(&["disconnect"]).await;
+    assert!(disconnect.status.success(), "{disconnect:?}");
 }
 
 #[tokio::test]
@@ -83,24 +89,26 @@ async fn first_company_must_be_confirmed_and_refusal_stores_nothing() {
     for (answer, code) in [("n", 77), ("y", 0)] {
         let mut connecting = stage.connect_in_terminal(&[]).await;
         connecting.answer("decision=approve").await;
-        connecting.asks("bind this state to company ").await;
-        let new = tokens(&stage);
-        assert_eq!(living(&stage, &new).len(), 2);
+        connecting
+            .wait_for_output("bind this state to company ")
+            .await;
+        let new = stored_tokens(&stage);
+        assert_eq!(accepted_tokens(&stage, &new).len(), 2);
         connecting.paste(answer).await;
-        let said = connecting.end().await;
-        assert_eq!(said.code, Some(code), "{said:?}");
+        let output = connecting.end().await;
+        assert_eq!(output.code, Some(code), "{output:?}");
         if code != 0 {
-            assert!(said.out.contains("was not confirmed"), "{said:?}");
+            assert!(output.out.contains("was not confirmed"), "{output:?}");
             assert!(stage.stored().is_none());
-            assert_eq!(living(&stage, &new), [""; 0]);
+            assert_eq!(accepted_tokens(&stage, &new), [""; 0]);
         }
     }
     // The state is bound now, so `connect` does not ask again.
     let connecting = stage.connect_in_terminal(&[]).await;
     connecting.answer("decision=approve").await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(!said.out.contains("bind this state"), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(!output.out.contains("bind this state"), "{output:?}");
     stage.judge();
 }
 
@@ -112,29 +120,29 @@ async fn connect_checks_the_given_company_or_reports_the_actual_one() {
         connecting.answer("decision=approve").await;
         connecting.end().await
     };
-    let said = connect(&["--company=999"]).await;
-    assert_eq!(said.code, Some(77), "{said:?}");
-    assert!(said.err.contains("--company is 999"), "{said:?}");
+    let output = connect(&["--company=999"]).await;
+    assert_eq!(output.code, Some(77), "{output:?}");
+    assert!(output.err.contains("--company is 999"), "{output:?}");
     assert!(stage.stored().is_none());
-    let said = connect(&[]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("no question was asked"), "{said:?}");
+    let output = connect(&[]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.err.contains("no question was asked"), "{output:?}");
     let company = crate::support::crm::settings().settings.company.id;
-    let said = connect(&[&format!("--company={company}")]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(!said.err.contains("no question was asked"), "{said:?}");
+    let output = connect(&[&format!("--company={company}")]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(!output.err.contains("no question was asked"), "{output:?}");
     stage.judge();
 }
 
 #[tokio::test]
 async fn blocked_company_is_named_and_sending_resumes_when_unblocked() {
     let stage = Stage::new(HOUR).await;
-    stage.connected().await;
+    stage.approve_connection().await;
     let block = |blocked: bool| {
-        let refused = Rule::always(Endpoint::OauthToken, Action::Status(401));
+        let refusal = Rule::always(Endpoint::OauthToken, Action::Status(401));
         stage.crm.admin(|core, now| {
             core.company(now, |company| company.blocked = blocked);
-            core.set_faults(blocked.then_some(refused).into_iter().collect());
+            core.set_faults(blocked.then_some(refusal).into_iter().collect());
         });
     };
     block(true);
@@ -142,11 +150,15 @@ async fn blocked_company_is_named_and_sending_resumes_when_unblocked() {
         .place
         .append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
-    let blocked = |it: &Status| {
-        let pause = it.pause.as_ref();
-        pause.is_some_and(|it| it.reason == "client_refused" && it.fix.contains("is blocked"))
+    let is_named = |status: &Status| {
+        let pause = status.pause.as_ref();
+        pause.is_some_and(|pause| {
+            pause.reason == "client_refused" && pause.fix.contains("is blocked")
+        })
     };
-    program.until("it is named", blocked).await;
+    program
+        .until("the blocked company is named", is_named)
+        .await;
     block(false);
     let status = program.settled(1).await;
     assert_eq!((status.books.journaled, status.pause), (1, None));

@@ -1,5 +1,5 @@
-//! Tests an application that a company connects, with the real program, the sandbox's consent page,
-//! and the tests' browser.
+//! Tests that `connect` connects the application of a company, with the sandbox's consent page and
+//! the tests' browser.
 
 use crate::support::connecting::{Connecting, http};
 use crate::support::crm::{self, RATE};
@@ -19,20 +19,20 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// The client id of the application, and its secret.
+/// The client id of the application. `SECRET` is the client secret.
 const CLIENT: &str = "svc_app_of_the_tests";
 const SECRET: &str = "svc_sec_of_the_tests";
 /// The application's id in the sandbox.
 const APPLICATION: i64 = 2;
-/// The grants that it can request at most.
-const ALLOWED: [&str; 4] = [
+/// The grants that the application can request at most.
+const ALLOWED_GRANTS: [&str; 4] = [
     "PERMISSION_OPEN_API_CALL:SAVE",
     "PERMISSION_OPEN_API_CALL:READ",
     "PERMISSION_OPEN_API_LEAD:READ",
     "PERMISSION_OPEN_API_LEAD:SAVE",
 ];
 
-/// A sandbox with the application, and the folder of one callbridge.
+/// A CRM that knows the application, and the folder of a callbridge.
 pub struct Stage {
     pub place: Place,
     pub crm: Server,
@@ -47,34 +47,34 @@ fn free_redirect() -> String {
 }
 
 impl Stage {
-    /// Creates a stage whose access tokens live this long.
+    /// Creates a stage whose access tokens are valid for `life`.
     pub async fn new(life: Duration) -> Self {
-        Self::with(Place::new(), life, &free_redirect(), RATE).await
+        Self::with_redirect(Place::new(), life, &free_redirect(), RATE).await
     }
 
-    /// Creates a stage in this place.
+    /// Creates a stage in this place whose access tokens are valid for `life`.
     pub async fn in_place(place: Place, life: Duration) -> Self {
-        Self::with(place, life, &free_redirect(), RATE).await
+        Self::with_redirect(place, life, &free_redirect(), RATE).await
     }
 
-    /// Creates a stage with the rate in the document.
+    /// Creates a stage with the request rate in the CRM's document.
     pub async fn at_full_rate(life: Duration) -> Self {
         let rate = Rate {
             window: Duration::from_secs(60),
             ..RATE
         };
-        Self::with(Place::new(), life, &free_redirect(), rate).await
+        Self::with_redirect(Place::new(), life, &free_redirect(), rate).await
     }
 
-    /// Creates a stage with this redirect address and rate.
-    async fn with(place: Place, life: Duration, redirect: &str, rate: Rate) -> Self {
+    /// Creates a stage with this redirect address of the application and this request rate.
+    async fn with_redirect(place: Place, life: Duration, redirect: &str, rate: Rate) -> Self {
         let mut config = crm::settings();
         config.settings.rate = rate;
-        // Tokens are issued and revoked at a separate host (§5.6.9). Such a request to the other
-        // host gets a 404 and is a violation.
+        // Tokens are issued and revoked at a separate host (§5.6.9). The host of the API answers
+        // such a request with 404 and counts a violation.
         config.auth_listen = Some(config.listen);
         config.settings.access_life = life;
-        let grants = ALLOWED.map(|grant| Grant::parse(grant).expect("a grant"));
+        let grants = ALLOWED_GRANTS.map(|grant| Grant::parse(grant).expect("a grant"));
         config.settings.application = Some(Application {
             id: APPLICATION,
             secret: TokenKey::from_value(SECRET),
@@ -105,46 +105,46 @@ impl Stage {
         ]
     }
 
-    /// Starts `connect` and waits for the address that it shows.
+    /// Starts `connect` with the flags `more`, and waits for the address that it shows.
     pub async fn connect(&self, more: &[&str]) -> Connecting {
         let mut command = Command::new(env!("CARGO_BIN_EXE_callbridge"));
         let command = command.env_clear().arg("connect");
         Connecting::start(command.args(self.connect_flags()).args(more)).await
     }
 
-    /// Starts `connect` in its own terminal, where its output is one text.
+    /// Starts `connect` in a new terminal. Then stdout and stderr are one text.
     pub async fn connect_in_terminal(&self, more: &[&str]) -> Connecting {
-        let more = more.iter().map(|it| (*it).to_owned());
-        let words = self.connect_flags().into_iter().chain(more);
-        let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
+        let more = more.iter().map(|flag| (*flag).to_owned());
+        let arguments = self.connect_flags().into_iter().chain(more);
+        let arguments: Vec<String> = arguments.map(|argument| format!("'{argument}'")).collect();
         let program = env!("CARGO_BIN_EXE_callbridge");
-        let typed = format!("'{program}' connect {}", words.join(" "));
+        let line = format!("'{program}' connect {}", arguments.join(" "));
         let mut command = Command::new("script");
         let command = command.env_clear().env("PATH", "/usr/bin:/bin");
-        Connecting::start(command.args(["-qefc", &typed, "/dev/null"])).await
+        Connecting::start(command.args(["-qefc", &line, "/dev/null"])).await
     }
 
-    /// Connects as a company that approves everything.
-    pub async fn connected(&self) {
+    /// Runs `connect`, and approves everything on the consent page.
+    pub async fn approve_connection(&self) {
         let connecting = self.connect(&[]).await;
         connecting.answer("decision=approve").await;
-        let said = connecting.end().await;
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = connecting.end().await;
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
 
-    /// Returns the flags of `run` for a connection, without a token file.
+    /// Returns the flags of `run` for a connection, without a token file, and the flags `more`.
     pub fn flags(&self, more: &[&str]) -> Vec<String> {
         let source = self.place.file("recorded", "ami");
         let flags = [source.as_str(), TRUNKS[0], TRUNKS[1]];
-        let all = self.place.arguments(&self.crm.url(), &flags).into_iter();
-        let own = all.filter(|flag| !flag.starts_with("--token-file="));
+        let arguments = self.place.arguments(&self.crm.url(), &flags).into_iter();
+        let kept = arguments.filter(|flag| !flag.starts_with("--token-file="));
         let rate = format!("--rate={}", self.rate);
-        own.chain([rate])
-            .chain(more.iter().map(|it| (*it).to_owned()))
+        kept.chain([rate])
+            .chain(more.iter().map(|flag| (*flag).to_owned()))
             .collect()
     }
 
-    /// Makes the CRM's company revoke every refresh token.
+    /// Makes the company revoke every refresh token in the CRM.
     pub fn revoke(&self) {
         let company = crm::settings().settings.company.id;
         let revoke = |core: &mut sandbox::Sandbox, _: EventTime| {
@@ -153,34 +153,34 @@ impl Stage {
         self.crm.admin(revoke);
     }
 
-    /// Sends a request to an admin path of the sandbox.
-    async fn administer(&self, act: &str, body: &Value) -> Value {
-        let url = format!("{}/sandbox/admin/{act}", self.crm.url());
+    /// Posts `body` to `/sandbox/admin/{path}`, and returns the answer.
+    async fn administer(&self, path: &str, body: &Value) -> Value {
+        let url = format!("{}/sandbox/admin/{path}", self.crm.url());
         let page = http("POST", &url, "application/json", &body.to_string()).await;
-        assert_eq!(page.status, 200, "{act}: {}", page.body);
+        assert_eq!(page.status, 200, "{path}: {}", page.body);
         serde_json::from_str(&page.body).expect("JSON")
     }
 
-    /// Returns the stored connection.
+    /// Returns the connection that is stored in the state, if there is one.
     pub fn stored(&self) -> Option<Value> {
         stored_in(&self.place.connections())
     }
 
-    /// Checks that no request violated the document.
+    /// Checks that no request violated the CRM's document.
     pub fn judge(&self) {
-        let wrong = crm::conduct(&self.crm, |_| false);
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let violations = crm::conduct(&self.crm, |_| false);
+        assert!(violations.is_empty(), "{}", violations.join("\n"));
     }
 }
 
-/// Returns the connection in a state.
+/// Returns the connection that is stored in this state, if there is one.
 fn stored_in(state: &ConnectionStore) -> Option<Value> {
     let content = state.read().expect("readable")?.content;
     Some(serde_json::from_str(content.expose_secret()).expect("JSON"))
 }
 
-/// Adds one call to the recording of a place.
-fn one_call(stage: &Stage) {
+/// Appends one call to the recording that the program reads.
+fn append_call(stage: &Stage) {
     let call = recordings::one("inbound_answered");
     stage.place.append("recorded", &call.ami);
 }
@@ -190,15 +190,15 @@ async fn company_connects_calls_are_journaled_and_it_disconnects() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve").await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.starts_with("connected: company "), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.out.starts_with("connected: company "), "{output:?}");
     let file = stage.place.at("state").join("spool.db");
     let mode = file.metadata().expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let stored = stage.stored().expect("stored");
     let access = stored["accessToken"].as_str().expect("a token").to_owned();
-    let shown = format!("{said:?}");
+    let shown = format!("{output:?}");
     for secret in [
         &access,
         SECRET,
@@ -206,32 +206,38 @@ async fn company_connects_calls_are_journaled_and_it_disconnects() {
     ] {
         assert!(!shown.contains(secret), "{shown}");
     }
-    one_call(&stage);
+    append_call(&stage);
     let flags = stage.flags(&["--until-idle"]);
-    stage.place.start(&flags, &[]).succeeds().await;
+    stage.place.start(&flags, &[]).expect_success().await;
     assert_eq!(stage.crm.journal().len(), 1);
     assert!(!stage.place.logs().contains(&access), "a token in the log");
     let check = stage.flags(&[]);
     let check: Vec<&str> = check[1..].iter().map(String::as_str).collect();
-    let found = stage
+    let report = stage
         .place
         .lines(&[&["check", "--json"], &check[..]].concat())
         .await;
-    let of = |name: &str| found.iter().find(|it| it["name"] == name).cloned();
-    assert_eq!(of("connection").expect("looked at")["ok"], true);
-    assert_eq!(of("company").expect("looked at")["ok"], true);
-    let gone = stage.place.command(&["disconnect"]).await;
-    let out = String::from_utf8_lossy(&gone.stdout);
-    assert!(gone.status.success(), "{gone:?}");
+    let check_row = |name: &str| report.iter().find(|row| row["name"] == name).cloned();
+    assert_eq!(
+        check_row("connection").expect("a row of the check")["ok"],
+        true
+    );
+    assert_eq!(
+        check_row("company").expect("a row of the check")["ok"],
+        true
+    );
+    let disconnect = stage.place.command(&["disconnect"]).await;
+    let out = String::from_utf8_lossy(&disconnect.stdout);
+    assert!(disconnect.status.success(), "{disconnect:?}");
     assert!(
         out.contains("its tokens are revoked\ncalls queued or unconfirmed: 0"),
         "{out}"
     );
     assert!(stage.stored().is_none());
-    let works = stage.crm.admin(|core, now| core.token_works(now, &access));
-    assert!(!works, "its access token is revoked, too");
-    let again = stage.place.start(&flags, &[]).ended().await;
-    assert_eq!(again.code(), Some(64), "{}", stage.place.logs());
+    let is_accepted = stage.crm.admin(|core, now| core.token_works(now, &access));
+    assert!(!is_accepted, "the access token is revoked, too");
+    let second_run = stage.place.start(&flags, &[]).ended().await;
+    assert_eq!(second_run.code(), Some(64), "{}", stage.place.logs());
     assert_eq!(
         stage.place.command(&["disconnect"]).await.status.code(),
         Some(66)
@@ -244,9 +250,9 @@ async fn declined_consent_is_reported_and_stores_nothing() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=decline").await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(77), "{said:?}");
-    assert!(said.err.contains("declined"), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(77), "{output:?}");
+    assert!(output.err.contains("declined"), "{output:?}");
     assert!(stage.stored().is_none());
     stage.judge();
 }
@@ -268,13 +274,15 @@ async fn forged_redirect_is_refused_and_the_true_one_is_still_taken() {
     }
     connecting.paste(&forged).await;
     connecting.answer("decision=approve").await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert!(
-        said.err.contains("ignored a redirect that does not belong"),
-        "{said:?}"
+        output
+            .err
+            .contains("ignored a redirect that does not belong"),
+        "{output:?}"
     );
-    // There was one exchange, with the right code.
+    // callbridge exchanged only the right code.
     stage.judge();
 }
 
@@ -285,19 +293,19 @@ async fn connect_state_parameter_is_unique_and_unguessable() {
     for _ in 0..3 {
         let connecting = stage.connect(&[]).await;
         let open = url::Url::parse(&connecting.open).expect("a URL");
-        let all = open.query_pairs().filter(|(name, _)| name == "state");
-        let all: Vec<String> = all.map(|(_, value)| value.into_owned()).collect();
-        let [state] = &all[..] else {
-            panic!("one state: {}", connecting.open);
+        let values = open.query_pairs().filter(|(name, _)| name == "state");
+        let values: Vec<String> = values.map(|(_, value)| value.into_owned()).collect();
+        let [state] = &values[..] else {
+            panic!("expected one state: {}", connecting.open);
         };
         let letters: std::collections::BTreeSet<char> = state.chars().collect();
         assert!(
             state.len() >= 22 && letters.len() >= 8,
             "{state}: 128 bits at least"
         );
-        // The redirect returns the state unchanged, and the state of another attempt is refused.
-        let others = states.iter().next().cloned();
-        if let Some(other) = others {
+        // `connect` refuses a redirect with the state of an earlier attempt.
+        let earlier = states.iter().next().cloned();
+        if let Some(other) = earlier {
             let stale = format!("{}?code=svc_ac_1&state={other}", stage.redirect);
             assert_eq!(http("GET", &stale, "text/plain", "").await.status, 400);
         }
@@ -312,25 +320,27 @@ async fn connect_state_parameter_is_unique_and_unguessable() {
 #[tokio::test]
 async fn pasted_redirect_connects_and_wrong_state_is_refused() {
     let redirect = "https://vendor.example/back";
-    let stage = Stage::with(Place::new(), Duration::from_secs(3600), redirect, RATE).await;
+    let stage = Stage::with_redirect(Place::new(), Duration::from_secs(3600), redirect, RATE).await;
     let mut connecting = stage.connect(&[]).await;
-    let back = connecting.decided("decision=approve").await;
+    let back = connecting.submit_consent("decision=approve").await;
     connecting
         .paste(&format!("{redirect}?code=svc_ac_forged&state=x"))
         .await;
     connecting.paste(&back).await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     let mut connecting = stage.connect(&[]).await;
     connecting
         .paste(&format!("{redirect}?code=svc_ac_forged&state=x"))
         .await;
     drop(connecting.child.stdin.take());
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(77), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(77), "{output:?}");
     assert!(
-        said.err.contains("its state is not the one that was sent"),
-        "{said:?}"
+        output
+            .err
+            .contains("its state is not the one that was sent"),
+        "{output:?}"
     );
     stage.judge();
 }
@@ -341,21 +351,24 @@ async fn consent_below_the_need_is_77_and_waits_for_the_grant() {
     let connecting = stage.connect(&[]).await;
     let picked = "decision=approve&picked=yes&grant=PERMISSION_OPEN_API_CALL%3AREAD";
     connecting.answer(picked).await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(77), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(77), "{output:?}");
     assert!(
-        said.err
+        output
+            .err
             .contains("PERMISSION_OPEN_API_CALL:SAVE was not granted"),
-        "{said:?}"
+        "{output:?}"
     );
     assert!(
-        said.err.contains("leads do not show their last call"),
-        "{said:?}"
+        output.err.contains("leads do not show their last call"),
+        "{output:?}"
     );
-    one_call(&stage);
+    append_call(&stage);
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
-    let paused = program.until("a pause", |it| it.pause.is_some()).await;
-    assert_eq!(paused.pause.expect("a pause").reason, "no_grant");
+    let status = program
+        .until("a pause", |status| status.pause.is_some())
+        .await;
+    assert_eq!(status.pause.expect("a pause").reason, "no_grant");
     program.terminate().await;
     stage.judge();
 }
@@ -363,38 +376,39 @@ async fn consent_below_the_need_is_77_and_waits_for_the_grant() {
 #[tokio::test]
 async fn another_companys_consent_is_taken_back() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
-    stage.connected().await;
+    stage.approve_connection().await;
     let before = stage.stored().expect("stored");
     stage
         .administer("oauth/approve", &json!({ "company": 99 }))
         .await;
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve&company=99").await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(77), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(77), "{output:?}");
     assert!(
-        said.err
+        output
+            .err
             .contains("not connected, and the new tokens were revoked"),
-        "{said:?}"
+        "{output:?}"
     );
     assert_eq!(stage.stored().expect("stored"), before);
-    one_call(&stage);
+    append_call(&stage);
     let mut program = stage.place.start(&stage.flags(&[]), &[]);
     program.settled(1).await;
-    // The same while the daemon runs, which asks for the company.
+    // `connect` refuses the other company also while the daemon runs.
     let connecting = stage.connect(&[]).await;
     connecting.answer("decision=approve&company=99").await;
-    let said = connecting.end().await;
-    assert_eq!(said.code, Some(77), "{said:?}");
+    let output = connecting.end().await;
+    assert_eq!(output.code, Some(77), "{output:?}");
     assert_eq!(stage.stored().expect("stored"), before);
     let other = stage.connect(&["--company=99"]).await;
     other.answer("decision=approve").await;
-    let said = other.end().await;
-    assert_eq!(said.code, Some(77), "{said:?}");
-    assert!(said.err.contains("--company is 99"), "{said:?}");
+    let output = other.end().await;
+    assert_eq!(output.code, Some(77), "{output:?}");
+    assert!(output.err.contains("--company is 99"), "{output:?}");
     assert_eq!(stage.stored().expect("stored"), before);
     program
-        .until("its own company", |it| it.pause.is_none())
+        .until("the end of the pause", |status| status.pause.is_none())
         .await;
     program.terminate().await;
     stage.judge();
@@ -403,8 +417,8 @@ async fn another_companys_consent_is_taken_back() {
 #[tokio::test]
 async fn connection_and_another_token_are_not_guessed_between() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
-    stage.connected().await;
-    one_call(&stage);
+    stage.approve_connection().await;
+    append_call(&stage);
     let file = format!("--token-file={}", stage.place.path("token"));
     for (more, variables) in [
         (vec![file.as_str()], vec![]),
@@ -414,14 +428,14 @@ async fn connection_and_another_token_are_not_guessed_between() {
         let program = stage.place.start(&stage.flags(&more), &variables);
         assert_eq!(program.ended().await.code(), Some(64), "{more:?}");
     }
-    let words = "the state also has a connection by `callbridge connect`";
-    assert_eq!(stage.place.logs().matches(words).count(), 3);
+    let message = "the state also has a connection by `callbridge connect`";
+    assert_eq!(stage.place.logs().matches(message).count(), 3);
 }
 
 #[tokio::test]
 async fn token_command_runs_again_after_crm_refuses_token() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
-    one_call(&stage);
+    append_call(&stage);
     let (first, token) = (stage.place.path("first"), stage.place.path("token"));
     let script =
         format!("if mkdir {first} 2>/dev/null; then echo svc_pat_old; else cat {token}; fi");
@@ -435,10 +449,10 @@ async fn token_command_runs_again_after_crm_refuses_token() {
 #[tokio::test]
 async fn exported_connection_needs_secrets_or_another_consent() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
-    stage.connected().await;
+    stage.approve_connection().await;
     let stored = stage.stored().expect("stored");
     let access = stored["accessToken"].as_str().expect("a token");
-    for (flag, told, then) in [
+    for (flag, export_text, import_text) in [
         (
             None,
             "the secrets of its connection are left out",
@@ -455,21 +469,21 @@ async fn exported_connection_needs_secrets_or_another_consent() {
         let mut export = vec!["state", "export", file.as_str()];
         export.extend(flag);
         let exported = stage.place.command(&export).await;
-        let said = String::from_utf8_lossy(&exported.stdout);
-        assert!(said.contains(told), "{exported:?}");
+        let output = String::from_utf8_lossy(&exported.stdout);
+        assert!(output.contains(export_text), "{exported:?}");
         let archive = std::fs::read(&file).expect("an archive");
-        let holds = archive
+        let has_token = archive
             .windows(access.len())
             .any(|at| at == access.as_bytes());
-        assert_eq!(holds, flag.is_some(), "{name}");
+        assert_eq!(has_token, flag.is_some(), "{name}");
         let folder = stage.place.path(&new);
         let state = format!("--state={folder}");
         let imported = stage
             .place
             .command(&["state", "import", &file, &state])
             .await;
-        let said = String::from_utf8_lossy(&imported.stdout);
-        assert!(said.contains(then), "{imported:?}");
+        let output = String::from_utf8_lossy(&imported.stdout);
+        assert!(output.contains(import_text), "{imported:?}");
         let expected = flag.is_some().then(|| stored.clone());
         let state = ConnectionStore::new(&stage.place.at(&new));
         assert_eq!(stored_in(&state), expected, "{name}");
@@ -480,16 +494,16 @@ async fn exported_connection_needs_secrets_or_another_consent() {
 #[tokio::test]
 async fn connection_can_be_forgotten_when_nothing_can_be_revoked() {
     let stage = Stage::new(Duration::from_secs(3600)).await;
-    stage.connected().await;
-    let gone = Rule::always(Endpoint::OauthRevoke, Action::Gateway(404));
-    stage.crm.admin(|core, _| core.set_faults(vec![gone]));
-    let stays = stage.place.command(&["disconnect"]).await;
-    let told = String::from_utf8_lossy(&stays.stderr);
-    assert!(told.contains("disconnect --forget`"), "{told}");
+    stage.approve_connection().await;
+    let refusal = Rule::always(Endpoint::OauthRevoke, Action::Gateway(404));
+    stage.crm.admin(|core, _| core.set_faults(vec![refusal]));
+    let failed = stage.place.command(&["disconnect"]).await;
+    let output = String::from_utf8_lossy(&failed.stderr);
+    assert!(output.contains("disconnect --forget`"), "{output}");
     assert!(stage.stored().is_some());
     let forgotten = stage.place.command(&["disconnect", "--forget"]).await;
-    let told = String::from_utf8_lossy(&forgotten.stdout);
+    let output = String::from_utf8_lossy(&forgotten.stdout);
     assert!(forgotten.status.success(), "{forgotten:?}");
-    assert!(told.contains("cannot be revoked"), "{told}");
+    assert!(output.contains("cannot be revoked"), "{output}");
     assert!(stage.stored().is_none());
 }

@@ -1,4 +1,4 @@
-//! Tests a token refresh that is under way while another hub takes over.
+//! Tests that a token refresh that is under way survives a takeover by another hub.
 
 use super::consent::Stage;
 use super::refreshed::pairs;
@@ -11,10 +11,11 @@ use callbridge_testbed::wait::until;
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// The life of an access token, which is refreshed some seconds before its end.
+/// How long an access token is valid. callbridge refreshes the token some seconds before it
+/// expires.
 const LIFE: Duration = Duration::from_secs(20);
-/// The delay of the answer to a refresh. It comes when another hub leads.
-const LATE: Duration = Duration::from_secs(14);
+/// The delay of the answer to a refresh. When the answer comes, the other hub already leads.
+const ANSWER_DELAY: Duration = Duration::from_secs(14);
 
 fn has_role(status: &Status, role: Role) -> bool {
     let leadership = status.leadership.as_ref();
@@ -26,18 +27,22 @@ fn has_role(status: &Status, role: Role) -> bool {
 async fn takeover_during_refresh_needs_no_consent() {
     let url = Postgres::shared().url(&Postgres::new_schema());
     let stage = Stage::in_place(Place::in_database(&url), LIFE).await;
-    stage.connected().await;
+    stage.approve_connection().await;
     let mut first = stage.place.start(&stage.flags(&["--instance=hub1"]), &[]);
     first
-        .until("it leads", |status| has_role(status, Role::Leader))
+        .until("the first hub leads", |status| {
+            has_role(status, Role::Leader)
+        })
         .await;
-    let other = Place::in_database(&url);
-    let mut second = other.start(&stage.flags(&["--instance=hub2"]), &[]);
+    let second_place = Place::in_database(&url);
+    let mut second = second_place.start(&stage.flags(&["--instance=hub2"]), &[]);
     second
-        .until("it waits", |status| has_role(status, Role::Standby))
+        .until("the second hub waits", |status| {
+            has_role(status, Role::Standby)
+        })
         .await;
-    let late = Rule::next(Endpoint::OauthToken, 1, Action::Delay(LATE));
-    stage.crm.admin(|core, _| core.set_faults(vec![late]));
+    let delay = Rule::next(Endpoint::OauthToken, 1, Action::Delay(ANSWER_DELAY));
+    stage.crm.admin(|core, _| core.set_faults(vec![delay]));
     until("a refresh under way", async || {
         let stored = stage.stored().expect("stored");
         !stored["refreshBeganAt"].is_null()
@@ -50,7 +55,9 @@ async fn takeover_during_refresh_needs_no_consent() {
 
     first.freeze().await;
     second
-        .until("it leads", |status| has_role(status, Role::Leader))
+        .until("the second hub leads", |status| {
+            has_role(status, Role::Leader)
+        })
         .await;
     first.signal(Signal::CONT);
     // The first hub no longer leads, but stores the pair that it receives.
@@ -60,15 +67,21 @@ async fn takeover_during_refresh_needs_no_consent() {
     })
     .await;
     first
-        .until("it waits", |status| has_role(status, Role::Standby))
+        .until("the first hub waits", |status| {
+            has_role(status, Role::Standby)
+        })
         .await;
-    // The second hub refreshes with the new pair. With the old one, it could not.
+    // The second hub refreshes with the new pair, because the CRM refuses the old pair.
     until("a refresh by the second hub", async || {
         pairs(&stage.crm) >= 3
     })
     .await;
     let status = second.status().await.expect("a status");
     assert_ne!(status.token.state, "reconnect");
-    assert!(other.logs().contains("waiting for the tokens of a refresh"));
+    assert!(
+        second_place
+            .logs()
+            .contains("waiting for the tokens of a refresh")
+    );
     stage.judge();
 }

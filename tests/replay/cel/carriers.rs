@@ -31,7 +31,8 @@ pub fn cel(folder: &Path) -> Vec<Message> {
     all
 }
 
-/// Returns the value of a key, compared without case. Returns an empty text if there is none.
+/// Returns the value of a key, which is compared without case. Returns an empty text without the
+/// key.
 pub fn value<'m>(message: &'m Message, key: &str) -> &'m str {
     let found = message
         .iter()

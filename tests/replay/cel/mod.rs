@@ -1,9 +1,11 @@
-//! Tests that CEL gives the same calls as channel events, whatever its source, and however it is
-//! cut.
+//! Tests that CEL gives the same calls as channel events, from every source of CEL and with missing
+//! fields.
 
 mod carriers;
 
-use crate::replay::recorded::{Arrival, Hear, as_it_is, check_each, kept_from, late_by_chance};
+use crate::replay::recorded::{
+    Arrival, EventKinds, check_each, delay_from, delay_randomly, keep_arrivals,
+};
 use callbridge_call::Origin;
 use callbridge_formats::Format;
 use callbridge_testbed::cel_rows::COLUMNS;
@@ -11,7 +13,7 @@ use carriers::{Message, ami, as_ami, as_amqp, as_csv, as_wazo, cel, set, value};
 use std::path::Path;
 use std::time::Duration;
 
-const CEL: Hear = Hear::Only(Origin::Cel);
+const CEL: EventKinds = EventKinds::Only(Origin::Cel);
 
 /// Checks all recordings with their CEL events after `change`.
 fn check_changed(change: impl Fn(&mut Vec<Message>)) {
@@ -20,11 +22,11 @@ fn check_changed(change: impl Fn(&mut Vec<Message>)) {
         change(&mut rows);
         as_ami(&rows)
     };
-    check_each(Format::Ami, read, CEL, as_it_is);
+    check_each(Format::Ami, read, CEL, keep_arrivals);
 }
 
 /// Makes all messages arrive in one batch, the last event first.
-fn reversed(arrivals: &mut Vec<Arrival<'_>>) {
+fn reverse_in_batch(arrivals: &mut Vec<Arrival<'_>>) {
     let last = arrivals.last().map(|&(at, _)| at);
     arrivals.reverse();
     for (at, _) in arrivals {
@@ -35,31 +37,31 @@ fn reversed(arrivals: &mut Vec<Arrival<'_>>) {
 #[test]
 fn wazo_bus_events_yield_expected_calls_in_either_order() {
     let read = |folder: &Path| as_wazo(&ami(folder));
-    check_each(Format::Wazo, read, Hear::Both, as_it_is);
-    check_each(Format::Wazo, read, Hear::Both, late_by_chance);
-    check_each(Format::Wazo, read, Hear::Both, reversed);
-    check_each(Format::Wazo, read, CEL, as_it_is);
-    check_each(Format::Wazo, read, CEL, reversed);
+    check_each(Format::Wazo, read, EventKinds::Both, keep_arrivals);
+    check_each(Format::Wazo, read, EventKinds::Both, delay_randomly);
+    check_each(Format::Wazo, read, EventKinds::Both, reverse_in_batch);
+    check_each(Format::Wazo, read, CEL, keep_arrivals);
+    check_each(Format::Wazo, read, CEL, reverse_in_batch);
 }
 
 #[test]
 fn cel_over_amqp_yields_expected_calls_in_either_order() {
-    // Milliseconds cannot show two channels that were joined for less than one.
+    // Times in milliseconds cannot show that two channels were joined for less than a millisecond.
     let read = |folder: &Path| match folder.ends_with("missed_by_a_hair") {
         true => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z"),
         false => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%3f%z"),
     };
-    check_each(Format::CelAmqp, read, CEL, as_it_is);
-    check_each(Format::CelAmqp, read, CEL, late_by_chance);
-    check_each(Format::CelAmqp, read, CEL, reversed);
+    check_each(Format::CelAmqp, read, CEL, keep_arrivals);
+    check_each(Format::CelAmqp, read, CEL, delay_randomly);
+    check_each(Format::CelAmqp, read, CEL, reverse_in_batch);
 }
 
 #[test]
 fn messages_kept_by_a_broker_yield_the_same_calls_when_late() {
     for (quarter, seconds) in [(1, 7), (2, 60), (3, 3600), (1, 60), (3, 7)] {
-        let kept = || kept_from(quarter, Duration::from_secs(seconds));
+        let kept = || delay_from(quarter, Duration::from_secs(seconds));
         let wazo = |folder: &Path| as_wazo(&ami(folder));
-        check_each(Format::Wazo, wazo, Hear::Both, kept());
+        check_each(Format::Wazo, wazo, EventKinds::Both, kept());
         let cel = |folder: &Path| as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z");
         check_each(Format::CelAmqp, cel, CEL, kept());
     }
@@ -68,8 +70,8 @@ fn messages_kept_by_a_broker_yield_the_same_calls_when_late() {
 #[test]
 fn csv_with_sample_columns_yields_expected_calls() {
     let read = |folder: &Path| as_csv(&cel(folder), &COLUMNS);
-    check_each(Format::CelCsv, read, CEL, as_it_is);
-    check_each(Format::CelCsv, read, CEL, reversed);
+    check_each(Format::CelCsv, read, CEL, keep_arrivals);
+    check_each(Format::CelCsv, read, CEL, reverse_in_batch);
 }
 
 #[test]
@@ -105,14 +107,14 @@ fn early_linkedid_end_changes_no_call() {
     });
 }
 
-fn takes_a_bridge(row: &Message) -> bool {
+fn is_bridge_row(row: &Message) -> bool {
     value(row, "EventName").starts_with("BRIDGE_")
 }
 
 #[test]
 fn bridges_without_ids_are_identified_by_their_members() {
     check_changed(|rows| {
-        let bridges = rows.iter_mut().filter(|row| takes_a_bridge(row));
+        let bridges = rows.iter_mut().filter(|row| is_bridge_row(row));
         bridges.for_each(|row| set(row, "Extra", ""));
     });
 }
@@ -120,7 +122,7 @@ fn bridges_without_ids_are_identified_by_their_members() {
 #[test]
 fn bridges_without_ids_and_peers_are_identified_by_entry_time() {
     check_changed(|rows| {
-        for row in rows.iter_mut().filter(|row| takes_a_bridge(row)) {
+        for row in rows.iter_mut().filter(|row| is_bridge_row(row)) {
             set(row, "Extra", "");
             set(row, "Peer", "");
         }
@@ -143,8 +145,8 @@ fn cel_bridge_rows_of_dialing_side_only_give_same_calls() {
         if entered.count() != 2 || !plain {
             return;
         }
-        rows.retain(|row| !takes_a_bridge(row) || value(row, "Application") == "Dial");
-        for row in rows.iter_mut().filter(|row| takes_a_bridge(row)) {
+        rows.retain(|row| !is_bridge_row(row) || value(row, "Application") == "Dial");
+        for row in rows.iter_mut().filter(|row| is_bridge_row(row)) {
             let old = value(row, "EventName")
                 .replace("ENTER", "START")
                 .replace("EXIT", "END");

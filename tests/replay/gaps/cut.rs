@@ -1,6 +1,6 @@
 //! Tests recordings in which a part of the channel events is missing.
 
-use super::recorded::{Recording, all, channel_events};
+use super::recorded::{Recording, all, is_channel_event};
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -69,15 +69,15 @@ fn faults(
         let consulted = CONSULTED.contains(&recording.name.as_str());
         let right = right.is_some_and(|right| {
             let is_near = |a: Duration, b: Duration| a.abs_diff(b) <= REQUEST_DELAY_MAX;
-            let mut told = call.clone();
+            let mut adjusted = call.clone();
             if consulted || is_near(call.talk, right.talk) {
-                told.talk = right.talk;
+                adjusted.talk = right.talk;
             }
             if call.ended.apart(right.ended) <= REQUEST_DELAY_MAX {
-                told.ended = right.ended;
+                adjusted.ended = right.ended;
             }
-            let told = values(&told);
-            values(right) == told
+            let adjusted_values = values(&adjusted);
+            values(right) == adjusted_values
         });
         if call.incomplete.is_none() && !right {
             let whole: Vec<String> = whole.values().map(values).collect();
@@ -90,7 +90,7 @@ fn faults(
     }
     for call in whole.values().filter(customers) {
         let own = ids(call);
-        let told = received
+        let is_received = received
             .values()
             .any(|received| !ids(received).is_disjoint(&own));
         let outside = recording.messages.iter().any(|(at, message)| {
@@ -100,12 +100,12 @@ fn faults(
             };
             // If only technical channels of a call were received, it has no customer.
             let telephone = memchr::memmem::find(message, b"\nChannel: PJSIP/").is_some();
-            channel_events(message)
+            is_channel_event(message)
                 && telephone
                 && !(cut.0..cut.1).contains(at)
                 && own.iter().any(|id| named(id))
         });
-        if outside && !told {
+        if outside && !is_received {
             faults.push(format!("{} is lost", values(call)));
         }
     }
@@ -117,9 +117,9 @@ fn faults(
 fn call_with_cut_events_is_right_or_incomplete_and_never_lost() {
     let (mut wrong, mut right, mut incomplete) = (Vec::new(), 0, 0);
     for recording in all() {
-        let whole = recording.calls(channel_events, None);
+        let whole = recording.calls(is_channel_event, None);
         for cut in cuts(&recording) {
-            let received = recording.calls(channel_events, Some(cut));
+            let received = recording.calls(is_channel_event, Some(cut));
             for call in received.values() {
                 *(if call.incomplete.is_none() {
                     &mut right
@@ -142,7 +142,7 @@ fn call_with_cut_events_is_right_or_incomplete_and_never_lost() {
         wrong.len(),
         wrong[..shown].join("\n")
     );
-    // If one kind did not occur, the test checked nothing.
+    // If right or incomplete calls did not occur, the test checked nothing.
     assert!(
         right > 20 && incomplete > 500,
         "{right} right, {incomplete} incomplete"

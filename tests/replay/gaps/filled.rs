@@ -1,7 +1,7 @@
 //! Tests recordings in which a part of the channel events is missing and the PBX's CEL file has it.
 
 use super::cut::cuts;
-use super::recorded::{Recording, all, cel};
+use super::recorded::{Recording, all, is_cel};
 use callbridge_call::EventTime;
 use callbridge_formats::Format;
 use callbridge_intake::{Intake, Memory, Settings, SourceSettings};
@@ -23,7 +23,7 @@ type Span = (EventTime, EventTime);
 
 /// An input of the intake.
 enum Step<'a> {
-    Hears(SourceId, &'a [u8]),
+    Receive(SourceId, &'a [u8]),
     Down,
     Up,
 }
@@ -114,13 +114,17 @@ fn take(intake: &mut Intake, stored: &mut Stored, now: EventTime) {
 fn run(recording: &Recording, line: bool, file: bool, cut: Option<Span>) -> Stored {
     let rows: Vec<(EventTime, Vec<u8>)> = recording.rows();
     let mut steps: Vec<(EventTime, Step<'_>)> = Vec::new();
-    for (at, message) in recording.messages.iter().filter(|(_, it)| line && !cel(it)) {
+    for (at, message) in recording
+        .messages
+        .iter()
+        .filter(|(_, it)| line && !is_cel(it))
+    {
         if cut.is_none_or(|(from, until)| !(from..until).contains(at)) {
-            steps.push((*at, Step::Hears(LINE, message)));
+            steps.push((*at, Step::Receive(LINE, message)));
         }
     }
     for (at, row) in rows.iter().filter(|_| file) {
-        steps.push((at.plus(READ_AFTER), Step::Hears(FILE, row)));
+        steps.push((at.plus(READ_AFTER), Step::Receive(FILE, row)));
     }
     let begin = recording.messages[0].0.minus(Duration::from_secs(60));
     steps.push((begin, Step::Up));
@@ -128,18 +132,18 @@ fn run(recording: &Recording, line: bool, file: bool, cut: Option<Span>) -> Stor
         steps.push((from, Step::Down));
         steps.push((until, Step::Up));
     }
-    live(steps, 200)
+    play(steps, 200)
 }
 
 /// Plays these steps, and lets some seconds pass after them.
-fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
+fn play(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
     steps.sort_by_key(|(at, _)| *at);
     let (mut intake, mut stored) = (intake(), Stored::default());
     let mut now = steps[0].0;
     for (seq, (at, step)) in (1..).zip(steps) {
         now = at;
         match step {
-            Step::Hears(source, bytes) => {
+            Step::Receive(source, bytes) => {
                 let frame = Frame {
                     seq,
                     arrived: at,
@@ -179,15 +183,15 @@ fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
 fn values(record: &CallRecord) -> (String, [i64; 2]) {
     let who = (&record.employee, &record.employees_in_order);
     let what = (record.direction, record.answered, record.incomplete);
-    let whose = (&record.trunk, &record.client_phone, record.started_at);
+    let customer = (&record.trunk, &record.client_phone, record.started_at);
     let seconds = [record.duration_sec, record.talk_time_sec].map(i64::from);
     (
-        format!("{} {what:?} {whose:?} {who:?}", record.linkedid),
+        format!("{} {what:?} {customer:?} {who:?}", record.linkedid),
         seconds,
     )
 }
 
-fn same(a: &CallRecord, b: &CallRecord) -> bool {
+fn is_same(a: &CallRecord, b: &CallRecord) -> bool {
     let ((a, a_sec), (b, b_sec)) = (values(a), values(b));
     a == b && a_sec.iter().zip(b_sec).all(|(a, b)| (a - b).abs() <= 1)
 }
@@ -204,16 +208,16 @@ fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
             let filled = run(&recording, true, true, Some(cut));
             let right = |call: &CallRecord| {
                 let as_told = [whole.get(&call.linkedid), by_cel.get(&call.linkedid)];
-                as_told.into_iter().flatten().any(|it| same(it, call))
+                as_told.into_iter().flatten().any(|it| is_same(it, call))
             };
             let faulty = filled.calls.values().any(|call| !right(call));
             let missing = whole.keys().any(|id| !filled.calls.contains_key(id));
             let doubled = filled.finished as usize > filled.calls.len();
             if faulty || missing || doubled || filled.calls.len() > whole.len() {
-                let told: Vec<_> = filled.calls.values().map(values).collect();
+                let filled_values: Vec<_> = filled.calls.values().map(values).collect();
                 let wanted: Vec<_> = whole.values().map(values).collect();
                 wrong.push(format!(
-                    "{} cut {} to {}: told {} as {told:?}\n  and not {wanted:?}",
+                    "{} cut {} to {}: told {} as {filled_values:?}\n  and not {wanted:?}",
                     recording.name, cut.0, cut.1, filled.finished
                 ));
             }
@@ -229,7 +233,7 @@ fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
     assert!(tried > 200, "only {tried} cuts");
 }
 
-/// The PBX dies in the middle of a talk. Its file never gets the end of the call.
+/// The PBX crashes in the middle of a talk, so its CEL file never gets the end of the call.
 #[test]
 fn call_without_an_end_in_any_source_is_soon_incomplete() {
     const BOOTED: &[u8] = b"Event: FullyBooted\r\nStatus: Fully Booted\r\nUptime: 1\r\n";
@@ -245,18 +249,18 @@ fn call_without_an_end_in_any_source_is_soon_incomplete() {
         (begin, Step::Up),
         (died, Step::Down),
         (back, Step::Up),
-        (back, Step::Hears(LINE, BOOTED)),
+        (back, Step::Receive(LINE, BOOTED)),
     ];
-    let received = recording.messages.iter().filter(|(_, it)| !cel(it));
+    let received = recording.messages.iter().filter(|(_, it)| !is_cel(it));
     let lived = |(at, _): &&(EventTime, Vec<u8>)| *at < died;
     steps.extend(
         received
             .filter(lived)
-            .map(|(at, it)| (*at, Step::Hears(LINE, it))),
+            .map(|(at, it)| (*at, Step::Receive(LINE, it))),
     );
     let written = rows.iter().filter(lived);
-    steps.extend(written.map(|(at, row)| (at.plus(READ_AFTER), Step::Hears(FILE, row))));
-    let stored = live(steps, 30);
+    steps.extend(written.map(|(at, row)| (at.plus(READ_AFTER), Step::Receive(FILE, row))));
+    let stored = play(steps, 30);
     let calls: Vec<_> = stored.calls.values().map(values).collect();
     assert_eq!((calls.len(), stored.finished), (1, 1), "{calls:?}");
     assert!(

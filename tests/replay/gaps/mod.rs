@@ -1,4 +1,4 @@
-//! Tests every recording with any part of it cut out, as if callbridge had not been connected.
+//! Tests every recording without some of its messages, as if callbridge had not been connected.
 
 mod cut;
 mod filled;

@@ -19,12 +19,12 @@ pub struct Recording {
 pub type Wanted = fn(&[u8]) -> bool;
 
 /// Returns `true` for AMI's own channel events.
-pub fn channel_events(message: &[u8]) -> bool {
+pub fn is_channel_event(message: &[u8]) -> bool {
     !message.starts_with(b"Event: CEL")
 }
 
 /// Returns `true` for rows of CEL.
-pub fn cel(message: &[u8]) -> bool {
+pub fn is_cel(message: &[u8]) -> bool {
     message.starts_with(b"Event: CEL")
 }
 
@@ -34,7 +34,7 @@ pub fn all() -> Vec<Recording> {
     let entries = std::fs::read_dir(folder).expect("the recordings");
     let mut all: Vec<Recording> = entries
         .filter_map(|entry| read(&entry.expect("an entry").path()))
-        .filter(|recording| recording.messages.iter().any(|(_, it)| cel(it)))
+        .filter(|recording| recording.messages.iter().any(|(_, it)| is_cel(it)))
         .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     assert!(all.len() >= 80, "only {} recordings", all.len());
@@ -70,7 +70,7 @@ pub fn assembler() -> Assembler {
 }
 
 /// Gives one message to the assembler.
-pub fn tell(assembler: &mut Assembler, at: EventTime, message: &[u8]) {
+pub fn process(assembler: &mut Assembler, at: EventTime, message: &[u8]) {
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
     if let Decoded::Event { received, .. } = decoder.decode(message) {
         assembler.on_event(&received.event, at);
@@ -95,10 +95,10 @@ impl Recording {
                 assembler.end_gap(until);
             }
             last = last.max(*at);
-            let unheard = cut.is_some_and(|(from, until)| (from..until).contains(at));
-            if !unheard && wanted(message) {
+            let is_cut = cut.is_some_and(|(from, until)| (from..until).contains(at));
+            if !is_cut && wanted(message) {
                 assembler.tick(*at);
-                tell(&mut assembler, *at, message);
+                process(&mut assembler, *at, message);
             }
         }
         if let Some((from, until)) = lost {
@@ -131,7 +131,7 @@ impl Recording {
 impl Recording {
     /// Returns the recording's CEL as rows of `cel_custom`, with the time of each.
     pub fn rows(&self) -> Vec<(EventTime, Vec<u8>)> {
-        let rows = self.messages.iter().filter(|(_, message)| cel(message));
+        let rows = self.messages.iter().filter(|(_, message)| is_cel(message));
         rows.map(|(at, message)| (*at, cel_rows::row(message)))
             .collect()
     }

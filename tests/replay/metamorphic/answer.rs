@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The kinds of events that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hear {
+pub enum EventKinds {
     Both,
     Channel,
     Cel,
@@ -27,7 +27,7 @@ pub struct Answer {
 
 /// How messages are received, and which values of their calls are compared.
 #[derive(Clone, Debug)]
-pub struct Hearing {
+pub struct PlayOptions {
     /// Whether a file is read long after the calls.
     pub late: bool,
     /// Whether messages arrive in their original order.
@@ -39,7 +39,7 @@ pub struct Hearing {
     pub variables: bool,
 }
 
-impl Default for Hearing {
+impl Default for PlayOptions {
     fn default() -> Self {
         Self {
             late: false,
@@ -52,30 +52,37 @@ impl Default for Hearing {
     }
 }
 
-impl Hearing {
-    /// Returns the calls of the unchanged recording, received over one connection as they happen.
-    pub fn untouched(&self, recording: &Recording, hear: Hear) -> Vec<Answer> {
+impl PlayOptions {
+    /// Returns the calls of the unchanged recording. The results of recordings that are received
+    /// live over one connection are cached.
+    pub fn unchanged_calls(&self, recording: &Recording, kinds: EventKinds) -> Vec<Answer> {
         static KNOWN: Mutex<BTreeMap<String, Vec<Answer>>> = Mutex::new(BTreeMap::new());
         if self.late || self.connections > 1 {
-            return self.of(recording, hear, &recording.messages);
+            return self.calls_of(recording, kinds, &recording.messages);
         }
         let (numbers, variables, city) = (self.numbers, self.variables, &self.city);
-        let key = format!("{} {numbers} {variables} {city}", recording.name(hear));
+        let key = format!("{} {numbers} {variables} {city}", recording.name(kinds));
         let known = KNOWN
             .lock()
             .expect("no test fails while it writes")
             .get(&key)
             .cloned();
         known.unwrap_or_else(|| {
-            let calls = self.of(recording, hear, &recording.messages);
+            let calls = self.calls_of(recording, kinds, &recording.messages);
             let mut known = KNOWN.lock().expect("no test fails while it writes");
             known.insert(key, calls.clone());
             calls
         })
     }
 
-    /// Returns the calls of these messages, which have the recording's format.
-    pub fn of(&self, recording: &Recording, hear: Hear, messages: &[Message]) -> Vec<Answer> {
+    /// Returns the calls of these messages, which have the recording's format. `hear` selects the
+    /// kinds of events.
+    pub fn calls_of(
+        &self,
+        recording: &Recording,
+        kinds: EventKinds,
+        messages: &[Message],
+    ) -> Vec<Answer> {
         let decoder = || Decoder::new(recording.format, DecoderSettings::default());
         let mut decoders: Vec<Decoder> = (0..self.connections).map(|_| decoder()).collect();
         let endpoints = vec![
@@ -98,9 +105,9 @@ impl Hearing {
             else {
                 continue;
             };
-            let wanted = match (&received.event, hear) {
-                (PbxEvent::Channel(event), Hear::Channel) => event.origin == Origin::Channel,
-                (PbxEvent::Channel(event), Hear::Cel) => event.origin == Origin::Cel,
+            let wanted = match (&received.event, kinds) {
+                (PbxEvent::Channel(event), EventKinds::Channel) => event.origin == Origin::Channel,
+                (PbxEvent::Channel(event), EventKinds::Cel) => event.origin == Origin::Cel,
                 (PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_), _) => true,
             };
             if wanted {
@@ -154,8 +161,8 @@ impl Hearing {
     }
 }
 
-/// Returns the differences as text. It is empty if there are none. Times can differ by `near`
-/// microseconds.
+/// Returns the differences between two lists of calls as text, which is empty if there are none.
+/// Times can differ by `near` microseconds.
 pub fn difference(name: &str, before: &[Answer], after: &[Answer], near: i64) -> String {
     let same = |a: &Answer, b: &Answer| {
         let times = a.times.iter().zip(&b.times);

@@ -1,4 +1,4 @@
-//! Changes of recordings.
+//! The changes that tests make to recordings.
 
 use super::answer::Answer;
 use super::recording::Message;
@@ -13,7 +13,7 @@ impl Chance {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    fn below(&mut self, most: u64) -> u64 {
+    fn random_below(&mut self, most: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -24,7 +24,9 @@ impl Chance {
     /// Makes each message arrive up to 400 ms late.
     pub fn shuffle(&mut self, messages: &mut [Message]) {
         for message in messages.iter_mut().filter(|message| !message.is_mark()) {
-            message.at = message.at.plus(Duration::from_micros(self.below(400_000)));
+            message.at = message
+                .at
+                .plus(Duration::from_micros(self.random_below(400_000)));
         }
         messages.sort_by_key(|message| message.at);
     }
@@ -33,7 +35,7 @@ impl Chance {
     pub fn spread(&mut self, messages: &mut Vec<Message>) {
         messages.retain(|message| !message.is_mark());
         for message in messages.iter_mut() {
-            message.connection = usize::from(self.below(2) == 1);
+            message.connection = usize::from(self.random_below(2) == 1);
             let late = 180_000 * message.connection as u64;
             message.at = message.at.plus(Duration::from_micros(late));
         }
@@ -54,7 +56,7 @@ fn pattern(text: &str) -> Regex {
 }
 
 impl Rename {
-    fn of(parts: Vec<(Regex, Put)>) -> Self {
+    fn new(parts: Vec<(Regex, Put)>) -> Self {
         Self { parts, seconds: 0 }
     }
 
@@ -65,12 +67,12 @@ impl Rename {
             let number = u32::from_str_radix(digits, 16).expect("a number");
             format!("-{:08x}", number ^ 0x00ab_0000).into_bytes()
         });
-        Self::of(vec![(pattern(r"-([0-9a-f]{8})\b"), put)])
+        Self::new(vec![(pattern(r"-([0-9a-f]{8})\b"), put)])
     }
 
     pub fn telephone(from: &str, to: &str) -> Self {
         let to = format!("PJSIP/{to}-").into_bytes();
-        Self::of(vec![(
+        Self::new(vec![(
             pattern(&format!("PJSIP/{from}-")),
             Box::new(move |_| to.clone()),
         )])
@@ -86,7 +88,7 @@ impl Rename {
     }
 
     /// Moves all times and unique ids this many seconds later.
-    pub fn later(seconds: i64) -> Self {
+    pub fn times(seconds: i64) -> Self {
         let put: Put = Box::new(move |found| {
             let digits = std::str::from_utf8(&found[0]).expect("digits");
             let epoch: i64 = digits.parse().expect("a number");
@@ -99,8 +101,8 @@ impl Rename {
     }
 
     /// Makes all times, channels, and unique ids differ from those of another recording.
-    pub fn apart(seconds: i64) -> Self {
-        let mut this = Self::later(seconds);
+    pub fn times_and_ids(seconds: i64) -> Self {
+        let mut this = Self::times(seconds);
         this.parts.extend(Self::suffixes().parts);
         // A time in microseconds has six digits after its dot. A unique id has a counter there.
         let put: Put = Box::new(|found| [b"b-", &found[0]].concat());
@@ -109,7 +111,7 @@ impl Rename {
     }
 
     /// Returns `true` if times change. Local times without a zone are not changed.
-    pub fn moves_time(&self) -> bool {
+    pub fn has_time_shift(&self) -> bool {
         self.seconds != 0
     }
 

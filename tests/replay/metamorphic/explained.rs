@@ -48,14 +48,14 @@ const CHANGES: [(&str, Change); 6] = [
     }),
     ("with broken names", |messages| {
         let names = messages.iter_mut();
-        names.for_each(|message| message.callers_name(b"\xc0\xe7\\v\xd0"));
+        names.for_each(|message| message.set_caller_name(b"\xc0\xe7\\v\xd0"));
     }),
     ("by CEL alone", |messages| {
         messages.retain(|message| message.event().starts_with("CEL"));
     }),
 ];
 
-fn explained(recording: &Recording, messages: &[Message], lead: &str) -> Vec<Value> {
+fn explained_calls(recording: &Recording, messages: &[Message], lead: &str) -> Vec<Value> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("recording");
     let end: &[u8] = if recording.is_json() {
@@ -83,8 +83,8 @@ fn explained(recording: &Recording, messages: &[Message], lead: &str) -> Vec<Val
         file.display().to_string(),
     ];
     let environment = Environment::default();
-    let asked = read(arguments.map(OsString::from), &environment).expect("good flags");
-    let Command::Explain(explain) = asked else {
+    let command = read(arguments.map(OsString::from), &environment).expect("good flags");
+    let Command::Explain(explain) = command else {
         panic!("not explain");
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
@@ -98,8 +98,8 @@ fn explained(recording: &Recording, messages: &[Message], lead: &str) -> Vec<Val
         .collect()
 }
 
-fn is_as_expected(told: &Value, expected: &Value) -> bool {
-    told::differences(expected, told).is_empty() && told["incomplete"] == false
+fn is_as_expected(reported: &Value, expected: &Value) -> bool {
+    told::differences(expected, reported).is_empty() && reported["incomplete"] == false
 }
 
 #[test]
@@ -121,14 +121,14 @@ fn explain_yields_expected_calls_for_every_changed_recording() {
             } else {
                 "var:LEAD_ID"
             };
-            let told = explained(recording, &messages, lead);
-            let right = told.len() == expected.len()
+            let reported = explained_calls(recording, &messages, lead);
+            let right = reported.len() == expected.len()
                 && expected
                     .iter()
-                    .all(|call| told.iter().any(|told| is_as_expected(told, call)));
+                    .all(|call| reported.iter().any(|report| is_as_expected(report, call)));
             if !right {
                 let (name, format) = (&recording.folder, recording.format);
-                wrong.push(format!("{name} {format:?} {what}: {told:#?}"));
+                wrong.push(format!("{name} {format:?} {what}: {reported:#?}"));
             }
         }
     }

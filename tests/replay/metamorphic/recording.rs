@@ -1,6 +1,6 @@
-//! The recordings as messages.
+//! Reads the recordings as messages.
 
-use super::answer::Hear;
+use super::answer::EventKinds;
 use callbridge_call::{EventTime, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use regex::bytes::Regex;
@@ -53,7 +53,7 @@ impl Message {
     }
 
     /// Changes the caller's name in the event.
-    pub fn callers_name(&mut self, name: &[u8]) {
+    pub fn set_caller_name(&mut self, name: &[u8]) {
         let put = |found: &regex::bytes::Captures<'_>| [&found[1], name].concat();
         self.bytes = NAME.replace(&self.bytes, put).into_owned();
     }
@@ -61,8 +61,8 @@ impl Message {
     /// Cuts the frame of a channel event as amiws does: after a broken name.
     pub fn cut(&mut self) {
         let event = self.event();
-        let told = ["CEL", "Dial", "Cdr", "Blind", "Attended", "Local", "Pickup"];
-        if told.iter().any(|other| event.starts_with(other)) {
+        let uncut_events = ["CEL", "Dial", "Cdr", "Blind", "Attended", "Local", "Pickup"];
+        if uncut_events.iter().any(|other| event.starts_with(other)) {
             return;
         }
         if let Some(name) = NAME.find(&self.bytes) {
@@ -98,7 +98,7 @@ impl Recording {
                 connection,
             });
         }
-        // Messages before the first time arrive together with it.
+        // Messages before the first message with a time arrive together with that message.
         let zero = EventTime::from_seconds(0);
         let first = messages.iter().map(|m| m.at).find(|&at| at > zero);
         for message in messages.iter_mut().filter(|m| m.at == zero) {
@@ -115,39 +115,40 @@ impl Recording {
         self.format == Format::AmiJson
     }
 
-    /// Returns `true` if amiws cut its frames. The CEL frames among them lack the fields that
-    /// identify them.
+    /// Returns `true` if amiws cut the recording's frames. CEL frames that were cut lack the fields
+    /// that identify them.
     pub fn is_cut(&self) -> bool {
         self.is_json() && self.folder.starts_with("hostile_name_c")
     }
 
-    /// Returns `true` if its times have no zone and unique ids have the time.
+    /// Returns `true` if the recording's times have no zone, although its unique ids contain the
+    /// time.
     pub fn is_local_time(&self) -> bool {
         self.folder == "cel-custom/local-time.csv"
     }
 
-    /// Returns the second of its first message.
-    pub fn begins(&self) -> i64 {
+    /// Returns the time of the first message, in seconds since the epoch.
+    pub fn first_second(&self) -> i64 {
         self.messages[0].at.floor_seconds().get()
     }
 
-    /// Returns the kinds of events with which it can be played.
-    pub fn heard(&self) -> Vec<Hear> {
+    /// Returns the kinds of events with which the recording can be played.
+    pub fn event_kinds(&self) -> Vec<EventKinds> {
         if self.format == Format::CelCsv {
-            return vec![Hear::Cel];
+            return vec![EventKinds::Cel];
         }
         // Recorded with the settings of `deploy/asterisk`, so there is no CEL over AMI.
         if self.folder.starts_with("deployed_") {
-            return vec![Hear::Both];
+            return vec![EventKinds::Both];
         }
         if self.is_cut() {
-            return vec![Hear::Both, Hear::Channel];
+            return vec![EventKinds::Both, EventKinds::Channel];
         }
-        vec![Hear::Both, Hear::Channel, Hear::Cel]
+        vec![EventKinds::Both, EventKinds::Channel, EventKinds::Cel]
     }
 
-    pub fn name(&self, hear: Hear) -> String {
-        format!("{} {:?} {hear:?}", self.folder, self.format)
+    pub fn name(&self, kinds: EventKinds) -> String {
+        format!("{} {:?} {kinds:?}", self.folder, self.format)
     }
 }
 

@@ -2,7 +2,7 @@
 //! twice.
 
 use super::notices::{State, first_ids, ids, publish, queue};
-use super::stage::{holds, soon};
+use super::stage::{soon, wait_for_depth};
 use callbridge_broker::notices::Queue;
 use callbridge_source::amqp::{Login, publish::ConfirmedLine};
 use callbridge_source::{BrokerUrl, Secret};
@@ -11,14 +11,14 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::{interval, timeout};
 
-/// Time that the publisher has for a confirm, and a multiple of it that the alarm lasts.
+/// Time that the publisher has for a confirm. The alarm lasts for a multiple of this time.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
 const ALARM: Duration = Duration::from_secs(5);
 /// Time that the daemon allows its publisher to end.
 const STOP_WITHIN: Duration = Duration::from_secs(8);
 
 /// Waits until the publisher knows the broker's reason for blocking it.
-async fn blocked(queue: &Queue) {
+async fn wait_until_blocked(queue: &Queue) {
     let mut problem = queue.problem();
     let blocked = problem.wait_for(Option::is_some);
     let shown = soon("the alarm", blocked).await.expect("it runs").clone();
@@ -31,7 +31,7 @@ async fn blocked(queue: &Queue) {
 }
 
 /// Lists the connections of callbridge each second for as long as the alarm lasts.
-async fn one_connection_during_alarm(broker: &Broker) {
+async fn check_one_connection(broker: &Broker) {
     let begun = Instant::now();
     let mut ticks = interval(Duration::from_secs(1));
     while begun.elapsed() < ALARM {
@@ -48,18 +48,18 @@ async fn alarm_on_an_open_line_delivers_each_notice_once() {
     let state = State::new();
     let queue = queue(&broker, "dead").with_time_limit(TIME_LIMIT);
     let (_stop, _task) = publish(&state, queue.clone());
-    state.letters(0..1).await;
-    state.waits(0).await;
+    state.add_letters(0..1).await;
+    state.wait_for_outbox(0).await;
     tokio::task::block_in_place(|| broker.raise_alarm());
-    state.letters(1..21).await;
-    blocked(&queue).await;
-    one_connection_during_alarm(&broker).await;
-    assert_eq!(state.waiting().await, 20);
+    state.add_letters(1..21).await;
+    wait_until_blocked(&queue).await;
+    check_one_connection(&broker).await;
+    assert_eq!(state.count_waiting().await, 20);
     let refused = queue.probe().await.expect_err("blocked").to_string();
     assert!(refused.contains("low on memory"), "{refused}");
     tokio::task::block_in_place(|| broker.end_alarm());
-    state.waits(0).await;
-    holds(&broker, "dead", 21).await;
+    state.wait_for_outbox(0).await;
+    wait_for_depth(&broker, "dead", 21).await;
     assert_eq!(ids(&broker.take("dead").await), first_ids(21));
     let mut problem = queue.problem();
     let solved = problem.wait_for(Option::is_none);
@@ -72,17 +72,17 @@ async fn stop_during_an_alarm_ends_in_time_and_repeats_nothing() {
     broker.declare("dead").await;
     tokio::task::block_in_place(|| broker.raise_alarm());
     let state = State::new();
-    state.letters(0..20).await;
+    state.add_letters(0..20).await;
     let queue = queue(&broker, "dead").with_time_limit(TIME_LIMIT);
     let (stop, task) = publish(&state, queue.clone());
-    blocked(&queue).await;
+    wait_until_blocked(&queue).await;
     stop.send(()).expect("it runs");
     let ended = timeout(STOP_WITHIN, task).await;
     ended.expect("in time").expect("no panic");
-    assert_eq!(state.waiting().await, 20);
+    assert_eq!(state.count_waiting().await, 20);
     tokio::task::block_in_place(|| broker.end_alarm());
     let (_stop, _task) = publish(&state, queue);
-    state.waits(0).await;
+    state.wait_for_outbox(0).await;
     assert_eq!(broker.depth("dead").await, 20);
     assert_eq!(ids(&broker.take("dead").await), first_ids(20));
 }

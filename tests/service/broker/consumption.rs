@@ -1,6 +1,6 @@
 //! Tests which messages are consumed, acknowledged, refused, and requeued.
 
-use super::stage::{Stage, holds, settings, soon};
+use super::stage::{Stage, settings, soon, wait_for_depth};
 use callbridge_source::{FrameVerdict, Item, Outage, Settings};
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
 use callbridge_testbed::proxy::Proxy;
@@ -20,17 +20,17 @@ async fn messages_are_acknowledged_after_commit_and_not_before() {
     broker.declare("commit").await;
     broker.publish("commit", &bodies(0..20)).await;
     let mut stage = Stage::consume(broker, "commit", settings());
-    stage.up().await;
-    assert_eq!(stage.texts(20).await, bodies(0..20));
+    stage.expect_up().await;
+    assert_eq!(stage.expect_texts(20).await, bodies(0..20));
     stage.verdicts.give(FrameVerdict::Committed { through: 12 });
     // Only a lost connection shows which messages the broker considers acknowledged.
-    stage.tell_to_stop();
+    stage.request_stop();
     stage.verdicts.give(FrameVerdict::Committed { through: 15 });
-    stage.ended().await;
-    holds(broker, "commit", 5).await;
+    stage.wait_until_ended().await;
+    wait_for_depth(broker, "commit", 5).await;
     let mut again = Stage::consume(broker, "commit", settings());
-    again.up().await;
-    assert_eq!(again.texts(5).await, bodies(15..20));
+    again.expect_up().await;
+    assert_eq!(again.expect_texts(5).await, bodies(15..20));
 }
 
 #[tokio::test]
@@ -39,14 +39,14 @@ async fn stop_waits_for_verdicts_on_delivered_messages() {
     broker.declare("stop").await;
     broker.publish("stop", &bodies(0..3)).await;
     let mut stage = Stage::consume(broker, "stop", settings());
-    stage.up().await;
-    stage.texts(3).await;
-    stage.tell_to_stop();
+    stage.expect_up().await;
+    stage.expect_texts(3).await;
+    stage.request_stop();
     let verdicts = stage.verdicts.clone();
     verdicts.give(FrameVerdict::Committed { through: 2 });
     verdicts.give(FrameVerdict::Committed { through: 3 });
-    stage.ended().await;
-    holds(broker, "stop", 0).await;
+    stage.wait_until_ended().await;
+    wait_for_depth(broker, "stop", 0).await;
 }
 
 #[tokio::test]
@@ -55,10 +55,10 @@ async fn unacknowledged_messages_are_redelivered_after_a_crash() {
     broker.declare("crash").await;
     broker.publish("crash", &bodies(0..5)).await;
     let mut stage = Stage::consume(broker, "crash", settings());
-    stage.up().await;
-    stage.texts(5).await;
+    stage.expect_up().await;
+    stage.expect_texts(5).await;
     stage.crash().await;
-    holds(broker, "crash", 5).await;
+    wait_for_depth(broker, "crash", 5).await;
     let mut again = Stage::consume(broker, "crash", settings());
     loop {
         // The broker can take a moment to notice that the first consumer has ended.
@@ -68,7 +68,7 @@ async fn unacknowledged_messages_are_redelivered_after_a_crash() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(again.texts(5).await, bodies(0..5));
+    assert_eq!(again.expect_texts(5).await, bodies(0..5));
 }
 
 #[tokio::test]
@@ -79,25 +79,25 @@ async fn dead_letter_exchange_gets_only_refused_messages() {
         .publish("refused", &["a", "\u{1}", "b", "\u{2}", "c"])
         .await;
     let mut stage = Stage::consume(broker, "refused", settings());
-    stage.up().await;
-    stage.texts(5).await;
+    stage.expect_up().await;
+    stage.expect_texts(5).await;
     stage.verdicts.give(FrameVerdict::Refused { seq: 2 });
     stage.verdicts.give(FrameVerdict::Refused { seq: 4 });
     stage.verdicts.give(FrameVerdict::Committed { through: 5 });
-    holds(broker, "refused_dead", 2).await;
+    wait_for_depth(broker, "refused_dead", 2).await;
     let dead = broker.take("refused_dead").await;
     let dead: Vec<_> = dead.iter().map(|message| &message.body[..]).collect();
     assert_eq!(dead, [b"\x01", b"\x02"]);
-    stage.tell_to_stop();
-    stage.ended().await;
-    holds(broker, "refused", 0).await;
+    stage.request_stop();
+    stage.wait_until_ended().await;
+    wait_for_depth(broker, "refused", 0).await;
 }
 
 #[tokio::test]
 async fn missing_queue_is_named_with_command_and_consumed_once_made() {
     let broker = Broker::shared();
     let mut stage = Stage::consume(broker, "missing", settings());
-    let why = stage.down().await;
+    let why = stage.expect_down().await;
     let vhost = broker.vhost();
     let command = format!("rabbitmqadmin --vhost={vhost} declare queue name=missing durable=true");
     assert!(
@@ -105,7 +105,7 @@ async fn missing_queue_is_named_with_command_and_consumed_once_made() {
         "{why}"
     );
     broker.declare("missing").await;
-    stage.up().await;
+    stage.expect_up().await;
 }
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn declare_yes_makes_a_durable_queue_bound_to_the_exchange() {
     let url =
         format!("{base}?queue=declared&format=wazo&exchange=amq.headers&bind=name=CEL&declare=yes");
     let mut stage = Stage::start(&url, settings());
-    stage.up().await;
+    stage.expect_up().await;
     let (_connection, channel) = broker.channel().await;
     for name in ["CEL", "Hangup"] {
         let mut headers = FieldTable::default();
@@ -127,11 +127,11 @@ async fn declare_yes_makes_a_durable_queue_bound_to_the_exchange() {
         sent.await.expect("sent").await.expect("confirmed");
     }
     broker.publish("declared", &["last"]).await;
-    assert_eq!(stage.texts(2).await, ["CEL", "last"]);
-    // The same URL again works with what already exists.
+    assert_eq!(stage.expect_texts(2).await, ["CEL", "last"]);
+    // The same URL also works if the queue already exists.
     stage.crash().await;
     let missing = format!("{base}?queue=declared2&format=wazo&exchange=none&declare=yes");
-    let why = Stage::start(&missing, settings()).down().await;
+    let why = Stage::start(&missing, settings()).expect_down().await;
     assert!(
         why.contains("no exchange 'none'") && why.contains("exchange="),
         "{why}"
@@ -157,7 +157,7 @@ async fn several_wazo_header_bindings_deliver_each_event_once() {
         broker.url(ADMINISTRATOR)
     );
     let mut stage = Stage::start(&url, settings());
-    stage.up().await;
+    stage.expect_up().await;
     for name in ["Newchannel", "VarSet", "CEL", "call_log_created", "Hangup"] {
         let mut headers = FieldTable::default();
         for (key, value) in [
@@ -180,9 +180,9 @@ async fn several_wazo_header_bindings_deliver_each_event_once() {
         sent.await.expect("sent").await.expect("confirmed");
     }
     broker.publish("callbridge_wazo", &["last"]).await;
-    let heard = stage.texts(4).await.join(" ");
+    let texts = stage.expect_texts(4).await.join(" ");
     insta::assert_snapshot!(
-        heard,
+        texts,
         @r#"{"name": "Newchannel"} {"name": "CEL"} {"name": "Hangup"} last"#
     );
 }
@@ -192,16 +192,16 @@ async fn second_consumer_is_refused_and_takes_over_after_first() {
     let broker = Broker::shared();
     broker.declare("exclusive").await;
     let mut first = Stage::consume(broker, "exclusive", settings());
-    first.up().await;
+    first.expect_up().await;
     let mut second = Stage::consume(broker, "exclusive", settings());
-    let why = second.down().await;
+    let why = second.expect_down().await;
     assert!(
         why.contains("queue exclusive has another consumer"),
         "{why}"
     );
-    first.tell_to_stop();
-    first.ended().await;
-    second.up().await;
+    first.request_stop();
+    first.wait_until_ended().await;
+    second.expect_up().await;
 }
 
 #[tokio::test]
@@ -213,14 +213,16 @@ async fn quorum_queue_is_consumed_by_one_alone_as_well() {
     broker.declare_with("quorum", quorum).await;
     broker.publish("quorum", &bodies(0..2)).await;
     let mut first = Stage::consume(broker, "quorum", settings());
-    first.up().await;
-    assert_eq!(first.texts(2).await, bodies(0..2));
-    let why = Stage::consume(broker, "quorum", settings()).down().await;
+    first.expect_up().await;
+    assert_eq!(first.expect_texts(2).await, bodies(0..2));
+    let why = Stage::consume(broker, "quorum", settings())
+        .expect_down()
+        .await;
     assert!(why.contains("queue quorum has another consumer"), "{why}");
     first.verdicts.give(FrameVerdict::Committed { through: 2 });
-    first.tell_to_stop();
-    first.ended().await;
-    holds(broker, "quorum", 0).await;
+    first.request_stop();
+    first.wait_until_ended().await;
+    wait_for_depth(broker, "quorum", 0).await;
 }
 
 #[tokio::test]
@@ -228,9 +230,9 @@ async fn deleted_queue_is_reported_and_consumed_again() {
     let broker = Broker::shared();
     broker.declare("deleted").await;
     let mut stage = Stage::consume(broker, "deleted", settings());
-    stage.up().await;
+    stage.expect_up().await;
     broker.delete("deleted").await;
-    let why = stage.down().await;
+    let why = stage.expect_down().await;
     assert!(why.contains("deleted"), "{why}");
     broker.declare("deleted").await;
     loop {
@@ -248,20 +250,20 @@ async fn pause_requeues_uncommitted_messages_until_resume() {
     broker.declare("pause").await;
     broker.publish("pause", &bodies(0..4)).await;
     let mut stage = Stage::consume(broker, "pause", settings());
-    stage.up().await;
-    stage.texts(4).await;
+    stage.expect_up().await;
+    stage.expect_texts(4).await;
     stage.verdicts.pause(true);
-    assert!(stage.down().await.starts_with("paused"));
-    holds(broker, "pause", 4).await;
+    assert!(stage.expect_down().await.starts_with("paused"));
+    wait_for_depth(broker, "pause", 4).await;
     // A verdict on requeued messages has no effect.
     stage.verdicts.give(FrameVerdict::Committed { through: 4 });
     stage.verdicts.pause(false);
-    stage.up().await;
-    assert_eq!(stage.texts(4).await, bodies(0..4));
+    stage.expect_up().await;
+    assert_eq!(stage.expect_texts(4).await, bodies(0..4));
     stage.verdicts.give(FrameVerdict::Committed { through: 8 });
-    stage.tell_to_stop();
-    stage.ended().await;
-    holds(broker, "pause", 0).await;
+    stage.request_stop();
+    stage.wait_until_ended().await;
+    wait_for_depth(broker, "pause", 0).await;
 }
 
 #[tokio::test]
@@ -274,11 +276,11 @@ async fn unacknowledged_messages_never_exceed_the_prefetch() {
         ..settings()
     };
     let mut stage = Stage::consume(broker, "prefetch", few);
-    stage.up().await;
-    stage.texts(10).await;
+    stage.expect_up().await;
+    stage.expect_texts(10).await;
     assert_eq!(broker.depth("prefetch").await, 20);
     stage.verdicts.give(FrameVerdict::Committed { through: 10 });
-    assert_eq!(stage.texts(10).await, bodies(10..20));
+    assert_eq!(stage.expect_texts(10).await, bodies(10..20));
 }
 
 #[tokio::test]
@@ -291,15 +293,17 @@ async fn wrong_secret_vhost_or_missing_right_is_named() {
     let with =
         |base: &str, key: &str| format!("{base}?queue=asterisk_cel&format=asterisk-cel{key}");
     let secret = format!("&secret-file={}", wrong.display());
-    let why = Stage::start(&with(&base, &secret), settings()).down().await;
+    let why = Stage::start(&with(&base, &secret), settings())
+        .expect_down()
+        .await;
     assert!(why.contains("login refused"), "{why}");
     let why = Stage::start(&with(&base.replace(broker.vhost(), "none"), ""), settings())
-        .down()
+        .expect_down()
         .await;
     assert!(why.contains("rabbitmqctl add_vhost none"), "{why}");
     // `asterisk` can only publish.
     let why = Stage::start(&with(&broker.url("asterisk"), ""), settings())
-        .down()
+        .expect_down()
         .await;
     assert!(
         why.contains("rabbitmqctl list_user_permissions asterisk"),
@@ -313,12 +317,12 @@ async fn user_of_definitions_consumes_and_rejects_asterisk_messages() {
     let base = broker.url("callbridge");
     let url = format!("{base}?queue=asterisk_cel&format=asterisk-cel");
     let mut stage = Stage::start(&url, settings());
-    stage.up().await;
+    stage.expect_up().await;
     broker.publish("asterisk_cel", &["\u{1}"]).await;
-    stage.frame().await;
+    stage.expect_frame().await;
     stage.verdicts.give(FrameVerdict::Refused { seq: 1 });
     stage.verdicts.give(FrameVerdict::Committed { through: 1 });
-    holds(broker, "asterisk_unreadable", 1).await;
+    wait_for_depth(broker, "asterisk_unreadable", 1).await;
 }
 
 #[tokio::test]
@@ -332,9 +336,9 @@ async fn silent_line_is_given_up_by_the_heartbeat() {
         broker.vhost()
     );
     let mut stage = Stage::start(&url, settings());
-    stage.up().await;
+    stage.expect_up().await;
     proxy.freeze();
-    let why = stage.down().await;
+    let why = stage.expect_down().await;
     assert!(why.contains("no byte for 4 s"), "{why}");
     broker.publish("silent", &["after"]).await;
     loop {
@@ -344,7 +348,7 @@ async fn silent_line_is_given_up_by_the_heartbeat() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(stage.texts(1).await, ["after"]);
+    assert_eq!(stage.expect_texts(1).await, ["after"]);
 }
 
 #[tokio::test]
@@ -352,8 +356,8 @@ async fn broker_killed_and_started_again_loses_nothing() {
     let broker = Broker::start().declare_for_good("killed").await;
     broker.publish("killed", &bodies(0..3)).await;
     let mut stage = Stage::consume(&broker, "killed", settings());
-    stage.up().await;
-    stage.texts(3).await;
+    stage.expect_up().await;
+    stage.expect_texts(3).await;
     let broker = tokio::task::spawn_blocking(|| {
         broker.kill();
         broker.start_again();
@@ -367,10 +371,10 @@ async fn broker_killed_and_started_again_loses_nothing() {
             other => panic!("{other:?}"),
         }
     }
-    let again = stage.texts(3).await;
+    let again = stage.expect_texts(3).await;
     assert_eq!(again, bodies(0..3));
     stage.verdicts.give(FrameVerdict::Committed { through: 6 });
-    stage.tell_to_stop();
-    stage.ended().await;
-    holds(&broker, "killed", 0).await;
+    stage.request_stop();
+    stage.wait_until_ended().await;
+    wait_for_depth(&broker, "killed", 0).await;
 }

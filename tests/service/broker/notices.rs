@@ -1,6 +1,6 @@
 //! Tests that dead letters reach a queue, whatever the broker does meanwhile.
 
-use super::stage::{holds, soon};
+use super::stage::{soon, wait_for_depth};
 use callbridge_broker::notices::Queue;
 use callbridge_source::{Bounds, BrokerUrl, EventTime, Secret};
 use callbridge_spool as spool;
@@ -34,7 +34,7 @@ impl State {
     }
 
     /// Adds unreadable messages, which are the simplest dead letters.
-    pub async fn letters(&self, range: std::ops::Range<u32>) {
+    pub async fn add_letters(&self, range: std::ops::Range<u32>) {
         let letter = |n: u32| {
             Op::Unreadable(UnreadableBytes {
                 source: "amqp://pbx".to_owned(),
@@ -53,7 +53,7 @@ impl State {
             .expect("stored");
     }
 
-    pub async fn waiting(&self) -> usize {
+    pub async fn count_waiting(&self) -> usize {
         let notices = self
             .handle
             .read(|store| tables::outbox::notices(store, 10_000))
@@ -62,10 +62,10 @@ impl State {
     }
 
     /// Waits until `wanted` notices are in the outbox.
-    pub async fn waits(&self, wanted: usize) {
+    pub async fn wait_for_outbox(&self, wanted: usize) {
         let mut looks = tokio::time::interval(Duration::from_millis(20));
         let looking = async {
-            while self.waiting().await != wanted {
+            while self.count_waiting().await != wanted {
                 looks.tick().await;
             }
         };
@@ -93,7 +93,7 @@ pub fn queue(broker: &Broker, name: &str) -> Queue {
     queue
 }
 
-/// Publishes until it is stopped.
+/// Publishes the notices of `state` until the returned sender is used or dropped.
 pub fn publish(state: &State, queue: Queue) -> (oneshot::Sender<()>, JoinHandle<()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let spool = state.handle.clone();
@@ -124,12 +124,12 @@ async fn published_dead_letter_is_persistent_and_carries_reason() {
     let broker = Broker::shared();
     broker.declare("dead").await;
     let state = State::new();
-    state.letters(0..1).await;
+    state.add_letters(0..1).await;
     let (_stop, _task) = publish(&state, queue(broker, "dead"));
-    state.waits(0).await;
+    state.wait_for_outbox(0).await;
     // A later notice is published after its commit, without any other trigger.
-    state.letters(1..2).await;
-    holds(broker, "dead", 2).await;
+    state.add_letters(1..2).await;
+    wait_for_depth(broker, "dead", 2).await;
     let taken = broker.take("dead").await;
     assert_eq!(ids(&taken), first_ids(2));
     let letter = &taken[0];
@@ -147,7 +147,7 @@ async fn published_dead_letter_is_persistent_and_carries_reason() {
 async fn missing_queue_is_reported_and_keeps_its_notices() {
     let broker = Broker::shared();
     let state = State::new();
-    state.letters(0..3).await;
+    state.add_letters(0..3).await;
     let missing = queue(broker, "dead_missing");
     let why = missing
         .probe()
@@ -165,14 +165,15 @@ async fn missing_queue_is_reported_and_keeps_its_notices() {
     let refused = refused.expect("a problem");
     assert_eq!(refused.reason, "NO_ROUTE");
     assert!(refused.message.contains(&command), "{refused:?}");
-    // On stop, it tries one last time, and keeps what was not accepted.
+    // On stop, the publisher tries one last time. Notices that were not accepted stay in the
+    // outbox.
     stop.send(()).expect("it runs");
     soon("the end", task).await.expect("no panic");
-    assert_eq!(state.waiting().await, 3);
+    assert_eq!(state.count_waiting().await, 3);
     broker.declare("dead_missing").await;
     missing.probe().await.expect("it is there");
     let (_stop, _task) = publish(&state, missing);
-    state.waits(0).await;
+    state.wait_for_outbox(0).await;
     assert_eq!(ids(&broker.take("dead_missing").await), first_ids(3));
 }
 
@@ -190,7 +191,7 @@ async fn full_queue_keeps_the_notices_in_the_outbox() {
     let (_stop, _task) = publish(&state, full);
     let mut seen = Vec::new();
     for n in 0..6 {
-        state.letters(n..n + 1).await;
+        state.add_letters(n..n + 1).await;
     }
     let refused = problem.wait_for(Option::is_some);
     let refused = soon("the problem", refused).await.expect("it runs").clone();
@@ -204,7 +205,7 @@ async fn full_queue_keeps_the_notices_in_the_outbox() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen, first_ids(6));
-    state.waits(0).await;
+    state.wait_for_outbox(0).await;
     let solved = problem.wait_for(Option::is_none);
     drop(soon("no problem", solved).await.expect("it runs"));
 }
@@ -214,13 +215,13 @@ async fn notices_left_at_a_stop_are_published_before_it_ends() {
     let broker = Broker::shared();
     broker.declare("dead_end").await;
     let state = State::new();
-    // One more than are published at a time. The stop has seconds for this, however slow the
-    // machine is.
-    state.letters(0..101).await;
+    // This is one notice more than are published at a time. The stop has seconds to publish them,
+    // however slow the machine is.
+    state.add_letters(0..101).await;
     let (stop, task) = publish(&state, queue(broker, "dead_end"));
     stop.send(()).expect("it runs");
     soon("the end", task).await.expect("no panic");
-    assert_eq!(state.waiting().await, 0);
+    assert_eq!(state.count_waiting().await, 0);
     assert_eq!(ids(&broker.take("dead_end").await), first_ids(101));
 }
 
@@ -230,23 +231,23 @@ async fn broker_killed_during_publishing_loses_no_dead_letter() {
     let broker = Broker::start().declare_for_good("dead_outage").await;
     let state = State::new();
     let (_stop, _task) = publish(&state, queue(&broker, "dead_outage"));
-    state.letters(0..10).await;
-    state.waits(0).await;
+    state.add_letters(0..10).await;
+    state.wait_for_outbox(0).await;
     // Confirmed notices are on the broker's disk, and the others are in the outbox.
-    state.letters(10..510).await;
+    state.add_letters(10..510).await;
     let broker = tokio::task::spawn_blocking(|| {
         broker.kill();
         broker
     });
     let broker = soon("the end", broker).await.expect("it ends");
-    state.letters(510..530).await;
-    assert!(state.waiting().await >= 20);
+    state.add_letters(510..530).await;
+    assert!(state.count_waiting().await >= 20);
     let broker = tokio::task::spawn_blocking(|| {
         broker.start_again();
         broker
     });
     let broker = soon("the start", broker).await.expect("it starts");
-    state.waits(0).await;
+    state.wait_for_outbox(0).await;
     let mut seen = ids(&broker.take("dead_outage").await);
     seen.sort_by_key(|id| id.trim_end_matches(":1").parse::<u32>().ok());
     seen.dedup();

@@ -22,7 +22,7 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 /// Waits until a queue holds `wanted` messages.
-pub async fn holds(broker: &Broker, queue: &str, wanted: u32) {
+pub async fn wait_for_depth(broker: &Broker, queue: &str, wanted: u32) {
     let mut looks = interval(Duration::from_millis(20));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let looking = async {
@@ -95,28 +95,28 @@ impl Stage {
         item
     }
 
-    pub async fn up(&mut self) {
+    pub async fn expect_up(&mut self) {
         assert_eq!(self.next().await, Item::Up);
     }
 
-    pub async fn frame(&mut self) -> Frame {
+    pub async fn expect_frame(&mut self) -> Frame {
         match self.next().await {
             Item::Frame(frame) => frame,
             other => panic!("{other:?} instead of a frame"),
         }
     }
 
-    pub async fn texts(&mut self, many: usize) -> Vec<String> {
+    pub async fn expect_texts(&mut self, many: usize) -> Vec<String> {
         let mut texts = Vec::new();
         for _ in 0..many {
-            let frame = self.frame().await;
+            let frame = self.expect_frame().await;
             texts.push(String::from_utf8_lossy(&frame.bytes).into_owned());
         }
         texts
     }
 
-    /// Returns the reason of an outage.
-    pub async fn down(&mut self) -> String {
+    /// Waits for an outage, and returns its reason.
+    pub async fn expect_down(&mut self) -> String {
         match self.next().await {
             Item::Down(Outage { why, .. }) => why,
             other => panic!("{other:?} instead of a reason"),
@@ -124,18 +124,18 @@ impl Stage {
     }
 
     /// Asks the source to stop.
-    pub fn tell_to_stop(&mut self) {
+    pub fn request_stop(&mut self) {
         self.stop = None;
     }
 
-    /// Waits until it has ended.
-    pub async fn ended(self) {
+    /// Waits until the source has ended.
+    pub async fn wait_until_ended(self) {
         soon("the end of the source", self.task)
             .await
             .expect("no panic");
     }
 
-    /// Ends it as a crash would: the socket closes without a goodbye.
+    /// Ends the source as a crash would: the socket closes without an AMQP close.
     pub async fn crash(self) {
         self.task.abort();
         let _ = self.task.await;

@@ -25,15 +25,15 @@ async fn amqps_speaks_to_a_broker_whose_ca_is_given() {
     broker.publish("tls", &["a"]).await;
     let url = url("localhost", broker.tls_port(), "tls", &broker.ca_file());
     let mut stage = Stage::start(&url, settings());
-    stage.up().await;
-    assert_eq!(stage.texts(1).await, ["a"]);
+    stage.expect_up().await;
+    assert_eq!(stage.expect_texts(1).await, ["a"]);
 }
 
 #[tokio::test]
 async fn brokers_certificate_is_not_good_for_its_address() {
     let broker = Broker::shared();
     let url = url("127.0.0.1", broker.tls_port(), "tls", &broker.ca_file());
-    let why = Stage::start(&url, settings()).down().await;
+    let why = Stage::start(&url, settings()).expect_down().await;
     assert!(why.contains("is for another name"), "{why}");
 }
 
@@ -60,7 +60,7 @@ async fn amqps_refuses_flawed_certificates_and_names_flaw() {
             }
         });
         let url = url("localhost", port, "q", &authority.ca_file());
-        let why = Stage::start(&url, settings()).down().await;
+        let why = Stage::start(&url, settings()).expect_down().await;
         assert!(
             why.contains("localhost") && why.contains(word),
             "{flaw:?}: {why}"

@@ -70,8 +70,9 @@ async fn webhooks(server: &Server) -> Value {
     answer.expect("an answer").json().await.expect("JSON")
 }
 
-/// Waits until a condition holds, with a deadline.
-async fn until(server: &Server, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+/// Waits until the sandbox's webhooks meet a condition, and returns them. `what` names the
+/// condition.
+async fn wait_until(server: &Server, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(180);
     let mut look = tokio::time::interval(Duration::from_millis(50));
     loop {
@@ -85,7 +86,7 @@ async fn until(server: &Server, what: &str, is_so: impl Fn(&Value) -> bool) -> V
 }
 
 /// Creates a lead, which causes one event.
-async fn create(server: &Server) {
+async fn create_lead(server: &Server) {
     admin(server, "lead", &json!({ "name": "Ali" })).await;
 }
 
@@ -112,7 +113,7 @@ async fn journaled_call_arrives_signed_with_its_four_headers() {
         .parse()
         .expect("seconds");
     assert!((now..now + 30).contains(&signed_at), "{signed_at}");
-    assert!(delivery.signed_with(&secret));
+    assert!(delivery.is_signed_with(&secret));
     assert!(
         !delivery
             .headers
@@ -120,7 +121,7 @@ async fn journaled_call_arrives_signed_with_its_four_headers() {
             .any(|(name, _)| name == "authorization")
     );
     assert_eq!(delivery.json()["call"]["callId"], "oapi-one");
-    let seen = until(&server, "done", |seen| seen["queue"] == json!([])).await;
+    let seen = wait_until(&server, "done", |seen| seen["queue"] == json!([])).await;
     assert_eq!(seen["attempts"][0]["status"], 204);
     assert!(!seen.to_string().contains(&secret), "keys are shown once");
     server.stop().await.expect("stops");
@@ -133,10 +134,10 @@ async fn redirect_is_not_followed_and_the_event_is_dead() {
     let server = sandbox(&authority, |_| ()).await;
     subscribe(&server, &receiver.url()).await;
     receiver.answer(&[Answer::Redirect]);
-    create(&server).await;
-    let seen = until(&server, "dead", |seen| seen["dead"] != json!([])).await;
+    create_lead(&server).await;
+    let seen = wait_until(&server, "dead", |seen| seen["dead"] != json!([])).await;
     assert_eq!(seen["attempts"][0]["status"], 302);
-    let came = receiver.so_far().await;
+    let came = receiver.take_received().await;
     assert_eq!(came.len(), 1, "nobody asked for /elsewhere: {came:?}");
     server.stop().await.expect("stops");
 }
@@ -148,12 +149,12 @@ async fn moved_clock_brings_a_retry_forward_with_a_fresh_signature() {
     let server = sandbox(&authority, |_| ()).await;
     let secret = subscribe(&server, &receiver.url()).await;
     receiver.answer(&[Answer::Cut, Answer::Status(503)]);
-    create(&server).await;
+    create_lead(&server).await;
     let first = receiver.next().await;
-    until(&server, "waits", |seen| seen["queue"][0]["attempts"] == 1).await;
+    wait_until(&server, "waits", |seen| seen["queue"][0]["attempts"] == 1).await;
     admin(&server, "clock", &json!({ "aheadSec": 31 })).await;
     let second = receiver.next().await;
-    until(&server, "waits again", |seen| {
+    wait_until(&server, "waits again", |seen| {
         seen["queue"][0]["attempts"] == 2
     })
     .await;
@@ -174,7 +175,7 @@ async fn moved_clock_brings_a_retry_forward_with_a_fresh_signature() {
             (machine..machine + 30).contains(&at),
             "of the machine's clock: {at}"
         );
-        assert!(again.signed_with(&secret));
+        assert!(again.is_signed_with(&secret));
     }
     server.stop().await.expect("stops");
 }
@@ -186,8 +187,8 @@ async fn hanging_receiver_is_timeout_and_absent_receiver_is_error() {
     let server = sandbox(&authority, |_| ()).await;
     subscribe(&server, &receiver.url()).await;
     receiver.answer(&[Answer::Hang]);
-    create(&server).await;
-    let seen = until(&server, "timed out", |seen| seen["attempts"] != json!([])).await;
+    create_lead(&server).await;
+    let seen = wait_until(&server, "timed out", |seen| seen["attempts"] != json!([])).await;
     assert_eq!(seen["attempts"][0]["error"], "timeout");
     assert!(
         seen["attempts"][0]["durationMs"].as_u64() >= Some(9_900),
@@ -195,8 +196,8 @@ async fn hanging_receiver_is_timeout_and_absent_receiver_is_error() {
     );
     // No process listens on port 1.
     subscribe_again(&server, "https://localhost:1/webhooks").await;
-    create(&server).await;
-    let seen = until(&server, "refused", |seen| {
+    create_lead(&server).await;
+    let seen = wait_until(&server, "refused", |seen| {
         seen["attempts"][1] != Value::Null
     })
     .await;
@@ -233,13 +234,13 @@ async fn private_target_is_dead_without_an_attempt() {
     for (number, url) in targets.iter().enumerate() {
         let config = json!({ "targetUrl": url, "events": ["LEAD"], "force": true });
         admin(&server, "webhook", &config).await;
-        create(&server).await;
-        until(&server, url, |seen| seen["counts"]["dead"] == number + 1).await;
+        create_lead(&server).await;
+        wait_until(&server, url, |seen| seen["counts"]["dead"] == number + 1).await;
     }
     let seen = webhooks(&server).await;
     assert_eq!(seen["dead"][2]["why"], "target private or internal");
     assert_eq!(seen["attempts"], json!([]), "no attempt was made");
-    assert!(receiver.so_far().await.is_empty());
+    assert!(receiver.take_received().await.is_empty());
     server.stop().await.expect("stops");
 }
 
@@ -252,14 +253,14 @@ async fn undelivered_webhook_is_delivered_after_a_restart() {
     let server = sandbox(&authority, |config| config.state = Some(state.clone())).await;
     let secret = subscribe(&server, &receiver.url()).await;
     receiver.answer(&[Answer::Hang]);
-    create(&server).await;
+    create_lead(&server).await;
     let first = receiver.next().await;
     server.stop().await.expect("stops");
 
     let server = sandbox(&authority, |config| config.state = Some(state.clone())).await;
     let again = receiver.next().await;
     assert_eq!(again.body, first.body, "the same event, to the letter");
-    assert!(again.signed_with(&secret));
-    until(&server, "done", |seen| seen["counts"]["delivered"] == 1).await;
+    assert!(again.is_signed_with(&secret));
+    wait_until(&server, "done", |seen| seen["counts"]["delivered"] == 1).await;
     server.stop().await.expect("stops");
 }

@@ -47,7 +47,7 @@ impl Received {
 
     /// Returns `true` if the signature is HMAC-SHA256 of `timestamp.body` with the secret's text as
     /// the key. This follows the document and does not use callbridge's code.
-    pub fn signed_with(&self, secret: &str) -> bool {
+    pub fn is_signed_with(&self, secret: &str) -> bool {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());
         let mut context = ring::hmac::Context::with_key(&key);
         context.update(self.header("x-webhook-timestamp").as_bytes());
@@ -85,11 +85,12 @@ impl Receiver {
         let port = listener.local_addr().expect("bound").port();
         let (send, received) = mpsc::channel(1_000);
         let answers: Arc<Mutex<VecDeque<Answer>>> = Arc::default();
-        let told = Arc::clone(&answers);
+        let set_answers = Arc::clone(&answers);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, send, told) = (acceptor.clone(), send.clone(), Arc::clone(&told));
-                tokio::spawn(async move { serve(stream, acceptor, send, told).await });
+                let (acceptor, send, set_answers) =
+                    (acceptor.clone(), send.clone(), Arc::clone(&set_answers));
+                tokio::spawn(async move { serve(stream, acceptor, send, set_answers).await });
             }
         });
         Self {
@@ -103,7 +104,7 @@ impl Receiver {
         format!("https://localhost:{}/webhooks", self.port)
     }
 
-    /// Sets the next answers, in this order. Without any, it answers 204.
+    /// Sets the next answers, in this order. If no answer is set, the endpoint answers 204.
     pub fn answer(&self, answers: &[Answer]) {
         self.answers.lock().expect("not poisoned").extend(answers);
     }
@@ -116,8 +117,8 @@ impl Receiver {
             .expect("it runs")
     }
 
-    /// Returns the deliveries that have already come.
-    pub async fn so_far(&self) -> Vec<Received> {
+    /// Removes and returns the deliveries that have already come.
+    pub async fn take_received(&self) -> Vec<Received> {
         let mut received = self.received.lock().await;
         std::iter::from_fn(|| received.try_recv().ok()).collect()
     }
@@ -127,7 +128,7 @@ async fn serve(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     send: mpsc::Sender<Received>,
-    told: Arc<Mutex<VecDeque<Answer>>>,
+    answers: Arc<Mutex<VecDeque<Answer>>>,
 ) {
     let Ok(mut stream) = acceptor.accept(stream).await else {
         return;
@@ -139,11 +140,11 @@ async fn serve(
             Ok(0) | Err(_) => return,
             Ok(read) => bytes.extend_from_slice(&piece[..read]),
         }
-        if let Some(received) = whole(&bytes) {
+        if let Some(received) = parse_request(&bytes) {
             break received;
         }
     };
-    let answer = told.lock().expect("not poisoned").pop_front();
+    let answer = answers.lock().expect("not poisoned").pop_front();
     send.send(received).await.expect("the test listens");
     let text = match answer.unwrap_or(Answer::Status(204)) {
         Answer::Status(status) => format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n"),
@@ -159,7 +160,7 @@ async fn serve(
 }
 
 /// Parses a request if it is complete.
-fn whole(bytes: &[u8]) -> Option<Received> {
+fn parse_request(bytes: &[u8]) -> Option<Received> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let mut lines = head.lines();

@@ -59,21 +59,21 @@ pub async fn serve_over(answer: Vec<u8>, tls: Option<TlsAcceptor>) -> Server {
 
 /// Reads one request, answers, and closes the connection.
 async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, answer: &[u8]) -> String {
-    let mut asked = Vec::new();
+    let mut received = Vec::new();
     let mut bytes = [0; 4096];
-    while !is_whole(&asked) {
+    while !is_whole(&received) {
         match socket.read(&mut bytes).await {
             Ok(0) | Err(_) => break,
-            Ok(n) => asked.extend_from_slice(&bytes[..n]),
+            Ok(n) => received.extend_from_slice(&bytes[..n]),
         }
     }
     let _ = socket.write_all(answer).await;
     let _ = socket.shutdown().await;
-    String::from_utf8(asked).expect("text")
+    String::from_utf8(received).expect("text")
 }
 
-pub fn is_whole(asked: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(asked);
+pub fn is_whole(bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;
     };
@@ -105,7 +105,7 @@ pub fn client(url: &str, ca_file: Option<PathBuf>) -> Client {
     })
 }
 
-pub fn plain(addr: SocketAddr) -> Client {
+pub fn plain_client(addr: SocketAddr) -> Client {
     client(&format!("http://{addr}"), None)
 }
 
@@ -123,27 +123,27 @@ pub async fn send(client: &Client) -> ApiResult {
 #[tokio::test]
 async fn request_has_token_in_header_and_no_authorization_header() {
     let mut server = serve(http("200 OK", "", ACCEPTED)).await;
-    let answer = send(&plain(server.addr)).await;
+    let answer = send(&plain_client(server.addr)).await;
     assert_eq!(answer, Ok(ApiReply::Accepted("r1".to_owned())));
-    let asked = server.asked.recv().await.expect("a request").to_lowercase();
+    let request = server.asked.recv().await.expect("a request").to_lowercase();
     assert!(
-        asked.starts_with("post /v1/open-api/call-history http/1.1\r\n"),
-        "{asked}"
+        request.starts_with("post /v1/open-api/call-history http/1.1\r\n"),
+        "{request}"
     );
     assert_eq!(
-        asked
+        request
             .matches("\r\nx-open-api-token: svc_pat_secret\r\n")
             .count(),
         1
     );
     assert_eq!(
-        asked
+        request
             .matches("\r\ncontent-type: application/json\r\n")
             .count(),
         1
     );
-    assert!(!asked.contains("authorization"));
-    assert!(asked.ends_with("\r\n\r\n{\"leadid\":4001}"), "{asked}");
+    assert!(!request.contains("authorization"));
+    assert!(request.ends_with("\r\n\r\n{\"leadid\":4001}"), "{request}");
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn redirect_is_not_followed() {
     );
     for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
         let server = serve(http(status, &location, "")).await;
-        let answer = send(&plain(server.addr)).await;
+        let answer = send(&plain_client(server.addr)).await;
         assert!(
             matches!(
                 answer,
@@ -174,14 +174,14 @@ async fn redirect_is_not_followed() {
 async fn body_without_end_is_not_read_to_its_end() {
     let padding = " ".repeat(300 * 1024);
     let server = serve(http("200 OK", "", &format!("{padding}{ACCEPTED}"))).await;
-    let answer = send(&plain(server.addr)).await;
+    let answer = send(&plain_client(server.addr)).await;
     assert!(
         matches!(answer, Err(ApiError::Unreadable(..))),
         "{answer:?}"
     );
     let server = serve(http("401 Unauthorized", "", &padding)).await;
-    // Without the envelope, the answer is a gateway's, and does not refer to the token.
-    let answer = send(&plain(server.addr)).await;
+    // Without the envelope, the answer comes from a gateway and says nothing about the token.
+    let answer = send(&plain_client(server.addr)).await;
     assert!(
         matches!(
             answer,
@@ -202,7 +202,7 @@ async fn cut_connection_is_reported_lost_and_request_not_repeated() {
         b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{".to_vec(),
     ] {
         let server = serve(answer).await;
-        let answer = send(&plain(server.addr)).await;
+        let answer = send(&plain_client(server.addr)).await;
         assert!(matches!(answer, Err(ApiError::Lost(..))), "{answer:?}");
         assert_eq!(server.connections.load(Ordering::SeqCst), 1);
     }
@@ -213,7 +213,7 @@ async fn closed_port_is_reported_as_not_connected() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
     drop(listener);
-    let answer = send(&plain(addr)).await;
+    let answer = send(&plain_client(addr)).await;
     assert!(
         matches!(answer, Err(ApiError::NotConnected(..))),
         "{answer:?}"
@@ -241,10 +241,10 @@ async fn silent_server_times_out() {
 #[tokio::test]
 async fn token_that_no_header_can_carry_is_refused_here() {
     let server = serve(http("200 OK", "", ACCEPTED)).await;
-    let client = plain(server.addr);
+    let client = plain_client(server.addr);
     let token = Secret::from("two\nlines");
-    let heard = client.send(&submit(), &token, Duration::MAX).await;
-    assert_eq!(heard.answer, Err(ApiError::UNAUTHORIZED));
+    let answer = client.send(&submit(), &token, Duration::MAX).await;
+    assert_eq!(answer.answer, Err(ApiError::UNAUTHORIZED));
     assert_eq!(server.connections.load(Ordering::SeqCst), 0);
 }
 
@@ -266,9 +266,12 @@ async fn proxy_is_asked_for_a_tunnel_and_never_sees_the_token() {
         matches!(answer, Err(ApiError::NotConnected(..))),
         "{answer:?}"
     );
-    let asked = proxy.asked.recv().await.expect("a request");
-    assert!(asked.starts_with("CONNECT crm.example.uz:443 "), "{asked}");
-    assert!(!asked.contains("svc_pat_secret"), "{asked}");
+    let request = proxy.asked.recv().await.expect("a request");
+    assert!(
+        request.starts_with("CONNECT crm.example.uz:443 "),
+        "{request}"
+    );
+    assert!(!request.contains("svc_pat_secret"), "{request}");
 }
 
 /// A certificate with its key, and a file with which a client trusts its authority.
@@ -318,14 +321,14 @@ pub fn acceptor(cert: &rcgen::Certificate, key: &KeyPair) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-async fn over_tls(server: &Identity, trusted: Option<&Identity>) -> ApiResult {
+async fn send_over_tls(server: &Identity, trusted: Option<&Identity>) -> ApiResult {
     let acceptor = Some(server.acceptor.clone());
     let running = serve_over(http("200 OK", "", ACCEPTED), acceptor).await;
     let url = format!("https://localhost:{}", running.addr.port());
     send(&client(&url, trusted.map(|it| it.ca_file.clone()))).await
 }
 
-pub fn refused(answer: ApiResult) -> String {
+pub fn tls_refusal(answer: ApiResult) -> String {
     match answer {
         Err(ApiError::TlsRefused(why)) => why,
         other => panic!("not refused: {other:?}"),
@@ -335,7 +338,7 @@ pub fn refused(answer: ApiResult) -> String {
 #[tokio::test]
 async fn certificate_of_the_given_authority_is_trusted() {
     let good = identity("localhost", |_| ());
-    let answer = over_tls(&good, Some(&good)).await;
+    let answer = send_over_tls(&good, Some(&good)).await;
     assert_eq!(answer, Ok(ApiReply::Accepted("r1".to_owned())));
 }
 
@@ -343,7 +346,7 @@ async fn certificate_of_the_given_authority_is_trusted() {
 #[tokio::test]
 async fn certificate_of_another_name_is_refused_by_name() {
     let other = identity("crm.example.uz", |_| ());
-    let why = refused(over_tls(&other, Some(&other)).await);
+    let why = tls_refusal(send_over_tls(&other, Some(&other)).await);
     insta::assert_snapshot!(
         why,
         @"the certificate is for another name; use that name in --crm-url"
@@ -356,14 +359,14 @@ async fn expired_certificate_is_refused_by_name() {
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
     });
-    let why = refused(over_tls(&expired, Some(&expired)).await);
+    let why = tls_refusal(send_over_tls(&expired, Some(&expired)).await);
     insta::assert_snapshot!(why, @"the certificate has expired; renew it at the CRM");
 }
 
 #[tokio::test]
 async fn untrusted_or_self_signed_certificate_is_refused_with_fix() {
     let (own, another) = (identity("localhost", |_| ()), identity("localhost", |_| ()));
-    let why = refused(over_tls(&own, Some(&another)).await);
+    let why = tls_refusal(send_over_tls(&own, Some(&another)).await);
     assert!(
         why.starts_with("the certificate is self-signed, or signed by an authority that is not")
     );
@@ -375,7 +378,7 @@ async fn untrusted_or_self_signed_certificate_is_refused_with_fix() {
         acceptor: self_signed(),
         ..identity("localhost", |_| ())
     };
-    assert_eq!(refused(over_tls(&lone, Some(&another)).await), why);
+    assert_eq!(tls_refusal(send_over_tls(&lone, Some(&another)).await), why);
 }
 
 #[tokio::test]

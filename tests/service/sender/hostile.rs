@@ -1,7 +1,9 @@
 //! Tests servers that send invalid answers. Each answer gets its verdict, none is read without a
 //! limit, and the message names the error.
 
-use super::client::{ACCEPTED, acceptor, client, http, identity, is_whole, plain, send, serve};
+use super::client::{
+    ACCEPTED, acceptor, client, http, identity, is_whole, plain_client, send, serve,
+};
 use super::client::{Server, serve_over};
 use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, ApiError, ApiResult, Client, Endpoint, Setup};
@@ -29,15 +31,15 @@ fn verdict(answer: ApiResult) -> (&'static str, String) {
 }
 
 /// Sends a submission to a server that answers with these bytes and closes. Returns the verdict.
-async fn met(answer: impl Into<Vec<u8>>) -> (&'static str, String) {
+async fn submit_and_judge(answer: impl Into<Vec<u8>>) -> (&'static str, String) {
     let server = serve(answer.into()).await;
-    let met = verdict(send(&plain(server.addr)).await);
+    let met = verdict(send(&plain_client(server.addr)).await);
     assert_eq!(server.connections.load(Ordering::SeqCst), 1, "asked once");
     met
 }
 
 /// Replaces the port in a message, because it differs in each run.
-fn without_port(words: &str, addr: SocketAddr) -> String {
+fn mask_port(words: &str, addr: SocketAddr) -> String {
     words.replace(&addr.port().to_string(), "PORT")
 }
 
@@ -71,8 +73,8 @@ async fn read_request(socket: &mut TcpStream) {
     }
 }
 
-/// Starts a server that sends this at once, before it reads a request.
-async fn greets(words: &'static [u8]) -> SocketAddr {
+/// Starts a server that sends `words` on each connection before it reads a request.
+async fn serve_greeting(words: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
     tokio::spawn(async move {
@@ -86,7 +88,7 @@ async fn greets(words: &'static [u8]) -> SocketAddr {
 }
 
 /// Returns a client with this timeout.
-fn hasty(url: &str, total: Duration) -> Client {
+fn client_with_timeout(url: &str, total: Duration) -> Client {
     let address = Address::parse(url).expect("an address");
     let timeouts = Timeouts {
         connect: total,
@@ -128,7 +130,10 @@ async fn invalid_answer_bodies_are_failures_with_a_message() {
         ),
         (http("502 Bad Gateway", "", "<html>nginx</html>"), "502"),
     ] {
-        assert_eq!(met(answer).await, ("failure", words.to_owned()));
+        assert_eq!(
+            submit_and_judge(answer).await,
+            ("failure", words.to_owned())
+        );
     }
 }
 
@@ -147,7 +152,7 @@ async fn answer_is_read_despite_unusual_headers_or_extra_fields() {
         format!("HTTP/1.1 299 Whatever\r\n\r\n{odd}"),
     ] {
         assert_eq!(
-            met(answer.clone()).await,
+            submit_and_judge(answer.clone()).await,
             ("submitted", "r1".to_owned()),
             "{answer:.80}"
         );
@@ -173,14 +178,14 @@ async fn body_of_100_mb_or_without_end_is_left_at_its_limit() {
     ] {
         let (addr, flooding) = flood(head, piece, most).await;
         let words = "status 200, the body is larger than 262144 bytes".to_owned();
-        assert_eq!(verdict(send(&plain(addr)).await), ("failure", words));
+        assert_eq!(verdict(send(&plain_client(addr)).await), ("failure", words));
         let written = flooding.await.expect("a server");
         assert!(written < UNREAD_MAX, "{written} bytes were taken");
     }
     let head = "HTTP/1.1 409 Conflict\r\nTransfer-Encoding: chunked\r\n\r\n";
     let (addr, flooding) = flood(head, chunk, usize::MAX).await;
     assert_eq!(
-        verdict(send(&plain(addr)).await).0,
+        verdict(send(&plain_client(addr)).await).0,
         "failure",
         "without the envelope it is a gateway's"
     );
@@ -195,7 +200,7 @@ async fn head_of_megabytes_is_left_at_its_limit() {
     ] {
         let (addr, flooding) = flood(head, piece, usize::MAX).await;
         let words = "the head of the answer is too large to be read".to_owned();
-        assert_eq!(verdict(send(&plain(addr)).await), ("failure", words));
+        assert_eq!(verdict(send(&plain_client(addr)).await), ("failure", words));
         assert!(flooding.await.expect("a server") < UNREAD_MAX);
     }
 }
@@ -203,7 +208,7 @@ async fn head_of_megabytes_is_left_at_its_limit() {
 const ENCODINGS: [&str; 4] = ["gzip", "deflate", "br", "zstd"];
 
 /// Compresses a body as a proxy does.
-fn compressed(encoding: &str, body: &[u8]) -> Vec<u8> {
+fn compress(encoding: &str, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     match encoding {
         "gzip" => {
@@ -226,7 +231,7 @@ fn compressed(encoding: &str, body: &[u8]) -> Vec<u8> {
     out
 }
 
-fn encoded(status: &str, encoding: &str, body: &[u8]) -> Vec<u8> {
+fn encoded_answer(status: &str, encoding: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Encoding: {encoding}\r\nContent-Length: {length}\r\n\r\n"
@@ -238,19 +243,19 @@ fn encoded(status: &str, encoding: &str, body: &[u8]) -> Vec<u8> {
 async fn body_that_a_proxy_compressed_is_read() {
     let refused = br#"{"accept":false,"message":"no such lead","errors":[]}"#;
     for encoding in ENCODINGS {
-        let accepted = encoded(
-            "200 OK",
-            encoding,
-            &compressed(encoding, ACCEPTED.as_bytes()),
-        );
+        let accepted = encoded_answer("200 OK", encoding, &compress(encoding, ACCEPTED.as_bytes()));
         assert_eq!(
-            met(accepted).await,
+            submit_and_judge(accepted).await,
             ("submitted", "r1".to_owned()),
             "{encoding}"
         );
-        let refused = encoded("400 Bad", encoding, &compressed(encoding, refused));
+        let refused = encoded_answer("400 Bad", encoding, &compress(encoding, refused));
         let words = "400: no such lead".to_owned();
-        assert_eq!(met(refused).await, ("rejected", words), "{encoding}");
+        assert_eq!(
+            submit_and_judge(refused).await,
+            ("rejected", words),
+            "{encoding}"
+        );
     }
 }
 
@@ -258,12 +263,16 @@ async fn body_that_a_proxy_compressed_is_read() {
 async fn compressed_bomb_is_left_at_its_limit() {
     let spaces = vec![b' '; 64 << 20];
     for encoding in ENCODINGS {
-        let bomb = compressed(encoding, &spaces);
+        let bomb = compress(encoding, &spaces);
         let words = "status 200, the body is larger than 262144 bytes".to_owned();
-        let answer = encoded("200 OK", encoding, &bomb);
-        assert_eq!(met(answer).await, ("failure", words), "{encoding}");
-        let answer = encoded("409 Conflict", encoding, &bomb);
-        assert_eq!(met(answer).await.0, "failure", "{encoding}");
+        let answer = encoded_answer("200 OK", encoding, &bomb);
+        assert_eq!(
+            submit_and_judge(answer).await,
+            ("failure", words),
+            "{encoding}"
+        );
+        let answer = encoded_answer("409 Conflict", encoding, &bomb);
+        assert_eq!(submit_and_judge(answer).await.0, "failure", "{encoding}");
     }
 }
 
@@ -273,25 +282,25 @@ async fn body_that_cannot_be_decompressed_is_a_failure() {
     let broken = "\u{1f}\u{8}\0\0\0\0\0\0";
     for encoding in ENCODINGS {
         let header = format!("Content-Encoding: {encoding}\r\n");
-        let (word, words) = met(http("200 OK", &header, broken)).await;
+        let (word, words) = submit_and_judge(http("200 OK", &header, broken)).await;
         let begin = "status 200, the body is compressed and cannot be decompressed; ";
         assert!(
             word == "failure" && words.starts_with(begin),
             "{encoding}: {words}"
         );
-        let refused = met(http("403 Forbidden", &header, broken)).await;
+        let refused = submit_and_judge(http("403 Forbidden", &header, broken)).await;
         assert_eq!(refused.0, "failure", "{encoding}");
-        let empty = met(http("503 Unavailable", &header, "")).await;
+        let empty = submit_and_judge(http("503 Unavailable", &header, "")).await;
         assert_eq!(empty, ("failure", "503".to_owned()), "{encoding}");
     }
     for encoding in ["gzip, gzip, gzip", "compress"] {
         let header = format!("Content-Encoding: {encoding}\r\n");
-        let (word, words) = met(http("200 OK", &header, broken)).await;
+        let (word, words) = submit_and_judge(http("200 OK", &header, broken)).await;
         let name = encoding.split(',').next().expect("a name");
         let begin = format!("status 200, the body is compressed ({name}) in a way that was not");
         assert!(word == "failure" && words.starts_with(&begin), "{words}");
     }
-    let undeclared = met(http("200 OK", "", broken)).await;
+    let undeclared = submit_and_judge(http("200 OK", "", broken)).await;
     let words = "status 200, the body is not JSON: expected value at line 1 column 1";
     assert_eq!(undeclared, ("failure", words.to_owned()));
 }
@@ -307,15 +316,15 @@ async fn unknown_statuses_are_failures() {
         ),
     ] {
         assert_eq!(
-            met(http(status, "", ACCEPTED)).await,
+            submit_and_judge(http(status, "", ACCEPTED)).await,
             ("failure", words.to_owned())
         );
     }
     let server = serve(http("1000 Odd", "", ACCEPTED)).await;
-    let (word, words) = verdict(send(&plain(server.addr)).await);
+    let (word, words) = verdict(send(&plain_client(server.addr)).await);
     assert_eq!(word, "failure");
     insta::assert_snapshot!(
-        without_port(&words, server.addr),
+        mask_port(&words, server.addr),
         @"the server at 127.0.0.1:PORT does not speak HTTP (invalid HTTP status-code parsed); \
           check scheme and port of --crm-url"
     );
@@ -326,7 +335,7 @@ async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let continues = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(64);
     let (addr, flooding) = flood("", continues, usize::MAX).await;
-    let client = hasty(&format!("http://{addr}"), Duration::from_secs(2));
+    let client = client_with_timeout(&format!("http://{addr}"), Duration::from_secs(2));
     assert_eq!(send(&client).await, Err(ApiError::TimedOut));
     flooding.await.expect("a server that saw the end");
 
@@ -343,7 +352,7 @@ async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
             next = socket.write_all(b" ").await;
         }
     });
-    let client = hasty(&format!("http://{addr}"), Duration::from_secs(2));
+    let client = client_with_timeout(&format!("http://{addr}"), Duration::from_secs(2));
     assert_eq!(send(&client).await, Err(ApiError::TimedOut));
     trickle.await.expect("a server that saw the end");
 }
@@ -354,13 +363,13 @@ async fn another_protocol_behind_the_port_is_named() {
     let tls: Server = serve_over(Vec::new(), Some(good.acceptor.clone())).await;
     let ssh = serve(b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()).await;
     for addr in [tls.addr, ssh.addr] {
-        let (word, words) = verdict(send(&plain(addr)).await);
+        let (word, words) = verdict(send(&plain_client(addr)).await);
         let begin = "the server at 127.0.0.1:PORT does not speak HTTP (invalid HTTP version";
-        let words = without_port(&words, addr);
+        let words = mask_port(&words, addr);
         assert!(word == "failure" && words.starts_with(begin), "{words}");
     }
-    let http = greets(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
-    for addr in [http, greets(b"SSH-2.0-OpenSSH_9.2\r\n").await] {
+    let http = serve_greeting(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
+    for addr in [http, serve_greeting(b"SSH-2.0-OpenSSH_9.2\r\n").await] {
         let url = format!("https://localhost:{}", addr.port());
         let answer = send(&client(&url, Some(good.ca_file.clone()))).await;
         let words = "TLS refused: the server does not speak TLS; check the port of --crm-url";
@@ -408,9 +417,9 @@ async fn place_that_is_not_there_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
     drop(listener);
-    let (word, words) = verdict(send(&plain(addr)).await);
+    let (word, words) = verdict(send(&plain_client(addr)).await);
     assert_eq!(word, "failure");
-    let words = without_port(&words, addr);
+    let words = mask_port(&words, addr);
     assert_eq!(
         words,
         "no connection: 127.0.0.1:PORT: Connection refused (os error 111)"

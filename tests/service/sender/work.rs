@@ -73,7 +73,7 @@ impl Work {
     }
 
     /// Waits until the books meet a condition.
-    async fn books(&self, so: impl Fn(&Books) -> bool) -> Books {
+    async fn wait_for_books(&self, so: impl Fn(&Books) -> bool) -> Books {
         let mut changed = self.spool.changed();
         let waiting = async {
             loop {
@@ -94,7 +94,7 @@ impl Work {
     }
 
     /// Waits until the status meets a condition.
-    async fn status(&mut self, so: impl Fn(&SenderStatus) -> bool) {
+    async fn wait_for_status(&mut self, so: impl Fn(&SenderStatus) -> bool) {
         let waiting = self.status.wait_for(|status| so(status));
         tokio::time::timeout(DEADLINE, waiting)
             .await
@@ -118,7 +118,7 @@ impl Work {
         self.guard.close();
     }
 
-    /// Ends it as a kill would: nothing more is written.
+    /// Ends the sender as a kill would: nothing more is written.
     async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;
@@ -126,7 +126,7 @@ impl Work {
     }
 }
 
-fn token(dir: &Path) {
+fn write_token(dir: &Path) {
     std::fs::write(dir.join("token"), TOKEN).expect("written");
 }
 
@@ -137,10 +137,10 @@ fn reason(status: &SenderStatus) -> Option<&str> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_of_a_burst_is_journaled_once_within_the_limit() {
     let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
-    token(dir.path());
+    write_token(dir.path());
     let work = Work::start(dir.path(), &crm);
     work.finish(0..50).await;
-    let books = work.books(|books| books.journaled == 50).await;
+    let books = work.wait_for_books(|books| books.journaled == 50).await;
     assert_eq!((books.finished, books.settled()), (50, true));
     assert_eq!(crm.journal().len(), 50);
     assert_eq!(crm.violations(), []);
@@ -166,18 +166,18 @@ async fn late_token_is_used_and_refused_token_is_replaced() {
     let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
     let mut work = Work::start(dir.path(), &crm);
     work.finish(0..2).await;
-    work.status(|status| reason(status) == Some("token_missing"))
+    work.wait_for_status(|status| reason(status) == Some("token_missing"))
         .await;
-    token(dir.path());
-    work.books(|books| books.journaled == 2).await;
+    write_token(dir.path());
+    work.wait_for_books(|books| books.journaled == 2).await;
     crm.admin(|core, _| core.revoke_all());
     work.finish(2..4).await;
-    work.status(|status| reason(status) == Some("token_refused"))
+    work.wait_for_status(|status| reason(status) == Some("token_refused"))
         .await;
     assert_eq!(work.status.borrow().token.state, "refused");
     crm.admin(|core, now| core.issue_pat(now, "svc_pat_next", None));
     std::fs::write(dir.path().join("token"), "svc_pat_next\n").expect("written");
-    work.books(|books| books.journaled == 4).await;
+    work.wait_for_books(|books| books.journaled == 4).await;
     assert_eq!(crm.violations(), []);
     work.stop().await;
 }
@@ -187,10 +187,10 @@ async fn shutdown_finishes_pending_request_and_commits_answer() {
     let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
     let (rules, _) = parse("call-history delay 700ms").expect("a rule");
     crm.admin(|core, _| core.set_faults(rules));
-    token(dir.path());
+    write_token(dir.path());
     let work = Work::start(dir.path(), &crm);
     work.finish(0..1).await;
-    work.books(|books| books.sending == 1).await;
+    work.wait_for_books(|books| books.sending == 1).await;
     let spool = work.spool.clone();
     work.stop.send(()).expect("at work");
     work.task.await.expect("no panic").expect("ended well");
@@ -204,14 +204,14 @@ async fn request_cut_by_kill_is_found_in_journal_and_not_resent() {
     let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
     let (rules, _) = parse("call-history times 1 delay 20s").expect("a rule");
     crm.admin(|core, _| core.set_faults(rules));
-    token(dir.path());
+    write_token(dir.path());
     let work = Work::start(dir.path(), &crm);
     work.finish(0..3).await;
-    work.books(|books| books.journaled == 2 && books.sending == 1)
+    work.wait_for_books(|books| books.journaled == 2 && books.sending == 1)
         .await;
     work.kill().await;
     let work = Work::start(dir.path(), &crm);
-    work.books(|books| books.journaled == 3).await;
+    work.wait_for_books(|books| books.journaled == 3).await;
     assert_eq!(crm.journal().len(), 3);
     let counters = work
         .spool

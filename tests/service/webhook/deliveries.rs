@@ -1,6 +1,6 @@
 //! Tests genuine deliveries of the CRM, and forged ones.
 
-use super::place::{Delivery, Place, SECRET, completed, now, uuid};
+use super::place::{Delivery, Place, SECRET, completed_event, now, uuid};
 use callbridge_model::Phone;
 use callbridge_spool::{State, tables};
 use futures_util::future::join_all;
@@ -18,13 +18,13 @@ async fn state(place: &Place, n: u32) -> State {
 #[tokio::test]
 async fn webhook_journals_call_before_answer_and_repeat_is_ignored() {
     let place = Place::start().await;
-    place.sent(1).await;
-    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    place.store_sent_call(1).await;
+    assert_eq!(place.post(&Delivery::for_call(1)).await, 200);
     assert_eq!(state(&place, 1).await, State::Journaled);
     let books = place.books().await;
     // The CRM signs a repeated delivery again, and can use another connection.
-    let again = Delivery::signed(&completed(1), now() - 30, SECRET);
-    for delivery in [Delivery::of(1), again] {
+    let again = Delivery::for_event(&completed_event(1), now() - 30, SECRET);
+    for delivery in [Delivery::for_call(1), again] {
         assert_eq!(place.post(&delivery).await, 200);
     }
     assert_eq!(place.books().await, books);
@@ -36,8 +36,8 @@ async fn webhook_journals_call_before_answer_and_repeat_is_ignored() {
 #[tokio::test]
 async fn unsigned_or_altered_delivery_confirms_no_call() {
     let place = Place::start().await;
-    place.sent(1).await;
-    let good = Delivery::of(1);
+    place.store_sent_call(1).await;
+    let good = Delivery::for_call(1);
     let with = |at: usize, value: String| {
         let mut changed = good.clone();
         changed.headers[at].1 = value;
@@ -59,7 +59,7 @@ async fn unsigned_or_altered_delivery_confirms_no_call() {
     let signature = &good.headers[4].1;
     let wrong = [
         (401, touched),
-        (401, Delivery::signed(&completed(1), now(), other)),
+        (401, Delivery::for_event(&completed_event(1), now(), other)),
         (401, with(4, signature.to_uppercase())),
         (401, with(4, signature.replace("sha256", "sha512"))),
         (401, with(4, format!("sha256={}", "0".repeat(64)))),
@@ -73,13 +73,19 @@ async fn unsigned_or_altered_delivery_confirms_no_call() {
         (401, without(4)),
         (401, doubled(2)),
         (401, doubled(4)),
-        (503, Delivery::signed(&completed(1), now() - 400, SECRET)),
-        (503, Delivery::signed(&completed(1), now() + 400, SECRET)),
+        (
+            503,
+            Delivery::for_event(&completed_event(1), now() - 400, SECRET),
+        ),
+        (
+            503,
+            Delivery::for_event(&completed_event(1), now() + 400, SECRET),
+        ),
         (
             400,
-            Delivery::of_body(b"<html>".to_vec(), "x", now(), SECRET),
+            Delivery::for_body(b"<html>".to_vec(), "x", now(), SECRET),
         ),
-        (400, Delivery::of_body(Vec::new(), "x", now(), SECRET)),
+        (400, Delivery::for_body(Vec::new(), "x", now(), SECRET)),
     ];
     for (status, delivery) in wrong {
         assert_eq!(place.post(&delivery).await, status, "{delivery:?}");
@@ -98,16 +104,16 @@ async fn unsigned_or_altered_delivery_confirms_no_call() {
 #[tokio::test]
 async fn irrelevant_deliveries_are_accepted_and_dropped() {
     let place = Place::start().await;
-    place.sent(1).await;
+    place.store_sent_call(1).await;
     let event = |changes: Value| {
-        let mut event = completed(1);
+        let mut event = completed_event(1);
         for (key, value) in changes.as_object().expect("changes") {
             match event.get(key) {
                 Some(_) => event[key] = value.clone(),
                 None => event["call"][key] = value.clone(),
             }
         }
-        Delivery::signed(&event, now(), SECRET)
+        Delivery::for_event(&event, now(), SECRET)
     };
     for (changes, result) in [
         (json!({"eventType": "LEAD_NOTE_ADDED"}), "unknown"),
@@ -143,7 +149,7 @@ async fn lead_event_is_applied_once_and_late_one_is_ignored() {
             "eventId": id, "eventType": kind, "occurredAt": at, "companyId": 77, "lead": lead,
             "mood": {"unknown": [1]},
         });
-        Delivery::signed(&event, now(), SECRET)
+        Delivery::for_event(&event, now(), SECRET)
     };
     let holders = async || {
         let phone = Phone::from_e164("+998901110001").expect("a number");
@@ -179,10 +185,10 @@ async fn lead_event_is_applied_once_and_late_one_is_ignored() {
 #[tokio::test]
 async fn webhook_before_company_is_known_is_answered_503() {
     let place = Place::start_unbound(None).await;
-    place.sent(1).await;
-    assert_eq!(place.post(&Delivery::of(1)).await, 503);
+    place.store_sent_call(1).await;
+    assert_eq!(place.post(&Delivery::for_call(1)).await, 503);
     place.bind().await;
-    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    assert_eq!(place.post(&Delivery::for_call(1)).await, 200);
     assert_eq!(state(&place, 1).await, State::Journaled);
     place.stop().await;
 }
@@ -191,11 +197,11 @@ async fn webhook_before_company_is_known_is_answered_503() {
 async fn many_at_a_time_are_each_kept_once_and_a_line_carries_one() {
     let place = Place::start().await;
     for n in 0..40 {
-        place.sent(n).await;
+        place.store_sent_call(n).await;
     }
     let (twice, once): (Vec<Delivery>, Vec<Delivery>) = (
-        (0..10).map(Delivery::of).collect(),
-        (0..40).map(Delivery::of).collect(),
+        (0..10).map(Delivery::for_call).collect(),
+        (0..40).map(Delivery::for_call).collect(),
     );
     let all = twice.iter().chain(&once);
     let statuses = join_all(all.map(|delivery| place.post(delivery))).await;
@@ -203,16 +209,16 @@ async fn many_at_a_time_are_each_kept_once_and_a_line_carries_one() {
     assert_eq!(place.books().await.journaled, 40);
     assert_eq!((place.count("confirmed"), place.count("repeat")), (40, 10));
     let mut line = place.line().await;
-    assert_eq!(line.exchange(&Delivery::of(1).request()).await, 200);
-    line.ended().await;
+    assert_eq!(line.exchange(&Delivery::for_call(1).request()).await, 200);
+    line.wait_for_end().await;
     place.stop().await;
 }
 
 #[tokio::test]
 async fn same_delivery_under_another_installation_is_a_repeat() {
     let place = Place::start().await;
-    place.sent(1).await;
-    let delivery = Delivery::of(1);
+    place.store_sent_call(1).await;
+    let delivery = Delivery::for_call(1);
     assert_eq!(place.post(&delivery).await, 200);
     let mut replayed = delivery;
     replayed.headers[2].1 = "9002".into();

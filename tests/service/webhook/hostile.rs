@@ -1,7 +1,7 @@
 //! Tests that slow, large, incomplete, or numerous requests do not block the CRM's deliveries.
 
 use super::line::{Line, soon};
-use super::place::{Delivery, PLACES, Place, SECRET, completed, now};
+use super::place::{Delivery, PLACES, Place, SECRET, completed_event, now};
 use callbridge_webhook::http::{BODY_BYTES_FREE, BODY_BYTES_MAX, BUDGET_BYTES, PASSED_OVER_MAX};
 use futures_util::future::join_all;
 
@@ -12,13 +12,14 @@ const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
 async fn huge_body_is_refused_with_or_without_content_length() {
     let place = Place::start().await;
     let mut line = place.line().await;
-    line.send(&Delivery::of(1).head(PASSED_OVER_MAX + 1)).await;
+    line.send(&Delivery::for_call(1).head(PASSED_OVER_MAX + 1))
+        .await;
     assert_eq!(line.status().await, Some(413));
-    let mut long = Delivery::of(1);
+    let mut long = Delivery::for_call(1);
     long.body.resize(BODY_BYTES_MAX + 1, b' ');
     assert_eq!(place.post(&long).await, 413, "read over, and told");
     let mut hidden = place.line().await;
-    let head = String::from_utf8(Delivery::of(1).head(0)).expect("text");
+    let head = String::from_utf8(Delivery::for_call(1).head(0)).expect("text");
     let head = head.replace("Content-Length: 0", "Transfer-Encoding: chunked");
     hidden.send(head.as_bytes()).await;
     let chunk = [b"40000\r\n".to_vec(), vec![b'x'; 0x40000], b"\r\n".to_vec()].concat();
@@ -34,7 +35,7 @@ async fn huge_body_is_refused_with_or_without_content_length() {
 #[tokio::test]
 async fn other_paths_and_methods_get_404_and_405() {
     let place = Place::start().await;
-    let mut wrong = Delivery::of(1);
+    let mut wrong = Delivery::for_call(1);
     wrong.path = "/webhook";
     assert_eq!(place.post(&wrong).await, 404);
     wrong.path = "/webhooks/?from=crm";
@@ -47,8 +48,8 @@ async fn other_paths_and_methods_get_404_and_405() {
 #[tokio::test]
 async fn body_that_stops_half_way_is_cut_and_changes_nothing() {
     let place = Place::start().await;
-    place.sent(1).await;
-    let delivery = Delivery::of(1);
+    place.store_sent_call(1).await;
+    let delivery = Delivery::for_call(1);
     let mut half = place.line().await;
     half.send(&delivery.head(delivery.body.len())).await;
     half.send(&delivery.body[..delivery.body.len() / 2]).await;
@@ -75,7 +76,7 @@ async fn head_without_end_and_one_that_is_too_long_end_the_line() {
     while sent < 40 && long.send(line.as_bytes()).await {
         sent += 1;
     }
-    long.ended().await;
+    long.wait_for_end().await;
     let mut many = place.line().await;
     let heads = (0..200).map(|n| format!("X-Many-{n}: 1\r\n"));
     let request = format!(
@@ -83,30 +84,30 @@ async fn head_without_end_and_one_that_is_too_long_end_the_line() {
         heads.collect::<String>()
     );
     many.send(request.as_bytes()).await;
-    many.ended().await;
+    many.wait_for_end().await;
     let mut noise = place.line().await;
     noise
         .send(&[0x16, 3, 1, 0, 200, 0, 0, 0, 13, 10, 13, 10])
         .await;
-    noise.ended().await;
-    slow.ended().await;
-    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    noise.wait_for_end().await;
+    slow.wait_for_end().await;
+    assert_eq!(place.post(&Delivery::for_call(1)).await, 200);
     place.stop().await;
 }
 
 #[tokio::test]
 async fn silent_connections_beyond_limit_do_not_block_delivery() {
     let place = Place::start().await;
-    place.sent(1).await;
+    place.store_sent_call(1).await;
     let mut silent = Vec::new();
     for _ in 0..2 * PLACES {
         let mut line = place.line().await;
         line.send(b"POST /webhooks HTTP/1.1\r\n").await;
         silent.push(line);
     }
-    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    assert_eq!(place.post(&Delivery::for_call(1)).await, 200);
     assert_eq!(place.books().await.journaled, 1);
-    let ends = silent.iter_mut().map(Line::ended);
+    let ends = silent.iter_mut().map(Line::wait_for_end);
     soon("the end of all, by the time of a head", join_all(ends)).await;
     place.stop().await;
 }
@@ -114,13 +115,13 @@ async fn silent_connections_beyond_limit_do_not_block_delivery() {
 #[tokio::test]
 async fn flood_from_other_address_cuts_no_slow_delivery() {
     let place = Place::start().await;
-    place.sent(1).await;
+    place.store_sent_call(1).await;
     let mut slow = place.line().await;
-    let request = Delivery::of(1).request();
+    let request = Delivery::for_call(1).request();
     let (first, rest) = request.split_at(40);
     slow.send(first).await;
     let mut flood = std::collections::VecDeque::new();
-    // With more, a busy machine would need longer than a delivery may take.
+    // With more connections, a busy machine would need longer than the time limit of a delivery.
     for _ in 0..4 * PLACES {
         flood.push_back(Line::open_from(ELSEWHERE, place.addr).await);
         if flood.len() > 2 * PLACES {
@@ -140,12 +141,12 @@ async fn delivery_survives_same_address_flood_of_half_the_limit() {
         flood.push(place.line().await);
     }
     for n in 0..10 {
-        place.sent(n).await;
+        place.store_sent_call(n).await;
         let mut slow = place.line().await;
         for _ in 0..PLACES / 2 - 1 {
             flood.push(place.line().await);
         }
-        assert_eq!(slow.exchange(&Delivery::of(n).request()).await, 200);
+        assert_eq!(slow.exchange(&Delivery::for_call(n).request()).await, 200);
         flood.drain(..PLACES / 2);
     }
     assert_eq!(place.books().await.journaled, 10);
@@ -153,8 +154,8 @@ async fn delivery_survives_same_address_flood_of_half_the_limit() {
 }
 
 /// Returns a delivery of this size with a wrong signature.
-fn unsigned(bytes: usize) -> Delivery {
-    let mut delivery = Delivery::signed(&completed(1), now(), "another secret");
+fn delivery_with_wrong_signature(bytes: usize) -> Delivery {
+    let mut delivery = Delivery::for_event(&completed_event(1), now(), "another secret");
     delivery.body.resize(bytes, b' ');
     delivery
 }
@@ -166,10 +167,11 @@ async fn bodies_over_budget_do_not_block_ordinary_events() {
     let many = most + 10;
     assert!(many < PLACES);
     let mut n = 0;
-    // If the machine is too slow for this many at a time, it cuts them because they are slow.
+    // If the machine is too slow for this many bodies at a time, the receiver closes connections as
+    // too slow.
     while place.count("no_room") == 0 {
         assert!(n < 20, "no body was ever too much");
-        let unsigned = unsigned(BODY_BYTES_MAX);
+        let unsigned = delivery_with_wrong_signature(BODY_BYTES_MAX);
         let mut held = Vec::new();
         for _ in 0..many {
             let mut line = Line::open_from(ELSEWHERE, place.addr).await;
@@ -177,8 +179,8 @@ async fn bodies_over_budget_do_not_block_ordinary_events() {
             line.send(&unsigned.body[1..]).await;
             held.push(line);
         }
-        place.sent(n).await;
-        assert_eq!(place.post(&Delivery::of(n)).await, 200);
+        place.store_sent_call(n).await;
+        assert_eq!(place.post(&Delivery::for_call(n)).await, 200);
         n += 1;
         let ends = held.iter_mut().map(async |line| {
             line.send(b" ").await;
@@ -190,10 +192,10 @@ async fn bodies_over_budget_do_not_block_ordinary_events() {
         }
     }
     // Space that one delivery has released is free for the next.
-    place.sent(n).await;
-    let mut large = completed(n);
+    place.store_sent_call(n).await;
+    let mut large = completed_event(n);
     large["mood"] = "x".repeat(BODY_BYTES_MAX - 2 * BODY_BYTES_FREE).into();
-    let large = Delivery::signed(&large, now(), SECRET);
+    let large = Delivery::for_event(&large, now(), SECRET);
     assert_eq!(place.post(&large).await, 200);
     place.stop().await;
 }
@@ -205,6 +207,6 @@ async fn lines_that_stay_open_do_not_hold_up_the_end() {
     let mut half = place.line().await;
     half.send(b"POST /webhooks HTTP/1.1\r\n").await;
     place.stop().await;
-    idle.ended().await;
-    half.ended().await;
+    idle.wait_for_end().await;
+    half.wait_for_end().await;
 }

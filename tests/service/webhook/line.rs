@@ -1,4 +1,4 @@
-//! A connection that is used byte by byte.
+//! A connection to the receiver that sends any bytes and reads answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -64,8 +64,8 @@ impl Line {
         self.status().await.expect("an answer")
     }
 
-    /// Waits until the other side ends the connection. Returns what it still sent.
-    pub async fn ended(&mut self) -> Vec<u8> {
+    /// Waits until the other side ends the connection. Returns the bytes that still arrived.
+    pub async fn wait_for_end(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A reset ends the connection too.
         let _ = soon("the end of the line", self.0.read_to_end(&mut rest)).await;

@@ -113,7 +113,7 @@ impl Place {
     }
 
     /// Stores the n-th call as sent to the CRM.
-    pub async fn sent(&self, n: u32) -> RowId {
+    pub async fn store_sent_call(&self, n: u32) -> RowId {
         let finish = Op::Finish(Box::new(call(n)));
         let done = self.spool.write(vec![finish]).await.expect("stored");
         let [Done::New(row)] = done[..] else {
@@ -139,7 +139,7 @@ impl Place {
         found.map(|(_, count)| count).sum()
     }
 
-    /// Stops it in order.
+    /// Stops the receiver in order, and closes the spool.
     pub async fn stop(self) {
         drop(self.stop);
         soon("its end", self.task).await.expect("no panic");
@@ -229,18 +229,19 @@ pub struct Delivery {
 
 impl Delivery {
     /// Returns a delivery about the n-th call's completion, signed now.
-    pub fn of(n: u32) -> Self {
-        Self::signed(&completed(n), now(), SECRET)
+    pub fn for_call(n: u32) -> Self {
+        Self::for_event(&completed_event(n), now(), SECRET)
     }
 
-    /// Returns a delivery of this event.
-    pub fn signed(event: &Value, at: i64, secret: &str) -> Self {
+    /// Returns a delivery of this event, signed at the time `at` with this secret.
+    pub fn for_event(event: &Value, at: i64, secret: &str) -> Self {
         let id = event["eventId"].as_str().unwrap_or("none");
-        Self::of_body(event.to_string().into_bytes(), id, at, secret)
+        Self::for_body(event.to_string().into_bytes(), id, at, secret)
     }
 
-    /// Returns a delivery with this body.
-    pub fn of_body(body: Vec<u8>, id: &str, at: i64, secret: &str) -> Self {
+    /// Returns a delivery with this body and the webhook id `id`, signed at the time `at` with this
+    /// secret.
+    pub fn for_body(body: Vec<u8>, id: &str, at: i64, secret: &str) -> Self {
         let timestamp = at.to_string();
         let signature = Key::new(&Secret::from(secret)).sign(&timestamp, &body);
         Self {
@@ -273,7 +274,7 @@ impl Delivery {
 }
 
 /// Returns the event about the n-th call's completion.
-pub fn completed(n: u32) -> Value {
+pub fn completed_event(n: u32) -> Value {
     json!({
         "eventId": uuid::Uuid::from_u128(u128::from(n) + (1 << 100)).to_string(),
         "eventType": "CALL_COMPLETED", "occurredAt": now(), "companyId": 77,

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 #[tokio::test]
 async fn event_during_disk_hang_gets_503_and_retry_counts_once() {
     let place = Place::start().await;
-    place.sent(1).await;
+    place.store_sent_call(1).await;
     let books = place.books().await;
     // Writes wait behind this read, as behind a disk that hangs.
     let (free, held) = mpsc::sync_channel::<()>(1);
@@ -22,12 +22,12 @@ async fn event_during_disk_hang_gets_503_and_retry_counts_once() {
         hold.await.expect("readable");
     });
     soon("the disk to hang", begins).await.expect("it hangs");
-    let status = soon("an answer", place.post(&Delivery::of(1))).await;
+    let status = soon("an answer", place.post(&Delivery::for_call(1))).await;
     // The disk still hangs. The answer came within the time that the CRM waits (§6.9.2).
     assert_eq!(status, 503, "it comes again");
     free.send(()).expect("it waits");
     soon("the disk", holding).await.expect("no panic");
-    assert_eq!(place.post(&Delivery::of(1)).await, 200, "come again");
+    assert_eq!(place.post(&Delivery::for_call(1)).await, 200, "come again");
     let now = place.books().await;
     assert_eq!(now.journaled, books.journaled + 1, "{now:?}");
     assert!(now.balance());

@@ -63,7 +63,7 @@ async fn certificate_is_renewed_without_restart_unless_broken() {
     let mut changes = current.clone();
     let keeping = tokio::spawn(keeping);
     let place = Place::start_with(Some(current)).await;
-    let request = Delivery::of(1).request();
+    let request = Delivery::for_call(1).request();
     assert_eq!(post(place.addr, &first, &request).await, Some(200));
     std::fs::write(&files.key, "torn").expect("written");
     let second = renew(folder.path());
@@ -74,7 +74,7 @@ async fn certificate_is_renewed_without_restart_unless_broken() {
     assert_eq!(post(place.addr, &second, &request).await, Some(200));
     let mut plain = place.line().await;
     plain.send(&request).await;
-    plain.ended().await;
+    plain.wait_for_end().await;
     keeping.abort();
     place.stop().await;
 }

@@ -58,7 +58,7 @@ const NOBODY: usize = usize::MAX;
 
 impl Lock {
     /// Counts a statement of this hub. Returns `false` if it has lost the lock.
-    fn allows(&self, hub: usize) -> bool {
+    fn allow_statement(&self, hub: usize) -> bool {
         if self.holder.load(Ordering::SeqCst) != hub {
             return self.is_ignored;
         }
@@ -168,7 +168,7 @@ impl World {
             lock.holder.store(at, Ordering::SeqCst);
             lock.left.store(u64::MAX, Ordering::SeqCst);
             let state = spool::Settings {
-                on_statement: Some(Arc::new(move |_| hook.allows(at))),
+                on_statement: Some(Arc::new(move |_| hook.allow_statement(at))),
                 ..spool::Settings::default()
             };
             let store = Store::in_shared_memory(&name, state).expect("a store");
@@ -293,7 +293,7 @@ impl World {
             Event::TakesLock(hub) => self.take_lock(hub),
             Event::Leaves(sent) => self.leave(sent),
             Event::Arrives(sent) => self.arrive(&sent),
-            Event::Answered(sent, response) => self.answered(&sent, response),
+            Event::Answered(sent, response) => self.record_answer(&sent, response),
         }
     }
 
@@ -471,7 +471,7 @@ impl World {
     fn leave(&mut self, sent: Sent) {
         if self.now(sent.hub).boot > sent.send_by {
             self.met.too_late += 1;
-            return self.answered(&sent, Err(ApiError::TooLate).into());
+            return self.record_answer(&sent, Err(ApiError::TooLate).into());
         }
         // The latest requests arrive after the client has closed the connection.
         let most = (TIME_OUT + STRAGGLER).as_millis();
@@ -505,7 +505,7 @@ impl World {
     }
 
     /// Handles the first answer. Ignores answers to requests of an earlier leadership.
-    fn answered(&mut self, sent: &Sent, response: ApiResponse) {
+    fn record_answer(&mut self, sent: &Sent, response: ApiResponse) {
         let now = self.now(sent.hub);
         let hub = &mut self.hubs[sent.hub];
         if !self.open.remove(&sent.number) || !hub.leads || hub.life != sent.life {

@@ -43,7 +43,7 @@ pub enum Fault {
     Hang(Duration),
 }
 
-/// The faults of bad weather. Each is shorter than a person would wait.
+/// The faults of bad weather. Each fault is over before a person would stop waiting.
 pub const WEATHER: [Fault; 17] = [
     Fault::Status(500),
     Fault::Status(503),
@@ -65,8 +65,8 @@ pub const WEATHER: [Fault; 17] = [
 ];
 
 /// Failures of the token endpoint that do not make the refresh token invalid. No request reaches
-/// the CRM: it answers each refresh only once (§5.6.6), so a lost answer would require a new
-/// consent.
+/// the CRM, because the CRM answers each refresh only once (§5.6.6). A lost answer would require
+/// a new consent.
 pub const TOKEN_TROUBLE: [Fault; 9] = [
     Fault::Status(500),
     Fault::Status(503),
@@ -109,7 +109,7 @@ pub struct Weather {
     /// Percentage of requests that get a fault.
     percent: u64,
     kinds: Vec<Fault>,
-    /// Faults of the token endpoint, in turn. Empty if it works.
+    /// Faults of the token endpoint, in turn. Empty if the endpoint works.
     token: Vec<Fault>,
     /// How often each fault has struck.
     pub struck: BTreeMap<Fault, u64>,
@@ -118,7 +118,7 @@ pub struct Weather {
 }
 
 impl Weather {
-    pub fn fair(seed: u64) -> Self {
+    pub fn without_faults(seed: u64) -> Self {
         Self {
             dice: Dice::new(seed),
             percent: 0,
@@ -140,7 +140,7 @@ impl Weather {
     }
 
     /// Returns the fault of the next request, which submits the call `uuid` if it is a submission.
-    /// If not all requests get a fault, each call gets few.
+    /// If only some requests get a fault, each call gets at most [`FAULTS_OF_A_CALL`].
     pub fn strike(&mut self, purpose: Purpose, uuid: Option<String>) -> Option<Fault> {
         if purpose == Purpose::Exchange {
             let fault = *self.token.first()?;

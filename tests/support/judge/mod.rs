@@ -14,7 +14,7 @@ pub mod truth;
 pub mod wire;
 
 use self::fault::{Fault, Weather};
-use self::left::Left;
+use self::left::SpoolContents;
 use self::rules::Times;
 use self::seen::{Answered, Purpose, Seen};
 use self::wire::Response;
@@ -64,7 +64,7 @@ struct Shared {
     elsewhere: SocketAddr,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -79,7 +79,7 @@ impl Judge {
         let shared = Arc::new(Shared {
             begun: Instant::now(),
             crm: Mutex::new(crm),
-            weather: Mutex::new(Weather::fair(seed)),
+            weather: Mutex::new(Weather::without_faults(seed)),
             seen: Mutex::new(Vec::new()),
             times: Mutex::new(Times::default()),
             count: tell,
@@ -91,7 +91,7 @@ impl Judge {
         let foreign = Arc::clone(&shared);
         tokio::spawn(async move {
             while other.accept().await.is_ok() {
-                locked(&foreign.times).elsewhere += 1;
+                lock(&foreign.times).elsewhere += 1;
             }
         });
         Self {
@@ -108,38 +108,44 @@ impl Judge {
     }
 
     /// Sends requests to this CRM from now on.
-    pub fn behind(&self, crm: SocketAddr) {
-        *locked(&self.shared.crm) = crm;
+    pub fn set_crm(&self, crm: SocketAddr) {
+        *lock(&self.shared.crm) = crm;
     }
 
     /// Gives `percent` of all exchanges one of these faults from now on.
-    pub fn weather(&self, percent: u64, kinds: &[Fault]) {
-        locked(&self.shared.weather).set(percent, kinds);
+    pub fn set_faults(&self, percent: u64, kinds: &[Fault]) {
+        lock(&self.shared.weather).set(percent, kinds);
     }
 
-    /// Makes the token endpoint answer with these faults in turn. Without any, it works.
-    pub fn token_trouble(&self, kinds: &[Fault]) {
-        locked(&self.shared.weather).set_token(kinds);
+    /// Makes the token endpoint answer with these faults in turn. If `kinds` is empty, the endpoint
+    /// works.
+    pub fn set_token_faults(&self, kinds: &[Fault]) {
+        lock(&self.shared.weather).set_token(kinds);
     }
 
     /// Sets how the port behaves from now on.
-    pub fn port(&self, port: Port) {
+    pub fn set_port(&self, port: Port) {
         self.port.send_replace(port);
     }
 
-    /// Records that the client was killed and left this spool. Returns when all requests that it
-    /// sent have been read. Later requests belong to the next client.
-    pub async fn killed(&self, mut left: Left) {
-        // Connections are accepted in order. When this silent one is accepted, all others were.
+    /// Records that the client was killed and left this spool. Returns when all requests of the
+    /// killed client have been read. Later requests belong to the next client.
+    pub async fn record_kill(&self, mut left: SpoolContents) {
+        // Connections are accepted in order. When this silent connection is accepted, all earlier
+        // connections were accepted.
         if let Ok(mut last) = TcpStream::connect(self.addr).await {
             let _ = last.shutdown().await;
-            soon("the end of what waits at the port", gone(&mut last)).await;
+            soon(
+                "the end of what waits at the port",
+                wait_until_closed(&mut last),
+            )
+            .await;
         }
         let mut reading = self.shared.reading.subscribe();
         let read = soon("what the killed had sent", reading.wait_for(|it| *it == 0));
         read.await.expect("a judge");
-        let mut times = locked(&self.shared.times);
-        let asked = asked_in(&locked(&self.shared.seen), times.kills.len());
+        let mut times = lock(&self.shared.times);
+        let asked = asked_ids(&lock(&self.shared.seen), times.kills.len());
         left.calls.retain(|uuid, stored| {
             let id = stored.request_id.as_ref();
             asked.contains(uuid) || id.is_some_and(|id| asked.contains(id))
@@ -158,23 +164,23 @@ impl Judge {
     }
 
     /// Waits until `count` requests have come.
-    pub async fn reaches(&self, count: usize) {
+    pub async fn wait_for_requests(&self, count: usize) {
         let mut counts = self.count.clone();
         counts.wait_for(|it| *it >= count).await.expect("a judge");
     }
 
     /// Returns `true` if any request so far matches.
     pub fn has_seen(&self, such: impl Fn(&Seen) -> bool) -> bool {
-        locked(&self.shared.seen).iter().any(such)
+        lock(&self.shared.seen).iter().any(such)
     }
 
     /// Returns all requests so far.
     pub fn seen(&self) -> Vec<Seen> {
-        locked(&self.shared.seen).clone()
+        lock(&self.shared.seen).clone()
     }
 
     pub fn times(&self) -> Times {
-        locked(&self.shared.times).clone()
+        lock(&self.shared.times).clone()
     }
 
     /// Returns the host and port that the header `Host` must have.
@@ -182,9 +188,9 @@ impl Judge {
         self.addr.to_string()
     }
 
-    /// Returns how often each fault struck, as text.
-    pub fn struck(&self) -> String {
-        let struck = locked(&self.shared.weather).struck.clone();
+    /// Returns the number of times that each fault was applied, as text.
+    pub fn fault_counts(&self) -> String {
+        let struck = lock(&self.shared.weather).struck.clone();
         let each = struck.iter().map(|(fault, n)| format!("{fault:?} {n}"));
         each.collect::<Vec<_>>().join(", ")
     }
@@ -225,21 +231,21 @@ async fn listen(
 
 /// Reads a request and does not answer it until the port has another state.
 async fn mute(mut stream: TcpStream, mut state: watch::Receiver<Port>, shared: Arc<Shared>) {
-    let Some(at) = take(&mut stream, &shared).await else {
+    let Some(at) = read_and_record(&mut stream, &shared).await else {
         return;
     };
     tokio::select! {
         _ = state.wait_for(|it| *it != Port::Silent) => {
-            shared.tells(at);
+            shared.mark_as_known(at);
             reset(stream);
         }
-        () = gone(&mut stream) => {}
+        () = wait_until_closed(&mut stream) => {}
     }
     shared.end(at, None);
 }
 
 /// Reads and records a request. Returns its index, or `None` for an incomplete request.
-async fn take(stream: &mut TcpStream, shared: &Shared) -> Option<usize> {
+async fn read_and_record(stream: &mut TcpStream, shared: &Shared) -> Option<usize> {
     let from = stream.peer_addr().ok().map(|from| from.ip());
     let request = wire::read_request(stream).await;
     // Let the tasks of other connections run first: if one of them ended before this request came,
@@ -259,8 +265,8 @@ fn note(
         Ok(seen) => (seen, true),
         Err(torn) => (torn?, false),
     };
-    let life = locked(&shared.times).kills.len();
-    let mut all = locked(&shared.seen);
+    let life = lock(&shared.times).kills.len();
+    let mut all = lock(&shared.seen);
     all.push(Seen {
         at: shared.begun.elapsed(),
         life,
@@ -272,19 +278,20 @@ fn note(
     whole.then_some(at)
 }
 
-/// Returns the uuids and requestIds that the client asked about in one life.
-fn asked_in(seen: &[Seen], life: usize) -> BTreeSet<String> {
+/// Returns the uuids and requestIds that the client asked about between two kills. `life` is the
+/// number of kills before.
+fn asked_ids(seen: &[Seen], life: usize) -> BTreeSet<String> {
     let seen = seen.iter().filter(|it| it.life == life);
     let asked = seen.filter_map(|it| match it.purpose() {
         Purpose::Submit => it.uuid(),
-        Purpose::Poll => it.polled().map(str::to_owned),
+        Purpose::Poll => it.polled_id().map(str::to_owned),
         Purpose::Filter | Purpose::TokenInfo | Purpose::Exchange | Purpose::Other => None,
     });
     asked.collect()
 }
 
 /// Waits until the client has closed its side.
-async fn gone(stream: &mut TcpStream) {
+async fn wait_until_closed(stream: &mut TcpStream) {
     let mut byte = [0];
     let _ = stream.read(&mut byte).await;
 }
@@ -296,45 +303,45 @@ fn reset(stream: TcpStream) {
 
 impl Shared {
     /// Records that the client can know from now on how the request ended.
-    fn tells(&self, at: usize) {
+    fn mark_as_known(&self, at: usize) {
         let now = self.begun.elapsed();
-        if let Some(seen) = locked(&self.seen).get_mut(at) {
+        if let Some(seen) = lock(&self.seen).get_mut(at) {
             seen.told.get_or_insert(now);
         }
     }
 
     fn end(&self, at: usize, answer: Option<Answered>) {
-        self.tells(at);
+        self.mark_as_known(at);
         let now = self.begun.elapsed();
-        if let Some(seen) = locked(&self.seen).get_mut(at) {
+        if let Some(seen) = lock(&self.seen).get_mut(at) {
             seen.ended = Some(now);
             seen.answer = answer;
         }
     }
 
     fn strike(&self, at: usize) -> (Seen, Option<Fault>) {
-        let mut all = locked(&self.seen);
+        let mut all = lock(&self.seen);
         let seen = &mut all[at];
-        seen.fault = locked(&self.weather).strike(seen.purpose(), seen.uuid());
+        seen.fault = lock(&self.weather).strike(seen.purpose(), seen.uuid());
         (seen.clone(), seen.fault)
     }
 
     async fn pass_on(&self, seen: &Seen) -> Option<Response> {
-        let crm = *locked(&self.crm);
+        let crm = *lock(&self.crm);
         wire::pass_on(seen, crm).await
     }
 }
 
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
-    let Some(at) = take(&mut stream, &shared).await else {
+    let Some(at) = read_and_record(&mut stream, &shared).await else {
         return;
     };
     let (seen, fault) = shared.strike(at);
-    if let Some(response) = fault.and_then(|fault| instead(fault, &shared)) {
+    if let Some(response) = fault.and_then(|fault| replacement(fault, &shared)) {
         return finish(stream, &shared, at, response, fault).await;
     }
     if let Some(Fault::Reset | Fault::Straggler(_)) = fault {
-        shared.tells(at);
+        shared.mark_as_known(at);
         reset(stream);
         shared.end(at, None);
         if let Some(Fault::Straggler(time)) = fault {
@@ -344,14 +351,14 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         return;
     }
     if let Some(Fault::Hang(time)) = fault {
-        let _ = timeout(time, gone(&mut stream)).await;
-        shared.tells(at);
+        let _ = timeout(time, wait_until_closed(&mut stream)).await;
+        shared.mark_as_known(at);
         reset(stream);
         return shared.end(at, None);
     }
     let response = shared.pass_on(&seen).await;
     let (Some(response), false) = (response, fault == Some(Fault::Lost)) else {
-        shared.tells(at);
+        shared.mark_as_known(at);
         reset(stream);
         return shared.end(at, None);
     };
@@ -359,7 +366,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
 }
 
 /// Returns the answer of a fault that keeps the request from the CRM.
-fn instead(fault: Fault, shared: &Shared) -> Option<Response> {
+fn replacement(fault: Fault, shared: &Shared) -> Option<Response> {
     let refused = r#"{"data":null,"message":"Xato","error":null,"accept":false,"errors":[]}"#;
     match fault {
         Fault::Status(status) => Some(Response::json(status, refused)),
@@ -382,22 +389,22 @@ async fn finish(
     mut response: Response,
     fault: Option<Fault>,
 ) {
-    let told = damage(&mut response, fault);
-    let bytes = response.bytes(told);
+    let content_length = damage(&mut response, fault);
+    let bytes = response.bytes(content_length);
     let sent = match fault {
         Some(Fault::Late(time)) => {
-            let left = timeout(time, gone(&mut stream)).await.is_ok();
-            shared.tells(at);
+            let left = timeout(time, wait_until_closed(&mut stream)).await.is_ok();
+            shared.mark_as_known(at);
             !left && stream.write_all(&bytes).await.is_ok()
         }
         Some(Fault::Drip(time)) => {
             let (first, last) = bytes.split_at(bytes.len() - 1);
             let sent = drip(&mut stream, first, time).await;
-            shared.tells(at);
+            shared.mark_as_known(at);
             sent && stream.write_all(last).await.is_ok()
         }
         _ => {
-            shared.tells(at);
+            shared.mark_as_known(at);
             stream.write_all(&bytes).await.is_ok()
         }
     };

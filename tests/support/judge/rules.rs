@@ -1,6 +1,6 @@
 //! The rules of the document for clients, checked against all recorded requests.
 
-use super::left::{Left, known};
+use super::left::{SpoolContents, is_known};
 use super::seen::{Purpose, Seen};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const FILTER: [&str; 4] = ["page", "size", "orders", "registeredTimestampFrom"];
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     /// The spool after each kill of the client.
-    pub kills: Vec<Left>,
+    pub kills: Vec<SpoolContents>,
     /// Number of connections to the host that redirects lead to.
     pub elsewhere: usize,
 }
@@ -56,7 +56,8 @@ pub fn breaches(seen: &[Seen], times: &Times, law: &Law) -> Vec<String> {
     wrong.extend(refused_tokens(&order, times));
     wrong.extend(missing_grants(&order));
     wrong.extend(polls(&order, times));
-    let refused = |it: &&&Seen| it.purpose() == Purpose::Filter && it.heard() == Some(400);
+    let refused =
+        |it: &&&Seen| it.purpose() == Purpose::Filter && it.received_status() == Some(400);
     let refused = order.iter().filter(refused).count();
     if refused > law.refused_pages {
         wrong.push(format!(
@@ -165,14 +166,15 @@ fn submissions(order: &[&Seen], times: &Times, law: &Law) -> Vec<String> {
             if a.json() != b.json() {
                 say("§4.5.4: changed when sent again");
             }
-            if matches!(a.heard(), Some(400 | 409)) {
+            if matches!(a.received_status(), Some(400 | 409)) {
                 say("§7.7: sent again after its refusal");
             }
             if a.life == b.life && a.told.is_none_or(|told| b.at < told) {
                 say("sent twice at the same time");
             }
             let Some(id) = a.request_id() else { continue };
-            let lost = a.life < b.life && !known(a, &times.kills, |it| it.accepted(&uuid, &id));
+            let lost =
+                a.life < b.life && !is_known(a, &times.kills, |it| it.has_acceptance(&uuid, &id));
             if !(law.again && (a.token() != b.token() || lost)) {
                 say("§4.5.4: sent again after a 200 that was delivered whole");
             }
@@ -181,13 +183,13 @@ fn submissions(order: &[&Seen], times: &Times, law: &Law) -> Vec<String> {
     wrong
 }
 
-/// Returns answers that were not stored before a kill although many later ones were. The kill is
-/// not the reason for these.
+/// Returns answers that were not stored before a kill although many later answers were stored. The
+/// kill is not the reason that such an answer is missing.
 fn forgotten(order: &[&Seen], times: &Times) -> Vec<String> {
     let mut lives: BTreeMap<usize, Vec<(&Seen, bool)>> = BTreeMap::new();
     for seen in order.iter().filter(|it| it.life < times.kills.len()) {
         if let (Some(uuid), Some(id)) = (seen.uuid(), seen.request_id()) {
-            let written = known(seen, &times.kills, |it| it.accepted(&uuid, &id));
+            let written = is_known(seen, &times.kills, |it| it.has_acceptance(&uuid, &id));
             lives.entry(seen.life).or_default().push((seen, written));
         }
     }
@@ -214,7 +216,7 @@ fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
         last: Duration,
         late: usize,
         life: usize,
-        /// Whether later lives know it too.
+        /// Whether the spool has the refusal, so later processes know it too.
         written: bool,
         /// The life whose `token/info` was refused. It sends `token/info` one at a time, so none of
         /// its others was under way then.
@@ -245,14 +247,14 @@ fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
             }
             token.last = seen.at;
         }
-        match seen.heard() {
+        match seen.received_status() {
             Some(401) => {
                 let token = dead.entry(seen.token()).or_insert(Dead {
                     since: seen.told.unwrap_or(seen.at),
                     last: seen.at,
                     late: 0,
                     life: seen.life,
-                    written: known(seen, &times.kills, |it| it.knows_as_refused(seen.token())),
+                    written: is_known(seen, &times.kills, |it| it.has_refused_token(seen.token())),
                     asked: None,
                 });
                 if seen.purpose() == Purpose::TokenInfo {
@@ -277,7 +279,8 @@ fn missing_grants(order: &[&Seen]) -> Vec<String> {
         since: Duration,
         late: usize,
     }
-    let all_is_well = |it: &&&Seen| it.purpose() == Purpose::TokenInfo && it.heard() == Some(200);
+    let all_is_well =
+        |it: &&&Seen| it.purpose() == Purpose::TokenInfo && it.received_status() == Some(200);
     let well: Vec<&&Seen> = order.iter().filter(all_is_well).collect();
     let mut denied: BTreeMap<(&str, Purpose), Denied> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -300,7 +303,7 @@ fn missing_grants(order: &[&Seen]) -> Vec<String> {
                 wrong.push(format!("§7.7: {what:?} again {apart:?} after its 403"));
             }
         }
-        match seen.heard() {
+        match seen.received_status() {
             Some(403) => {
                 let since = seen.told.unwrap_or(seen.at);
                 let (last, late) = (seen.at, 0);
@@ -331,7 +334,7 @@ fn polls(order: &[&Seen], times: &Times) -> Vec<String> {
     let mut over: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
     let mut wrong = Vec::new();
     for seen in order.iter().filter(|it| it.purpose() == Purpose::Poll) {
-        let id = seen.polled().unwrap_or_default();
+        let id = seen.polled_id().unwrap_or_default();
         match given.get(id) {
             None => wrong.push(format!("§4.6: asked for {id}, which was never given")),
             Some((token, _)) if *token != seen.token() => {
@@ -356,9 +359,11 @@ fn polls(order: &[&Seen], times: &Times) -> Vec<String> {
         let body = seen.answer.as_ref().filter(|it| it.whole);
         let body = body.map(|it| String::from_utf8_lossy(&it.body).into_owned());
         let body = body.unwrap_or_default();
-        if seen.heard() == Some(200) && (body.contains("\"SUCCESS\"") || body.contains("FAILED")) {
+        if seen.received_status() == Some(200)
+            && (body.contains("\"SUCCESS\"") || body.contains("FAILED"))
+        {
             let uuid = given.get(id).map_or("", |(_, uuid)| uuid.as_str());
-            let written = known(seen, &times.kills, |it| it.decided(uuid));
+            let written = is_known(seen, &times.kills, |it| it.has_outcome(uuid));
             over.insert(id, (seen.life, written));
         }
     }

@@ -47,12 +47,12 @@ pub enum Purpose {
     TokenInfo,
     /// Exchanges a code or a refresh token for a pair of tokens.
     Exchange,
-    /// A request that the document does not have for callbridge.
+    /// A request that the document does not describe for callbridge.
     Other,
 }
 
 impl Purpose {
-    pub fn of(method: &str, path: &str) -> Self {
+    pub fn from_request(method: &str, path: &str) -> Self {
         let Some(rest) = path.strip_prefix("/v1/open-api/") else {
             return Self::Other;
         };
@@ -71,7 +71,7 @@ impl Purpose {
 
 impl Seen {
     pub fn purpose(&self) -> Purpose {
-        Purpose::of(&self.method, &self.path)
+        Purpose::from_request(&self.method, &self.path)
     }
 
     /// Returns all values of a header.
@@ -96,12 +96,12 @@ impl Seen {
     }
 
     /// Returns the requestId that a poll asks for.
-    pub fn polled(&self) -> Option<&str> {
+    pub fn polled_id(&self) -> Option<&str> {
         self.path.strip_prefix("/v1/open-api/request/")
     }
 
     /// Returns the status if the whole answer reached the client.
-    pub fn heard(&self) -> Option<u16> {
+    pub fn received_status(&self) -> Option<u16> {
         let answer = self.answer.as_ref().filter(|answer| answer.whole);
         answer.map(|answer| answer.status)
     }

@@ -40,11 +40,11 @@ impl Response {
     }
 
     /// Returns the answer's bytes, with `told` as its `Content-Length`.
-    pub fn bytes(&self, told: usize) -> Vec<u8> {
+    pub fn bytes(&self, content_length: usize) -> Vec<u8> {
         let location = self.location.as_ref();
         let location = location.map_or(String::new(), |to| format!("Location: {to}\r\n"));
         let head = format!(
-            "HTTP/1.1 {} Said\r\nContent-Type: {}\r\n{location}Content-Length: {told}\r\n\
+            "HTTP/1.1 {} Said\r\nContent-Type: {}\r\n{location}Content-Length: {content_length}\r\n\
              Connection: close\r\n\r\n",
             self.status, self.content_type
         );
@@ -52,8 +52,8 @@ impl Response {
     }
 }
 
-/// Reads one request. Returns `Err` if it ends too early: with the part that came, or with `None`
-/// if nothing came.
+/// Reads one request. Returns `Err` if the request ends too early: with the part that came, or
+/// with `None` if nothing came.
 pub async fn read_request(stream: &mut TcpStream) -> Result<Seen, Option<Seen>> {
     let mut bytes = Vec::new();
     let head_end = loop {
@@ -133,8 +133,8 @@ fn response(bytes: &[u8]) -> Option<Response> {
     let (answer, length) = head(&bytes[..head_end]);
     let body = bytes[head_end..].to_vec();
     let named = |name| answer.header(name).next().map(str::to_owned);
-    let told = named("content-length").is_none_or(|_| length == body.len());
-    told.then(|| Response {
+    let is_complete = named("content-length").is_none_or(|_| length == body.len());
+    is_complete.then(|| Response {
         status,
         content_type: named("content-type").unwrap_or_default(),
         location: named("location"),

@@ -1,4 +1,4 @@
-//! Tests of the dialogue, with both sides.
+//! Tests of the login, with the messages of both sides.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn login(plain_allowed: bool, filter: bool) -> Login {
     .expect("good credentials")
 }
 
-fn sent(action: Action) -> String {
+fn sent_text(action: Action) -> String {
     let Action::Send(bytes) = action else {
         panic!("{action:?}")
     };
@@ -27,14 +27,14 @@ fn sent(action: Action) -> String {
 #[test]
 fn secret_does_not_cross_the_line_where_the_pbx_does_md5() {
     let mut login = login(true, true);
-    insta::assert_snapshot!(sent(login.on_frame(BANNER)).replace('\r', ""), @r"
+    insta::assert_snapshot!(sent_text(login.on_frame(BANNER)).replace('\r', ""), @r"
     Action: Challenge
     AuthType: MD5
     ActionID: callbridge-1
     ");
     let challenge = b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123456789\r\n";
     // printf 123456789bridgesecret | md5sum
-    insta::assert_snapshot!(sent(login.on_frame(challenge)).replace('\r', ""), @r"
+    insta::assert_snapshot!(sent_text(login.on_frame(challenge)).replace('\r', ""), @r"
     Action: Login
     Username: bridge
     Events: system
@@ -73,7 +73,7 @@ fn echoed_secret_and_key_are_not_in_the_refusal() {
 }
 
 /// Returns the actions that request the events after an accepted login.
-fn asked_for(login: &mut Login) -> Vec<String> {
+fn requested_actions(login: &mut Login) -> Vec<String> {
     login.on_frame(BANNER);
     login.on_frame(b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123\r\n");
     let accepted = login.on_frame(b"Response: Success\r\nActionID: callbridge-2\r\n");
@@ -86,24 +86,29 @@ fn asked_for(login: &mut Login) -> Vec<String> {
         .collect()
 }
 
-/// Passes in an answer to each of these actions.
-fn answers(login: &mut Login, actions: &[String], denied: impl Fn(usize) -> bool) -> Vec<Action> {
-    let mut heard = Vec::new();
+/// Answers each of the actions. `denied` returns `true` for the index of an action that the PBX
+/// denies. Returns what the login does after each answer.
+fn answer_actions(
+    login: &mut Login,
+    actions: &[String],
+    denied: impl Fn(usize) -> bool,
+) -> Vec<Action> {
+    let mut results = Vec::new();
     for (nth, action) in actions.iter().enumerate() {
         let id = action.lines().last().expect("an id");
         let words = match denied(nth) {
             true => "Response: Error\r\nMessage: Permission denied",
             false => "Response: Success\r\nMessage: done",
         };
-        heard.push(login.on_frame(format!("{words}\r\n{id}\r\n").as_bytes()));
+        results.push(login.on_frame(format!("{words}\r\n{id}\r\n").as_bytes()));
     }
-    heard
+    results
 }
 
 #[test]
 fn login_sends_one_filter_per_event_then_subscribes() {
     let mut login = login(true, true);
-    let actions = asked_for(&mut login);
+    let actions = requested_actions(&mut login);
     assert_eq!(actions.len(), DECODED.split(' ').count() + 2);
     let (events, filters) = actions.split_last().expect("actions");
     for filter in filters {
@@ -112,8 +117,11 @@ fn login_sends_one_filter_per_event_then_subscribes() {
         assert!(!filter.contains(['(', ')', '|', '+', '?', '{']), "{filter}");
     }
     assert!(events.contains("Action: Events\r\nEventMask: call,cdr,system,agent,user"));
-    let heard = answers(&mut login, &actions, |_| false);
-    assert!(heard.iter().all(|it| *it == Action::Wait), "{heard:?}");
+    let results = answer_actions(&mut login, &actions, |_| false);
+    assert!(
+        results.iter().all(|result| *result == Action::Wait),
+        "{results:?}"
+    );
     assert!(login.is_filtered() && login.filters.denied == 0);
     let id = |n: usize| format!("Action: Ping\r\nActionID: callbridge-{n}\r\n\r\n");
     assert_eq!(login.ping().1.bytes(), id(actions.len() + 3).as_bytes());
@@ -124,17 +132,20 @@ fn login_sends_one_filter_per_event_then_subscribes() {
 #[test]
 fn denied_filters_are_skipped_and_partial_filters_fail_login() {
     let mut denied = login(true, true);
-    let actions = asked_for(&mut denied);
+    let actions = requested_actions(&mut denied);
     let events = actions.len() - 1;
-    let heard = answers(&mut denied, &actions, |nth| nth != events);
-    assert!(heard.iter().all(|it| *it == Action::Wait), "{heard:?}");
+    let results = answer_actions(&mut denied, &actions, |nth| nth != events);
+    assert!(
+        results.iter().all(|result| *result == Action::Wait),
+        "{results:?}"
+    );
     assert!(!denied.is_filtered() && denied.filters.denied > 0);
 
     let mut torn = login(true, true);
-    let actions = asked_for(&mut torn);
-    let heard = answers(&mut torn, &actions, |nth| nth == 7);
+    let actions = requested_actions(&mut torn);
+    let results = answer_actions(&mut torn, &actions, |nth| nth == 7);
     let message = "Permission denied".to_owned();
-    assert_eq!(heard[7], Action::Failed(LoginError::FilterTorn(message)));
+    assert_eq!(results[7], Action::Failed(LoginError::FilterTorn(message)));
 }
 
 #[test]
@@ -142,7 +153,7 @@ fn plain_secret_is_sent_only_where_that_is_allowed() {
     let unknown = b"Response: Error\r\nMessage: Invalid/unknown command\r\n";
     let mut open = login(true, false);
     open.on_frame(BANNER);
-    assert!(sent(open.on_frame(unknown)).contains("Secret: bridgesecret\r\n"));
+    assert!(sent_text(open.on_frame(unknown)).contains("Secret: bridgesecret\r\n"));
     let accepted = open.on_frame(b"Response: Success\r\nMessage: Authentication accepted\r\n");
     assert_eq!(accepted, Action::LoggedIn { send: None });
 

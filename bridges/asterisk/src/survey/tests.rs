@@ -23,8 +23,9 @@ fn actions(asked: &[Outgoing]) -> Vec<String> {
     asked.iter().map(first).collect()
 }
 
-/// Returns a survey that has received this list of commands, and its next questions with their ids.
-fn with(commands: &str) -> (Survey, Login, Vec<String>) {
+/// Returns a survey that has received the list of commands `commands`, its login, and the names of
+/// the actions that the survey requests next.
+fn survey_with_commands(commands: &str) -> (Survey, Login, Vec<String>) {
     let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/11.0.0"));
     let _ = survey.begin(&mut login);
     let named = format!("Response: Success\nActionID: callbridge-1\n{commands}");
@@ -41,7 +42,7 @@ const ALL: &str = "CoreShowChannels: List active channels.  (Priv: system,report
 
 #[test]
 fn survey_sends_permitted_actions_and_never_reads_config() {
-    let (_, _, asked) = with(ALL);
+    let (_, _, asked) = survey_with_commands(ALL);
     let all = [
         "UserEvent",
         "PJSIPShowEndpoints",
@@ -51,7 +52,7 @@ fn survey_sends_permitted_actions_and_never_reads_config() {
     assert_eq!(asked, all);
     let config = "GetConfig: Retrieve configuration.  (Priv: system,config,all)\n\
         Command: Execute Asterisk CLI Command.  (Priv: command,all)\nPing: Keepalive.\n";
-    assert_eq!(with(config).2, [] as [&str; 0]);
+    assert_eq!(survey_with_commands(config).2, [] as [&str; 0]);
     let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/1.0"));
     let _ = survey.begin(&mut login);
     survey.on_frame(&frame(
@@ -77,7 +78,7 @@ fn survey_sends_permitted_actions_and_never_reads_config() {
 
 #[test]
 fn survey_answers_show_endpoints_rights_and_echo() {
-    let (mut survey, _, _) = with(ALL);
+    let (mut survey, _, _) = survey_with_commands(ALL);
     for lines in [
         "Event: FullyBooted\nPrivilege: system,all\nStatus: Fully Booted\n",
         "Event: EventOfAnother\nActionID: other-3\nObjectName: no\n",
@@ -111,7 +112,7 @@ fn survey_answers_show_endpoints_rights_and_echo() {
     assert_eq!((account.channels, account.calls), (None, CallProof::None));
 }
 
-/// Passes in a list of channels with these ids, as the answer with this id.
+/// Passes a list of channels to the survey, as the answer to the action `id`.
 fn list(survey: &mut Survey, id: &str, channels: &[&str]) {
     survey.on_frame(&frame(&format!(
         "Response: Success\nActionID: {id}\nEventList: start\n"
@@ -129,7 +130,7 @@ fn list(survey: &mut Survey, id: &str, channels: &[&str]) {
 
 #[test]
 fn channel_new_in_second_list_proves_unheard_calls() {
-    let (mut survey, mut login, _) = with("CoreShowChannels: List.\n");
+    let (mut survey, mut login, _) = survey_with_commands("CoreShowChannels: List.\n");
     list(&mut survey, "callbridge-2", &["17.1"]);
     assert!(survey.may_receive_more() && !survey.is_settled());
     let _ = survey.list(&mut login).expect("allowed");
@@ -148,7 +149,7 @@ fn channel_new_in_second_list_proves_unheard_calls() {
 
 #[test]
 fn event_of_a_channel_proves_that_calls_are_heard() {
-    let (mut survey, _, _) = with("CoreShowChannels: List.\n");
+    let (mut survey, _, _) = survey_with_commands("CoreShowChannels: List.\n");
     list(&mut survey, "callbridge-2", &["17.1"]);
     survey.on_frame(&frame(
         "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\nUniqueid: 17.1\n",
@@ -163,7 +164,7 @@ fn event_of_a_channel_proves_that_calls_are_heard() {
 
 #[test]
 fn event_with_a_time_proves_that_the_pbx_sends_times() {
-    let (mut survey, _, _) = with("CoreShowChannels: List.\n");
+    let (mut survey, _, _) = survey_with_commands("CoreShowChannels: List.\n");
     let row = "Event: Status\nPrivilege: Call\nActionID: another-1\nUniqueid: 17.1\n";
     survey.on_frame(&frame(row));
     assert_eq!(survey.account.timed, None, "a row of a list");
@@ -179,7 +180,7 @@ fn event_with_a_time_proves_that_the_pbx_sends_times() {
 fn release_and_before_12_the_queues_are_asked_for() {
     let may = "CoreSettings: Show PBX core settings.  (Priv: system,reporting,all)\n\
         QueueSummary: Show queue summary.  (Priv: <none>)\n";
-    assert_eq!(with(may).2, ["CoreSettings"], "Asterisk 22");
+    assert_eq!(survey_with_commands(may).2, ["CoreSettings"], "Asterisk 22");
     let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/1.3"));
     let _ = survey.begin(&mut login);
     let named = format!("Response: Success\nActionID: callbridge-1\n{may}");
@@ -208,7 +209,7 @@ fn release_and_before_12_the_queues_are_asked_for() {
 fn endpoint_facts_distinguish_trunks_from_phones() {
     let may = "PJSIPShowEndpoints: x\nPJSIPShowRegistrationsOutbound: x\n\
         ExtensionStateList: x\nCoreShowChannels: x\n";
-    let (mut survey, _, _) = with(may);
+    let (mut survey, _, _) = survey_with_commands(may);
     let row = |name: &str, of: &str| {
         format!("Event: EndpointList\nActionID: callbridge-2\nObjectName: {name}\n{of}\n")
     };

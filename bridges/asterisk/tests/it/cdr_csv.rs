@@ -1,6 +1,6 @@
-//! Tests of rows of call detail records in all forms. The forms are those of Asterisk's `cdr_csv.c`
-//! (16 to 21 columns), of `cdr_custom.conf.sample`, of FreePBX's export of its report and of a
-//! billing report; names, numbers and ids are made up.
+//! Tests of rows of call detail records in all layouts: Asterisk's `cdr_csv.c` (16 to 21 columns),
+//! `cdr_custom.conf.sample`, FreePBX's export of reports, and a billing report. Names, numbers, and
+//! ids are invented.
 
 use callbridge_call::{Cdr, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
@@ -12,7 +12,7 @@ const SIXTEEN: &str = concat!(
     r#"60,55,"ANSWERED","DOCUMENTATION""#
 );
 
-/// Returns the record of each row of a file, or the reason why there is none.
+/// Returns for each row of a file the CDR, or why the row cannot be read.
 fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
     let mut decoder = Decoder::new(Format::CdrCsv, DecoderSettings::default());
     let mut rows = Vec::new();
@@ -22,8 +22,8 @@ fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
         };
         match decoder.decode(row) {
             Decoded::Event { received, .. } => match received.event {
-                PbxEvent::Cdr(cdr) => rows.push(Ok(owned(&cdr))),
-                told => panic!("{told:?}"),
+                PbxEvent::Cdr(cdr) => rows.push(Ok(copy_cdr(&cdr))),
+                other => panic!("{other:?}"),
             },
             Decoded::Skipped | Decoded::Call(_) => {}
             Decoded::Unreadable(why) => rows.push(Err(why)),
@@ -32,8 +32,8 @@ fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
     rows
 }
 
-/// Copies the fields that tests check.
-fn owned(cdr: &Cdr<'_>) -> Cdr<'static> {
+/// Returns a copy with the fields that tests check.
+fn copy_cdr(cdr: &Cdr<'_>) -> Cdr<'static> {
     let text = |text: &str| text.to_owned().into();
     Cdr {
         uniqueid: text(&cdr.uniqueid),
@@ -57,7 +57,7 @@ fn owned(cdr: &Cdr<'_>) -> Cdr<'static> {
     }
 }
 
-fn one(text: &str) -> Cdr<'static> {
+fn single_row(text: &str) -> Cdr<'static> {
     let mut rows = rows(text);
     assert_eq!(rows.len(), 1, "{rows:?}");
     rows.remove(0).expect("a record")
@@ -66,7 +66,7 @@ fn one(text: &str) -> Cdr<'static> {
 #[test]
 fn cdr_row_of_16_to_22_columns_yields_ids_and_userfield() {
     let ids = |more: &str| {
-        let cdr = one(&format!("{SIXTEEN}{more}\n"));
+        let cdr = single_row(&format!("{SIXTEEN}{more}\n"));
         assert_eq!(cdr.channel, "PJSIP/city-0000000a", "{more}");
         assert_eq!(cdr.caller_id, r#""Ann, "the" B" <998901110001>"#, "{more}");
         let ids = [cdr.uniqueid, cdr.linkedid, cdr.userfield];
@@ -109,7 +109,7 @@ fn torn_row_is_unreadable_alone() {
 #[test]
 fn line_ends_in_a_quoted_field_belong_to_it() {
     let text = SIXTEEN.replace("Ann, ", "Ann\r\nof the\n");
-    let cdr = one(&format!("{text},\"1.2\",\"two\nlines\"\n"));
+    let cdr = single_row(&format!("{text},\"1.2\",\"two\nlines\"\n"));
     assert_eq!(cdr.userfield, "two\nlines");
     assert!(cdr.caller_id.contains("of the"));
 }
@@ -122,7 +122,7 @@ fn cdr_custom_row_is_recognized_by_positions_of_times() {
         r#""2026-11-20 10:00:00","","2026-11-20 10:00:20","20","0","NO ANSWER","3","","#,
         r#""1.2","lead=7","5""#
     );
-    let cdr = one(row);
+    let cdr = single_row(row);
     assert_eq!(
         (&*cdr.source, &*cdr.dest_channel),
         ("101", "PJSIP/city-0000000a")
@@ -142,12 +142,12 @@ fn header_names_the_columns_of_tables_and_reports() {
         PJSIP/city-0000000a;Dial;PJSIP/998901110001@city,20;87;62;ANSWERED;3;;\
         1795168800.2;;998712001122;\
         1795168800.2\n";
-    let cdr = one(table);
+    let cdr = single_row(table);
     assert_eq!(
         (&*cdr.linkedid, cdr.billed_micros),
         ("1795168800.2", Some(62_000_000))
     );
-    assert_eq!((&*cdr.did, &*one(SIXTEEN).did), ("998712001122", ""));
+    assert_eq!((&*cdr.did, &*single_row(SIXTEEN).did), ("998712001122", ""));
     let lasted = cdr
         .ended_at
         .expect("an end")
@@ -158,7 +158,7 @@ fn header_names_the_columns_of_tables_and_reports() {
         Duration (secs),Billable (secs),Disposition,AMA Flags,Userfield\n\
         1795168800.2,a,101,998901110001,internal,101,Zap/8-1,Zap/18-1,Dial,Zap/g1/998901110001|60,\
         2026-11-20 10:00:00,2026-11-20 10:00:16,2026-11-20 10:01:05,65,49,ANSWERED,3,lead=7\n";
-    let cdr = one(report);
+    let cdr = single_row(report);
     assert_eq!((&*cdr.channel, &*cdr.dest_channel), ("Zap/8-1", "Zap/18-1"));
     assert_eq!(
         (cdr.billed_micros, &*cdr.userfield),
@@ -205,7 +205,7 @@ fn header_decides_the_delimiter_of_the_file() {
     for delimiter in [";", "|", "\t"] {
         let header = HEADER.join(delimiter);
         let row = queue_row(delimiter);
-        let cdr = one(&format!("{header}\n{row}\n"));
+        let cdr = single_row(&format!("{header}\n{row}\n"));
         assert_eq!(cdr.last_data, "400,t,,,,,,,,", "{delimiter:?}");
         assert_eq!(cdr.dest_channel, "PJSIP/101-0000000b");
         assert_eq!(
@@ -304,7 +304,7 @@ fn missing_values_of_a_database_are_empty() {
         let row = queue_row(";")
             .replace("1795168800.2", missing)
             .replace(";400;", &format!(";{missing};"));
-        let cdr = one(&format!("{header}\n{row}\n"));
+        let cdr = single_row(&format!("{header}\n{row}\n"));
         assert_eq!((&*cdr.uniqueid, &*cdr.destination), ("", ""), "{missing}");
     }
 }
@@ -317,7 +317,7 @@ fn high_resolution_counts_and_epochs_are_read() {
         r#""1795168800.250000","0.000000","1795168820.500113","20.250113","0.000000","#,
         r#""NO ANSWER","3","","1795168800.2","","5""#
     );
-    let cdr = one(row);
+    let cdr = single_row(row);
     assert_eq!(
         (cdr.duration_micros, cdr.billed_micros),
         (Some(20_250_113), Some(0))

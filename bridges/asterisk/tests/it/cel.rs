@@ -10,7 +10,8 @@ fn recordings() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings")
 }
 
-fn each(format: Format, bytes: &[u8], mut on_event: impl FnMut(&ChannelEvent<'_>)) {
+/// Decodes all messages, and passes each channel event to `on_event`.
+fn for_each_event(format: Format, bytes: &[u8], mut on_event: impl FnMut(&ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     for frame in Frames::new(format, bytes) {
         let Frame::Message(message) = frame else {
@@ -29,7 +30,7 @@ fn each(format: Format, bytes: &[u8], mut on_event: impl FnMut(&ChannelEvent<'_>
 }
 
 /// Describes an event, with its time in whole seconds.
-fn words(event: &ChannelEvent<'_>) -> String {
+fn describe(event: &ChannelEvent<'_>) -> String {
     let second = event.at.map(EventTime::floor_seconds);
     format!("{second:?} {:?} {:?}", event.channel, event.kind)
 }
@@ -43,20 +44,20 @@ fn cel_file_and_cel_events_of_ami_decode_alike() {
         let Ok(bytes) = std::fs::read(path) else {
             continue;
         };
-        each(Format::Ami, &bytes, |event| {
+        for_each_event(Format::Ami, &bytes, |event| {
             if event.origin == Origin::Cel {
                 ids.insert(event.channel.uniqueid.to_string());
-                ami.insert(words(event));
+                ami.insert(describe(event));
             }
         });
     }
     let bytes = std::fs::read(recordings().join("cel-custom/local-time.csv")).expect("a file");
     let mut compared = 0;
-    each(Format::CelCsv, &bytes, |event| {
+    for_each_event(Format::CelCsv, &bytes, |event| {
         assert_eq!(event.origin, Origin::Cel);
         if ids.contains(&*event.channel.uniqueid) {
             compared += 1;
-            assert!(ami.contains(&words(event)), "{}", words(event));
+            assert!(ami.contains(&describe(event)), "{}", describe(event));
         }
     });
     assert!(compared > 100, "{compared} rows compared");
@@ -66,7 +67,7 @@ fn cel_file_and_cel_events_of_ami_decode_alike() {
 fn times_with_microseconds_are_exact() {
     let bytes = std::fs::read(recordings().join("cel-custom/epoch.csv")).expect("a file");
     let mut times = Vec::new();
-    each(Format::CelCsv, &bytes, |event| {
+    for_each_event(Format::CelCsv, &bytes, |event| {
         let at = event.at.expect("each row has a time");
         if matches!(event.kind, Kind::Born { .. }) {
             let id = UniqueId::new(&*event.channel.uniqueid).expect("each row has an id");
@@ -81,7 +82,7 @@ fn times_with_microseconds_are_exact() {
 }
 
 /// Checks the only event of a message.
-fn event(format: Format, message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
+fn check_event(format: Format, message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     match decoder.decode(message.as_bytes()) {
         Decoded::Event {
@@ -95,7 +96,7 @@ fn event(format: Format, message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
     }
 }
 
-fn amqp(event_name: &str, extra: &str) -> String {
+fn amqp_body(event_name: &str, extra: &str) -> String {
     format!(
         r#"{{"event_name":"{event_name}","account_code":"","caller_id":{{"num":"101",
         "name":"Aziza","ani":"","rdnis":"","dnid":""}},"extension":"s","context":"internal",
@@ -108,11 +109,11 @@ fn amqp(event_name: &str, extra: &str) -> String {
 
 #[test]
 fn amqp_body_decodes_to_all_values_of_a_row() {
-    let body = amqp(
+    let body = amqp_body(
         "HANGUP",
         r#"{"hangupcause":17,"hangupsource":"","dialstatus":"BUSY"}"#,
     );
-    event(Format::CelAmqp, &body, |event| {
+    check_event(Format::CelAmqp, &body, |event| {
         assert_eq!(
             event.at,
             Some(EventTime::from_micros(1_795_151_318_842_000))
@@ -132,20 +133,28 @@ fn extra_is_read_as_an_object_and_as_a_text() {
         r#"{"bridge_id":"b-1","bridge_technology":"holding_bridge"}"#,
         r#""{\"bridge_id\":\"b-1\",\"bridge_technology\":\"holding_bridge\"}""#,
     ] {
-        event(Format::CelAmqp, &amqp("BRIDGE_ENTER", extra), |event| {
-            let (bridge, technology) = ("b-1".into(), "holding_bridge".into());
-            assert_eq!(event.kind, Kind::BridgeEnter { bridge, technology });
-        });
+        check_event(
+            Format::CelAmqp,
+            &amqp_body("BRIDGE_ENTER", extra),
+            |event| {
+                let (bridge, technology) = ("b-1".into(), "holding_bridge".into());
+                assert_eq!(event.kind, Kind::BridgeEnter { bridge, technology });
+            },
+        );
     }
     for broken in [r#""""#, "null", r#""{torn""#, "[1]"] {
-        event(Format::CelAmqp, &amqp("BRIDGE_EXIT", broken), |event| {
-            let (bridge, technology) = ("?".into(), "".into());
-            assert_eq!(
-                event.kind,
-                Kind::BridgeLeave { bridge, technology },
-                "{broken}"
-            );
-        });
+        check_event(
+            Format::CelAmqp,
+            &amqp_body("BRIDGE_EXIT", broken),
+            |event| {
+                let (bridge, technology) = ("?".into(), "".into());
+                assert_eq!(
+                    event.kind,
+                    Kind::BridgeLeave { bridge, technology },
+                    "{broken}"
+                );
+            },
+        );
     }
 }
 
@@ -174,16 +183,16 @@ fn joins_name_the_other_channels() {
             "5.9",
         ),
     ] {
-        event(Format::CelAmqp, &amqp(name, extra), |event| {
+        check_event(Format::CelAmqp, &amqp_body(name, extra), |event| {
             let Kind::Joined { with: others } = &event.kind else {
                 panic!("{event:?}")
             };
             assert_eq!(others.join(" "), with);
         });
     }
-    event(
+    check_event(
         Format::CelAmqp,
-        &amqp("BLINDTRANSFER", r#"{"extension":"102"}"#),
+        &amqp_body("BLINDTRANSFER", r#"{"extension":"102"}"#),
         |event| {
             assert_eq!(event.kind, Kind::Seen);
         },
@@ -214,7 +223,7 @@ fn cel_event_names_map_to_their_kinds() {
         ("USER_DEFINED", Kind::Seen),
         ("OF_A_LATER_RELEASE", Kind::Seen),
     ] {
-        event(Format::CelAmqp, &amqp(name, r#""""#), |event| {
+        check_event(Format::CelAmqp, &amqp_body(name, r#""""#), |event| {
             assert_eq!(event.kind, kind)
         });
     }
@@ -230,7 +239,7 @@ fn columns_come_from_a_header_or_from_the_settings() {
         assert_eq!(event.channel.userfield, "a \"b\",\nc");
     };
     let mut rows = 0;
-    each(
+    for_each_event(
         Format::CelCsv,
         format!("{header}{row}{row}").as_bytes(),
         |event| {
@@ -266,7 +275,7 @@ fn torn_row_is_unreadable_alone() {
         .split_inclusive(|&byte| byte == b'\n')
         .take(6)
         .collect();
-    // The second row was cut in its middle, and the next one follows on its own line.
+    // The second row is cut in its middle, and the next row follows on a separate line.
     let mut torn: Vec<u8> = lines.concat();
     let at = lines[0].len();
     torn.splice(
@@ -303,7 +312,7 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
         ("BRIDGE_END", false),
     ] {
         let rows = row(event, "SIP/101-00000002");
-        each(Format::CelCsv, rows.as_bytes(), |event| {
+        for_each_event(Format::CelCsv, rows.as_bytes(), |event| {
             let (Kind::Linked { with } | Kind::Unlinked { with }) = &event.kind else {
                 panic!("{event:?}");
             };
@@ -313,12 +322,12 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
     }
     // The channel that picks up continues under the unique id of the phone that rang.
     let pickup = row("PICKUP", "SIP/102-00000003");
-    each(Format::CelCsv, pickup.as_bytes(), |event| {
+    for_each_event(Format::CelCsv, pickup.as_bytes(), |event| {
         let (to, holder) = ("SIP/102-00000003".into(), "".into());
         assert_eq!(event.kind, Kind::Renamed { to, holder });
     });
     for event in ["ATTENDEDTRANSFER", "BLINDTRANSFER"] {
-        each(
+        for_each_event(
             Format::CelCsv,
             row(event, "SIP/102-00000003").as_bytes(),
             |event| {
@@ -328,8 +337,8 @@ fn bridge_before_asterisk_12_is_derived_from_the_peer() {
         );
     }
 }
-/// A channel enters a bridge, in the layouts of several writers (FreePBX's `asteriskcdrdb.cel`,
-/// Wazo's and cel_odbc's tables, Asterisk's sample), each with its peculiarities.
+/// A channel enters a bridge. The row is in the layouts of several writers: FreePBX's
+/// `asteriskcdrdb.cel`, the tables of Wazo and cel_odbc, and Asterisk's sample.
 #[test]
 fn cel_layouts_are_recognized_with_and_without_header() {
     let (time, channel, ids) = (
@@ -375,7 +384,7 @@ fn cel_layouts_are_recognized_with_and_without_header() {
         semicolons,
     ] {
         let mut rows = 0;
-        each(Format::CelCsv, file.as_bytes(), |event| {
+        for_each_event(Format::CelCsv, file.as_bytes(), |event| {
             rows += 1;
             let (bridge, technology) = ("b-1".into(), "simple_bridge".into());
             assert_eq!(
@@ -443,8 +452,8 @@ fn header_decides_the_delimiter_of_a_cel_file() {
     assert_eq!(why, Decoded::Unreadable(Unreadable::OtherColumns));
 }
 
-/// Rows of Asterisk 16 with our `cel_custom.conf`. The channel `recorder`, which ARI had created,
-/// was once unreadable, and each of its rows became a dead letter.
+/// The rows are those of Asterisk 16 with callbridge's `cel_custom.conf`. An earlier decoder could
+/// not read rows of the channel `recorder`, which ARI had created.
 #[test]
 fn cel_row_with_custom_channel_id_is_read_like_other_rows() {
     let row = |event: &str, channel: &str, id: &str| {
@@ -456,10 +465,10 @@ fn cel_row_with_custom_channel_id_is_read_like_other_rows() {
         row("CHAN_START", "SIP/city-00000084", "1795251588.1797"),
         row("ANSWER", "SIP/101-00000085", "crm-call-17"),
     ];
-    let mut told = Vec::new();
-    each(Format::CelCsv, rows.join("\n").as_bytes(), |event| {
+    let mut channels = Vec::new();
+    for_each_event(Format::CelCsv, rows.join("\n").as_bytes(), |event| {
         let channel = &event.channel;
-        told.push((channel.name.to_string(), channel.linkedid.to_string()));
+        channels.push((channel.name.to_string(), channel.linkedid.to_string()));
     });
     let expected = [
         ("Snoop/1795251588.1797-00000000", "recorder"),
@@ -467,5 +476,5 @@ fn cel_row_with_custom_channel_id_is_read_like_other_rows() {
         ("SIP/101-00000085", "crm-call-17"),
     ];
     let expected = expected.map(|(name, id)| (name.to_owned(), id.to_owned()));
-    assert_eq!(told, expected);
+    assert_eq!(channels, expected);
 }

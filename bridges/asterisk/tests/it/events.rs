@@ -4,13 +4,13 @@ use callbridge_call::{Cdr, ChannelEvent, ChannelState, EventTime, Kind, Mark, Or
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
 use std::time::Duration;
 
-fn decode(message: &str, check: impl FnOnce(Decoded<'_>)) {
+fn check_decoded(message: &str, check: impl FnOnce(Decoded<'_>)) {
     let message = message.replace('\n', "\r\n");
     check(Decoder::new(Format::Ami, DecoderSettings::default()).decode(message.as_bytes()));
 }
 
-fn channel(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
-    decode(message, |decoded| match &decoded {
+fn check_channel_event(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
+    check_decoded(message, |decoded| match &decoded {
         Decoded::Event {
             received,
             repaired: false,
@@ -30,7 +30,7 @@ fn channel_is_read_with_its_variables_and_without_unknowns() {
         Context: from-city\nExten: 7001\nUniqueid: pbx1-1795151317.146\n\
         LinkedID: pbx1-1795151317.146\nChanVariable: LEAD_ID=4001\nChanVariable: EMPLOYEE_ID=\n\
         ChanVariable: WHO=O\\'Neil=x\\n\nChanVariable(PJSIP/city-0000004f): OLD=1\n";
-    channel(message, |event| {
+    check_channel_event(message, |event| {
         assert_eq!(
             event.at,
             Some(EventTime::from_micros(1_795_151_317_833_600))
@@ -72,7 +72,7 @@ fn states_are_known_by_word_and_by_number() {
         ("ChannelState: 77", ChannelState::Unknown),
         ("X: y", ChannelState::Unknown),
     ] {
-        channel(
+        check_channel_event(
             &format!("Event: Newstate\nUniqueid: 5.1\n{line}\n"),
             |event| {
                 assert_eq!(event.kind, Kind::State { state }, "{line}");
@@ -87,7 +87,7 @@ fn dial_events_are_the_dialed_channels() {
         ChanVariable: LEAD_ID=4001\nDestChannel: PJSIP/city-2\nDestUniqueid: 5.2\n\
         DestLinkedid: 5.1\nDestCallerIDNum: 998901110001\nDestChanVariable: LEAD_ID=4002\n\
         DialString: 998901110001@city\n";
-    channel(begin, |event| {
+    check_channel_event(begin, |event| {
         assert_eq!(
             (&*event.channel.name, &*event.channel.uniqueid),
             ("PJSIP/city-2", "5.2")
@@ -108,7 +108,7 @@ fn dial_events_are_the_dialed_channels() {
     });
     let originated = "Event: DialEnd\nDestChannel: PJSIP/101-1\nDestUniqueid: 5.1\n\
         DestLinkedid: 5.1\nDialStatus: ANSWER\n";
-    channel(originated, |event| {
+    check_channel_event(originated, |event| {
         assert_eq!(
             event.kind,
             Kind::DialEnd {
@@ -123,20 +123,20 @@ fn dial_events_are_the_dialed_channels() {
 fn bridge_and_hangup_events_are_decoded() {
     let bridge = "Uniqueid: 5.1\nBridgeUniqueid: b\nBridgeType: basic\n\
         BridgeTechnology: holding_bridge\n";
-    channel(&format!("Event: BridgeEnter\n{bridge}"), |event| {
+    check_channel_event(&format!("Event: BridgeEnter\n{bridge}"), |event| {
         let (bridge, technology) = ("b".into(), "holding_bridge".into());
         assert_eq!(event.kind, Kind::BridgeEnter { bridge, technology });
     });
-    channel(&format!("Event: BridgeLeave\n{bridge}"), |event| {
+    check_channel_event(&format!("Event: BridgeLeave\n{bridge}"), |event| {
         let (bridge, technology) = ("b".into(), "holding_bridge".into());
         assert_eq!(event.kind, Kind::BridgeLeave { bridge, technology });
     });
-    for (cause, told) in [
+    for (cause, expected) in [
         ("Cause: 16\nCause-txt: Normal Clearing\n", Some(16)),
         ("", None),
     ] {
-        channel(&format!("Event: Hangup\nUniqueid: 5.1\n{cause}"), |event| {
-            assert_eq!(event.kind, Kind::Hangup { cause: told });
+        check_channel_event(&format!("Event: Hangup\nUniqueid: 5.1\n{cause}"), |event| {
+            assert_eq!(event.kind, Kind::Hangup { cause: expected });
         });
     }
 }
@@ -175,7 +175,7 @@ fn transfers_and_pickups_join_the_channels_they_name() {
             "5.5",
         ),
     ] {
-        channel(&message, |event| {
+        check_channel_event(&message, |event| {
             assert_eq!(event.channel.uniqueid, main, "{message}");
             match &event.kind {
                 Kind::Joined { with: others } => assert_eq!(others.join(" "), with, "{message}"),
@@ -190,7 +190,7 @@ fn listed_channel_has_its_ids_and_its_bridge() {
     let message = "Event: CoreShowChannel\nActionID: callbridge-3\nChannel: PJSIP/city-0000004f\n\
                    ChannelStateDesc: Up\nCallerIDNum: +998901110001\nUniqueid: 1795151317.146\n\
                    Linkedid: 1795151317.146\nDuration: 00:01:05\nBridgeId: b-7\n";
-    decode(message, |decoded| {
+    check_decoded(message, |decoded| {
         let Decoded::Event { received, .. } = decoded else {
             panic!("{decoded:?}")
         };
@@ -241,7 +241,7 @@ fn beginning_and_the_end_of_the_stream_are_marked() {
             Mark::LoggedIn,
         ),
     ] {
-        decode(message, |decoded| {
+        check_decoded(message, |decoded| {
             let Decoded::Event { received, .. } = decoded else {
                 panic!("{decoded:?}")
             };
@@ -260,7 +260,7 @@ fn unneeded_message_is_skipped_and_malformed_is_unreadable() {
         "Response: Success\nPing: Pong\n",
         "Asterisk Call Manager/11.0.0\n",
     ] {
-        decode(skipped, |decoded| {
+        check_decoded(skipped, |decoded| {
             assert_eq!(decoded, Decoded::Skipped, "{skipped}")
         });
     }
@@ -283,13 +283,13 @@ fn unneeded_message_is_skipped_and_malformed_is_unreadable() {
         ),
         ("Event: Cdr\nUniqueID: 5.1\u{7}\n", Unreadable::NoId),
     ] {
-        decode(message, |decoded| {
+        check_decoded(message, |decoded| {
             assert_eq!(decoded, Decoded::Unreadable(why), "{message}")
         });
     }
 }
 
-fn cdr(format: Format, message: &str, check: impl FnOnce(&Cdr<'_>)) {
+fn check_cdr(format: Format, message: &str, check: impl FnOnce(&Cdr<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     match &decoder.decode(message.as_bytes()) {
         Decoded::Event {
@@ -311,7 +311,7 @@ fn cdr_is_read_with_mapped_fields_in_any_case_and_unescaped() {
         StartTime: 2026-11-20 05:08:37\nAnswerTime: \nEndTime: 2026-11-20 05:08:42\n\
         Duration: 5\nBillableSeconds: 0\nDisposition: NO ANSWER\nUniqueID: 5.1\n\
         UserField: lead=4001\nLINKEDID: 5.0\n";
-    cdr(Format::Ami, message, |cdr| {
+    check_cdr(Format::Ami, message, |cdr| {
         assert_eq!(cdr.at, Some(EventTime::from_micros(1_795_151_322_100_000)));
         assert_eq!((&*cdr.uniqueid, &*cdr.linkedid), ("5.1", "5.0"));
         assert_eq!((&*cdr.source, &*cdr.destination), ("101", "102"));
@@ -342,7 +342,7 @@ fn cdr_of_amqp_was_not_answered_in_1970() {
         "start":"2026-11-20T05:08:37.000+0000","answer":"1970-01-01T00:00:00.000+0000",
         "end":"2026-11-20T05:08:42.000+0000","durationsec":5,"billsec":"0",
         "disposition":"NO ANSWER","linkedid":"5.0","uniqueid":"5.1","userfield":null}"#;
-    cdr(Format::CdrAmqp, body, |cdr| {
+    check_cdr(Format::CdrAmqp, body, |cdr| {
         assert_eq!((&*cdr.uniqueid, &*cdr.linkedid), ("5.1", "5.0"));
         assert_eq!(
             (cdr.duration_micros, cdr.billed_micros),

@@ -7,14 +7,14 @@ use callbridge_formats::{
 };
 use proptest::prelude::*;
 
-/// An owned frame.
+/// A frame that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kept {
+enum OwnedFrame {
     Message(Vec<u8>),
     TooLong { bytes: u64, start: u64 },
 }
 
-impl From<Frame<'_>> for Kept {
+impl From<Frame<'_>> for OwnedFrame {
     fn from(frame: Frame<'_>) -> Self {
         match frame {
             Frame::Message(message) => Self::Message(message.to_vec()),
@@ -23,8 +23,8 @@ impl From<Frame<'_>> for Kept {
     }
 }
 
-/// Returns the frames if the bytes arrive in pieces of these lengths, which are repeated.
-fn in_pieces(format: Format, bytes: &[u8], lengths: &[usize]) -> Vec<Kept> {
+/// Returns the frames of bytes that arrive in pieces. The pieces have these lengths, over and over.
+fn frames_of_pieces(format: Format, bytes: &[u8], lengths: &[usize]) -> Vec<OwnedFrame> {
     let mut framer = Framer::new(format);
     let mut kept = Vec::new();
     let mut rest = bytes;
@@ -50,8 +50,8 @@ fn in_pieces(format: Format, bytes: &[u8], lengths: &[usize]) -> Vec<Kept> {
     kept
 }
 
-fn at_once(format: Format, bytes: &[u8]) -> Vec<Kept> {
-    Frames::new(format, bytes).map(Kept::from).collect()
+fn frames_of_whole(format: Format, bytes: &[u8]) -> Vec<OwnedFrame> {
+    Frames::new(format, bytes).map(OwnedFrame::from).collect()
 }
 
 /// Makes bytes with many characters that have a meaning in the formats.
@@ -121,7 +121,8 @@ proptest! {
         bytes in torn_bytes(),
         lengths in prop::collection::vec(1_usize..20, 1..8),
     ) {
-        prop_assert_eq!(in_pieces(format, &bytes, &lengths), at_once(format, &bytes));
+        let pieces = frames_of_pieces(format, &bytes, &lengths);
+        prop_assert_eq!(pieces, frames_of_whole(format, &bytes));
     }
 
     #[test]
@@ -196,13 +197,13 @@ proptest! {
     }
 }
 
-/// The search for `\n\r\n` once hid a `\n\n` that began a byte before it.
+/// An earlier search for `\n\r\n` missed a `\n\n` that began one byte before.
 #[test]
 fn empty_lines_of_both_kinds_end_a_message_at_the_first() {
     let bytes = b"A: b\n\n\r\nC: d\r\n\r\n\nE: f";
-    let messages = ["A: b", "C: d", "E: f"].map(|m| Kept::Message(m.as_bytes().to_vec()));
-    assert_eq!(at_once(Format::Ami, bytes), messages);
-    assert_eq!(in_pieces(Format::Ami, bytes, &[1]), messages);
+    let messages = ["A: b", "C: d", "E: f"].map(|m| OwnedFrame::Message(m.as_bytes().to_vec()));
+    assert_eq!(frames_of_whole(Format::Ami, bytes), messages);
+    assert_eq!(frames_of_pieces(Format::Ami, bytes, &[1]), messages);
 }
 
 #[test]
@@ -223,15 +224,23 @@ fn endless_line_is_counted_and_the_next_message_read() {
         bytes.extend(closing.as_bytes());
         bytes.extend(next.as_bytes());
         let expected = vec![
-            Kept::TooLong {
+            OwnedFrame::TooLong {
                 bytes: length,
                 start: 0,
             },
-            Kept::Message(next.trim_end().as_bytes().to_vec()),
+            OwnedFrame::Message(next.trim_end().as_bytes().to_vec()),
         ];
-        assert_eq!(at_once(format, &bytes), expected, "{format}");
-        assert_eq!(in_pieces(format, &bytes, &[65_536]), expected, "{format}");
-        assert_eq!(in_pieces(format, &bytes, &[4_093]), expected, "{format}");
+        assert_eq!(frames_of_whole(format, &bytes), expected, "{format}");
+        assert_eq!(
+            frames_of_pieces(format, &bytes, &[65_536]),
+            expected,
+            "{format}"
+        );
+        assert_eq!(
+            frames_of_pieces(format, &bytes, &[4_093]),
+            expected,
+            "{format}"
+        );
     }
 }
 
@@ -243,14 +252,14 @@ fn long_message_of_many_lines_is_read_to_the_limit() {
         "{head}{}",
         line.repeat((MESSAGE_BYTES_MAX - 100) / line.len())
     );
-    let kept = at_once(
+    let kept = frames_of_whole(
         Format::Ami,
         format!("{message}\r\nEvent: Shutdown\r\n\r\n").as_bytes(),
     );
     assert_eq!(kept.len(), 2);
     assert_eq!(
         kept[0],
-        Kept::Message(message.trim_end().as_bytes().to_vec())
+        OwnedFrame::Message(message.trim_end().as_bytes().to_vec())
     );
 }
 
@@ -274,17 +283,18 @@ fn banner_without_empty_line_is_separate_message() {
 #[test]
 fn id_with_control_characters_or_too_long_is_refused() {
     let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
-    let told = |id: &str| format!(r#"{{"Event":"Hangup","Channel":"a","Uniqueid":"{id}"}}"#);
+    let message = |id: &str| format!(r#"{{"Event":"Hangup","Channel":"a","Uniqueid":"{id}"}}"#);
     let long = "5".repeat(257);
     for id in [r"5.1\nid=9", r"5.1\u0085", r"\u001b[2J", &long] {
-        let decoded = decoder.decode(told(id).as_bytes()) == Decoded::Unreadable(Unreadable::NoId);
+        let decoded =
+            decoder.decode(message(id).as_bytes()) == Decoded::Unreadable(Unreadable::NoId);
         assert!(decoded, "{id}");
     }
     let server = r#"{"Event":"Hangup","Uniqueid":"5.1","server_name":"a\nb"}"#;
     let decoded = decoder.decode(server.as_bytes());
     assert_eq!(decoded, Decoded::Unreadable(Unreadable::NoId));
-    let told = told(&long[..256]);
-    let good = decoder.decode(told.as_bytes());
+    let valid = message(&long[..256]);
+    let good = decoder.decode(valid.as_bytes());
     assert!(matches!(good, Decoded::Event { .. }), "{good:?}");
 }
 

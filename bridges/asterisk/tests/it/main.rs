@@ -1,4 +1,4 @@
-//! Tests of the decoders, with bytes of a PBX, and with bytes that none should send.
+//! Tests of the decoders, with bytes that a PBX sends, and with bytes that no PBX should send.
 
 mod ami1;
 mod cdr_csv;

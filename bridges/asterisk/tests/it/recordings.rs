@@ -24,8 +24,8 @@ fn is_cut(folder: &std::path::Path) -> bool {
         .any(|name| folder.ends_with(name))
 }
 
-/// Passes each message's [`PbxEvent`] to `on_event`. Returns how many were repaired. None may be
-/// unreadable.
+/// Passes each message's [`PbxEvent`] to `on_event`. Returns how many messages were repaired.
+/// Panics if a message is unreadable.
 fn decode(format: Format, bytes: &[u8], mut on_event: impl FnMut(&PbxEvent<'_>)) -> usize {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut repairs = 0;
@@ -48,30 +48,35 @@ fn decode(format: Format, bytes: &[u8], mut on_event: impl FnMut(&PbxEvent<'_>))
 #[test]
 fn text_and_json_of_one_recording_decode_alike() {
     for folder in recordings().iter().filter(|folder| !is_cut(folder)) {
-        let told = |format, name: &str| {
+        let decoded = |format, name: &str| {
             let bytes = std::fs::read(folder.join(name)).expect("a recording");
             let mut all = Vec::new();
             // amiws was already logged in when the recording began, but AMI logs in for each
             // recording.
-            decode(format, &bytes, |told| match told {
+            decode(format, &bytes, |event| match event {
                 PbxEvent::Mark(_) => {}
-                PbxEvent::Channel(_) | PbxEvent::Cdr(_) => all.push(format!("{told:?}")),
+                PbxEvent::Channel(_) | PbxEvent::Cdr(_) => all.push(format!("{event:?}")),
             });
             all
         };
-        let json = told(Format::AmiJson, "amiws.jsonl");
+        let json = decoded(Format::AmiJson, "amiws.jsonl");
         assert!(json.len() > 5, "{}", folder.display());
-        assert_eq!(told(Format::Ami, "ami.raw"), json, "{}", folder.display());
+        assert_eq!(
+            decoded(Format::Ami, "ami.raw"),
+            json,
+            "{}",
+            folder.display()
+        );
     }
 }
 
 #[test]
 fn frames_cut_after_a_name_keep_the_same_channels() {
     for folder in recordings().iter().filter(|folder| is_cut(folder)) {
-        let told = |format, name: &str| {
+        let decoded = |format, name: &str| {
             let bytes = std::fs::read(folder.join(name)).expect("a recording");
             let mut all = Vec::new();
-            let repairs = decode(format, &bytes, |told| match told {
+            let repairs = decode(format, &bytes, |event| match event {
                 PbxEvent::Channel(ChannelEvent {
                     at,
                     origin: Origin::Channel,
@@ -91,8 +96,8 @@ fn frames_cut_after_a_name_keep_the_same_channels() {
             });
             (all, repairs)
         };
-        let (text, _) = told(Format::Ami, "ami.raw");
-        let (json, repairs) = told(Format::AmiJson, "amiws.jsonl");
+        let (text, _) = decoded(Format::Ami, "ami.raw");
+        let (json, repairs) = decoded(Format::AmiJson, "amiws.jsonl");
         assert!(repairs > 5, "{}", folder.display());
         assert_eq!(text, json, "{}", folder.display());
     }

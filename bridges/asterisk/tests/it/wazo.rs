@@ -3,7 +3,7 @@
 use callbridge_call::{ChannelEvent, EventTime, Kind, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
 
-fn decoded(format: Format, body: &str, check: impl FnOnce(Option<&str>, &ChannelEvent<'_>)) {
+fn check_decoded(format: Format, body: &str, check: impl FnOnce(Option<&str>, &ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     match decoder.decode(body.as_bytes()) {
         Decoded::Event {
@@ -26,7 +26,7 @@ const HANGUP: &str = r#"{"name": "Hangup", "origin_uuid": "7a6f", "timestamp":
 #[test]
 fn event_is_read_with_its_variables_and_whose_it_is() {
     for format in [Format::Wazo, Format::AmiJson] {
-        decoded(format, HANGUP, |server, event| {
+        check_decoded(format, HANGUP, |server, event| {
             assert_eq!(server, Some("7a6f"));
             assert_eq!(event.kind, Kind::Hangup { cause: Some(16) });
             assert_eq!(event.channel.variables, [("LEAD_ID".into(), "4001".into())]);
@@ -43,7 +43,7 @@ fn wazo_envelope_supplies_missing_event_name_and_time() {
     let body = r#"{"data": {"EventName": "CHAN_START", "Channel": "PJSIP/dev_7-0000001c",
         "UniqueID": "1795151317.28", "LinkedID": "1795151317.28", "Extra": ""},
         "timestamp": "2026-11-20T10:08:37.831530", "name": "CEL"}"#;
-    decoded(Format::Wazo, body, |_, event| {
+    check_decoded(Format::Wazo, body, |_, event| {
         assert!(matches!(event.kind, Kind::Born { .. }), "{event:?}");
         // This is the server's local time. The unique id gives its offset from UTC.
         assert_eq!(

@@ -121,7 +121,8 @@ impl Assembler {
 mod tests {
     use super::*;
 
-    fn restarts(ids: &[&str]) -> Vec<String> {
+    /// Returns the ids that show that the PBX was restarted.
+    fn ids_that_show_restart(ids: &[&str]) -> Vec<String> {
         let mut newest = NewestIds::default();
         let mut found = Vec::new();
         for id in ids {
@@ -136,16 +137,17 @@ mod tests {
     #[test]
     fn counter_that_begins_again_proves_a_restart() {
         assert_eq!(
-            restarts(&["1000.7", "1060.8", "1100.0", "1105.1"]),
+            ids_that_show_restart(&["1000.7", "1060.8", "1100.0", "1105.1"]),
             ["1100.0"]
         );
         assert_eq!(
-            restarts(&["a-1000.7", "a-1100.0", "b-1100.1"]),
+            ids_that_show_restart(&["a-1000.7", "a-1100.0", "b-1100.1"]),
             ["a-1100.0"]
         );
-        // Shortly after the last call, only the second id of the new process shows it.
+        // If the restart follows shortly after a call, only the second id of the new process shows
+        // the restart.
         assert_eq!(
-            restarts(&["1000.7", "1001.0", "1030.1", "1031.2"]),
+            ids_that_show_restart(&["1000.7", "1001.0", "1030.1", "1031.2"]),
             ["1030.1"]
         );
     }
@@ -155,10 +157,19 @@ mod tests {
         let reversed = [
             "1100.9", "1060.8", "1000.7", "1200.12", "1150.11", "1101.10",
         ];
-        assert_eq!(restarts(&reversed), [""; 0]);
-        // An old event comes again, and two threads take their numbers in another order.
-        assert_eq!(restarts(&["1000.7", "1060.8", "1000.7", "1061.9"]), [""; 0]);
-        assert_eq!(restarts(&["1000.7", "1001.6", "1002.8"]), [""; 0]);
-        assert_eq!(restarts(&["deal-17", "x", "1000.7", "uuid.x"]), [""; 0]);
+        assert_eq!(ids_that_show_restart(&reversed), [""; 0]);
+        // An old event arrives again, or the ids of two threads arrive in another order.
+        assert_eq!(
+            ids_that_show_restart(&["1000.7", "1060.8", "1000.7", "1061.9"]),
+            [""; 0]
+        );
+        assert_eq!(
+            ids_that_show_restart(&["1000.7", "1001.6", "1002.8"]),
+            [""; 0]
+        );
+        assert_eq!(
+            ids_that_show_restart(&["deal-17", "x", "1000.7", "uuid.x"]),
+            [""; 0]
+        );
     }
 }

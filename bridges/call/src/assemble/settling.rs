@@ -222,12 +222,12 @@ mod tests {
     use proptest::option;
     use proptest::prelude::*;
 
-    fn at(seconds: i64) -> EventTime {
+    fn time_at(seconds: i64) -> EventTime {
         EventTime::from_seconds(seconds)
     }
 
     fn deadlines() -> impl Strategy<Value = Deadline> {
-        let time = || (0..20_i64).prop_map(at);
+        let time = || (0..20_i64).prop_map(time_at);
         let quiet = (0..3_u64).prop_map(Duration::from_secs);
         let backlog = (time(), time(), quiet, option::of(time()));
         prop_oneof![
@@ -249,7 +249,7 @@ mod tests {
         ]
     }
 
-    /// Reference implementation that checks every call.
+    /// Returns `true` if a call with this deadline is due. A simple reference implementation.
     fn is_due(deadline: Deadline, now: EventTime, stream: Option<EventTime>) -> bool {
         let come = |at: EventTime| stream.is_some_and(|stream| stream >= at);
         match (deadline.stream, deadline.clock) {
@@ -260,8 +260,8 @@ mod tests {
         }
     }
 
-    /// Reference implementation that checks every call.
-    fn ends(deadline: Deadline, last: Option<EventTime>) -> Option<EventTime> {
+    /// Returns when the deadline passes by the clock. A simple reference implementation.
+    fn clock_deadline(deadline: Deadline, last: Option<EventTime>) -> Option<EventTime> {
         let (at, quiet) = deadline.clock?;
         let quiet_at = last.zip(quiet).map(|(last, quiet)| last.plus(quiet));
         Some(quiet_at.map_or(at, |quiet_at| at.max(quiet_at)))
@@ -274,7 +274,7 @@ mod tests {
             now in 0..25_i64,
             stream in option::of(0..25_i64),
         ) {
-            let (now, stream) = (at(now), stream.map(at));
+            let (now, stream) = (time_at(now), stream.map(time_at));
             let mut settling = Settling::default();
             let mut plain: BTreeMap<u64, Deadline> = BTreeMap::new();
             for (key, deadline) in steps {
@@ -294,9 +294,9 @@ mod tests {
                 };
                 let by_stream = which(&|it| is_due(it, now, stream));
                 prop_assert_eq!(settling.due_by_stream(now, stream), by_stream);
-                let by_clock = which(&|it| ends(it, stream).is_some_and(|at| now >= at));
+                let by_clock = which(&|it| clock_deadline(it, stream).is_some_and(|at| now >= at));
                 prop_assert_eq!(settling.due_by_clock(now, stream), by_clock);
-                let next = plain.values().filter_map(|it| ends(*it, stream)).min();
+                let next = plain.values().filter_map(|it| clock_deadline(*it, stream)).min();
                 prop_assert_eq!(settling.next(stream), next);
                 prop_assert_eq!(&settling.deadlines, &plain);
                 let scraps = plain.values().filter(|it| it.is_scraps()).count();

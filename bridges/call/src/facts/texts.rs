@@ -58,17 +58,17 @@ mod tests {
     proptest! {
         #[test]
         fn they_are_a_set_in_order(
-            told in vec("[a-e]{1,2}", 0..12),
+            added in vec("[a-e]{1,2}", 0..12),
             gone in vec("[a-e]{1,2}", 0..6),
             more in vec("[a-e]{1,2}", 0..6),
         ) {
-            let texts = |told: &[String]| -> Texts {
+            let texts = |added: &[String]| -> Texts {
                 let mut all = Texts::default();
-                told.iter().for_each(|text| all.insert(text.into()));
+                added.iter().for_each(|text| all.insert(text.into()));
                 all
             };
-            let mut plain: BTreeSet<String> = told.iter().cloned().collect();
-            let mut all = texts(&told);
+            let mut plain: BTreeSet<String> = added.iter().cloned().collect();
+            let mut all = texts(&added);
             for text in &gone {
                 all.remove(text);
                 plain.remove(text);
@@ -76,7 +76,7 @@ mod tests {
             all.extend(texts(&more));
             plain.extend(more.iter().cloned());
             prop_assert!(all.iter().map(SmolStr::as_str).eq(plain.iter().map(String::as_str)));
-            for text in told.iter().chain(&gone).chain(&more) {
+            for text in added.iter().chain(&gone).chain(&more) {
                 prop_assert_eq!(all.contains(text), plain.contains(text));
             }
             all.retain(|text| text.len() == 1);

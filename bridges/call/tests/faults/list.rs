@@ -1,4 +1,4 @@
-//! The faults to plant. Each is a plausible mistake in one place of one file, and still compiles.
+//! The faults to plant. Each fault is a plausible mistake in one place of one file, and compiles.
 
 /// A fault to plant.
 pub struct Fault {
@@ -6,8 +6,9 @@ pub struct Fault {
     pub name: &'static str,
     /// Path of the file in `src`.
     pub file: &'static str,
-    /// Text that the fault replaces. It occurs once in the file.
+    /// Text that the fault replaces, which occurs once in the file.
     pub old: &'static str,
+    /// Text that replaces `old`.
     pub new: &'static str,
 }
 

@@ -1,8 +1,8 @@
-//! Checks that the model finds faults. Each fault, planted into a copy of this crate, must make
+//! Tests that the model finds faults. Each fault, planted into a copy of this crate, must make
 //! `tests/model` fail within a thousand stories.
 //!
-//! Planting takes minutes, so it is a separate run: `tests/run faults` sets
-//! `CALLBRIDGE_PLANT_FAULTS`. By default, only the list is checked against the source.
+//! Planting takes minutes, so it only happens with `CALLBRIDGE_PLANT_FAULTS`, which
+//! `tests/run faults` sets. By default, only the list of faults is checked against the source.
 
 mod list;
 
@@ -14,7 +14,7 @@ use std::process::Command;
 /// Maximum number of stories before a fault is found.
 const STORIES_MAX: &str = "1000";
 
-fn source(fault: &Fault) -> PathBuf {
+fn source_file(fault: &Fault) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     source.join(fault.file)
 }
@@ -22,7 +22,7 @@ fn source(fault: &Fault) -> PathBuf {
 #[test]
 fn fault_to_plant_matches_one_place_in_its_source() {
     for fault in &FAULTS {
-        let text = fs::read_to_string(source(fault)).expect("a file of the crate");
+        let text = fs::read_to_string(source_file(fault)).expect("a file of the crate");
         let places = text.matches(fault.old).count();
         assert_eq!(places, 1, "{}: {} in {}", fault.name, fault.old, fault.file);
     }
@@ -34,40 +34,44 @@ fn every_planted_fault_is_found_by_the_model() {
         println!("not run: tests/run faults (plants faults for the model to find)");
         return;
     }
-    let field = Field::new();
-    let whole = field.run();
-    assert!(whole.is_ok(), "without a fault: {}", whole.unwrap_err());
+    let workspace = FaultWorkspace::new();
+    let unchanged = workspace.run();
+    assert!(
+        unchanged.is_ok(),
+        "without a fault: {}",
+        unchanged.unwrap_err()
+    );
     let mut unfound = Vec::new();
     println!("found by story  fault");
     for fault in &FAULTS {
-        let file = field.plant(fault);
-        match field.run() {
+        let file = workspace.plant(fault);
+        match workspace.run() {
             Ok(()) => {
                 println!("         never  {}", fault.name);
                 unfound.push(fault.name);
             }
-            Err(told) => println!("{:>14}  {}", story_of(&told), fault.name),
+            Err(output) => println!("{:>14}  {}", failed_story(&output), fault.name),
         }
-        fs::copy(source(fault), file).expect("the fault is taken out again");
+        fs::copy(source_file(fault), file).expect("the fault is taken out again");
     }
     assert!(unfound.is_empty(), "not found: {unfound:?}");
 }
 
-/// Returns the number of the story that failed.
-fn story_of(told: &str) -> &str {
-    let story = told.split("failed at story ").nth(1);
+/// Returns the number of the story that failed, from the output of the model.
+fn failed_story(output: &str) -> &str {
+    let story = output.split("failed at story ").nth(1);
     let number = story.and_then(|rest| rest.split_whitespace().next());
     number
         .map(|n| n.trim_end_matches(':'))
-        .unwrap_or_else(|| panic!("it failed for another reason:\n{told}"))
+        .unwrap_or_else(|| panic!("the model failed for another reason:\n{output}"))
 }
 
 /// A workspace that contains only a copy of this crate.
-struct Field {
+struct FaultWorkspace {
     folder: PathBuf,
 }
 
-impl Field {
+impl FaultWorkspace {
     fn new() -> Self {
         let krate = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = krate.join("../..");
@@ -83,7 +87,7 @@ impl Field {
         );
         let alone = workspace.replace(members, "members = [\"bridges/call\"]");
         fs::write(folder.join("Cargo.toml"), alone).expect("a manifest");
-        // Other tests of this crate use the testkit, which is not copied.
+        // Other tests of this crate use the testkit, which the workspace does not contain.
         let own = folder.join("bridges/call/Cargo.toml");
         let manifest = fs::read_to_string(&own).expect("a manifest");
         let without = manifest.replace("callbridge-testkit.workspace = true\n", "");
@@ -100,7 +104,7 @@ impl Field {
         file
     }
 
-    /// Runs the model. Returns its output if it failed.
+    /// Runs the model. Returns the model's output if the model fails.
     fn run(&self) -> Result<(), String> {
         let output = Command::new(env!("CARGO"))
             .args(["test", "--offline", "--quiet", "--test", "model"])
@@ -110,12 +114,12 @@ impl Field {
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .output()
             .expect("cargo runs");
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told).into_owned();
+        let bytes = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         if output.status.success() {
             Ok(())
         } else {
-            Err(told)
+            Err(text)
         }
     }
 }

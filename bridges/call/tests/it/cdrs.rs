@@ -1,4 +1,4 @@
-//! CDRs whose user field can name the lead, and which arrive separately from the events.
+//! Tests that a call gets its lead from its CDR, which arrives separately from the call's events.
 
 use crate::story::{Story, answered_by_101, customer, moment};
 use callbridge_call::{Assembler, Cdr, Endpoints, PbxEvent, Settings, TrunkEndpoint};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const HOUR: f64 = 3600.0;
 
-/// Makes an assembler for a trunk whose leads are in CDRs, which arrive separately.
+/// Returns an assembler that waits for the CDR of each call, because CDRs name the leads.
 fn assembler() -> Assembler {
     let city = TrunkEndpoint::new("city", "PJSIP/city");
     let endpoints = vec![TrunkEndpoint {
@@ -21,14 +21,14 @@ fn assembler() -> Assembler {
     })
 }
 
-/// Sends all events of a story at the same moment, like a backlog.
-fn tell_at(assembler: &mut Assembler, seconds: f64, story: &Story) {
-    for (_, told) in &story.events {
-        assembler.on_event(told, moment(seconds));
+/// Sends all events of a story at the time `seconds`, like a backlog.
+fn send_events_at(assembler: &mut Assembler, seconds: f64, story: &Story) {
+    for (_, event) in &story.events {
+        assembler.on_event(event, moment(seconds));
     }
 }
 
-/// Returns a call of five seconds, and its CDR.
+/// Returns a call of five seconds, and a story that has only the CDR of that call.
 fn call_and_cdr() -> (Story, Story) {
     let (mut call, city, phone) = answered_by_101();
     call.at(5.0).hangups(&[&phone, &city]);
@@ -41,7 +41,7 @@ fn call_and_cdr() -> (Story, Story) {
 fn early_cdr_waits_for_call_across_restart() {
     let (call, cdr) = call_and_cdr();
     let mut first = assembler();
-    tell_at(&mut first, HOUR, &cdr);
+    send_events_at(&mut first, HOUR, &cdr);
     assert_eq!((first.open_calls(), first.counts.cdr_unmatched), (0, 0));
     let kept = first.take_changes();
     assert_eq!(kept.len(), 1);
@@ -49,13 +49,16 @@ fn early_cdr_waits_for_call_across_restart() {
     let mut second = assembler();
     let snapshot = kept[0].snapshot.as_deref().expect("a snapshot");
     second.restore(kept[0].key, snapshot).expect("restored");
-    tell_at(&mut second, HOUR + 60.0, &call);
+    send_events_at(&mut second, HOUR + 60.0, &call);
     second.tick(moment(HOUR + 61.0));
     let calls = second.take_finished();
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].userfields, ["lead=4001"]);
     let gone = second.take_changes();
-    let gone = |key| gone.iter().any(|it| it.key == key && it.snapshot.is_none());
+    let gone = |key| {
+        gone.iter()
+            .any(|change| change.key == key && change.snapshot.is_none())
+    };
     assert!(gone(kept[0].key), "the kept CDR is forgotten");
 }
 
@@ -64,17 +67,17 @@ fn backlog_call_waits_for_its_cdr_by_the_local_clock() {
     let (call, cdr) = call_and_cdr();
     // Events from an hour later, which arrive in the same second.
     let mut later = Story::new();
-    later.at(HOUR).seen(&customer(9));
+    later.at(HOUR).mention(&customer(9));
     for (cdr_at, finished_at) in [(4.0, 4.0), (20.0, 10.0)] {
         let mut assembler = assembler();
-        tell_at(&mut assembler, 2.0 * HOUR, &call);
-        tell_at(&mut assembler, 2.0 * HOUR, &later);
-        let mut told = false;
+        send_events_at(&mut assembler, 2.0 * HOUR, &call);
+        send_events_at(&mut assembler, 2.0 * HOUR, &later);
+        let mut cdr_sent = false;
         for tenth in 0..200 {
             let second = f64::from(tenth) / 10.0;
-            if !told && second >= cdr_at {
-                tell_at(&mut assembler, 2.0 * HOUR + second, &cdr);
-                told = true;
+            if !cdr_sent && second >= cdr_at {
+                send_events_at(&mut assembler, 2.0 * HOUR + second, &cdr);
+                cdr_sent = true;
             }
             assembler.tick(moment(2.0 * HOUR + second));
             if let Some(call) = assembler.take_finished().first() {
@@ -82,7 +85,7 @@ fn backlog_call_waits_for_its_cdr_by_the_local_clock() {
                     second >= finished_at && second < finished_at + 1.0,
                     "{second}"
                 );
-                assert_eq!(call.userfields.len(), usize::from(told));
+                assert_eq!(call.userfields.len(), usize::from(cdr_sent));
                 break;
             }
             assert!(second < finished_at + 1.0, "not finished at {second}");
@@ -94,11 +97,11 @@ fn backlog_call_waits_for_its_cdr_by_the_local_clock() {
 fn cdr_of_a_finished_call_is_not_kept() {
     let (call, cdr) = call_and_cdr();
     let mut assembler = assembler();
-    tell_at(&mut assembler, HOUR, &call);
+    send_events_at(&mut assembler, HOUR, &call);
     assembler.tick(moment(HOUR + 11.0));
     assert_eq!(assembler.take_finished().len(), 1);
     assembler.take_changes();
-    tell_at(&mut assembler, HOUR + 12.0, &cdr);
+    send_events_at(&mut assembler, HOUR + 12.0, &cdr);
     assert_eq!(assembler.take_changes(), []);
     assert_eq!(assembler.counts.cdr_unmatched, 1);
 }

@@ -1,5 +1,5 @@
-//! Events keep their own times, however late they arrive. Setting the clock makes the open calls
-//! incomplete.
+//! Tests that the times in events count, however late the events arrive, and that a set clock
+//! makes open calls incomplete.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
@@ -15,7 +15,7 @@ const LINE: Line = Line {
 };
 
 /// Returns the timing of a live connection.
-fn live_line() -> Timing {
+fn live_timing() -> Timing {
     Timing {
         line: Some(LINE),
         ..Timing::default()
@@ -23,24 +23,34 @@ fn live_line() -> Timing {
 }
 
 /// Returns the timing of a file.
-fn file() -> Timing {
+fn file_timing() -> Timing {
     Timing {
         kept: true,
-        ..live_line()
+        ..live_timing()
     }
 }
 
-fn hear(assembler: &mut Assembler, story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) {
+/// Sends all events of the story. `arrival` returns the time at which an event arrives. Its
+/// parameters are the index and the time of the event.
+fn send_events(
+    assembler: &mut Assembler,
+    story: &Story,
+    arrival: impl Fn(usize, EventTime) -> EventTime,
+) {
     for (i, (at, event)) in story.events.iter().enumerate() {
         assembler.on_event(event, arrival(i, *at));
     }
 }
 
-/// Returns the one call of these events, received over a live connection at these moments.
-fn received(story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) -> FinishedCall {
+/// Returns the call of a story whose events arrive over a live connection. For `arrival`, see
+/// [`send_events`].
+fn call_from_live_events(
+    story: &Story,
+    arrival: impl Fn(usize, EventTime) -> EventTime,
+) -> FinishedCall {
     let mut assembler = assembler();
-    assembler.timing(live_line());
-    hear(&mut assembler, story, &arrival);
+    assembler.timing(live_timing());
+    send_events(&mut assembler, story, &arrival);
     let (last, _) = story.events[story.events.len() - 1];
     let last = arrival(story.events.len() - 1, last);
     assembler.tick(last.plus(Duration::from_secs(1)));
@@ -49,15 +59,16 @@ fn received(story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) -> F
     calls.remove(0)
 }
 
-fn shifted(at: EventTime, seconds: f64) -> EventTime {
+fn shift_time(at: EventTime, seconds: f64) -> EventTime {
     at.by_clock(ClockDifference::from_micros((seconds * 1e6) as i64))
 }
 
-/// Shifts the times of the events from `first` on, as if the clock had been set.
+/// Shifts the times of the event with the index `first` and all later events by `seconds`, as if
+/// the clock of the PBX had been set.
 fn set_clock(story: &mut Story, first: usize, seconds: f64) {
     for (_, event) in &mut story.events[first..] {
         if let PbxEvent::Channel(event) = event {
-            event.at = event.at.map(|at| shifted(at, seconds));
+            event.at = event.at.map(|at| shift_time(at, seconds));
         }
     }
 }
@@ -73,13 +84,17 @@ fn talk_of_four_seconds() -> Story {
 #[test]
 fn stalled_line_changes_no_value_of_a_call() {
     let story = talk_of_four_seconds();
-    let usual = received(&story, |_, at| at);
+    let usual = call_from_live_events(&story, |_, at| at);
     assert_eq!((seconds(&usual), usual.live), ((4.0, 5.0), true));
     for stall in [3, 8, 20, 45] {
         for from in [0.0, 0.5, 1.0, 3.0, 5.0] {
             let (from, until) = (moment(from), moment(from).plus(Duration::from_secs(stall)));
             let stalls = |_, at: EventTime| if at >= from { at.max(until) } else { at };
-            assert_eq!(received(&story, stalls), usual, "{stall} s at {from}");
+            assert_eq!(
+                call_from_live_events(&story, stalls),
+                usual,
+                "{stall} s at {from}"
+            );
         }
     }
 }
@@ -88,21 +103,21 @@ fn stalled_line_changes_no_value_of_a_call() {
 fn drained_stall_separates_calls_as_usual() {
     // A channel gets the linkedid long after its call was over. It is not part of that call.
     let mut story = talk_of_four_seconds();
-    let late = channel("PJSIP/102-00000009", 9).of(&customer(1));
-    story.at(20.0).born(&late, Ring).at(21.0).hangup(&late);
+    let late = channel("PJSIP/102-00000009", 9).join_call(&customer(1));
+    story.at(20.0).create(&late, Ring).at(21.0).hangup(&late);
     for stall in [0, 60] {
         let until = moment(1.0).plus(Duration::from_secs(stall));
-        let call = received(&story, |_, at| at.max(until));
+        let call = call_from_live_events(&story, |_, at| at.max(until));
         assert_eq!(seconds(&call), (4.0, 5.0), "{stall}");
     }
 }
 
 #[test]
 fn constant_clock_difference_changes_no_value() {
-    let usual = received(&talk_of_four_seconds(), |_, at| at);
+    let usual = call_from_live_events(&talk_of_four_seconds(), |_, at| at);
     for off in [-3600.0, -10.0, 10.0, 3600.0] {
         let story = talk_of_four_seconds();
-        let call = received(&story, |_, at| shifted(at, -off));
+        let call = call_from_live_events(&story, |_, at| shift_time(at, -off));
         assert_eq!(call, usual, "{off}");
     }
 }
@@ -111,12 +126,12 @@ fn constant_clock_difference_changes_no_value() {
 fn clock_set_during_a_call_makes_it_incomplete() {
     for by in [-3600.0, -2.5, -1.5, 1.5, 2.5, 3600.0] {
         let (mut story, city, phone) = answered_by_101();
-        story.at(4.9).tell(&city, Kind::Seen);
+        story.at(4.9).add_event(&city, Kind::Seen);
         let first = story.events.len();
         story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
         story.hangups(&[&phone, &city]);
         set_clock(&mut story, first, by);
-        let call = received(&story, |_, at| at);
+        let call = call_from_live_events(&story, |_, at| at);
         let is_set = f64::abs(by) > 2.0;
         assert_eq!(call.incomplete.is_some(), is_set, "{by}");
         if is_set {
@@ -130,19 +145,23 @@ fn clock_set_during_a_call_makes_it_incomplete() {
 fn clock_set_between_calls_leaves_them_complete() {
     for by in [-3600.0, 3600.0] {
         let mut assembler = assembler();
-        assembler.timing(live_line());
-        hear(&mut assembler, &talk_of_four_seconds(), |_, at| at);
+        assembler.timing(live_timing());
+        send_events(&mut assembler, &talk_of_four_seconds(), |_, at| at);
         assembler.tick(moment(6.0));
         let mut story = Story::new();
         let (city, phone) = (
             customer(31),
-            channel("PJSIP/101-00000032", 32).of(&customer(31)),
+            channel("PJSIP/101-00000032", 32).join_call(&customer(31)),
         );
-        story.at(10.0).born(&city, Ring).at(10.5).born(&phone, Down);
+        story
+            .at(10.0)
+            .create(&city, Ring)
+            .at(10.5)
+            .create(&phone, Down);
         story.at(11.0).enter(&phone, "b2").enter(&city, "b2");
         story.at(15.0).hangups(&[&phone, &city]);
         set_clock(&mut story, 0, by);
-        hear(&mut assembler, &story, |_, at| at);
+        send_events(&mut assembler, &story, |_, at| at);
         assembler.tick(moment(30.0));
         let calls = assembler.take_finished();
         let values: Vec<_> = calls
@@ -159,15 +178,15 @@ fn clock_set_shown_by_a_ping_makes_open_calls_incomplete() {
     for (by, complete) in [(0.0, true), (-1.0, true), (-60.0, false), (60.0, false)] {
         let (mut story, city, phone) = answered_by_101();
         let mut assembler = assembler();
-        assembler.timing(live_line());
-        hear(&mut assembler, &story, |_, at| at);
+        assembler.timing(live_timing());
+        send_events(&mut assembler, &story, |_, at| at);
         for (second, by) in [(20.0, 0.0), (40.0, by), (60.0, 0.0)] {
             let (asked, answered) = (moment(second), moment(second + 0.2));
-            assembler.on_answer(LINE, shifted(moment(second + 0.1), by), asked, answered);
+            assembler.on_answer(LINE, shift_time(moment(second + 0.1), by), asked, answered);
         }
         story.events.clear();
         story.at(65.0).hangups(&[&phone, &city]);
-        hear(&mut assembler, &story, |_, at| at);
+        send_events(&mut assembler, &story, |_, at| at);
         assembler.tick(moment(70.0));
         let calls = assembler.take_finished();
         assert_eq!(calls[0].incomplete.is_none(), complete, "{by}");
@@ -185,7 +204,7 @@ fn new_connection_compares_with_no_earlier_time() {
             ..Timing::default()
         });
         for (at, event) in events {
-            assembler.on_event(event, shifted(*at, 100.0 * connection as f64));
+            assembler.on_event(event, shift_time(*at, 100.0 * connection as f64));
         }
     }
     assert_eq!(assembler.counts.clock_set, 0);
@@ -207,7 +226,7 @@ fn stalled_line_changes_nothing_where_events_are_numbered() {
             at.plus(Duration::from_secs(7))
         }
     };
-    let call = received(&story, stalls);
+    let call = call_from_live_events(&story, stalls);
     assert_eq!(
         (seconds(&call), call.live, call.incomplete),
         ((4.0, 5.0), true, None)
@@ -222,7 +241,7 @@ fn in_a_backlog_event_times_alone_count() {
         kept: true,
         ..Timing::default()
     });
-    hear(&mut assembler, &story, |i, _| {
+    send_events(&mut assembler, &story, |i, _| {
         moment(86_400.0 + 100.0 * i as f64)
     });
     assembler.tick(moment(90_000.0));
@@ -236,7 +255,7 @@ fn clock_set_back_by_a_day_tears_no_call() {
     let story = talk_of_four_seconds();
     let mut assembler = assembler();
     let arrived = moment(90_000.0);
-    // A colleague's phone has an event. Then the PBX's clock is set back.
+    // An event of a colleague's phone arrives. Then the PBX's clock is set back.
     let (_, PbxEvent::Channel(mut other)) = story.events[0].clone() else {
         panic!("a channel's event comes first");
     };
@@ -245,7 +264,7 @@ fn clock_set_back_by_a_day_tears_no_call() {
     other.channel.uniqueid = "1795999999.1".into();
     other.channel.linkedid = other.channel.uniqueid.clone();
     assembler.on_event(&PbxEvent::Channel(other), arrived);
-    hear(&mut assembler, &story, |_, _| arrived);
+    send_events(&mut assembler, &story, |_, _| arrived);
     assembler.finish_all(arrived);
     let calls = assembler.take_finished();
     let values: Vec<_> = calls
@@ -260,8 +279,8 @@ fn shutdown_arriving_late_ends_calls_at_its_own_time() {
     let (story, ..) = answered_by_101();
     for (at, length) in [(Some(moment(7.0)), 7.0), (None, 27.0)] {
         let mut assembler = assembler();
-        assembler.timing(live_line());
-        hear(&mut assembler, &story, |_, at| at);
+        assembler.timing(live_timing());
+        send_events(&mut assembler, &story, |_, at| at);
         assembler.on_event(&PbxEvent::Mark(Mark::Shutdown { at }), moment(27.0));
         assembler.tick(moment(28.0));
         let calls = assembler.take_finished();
@@ -269,7 +288,7 @@ fn shutdown_arriving_late_ends_calls_at_its_own_time() {
     }
 }
 
-fn without_times(mut story: Story) -> Story {
+fn remove_event_times(mut story: Story) -> Story {
     for (_, event) in &mut story.events {
         if let PbxEvent::Channel(event) = event {
             event.at = None;
@@ -280,22 +299,22 @@ fn without_times(mut story: Story) -> Story {
 
 #[test]
 fn events_without_times_use_their_arrival() {
-    let story = without_times(talk_of_four_seconds());
-    let call = received(&story, |_, at| shifted(at, 1000.0));
+    let story = remove_event_times(talk_of_four_seconds());
+    let call = call_from_live_events(&story, |_, at| shift_time(at, 1000.0));
     assert_eq!((seconds(&call), call.live), ((4.0, 5.0), true));
     assert_eq!((call.started, call.incomplete), (moment(1000.0), None));
 }
 
 #[test]
 fn wall_clock_set_during_a_call_changes_no_length() {
-    let story = without_times(talk_of_four_seconds());
+    let story = remove_event_times(talk_of_four_seconds());
     let mut assembler = assembler();
     for (i, (at, event)) in story.events.iter().enumerate() {
-        // Our clock is set forward by an hour during the call.
+        // The clock of callbridge's machine is set forward by an hour during the call.
         let ahead = if i < 4 { 60_000_000 } else { 3_660_000_000 };
         assembler.timing(Timing {
             wall_ahead: ClockDifference::from_micros(ahead),
-            ..live_line()
+            ..live_timing()
         });
         assembler.on_event(event, *at);
     }
@@ -310,12 +329,12 @@ fn wall_clock_set_during_a_call_changes_no_length() {
 #[test]
 fn stall_makes_calls_without_times_incomplete() {
     let timed = talk_of_four_seconds();
-    let untimed = without_times(timed.clone());
+    let untimed = remove_event_times(timed.clone());
     for (story, complete) in [(&timed, true), (&untimed, false)] {
         // The connection stalls during the call, before it, and after it.
         for (from, until, touches) in [(3, 6, true), (0, 2, true), (100, 100, false)] {
             let mut assembler = assembler();
-            assembler.timing(live_line());
+            assembler.timing(live_timing());
             for (i, (at, event)) in story.events.iter().enumerate() {
                 if i == from || i == until {
                     assembler.set_stalled(LINE, i == from);
@@ -333,10 +352,10 @@ fn stall_makes_calls_without_times_incomplete() {
 #[test]
 fn stall_between_two_events_makes_an_untimed_call_incomplete() {
     let timed = talk_of_four_seconds();
-    let untimed = without_times(timed.clone());
+    let untimed = remove_event_times(timed.clone());
     for (story, complete) in [(&timed, true), (&untimed, false)] {
         let mut assembler = assembler();
-        assembler.timing(live_line());
+        assembler.timing(live_timing());
         for (i, (at, event)) in story.events.iter().enumerate() {
             if i == 4 {
                 assembler.set_stalled(LINE, true);
@@ -355,17 +374,21 @@ fn clock_set_back_in_a_file_makes_its_call_incomplete() {
     for back in [1.0, 4.0, 8.0, 60.0, 3600.0] {
         let (city, phone) = (
             customer(1),
-            channel("PJSIP/101-00000002", 2).of(&customer(1)),
+            channel("PJSIP/101-00000002", 2).join_call(&customer(1)),
         );
         let mut story = Story::new();
-        story.at(0.0).born(&city, Ring).at(0.5).born(&phone, Down);
+        story
+            .at(0.0)
+            .create(&city, Ring)
+            .at(0.5)
+            .create(&phone, Down);
         story.at(6.0).enter(&phone, "b").enter(&city, "b");
         // The call goes on for two seconds, by a clock that shows an earlier time.
         story.at(8.0 - back).leave(&phone, "b").leave(&city, "b");
         story.hangups(&[&phone, &city]);
         let mut assembler = assembler();
-        assembler.timing(file());
-        hear(&mut assembler, &story, |_, at| shifted(at, 3600.0));
+        assembler.timing(file_timing());
+        send_events(&mut assembler, &story, |_, at| shift_time(at, 3600.0));
         assembler.finish_all(moment(10_000.0));
         let calls = assembler.take_finished();
         assert_eq!(calls.len(), 1, "{back}");
@@ -380,8 +403,8 @@ fn file_in_reverse_order_shows_no_set_clock() {
     let mut story = talk_of_four_seconds();
     story.events.reverse();
     let mut assembler = assembler();
-    assembler.timing(file());
-    hear(&mut assembler, &story, |_, _| moment(1000.0));
+    assembler.timing(file_timing());
+    send_events(&mut assembler, &story, |_, _| moment(1000.0));
     assembler.finish_all(moment(2000.0));
     assert_eq!(assembler.counts.clock_set, 0);
     assert_eq!(assembler.take_finished()[0].incomplete, None);

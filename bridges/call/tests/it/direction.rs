@@ -1,4 +1,4 @@
-//! The direction of a call: who began it.
+//! Tests of the direction of a call, which depends on who began the call.
 
 use crate::story::{Story, channel, customer, employee, extensions, seconds};
 use callbridge_call::ChannelState::{Down, PreRing, Ring, Ringing, Unknown, Up};
@@ -11,7 +11,7 @@ fn chan_sip_trunk_born_down_gets_direction_from_first_state() {
         let mut story = Story::new();
         story
             .at(0.0)
-            .born(&trunk, Down)
+            .create(&trunk, Down)
             .at(0.1)
             .state(&trunk, state)
             .at(5.0)
@@ -26,7 +26,7 @@ fn dahdi_channel_in_pre_ring_came_in() {
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&trunk, Down)
+        .create(&trunk, Down)
         .state(&trunk, PreRing)
         .at(5.0)
         .hangup(&trunk);
@@ -40,13 +40,13 @@ fn dahdi_channel_in_pre_ring_came_in() {
 #[test]
 fn dial_destination_without_state_counts_as_dialed() {
     let phone = channel("SIP/101-00000001", 1);
-    let trunk = channel("SIP/carrier-00000002", 2).of(&phone);
+    let trunk = channel("SIP/carrier-00000002", 2).join_call(&phone);
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&phone, Down)
+        .create(&phone, Down)
         .state(&phone, Ring)
-        .born(&trunk, Down);
+        .create(&trunk, Down);
     story.dial(&phone, &trunk, "carrier/998901110001");
     story.at(5.0).hangups(&[&trunk, &phone]);
     let call = story.call();
@@ -56,16 +56,16 @@ fn dial_destination_without_state_counts_as_dialed() {
 #[test]
 fn click_to_call_is_outbound_by_first_rung_extension() {
     let phone = channel("PJSIP/101-00000001", 1);
-    let trunk = channel("PJSIP/city-00000002", 2).of(&phone);
+    let trunk = channel("PJSIP/city-00000002", 2).join_call(&phone);
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&phone, Down)
+        .create(&phone, Down)
         .originate(&phone, "101")
         .at(1.0)
         .state(&phone, Up);
     story
-        .born(&trunk, Down)
+        .create(&trunk, Down)
         .dial(&phone, &trunk, "998901110001@city");
     story
         .at(3.0)
@@ -81,16 +81,16 @@ fn click_to_call_is_outbound_by_first_rung_extension() {
 #[test]
 fn campaign_that_dials_the_customer_first_is_outbound() {
     let trunk = channel("PJSIP/city-00000001", 1).caller("712000000");
-    let phone = channel("PJSIP/101-00000002", 2).of(&trunk);
+    let phone = channel("PJSIP/101-00000002", 2).join_call(&trunk);
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&trunk, Down)
+        .create(&trunk, Down)
         .originate(&trunk, "998901110001@city");
     story
         .at(1.0)
         .state(&trunk, Up)
-        .born(&phone, Down)
+        .create(&phone, Down)
         .dial(&trunk, &phone, "101");
     story
         .at(3.0)
@@ -109,7 +109,7 @@ fn unanswered_campaign_call_has_no_employee() {
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&trunk, Down)
+        .create(&trunk, Down)
         .originate(&trunk, "998901110001@city");
     story.at(4.0).hangup(&trunk);
     let call = story.call();
@@ -123,9 +123,9 @@ fn unanswered_campaign_call_has_no_employee() {
 fn call_forwarded_out_is_inbound_and_answered_by_talk() {
     for talks in [true, false] {
         let city = customer(1);
-        let mobile = channel("PJSIP/gsm-00000002", 2).of(&city);
+        let mobile = channel("PJSIP/gsm-00000002", 2).join_call(&city);
         let mut story = Story::new();
-        story.at(0.0).born(&city, Ring).born(&mobile, Down);
+        story.at(0.0).create(&city, Ring).create(&mobile, Down);
         story.dial(&city, &mobile, "998935550000@gsm");
         if talks {
             story.at(2.0).enter(&mobile, "b1").enter(&city, "b1");
@@ -144,12 +144,12 @@ fn call_forwarded_out_is_inbound_and_answered_by_talk() {
 #[test]
 fn call_without_a_trunk_is_internal() {
     let first = channel("PJSIP/101-00000001", 1).exten("102");
-    let second = channel("PJSIP/102-00000002", 2).of(&first);
+    let second = channel("PJSIP/102-00000002", 2).join_call(&first);
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&first, Ring)
-        .born(&second, Down)
+        .create(&first, Ring)
+        .create(&second, Down)
         .dial(&first, &second, "102");
     story
         .at(1.0)
@@ -164,12 +164,12 @@ fn call_without_a_trunk_is_internal() {
 #[test]
 fn local_channels_without_a_party_are_not_a_call() {
     let one = channel("Local/600@rooms-00000001;1", 1);
-    let two = channel("Local/600@rooms-00000001;2", 2).of(&one);
+    let two = channel("Local/600@rooms-00000001;2", 2).join_call(&one);
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&one, Down)
-        .born(&two, Ring)
+        .create(&one, Down)
+        .create(&two, Ring)
         .at(4.0)
         .hangups(&[&one, &two]);
     assert!(story.calls().is_empty());
@@ -179,15 +179,15 @@ fn local_channels_without_a_party_are_not_a_call() {
 fn cel_direction_without_states_uses_extension_and_birth() {
     let city = customer(1);
     let phone = channel("PJSIP/101-00000002", 2)
-        .of(&city)
+        .join_call(&city)
         .exten("s")
         .caller("101");
-    let mut story = Story::cel();
+    let mut story = Story::from_cel();
     story
         .at(0.0)
-        .born(&city, Unknown)
+        .create(&city, Unknown)
         .app(&city, "Dial", "PJSIP/101,15")
-        .born(&phone, Unknown);
+        .create(&phone, Unknown);
     story.at(5.0).hangups(&[&phone, &city]);
     let call = story.call();
     assert_eq!((call.direction, employee(&call)), (Inbound, Some("101")));
@@ -195,14 +195,16 @@ fn cel_direction_without_states_uses_extension_and_birth() {
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110001")
         .caller("101");
-    let trunk = channel("PJSIP/city-00000002", 2).of(&phone).exten("s");
-    let mut story = Story::cel();
+    let trunk = channel("PJSIP/city-00000002", 2)
+        .join_call(&phone)
+        .exten("s");
+    let mut story = Story::from_cel();
     story
         .at(0.0)
-        .born(&phone, Unknown)
+        .create(&phone, Unknown)
         .app(&phone, "Dial", "PJSIP/998901110001@city,20");
     story
-        .born(&trunk, Unknown)
+        .create(&trunk, Unknown)
         .at(5.0)
         .hangups(&[&trunk, &phone]);
     let call = story.call();
@@ -210,42 +212,42 @@ fn cel_direction_without_states_uses_extension_and_birth() {
 
     // A campaign's channel begins a call on extension s, without a caller's number.
     let trunk = channel("PJSIP/city-00000001", 1).exten("s");
-    let mut story = Story::cel();
-    story.at(0.0).born(&trunk, Unknown).at(5.0).hangup(&trunk);
+    let mut story = Story::from_cel();
+    story.at(0.0).create(&trunk, Unknown).at(5.0).hangup(&trunk);
     assert_eq!(story.call().direction, Outbound);
 
-    // Or it has one of the company's numbers, but runs an application that only dialed channels
-    // run.
+    // A campaign's channel can have one of the company's numbers as caller. It runs an application
+    // that only dialed channels run.
     let trunk = channel("PJSIP/city-00000001", 1)
         .exten("s")
         .caller("712000000");
-    let mut story = Story::cel();
-    story.at(0.0).born(&trunk, Unknown).at(1.0);
+    let mut story = Story::from_cel();
+    story.at(0.0).create(&trunk, Unknown).at(1.0);
     story
         .state(&trunk.clone().running("AppDial2", "(Outgoing Line)"), Up)
         .at(5.0)
         .hangup(&trunk);
     assert_eq!(story.call().direction, Outbound);
 
-    // A call can also come in on s.
-    let mut story = Story::cel();
+    // Inbound calls can begin on extension s, too.
+    let mut story = Story::from_cel();
     let city = customer(1).exten("s");
-    story.at(0.0).born(&city, Unknown).at(5.0).hangup(&city);
+    story.at(0.0).create(&city, Unknown).at(5.0).hangup(&city);
     assert_eq!(story.call().direction, Inbound);
 }
 
-/// Returns the unmatched prefixes of a call that comes in over this channel, and of a call that
-/// goes out over it with this dial string.
-fn in_and_out(name: &str, string: &str) -> [Vec<String>; 2] {
+/// Returns the unmatched prefixes of two calls: an inbound call over the channel `name`, and an
+/// outbound call over the same channel with this dial string.
+fn unmatched_prefixes(name: &str, string: &str) -> [Vec<String>; 2] {
     let caller = channel(name, 1).caller("+998901110001");
     let mut story = Story::new();
-    story.at(0.0).born(&caller, Ring);
+    story.at(0.0).create(&caller, Ring);
     story.at(5.0).hangup(&caller);
     let came = story.call().unmatched;
     let phone = channel("PJSIP/101-00000001", 1);
-    let line = channel(name, 2).of(&phone);
+    let line = channel(name, 2).join_call(&phone);
     let mut story = Story::new();
-    story.at(0.0).born(&phone, Ring).born(&line, Down);
+    story.at(0.0).create(&phone, Ring).create(&line, Down);
     story.dial(&phone, &line, string);
     story.at(5.0).hangups(&[&line, &phone]);
     [came, story.call().unmatched]
@@ -253,25 +255,29 @@ fn in_and_out(name: &str, string: &str) -> [Vec<String>; 2] {
 
 #[test]
 fn channel_without_trunk_with_outside_number_is_unmatched() {
-    let both = in_and_out("PJSIP/citty-00000002", "998901110001@citty");
+    let both = unmatched_prefixes("PJSIP/citty-00000002", "998901110001@citty");
     assert_eq!(both, [["PJSIP/citty"], ["PJSIP/citty"]]);
-    let both = in_and_out("DAHDI/i7/998901110001-2", "i7/998901110001");
+    let both = unmatched_prefixes("DAHDI/i7/998901110001-2", "i7/998901110001");
     assert_eq!(both, [["DAHDI/i7"], ["DAHDI/i7"]]);
     for (name, string) in [
         ("PJSIP/city-00000002", "998901110001@city"),
         ("PJSIP/102-00000002", "102/sip:4711471147@10.0.0.5:5060"),
         ("PJSIP/102-00000002", "102"),
     ] {
-        assert_eq!(in_and_out(name, string), [[] as [&str; 0]; 2], "{name}");
+        assert_eq!(
+            unmatched_prefixes(name, string),
+            [[] as [&str; 0]; 2],
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn phone_with_outside_number_dialing_trunk_is_not_unmatched() {
     let phone = channel("PJSIP/reception-00000001", 1).caller("+998712000000");
-    let trunk = channel("PJSIP/city-00000002", 2).of(&phone);
+    let trunk = channel("PJSIP/city-00000002", 2).join_call(&phone);
     let mut story = Story::new();
-    story.at(0.0).born(&phone, Ring).born(&trunk, Down);
+    story.at(0.0).create(&phone, Ring).create(&trunk, Down);
     story.dial(&phone, &trunk, "998901110001@city");
     story.at(5.0).hangups(&[&trunk, &phone]);
     assert_eq!(story.call().unmatched, [] as [&str; 0]);
@@ -280,9 +286,9 @@ fn phone_with_outside_number_dialing_trunk_is_not_unmatched() {
 #[test]
 fn forwarded_call_over_unmatched_channel_names_channel() {
     let customer = customer(1);
-    let line = channel("PJSIP/gsm2-00000002", 2).of(&customer);
+    let line = channel("PJSIP/gsm2-00000002", 2).join_call(&customer);
     let mut story = Story::new();
-    story.at(0.0).born(&customer, Ring).born(&line, Down);
+    story.at(0.0).create(&customer, Ring).create(&line, Down);
     story.dial(&customer, &line, "998901110002@gsm2");
     story.at(5.0).hangups(&[&line, &customer]);
     let call = story.call();

@@ -1,20 +1,21 @@
-//! Open calls survive a restart.
+//! Tests that open calls survive a restart.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment};
 use callbridge_call::ChannelState::{Down, Ring, Up};
 use callbridge_call::{Assembler, FinishedCall, Origin};
 use std::collections::BTreeMap;
 
-/// Returns a conference of two customers: two calls that become one group.
+/// Returns a conference of two customers, whose calls become one group, and a third customer's
+/// separate call.
 fn conference() -> Story {
     let (mut story, city, phone) = answered_by_101();
     let second = channel("PJSIP/gsm-00000003", 3).caller("998901110002");
     let stranger = customer(9);
     story
         .at(1.5)
-        .born(&stranger, Ring)
+        .create(&stranger, Ring)
         .at(2.0)
-        .born(&second, Ring);
+        .create(&second, Ring);
     for channel in [&city, &phone, &second] {
         story.at(3.0).enter_kind(channel, "room", "softmix");
     }
@@ -26,8 +27,8 @@ fn conference() -> Story {
     story
 }
 
-/// Keeps the last snapshot of each open call, like the spool.
-fn keep(assembler: &mut Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) {
+/// Stores the last snapshot of each open call in `kept`, as the spool does.
+fn store_snapshots(assembler: &mut Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) {
     for change in assembler.take_changes() {
         match change.snapshot {
             Some(snapshot) => kept.insert(change.key, snapshot),
@@ -39,7 +40,7 @@ fn keep(assembler: &mut Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) {
 fn finish(assembler: &mut Assembler) -> Vec<FinishedCall> {
     assembler.tick(moment(60.0));
     assert_eq!(assembler.open_calls(), 0);
-    // Repeated events of a finished call are scraps, as long as the stream goes on.
+    // The assembler holds repeated events of a finished call as scraps until the stream ends.
     assembler.finish_all(moment(60.0));
     let mut calls = assembler.take_finished();
     calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
@@ -48,21 +49,22 @@ fn finish(assembler: &mut Assembler) -> Vec<FinishedCall> {
 
 #[test]
 fn restart_after_any_event_changes_nothing() {
-    assert_eq!(survives_restarts(&conference()), 3);
+    assert_eq!(check_restarts(&conference()), 3);
 }
 
-/// Plays the story with a restart after each of its events. Returns the number of calls.
-pub fn survives_restarts(story: &Story) -> usize {
+/// Checks that a restart after any event of the story leaves the calls unchanged. Returns the
+/// number of calls.
+pub fn check_restarts(story: &Story) -> usize {
     let mut whole = assembler();
-    for (at, told) in &story.events {
-        whole.on_event(told, *at);
+    for (at, event) in &story.events {
+        whole.on_event(event, *at);
     }
     let expected = finish(&mut whole);
     for cut in 0..=story.events.len() {
         let (mut first, mut kept) = (assembler(), BTreeMap::new());
-        for (at, told) in &story.events[..cut] {
-            first.on_event(told, *at);
-            keep(&mut first, &mut kept);
+        for (at, event) in &story.events[..cut] {
+            first.on_event(event, *at);
+            store_snapshots(&mut first, &mut kept);
         }
         let mut calls = first.take_finished();
         let mut second = assembler();
@@ -70,15 +72,15 @@ pub fn survives_restarts(story: &Story) -> usize {
             second.restore(*key, snapshot).expect("a snapshot");
         }
         assert_eq!(first.open_calls(), second.open_calls());
-        // The last events before the end are delivered again, as by a broker.
-        for (at, told) in &story.events[cut.saturating_sub(2)..] {
-            second.on_event(told, *at);
-            keep(&mut second, &mut kept);
+        // The last two events before the restart are delivered again, as a broker does.
+        for (at, event) in &story.events[cut.saturating_sub(2)..] {
+            second.on_event(event, *at);
+            store_snapshots(&mut second, &mut kept);
         }
         calls.extend(finish(&mut second));
         calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
         assert_eq!(calls, expected, "cut after {cut} events");
-        keep(&mut second, &mut kept);
+        store_snapshots(&mut second, &mut kept);
         assert!(kept.is_empty(), "cut after {cut} events");
     }
     expected.len()
@@ -87,37 +89,37 @@ pub fn survives_restarts(story: &Story) -> usize {
 #[test]
 fn restart_keeps_that_cel_reports_bridges() {
     let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
-    let phone = phone.of(&city);
+    let phone = phone.join_call(&city);
     let mut story = Story::new();
-    story.by(Origin::Cel).at(0.0).born(&city, Ring);
-    story.born(&phone, Down);
+    story.set_origin(Origin::Cel).at(0.0).create(&city, Ring);
+    story.create(&phone, Down);
     for channel in [&phone, &city] {
         story.at(1.0).state(channel, Up);
     }
     // Another call is in the bridge, and ends before the restart.
     let (stranger, other) = (customer(9), channel("PJSIP/102-00000010", 10));
-    let other = other.of(&stranger);
-    story.at(1.5).born(&stranger, Ring).born(&other, Down);
+    let other = other.join_call(&stranger);
+    story.at(1.5).create(&stranger, Ring).create(&other, Down);
     story.at(2.0).enter(&other, "b1").enter(&stranger, "b1");
     story.at(3.0).leave(&other, "b1").leave(&stranger, "b1");
     story.hangups(&[&other, &stranger]);
     story.at(8.0).hangups(&[&phone, &city]);
-    assert_eq!(survives_restarts(&story), 2);
+    assert_eq!(check_restarts(&story), 2);
 }
 
 #[test]
 fn assembler_knows_the_ids_of_its_open_calls_alone() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
     }
     assert!(assembler.knows(city.id()) && assembler.knows(phone.id()));
     assert!(!assembler.knows("1795000000.99"));
     let from = story.events.len();
     story.at(5.0).hangups(&[&phone, &city]);
-    for (at, told) in &story.events[from..] {
-        assembler.on_event(told, *at);
+    for (at, event) in &story.events[from..] {
+        assembler.on_event(event, *at);
     }
     assembler.tick(moment(6.0));
     assert!(!assembler.knows(city.id()));
@@ -127,15 +129,15 @@ fn assembler_knows_the_ids_of_its_open_calls_alone() {
 fn call_without_new_facts_is_not_written_again() {
     let (story, city, _) = answered_by_101();
     let mut assembler = assembler();
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
     }
     assert_eq!(assembler.take_changes().len(), 1);
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
     }
     let mut hold = Story::new();
-    hold.at(2.0).seen(&city);
+    hold.at(2.0).mention(&city);
     assembler.on_event(&hold.events[0].1, moment(2.0));
     assert_eq!(assembler.take_changes(), []);
 }
@@ -144,10 +146,10 @@ fn call_without_new_facts_is_not_written_again() {
 fn call_that_came_and_went_between_two_takes_is_never_written() {
     let city = customer(1);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring).at(1.0).hangup(&city);
+    story.at(0.0).create(&city, Ring).at(1.0).hangup(&city);
     let mut assembler = assembler();
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
     }
     assembler.tick(moment(2.0));
     assert_eq!(
@@ -182,8 +184,8 @@ fn call_with_more_facts_than_the_limit_is_incomplete() {
     }
     story.at(9.0).hangups(&[&phone, &city]);
     let mut assembler = assembler();
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
     }
     let snapshot = assembler
         .take_changes()

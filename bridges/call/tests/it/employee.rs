@@ -1,21 +1,21 @@
-//! The employee of a call.
+//! Tests of the employee of a call.
 
 use crate::story::{Channel, Story, channel, customer, employee, extensions};
 use callbridge_call::ChannelState::{Down, Ring, Ringing};
 
-/// Returns a missed call that rang these extensions, with one channel each.
-fn missed(names: &[&str]) -> Story {
+/// Returns a missed call that rang each of these channels.
+fn missed_call(names: &[&str]) -> Story {
     let city = customer(1);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring);
+    story.at(0.0).create(&city, Ring);
     let phones: Vec<Channel> = (2..)
         .zip(names)
-        .map(|(number, name)| channel(name, number).of(&city))
+        .map(|(number, name)| channel(name, number).join_call(&city))
         .collect();
     for phone in &phones {
         story
             .at(0.1)
-            .born(phone, Down)
+            .create(phone, Down)
             .dial(&city, phone, "x")
             .state(phone, Ringing);
     }
@@ -29,26 +29,28 @@ fn missed(names: &[&str]) -> Story {
 #[test]
 fn missed_call_belongs_to_single_dialed_extension() {
     assert_eq!(
-        employee(&missed(&["PJSIP/101-00000002"]).call()),
+        employee(&missed_call(&["PJSIP/101-00000002"]).call()),
         Some("101")
     );
-    let twice = missed(&["PJSIP/101-00000002", "PJSIP/101-00000003"]);
+    let twice = missed_call(&["PJSIP/101-00000002", "PJSIP/101-00000003"]);
     assert_eq!(employee(&twice.call()), Some("101"));
 }
 
 #[test]
 fn missed_call_that_rang_several_phones_has_no_employee() {
-    let group = missed(&["PJSIP/101-00000002", "PJSIP/102-00000003"]);
+    let group = missed_call(&["PJSIP/101-00000002", "PJSIP/102-00000003"]);
     assert_eq!(employee(&group.call()), None);
-    assert_eq!(employee(&missed(&[]).call()), None);
+    assert_eq!(employee(&missed_call(&[]).call()), None);
 }
 
 #[test]
 fn failed_pickup_does_not_count_as_dialed() {
-    let mut story = missed(&["PJSIP/101-00000002"]);
+    let mut story = missed_call(&["PJSIP/101-00000002"]);
     let city = customer(1);
-    let picker = channel("PJSIP/103-00000009", 9).of(&city).exten("*8");
-    story.at(4.0).born(&picker, Ring).hangup(&picker);
+    let picker = channel("PJSIP/103-00000009", 9)
+        .join_call(&city)
+        .exten("*8");
+    story.at(4.0).create(&picker, Ring).hangup(&picker);
     story.events.sort_by_key(|&(at, _)| at);
     assert_eq!(employee(&story.call()), Some("101"));
 }
@@ -56,9 +58,9 @@ fn failed_pickup_does_not_count_as_dialed() {
 #[test]
 fn unanswered_outbound_call_has_the_caller_as_employee() {
     let phone = channel("PJSIP/101-00000001", 1).exten("9998901110001");
-    let trunk = channel("PJSIP/city-00000002", 2).of(&phone);
+    let trunk = channel("PJSIP/city-00000002", 2).join_call(&phone);
     let mut story = Story::new();
-    story.at(0.0).born(&phone, Ring).born(&trunk, Down);
+    story.at(0.0).create(&phone, Ring).create(&trunk, Down);
     story
         .dial(&phone, &trunk, "998901110001@city")
         .at(4.0)
@@ -74,14 +76,14 @@ fn unanswered_outbound_call_has_the_caller_as_employee() {
 #[test]
 fn employee_replaced_by_customer_is_not_last_talker() {
     let city = customer(1);
-    let agent = channel("SIP/101-00000002", 2).of(&city);
+    let agent = channel("SIP/101-00000002", 2).join_call(&city);
     let asks = channel("SIP/101-00000003", 3);
-    let colleague = channel("SIP/102-00000004", 4).of(&asks);
+    let colleague = channel("SIP/102-00000004", 4).join_call(&asks);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring).born(&agent, Down);
+    story.at(0.0).create(&city, Ring).create(&agent, Down);
     story.dial(&city, &agent, "101");
     story.at(1.0).enter(&agent, "one").enter(&city, "one");
-    story.at(3.0).born(&asks, Ring).born(&colleague, Down);
+    story.at(3.0).create(&asks, Ring).create(&colleague, Down);
     story.dial(&asks, &colleague, "102");
     story.at(4.0).enter(&colleague, "two").enter(&asks, "two");
     story.at(6.0).leave(&city, "one").enter(&city, "two");

@@ -1,5 +1,5 @@
-//! Values that CDRs cannot prove: ids that no PBX made, the extension `h`, applications after a
-//! `Dial` of Asterisk before 12, and contradictory figures.
+//! Tests of values that CDRs cannot prove: ids that no PBX made, the extension `h`, the last
+//! application in CDRs of Asterisk before 12, and contradictory durations.
 
 use crate::story::settings;
 use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 const BASE: i64 = 1_795_163_500;
 
-fn at(second: i64) -> EventTime {
+fn moment(second: i64) -> EventTime {
     EventTime::from_seconds(BASE + second)
 }
 
 /// Returns the CDR of an answered call of 30 s from a customer to a phone, 20 s of it billed.
-fn answered(start: i64, number: u32, driver: &str) -> Cdr<'static> {
+fn answered_cdr(start: i64, number: u32, driver: &str) -> Cdr<'static> {
     let trunk = if driver == "SIP" { "carrier" } else { "city" };
     Cdr {
         uniqueid: format!("{}.{number}", BASE + start).into(),
@@ -22,28 +22,28 @@ fn answered(start: i64, number: u32, driver: &str) -> Cdr<'static> {
         destination: "101".into(),
         last_app: "Dial".into(),
         disposition: "ANSWERED".into(),
-        started_at: Some(at(start)),
-        ended_at: Some(at(start + 30)),
+        started_at: Some(moment(start)),
+        ended_at: Some(moment(start + 30)),
         duration_micros: Some(30_000_000),
         billed_micros: Some(20_000_000),
         ..Cdr::default()
     }
 }
 
-fn folded(records: &[Cdr<'_>]) -> Vec<FinishedCall> {
+fn fold_records(records: &[Cdr<'_>]) -> Vec<FinishedCall> {
     let mut folder = Folder::new(Settings {
         cdr_wait: Some(Duration::from_secs(10)),
         ..settings()
     });
     for record in records {
-        folder.on_cdr(record, record.ended_at.unwrap_or(at(0)));
+        folder.on_cdr(record, record.ended_at.unwrap_or(moment(0)));
     }
-    folder.finish_all(at(100_000));
+    folder.finish_all(moment(100_000));
     folder.take_finished()
 }
 
-fn one(record: Cdr<'_>) -> FinishedCall {
-    let mut calls = folded(&[record]);
+fn single_call(record: Cdr<'_>) -> FinishedCall {
+    let mut calls = fold_records(&[record]);
     assert_eq!(calls.len(), 1, "{calls:#?}");
     calls.remove(0)
 }
@@ -51,11 +51,11 @@ fn one(record: Cdr<'_>) -> FinishedCall {
 #[test]
 fn linkedid_of_no_pbx_ties_no_strangers() {
     for linkedid in ["0", "N/A", "unknown", "deal-77"] {
-        let mut records = [answered(0, 1, "PJSIP"), answered(3, 3, "PJSIP")];
+        let mut records = [answered_cdr(0, 1, "PJSIP"), answered_cdr(3, 3, "PJSIP")];
         for record in &mut records {
             record.linkedid = linkedid.into();
         }
-        let calls = folded(&records);
+        let calls = fold_records(&records);
         let ids: Vec<&str> = calls.iter().map(|call| call.linkedid.as_str()).collect();
         let own = records.each_ref().map(|record| &*record.uniqueid);
         assert_eq!(ids, own, "{linkedid}");
@@ -65,17 +65,17 @@ fn linkedid_of_no_pbx_ties_no_strangers() {
 #[test]
 fn linkedid_of_no_pbx_ties_records_near_its_channel() {
     for (start, calls) in [(32, 1), (36, 2)] {
-        let mut first = answered(0, 1, "PJSIP");
+        let mut first = answered_cdr(0, 1, "PJSIP");
         first.uniqueid = "deal-77".into();
         first.linkedid = "deal-77".into();
         // The phone calls a colleague.
-        let mut second = answered(start, 3, "PJSIP");
+        let mut second = answered_cdr(start, 3, "PJSIP");
         second.channel = "PJSIP/101-00000009".into();
         second.dest_channel = "PJSIP/102-0000000a".into();
         second.linkedid = "deal-77".into();
-        let folded = folded(&[first, second]);
-        assert_eq!(folded.len(), calls, "{start}");
-        let mut ids = folded.iter().map(|call| call.linkedid.as_str());
+        let calls_found = fold_records(&[first, second]);
+        assert_eq!(calls_found.len(), calls, "{start}");
+        let mut ids = calls_found.iter().map(|call| call.linkedid.as_str());
         assert!(ids.any(|id| id == "deal-77"), "{start}");
     }
 }
@@ -84,25 +84,25 @@ fn linkedid_of_no_pbx_ties_records_near_its_channel() {
 fn stranger_with_a_folded_calls_linkedid_is_not_late() {
     let mut folder = Folder::new(settings());
     for (start, number) in [(0, 1), (20, 3)] {
-        let mut record = answered(start, number, "PJSIP");
+        let mut record = answered_cdr(start, number, "PJSIP");
         record.linkedid = "0".into();
-        assert!(folder.on_cdr(&record, at(start + 30)), "{start}");
-        folder.finish_all(at(start + 30));
+        assert!(folder.on_cdr(&record, moment(start + 30)), "{start}");
+        folder.finish_all(moment(start + 30));
     }
     assert_eq!(folder.take_finished().len(), 2);
 }
 
 #[test]
 fn record_of_extension_h_adds_nothing() {
-    let call = answered(0, 1, "PJSIP");
-    let mut handler = answered(30, 1, "PJSIP");
+    let call = answered_cdr(0, 1, "PJSIP");
+    let mut handler = answered_cdr(30, 1, "PJSIP");
     handler.uniqueid = call.uniqueid.clone();
     handler.destination = "h".into();
-    let both = folded(&[call, handler.clone()]);
+    let both = fold_records(&[call, handler.clone()]);
     assert_eq!(both.len(), 1);
-    assert_eq!(both[0].ended, at(30));
+    assert_eq!(both[0].ended, moment(30));
     assert_eq!(both[0].talk, Duration::from_secs(20));
-    let alone = one(handler);
+    let alone = single_call(handler);
     assert!(!alone.answered && alone.incomplete.is_none());
 }
 
@@ -116,14 +116,14 @@ fn last_app_before_asterisk_12_decides_if_answer_is_known() {
         ("AGI", false, false),
         ("Macro", false, false),
     ] {
-        let mut record = answered(0, 1, "SIP");
+        let mut record = answered_cdr(0, 1, "SIP");
         record.last_app = app.into();
-        let call = one(record);
+        let call = single_call(record);
         assert_eq!(call.answered, is_answered, "{app}");
         assert_eq!(call.incomplete.is_none(), is_known, "{app}");
-        let mut record = answered(0, 1, "PJSIP");
+        let mut record = answered_cdr(0, 1, "PJSIP");
         record.last_app = app.into();
-        let call = one(record);
+        let call = single_call(record);
         assert!(call.answered && call.incomplete.is_none(), "PJSIP: {app}");
     }
 }
@@ -131,11 +131,11 @@ fn last_app_before_asterisk_12_decides_if_answer_is_known() {
 #[test]
 fn negative_duration_makes_the_call_incomplete() {
     for duration in [-3590, 4_294_963_706] {
-        let mut record = answered(0, 1, "PJSIP");
+        let mut record = answered_cdr(0, 1, "PJSIP");
         record.ended_at = None;
         record.duration_micros = Some(duration * 1_000_000);
         record.billed_micros = Some(-3_600_000_000);
-        let call = one(record);
+        let call = single_call(record);
         assert!(call.answered && call.incomplete.is_some(), "{duration}");
     }
 }
@@ -143,13 +143,13 @@ fn negative_duration_makes_the_call_incomplete() {
 #[test]
 fn billed_time_beyond_the_duration_is_not_clamped() {
     for (billed, talk) in [(31, 30), (32, 32), (4_294_967_290, 4_294_967_290)] {
-        let mut record = answered(0, 1, "PJSIP");
+        let mut record = answered_cdr(0, 1, "PJSIP");
         record.billed_micros = Some(billed * 1_000_000);
-        let call = one(record);
+        let call = single_call(record);
         assert_eq!(call.talk, Duration::from_secs(talk), "{billed}");
         assert!(call.answered && call.incomplete.is_none());
     }
-    let mut record = answered(0, 1, "PJSIP");
+    let mut record = answered_cdr(0, 1, "PJSIP");
     record.billed_micros = Some(-6_000_000);
-    assert_eq!(one(record).talk, Duration::from_secs(4_294_967_290));
+    assert_eq!(single_call(record).talk, Duration::from_secs(4_294_967_290));
 }

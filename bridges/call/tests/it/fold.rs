@@ -1,4 +1,4 @@
-//! Calls that are known only from call detail records.
+//! Tests of calls that are known only from call detail records.
 
 use crate::story::settings;
 use callbridge_call::{Cdr, Direction, EventTime, FinishedCall, Folder, Settings};
@@ -6,8 +6,9 @@ use std::time::Duration;
 
 const BASE: i64 = 1_700_000_000;
 
-/// A record: channel, destination channel, application, second of start and end, billed seconds
-/// (`None`: not answered), epoch's offset and counter of the unique id.
+/// A CDR: channel, destination channel, application, second of start, second of end, billed
+/// seconds (`None`: not answered), and the time and counter of the unique id. All times are in
+/// seconds after `BASE`.
 struct Row(
     &'static str,
     &'static str,
@@ -18,7 +19,7 @@ struct Row(
     (i64, u32),
 );
 
-fn at(second: i64) -> EventTime {
+fn moment(second: i64) -> EventTime {
     EventTime::from_seconds(BASE + second)
 }
 
@@ -31,9 +32,9 @@ fn cdr(row: &Row) -> Cdr<'static> {
         source: "998901110001".into(),
         destination: "100".into(),
         last_app: app.into(),
-        started_at: Some(at(start)),
-        answered_at: billed.map(|billed| at(end - i64::from(billed))),
-        ended_at: Some(at(end)),
+        started_at: Some(moment(start)),
+        answered_at: billed.map(|billed| moment(end - i64::from(billed))),
+        ended_at: Some(moment(end)),
         billed_micros: Some(i64::from(billed.unwrap_or(0)) * 1_000_000),
         disposition: if billed.is_some() {
             "ANSWERED"
@@ -52,17 +53,17 @@ fn folder() -> Folder {
     })
 }
 
-fn folded(rows: &[Row]) -> Vec<FinishedCall> {
+fn fold_rows(rows: &[Row]) -> Vec<FinishedCall> {
     let mut folder = folder();
     for row in rows {
-        folder.on_cdr(&cdr(row), at(row.4));
+        folder.on_cdr(&cdr(row), moment(row.4));
     }
-    folder.finish_all(at(100_000));
+    folder.finish_all(moment(100_000));
     folder.take_finished()
 }
 
-fn one(rows: &[Row]) -> FinishedCall {
-    let mut calls = folded(rows);
+fn single_call(rows: &[Row]) -> FinishedCall {
+    let mut calls = fold_rows(rows);
     assert_eq!(calls.len(), 1, "{calls:#?}");
     calls.remove(0)
 }
@@ -73,7 +74,7 @@ const BORIS: &str = "PJSIP/102-0000000c";
 
 #[test]
 fn records_of_optimized_local_channel_fold_into_one_call() {
-    let call = one(&[
+    let call = single_call(&[
         Row(
             ANNA,
             "Local/9@out-000005a6;1",
@@ -95,7 +96,7 @@ fn records_of_optimized_local_channel_fold_into_one_call() {
         ),
     ]);
     assert_eq!(call.direction, Direction::Outbound);
-    assert_eq!((call.started, call.ended), (at(0), at(203)));
+    assert_eq!((call.started, call.ended), (moment(0), moment(203)));
     assert_eq!(call.talk, Duration::from_secs(183));
     assert!(call.answered && call.estimate);
     assert_eq!(call.employee.expect("somebody").as_str(), "101");
@@ -104,7 +105,7 @@ fn records_of_optimized_local_channel_fold_into_one_call() {
 #[test]
 fn did_is_read_only_from_its_own_column() {
     assert_eq!(did_of(CITY, ANNA, "7001").as_deref(), Some("7001"));
-    // The destination, 100, is a step of the dialplan.
+    // The CDR's destination, 100, is a step of the dialplan and not a called number.
     assert_eq!(did_of(CITY, ANNA, ""), None);
     assert_eq!(did_of(CITY, ANNA, "s"), None);
     assert_eq!(did_of(ANNA, CITY, "7001"), None, "out");
@@ -118,15 +119,15 @@ fn did_of(channel: &'static str, dest: &'static str, did: &'static str) -> Optio
         did: did.into(),
         ..cdr(&row)
     };
-    folder.on_cdr(&record, at(30));
-    folder.finish_all(at(100_000));
+    folder.on_cdr(&record, moment(30));
+    folder.finish_all(moment(100_000));
     folder.take_finished().remove(0).did
 }
 
 #[test]
 fn announcement_does_not_count_as_an_answer() {
     for app in ["Playback", "VoiceMail", "Queue", "Hangup", "Dial"] {
-        let call = one(&[Row(CITY, "", app, 0, 30, Some(30), (0, 1))]);
+        let call = single_call(&[Row(CITY, "", app, 0, 30, Some(30), (0, 1))]);
         assert!(!call.answered, "{app}");
         assert_eq!(call.talk, Duration::ZERO, "{app}");
         assert_eq!(call.direction, Direction::Inbound, "{app}");
@@ -135,11 +136,11 @@ fn announcement_does_not_count_as_an_answer() {
 
 #[test]
 fn voicemail_after_unanswered_dial_is_not_an_answer() {
-    // Asterisk before 12 keeps the destination channel of the Dial in the one record of the call.
+    // Asterisk before 12 writes one CDR per call, which keeps the destination channel of the Dial.
     for app in ["VoiceMail", "Hangup", "Congestion"] {
         let trunk = "SIP/carrier-0000000a";
         let phone = "SIP/101-0000000b";
-        let call = one(&[Row(trunk, phone, app, 0, 60, Some(40), (0, 1))]);
+        let call = single_call(&[Row(trunk, phone, app, 0, 60, Some(40), (0, 1))]);
         assert!(!call.answered, "{app}");
         assert_eq!(call.employee.expect("it was dialed").as_str(), "101");
     }
@@ -150,19 +151,19 @@ fn unanswered_record_with_billed_seconds_has_no_talk() {
     let mut row = cdr(&Row(CITY, ANNA, "Queue", 0, 15, Some(15), (0, 1)));
     row.disposition = "NO ANSWER".into();
     let mut folder = folder();
-    folder.on_cdr(&row, at(15));
-    folder.finish_all(at(15));
+    folder.on_cdr(&row, moment(15));
+    folder.finish_all(moment(15));
     let call = folder.take_finished().remove(0);
     assert!(!call.answered);
-    assert_eq!((call.talk, call.ended), (Duration::ZERO, at(15)));
+    assert_eq!((call.talk, call.ended), (Duration::ZERO, moment(15)));
 }
 
 #[test]
 fn call_whose_first_record_is_missing_began_with_its_channel() {
-    let call = one(&[Row(CITY, BORIS, "Dial", 19, 60, Some(30), (0, 1))]);
-    assert_eq!(call.started, at(0));
-    let reused = one(&[Row(CITY, BORIS, "Dial", 1_900, 1_960, Some(30), (0, 1))]);
-    assert_eq!(reused.started, at(1_900));
+    let call = single_call(&[Row(CITY, BORIS, "Dial", 19, 60, Some(30), (0, 1))]);
+    assert_eq!(call.started, moment(0));
+    let reused = single_call(&[Row(CITY, BORIS, "Dial", 1_900, 1_960, Some(30), (0, 1))]);
+    assert_eq!(reused.started, moment(1_900));
 }
 
 #[test]
@@ -170,8 +171,8 @@ fn call_of_an_unknown_zone_is_incomplete() {
     let mut row = cdr(&Row(CITY, ANNA, "Dial", 0, 60, Some(30), (0, 1)));
     row.zoneless = true;
     let mut folder = folder();
-    folder.on_cdr(&row, at(60));
-    folder.finish_all(at(60));
+    folder.on_cdr(&row, moment(60));
+    folder.finish_all(moment(60));
     let why = folder.take_finished().remove(0).incomplete;
     assert!(why.expect("incomplete").contains("--pbx-timezone"));
 }
@@ -186,12 +187,12 @@ fn record_without_id_gets_channel_start_and_destination_id() {
     for row in [
         Row(CITY, ANNA, "Queue", 0, 15, None, (0, 1)),
         Row(CITY, BORIS, "Queue", 15, 40, Some(20), (0, 1)),
-        // The same channel name from another run of the PBX.
+        // Another run of the PBX uses the channel name again.
         Row(CITY, ANNA, "Dial", 9_000, 9_010, Some(5), (0, 1)),
     ] {
-        folder.on_cdr(&bare(row), at(40));
+        folder.on_cdr(&bare(row), moment(40));
     }
-    folder.finish_all(at(10_000));
+    folder.finish_all(moment(10_000));
     let calls = folder.take_finished();
     let ids: Vec<&str> = calls.iter().map(|call| call.linkedid.as_str()).collect();
     assert_eq!(
@@ -230,14 +231,14 @@ fn reordered_or_duplicate_records_give_the_same_call() {
             ),
         ]
     };
-    let wanted = one(&rows());
+    let wanted = single_call(&rows());
     assert_eq!(wanted.talk, Duration::from_secs(20));
     assert_eq!(wanted.employee.as_ref().expect("Boris").as_str(), "102");
     for turn in 0..4 {
         let mut turned = rows();
         turned.rotate_left(turn);
         turned.extend(rows());
-        let call = one(&turned);
+        let call = single_call(&turned);
         assert_eq!(
             (call.talk, call.started, call.employee),
             (wanted.talk, wanted.started, wanted.employee.clone())
@@ -247,10 +248,10 @@ fn reordered_or_duplicate_records_give_the_same_call() {
 
 #[test]
 fn consultation_is_not_talk_of_the_held_customer() {
-    let call = one(&[
+    let call = single_call(&[
         Row(CITY, ANNA, "Dial", 0, 60, Some(50), (0, 1)),
-        // Anna asks Boris and comes back. The record of the other side of the first dialing shows
-        // it.
+        // Anna consults Boris and returns to the customer. The next two CDRs are the two sides of
+        // the consultation.
         Row(
             ANNA,
             "Local/2@in-00000002;1",
@@ -279,17 +280,17 @@ fn live_call_is_folded_when_no_record_came_for_the_wait() {
     let mut folder = folder();
     folder.on_cdr(
         &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
-        at(20),
+        moment(20),
     );
-    assert_eq!(folder.next_deadline(), Some(at(30)));
-    folder.tick(at(29));
+    assert_eq!(folder.next_deadline(), Some(moment(30)));
+    folder.tick(moment(29));
     assert!(folder.take_finished().is_empty());
-    folder.tick(at(30));
+    folder.tick(moment(30));
     let call = folder.take_finished().remove(0);
     assert!(call.live);
-    // Its caller has hung up. The record of the customer's next talk comes too late.
+    // The call was given out, so the CDR of the customer's next talk arrives too late.
     let late = cdr(&Row(CITY, BORIS, "Dial", 20, 90, Some(70), (0, 2)));
-    assert!(!folder.on_cdr(&late, at(90)));
+    assert!(!folder.on_cdr(&late, moment(90)));
 }
 
 #[test]
@@ -309,27 +310,27 @@ fn records_of_batching_pbx_wait_for_next_batch() {
         row.dest_channel = format!("PJSIP/101-1{n:07x}").into();
         row
     };
-    // The first batch could be a backlog; after the second, the third is expected.
+    // The first batch could be a backlog. After the second batch, a third is expected.
     for (n, batch) in [(20, 300), (21, 600)] {
-        folder.on_cdr(&other(n, batch - 100), at(batch));
-        folder.tick(at(batch + 10));
+        folder.on_cdr(&other(n, batch - 100), moment(batch));
+        folder.tick(moment(batch + 10));
         assert_eq!(folder.take_finished().len(), 1);
     }
     let early = Row(CITY, ANNA, "Dial", 880, 895, None, (880, 1));
-    folder.on_cdr(&cdr(&early), at(901));
-    folder.tick(at(1_100));
+    folder.on_cdr(&cdr(&early), moment(901));
+    folder.tick(moment(1_100));
     assert!(
         folder.take_finished().is_empty(),
         "the rest may be in the next batch"
     );
     let rest = Row(CITY, BORIS, "Dial", 895, 899, Some(3), (880, 1));
-    folder.on_cdr(&cdr(&rest), at(1_200));
-    folder.on_cdr(&other(22, 1_000), at(1_200));
-    folder.tick(at(1_210));
+    folder.on_cdr(&cdr(&rest), moment(1_200));
+    folder.on_cdr(&other(22, 1_000), moment(1_200));
+    folder.tick(moment(1_210));
     let calls = folder.take_finished();
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].employee.as_ref().expect("Boris").as_str(), "102");
-    folder.tick(at(1_600));
+    folder.tick(moment(1_600));
     assert_eq!(
         folder.take_finished().len(),
         1,
@@ -342,9 +343,9 @@ fn backlog_is_folded_when_no_record_came_for_the_wait() {
     let mut folder = folder();
     folder.on_cdr(
         &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
-        at(300),
+        moment(300),
     );
-    assert_eq!(folder.next_deadline(), Some(at(310)));
+    assert_eq!(folder.next_deadline(), Some(moment(310)));
 }
 
 #[test]
@@ -355,26 +356,29 @@ fn record_id_reused_by_other_channel_is_separate_call() {
     };
     let first = cdr(&Row(CITY, ANNA, "Dial", 0, 113, None, (0, 1)));
     let mut folder = folder();
-    folder.on_cdr(&first, at(113));
-    folder.on_cdr(&again, at(1_945));
-    folder.finish_all(at(2_000));
+    folder.on_cdr(&first, moment(113));
+    folder.on_cdr(&again, moment(1_945));
+    folder.finish_all(moment(2_000));
     assert_eq!(folder.take_finished().len(), 2);
 }
 
 #[test]
 fn record_sent_before_its_end_lasts_its_stated_duration() {
     let row = Cdr {
-        ended_at: Some(at(0)),
+        ended_at: Some(moment(0)),
         answered_at: None,
         duration_micros: Some(45_000_000),
         billed_micros: Some(38_000_000),
         ..cdr(&Row(CITY, ANNA, "Dial", 0, 0, Some(38), (0, 1)))
     };
     let mut folder = folder();
-    folder.on_cdr(&row, at(45));
-    folder.finish_all(at(45));
+    folder.on_cdr(&row, moment(45));
+    folder.finish_all(moment(45));
     let call = folder.take_finished().remove(0);
-    assert_eq!((call.ended, call.talk), (at(45), Duration::from_secs(38)));
+    assert_eq!(
+        (call.ended, call.talk),
+        (moment(45), Duration::from_secs(38))
+    );
 }
 
 #[test]
@@ -393,12 +397,12 @@ fn call_whose_first_channel_has_not_ended_waits_for_it() {
         None,
         (0, 3),
     ));
-    folder.on_cdr(&half, at(5));
-    folder.tick(at(3_000));
+    folder.on_cdr(&half, moment(5));
+    folder.tick(moment(3_000));
     assert_eq!(folder.open_calls(), 1);
     let root = linked(Row(CITY, BORIS, "Queue", 0, 3_600, Some(3_590), (0, 1)));
-    folder.on_cdr(&root, at(3_600));
-    folder.tick(at(3_610));
+    folder.on_cdr(&root, moment(3_600));
+    folder.tick(moment(3_610));
     let call = folder.take_finished().remove(0);
     assert_eq!(call.talk, Duration::from_secs(3_590));
     assert_eq!(call.also_known_as.len(), 1);
@@ -411,7 +415,7 @@ fn waiting_records_survive_a_restart() {
         Row(CITY, BORIS, "Dial", 20, 60, Some(30), (0, 1)),
     ];
     let mut before = folder();
-    before.on_cdr(&cdr(&rows[0]), at(20));
+    before.on_cdr(&cdr(&rows[0]), moment(20));
     let kept = before.take_changes();
     assert_eq!(kept.len(), 1);
     let mut after = folder();
@@ -419,10 +423,13 @@ fn waiting_records_survive_a_restart() {
         let bytes = change.snapshot.as_deref().expect("open");
         after.restore(change.key, bytes).expect("restored");
     }
-    after.on_cdr(&cdr(&rows[1]), at(60));
-    after.tick(at(70));
+    after.on_cdr(&cdr(&rows[1]), moment(60));
+    after.tick(moment(70));
     let call = after.take_finished().remove(0);
-    assert_eq!((call.started, call.talk), (at(0), Duration::from_secs(30)));
+    assert_eq!(
+        (call.started, call.talk),
+        (moment(0), Duration::from_secs(30))
+    );
     let gone = after.take_changes();
     assert!(gone.iter().all(|change| change.snapshot.is_none()));
     assert!(after.restore(7, b"torn").is_err());
@@ -447,7 +454,7 @@ fn too_many_open_calls_make_room_by_the_one_that_ended_first() {
         ));
         row.channel = format!("PJSIP/city-{n:08x}").into();
         row.dest_channel = format!("PJSIP/101-1{n:07x}").into();
-        folder.on_cdr(&row, at(n * 100 + 20));
+        folder.on_cdr(&row, moment(n * 100 + 20));
         assert!(folder.open_calls() <= 3);
     }
     assert_eq!(folder.take_finished().len(), 7);
@@ -457,8 +464,9 @@ fn too_many_open_calls_make_room_by_the_one_that_ended_first() {
 fn backlog_is_read_to_its_end_before_its_calls_are_folded() {
     let mut folder = folder();
     let root = Row(ANNA, CITY, "Dial", 0, 20, Some(15), (0, 1));
-    folder.on_cdr(&cdr(&root), at(50_000));
-    // Half an hour of other calls. Then the customer, whom Anna had transferred to Boris.
+    folder.on_cdr(&cdr(&root), moment(50_000));
+    // The backlog has half an hour of other calls. After these calls, the CDR of the customer
+    // arrives, whom Anna had transferred to Boris.
     for n in 0..20_u32 {
         let end = i64::from(n) * 100 + 100;
         let mut other = cdr(&Row(
@@ -472,18 +480,18 @@ fn backlog_is_read_to_its_end_before_its_calls_are_folded() {
         ));
         other.channel = format!("PJSIP/gsm-{n:08x}").into();
         other.dest_channel = format!("PJSIP/103-{n:08x}").into();
-        folder.on_cdr(&other, at(50_000 + i64::from(n)));
-        folder.tick(at(50_000 + i64::from(n)));
+        folder.on_cdr(&other, moment(50_000 + i64::from(n)));
+        folder.tick(moment(50_000 + i64::from(n)));
     }
     assert!(folder.take_finished().is_empty());
     let rest = Row(CITY, BORIS, "Dial", 20, 2_000, Some(1_980), (0, 2));
-    folder.on_cdr(&cdr(&rest), at(50_020));
-    folder.tick(at(50_030));
+    folder.on_cdr(&cdr(&rest), moment(50_020));
+    folder.tick(moment(50_030));
     let calls = folder.take_finished();
     assert_eq!(calls.len(), 21);
     let call = calls
         .iter()
-        .find(|call| call.ended == at(2_000))
+        .find(|call| call.ended == moment(2_000))
         .expect("the whole call");
     assert_eq!(call.direction, Direction::Outbound);
     assert_eq!(call.talk, Duration::from_secs(1_995));

@@ -1,4 +1,4 @@
-//! Properties of folded calls, for any records in any order.
+//! Property tests of calls that are made of CDRs, for any CDRs in any order.
 
 use crate::story::settings;
 use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
@@ -55,7 +55,7 @@ prop_compose! {
             started_at: Some(at(start)),
             ended_at: ended.then(|| at(start + i64::from(lasted))),
             duration_micros: Some(i64::from(lasted) * 1_000_000),
-            // The mapping can report more billed time than the call lasted. It does not clamp it.
+            // The billed time can be longer than the call, because the decoder does not limit it.
             billed_micros: Some(i64::from(billed.min(lasted + 1)) * 1_000_000),
             ..Cdr::default()
         }
@@ -69,17 +69,17 @@ fn folder() -> Folder {
     })
 }
 
-fn folded(records: &[Cdr<'static>]) -> Vec<FinishedCall> {
+fn fold_records(records: &[Cdr<'static>]) -> Vec<FinishedCall> {
     let mut folder = Folder::new(settings());
     for record in records {
         folder.on_cdr(record, EventTime::from_seconds(1_700_010_000));
     }
     folder.finish_all(EventTime::from_seconds(1_700_020_000));
-    in_order(folder.take_finished())
+    sort_calls(folder.take_finished())
 }
 
-/// Sorts calls by their values. A restart can change the order in which they are given out.
-fn in_order(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
+/// Sorts calls by their values, because a restart can change the order of finished calls.
+fn sort_calls(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls.sort_by_key(|call| {
         let id = (call.linkedid.clone(), call.trunk.clone());
         (call.started, id, call.ended)
@@ -116,7 +116,7 @@ proptest! {
     #[test]
     fn doubling_changes_nothing(records in prop::collection::vec(record(), 1..20)) {
         let twice: Vec<Cdr<'static>> = records.iter().chain(&records).cloned().collect();
-        prop_assert_eq!(folded(&twice), folded(&records));
+        prop_assert_eq!(fold_records(&twice), fold_records(&records));
     }
 
     #[test]
@@ -139,6 +139,6 @@ proptest! {
             after.on_cdr(record, arrived);
         }
         after.finish_all(arrived);
-        prop_assert_eq!(in_order(after.take_finished()), folded(&records));
+        prop_assert_eq!(sort_calls(after.take_finished()), fold_records(&records));
     }
 }

@@ -1,4 +1,4 @@
-//! Events are lost for a while, or the PBX stops.
+//! Tests of calls during which events are lost for a while, or the PBX stops.
 
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, seconds, settings,
@@ -10,13 +10,14 @@ use callbridge_call::{
 };
 use std::time::Duration;
 
-fn tell(assembler: &mut Assembler, story: &Story) {
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+fn send_events(assembler: &mut Assembler, story: &Story) {
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
     }
 }
 
-fn finished(assembler: &mut Assembler, at: f64) -> Vec<FinishedCall> {
+/// Advances the assembler's clock to the second `at`, and takes the finished calls.
+fn take_finished_at(assembler: &mut Assembler, at: f64) -> Vec<FinishedCall> {
     assembler.tick(moment(at));
     assembler.take_finished()
 }
@@ -25,9 +26,9 @@ fn finished(assembler: &mut Assembler, at: f64) -> Vec<FinishedCall> {
 fn pbx_shutdown_ends_call_complete_at_shutdown_time() {
     let (story, _, _) = answered_by_101();
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.on_event(&PbxEvent::Mark(Mark::Shutdown { at: None }), moment(7.0));
-    let calls = finished(&mut assembler, 8.0);
+    let calls = take_finished_at(&mut assembler, 8.0);
     assert_eq!(seconds(&calls[0]), (6.0, 7.0));
     assert_eq!(calls[0].incomplete, None);
 }
@@ -36,13 +37,13 @@ fn pbx_shutdown_ends_call_complete_at_shutdown_time() {
 /// events of the colleague's channel were received.
 #[test]
 fn pbx_shutdown_ends_call_with_unseen_first_channel() {
-    let phone = channel("PJSIP/101-00000002", 2).of(&customer(1));
+    let phone = channel("PJSIP/101-00000002", 2).join_call(&customer(1));
     let mut story = Story::new();
-    story.at(0.0).born(&phone, Down);
+    story.at(0.0).create(&phone, Down);
     story.at(1.0).enter(&phone, "b1");
     story.at(5.0).leave(&phone, "b1").hangup(&phone);
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.tick(moment(20.0));
     assert_eq!(assembler.open_calls(), 1);
     assembler.on_event(&PbxEvent::Mark(Mark::Shutdown { at: None }), moment(30.0));
@@ -54,12 +55,12 @@ fn pbx_shutdown_ends_call_with_unseen_first_channel() {
 fn pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
     let (story, _, _) = answered_by_101();
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.begin_gap(moment(2.0));
     assembler.end_gap(moment(60.0));
     let uptime = Some(Duration::from_secs(20));
     assembler.on_event(&PbxEvent::Mark(Mark::FullyBooted { uptime }), moment(60.0));
-    let calls = finished(&mut assembler, 61.0);
+    let calls = take_finished_at(&mut assembler, 61.0);
     assert_eq!((calls.len(), assembler.open_calls()), (1, 0));
     assert_eq!(seconds(&calls[0]), (1.0, 2.0), "as far as it was heard");
     assert!(calls[0].incomplete.is_some());
@@ -70,20 +71,20 @@ fn call_after_gap_ends_unless_channels_are_listed() {
     let (story, city, phone) = answered_by_101();
     for listed in [true, false] {
         let mut assembler = assembler();
-        tell(&mut assembler, &story);
+        send_events(&mut assembler, &story);
         assembler.begin_gap(moment(2.0));
         assembler.end_gap(moment(30.0));
         let mut list = Story::new();
         let bridge = "b1".into();
         list.at(30.0)
-            .tell(&city, Kind::Listed { bridge, state: Up });
+            .add_event(&city, Kind::Listed { bridge, state: Up });
         let bridge = "b1".into();
-        list.tell(&phone, Kind::Listed { bridge, state: Up });
+        list.add_event(&phone, Kind::Listed { bridge, state: Up });
         if listed {
-            tell(&mut assembler, &list);
+            send_events(&mut assembler, &list);
         }
         assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1));
-        let calls = finished(&mut assembler, 31.0);
+        let calls = take_finished_at(&mut assembler, 31.0);
         assert_eq!(calls.len(), usize::from(!listed));
         assert_eq!(assembler.open_calls(), usize::from(listed));
     }
@@ -92,10 +93,11 @@ fn call_after_gap_ends_unless_channels_are_listed() {
 #[test]
 fn talk_of_a_cut_call_ends_where_the_gap_began() {
     let (story, city, phone) = answered_by_101();
-    // The call is overdue, or no longer listed, or ended by the second account.
+    // 0: the call is overdue. 1: the PBX no longer lists the call. 2: the second account of the
+    // call ends it.
     for way in 0..3 {
         let mut assembler = assembler();
-        tell(&mut assembler, &story);
+        send_events(&mut assembler, &story);
         assembler.begin_gap(moment(8.0));
         assembler.end_gap(moment(30.0));
         match way {
@@ -103,28 +105,28 @@ fn talk_of_a_cut_call_ends_where_the_gap_began() {
             1 => drop(assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1))),
             _ => assembler.end_unheard(city.id()),
         }
-        let calls = finished(&mut assembler, 600.0);
+        let calls = take_finished_at(&mut assembler, 600.0);
         let (talk, lasted) = seconds(&calls[0]);
         assert_eq!((calls.len(), talk, lasted), (1, 7.0, 8.0), "{way}");
         assert!(calls[0].answered && calls[0].incomplete.is_some());
     }
-    // It was listed after the first gap, so its end was missed in the second.
+    // The call was listed after the first gap, so the call's end was missed in the second gap.
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     let mut list = Story::new();
     for channel in [&city, &phone] {
         let bridge = "b1".into();
         list.at(10.0)
-            .tell(channel, Kind::Listed { bridge, state: Up });
+            .add_event(channel, Kind::Listed { bridge, state: Up });
     }
     for (from, until) in [(8.0, 10.0), (20.0, 30.0)] {
         assembler.begin_gap(moment(from));
         assembler.end_gap(moment(until));
-        tell(&mut assembler, &list);
+        send_events(&mut assembler, &list);
         assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(until));
         list.events.clear();
     }
-    let calls = finished(&mut assembler, 40.0);
+    let calls = take_finished_at(&mut assembler, 40.0);
     assert_eq!(seconds(&calls[0]), (19.0, 20.0));
 }
 
@@ -133,14 +135,14 @@ fn cut_call_ends_by_the_clock_of_the_events() {
     let (story, ..) = answered_by_101();
     for off in [-3600.0, 3600.0] {
         let mut assembler = assembler();
-        for (at, told) in &story.events {
+        for (at, event) in &story.events {
             let arrived = at.micros() as f64 / 1e6 - moment(0.0).micros() as f64 / 1e6;
-            assembler.on_event(told, moment(arrived + off));
+            assembler.on_event(event, moment(arrived + off));
         }
         assembler.begin_gap(moment(8.0 + off));
         assembler.end_gap(moment(30.0 + off));
         assembler.on_event(&PbxEvent::Mark(Mark::ListEnd), moment(30.1 + off));
-        let calls = finished(&mut assembler, 60.0 + off);
+        let calls = take_finished_at(&mut assembler, 60.0 + off);
         assert_eq!(seconds(&calls[0]), (7.0, 8.0), "{off}");
     }
 }
@@ -149,17 +151,17 @@ fn cut_call_ends_by_the_clock_of_the_events() {
 fn silent_call_after_gap_finishes_after_minute_and_at_end() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.begin_gap(moment(2.0));
     assembler.end_gap(moment(30.0));
-    assert!(finished(&mut assembler, 80.0).is_empty());
-    let early = finished(&mut assembler, 91.0);
+    assert!(take_finished_at(&mut assembler, 80.0).is_empty());
+    let early = take_finished_at(&mut assembler, 91.0);
     assert!(early[0].incomplete.is_some());
     story.events.clear();
     story.at(100.0).leave(&city, "b1").leave(&phone, "b1");
     story.hangups(&[&city, &phone]);
-    tell(&mut assembler, &story);
-    let last = finished(&mut assembler, 101.0);
+    send_events(&mut assembler, &story);
+    let last = take_finished_at(&mut assembler, 101.0);
     assert_eq!(last[0].linkedid, early[0].linkedid);
     assert_eq!(seconds(&last[0]), (99.0, 100.0));
     assert_eq!(last[0].incomplete, None, "each went on where it was");
@@ -173,14 +175,14 @@ fn talk_over_long_gap_is_incomplete_with_catch_up() {
             caught_up: true,
             ..settings()
         });
-        tell(&mut assembler, &story);
+        send_events(&mut assembler, &story);
         assembler.begin_gap(moment(2.0));
         assembler.end_gap(moment(until));
         story.events.clear();
         story.at(40.0).leave(&city, "b1").leave(&phone, "b1");
         story.hangups(&[&city, &phone]);
-        tell(&mut assembler, &story);
-        let calls = finished(&mut assembler, 41.0);
+        send_events(&mut assembler, &story);
+        let calls = take_finished_at(&mut assembler, 41.0);
         assert_eq!(calls[0].incomplete.is_none(), whole, "{until}");
     }
 }
@@ -189,14 +191,14 @@ fn talk_over_long_gap_is_incomplete_with_catch_up() {
 fn one_second_gap_keeps_talk_complete() {
     let (mut story, city, phone) = answered_by_101();
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.begin_gap(moment(2.0));
     assembler.end_gap(moment(3.0));
     story.events.clear();
     story.at(9.0).leave(&city, "b1").leave(&phone, "b1");
     story.hangups(&[&city, &phone]);
-    tell(&mut assembler, &story);
-    let calls = finished(&mut assembler, 10.0);
+    send_events(&mut assembler, &story);
+    let calls = take_finished_at(&mut assembler, 10.0);
     assert_eq!(
         (seconds(&calls[0]), &calls[0].incomplete),
         ((8.0, 9.0), &None)
@@ -207,22 +209,22 @@ fn one_second_gap_keeps_talk_complete() {
 fn call_ringing_before_gap_and_answered_after_is_complete() {
     let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
     for (rang, whole) in [(true, true), (false, false)] {
-        let phone = phone.clone().of(&city);
+        let phone = phone.clone().join_call(&city);
         let mut before = Story::new();
-        before.at(0.0).born(&city, Ring);
+        before.at(0.0).create(&city, Ring);
         let mut after = Story::new();
         let dialed = if rang { &mut before } else { &mut after };
         dialed.at(if rang { 0.1 } else { 30.0 });
-        dialed.born(&phone, Down).dial(&city, &phone, "101");
+        dialed.create(&phone, Down).dial(&city, &phone, "101");
         after.at(31.0).enter(&phone, "b1").enter(&city, "b1");
         after.at(39.0).leave(&city, "b1").leave(&phone, "b1");
         after.hangups(&[&city, &phone]);
         let mut assembler = assembler();
-        tell(&mut assembler, &before);
+        send_events(&mut assembler, &before);
         assembler.begin_gap(moment(2.0));
         assembler.end_gap(moment(30.0));
-        tell(&mut assembler, &after);
-        let calls = finished(&mut assembler, 40.0);
+        send_events(&mut assembler, &after);
+        let calls = take_finished_at(&mut assembler, 40.0);
         assert_eq!(calls[0].incomplete.is_none(), whole, "{calls:?}");
     }
 }
@@ -231,23 +233,23 @@ fn call_ringing_before_gap_and_answered_after_is_complete() {
 fn missed_call_over_gap_is_complete_if_dial_end_is_received() {
     for received in [true, false] {
         let city = customer(1);
-        let phone = channel("PJSIP/101-00000002", 2).of(&city);
+        let phone = channel("PJSIP/101-00000002", 2).join_call(&city);
         let mut before = Story::new();
-        before.at(0.0).born(&city, Ring).born(&phone, Down);
+        before.at(0.0).create(&city, Ring).create(&phone, Down);
         before.dial(&city, &phone, "101");
         let mut after = Story::new();
         after.at(31.0);
         if received {
             let (by, status) = (Some(Box::new(city.0.clone())), "CANCEL".into());
-            after.tell(&phone, Kind::DialEnd { by, status });
+            after.add_event(&phone, Kind::DialEnd { by, status });
         }
         after.hangups(&[&phone, &city]);
         let mut assembler = assembler();
-        tell(&mut assembler, &before);
+        send_events(&mut assembler, &before);
         assembler.begin_gap(moment(2.0));
         assembler.end_gap(moment(30.0));
-        tell(&mut assembler, &after);
-        let calls = finished(&mut assembler, 40.0);
+        send_events(&mut assembler, &after);
+        let calls = take_finished_at(&mut assembler, 40.0);
         assert!(!calls[0].answered);
         assert_eq!(calls[0].incomplete.is_none(), received, "{calls:?}");
     }
@@ -269,24 +271,28 @@ fn call_hung_up_after_gap_waits_full_time_for_cdr() {
             ..Settings::new(Endpoints::new(endpoints.clone()).expect("no conflict"))
         });
         let (before, after) = story.events.split_at(if touched { 6 } else { 0 });
-        tell(&mut assembler, &story.with(before.to_vec()));
+        send_events(&mut assembler, &story.with_events(before.to_vec()));
         assembler.begin_gap(moment(if touched { 2.0 } else { -2.0 }));
         assembler.end_gap(moment(if touched { 3.0 } else { -1.0 }));
-        tell(&mut assembler, &story.with(after.to_vec()));
-        assert!(finished(&mut assembler, 124.0).is_empty(), "{touched}");
-        let calls = finished(&mut assembler, 126.0);
+        send_events(&mut assembler, &story.with_events(after.to_vec()));
+        assert!(
+            take_finished_at(&mut assembler, 124.0).is_empty(),
+            "{touched}"
+        );
+        let calls = take_finished_at(&mut assembler, 126.0);
         assert_eq!((calls.len(), &calls[0].incomplete), (1, &None), "{touched}");
     }
 }
 
-/// A call began in the gap: the list shows who talks, and the ids show when each channel was made.
+/// A call begins in the gap. The list of channels shows who talks, and the unique ids show when
+/// each channel was created.
 #[test]
 fn call_begun_in_a_gap_takes_its_values_from_the_list() {
     for ahead in [0, 3600] {
         let clock = |at: EventTime| at.by_clock(ClockDifference::from_micros(-ahead * 1_000_000));
         let (city, phone) = (
             customer(1),
-            channel("PJSIP/101-00000002", 2).of(&customer(1)),
+            channel("PJSIP/101-00000002", 2).join_call(&customer(1)),
         );
         let line = |connection| Timing {
             line: Some(Line {
@@ -296,10 +302,14 @@ fn call_begun_in_a_gap_takes_its_values_from_the_list() {
             ..Timing::default()
         };
         let mut assembler = assembler();
-        // An earlier call shows the difference of the clocks.
+        // An earlier call shows the difference between the clocks of the PBX and callbridge.
         let other = channel("PJSIP/105-00000009", 9);
         let mut story = Story::new();
-        story.at(-30.0).born(&other, Ring).at(-20.0).hangup(&other);
+        story
+            .at(-30.0)
+            .create(&other, Ring)
+            .at(-20.0)
+            .hangup(&other);
         assembler.timing(line(1));
         for (at, event) in &story.events {
             assembler.on_event(event, clock(*at));
@@ -310,7 +320,7 @@ fn call_begun_in_a_gap_takes_its_values_from_the_list() {
         list.at(40.0);
         for channel in [&city, &phone] {
             let bridge = "b1".into();
-            list.tell(channel, Kind::Listed { bridge, state: Up });
+            list.add_event(channel, Kind::Listed { bridge, state: Up });
         }
         assembler.timing(line(2));
         for (at, event) in &mut list.events {

@@ -1,4 +1,4 @@
-//! Which channels form one call, and under which id.
+//! Tests of which channels form one call, and which linkedid the call gets.
 
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, employee, extensions, moment, seconds,
@@ -7,7 +7,7 @@ use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
 use callbridge_call::Direction;
 use callbridge_call::event::Kind;
 
-fn assert_two_that_never_met(story: &Story) {
+fn assert_two_separate_calls(story: &Story) {
     let calls = story.calls();
     let alone = calls
         .iter()
@@ -19,16 +19,16 @@ fn assert_two_that_never_met(story: &Story) {
 fn bridged_calls_join_under_numerically_oldest_linkedid() {
     // 9 is older than 10, though "10" sorts before "9".
     let city = customer(9);
-    let phone = channel("PJSIP/101-00000002", 10).of(&city);
+    let phone = channel("PJSIP/101-00000002", 10).join_call(&city);
     let colleague = channel("PJSIP/102-00000003", 11);
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&city, Ring)
-        .born(&phone, Down)
+        .create(&city, Ring)
+        .create(&phone, Down)
         .dial(&city, &phone, "101");
     story.at(1.0).enter(&phone, "b1").enter(&city, "b1");
-    story.at(2.0).born(&colleague, Ring);
+    story.at(2.0).create(&colleague, Ring);
     story
         .at(3.0)
         .leave(&phone, "b1")
@@ -52,7 +52,7 @@ fn colleague_in_conference_talks_and_gets_a_separate_call() {
         .enter_kind(&phone, "room", "softmix");
     story
         .at(5.0)
-        .born(&colleague, Down)
+        .create(&colleague, Down)
         .originate(&colleague, "102");
     story.at(6.0).enter_kind(&colleague, "room", "softmix");
     story
@@ -78,7 +78,7 @@ fn colleague_in_conference_talks_and_gets_a_separate_call() {
 fn two_customers_in_one_conference_are_two_calls() {
     let (mut story, city, phone) = answered_by_101();
     let second = channel("PJSIP/gsm-00000003", 3).caller("998901110002");
-    story.at(2.0).born(&second, Ring);
+    story.at(2.0).create(&second, Ring);
     for channel in [&city, &phone, &second] {
         story.at(3.0).enter_kind(channel, "room", "softmix");
     }
@@ -95,7 +95,7 @@ fn two_customers_in_one_conference_are_two_calls() {
         (seconds(&calls[0]), seconds(&calls[1])),
         ((8.0, 9.0), (5.0, 6.0))
     );
-    // Late events of one call do not go to the other.
+    // Neither call has the id of the other, so late events of one do not go to the other.
     assert!(!calls[0].also_known_as.contains(&calls[1].linkedid));
     assert!(!calls[1].also_known_as.contains(&calls[0].linkedid));
 }
@@ -106,14 +106,14 @@ fn strangers_in_one_holding_bridge_are_not_joined() {
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&first, Ring)
+        .create(&first, Ring)
         .enter_kind(&first, "lot", "holding_bridge");
     story
         .at(1.0)
-        .born(&second, Ring)
+        .create(&second, Ring)
         .enter_kind(&second, "lot", "holding_bridge");
     story.at(4.0).hangup(&first).at(5.0).hangup(&second);
-    assert_two_that_never_met(&story);
+    assert_two_separate_calls(&story);
 }
 
 #[test]
@@ -121,21 +121,21 @@ fn bridge_used_by_two_calls_in_turn_joins_neither() {
     // Both calls are open all the time, but are never in the room together.
     let (first, second) = (customer(1), customer(2));
     let mut story = Story::new();
-    story.at(0.0).born(&first, Ring).born(&second, Ring);
+    story.at(0.0).create(&first, Ring).create(&second, Ring);
     story.at(1.0).enter_kind(&first, "room", "softmix");
     story.at(2.0).leave_kind(&first, "room", "softmix");
     story.at(3.0).enter_kind(&second, "room", "softmix");
     story.at(6.0).hangups(&[&first, &second]);
-    assert_two_that_never_met(&story);
+    assert_two_separate_calls(&story);
 }
 
 #[test]
 fn linkedid_changed_by_last_event_still_joins_calls() {
     let (mut story, city, phone) = answered_by_101();
     let colleague = channel("PJSIP/102-00000003", 3);
-    story.at(2.0).born(&colleague, Ring);
+    story.at(2.0).create(&colleague, Ring);
     story.at(4.0).hangups(&[&city, &phone]);
-    story.at(4.1).hangup(&colleague.clone().of(&city));
+    story.at(4.1).hangup(&colleague.clone().join_call(&city));
     let call = story.call();
     assert_eq!(call.linkedid.as_str(), city.id());
     assert!(
@@ -148,19 +148,19 @@ fn linkedid_changed_by_last_event_still_joins_calls() {
 #[test]
 fn pickup_joins_the_call_that_was_picked_up() {
     let city = customer(1);
-    let phone = channel("PJSIP/101-00000002", 2).of(&city);
+    let phone = channel("PJSIP/101-00000002", 2).join_call(&city);
     let colleague = channel("PJSIP/102-00000003", 3).exten("*8");
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&city, Ring)
-        .born(&phone, Down)
+        .create(&city, Ring)
+        .create(&phone, Down)
         .dial(&city, &phone, "101");
     story.state(&phone, Ringing);
     story
         .at(2.0)
-        .born(&colleague, Ring)
-        .joined(&colleague, &phone)
+        .create(&colleague, Ring)
+        .join(&colleague, &phone)
         .hangup(&phone);
     story
         .at(2.1)
@@ -179,13 +179,13 @@ fn pickup_joins_the_call_that_was_picked_up() {
 #[test]
 fn linkedid_end_does_not_end_the_call() {
     let (mut story, city, phone) = answered_by_101();
-    story.at(2.0).tell(&phone, Kind::LinkedidEnd);
+    story.at(2.0).add_event(&phone, Kind::LinkedidEnd);
     story.at(9.0).hangups(&[&phone, &city]);
     assert_eq!(seconds(&story.call()), (8.0, 9.0));
 }
 
-/// A FreePBX table that has only the customer's own hangup, and not those of a queue's Local
-/// channels. `LINKEDID_END` is its last row.
+/// The events are as in a CEL table of FreePBX that has the hangup of the customer, but no hangup
+/// of a queue's Local channels. The last row of the table is `LINKEDID_END`.
 #[test]
 fn linkedid_end_ends_recorded_call_if_bridges_are_empty() {
     for (leaves, cut) in [(true, false), (false, false), (true, true)] {
@@ -195,11 +195,11 @@ fn linkedid_end_ends_recorded_call_if_bridges_are_empty() {
         }
         story.at(8.0).leave(&city, "b1").hangup(&city);
         if !cut {
-            story.at(8.0).tell(&city, Kind::LinkedidEnd);
+            story.at(8.0).add_event(&city, Kind::LinkedidEnd);
         }
         let mut assembler = assembler();
-        for (at, told) in &story.events {
-            assembler.on_event(told, *at);
+        for (at, event) in &story.events {
+            assembler.on_event(event, *at);
         }
         assembler.finish_all(moment(8.0));
         let calls = assembler.take_finished();
@@ -222,11 +222,11 @@ fn early_colleague_in_room_does_not_start_customer_call() {
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&colleague, Ring)
+        .create(&colleague, Ring)
         .enter_kind(&colleague, "room", "softmix");
     story
         .at(60.0)
-        .born(&city, Ring)
+        .create(&city, Ring)
         .at(61.0)
         .enter_kind(&city, "room", "softmix");
     story.at(66.0).hangups(&[&city, &colleague]);
@@ -257,9 +257,9 @@ fn events_without_linkedids_are_tied_by_dialing_and_bridges() {
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&phone, Down)
+        .create(&phone, Down)
         .state(&phone, Ring)
-        .born(&trunk, Down);
+        .create(&trunk, Down);
     story
         .dial(&phone, &trunk, "carrier/89172812810")
         .state(&trunk, Ringing);

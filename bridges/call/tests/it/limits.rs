@@ -1,5 +1,5 @@
-//! Excessive input: memory stays within limits, and calls that do not fit are reported as
-//! incomplete.
+//! Tests that memory stays within limits under excessive input, and that calls that exceed the
+//! limits are reported as incomplete.
 
 use crate::story::{
     Channel, Story, assembler, channel, customer, employee, moment, seconds, settings,
@@ -9,14 +9,14 @@ use callbridge_call::{Assembler, Direction, FinishedCall, Settings};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-fn tell(assembler: &mut Assembler, story: &Story) {
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+fn send_events(assembler: &mut Assembler, story: &Story) {
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
     }
 }
 
-/// Returns the size of the largest snapshot of an open call, in bytes.
-fn bytes(assembler: &mut Assembler) -> usize {
+/// Takes the changes, and returns the size in bytes of the largest snapshot of an open call.
+fn largest_snapshot_size(assembler: &mut Assembler) -> usize {
     let changes = assembler.take_changes();
     let snapshots = changes.into_iter().filter_map(|change| change.snapshot);
     snapshots.map(|snapshot| snapshot.len()).max().unwrap_or(0)
@@ -33,8 +33,8 @@ fn of_a_hundred_thousand_open_calls_only_so_many_are_kept() {
         let mut story = Story::new();
         story
             .at(f64::from(number) / 1000.0)
-            .born(&customer(number), Ring);
-        tell(&mut assembler, &story);
+            .create(&customer(number), Ring);
+        send_events(&mut assembler, &story);
         assert!(assembler.open_calls() <= 500);
         let finished = assembler.take_finished();
         incomplete += finished
@@ -53,9 +53,13 @@ fn longest_silent_open_call_is_evicted_first() {
     });
     let [first, second, third] = [1, 2, 3].map(customer);
     let mut story = Story::new();
-    story.at(0.0).born(&first, Ring).at(1.0).born(&second, Ring);
-    story.at(2.0).seen(&first).at(3.0).born(&third, Ring);
-    tell(&mut assembler, &story);
+    story
+        .at(0.0)
+        .create(&first, Ring)
+        .at(1.0)
+        .create(&second, Ring);
+    story.at(2.0).mention(&first).at(3.0).create(&third, Ring);
+    send_events(&mut assembler, &story);
     let finished = assembler.take_finished();
     assert_eq!(finished[0].linkedid.as_str(), second.id());
     assert!(assembler.knows(first.id()));
@@ -65,22 +69,22 @@ fn longest_silent_open_call_is_evicted_first() {
 fn call_of_ten_thousand_channels_is_bounded_and_incomplete() {
     let city = customer(1);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring);
+    story.at(0.0).create(&city, Ring);
     let phones: Vec<Channel> = (2..10_002)
-        .map(|number| channel(&format!("PJSIP/101-{number:08x}"), number).of(&city))
+        .map(|number| channel(&format!("PJSIP/101-{number:08x}"), number).join_call(&city))
         .collect();
     for phone in &phones {
-        story.at(1.0).born(phone, Down);
+        story.at(1.0).create(phone, Down);
     }
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
-    assert!(bytes(&mut assembler) < 4 << 20);
+    send_events(&mut assembler, &story);
+    assert!(largest_snapshot_size(&mut assembler) < 4 << 20);
     let mut end = Story::new();
     end.at(5.0).hangup(&city);
     for phone in &phones {
         end.at(5.0).hangup(phone);
     }
-    tell(&mut assembler, &end);
+    send_events(&mut assembler, &end);
     assembler.tick(moment(6.0));
     let calls = assembler.take_finished();
     let call = calls
@@ -96,17 +100,17 @@ fn linkedid_shared_by_100000_channels_stays_bounded() {
     let city = customer(1);
     let mut assembler = assembler();
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring);
-    tell(&mut assembler, &story);
+    story.at(0.0).create(&city, Ring);
+    send_events(&mut assembler, &story);
     for number in 2..100_002 {
-        let phone = channel(&format!("PJSIP/101-{number:08x}"), number).of(&city);
+        let phone = channel(&format!("PJSIP/101-{number:08x}"), number).join_call(&city);
         let mut story = Story::new();
         let at = f64::from(number) / 100.0;
-        story.at(at).born(&phone, Down).hangup(&phone);
-        tell(&mut assembler, &story);
+        story.at(at).create(&phone, Down).hangup(&phone);
+        send_events(&mut assembler, &story);
     }
     assert_eq!(assembler.open_calls(), 1);
-    assert!(bytes(&mut assembler) < 4 << 20);
+    assert!(largest_snapshot_size(&mut assembler) < 4 << 20);
 }
 
 #[test]
@@ -118,20 +122,21 @@ fn variables_without_end_are_cut_off() {
         let mut story = Story::new();
         story
             .at(0.0)
-            .born(&city, Ring)
-            .seen(&city.caller(&format!("{number}{text}")));
-        tell(&mut assembler, &story);
+            .create(&city, Ring)
+            .mention(&city.caller(&format!("{number}{text}")));
+        send_events(&mut assembler, &story);
     }
-    let bytes = bytes(&mut assembler);
-    assert!(bytes < 256 << 10, "{bytes}");
+    let size = largest_snapshot_size(&mut assembler);
+    assert!(size < 256 << 10, "{size}");
 }
 
-/// Returns a call with `texts` bridges whose names have more than 2,000 bytes.
-fn flooded(number: u32, texts: u32) -> Story {
+/// Returns a call of `customer(number)` with `texts` bridges, each with a name of more than 2,000
+/// bytes.
+fn call_with_long_texts(number: u32, texts: u32) -> Story {
     let text = "x".repeat(2_000);
     let city = customer(number);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring);
+    story.at(0.0).create(&city, Ring);
     for bridge in 0..texts {
         story
             .at(1.0)
@@ -140,11 +145,11 @@ fn flooded(number: u32, texts: u32) -> Story {
     story
 }
 
-/// Sends the story in batches, and takes the changes after each batch.
-fn batch(assembler: &mut Assembler, story: &Story) {
+/// Sends the story in batches of 64 events, and takes the changes after each batch.
+fn send_in_batches(assembler: &mut Assembler, story: &Story) {
     for part in story.events.chunks(64) {
-        part.iter().for_each(|(at, told)| {
-            assembler.on_event(told, *at);
+        part.iter().for_each(|(at, event)| {
+            assembler.on_event(event, *at);
         });
         assembler.take_changes();
     }
@@ -155,13 +160,16 @@ fn flooded_call_is_closed_and_other_calls_continue() {
     let mut assembler = assembler();
     let other = customer(1);
     let mut story = Story::new();
-    story.at(0.0).born(&other, Ring);
-    batch(&mut assembler, &story);
-    batch(&mut assembler, &flooded(2, 4_000));
+    story.at(0.0).create(&other, Ring);
+    send_in_batches(&mut assembler, &story);
+    send_in_batches(&mut assembler, &call_with_long_texts(2, 4_000));
     let ended = assembler.take_finished();
-    let why: Vec<_> = ended.iter().map(|it| it.incomplete.as_deref()).collect();
-    let words = "it was closed before its end: it had more events than memory allows";
-    assert_eq!(why, [Some(words)]);
+    let why: Vec<_> = ended
+        .iter()
+        .map(|call| call.incomplete.as_deref())
+        .collect();
+    let message = "it was closed before its end: it had more events than memory allows";
+    assert_eq!(why, [Some(message)]);
     let counts = &assembler.counts;
     assert_eq!((counts.oversized, counts.forced), (1, 1));
     assert!(assembler.knows(other.id()) && !assembler.knows(customer(2).id()));
@@ -176,10 +184,10 @@ fn flooded_calls_evict_largest_and_keep_silent_call() {
     });
     let silent = customer(1);
     let mut story = Story::new();
-    story.at(0.0).born(&silent, Ring);
-    batch(&mut assembler, &story);
+    story.at(0.0).create(&silent, Ring);
+    send_in_batches(&mut assembler, &story);
     for number in 2..40 {
-        batch(&mut assembler, &flooded(number, 500));
+        send_in_batches(&mut assembler, &call_with_long_texts(number, 500));
     }
     let counts = assembler.counts.clone();
     assert!(counts.oversized > 30, "{counts:?}");
@@ -192,9 +200,9 @@ fn flooded_calls_evict_largest_and_keep_silent_call() {
     assert!((2..16).contains(&open), "{open}");
 }
 
-/// Plays a telephone that stays in a room, while `count` customers come and go. They overlap if
-/// `overlap` is above 1. Returns the finished calls.
-fn visits(
+/// Plays a telephone `room` that stays in a room, while `count` customers come and go. A customer
+/// comes every minute and stays for `overlap` minutes. Returns the finished calls.
+fn play_visits(
     assembler: &mut Assembler,
     room: &Channel,
     count: u32,
@@ -203,7 +211,7 @@ fn visits(
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(room, Ring)
+        .create(room, Ring)
         .enter_kind(room, "room", "softmix");
     let mut events = Vec::new();
     for number in 0..count {
@@ -216,15 +224,15 @@ fn visits(
     events.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (at, what, city) in events {
         match what {
-            0 => story.at(at).born(&city, Ring),
+            0 => story.at(at).create(&city, Ring),
             1 => story.at(at).enter_kind(&city, "room", "softmix"),
             _ => story.at(at).hangup(&city),
         };
     }
     let mut finished = Vec::new();
-    for (at, told) in &story.events {
+    for (at, event) in &story.events {
         assembler.tick(*at);
-        assembler.on_event(told, *at);
+        assembler.on_event(event, *at);
         finished.append(&mut assembler.take_finished());
     }
     finished
@@ -234,21 +242,21 @@ fn visits(
 fn customers_of_a_room_that_is_never_empty_are_given_out_whole() {
     let room = channel("PJSIP/101-00000001", 1);
     let mut assembler = assembler();
-    // Four days of customers, one after the other.
-    let mut calls = visits(&mut assembler, &room, 6_000, 0.5);
+    // The customers come one after the other, for four days.
+    let mut calls = play_visits(&mut assembler, &room, 6_000, 0.5);
     assert!(calls.len() > 5_000, "{} while it goes on", calls.len());
-    assert!(bytes(&mut assembler) < 2 << 20);
+    assert!(largest_snapshot_size(&mut assembler) < 2 << 20);
     let end = moment(10.0 + 6_001.0 * 60.0);
     let mut story = Story::new();
     story.at(10.0 + 6_000.0 * 60.0).hangup(&room);
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.tick(end.plus(Duration::from_secs(60)));
     calls.append(&mut assembler.take_finished());
     let own = calls.pop().expect("the telephone's own call");
     assert_eq!(own.direction, Direction::Internal);
     assert_eq!((calls.len(), assembler.open_calls()), (6_000, 0));
     let ids: BTreeSet<_> = calls.iter().map(|call| call.linkedid.clone()).collect();
-    assert_eq!(ids.len(), 6_000, "each is known by an id of its own");
+    assert_eq!(ids.len(), 6_000, "each call has a separate id");
     for call in &calls {
         assert_eq!(call.incomplete, None);
         assert_eq!((seconds(call), employee(call)), ((29.0, 30.0), Some("101")));
@@ -260,7 +268,7 @@ fn customers_of_a_room_that_is_never_empty_are_given_out_whole() {
 fn overlapping_customers_of_a_room_wait_for_the_last_one() {
     let room = channel("PJSIP/101-00000001", 1);
     let mut assembler = assembler();
-    let calls = visits(&mut assembler, &room, 600, 1.5);
+    let calls = play_visits(&mut assembler, &room, 600, 1.5);
     // Each customer hears the next one, so no call is final before the maximum duration.
     assert!(
         calls
@@ -276,36 +284,37 @@ fn overlapping_customers_of_a_room_wait_for_the_last_one() {
 fn room_call_is_not_finished_under_id_of_later_call() {
     let room = channel("PJSIP/101-00000001", 1);
     let later = customer(20);
-    let (early, visitor) = (customer(30).of(&later), customer(10));
+    let (early, visitor) = (customer(30).join_call(&later), customer(10));
     const HOUR: f64 = 3600.0;
     let mut story = Story::new();
-    // It leaves before another channel enters the bridge, and its linkedid is new.
+    // `early` leaves before another channel enters the bridge, and has the linkedid of a channel
+    // that does not exist yet.
     story
         .at(0.0)
-        .born(&early, Ring)
+        .create(&early, Ring)
         .enter_kind(&early, "room", "softmix");
     story
         .at(1.0)
         .leave_kind(&early, "room", "softmix")
         .hangup(&early);
     story
-        .born(&room, Ring)
+        .create(&room, Ring)
         .at(1.2)
         .enter_kind(&room, "room", "softmix");
     story
         .at(8.0 * HOUR)
-        .born(&visitor, Ring)
+        .create(&visitor, Ring)
         .enter_kind(&visitor, "room", "softmix");
     story
         .at(13.0 * HOUR)
-        .born(&later, Ring)
+        .create(&later, Ring)
         .enter_kind(&later, "room", "softmix");
     story.at(13.5 * HOUR).hangups(&[&visitor, &later, &room]);
     let mut assembler = assembler();
     let mut calls = Vec::new();
-    for (at, told) in &story.events {
+    for (at, event) in &story.events {
         assembler.tick(*at);
-        assembler.on_event(told, *at);
+        assembler.on_event(event, *at);
         calls.append(&mut assembler.take_finished());
     }
     assembler.tick(moment(14.0 * HOUR));

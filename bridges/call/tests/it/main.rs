@@ -1,5 +1,5 @@
-//! Plays stories of calls as events, and checks the assembler's calls. Each file tests one
-//! question.
+//! Tests that send events of calls to the assembler and check the finished calls. Each file tests
+//! one subject.
 
 mod cdrs;
 mod clocks;

@@ -1,22 +1,24 @@
-//! The customer's number, and how many customers an outbound call had.
+//! Tests of the customer's number, and of how many customers an outbound call had.
 
 use crate::story::{Channel, Story, channel, customer, number, seconds};
 use callbridge_call::ChannelState::{Down, Ring, Unknown};
 
-/// Returns an outbound call of 101 over these trunk channels, one after the other, and its first
-/// channel. Each trunk channel has a name, a dial string, and a talk time in seconds.
-fn dialed(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
+/// Returns an outbound call of 101, and the channel of 101. The call dials one trunk channel after
+/// the other. Each item of `legs` is a channel name, a dial string, and a talk time in seconds.
+fn outbound_call(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110001")
         .caller("101");
     let mut story = Story::new();
-    story.at(0.0).born(&phone, Ring);
+    story.at(0.0).create(&phone, Ring);
     let mut now = 1.0;
     for (number, (name, string, talk)) in (2..).zip(legs) {
-        let trunk = channel(name, number).of(&phone).caller("9998901110001");
+        let trunk = channel(name, number)
+            .join_call(&phone)
+            .caller("9998901110001");
         story
             .at(now)
-            .born(&trunk, Down)
+            .create(&trunk, Down)
             .dial(&phone, &trunk, string);
         now += 1.0;
         if *talk > 0.0 {
@@ -31,14 +33,14 @@ fn dialed(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
     (story, phone)
 }
 
-/// Returns the number that a customer dialed, who comes in on the first of these extensions, in a
-/// channel with this name, and goes through the other extensions.
+/// Returns the number that the customer dialed (`did`). The customer's channel has this name,
+/// begins on the first of these extensions, and goes through the other extensions.
 fn did(name: &str, extens: &[&str]) -> Option<String> {
     let on = |exten: &str| channel(name, 1).caller("998901110001").exten(exten);
     let mut story = Story::new();
-    story.at(0.0).born(&on(extens[0]), Ring);
+    story.at(0.0).create(&on(extens[0]), Ring);
     for (exten, second) in extens[1..].iter().zip(1_u32..) {
-        story.at(f64::from(second)).seen(&on(exten));
+        story.at(f64::from(second)).mention(&on(exten));
     }
     story.at(60.0).hangup(&on(extens[extens.len() - 1]));
     story.call().did
@@ -53,24 +55,24 @@ fn did_is_extension_at_channel_birth() {
     for other in ["", "s", "start", "7", "10a", "+", "sip:7001@host"] {
         assert_eq!(city(&[other, "101", "7001"]), None, "{other}");
     }
-    let (story, _) = dialed(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
+    let (story, _) = outbound_call(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
     assert_eq!(story.call().did, None, "a call out");
     assert_eq!(did("PJSIP/102-00000001", &["101"]), None, "a colleague");
 }
 
-/// Rows from a broker arrive in any order, and several can have the same millisecond.
+/// CEL rows from a broker arrive in any order, and several rows can have the same millisecond.
 #[test]
 fn dialplan_step_in_moment_of_birth_is_not_did() {
     for step in ["s", "101"] {
         let (born, later) = (customer(1).exten("7001"), customer(1).exten(step));
-        let mut story = Story::cel();
+        let mut story = Story::from_cel();
         story.at(0.0).app(&later, "Dial", "PJSIP/101,20");
-        story.born(&born, Unknown).at(9.0).hangup(&later);
+        story.create(&born, Unknown).at(9.0).hangup(&later);
         assert_eq!(story.call().did.as_deref(), Some("7001"), "{step}");
     }
     let (born, later) = (customer(1).exten(""), customer(1).exten("101"));
-    let mut story = Story::cel();
-    story.at(0.0).born(&born, Unknown).seen(&later).at(9.0);
+    let mut story = Story::from_cel();
+    story.at(0.0).create(&born, Unknown).mention(&later).at(9.0);
     story.hangup(&later);
     assert_eq!(story.call().did, None, "nothing was dialed");
 }
@@ -86,13 +88,13 @@ fn did_is_unknown_if_channel_creation_was_missed() {
 
 #[test]
 fn number_of_a_call_out_is_read_in_the_dial_string() {
-    let (story, _) = dialed(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
+    let (story, _) = outbound_call(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
 }
 
 #[test]
 fn dialed_number_without_dial_string_keeps_prefix() {
-    let (story, _) = dialed(&[("PJSIP/city-00000002", "city", 3.0)]);
+    let (story, _) = outbound_call(&[("PJSIP/city-00000002", "city", 3.0)]);
     assert_eq!(number(&story.call()), Some(("9998901110001", false)));
 }
 
@@ -101,9 +103,11 @@ fn cel_has_the_dial_string_in_the_data_of_dial() {
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110001")
         .caller("101");
-    let trunk = channel("PJSIP/city-00000002", 2).of(&phone).exten("s");
-    let mut story = Story::cel();
-    story.at(0.0).born(&phone, Unknown);
+    let trunk = channel("PJSIP/city-00000002", 2)
+        .join_call(&phone)
+        .exten("s");
+    let mut story = Story::from_cel();
+    story.at(0.0).create(&phone, Unknown);
     story.app(
         &phone,
         "Dial",
@@ -111,7 +115,7 @@ fn cel_has_the_dial_string_in_the_data_of_dial() {
     );
     story
         .at(0.1)
-        .born(&trunk, Unknown)
+        .create(&trunk, Unknown)
         .at(5.0)
         .hangups(&[&trunk, &phone]);
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
@@ -119,7 +123,8 @@ fn cel_has_the_dial_string_in_the_data_of_dial() {
 
 #[test]
 fn consecutive_cel_dials_give_each_leg_own_number() {
-    // CEL reports an application's start only if its name changes. Every row has its data.
+    // CEL reports the start of an application only if the application's name changes. Every row
+    // has the data of the application.
     let phone = channel("PJSIP/101-00000001", 1)
         .exten("9998901110003")
         .caller("101");
@@ -127,18 +132,18 @@ fn consecutive_cel_dials_give_each_leg_own_number() {
     let second_dial = phone.clone().running("Dial", "PJSIP/998901110002@city,20");
     let legs = [2, 3].map(|number| {
         channel(&format!("PJSIP/city-{number:08x}"), number)
-            .of(&phone)
+            .join_call(&phone)
             .exten("s")
     });
-    let mut story = Story::cel();
-    story.at(0.0).born(&phone, Unknown);
+    let mut story = Story::from_cel();
+    story.at(0.0).create(&phone, Unknown);
     story
         .app(&first_dial, "Dial", "PJSIP/998901110003@city,20")
         .at(0.1)
-        .born(&legs[0], Unknown);
+        .create(&legs[0], Unknown);
     story.at(1.0).enter(&legs[0], "b1").enter(&first_dial, "b1");
     story.at(4.0).leave(&first_dial, "b1").hangup(&legs[0]);
-    story.at(4.1).born(&legs[1], Unknown);
+    story.at(4.1).create(&legs[1], Unknown);
     story
         .at(5.0)
         .enter(&legs[1], "b2")
@@ -158,15 +163,17 @@ fn consecutive_cel_dials_give_each_leg_own_number() {
 #[test]
 fn dial_that_names_another_trunk_gives_no_number() {
     let phone = channel("PJSIP/101-00000001", 1).exten("102").caller("101");
-    let trunk = channel("PJSIP/city-00000002", 2).of(&phone).exten("s");
-    let mut story = Story::cel();
+    let trunk = channel("PJSIP/city-00000002", 2)
+        .join_call(&phone)
+        .exten("s");
+    let mut story = Story::from_cel();
     story
         .at(0.0)
-        .born(&phone, Unknown)
+        .create(&phone, Unknown)
         .app(&phone, "Dial", "PJSIP/998901119999@gsm,20");
     story
         .at(0.1)
-        .born(&trunk, Unknown)
+        .create(&trunk, Unknown)
         .at(5.0)
         .hangups(&[&trunk, &phone]);
     assert_eq!(number(&story.call()), Some(("102", false)));
@@ -177,7 +184,7 @@ fn number_that_is_none_is_none() {
     for text in ["anonymous", "Anonymous", "s", ""] {
         let city = customer(1).caller(text);
         let mut story = Story::new();
-        story.at(0.0).born(&city, Ring).at(5.0).hangup(&city);
+        story.at(0.0).create(&city, Ring).at(5.0).hangup(&city);
         assert_eq!(number(&story.call()), None, "{text}");
     }
 }
@@ -188,15 +195,15 @@ fn callers_first_number_counts() {
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&city, Ring)
-        .seen(&city.clone().caller("101"));
+        .create(&city, Ring)
+        .mention(&city.clone().caller("101"));
     story.at(5.0).hangup(&city.clone().caller("101"));
     assert_eq!(number(&story.call()), Some(("+998901110001", false)));
 }
 
 #[test]
 fn second_carrier_after_refusal_answers_same_call() {
-    let (story, phone) = dialed(&[
+    let (story, phone) = outbound_call(&[
         ("PJSIP/city-00000002", "998901110001@city", 0.0),
         ("PJSIP/gsm-00000003", "998901110001@gsm", 3.0),
     ]);
@@ -211,7 +218,7 @@ fn second_carrier_after_refusal_answers_same_call() {
 
 #[test]
 fn two_carriers_that_want_different_prefixes_are_one_customer() {
-    let (story, _) = dialed(&[
+    let (story, _) = outbound_call(&[
         ("PJSIP/city-00000002", "998901110001@city", 1.0),
         ("PJSIP/gsm-00000003", "00998901110001@gsm", 3.0),
     ]);
@@ -220,7 +227,7 @@ fn two_carriers_that_want_different_prefixes_are_one_customer() {
 
 #[test]
 fn two_numbers_that_both_talked_are_two_calls() {
-    let (story, phone) = dialed(&[
+    let (story, phone) = outbound_call(&[
         ("PJSIP/city-00000002", "998901110001@city", 3.0),
         ("PJSIP/city-00000003", "998901110002@city", 4.0),
     ]);
@@ -235,7 +242,7 @@ fn two_numbers_that_both_talked_are_two_calls() {
 
 #[test]
 fn of_two_numbers_the_one_that_talked_is_the_customers() {
-    let (story, _) = dialed(&[
+    let (story, _) = outbound_call(&[
         ("PJSIP/city-00000002", "998901110001@city", 3.0),
         ("PJSIP/city-00000003", "998901110002@city", 0.0),
     ]);
@@ -250,10 +257,15 @@ fn next_customers_dial_gives_an_originated_one_no_number() {
     let first = channel("DAHDI/i1/1-1", 1)
         .exten("s")
         .running("AppDial2", "(Outgoing Line)");
-    let phone = channel("PJSIP/101-00000002", 2).of(&first).exten("s");
-    let next = channel("DAHDI/i1/3-1", 3).of(&first).exten("s");
-    let mut story = Story::cel();
-    story.at(0.0).born(&first, Unknown).born(&phone, Unknown);
+    let phone = channel("PJSIP/101-00000002", 2)
+        .join_call(&first)
+        .exten("s");
+    let next = channel("DAHDI/i1/3-1", 3).join_call(&first).exten("s");
+    let mut story = Story::from_cel();
+    story
+        .at(0.0)
+        .create(&first, Unknown)
+        .create(&phone, Unknown);
     story
         .at(1.0)
         .enter(&first, "b1")
@@ -264,7 +276,7 @@ fn next_customers_dial_gives_an_originated_one_no_number() {
     story
         .at(2.01)
         .app(&phone, "Dial", "DAHDI/i1/998901110003,20")
-        .born(&next, Unknown);
+        .create(&next, Unknown);
     story
         .at(3.0)
         .enter(&next, "b2")

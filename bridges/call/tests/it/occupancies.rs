@@ -1,48 +1,51 @@
-//! AMI 1.x: no linkedid, no bridges, and masquerades that move telephones between unique ids.
+//! Tests of AMI 1.x, which has no linkedid and no bridges, and in which masquerades move
+//! telephones between unique ids.
 
-use crate::durability::survives_restarts;
+use crate::durability::check_restarts;
 use crate::story::{Channel, EPOCH, Story, channel, extensions};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Unknown, Up};
 use callbridge_call::{Direction, FinishedCall, Kind};
 use std::borrow::Cow;
 
-/// Returns a channel as AMI 1.x reports it: without linkedid.
-fn old(name: &str, number: u32) -> Channel {
+/// Returns a channel without linkedid, as AMI 1.x reports channels.
+fn channel_without_linkedid(name: &str, number: u32) -> Channel {
     let mut channel = channel(name, number);
     channel.0.linkedid = Cow::Borrowed("");
     channel
 }
 
-/// Returns the channel with the same unique id and another name.
-fn named(channel: &Channel, name: &str) -> Channel {
+/// Returns a copy of `channel` that has another name and the same unique id.
+fn channel_with_name(channel: &Channel, name: &str) -> Channel {
     let mut channel = channel.clone();
     channel.0.name = Cow::Owned(name.to_owned());
     channel
 }
 
+/// Events that only AMI 1.x reports.
 trait OldStory {
     fn link(&mut self, one: &Channel, two: &Channel) -> &mut Self;
     fn unlink(&mut self, one: &Channel, two: &Channel) -> &mut Self;
     fn rename(&mut self, channel: &Channel, to: &str) -> &mut Self;
-    /// Adds a masquerade as Asterisk 1.6 to 11 report it: `clone` goes on as `original`, whose
-    /// telephone becomes a zombie.
+    /// Adds the events with which Asterisk 1.6 to 11 report a masquerade: the telephone of `clone`
+    /// continues under the unique id of `original`, and the telephone of `original` becomes a
+    /// zombie.
     fn masquerade(&mut self, clone: &Channel, original: &Channel) -> &mut Self;
 }
 
 impl OldStory for Story {
     fn link(&mut self, one: &Channel, two: &Channel) -> &mut Self {
         let with = Box::new(two.0.clone());
-        self.tell(one, Kind::Linked { with })
+        self.add_event(one, Kind::Linked { with })
     }
 
     fn unlink(&mut self, one: &Channel, two: &Channel) -> &mut Self {
         let with = Box::new(two.0.clone());
-        self.tell(one, Kind::Unlinked { with })
+        self.add_event(one, Kind::Unlinked { with })
     }
 
     fn rename(&mut self, channel: &Channel, to: &str) -> &mut Self {
         let (to, holder) = (Cow::Owned(to.to_owned()), Cow::Borrowed(""));
-        self.tell(channel, Kind::Renamed { to, holder })
+        self.add_event(channel, Kind::Renamed { to, holder })
     }
 
     fn masquerade(&mut self, clone: &Channel, original: &Channel) -> &mut Self {
@@ -52,27 +55,31 @@ impl OldStory for Story {
         );
         self.rename(clone, &mask)
             .rename(original, &clone.0.name)
-            .rename(&named(clone, &mask), &zombie)
-            .hangup(&named(clone, &zombie))
+            .rename(&channel_with_name(clone, &mask), &zombie)
+            .hangup(&channel_with_name(clone, &zombie))
     }
 }
 
-fn only(story: &Story) -> FinishedCall {
+fn single_customer_call(story: &Story) -> FinishedCall {
     let mut calls = story.calls();
     calls.retain(|call| call.direction != Direction::Internal);
     assert_eq!(calls.len(), 1, "{calls:#?}");
     calls.remove(0)
 }
 
-/// Returns a call in which the customer calls at 0 s and talks with 101 from 2 s on.
-fn answered() -> (Story, Channel, Channel) {
-    let city = old("SIP/carrier-00000001", 1)
+/// Returns a call that has not ended, and the channels of the customer and of 101. The customer
+/// calls at 0 s and talks with 101 from 2 s on.
+fn answered_call() -> (Story, Channel, Channel) {
+    let city = channel_without_linkedid("SIP/carrier-00000001", 1)
         .caller("998901110001")
         .exten("7001");
-    let agent = old("SIP/101-00000002", 2);
+    let agent = channel_without_linkedid("SIP/101-00000002", 2);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Down).state(&city, Ring);
-    story.at(0.1).born(&agent, Down).dial(&city, &agent, "101");
+    story.at(0.0).create(&city, Down).state(&city, Ring);
+    story
+        .at(0.1)
+        .create(&agent, Down)
+        .dial(&city, &agent, "101");
     story.state(&agent, Ringing);
     story.at(2.0).state(&agent, Up).state(&city, Up);
     story.link(&city, &agent);
@@ -81,11 +88,11 @@ fn answered() -> (Story, Channel, Channel) {
 
 #[test]
 fn link_is_talk_and_its_end_the_end_of_it() {
-    let (mut story, city, agent) = answered();
+    let (mut story, city, agent) = answered_call();
     story.at(5.0).unlink(&city, &agent);
     story.at(5.0).hangup(&agent);
     story.at(6.0).hangup(&city);
-    let call = only(&story);
+    let call = single_customer_call(&story);
     assert_eq!(call.direction, Direction::Inbound);
     assert_eq!(call.linkedid.as_str(), format!("{EPOCH}.1"));
     assert_eq!((call.answered, call.talk.as_secs_f64()), (true, 3.0));
@@ -96,19 +103,21 @@ fn link_is_talk_and_its_end_the_end_of_it() {
 
 #[test]
 fn attended_transfer_moves_customer_to_colleague() {
-    let (mut story, city, agent) = answered();
-    let asks = old("SIP/101-00000003", 3).exten("102");
-    let colleague = old("SIP/102-00000004", 4);
-    story.at(3.0).born(&asks, Down).state(&asks, Ring);
-    story.born(&colleague, Down).dial(&asks, &colleague, "102");
+    let (mut story, city, agent) = answered_call();
+    let asks = channel_without_linkedid("SIP/101-00000003", 3).exten("102");
+    let colleague = channel_without_linkedid("SIP/102-00000004", 4);
+    story.at(3.0).create(&asks, Down).state(&asks, Ring);
+    story
+        .create(&colleague, Down)
+        .dial(&asks, &colleague, "102");
     story.at(4.0).state(&colleague, Up).link(&asks, &colleague);
-    // The customer goes on under the unique id of 101's second call.
+    // The customer continues under the unique id of 101's second call.
     story.at(6.0).masquerade(&city, &asks);
     story.hangup(&agent);
-    let city = named(&asks, "SIP/carrier-00000001");
+    let city = channel_with_name(&asks, "SIP/carrier-00000001");
     story.at(9.0).unlink(&city, &colleague).hangup(&colleague);
     story.hangup(&city);
-    let call = only(&story);
+    let call = single_customer_call(&story);
     assert_eq!((call.answered, call.talk.as_secs_f64()), (true, 7.0));
     assert_eq!(extensions(&call), ["101", "102"]);
     assert_eq!(call.ended.since(call.started).as_secs_f64(), 9.0);
@@ -117,79 +126,81 @@ fn attended_transfer_moves_customer_to_colleague() {
 
 #[test]
 fn employee_is_the_phone_that_picked_up_not_the_one_rung() {
-    let city = old("SIP/carrier-00000001", 1).caller("998901110001");
-    let rang = old("SIP/101-00000002", 2);
-    let picks = old("SIP/102-00000003", 3).exten("*8");
+    let city = channel_without_linkedid("SIP/carrier-00000001", 1).caller("998901110001");
+    let rang = channel_without_linkedid("SIP/101-00000002", 2);
+    let picks = channel_without_linkedid("SIP/102-00000003", 3).exten("*8");
     let mut story = Story::new();
-    story.at(0.0).born(&city, Down).state(&city, Ring);
-    story.born(&rang, Down).dial(&city, &rang, "101");
+    story.at(0.0).create(&city, Down).state(&city, Ring);
+    story.create(&rang, Down).dial(&city, &rang, "101");
     story.state(&rang, Ringing);
-    story.at(2.0).born(&picks, Down).state(&picks, Ring);
+    story.at(2.0).create(&picks, Down).state(&picks, Ring);
     story.at(2.5).masquerade(&picks, &rang);
-    let picks = named(&rang, "SIP/102-00000003");
+    let picks = channel_with_name(&rang, "SIP/102-00000003");
     story.at(2.6).link(&city, &picks);
     story
         .at(7.6)
         .unlink(&city, &picks)
         .hangup(&picks)
         .hangup(&city);
-    let call = only(&story);
+    let call = single_customer_call(&story);
     assert_eq!((call.answered, call.talk.as_secs_f64()), (true, 5.0));
     assert_eq!(extensions(&call), ["102"]);
 }
 
 #[test]
 fn optimized_local_channel_does_not_interrupt_talk() {
-    let city = old("SIP/carrier-00000001", 1).caller("998901110001");
-    let near = old("Local/101@agents-0001;1", 2);
-    let far = old("Local/101@agents-0001;2", 3);
-    let agent = old("SIP/101-00000002", 4);
+    let city = channel_without_linkedid("SIP/carrier-00000001", 1).caller("998901110001");
+    let near = channel_without_linkedid("Local/101@agents-0001;1", 2);
+    let far = channel_without_linkedid("Local/101@agents-0001;2", 3);
+    let agent = channel_without_linkedid("SIP/101-00000002", 4);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring);
-    story.at(1.0).born(&near, Down).born(&far, Ring);
-    story.born(&agent, Down).dial(&far, &agent, "101");
+    story.at(0.0).create(&city, Ring);
+    story.at(1.0).create(&near, Down).create(&far, Ring);
+    story.create(&agent, Down).dial(&far, &agent, "101");
     story.at(3.0).state(&agent, Up).link(&far, &agent);
     story.at(3.1).link(&city, &near);
     story.at(3.2).masquerade(&agent, &near).hangup(&far);
-    let agent = named(&near, "SIP/101-00000002");
+    let agent = channel_with_name(&near, "SIP/101-00000002");
     story
         .at(8.1)
         .unlink(&city, &agent)
         .hangup(&agent)
         .hangup(&city);
-    let call = only(&story);
+    let call = single_customer_call(&story);
     assert_eq!((call.answered, call.talk.as_secs_f64()), (true, 5.0));
     assert_eq!(extensions(&call), ["101"]);
 }
 
 #[test]
 fn masquerade_is_known_by_the_names_alone() {
-    let (mut story, city, agent) = answered();
-    let asks = old("SIP/101-00000003", 3).exten("102");
-    let colleague = old("SIP/102-00000004", 4);
-    story.at(3.0).born(&asks, Down).state(&asks, Ring);
-    story.born(&colleague, Down).dial(&asks, &colleague, "102");
+    let (mut story, city, agent) = answered_call();
+    let asks = channel_without_linkedid("SIP/101-00000003", 3).exten("102");
+    let colleague = channel_without_linkedid("SIP/102-00000004", 4);
+    story.at(3.0).create(&asks, Down).state(&asks, Ring);
+    story
+        .create(&colleague, Down)
+        .dial(&asks, &colleague, "102");
     story.at(4.0).state(&colleague, Up).link(&asks, &colleague);
-    // There is no Rename and no Masquerade. The next events show the change.
-    let moved = named(&asks, "SIP/carrier-00000001");
+    // No `Rename` and no `Masquerade` is received. The names in the next events show the change.
+    let moved = channel_with_name(&asks, "SIP/carrier-00000001");
     story.at(6.0).unlink(&city, &agent).link(&moved, &colleague);
     story
-        .hangup(&named(&city, "SIP/101-00000003<ZOMBIE>"))
+        .hangup(&channel_with_name(&city, "SIP/101-00000003<ZOMBIE>"))
         .hangup(&agent);
     story.at(9.0).hangup(&colleague).hangup(&moved);
-    let call = only(&story);
+    let call = single_customer_call(&story);
     assert_eq!(extensions(&call), ["101", "102"]);
     assert_eq!(call.talk.as_secs_f64(), 7.0);
 }
 
 #[test]
 fn calls_that_share_nothing_stay_apart_without_a_linkedid() {
-    let (mut story, city, agent) = answered();
+    let (mut story, city, agent) = answered_call();
     let (other, colleague) = (
-        old("SIP/carrier-00000009", 9).caller("998901110002"),
-        old("SIP/102-0000000a", 10),
+        channel_without_linkedid("SIP/carrier-00000009", 9).caller("998901110002"),
+        channel_without_linkedid("SIP/102-0000000a", 10),
     );
-    story.at(2.5).born(&other, Ring).born(&colleague, Down);
+    story.at(2.5).create(&other, Ring).create(&colleague, Down);
     story
         .dial(&other, &colleague, "102")
         .link(&other, &colleague);
@@ -202,15 +213,15 @@ fn calls_that_share_nothing_stay_apart_without_a_linkedid() {
 
 #[test]
 fn open_call_survives_a_restart_in_the_middle_of_a_transfer() {
-    let (mut story, city, agent) = answered();
-    let asks = old("SIP/101-00000003", 3).exten("102");
-    let colleague = old("SIP/102-00000004", 4);
-    story.at(3.0).born(&asks, Down).born(&colleague, Down);
+    let (mut story, city, agent) = answered_call();
+    let asks = channel_without_linkedid("SIP/101-00000003", 3).exten("102");
+    let colleague = channel_without_linkedid("SIP/102-00000004", 4);
+    story.at(3.0).create(&asks, Down).create(&colleague, Down);
     story.dial(&asks, &colleague, "102").link(&asks, &colleague);
     story.at(6.0).masquerade(&city, &asks).hangup(&agent);
-    let moved = named(&asks, "SIP/carrier-00000001");
+    let moved = channel_with_name(&asks, "SIP/carrier-00000001");
     story.at(9.0).hangup(&colleague).hangup(&moved);
-    assert_eq!(survives_restarts(&story), 1);
+    assert_eq!(check_restarts(&story), 1);
 }
 
 #[test]
@@ -218,29 +229,33 @@ fn cel_before_asterisk_12_is_linked_by_the_names_of_its_peers() {
     let city = channel("SIP/carrier-00000001", 1)
         .caller("998901110001")
         .exten("7001");
-    let agent = channel("SIP/101-00000002", 2).of(&city).exten("s");
+    let agent = channel("SIP/101-00000002", 2).join_call(&city).exten("s");
     let asks = channel("SIP/101-00000003", 3).exten("102").caller("101");
-    let colleague = channel("SIP/102-00000004", 4).of(&asks).exten("s");
+    let colleague = channel("SIP/102-00000004", 4).join_call(&asks).exten("s");
     let peer = |channel: &Channel| {
         let mut channel = channel.clone();
         channel.0.uniqueid = Cow::Borrowed("");
         channel.0.linkedid = Cow::Borrowed("");
         channel
     };
-    let mut story = Story::cel();
-    story.at(0.0).born(&city, Unknown).born(&agent, Unknown);
+    let mut story = Story::from_cel();
+    story.at(0.0).create(&city, Unknown).create(&agent, Unknown);
     story.at(2.0).state(&agent, Up).link(&city, &peer(&agent));
-    story.at(3.0).born(&asks, Unknown).born(&colleague, Unknown);
+    story
+        .at(3.0)
+        .create(&asks, Unknown)
+        .create(&colleague, Unknown);
     story.at(4.0).link(&asks, &peer(&colleague));
-    // CEL has no masquerade. From here on, the rows of one unique id have another name.
-    let mut moved = named(&asks, "SIP/carrier-00000001");
+    // CEL reports no masquerade. From here on, the rows of 101's second call have the name of the
+    // customer's channel.
+    let mut moved = channel_with_name(&asks, "SIP/carrier-00000001");
     moved.0.linkedid = city.0.linkedid.clone();
     story.at(6.0).unlink(&city, &peer(&agent));
-    story.joined(&agent, &asks).hangup(&agent);
-    story.hangup(&named(&city, "SIP/101-00000003<ZOMBIE>"));
+    story.join(&agent, &asks).hangup(&agent);
+    story.hangup(&channel_with_name(&city, "SIP/101-00000003<ZOMBIE>"));
     story.at(9.0).unlink(&moved, &peer(&colleague));
     story.hangup(&colleague).hangup(&moved);
-    let call = only(&story);
+    let call = single_customer_call(&story);
     assert_eq!(call.direction, Direction::Inbound);
     assert_eq!(extensions(&call), ["101", "102"]);
     assert_eq!(call.talk.as_secs_f64(), 7.0);

@@ -1,4 +1,4 @@
-//! The calls of a PBX process end with the process.
+//! Tests that the calls of a PBX process end when the process ends.
 
 use crate::story::{Channel, Story, assembler, channel, customer, moment, seconds};
 use callbridge_call::ChannelState::{Down, Ring};
@@ -7,30 +7,32 @@ use callbridge_call::{Assembler, EventTime, Mark, PbxEvent, Reception};
 
 const OURS: u64 = 1;
 
-fn of(process: u64, mut channel: Channel) -> Channel {
+fn channel_of_process(process: u64, mut channel: Channel) -> Channel {
     channel.0.process = Some(process);
     channel
 }
 
-/// Plays a talk that begins after one second and does not end.
-fn talk(assembler: &mut Assembler) -> [Channel; 2] {
-    let city = of(OURS, customer(1));
-    let phone = of(OURS, channel("PJSIP/101-00000002", 2)).of(&city);
+/// Plays a talk that begins after one second and does not end. Returns the channels of the
+/// customer and of the telephone.
+fn play_talk(assembler: &mut Assembler) -> [Channel; 2] {
+    let city = channel_of_process(OURS, customer(1));
+    let phone = channel_of_process(OURS, channel("PJSIP/101-00000002", 2)).join_call(&city);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring).born(&phone, Down);
+    story.at(0.0).create(&city, Ring).create(&phone, Down);
     story.at(1.0).enter(&phone, "b1").enter(&city, "b1");
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
     }
     [city, phone]
 }
 
-/// Sends a heartbeat of the process, which began at `began`.
-fn beats(assembler: &mut Assembler, process: u64, at: EventTime, began: EventTime) {
-    beats_by_number(assembler, (process, None), at, began);
+/// Sends a heartbeat of `process` at the time `at`. The process started at `began`.
+fn send_heartbeat(assembler: &mut Assembler, process: u64, at: EventTime, began: EventTime) {
+    send_numbered_heartbeat(assembler, (process, None), at, began);
 }
 
-fn beats_by_number(
+/// Sends a heartbeat of a process, with the event number, if any.
+fn send_numbered_heartbeat(
     assembler: &mut Assembler,
     (process, number): (u64, Option<u64>),
     at: EventTime,
@@ -46,20 +48,20 @@ fn beats_by_number(
     assembler.on_event(&PbxEvent::Mark(alive), at);
 }
 
-fn three_beats(assembler: &mut Assembler) {
+fn send_three_heartbeats(assembler: &mut Assembler) {
     for at in [20.0, 40.0, 60.0] {
-        beats(assembler, OURS, moment(at), moment(-1000.0));
+        send_heartbeat(assembler, OURS, moment(at), moment(-1000.0));
     }
 }
 
 #[test]
 fn calls_of_silent_process_end_at_last_heartbeat() {
     let mut assembler = assembler();
-    let [city, phone] = talk(&mut assembler);
-    three_beats(&mut assembler);
+    let [city, phone] = play_talk(&mut assembler);
+    send_three_heartbeats(&mut assembler);
     assembler.tick(moment(200.0));
     assert!(assembler.take_finished().is_empty());
-    // Nothing is received, so the silence of the process means nothing.
+    // The connection is lost, so missing heartbeats do not show that the process ended.
     assembler.set_reception(Reception::Lost);
     assembler.tick(moment(4000.0));
     assert!(assembler.take_finished().is_empty());
@@ -72,11 +74,11 @@ fn calls_of_silent_process_end_at_last_heartbeat() {
     assert_eq!((calls.len(), seconds(&calls[0])), (1, (59.0, 60.0)));
     let incomplete = calls[0].incomplete.as_deref();
     assert_eq!(incomplete, Some("its end was not received"));
-    // Only the connection had failed: the end of the call arrives.
+    // The process had not ended. The end of the call arrives.
     let mut end = Story::new();
     end.at(5000.0).hangups(&[&phone, &city]);
-    for (at, told) in &end.events {
-        assembler.on_event(told, *at);
+    for (at, event) in &end.events {
+        assembler.on_event(event, *at);
     }
     assembler.tick(moment(5001.0));
     let calls = assembler.take_finished();
@@ -84,10 +86,11 @@ fn calls_of_silent_process_end_at_last_heartbeat() {
     assert_eq!(calls[0].incomplete, None);
 }
 
-pub fn restarted(mut first: Assembler) -> Assembler {
+/// Moves the open calls of `first` to a new assembler, as a restart does.
+pub fn restart_assembler(mut first: Assembler) -> Assembler {
     let mut second = assembler();
     for change in first.take_changes() {
-        // A call that is over has no snapshot.
+        // The change of a finished call has no snapshot.
         if let Some(snapshot) = change.snapshot {
             second.restore(change.key, &snapshot).expect("a snapshot");
         }
@@ -98,12 +101,12 @@ pub fn restarted(mut first: Assembler) -> Assembler {
 #[test]
 fn restart_does_not_forget_until_when_a_process_lived() {
     let mut first = assembler();
-    talk(&mut first);
-    three_beats(&mut first);
-    let mut second = restarted(first);
+    play_talk(&mut first);
+    send_three_heartbeats(&mut first);
+    let mut second = restart_assembler(first);
     let since = moment(600.0);
     second.set_reception(Reception::Arriving { since });
-    beats(&mut second, 2, moment(600.0), moment(590.0));
+    send_heartbeat(&mut second, 2, moment(600.0), moment(590.0));
     second.tick(moment(601.0));
     let calls = second.take_finished();
     assert_eq!((calls.len(), seconds(&calls[0])), (1, (59.0, 60.0)));
@@ -114,11 +117,12 @@ fn restart_does_not_forget_until_when_a_process_lived() {
 #[test]
 fn process_that_lives_beside_another_keeps_its_calls() {
     let mut assembler = assembler();
-    talk(&mut assembler);
+    play_talk(&mut assembler);
     for at in [20.0, 40.0, 60.0, 80.0, 100.0, 120.0] {
-        beats(&mut assembler, OURS, moment(at), moment(-1000.0));
-        // Each heartbeat between is from a new process, as of a switch that does not come up.
-        beats(
+        send_heartbeat(&mut assembler, OURS, moment(at), moment(-1000.0));
+        // Between these heartbeats, a new process sends one heartbeat each time, as if a PBX failed
+        // to start.
+        send_heartbeat(
             &mut assembler,
             2 + at as u64,
             moment(at + 9.0),
@@ -130,25 +134,25 @@ fn process_that_lives_beside_another_keeps_its_calls() {
     assert_eq!(assembler.open_calls(), 1);
 }
 
-/// Sends the story as events that are numbered from `from` on.
-fn tells(assembler: &mut Assembler, story: &Story, from: u64) {
-    for (number, (at, told)) in (from..).zip(&story.events) {
-        let mut told = told.clone();
-        if let PbxEvent::Channel(event) = &mut told {
-            event.channel.stamp = Some(EventStamp { number, at: *at });
+/// Sends the events of the story, with event numbers that begin at `from`.
+fn send_numbered_events(assembler: &mut Assembler, story: &Story, from: u64) {
+    for (number, (at, event)) in (from..).zip(&story.events) {
+        let mut numbered = event.clone();
+        if let PbxEvent::Channel(channel_event) = &mut numbered {
+            channel_event.channel.stamp = Some(EventStamp { number, at: *at });
         }
-        assembler.on_event(&told, *at);
+        assembler.on_event(&numbered, *at);
     }
 }
 
-/// Returns a call of the process, in which the telephone is connected from the start, and the end
-/// of the call.
-fn call(n: u32, begin: f64, end: f64) -> [Story; 2] {
-    let city = of(OURS, customer(n));
+/// Returns two stories: a call of the process `OURS` whose telephone is connected from the second
+/// `begin` on, and the end of this call at the second `end`.
+fn call_and_its_end(n: u32, begin: f64, end: f64) -> [Story; 2] {
+    let city = channel_of_process(OURS, customer(n));
     let name = format!("PJSIP/101-0000000{n}");
-    let phone = of(OURS, channel(&name, n + 20)).of(&city);
+    let phone = channel_of_process(OURS, channel(&name, n + 20)).join_call(&city);
     let (mut first, mut last) = (Story::new(), Story::new());
-    first.at(begin).born(&city, Ring).born(&phone, Down);
+    first.at(begin).create(&city, Ring).create(&phone, Down);
     first
         .enter(&phone, &n.to_string())
         .enter(&city, &n.to_string());
@@ -156,8 +160,9 @@ fn call(n: u32, begin: f64, end: f64) -> [Story; 2] {
     [first, last]
 }
 
-/// Returns the reasons why the calls that are finished at `at` are incomplete.
-fn why(assembler: &mut Assembler, at: f64) -> Vec<Option<String>> {
+/// Advances the clock to the second `at`. Returns for each finished call why the call is
+/// incomplete, if it is.
+fn incomplete_reasons_at(assembler: &mut Assembler, at: f64) -> Vec<Option<String>> {
     assembler.tick(moment(at));
     let calls = assembler.take_finished().into_iter();
     calls.map(|call| call.incomplete).collect()
@@ -170,29 +175,38 @@ fn clock_set_back_in_silence_is_detected_by_uptime() {
     )];
     for restarts in [false, true] {
         let mut assembler = assembler();
-        let [begins, ends] = call(1, 15.0, 72.0);
+        let [begins, ends] = call_and_its_end(1, 15.0, 72.0);
         let up = |assembler: &mut Assembler, number, at, began| {
             let process = (OURS, Some(number));
-            beats_by_number(assembler, process, moment(at), moment(began));
+            send_numbered_heartbeat(assembler, process, moment(at), moment(began));
         };
         up(&mut assembler, 10, 10.0, -1000.0);
-        tells(&mut assembler, &begins, 20);
+        send_numbered_events(&mut assembler, &begins, 20);
         up(&mut assembler, 30, 30.0, -1000.0);
         if restarts {
-            assembler = restarted(assembler);
+            assembler = restart_assembler(assembler);
         }
-        // The clock is set back by five seconds. No time occurs twice.
+        // The clock is set back by five seconds, but no time occurs twice. Only the uptime shows
+        // the change.
         up(&mut assembler, 40, 45.0, -1005.0);
-        // An earlier heartbeat is repeated. It does not mean that the clock was set.
+        // A repeated earlier heartbeat does not mean that the clock was set.
         up(&mut assembler, 30, 30.0, -1000.0);
         up(&mut assembler, 50, 65.0, -1005.0);
-        let [after, over] = call(2, 70.0, 75.0);
-        tells(&mut assembler, &after, 60);
-        tells(&mut assembler, &ends, 70);
-        assert_eq!(why(&mut assembler, 73.0), cut, "{restarts}");
-        tells(&mut assembler, &over, 80);
+        let [after, over] = call_and_its_end(2, 70.0, 75.0);
+        send_numbered_events(&mut assembler, &after, 60);
+        send_numbered_events(&mut assembler, &ends, 70);
+        assert_eq!(
+            incomplete_reasons_at(&mut assembler, 73.0),
+            cut,
+            "{restarts}"
+        );
+        send_numbered_events(&mut assembler, &over, 80);
         up(&mut assembler, 90, 85.0, -1005.0);
-        assert_eq!(why(&mut assembler, 86.0), [None], "{restarts}");
+        assert_eq!(
+            incomplete_reasons_at(&mut assembler, 86.0),
+            [None],
+            "{restarts}"
+        );
     }
 }
 
@@ -202,29 +216,39 @@ fn clock_set_back_across_restart_shows_in_event_numbers() {
         "the PBX's clock was set back during the call".to_owned(),
     )];
     let mut assembler = assembler();
-    let [[first, ends], [other, over], [later, last]] =
-        [call(1, 0.0, 30.0), call(2, 20.0, 18.0), call(3, 19.0, 40.0)];
-    tells(&mut assembler, &first, 10);
-    tells(&mut assembler, &other, 20);
-    assembler = restarted(assembler);
-    // It hangs up after 7 s, by a clock that was set back by 9 s.
-    tells(&mut assembler, &over, 30);
-    tells(&mut assembler, &later, 40);
-    assert_eq!(why(&mut assembler, 22.0), cut);
-    assembler = restarted(assembler);
-    tells(&mut assembler, &ends, 50);
-    tells(&mut assembler, &last, 60);
-    assert_eq!(why(&mut assembler, 50.0), [cut[0].clone(), None]);
+    let [[first, ends], [other, over], [later, last]] = [
+        call_and_its_end(1, 0.0, 30.0),
+        call_and_its_end(2, 20.0, 18.0),
+        call_and_its_end(3, 19.0, 40.0),
+    ];
+    send_numbered_events(&mut assembler, &first, 10);
+    send_numbered_events(&mut assembler, &other, 20);
+    assembler = restart_assembler(assembler);
+    // The second call hangs up after 7 s. By the clock, which was set back by 9 s, the hangup is
+    // before the call's beginning.
+    send_numbered_events(&mut assembler, &over, 30);
+    send_numbered_events(&mut assembler, &later, 40);
+    assert_eq!(incomplete_reasons_at(&mut assembler, 22.0), cut);
+    assembler = restart_assembler(assembler);
+    send_numbered_events(&mut assembler, &ends, 50);
+    send_numbered_events(&mut assembler, &last, 60);
+    assert_eq!(
+        incomplete_reasons_at(&mut assembler, 50.0),
+        [cut[0].clone(), None]
+    );
 }
 
 #[test]
 fn calls_with_distant_event_numbers_show_no_clock_set_back() {
     let mut assembler = assembler();
     // Two recordings of one process are played at the same time.
-    let [[first, ends], [other, over]] = [call(1, 0.0, 5.0), call(2, 0.25, 6.0)];
-    tells(&mut assembler, &first, 10);
-    tells(&mut assembler, &other, 500);
-    tells(&mut assembler, &ends, 30);
-    tells(&mut assembler, &over, 520);
-    assert_eq!(why(&mut assembler, 10.0), [None, None]);
+    let [[first, ends], [other, over]] = [
+        call_and_its_end(1, 0.0, 5.0),
+        call_and_its_end(2, 0.25, 6.0),
+    ];
+    send_numbered_events(&mut assembler, &first, 10);
+    send_numbered_events(&mut assembler, &other, 500);
+    send_numbered_events(&mut assembler, &ends, 30);
+    send_numbered_events(&mut assembler, &over, 520);
+    assert_eq!(incomplete_reasons_at(&mut assembler, 10.0), [None, None]);
 }

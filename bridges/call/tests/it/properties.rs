@@ -1,4 +1,4 @@
-//! Properties of the assembler, for any events in any order.
+//! Property tests of the assembler, for any events in any order.
 
 use crate::story::{Channel, Story, assembler, channel, moment, settings};
 use callbridge_call::{
@@ -29,7 +29,7 @@ fn some_channel() -> impl Strategy<Value = Channel> {
         };
         let linkedid = channel("", linked.min(number));
         channel(&full, number)
-            .of(&linkedid)
+            .join_call(&linkedid)
             .caller("998901110001")
             .variable("LEAD_ID", "4001")
     })
@@ -40,21 +40,22 @@ fn some_state() -> impl Strategy<Value = ChannelState> {
     prop::sample::select(vec![Down, Ring, PreRing, Ringing, Up, Unknown])
 }
 
-/// Adds one event of some kind to the story.
+/// Adds an event of channel `a` to the story. `kind` selects the kind of event. `b` is the other
+/// channel of events that have two.
 fn add(story: &mut Story, kind: u8, a: &Channel, b: &Channel, state: ChannelState, bridge: u8) {
     let bridge = format!("b{bridge}");
     match kind % 12 {
-        0 | 1 => story.born(a, state),
+        0 | 1 => story.create(a, state),
         2 => story.state(a, state),
         // No channel dials itself with two linkedids at once.
         3 if a.id() != b.id() => story.dial(a, b, "998901110001@city"),
-        3 => story.seen(a),
+        3 => story.mention(a),
         4 => story.originate(a, "998901110002@gsm"),
         5 | 6 => story.enter(a, &bridge),
         7 => story.leave(a, &bridge),
-        8 => story.joined(a, b),
+        8 => story.join(a, b),
         9 => story.enter_kind(a, "lot", "holding_bridge"),
-        10 => story.seen(a),
+        10 => story.mention(a),
         _ => story.hangup(a),
     };
 }
@@ -69,7 +70,7 @@ prop_compose! {
         let mut now = 0.0;
         for (kind, a, b, state, bridge, wait_ms, by_cel) in events {
             now += f64::from(1 + wait_ms % 400) / 1000.0;
-            story.at(now).by(if by_cel { Origin::Cel } else { Origin::Channel });
+            story.at(now).set_origin(if by_cel { Origin::Cel } else { Origin::Channel });
             add(&mut story, kind, &a, &b, state, bridge);
         }
         story
@@ -80,8 +81,8 @@ prop_compose! {
 fn run(story: &Story, late: bool) -> (Vec<FinishedCall>, usize, u64) {
     let mut assembler = assembler();
     let off = Duration::from_secs(if late { 86_400 } else { 0 });
-    for (i, (at, told)) in story.events.iter().enumerate() {
-        assembler.on_event(told, at.plus(off));
+    for (i, (at, event)) in story.events.iter().enumerate() {
+        assembler.on_event(event, at.plus(off));
         let changes = if i % 8 == 0 {
             assembler.take_changes()
         } else {
@@ -134,12 +135,12 @@ proptest! {
             .flat_map(|call| call.also_known_as.iter().chain([&call.linkedid]))
             .map(|id| id.as_str())
             .collect();
-        for (_, told) in &story.events {
-            let PbxEvent::Channel(event) = told else { continue };
+        for (_, pbx_event) in &story.events {
+            let PbxEvent::Channel(event) = pbx_event else { continue };
             let born = matches!(event.kind, callbridge_call::Kind::Born { .. });
             let trunks = ["PJSIP/city", "PJSIP/gsm"];
             // Talk between colleagues in a room that is never empty is not kept.
-            if born && trunks.iter().any(|it| event.channel.name.starts_with(it)) {
+            if born && trunks.iter().any(|trunk| event.channel.name.starts_with(trunk)) {
                 prop_assert!(known.contains(event.channel.uniqueid.as_ref()));
             }
         }
@@ -150,12 +151,12 @@ proptest! {
         story in some_story(),
         delays in prop::collection::vec(0..400_u64, 120),
     ) {
-        // No call settles in between, so only the order differs.
+        // No call settles before the last event, so only the order of the events differs.
         let settled = |events: &[(EventTime, PbxEvent<'static>)]| {
             let settle = Duration::from_secs(3600);
             let mut assembler = Assembler::new(Settings { settle, ..settings() });
-            for (at, told) in events {
-                assembler.on_event(told, *at);
+            for (at, event) in events {
+                assembler.on_event(event, *at);
             }
             assembler.tick(moment(14.0 * 3600.0));
             let mut calls = assembler.take_finished();
@@ -164,7 +165,7 @@ proptest! {
         };
         let arrivals = story.events.iter().zip(&delays);
         let mut shuffled: Vec<_> = arrivals
-            .map(|((at, told), delay)| (at.plus(Duration::from_millis(*delay)), told.clone()))
+            .map(|((at, event), delay)| (at.plus(Duration::from_millis(*delay)), event.clone()))
             .collect();
         shuffled.sort_by_key(|&(at, _)| at);
         prop_assert_eq!(settled(&story.events), settled(&shuffled));

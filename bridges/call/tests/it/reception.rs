@@ -1,37 +1,38 @@
-//! What our own clock decides while a queue keeps messages, and after that.
+//! Tests of the local clock while a queue keeps messages, and after the queue has been read.
 
-use crate::processes::restarted;
+use crate::processes::restart_assembler;
 use crate::story::{Story, answered_by_101, assembler, moment, seconds, settings};
 use callbridge_call::{Assembler, Cdr, Folder, Reception, Settings, Timing};
 use std::time::Duration;
 
 const HOUR: f64 = 3600.0;
 
-fn tell(assembler: &mut Assembler, story: &Story, late: f64) {
+/// Sends the events of the story as messages that a queue kept for `late` seconds.
+fn send_kept_events(assembler: &mut Assembler, story: &Story, late: f64) {
     assembler.timing(Timing {
         kept: true,
         ..Timing::default()
     });
-    for (at, told) in &story.events {
-        assembler.on_event(told, at.plus(Duration::from_secs_f64(late)));
+    for (at, event) in &story.events {
+        assembler.on_event(event, at.plus(Duration::from_secs_f64(late)));
     }
 }
 
-fn arriving(seconds: f64) -> Reception {
+fn arriving_since(seconds: f64) -> Reception {
     Reception::Arriving {
         since: moment(seconds),
     }
 }
 
-/// Returns an assembler after a restart, with a call that has only a telephone left, and the end of
-/// that call.
-fn ends_while_nobody_runs() -> (Assembler, Story) {
+/// Returns an assembler after a restart, and a story with the hangup that arrives later. The
+/// assembler has one call, whose customer has left and whose telephone has not.
+fn restart_before_call_end() -> (Assembler, Story) {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
     story.hangup(&city);
     let mut before = assembler();
-    tell(&mut before, &story, 0.0);
-    let mut after = restarted(before);
+    send_kept_events(&mut before, &story, 0.0);
+    let mut after = restart_assembler(before);
     after.set_reception(Reception::Kept);
     let mut end = Story::new();
     end.at(6.0).hangup(&phone);
@@ -40,13 +41,13 @@ fn ends_while_nobody_runs() -> (Assembler, Story) {
 
 #[test]
 fn call_with_end_in_queue_finishes_after_queue_is_read() {
-    let (mut assembler, end) = ends_while_nobody_runs();
+    let (mut assembler, end) = restart_before_call_end();
     assert_eq!(assembler.next_deadline(), None);
     assembler.tick(moment(HOUR));
-    assembler.set_reception(arriving(HOUR));
+    assembler.set_reception(arriving_since(HOUR));
     assembler.tick(moment(HOUR));
     assert!(assembler.take_finished().is_empty());
-    tell(&mut assembler, &end, HOUR);
+    send_kept_events(&mut assembler, &end, HOUR);
     assembler.tick(moment(2.0 * HOUR));
     let calls = assembler.take_finished();
     assert_eq!((calls.len(), seconds(&calls[0])), (1, (4.0, 5.0)));
@@ -55,8 +56,8 @@ fn call_with_end_in_queue_finishes_after_queue_is_read() {
 
 #[test]
 fn silence_counts_from_the_moment_at_which_the_queue_is_read() {
-    let (mut assembler, _) = ends_while_nobody_runs();
-    assembler.set_reception(arriving(HOUR));
+    let (mut assembler, _) = restart_before_call_end();
+    assembler.set_reception(arriving_since(HOUR));
     assert_eq!(assembler.next_deadline(), Some(moment(HOUR + 300.0)));
     assembler.tick(moment(HOUR + 299.9));
     assert!(assembler.take_finished().is_empty());
@@ -66,12 +67,12 @@ fn silence_counts_from_the_moment_at_which_the_queue_is_read() {
     assert_eq!((calls.len(), calls[0].incomplete.as_deref()), (1, why));
 }
 
-/// The clock is set back after reading of the queue began. Nothing waits until it shows that time
-/// again.
+/// The local clock is set back after the reading of the queue began. The call does not wait until
+/// the clock shows that time again.
 #[test]
 fn clock_set_back_delays_no_call() {
-    let (mut assembler, _) = ends_while_nobody_runs();
-    assembler.set_reception(arriving(HOUR));
+    let (mut assembler, _) = restart_before_call_end();
+    assembler.set_reception(arriving_since(HOUR));
     assembler.tick(moment(10.0));
     assert_eq!(assembler.next_deadline(), Some(moment(310.0)));
     assembler.tick(moment(310.0));
@@ -85,12 +86,12 @@ fn hung_up_call_waits_for_kept_but_not_lost_messages() {
     story.hangups(&[&phone, &city]);
     for (reception, open) in [(Reception::Kept, 1), (Reception::Lost, 0)] {
         let mut before = assembler();
-        tell(&mut before, &story, 0.0);
-        let mut after = restarted(before);
+        send_kept_events(&mut before, &story, 0.0);
+        let mut after = restart_assembler(before);
         after.set_reception(reception);
         after.tick(moment(HOUR));
         assert_eq!(after.open_calls(), open, "{reception:?}");
-        after.set_reception(arriving(HOUR));
+        after.set_reception(arriving_since(HOUR));
         after.tick(moment(HOUR + 0.4));
         assert_eq!(after.open_calls(), open, "{reception:?}");
         after.tick(moment(HOUR + 0.5));
@@ -99,29 +100,29 @@ fn hung_up_call_waits_for_kept_but_not_lost_messages() {
     }
 }
 
-/// The queue keeps the call's end, and the call is older than any call can be.
+/// The call is older than the maximum duration of a call, but the queue keeps the call's end.
 #[test]
 fn call_is_too_long_only_when_its_end_could_have_come() {
     let (story, city, phone) = answered_by_101();
     let mut before = assembler();
-    tell(&mut before, &story, 0.0);
-    let mut after = restarted(before);
+    send_kept_events(&mut before, &story, 0.0);
+    let mut after = restart_assembler(before);
     after.set_reception(Reception::Kept);
     let back = 13.0 * HOUR;
     after.tick(moment(back));
-    after.set_reception(arriving(back));
+    after.set_reception(arriving_since(back));
     after.tick(moment(back + 1.0));
     assert_eq!(after.open_calls(), 1);
     let mut end = Story::new();
     end.at(9.0).hangups(&[&phone, &city]);
-    tell(&mut after, &end, back);
+    send_kept_events(&mut after, &end, back);
     after.tick(moment(back + 60.0));
     let calls = after.take_finished();
     assert_eq!((calls.len(), seconds(&calls[0])), (1, (8.0, 9.0)));
     assert_eq!(calls[0].incomplete, None);
 }
 
-/// Of two records of one call, one is read before callbridge ends.
+/// A call has two CDRs. callbridge reads one of them, restarts, and reads the other one.
 #[test]
 fn records_of_a_call_wait_for_those_that_a_queue_keeps() {
     let record = |uniqueid: &'static str, from: f64, until: f64| Cdr {
@@ -153,7 +154,7 @@ fn records_of_a_call_wait_for_those_that_a_queue_keeps() {
     after.set_reception(Reception::Kept);
     assert_eq!(after.next_deadline(), None);
     after.tick(moment(HOUR));
-    after.set_reception(arriving(HOUR));
+    after.set_reception(arriving_since(HOUR));
     after.tick(moment(HOUR + 1.0));
     assert_eq!((after.open_calls(), after.take_finished().len()), (1, 0));
     assert!(after.on_cdr(&record("1700000000.2", 5.0, 9.0), moment(HOUR + 1.0)));

@@ -1,5 +1,5 @@
-//! Calls that are known by their events, and that a file reports too. The file knows less about
-//! some values and more about others.
+//! Tests of calls that both events and a file of CDRs report. For some values the events are
+//! better, for others the file is.
 
 use callbridge_call::{
     Decision, Direction, EventTime, Extension, FinishedCall, Knowledge, Patience, RawNumber,
@@ -14,8 +14,9 @@ fn id(text: &str) -> UniqueId {
     UniqueId::new(text).expect("not empty")
 }
 
-/// Returns a call as a file of CDRs reports it: an estimate, without variables.
-fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
+/// Returns a call as a file of CDRs reports it, with estimated values and without variables.
+/// `talk` is in seconds.
+fn call_from_records(employee: Option<&str>, talk: u64) -> FinishedCall {
     FinishedCall {
         linkedid: id("1795151317.146"),
         also_known_as: vec![id("1795151317.146"), id("1795151317.147")],
@@ -47,8 +48,8 @@ fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
     }
 }
 
-/// Returns the same call as its events report it, up to a gap.
-fn by_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)]) -> FinishedCall {
+/// Returns the call of [`call_from_records`] as its events report it. The events end at a gap.
+fn call_from_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)]) -> FinishedCall {
     let variables = variables.iter().map(|(name, value)| Variable {
         name: (*name).to_owned(),
         values: vec![(*value).to_owned()],
@@ -60,13 +61,18 @@ fn by_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)]) -> F
         estimate: false,
         live: true,
         ended: BEGAN.plus(Duration::from_secs(talk)),
-        ..by_records(employee, talk)
+        ..call_from_records(employee, talk)
     }
 }
 
-/// Returns the calls that are decided after the file reported `told`. If `letter` is `true`,
-/// `received` is a dead letter. Otherwise it is held.
-fn filled(told: FinishedCall, received: FinishedCall, letter: bool) -> Vec<FinishedCall> {
+/// Reconciles two accounts of one call, and returns the finished calls: `recorded` from the file,
+/// and `received` from the events. If `letter` is `true`, the spool has `received` as a dead
+/// letter. Otherwise the reconciler holds `received`.
+fn reconciled_calls(
+    recorded: FinishedCall,
+    received: FinishedCall,
+    letter: bool,
+) -> Vec<FinishedCall> {
     let mut reconciler = Reconciler::new(Patience::CDR);
     if !letter {
         assert!(
@@ -74,7 +80,7 @@ fn filled(told: FinishedCall, received: FinishedCall, letter: bool) -> Vec<Finis
             "held"
         );
     }
-    reconciler.on_second(told, BEGAN.plus(Duration::from_secs(60)));
+    reconciler.on_second(recorded, BEGAN.plus(Duration::from_secs(60)));
     let mut known = |_: &UniqueId| match letter {
         true => Knowledge::Finished {
             incomplete: true,
@@ -94,10 +100,10 @@ fn filled(told: FinishedCall, received: FinishedCall, letter: bool) -> Vec<Finis
 #[test]
 fn dead_letter_completed_by_a_file_keeps_event_values() {
     for letter in [true, false] {
-        let received = by_events(Some("101"), 5, &[("LEAD_ID", "4005")]);
-        let told = filled(by_records(None, 0), received.clone(), letter);
-        let [call] = &told[..] else {
-            panic!("{told:?}");
+        let received = call_from_events(Some("101"), 5, &[("LEAD_ID", "4005")]);
+        let calls = reconciled_calls(call_from_records(None, 0), received.clone(), letter);
+        let [call] = &calls[..] else {
+            panic!("{calls:?}");
         };
         assert_eq!(call.variables, received.variables, "letter: {letter}");
         assert_eq!(call.userfields, received.userfields);
@@ -111,40 +117,40 @@ fn dead_letter_completed_by_a_file_keeps_event_values() {
 
 #[test]
 fn number_that_was_dialed_is_known_by_either_account() {
-    for (told, received, known) in [
+    for (recorded, received, known) in [
         (None, Some("7001"), Some("7001")),
         (Some("7002"), Some("7001"), Some("7002")),
         (Some("7002"), None, Some("7002")),
     ] {
         let received = FinishedCall {
             did: received.map(str::to_owned),
-            ..by_events(Some("101"), 5, &[])
+            ..call_from_events(Some("101"), 5, &[])
         };
-        let by_records = FinishedCall {
-            did: told.map(str::to_owned),
-            ..by_records(None, 0)
+        let recorded = FinishedCall {
+            did: recorded.map(str::to_owned),
+            ..call_from_records(None, 0)
         };
-        let told = filled(by_records, received, true);
-        assert_eq!(told[0].did.as_deref(), known);
+        let calls = reconciled_calls(recorded, received, true);
+        assert_eq!(calls[0].did.as_deref(), known);
     }
 }
 
 #[test]
 fn received_talk_is_not_overruled_by_records_without_talk() {
-    let told = FinishedCall {
+    let recorded = FinishedCall {
         estimate: false,
-        ..by_records(None, 0)
+        ..call_from_records(None, 0)
     };
     for letter in [true, false] {
-        let received = by_events(Some("101"), 7, &[]);
+        let received = call_from_events(Some("101"), 7, &[]);
         assert_eq!(
-            filled(told.clone(), received, letter),
+            reconciled_calls(recorded.clone(), received, letter),
             [],
             "letter: {letter}"
         );
         // If the events show no talk, the file's call is used.
-        let rang = by_events(Some("101"), 0, &[]);
-        assert!(!filled(told.clone(), rang, letter)[0].answered);
+        let rang = call_from_events(Some("101"), 0, &[]);
+        assert!(!reconciled_calls(recorded.clone(), rang, letter)[0].answered);
     }
 }
 
@@ -152,31 +158,31 @@ proptest! {
     #[test]
     fn second_account_removes_nothing_and_talk_fits_in_call(
         names in prop::collection::btree_map("[A-Z]{1,3}", "[0-9]{1,4}", 0..4),
-        heard_by in prop::option::of(0..3_u8), told_by in prop::option::of(0..3_u8),
-        heard_talk in 0..60_u64, told_talk in 0..20_u64, letter: bool,
+        received_by in prop::option::of(0..3_u8), recorded_by in prop::option::of(0..3_u8),
+        received_talk in 0..60_u64, recorded_talk in 0..20_u64, letter: bool,
     ) {
         let name = |n: u8| format!("10{n}");
-        let (heard_by, told_by) = (heard_by.map(name), told_by.map(name));
+        let (received_by, recorded_by) = (received_by.map(name), recorded_by.map(name));
         let variables: Vec<_> = names.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-        let received = by_events(heard_by.as_deref(), heard_talk, &variables);
-        let told = by_records(told_by.as_deref(), told_talk);
-        let calls = filled(told.clone(), received.clone(), letter);
+        let received = call_from_events(received_by.as_deref(), received_talk, &variables);
+        let recorded = call_from_records(recorded_by.as_deref(), recorded_talk);
+        let calls = reconciled_calls(recorded.clone(), received.clone(), letter);
         prop_assert_eq!(calls.len(), 1);
         let call = &calls[0];
         prop_assert_eq!(&call.variables, &received.variables);
-        prop_assert_eq!(call.answered, received.answered || told.answered);
+        prop_assert_eq!(call.answered, received.answered || recorded.answered);
         prop_assert!(call.talk <= call.ended.since(call.started));
-        // The talk of the records is kept.
-        if told.answered {
-            prop_assert_eq!(call.talk, told.talk);
+        // If the CDRs show an answer, their talk counts.
+        if recorded.answered {
+            prop_assert_eq!(call.talk, recorded.talk);
         }
-        if told.answered && told.employee.is_some() {
-            prop_assert_eq!(&call.employee, &told.employee);
-            prop_assert_eq!(&call.employees_in_order, &told.employees_in_order);
+        if recorded.answered && recorded.employee.is_some() {
+            prop_assert_eq!(&call.employee, &recorded.employee);
+            prop_assert_eq!(&call.employees_in_order, &recorded.employees_in_order);
         } else if received.answered {
-            prop_assert_eq!(&call.employee, &told.employee.or(received.employee));
+            prop_assert_eq!(&call.employee, &recorded.employee.or(received.employee));
             prop_assert_eq!(&call.employees_in_order, &received.employees_in_order);
         }
-        prop_assert_eq!((call.started, call.ended), (told.started, told.ended));
+        prop_assert_eq!((call.started, call.ended), (recorded.started, recorded.ended));
     }
 }

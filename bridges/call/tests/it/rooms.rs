@@ -1,5 +1,5 @@
-//! Rooms that agents sit in all day: each call in one is a separate call, and is given out when
-//! it is over.
+//! Tests of rooms in which agents stay all day. Each customer in a room has a separate call, which
+//! is given out when the customer leaves.
 
 use crate::story::{Channel, Story, assembler, channel, extensions, moment, seconds, settings};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
@@ -11,11 +11,11 @@ const HOUR: f64 = 3600.0;
 /// The room in which an agent waits for customers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// The dialer leads a Local channel into the room, and its other half dials.
+    /// The dialer puts one half of a Local channel into the room. The other half dials.
     MeetMe,
-    /// The half that is in the room takes on the agent's linkedid.
+    /// As `MeetMe`, but the half that is in the room takes on the agent's linkedid.
     ConfBridge,
-    /// The queue takes the agent out of a holding bridge, into a bridge with the customer.
+    /// The queue moves the agent out of a holding bridge into a bridge with the customer.
     AgentPool,
 }
 
@@ -42,16 +42,16 @@ fn agent() -> Channel {
     channel("PJSIP/101-00000001", 1)
 }
 
-fn login(story: &mut Story, room: Room, at: f64) {
+fn log_in(story: &mut Story, room: Room, at: f64) {
     let agent = agent();
-    story.at(at).born(&agent, Down).originate(&agent, "101");
+    story.at(at).create(&agent, Down).originate(&agent, "101");
     story.at(at + 3.0).state(&agent, Up);
     story.enter_kind(&agent, room.name(), room.technology());
 }
 
-/// A call of ten seconds of ringing and `talk` seconds of talk; if `talk` is zero, it is busy.
-/// Returns the ids of its first channel and of the customer's.
-fn call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> String {
+/// Adds a call with ten seconds of ringing and `talk` seconds of talk. If `talk` is zero, no one
+/// answers. `number` makes the names unique. Returns the id of the call's first channel.
+fn play_call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> String {
     let first = 10 * number;
     let (agent, bridge) = (agent(), format!("b{number}"));
     let local = |half: u32| {
@@ -60,19 +60,19 @@ fn call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> Strin
     };
     let one = local(1);
     let (two, city) = (
-        local(2).of(&one),
+        local(2).join_call(&one),
         channel(&format!("PJSIP/city-{number:08x}"), first + 3),
     );
     let phone = format!("99890{:07}", number);
     if room == Room::AgentPool {
         let city = city.caller(&phone);
-        let (one, two) = (one.of(&city), local(2).of(&city));
+        let (one, two) = (one.join_call(&city), local(2).join_call(&city));
         story
             .at(at)
-            .born(&city, Ring)
-            .born(&one, Down)
-            .born(&two, Ring);
-        story.dial(&city, &one, "101@agents").joined(&one, &two);
+            .create(&city, Ring)
+            .create(&one, Down)
+            .create(&two, Ring);
+        story.dial(&city, &one, "101@agents").join(&one, &two);
         story.at(at + 10.0).enter(&two, &bridge);
         if talk > 0.0 {
             let joined = format!("c{number}");
@@ -80,7 +80,7 @@ fn call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> Strin
                 .leave_kind(&agent, room.name(), room.technology())
                 .enter(&agent, &bridge);
             story
-                .seen(&two.clone().of(&agent))
+                .mention(&two.clone().join_call(&agent))
                 .enter(&one, &joined)
                 .enter(&city, &joined);
             story
@@ -89,24 +89,24 @@ fn call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> Strin
                 .leave(&one, &joined);
             story
                 .hangups(&[&one, &city])
-                .leave(&two.clone().of(&agent), &bridge);
+                .leave(&two.clone().join_call(&agent), &bridge);
             story.leave(&agent, &bridge);
             story.enter_kind(&agent, room.name(), room.technology());
-            story.hangup(&two.of(&agent));
+            story.hangup(&two.join_call(&agent));
         } else {
             story.leave(&two, &bridge).hangups(&[&one, &two, &city]);
         }
         return city.id().to_owned();
     }
-    let city = city.of(&one);
+    let city = city.join_call(&one);
     story
         .at(at)
-        .born(&one, Down)
-        .born(&two, Ring)
+        .create(&one, Down)
+        .create(&two, Ring)
         .state(&two, Up);
     story.enter_kind(&two, room.name(), room.technology());
     story
-        .born(&city, Down)
+        .create(&city, Down)
         .dial(&one, &city, &format!("{phone}@city"))
         .state(&city, Ringing);
     story.at(at + 10.0);
@@ -118,7 +118,9 @@ fn call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> Strin
             .enter(&city, &bridge)
             .enter(&one, &bridge);
         if room == Room::ConfBridge {
-            (one, two, city) = (one.of(&agent), two.of(&agent), city.of(&agent));
+            one = one.join_call(&agent);
+            two = two.join_call(&agent);
+            city = city.join_call(&agent);
         }
         story
             .at(at + 10.0 + talk)
@@ -132,13 +134,13 @@ fn call(story: &mut Story, room: Room, number: u32, at: f64, talk: f64) -> Strin
     root
 }
 
-/// Plays the events, and advances the clock between them as `run` does. Returns each finished call
-/// with the moment at which it was given out.
+/// Plays the events, and advances the clock between them as production code does. Returns each
+/// finished call with the time at which it was given out.
 fn play(assembler: &mut Assembler, story: &Story) -> Vec<(EventTime, FinishedCall)> {
     let mut given = Vec::new();
-    for (at, told) in &story.events {
+    for (at, event) in &story.events {
         tick_until(assembler, *at, &mut given);
-        assembler.on_event(told, *at);
+        assembler.on_event(event, *at);
         given.extend(
             assembler
                 .take_finished()
@@ -149,6 +151,7 @@ fn play(assembler: &mut Assembler, story: &Story) -> Vec<(EventTime, FinishedCal
     given
 }
 
+/// Advances the clock to each deadline up to `at`, and adds the finished calls to `given`.
 fn tick_until(
     assembler: &mut Assembler,
     at: EventTime,
@@ -164,8 +167,8 @@ fn tick_until(
     }
 }
 
-/// Moves the open calls to another assembler, like a restart.
-fn restarted(assembler: &mut Assembler, stored: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
+/// Moves the open calls to a new assembler. `stored` holds their snapshots between restarts.
+fn restart(assembler: &mut Assembler, stored: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
     for change in assembler.take_changes() {
         match change.snapshot {
             Some(snapshot) => stored.insert(change.key, snapshot),
@@ -179,17 +182,17 @@ fn restarted(assembler: &mut Assembler, stored: &mut BTreeMap<u64, Vec<u8>>) -> 
     next
 }
 
-fn parts(story: &Story, count: usize) -> Vec<Story> {
+fn split_story(story: &Story, count: usize) -> Vec<Story> {
     let size = story.events.len().div_ceil(count);
-    let chunks = story.events.chunks(size);
-    chunks.map(|events| story.with(events.to_vec())).collect()
+    let parts = story.events.chunks(size).map(<[_]>::to_vec);
+    parts.map(|events| story.with_events(events)).collect()
 }
 
 #[test]
 fn calls_of_one_login_are_given_out_within_settle() {
     for room in ROOMS {
         let mut story = Story::new();
-        login(&mut story, room, 0.0);
+        log_in(&mut story, room, 0.0);
         let mut expected = Vec::new();
         for number in 1..=300 {
             let at = HOUR + 60.0 * f64::from(number);
@@ -198,7 +201,7 @@ fn calls_of_one_login_are_given_out_within_settle() {
             } else {
                 5.0 + f64::from(number % 30)
             };
-            let root = call(&mut story, room, number, at, talk);
+            let root = play_call(&mut story, room, number, at, talk);
             expected.push((root, at, talk));
         }
         story.at(10.0 * HOUR);
@@ -206,9 +209,9 @@ fn calls_of_one_login_are_given_out_within_settle() {
             .leave_kind(&agent(), room.name(), room.technology())
             .hangup(&agent());
         let (mut assembler, mut stored, mut given) = (assembler(), BTreeMap::new(), Vec::new());
-        for part in parts(&story, 7) {
+        for part in split_story(&story, 7) {
             given.extend(play(&mut assembler, &part));
-            assembler = restarted(&mut assembler, &mut stored);
+            assembler = restart(&mut assembler, &mut stored);
             let largest = stored.values().map(Vec::len).max().unwrap_or(0);
             assert!(
                 largest < 20_000,
@@ -253,7 +256,7 @@ fn customer(number: u32) -> Channel {
 }
 
 /// Returns the calls with customers, by linkedid, and the number of internal calls.
-fn by_linkedid(story: &Story) -> (BTreeMap<String, FinishedCall>, usize) {
+fn calls_by_linkedid(story: &Story) -> (BTreeMap<String, FinishedCall>, usize) {
     let (internal, others): (Vec<_>, Vec<_>) = story
         .calls()
         .into_iter()
@@ -279,18 +282,18 @@ fn leave(story: &mut Story, channel: &Channel) {
 fn two_customers_in_a_room_at_once_are_two_calls() {
     let (agent, inbound) = (agent(), customer(2));
     let local = channel("Local/600@default-00000003;1", 3);
-    let inside = channel("Local/600@default-00000003;2", 4).of(&local);
-    let dialed = channel("PJSIP/city-00000005", 5).of(&local);
+    let inside = channel("Local/600@default-00000003;2", 4).join_call(&local);
+    let dialed = channel("PJSIP/city-00000005", 5).join_call(&local);
     let mut story = Story::new();
-    story.at(0.0).born(&agent, Ring);
+    story.at(0.0).create(&agent, Ring);
     enter(&mut story, &agent);
-    story.at(100.0).born(&inbound, Ring);
+    story.at(100.0).create(&inbound, Ring);
     story.at(110.0);
     enter(&mut story, &inbound);
-    story.at(120.0).born(&local, Down).born(&inside, Ring);
+    story.at(120.0).create(&local, Down).create(&inside, Ring);
     enter(&mut story, &inside);
     story
-        .born(&dialed, Down)
+        .create(&dialed, Down)
         .dial(&local, &dialed, "998935550000@city");
     story
         .at(125.0)
@@ -306,7 +309,7 @@ fn two_customers_in_a_room_at_once_are_two_calls() {
     leave(&mut story, &inside);
     story.at(500.0);
     leave(&mut story, &agent);
-    let (calls, internal) = by_linkedid(&story);
+    let (calls, internal) = calls_by_linkedid(&story);
     assert_eq!((calls.len(), internal), (2, 1));
     let (inbound, dialed) = (&calls[inbound.id()], &calls[local.id()]);
     assert_eq!(
@@ -330,11 +333,11 @@ fn agent_logging_out_first_has_talked_with_the_customer() {
     let (agent, city) = (agent(), customer(2));
     let supervisor = channel("PJSIP/109-00000003", 3);
     let mut story = Story::new();
-    story.at(0.0).born(&agent, Ring);
+    story.at(0.0).create(&agent, Ring);
     enter(&mut story, &agent);
-    story.at(100.0).born(&city, Ring);
+    story.at(100.0).create(&city, Ring);
     enter(&mut story, &city);
-    story.at(110.0).born(&supervisor, Ring);
+    story.at(110.0).create(&supervisor, Ring);
     enter(&mut story, &supervisor);
     story.at(120.0);
     leave(&mut story, &supervisor);
@@ -342,7 +345,7 @@ fn agent_logging_out_first_has_talked_with_the_customer() {
     leave(&mut story, &agent);
     story.at(200.0);
     leave(&mut story, &city);
-    let (calls, internal) = by_linkedid(&story);
+    let (calls, internal) = calls_by_linkedid(&story);
     assert_eq!((calls.len(), internal), (1, 2));
     let call = &calls[city.id()];
     assert_eq!(seconds(call), (30.0, 100.0));
@@ -356,11 +359,11 @@ fn agent_on_a_mobile_phone_delays_no_customer_call() {
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&mobile, Down)
+        .create(&mobile, Down)
         .originate(&mobile, "998971112233@gsm");
     story.at(5.0).state(&mobile, Up);
     enter(&mut story, &mobile);
-    story.at(100.0).born(&city, Ring).at(110.0);
+    story.at(100.0).create(&city, Ring).at(110.0);
     enter(&mut story, &city);
     story.at(140.0);
     leave(&mut story, &city);
@@ -379,7 +382,7 @@ fn agent_on_a_mobile_phone_delays_no_customer_call() {
         (given[0].1.answered, seconds(&given[0].1)),
         (true, (30.0, 40.0))
     );
-    let (calls, internal) = by_linkedid(&story);
+    let (calls, internal) = calls_by_linkedid(&story);
     assert_eq!((calls.len(), internal), (2, 0));
     assert_eq!(seconds(&calls[mobile.id()]), (30.0, 9000.0));
 }
@@ -389,17 +392,18 @@ fn one_number_dialed_twice_at_once_is_one_call() {
     for (number, count) in [("998901110009", 1), ("998935550000", 2)] {
         let agent = agent();
         let mut story = Story::new();
-        story.at(0.0).born(&agent, Ring);
+        story.at(0.0).create(&agent, Ring);
         enter(&mut story, &agent);
         let mut lines = Vec::new();
         for (at, id, number) in [(100.0, 10, "998901110009"), (110.0, 20, number)] {
             let local = channel(&format!("Local/600@default-{id:08x};1"), id);
-            let inside = channel(&format!("Local/600@default-{id:08x};2"), id + 1).of(&local);
-            let city = channel(&format!("PJSIP/city-{id:08x}"), id + 2).of(&local);
-            story.at(at).born(&local, Down).born(&inside, Ring);
+            let inside =
+                channel(&format!("Local/600@default-{id:08x};2"), id + 1).join_call(&local);
+            let city = channel(&format!("PJSIP/city-{id:08x}"), id + 2).join_call(&local);
+            story.at(at).create(&local, Down).create(&inside, Ring);
             enter(&mut story, &inside);
             story
-                .born(&city, Down)
+                .create(&city, Down)
                 .dial(&local, &city, &format!("{number}@city"));
             lines.push((local, inside, city));
         }
@@ -410,7 +414,7 @@ fn one_number_dialed_twice_at_once_is_one_call() {
         }
         story.at(200.0);
         leave(&mut story, &agent);
-        let (calls, internal) = by_linkedid(&story);
+        let (calls, internal) = calls_by_linkedid(&story);
         assert_eq!((calls.len(), internal), (count, 1), "{number}");
     }
 }
@@ -418,12 +422,12 @@ fn one_number_dialed_twice_at_once_is_one_call() {
 #[test]
 fn employee_staying_in_the_room_does_not_delay_the_call() {
     let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
-    let phone = phone.of(&city);
+    let phone = phone.join_call(&city);
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&city, Ring)
-        .born(&phone, Down)
+        .create(&city, Ring)
+        .create(&phone, Down)
         .dial(&city, &phone, "101");
     story
         .at(5.0)
@@ -457,13 +461,13 @@ fn employee_staying_in_the_room_does_not_delay_the_call() {
 #[test]
 fn calls_after_a_gap_in_the_login_are_complete() {
     let mut story = Story::new();
-    login(&mut story, Room::MeetMe, 0.0);
+    log_in(&mut story, Room::MeetMe, 0.0);
     let mut assembler = assembler();
     let mut given = play(&mut assembler, &story);
     assembler.begin_gap(moment(100.0));
     assembler.end_gap(moment(200.0));
     let mut later = Story::new();
-    let root = call(&mut later, Room::MeetMe, 1, 300.0, 20.0);
+    let root = play_call(&mut later, Room::MeetMe, 1, 300.0, 20.0);
     given.extend(play(&mut assembler, &later));
     tick_until(&mut assembler, moment(340.0), &mut given);
     let customers = given
@@ -483,21 +487,22 @@ fn calls_after_a_gap_in_the_login_are_complete() {
 fn cdr_of_a_finished_customer_does_not_reach_the_agent() {
     let (agent, first, second) = (agent(), customer(2), customer(3));
     let mut story = Story::new();
-    story.at(0.0).born(&agent, Ring);
+    story.at(0.0).create(&agent, Ring);
     enter(&mut story, &agent);
-    story.at(100.0).born(&first, Ring);
+    story.at(100.0).create(&first, Ring);
     enter(&mut story, &first);
     story.at(110.0);
     leave(&mut story, &first);
-    // The record has the linkedid that the channel took on in the room.
-    story.at(120.0).cdr(&first.clone().of(&agent), "lead=4001");
-    story.born(&second, Ring);
+    // The CDR has the linkedid that the channel took on in the room.
+    let moved = first.clone().join_call(&agent);
+    story.at(120.0).cdr(&moved, "lead=4001");
+    story.create(&second, Ring);
     enter(&mut story, &second);
     story.at(130.0);
     leave(&mut story, &second);
     story.at(200.0);
     leave(&mut story, &agent);
-    let (calls, _) = by_linkedid(&story);
+    let (calls, _) = calls_by_linkedid(&story);
     assert_eq!(calls[second.id()].userfields, Vec::<String>::new());
 }
 
@@ -505,19 +510,19 @@ fn cdr_of_a_finished_customer_does_not_reach_the_agent() {
 fn guest_without_its_first_channel_keeps_no_call_open() {
     let (agent, next) = (agent(), customer(20));
     let local = channel("Local/600@default-0000000a;1", 10);
-    let inside = channel("Local/600@default-0000000a;2", 11).of(&local);
-    let city = channel("PJSIP/city-0000000c", 12).of(&local);
+    let inside = channel("Local/600@default-0000000a;2", 11).join_call(&local);
+    let city = channel("PJSIP/city-0000000c", 12).join_call(&local);
     let mut story = Story::new();
-    story.at(0.0).born(&agent, Ring);
+    story.at(0.0).create(&agent, Ring);
     enter(&mut story, &agent);
-    story.at(100.0).born(&local, Down).born(&inside, Ring);
+    story.at(100.0).create(&local, Down).create(&inside, Ring);
     enter(&mut story, &inside);
     story
-        .born(&city, Down)
+        .create(&city, Down)
         .dial(&local, &city, "998901110009@city");
     story.at(110.0).hangups(&[&city, &local]);
     // The next customer meets the half that is still in the room.
-    story.at(111.0).born(&next, Ring);
+    story.at(111.0).create(&next, Ring);
     enter(&mut story, &next);
     story.at(112.0);
     leave(&mut story, &inside);
@@ -537,15 +542,15 @@ fn call_of_a_room_does_not_take_the_id_of_a_later_channel() {
     let customer = channel("PJSIP/gsm-00000009", 9).caller("998901110001");
     let later = channel("PJSIP/city-00000008", 8).caller("998901110002");
     let mut story = Story::new();
-    story.at(0.0).born(&customer, Ring);
+    story.at(0.0).create(&customer, Ring);
     story.enter_kind(&customer, "lot", "holding_bridge");
-    let moved = customer.of(&later);
+    let moved = customer.join_call(&later);
     story
         .at(5.0)
         .leave_kind(&moved, "lot", "holding_bridge")
         .hangup(&moved);
     story.enter_kind(&moved, "lot", "holding_bridge");
-    story.at(60.0).born(&later, Ring);
+    story.at(60.0).create(&later, Ring);
     story.at(70.0).hangup(&later);
     story.at(200.0);
     let mut assembler = assembler();
@@ -561,31 +566,31 @@ fn call_of_a_room_does_not_take_the_id_of_a_later_channel() {
 #[test]
 fn late_event_of_a_forgotten_channel_opens_no_call() {
     let city = customer(1);
-    let phone = channel("PJSIP/103-00000002", 2).of(&city);
+    let phone = channel("PJSIP/103-00000002", 2).join_call(&city);
     let joins = channel("PJSIP/101-00000003", 3);
     let stays = channel("PJSIP/102-00000004", 4);
-    let mut story = Story::cel();
-    story.at(0.0).born(&city, Up).born(&phone, Up);
+    let mut story = Story::from_cel();
+    story.at(0.0).create(&city, Up).create(&phone, Up);
     for (at, who) in [(1.0, &city), (1.0, &phone)] {
         story.at(at).enter_kind(who, "room", "softmix");
     }
     for (at, who) in [(5.0, &joins), (6.0, &stays)] {
-        story.at(at).born(who, Up);
+        story.at(at).create(who, Up);
         story.enter_kind(who, "room", "softmix");
     }
     for (at, who) in [(10.0, &city), (10.1, &joins)] {
         story.at(at).leave_kind(who, "room", "softmix").hangup(who);
     }
-    // The hangup of the phone shows that both calls are over, and the phone is forgotten. Then an
-    // event from before the hangup comes, and the hangup again.
+    // The hangup of the phone shows that both calls are over, and the assembler forgets the phone.
+    // After that, an event from before the hangup arrives, and the hangup again.
     story.at(11.0).hangup(&phone);
     story.at(10.9).leave_kind(&phone, "room", "softmix");
     story.at(11.0).hangup(&phone);
     story.at(12.0).leave_kind(&stays, "room", "softmix");
     story.hangup(&stays);
     let mut assembler = assembler();
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
         assembler.tick(*at);
     }
     assembler.tick(moment(14.0));

@@ -1,4 +1,4 @@
-//! When a call is over.
+//! Tests of the moment at which a call is over.
 
 use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, number, seconds, settings,
@@ -7,9 +7,9 @@ use callbridge_call::ChannelState::{Down, Ring};
 use callbridge_call::{Assembler, Endpoints, PbxEvent, Settings, TrunkEndpoint};
 use std::time::Duration;
 
-fn tell(assembler: &mut Assembler, story: &Story) {
-    for (at, told) in &story.events {
-        assembler.on_event(told, *at);
+fn send_events(assembler: &mut Assembler, story: &Story) {
+    for (at, event) in &story.events {
+        assembler.on_event(event, *at);
     }
 }
 
@@ -18,7 +18,7 @@ fn call_is_finished_half_a_second_after_its_last_hangup() {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).hangups(&[&phone, &city]);
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assert_eq!(assembler.next_deadline(), Some(moment(5.5)));
     assembler.tick(moment(5.499));
     assert!(assembler.take_finished().is_empty());
@@ -33,16 +33,16 @@ fn call_is_finished_half_a_second_after_its_last_hangup() {
 #[test]
 fn new_channel_within_the_settling_time_continues_the_call() {
     let (mut story, city, phone) = answered_by_101();
-    let later = channel("PJSIP/102-00000003", 3).of(&city);
+    let later = channel("PJSIP/102-00000003", 3).join_call(&city);
     story
         .at(5.0)
         .hangups(&[&phone, &city])
         .at(5.4)
-        .born(&later, Down)
+        .create(&later, Down)
         .at(9.0)
         .hangup(&later);
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assert_eq!(assembler.take_finished().len(), 0);
     assembler.tick(moment(9.5));
     assert_eq!(assembler.take_finished().len(), 1);
@@ -51,9 +51,9 @@ fn new_channel_within_the_settling_time_continues_the_call() {
 #[test]
 fn channel_after_settling_time_is_late_without_tick() {
     let (mut story, city, phone) = answered_by_101();
-    let later = channel("PJSIP/102-00000003", 3).of(&city);
+    let later = channel("PJSIP/102-00000003", 3).join_call(&city);
     story.at(5.0).hangups(&[&phone, &city]);
-    story.at(5.6).born(&later, Down).at(9.0).hangup(&later);
+    story.at(5.6).create(&later, Down).at(9.0).hangup(&later);
     assert_eq!(seconds(&story.call()), (4.0, 5.0));
 }
 
@@ -65,10 +65,10 @@ fn file_settles_by_the_times_in_it() {
     for number in 0..100 {
         let city = customer(number);
         let mut story = Story::new();
-        story.at(f64::from(number) * 10.0).born(&city, Ring);
+        story.at(f64::from(number) * 10.0).create(&city, Ring);
         story.at(f64::from(number) * 10.0 + 5.0).hangup(&city);
-        for (_, told) in &story.events {
-            assembler.on_event(told, moment(1e7));
+        for (_, event) in &story.events {
+            assembler.on_event(event, moment(1e7));
             most_open = most_open.max(assembler.open_calls());
         }
     }
@@ -77,23 +77,27 @@ fn file_settles_by_the_times_in_it() {
     assert_eq!(assembler.take_finished().len(), 1);
 }
 
-/// A rotated file that is read after a newer one. The assembler once took the latest time of the
-/// stream as the present. It cut off the second phone of this call, which began 0.3 s after the
-/// other channels had hung up.
+/// A rotated file is read after a newer file. An earlier assembler took the latest time of the
+/// stream as the present, and left out the second phone of the older call. That phone began 0.3 s
+/// after the hangup of the other channels.
 #[test]
 fn older_backlog_call_settles_by_its_own_times() {
     let mut story = Story::new();
     let newer = customer(9);
-    story.at(100.0).born(&newer, Ring).at(101.0).hangup(&newer);
+    story
+        .at(100.0)
+        .create(&newer, Ring)
+        .at(101.0)
+        .hangup(&newer);
     let city = customer(1);
-    let first = channel("PJSIP/101-00000002", 2).of(&city);
-    let second = channel("PJSIP/102-00000003", 3).of(&city);
-    story.at(0.0).born(&city, Ring).born(&first, Down);
+    let first = channel("PJSIP/101-00000002", 2).join_call(&city);
+    let second = channel("PJSIP/102-00000003", 3).join_call(&city);
+    story.at(0.0).create(&city, Ring).create(&first, Down);
     story.at(5.0).hangups(&[&first, &city]);
-    story.at(5.3).born(&second, Down).at(6.0).hangup(&second);
+    story.at(5.3).create(&second, Down).at(6.0).hangup(&second);
     let mut assembler = assembler();
-    for (_, told) in &story.events {
-        assembler.on_event(told, moment(1e7));
+    for (_, event) in &story.events {
+        assembler.on_event(event, moment(1e7));
     }
     assembler.finish_all(moment(1e7));
     let calls = assembler.take_finished();
@@ -111,7 +115,7 @@ fn at_the_end_of_a_file_calls_that_are_up_stay_open() {
     let (mut story, _, phone) = answered_by_101();
     story.at(5.0).hangup(&phone);
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.finish_all(moment(5.0));
     assert_eq!(
         (assembler.take_finished().len(), assembler.open_calls()),
@@ -124,10 +128,10 @@ fn late_events_of_a_finished_call_raise_no_ghost() {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).hangups(&[&phone, &city]);
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.tick(moment(6.0));
     assert_eq!(assembler.take_finished().len(), 1);
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.tick(moment(60.0));
     assert_eq!(
         (assembler.take_finished().len(), assembler.open_calls()),
@@ -138,24 +142,24 @@ fn late_events_of_a_finished_call_raise_no_ghost() {
 
 #[test]
 fn scraps_that_follow_a_hangup_open_nothing() {
-    // NewConnectedLine and NewAccountCode of a call that this assembler has not seen.
+    // The events are of calls that the assembler does not know, as NewConnectedLine can be.
     let mut story = Story::new();
     story
         .at(0.0)
-        .seen(&customer(1))
+        .mention(&customer(1))
         .at(0.1)
         .hangup(&customer(2));
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.tick(moment(1.0));
     assert_eq!(
         (assembler.take_finished().len(), assembler.open_calls()),
         (0, 0)
     );
-    // The calls of these scraps are not reported within a minute of the stream.
+    // A minute later, both calls are dropped as ghosts.
     let mut later = Story::new();
-    later.at(61.0).born(&customer(3), Ring);
-    tell(&mut assembler, &later);
+    later.at(61.0).create(&customer(3), Ring);
+    send_events(&mut assembler, &later);
     assert_eq!((assembler.open_calls(), assembler.counts.ghosts), (1, 2));
 }
 
@@ -163,7 +167,7 @@ fn scraps_that_follow_a_hangup_open_nothing() {
 fn hangup_that_overtakes_the_birth_is_not_lost() {
     let city = customer(1);
     let mut story = Story::new();
-    story.at(0.01).hangup(&city).at(0.0).born(&city, Ring);
+    story.at(0.01).hangup(&city).at(0.0).create(&city, Ring);
     let call = story.call();
     assert_eq!(seconds(&call), (0.0, 0.01));
     assert_eq!(call.incomplete, None);
@@ -171,22 +175,22 @@ fn hangup_that_overtakes_the_birth_is_not_lost() {
 
 #[test]
 fn channel_known_by_its_name_alone_is_the_one_of_that_name() {
-    // As a source without ids reports it, and as the decoder completes it.
+    // A source without ids reports an empty id, or the decoder makes one of the name and the time.
     for stand_in in ["", "PJSIP/city-00000001@1795000000"] {
         let city = customer(1);
         let mut nameless = city.clone();
         nameless.0.uniqueid = stand_in.into();
         nameless.0.linkedid = stand_in.into();
         let mut story = Story::new();
-        // Before its unique id is reported, and after.
-        story.at(0.0).born(&nameless, Ring).at(0.1).seen(&city);
+        // The name is reported without the unique id, before and after the unique id is known.
+        story.at(0.0).create(&nameless, Ring).at(0.1).mention(&city);
         story
             .at(1.0)
             .enter(&nameless, "b1")
             .at(5.0)
             .hangup(&nameless);
-        // The hangup arrives before these events.
-        story.at(5.1).leave(&nameless, "b1").seen(&nameless);
+        // Two more events arrive after the hangup.
+        story.at(5.1).leave(&nameless, "b1").mention(&nameless);
         let call = story.call();
         assert_eq!(call.linkedid.as_str(), city.id(), "{stand_in}");
         assert_eq!(seconds(&call), (0.0, 5.0));
@@ -200,7 +204,7 @@ fn stand_in_events_after_their_call_are_not_a_call() {
     scrap.0.uniqueid = "PJSIP/city-00000001@1795000000".into();
     scrap.0.linkedid = scrap.0.uniqueid.clone();
     let mut story = Story::new();
-    story.at(0.0).seen(&scrap).leave(&scrap, "b1");
+    story.at(0.0).mention(&scrap).leave(&scrap, "b1");
     assert!(story.calls().is_empty());
 }
 
@@ -211,7 +215,7 @@ fn call_without_hangup_ends_incomplete_after_max_call() {
         max_call: Duration::from_secs(60),
         ..settings()
     });
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assert_eq!(assembler.next_deadline(), Some(moment(60.0)));
     assembler.tick(moment(59.9));
     assert!(assembler.take_finished().is_empty());
@@ -221,25 +225,26 @@ fn call_without_hangup_ends_incomplete_after_max_call() {
         calls[0].incomplete.as_deref(),
         Some("no hang-up was received within --max-call")
     );
-    // It ends at its last sign of life, not at the end of the wait.
+    // The call ends at its last event, not at the end of the wait.
     assert_eq!(calls[0].ended, moment(1.0));
     assert_eq!((assembler.open_calls(), assembler.counts.forced), (0, 1));
 }
 
-/// A room continues after the maximum duration of a call, and a channel that waits in a bridge
-/// makes it one. A channel that has left no longer waits, in whatever order the events arrive.
+/// A channel that waits alone in a bridge makes the bridge a room, and calls in a room can last
+/// longer than `--max-call`. The assembler must know that a channel has left, even if the event of
+/// the entry arrives after the event of the exit.
 #[test]
 fn bridge_entry_received_after_leave_does_not_make_room() {
     let (mut in_order, city, phone) = answered_by_101();
     in_order.at(4.0).leave(&phone, "b1").hangup(&city);
     let mut entry_last = in_order.clone();
     let (_, entry) = entry_last.events.remove(4);
-    let entered = matches!(&entry, PbxEvent::Channel(it) if it.channel == phone.0);
+    let entered = matches!(&entry, PbxEvent::Channel(event) if event.channel == phone.0);
     assert!(entered, "{entry:?}");
     entry_last.events.push((moment(4.1), entry));
     let [in_order, entry_last] = [in_order, entry_last].map(|story| {
         let mut assembler = assembler();
-        tell(&mut assembler, &story);
+        send_events(&mut assembler, &story);
         assembler.tick(moment(13.0 * 3600.0));
         assembler.take_finished()
     });
@@ -256,13 +261,13 @@ fn of_too_many_open_calls_the_longest_silent_ends_incomplete() {
     });
     let mut story = Story::new();
     for number in 1..=3 {
-        story.at(f64::from(number)).born(&customer(number), Ring);
+        story.at(f64::from(number)).create(&customer(number), Ring);
     }
     story.events.insert(
         2,
-        { story.clone() }.at(2.5).seen(&customer(1)).events[3].clone(),
+        { story.clone() }.at(2.5).mention(&customer(1)).events[3].clone(),
     );
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     let calls = assembler.take_finished();
     assert_eq!((calls.len(), assembler.open_calls()), (1, 2));
     assert_eq!(calls[0].linkedid.as_str(), customer(2).id());
@@ -290,10 +295,10 @@ fn call_with_its_lead_in_the_cdr_waits_for_the_cdr() {
             cdr_wait,
             ..Settings::new(endpoints.clone())
         });
-        tell(&mut assembler, &story);
+        send_events(&mut assembler, &story);
         let mut cdr = Story::new();
         cdr.at(cdr_at).cdr(&city, userfield);
-        tell(&mut assembler, &cdr);
+        send_events(&mut assembler, &cdr);
         assembler.tick(moment(finished_at - 0.01));
         let early = assembler.take_finished().len();
         assembler.tick(moment(finished_at));
@@ -306,15 +311,19 @@ fn call_with_its_lead_in_the_cdr_waits_for_the_cdr() {
     }
 }
 
-/// Returns a customer's call to 101 through a Local channel. Channel numbers begin at `first`.
-fn through_a_local(at: f64, first: u32) -> Story {
+/// Returns a customer's call to 101 through a Local channel. The call begins at the second `at`.
+/// The numbers in the unique ids begin at `first`.
+fn call_through_local_channel(at: f64, first: u32) -> Story {
     let city = channel("PJSIP/city-00000000", first);
-    let one = channel("Local/101@in-00000000;1", first + 1).of(&city);
-    let two = channel("Local/101@in-00000000;2", first + 2).of(&city);
-    let phone = channel("PJSIP/101-00000001", first + 3).of(&city);
+    let one = channel("Local/101@in-00000000;1", first + 1).join_call(&city);
+    let two = channel("Local/101@in-00000000;2", first + 2).join_call(&city);
+    let phone = channel("PJSIP/101-00000001", first + 3).join_call(&city);
     let mut story = Story::new();
-    story.at(at).born(&city, Ring);
-    story.born(&one, Down).born(&two, Ring).born(&phone, Down);
+    story.at(at).create(&city, Ring);
+    story
+        .create(&one, Down)
+        .create(&two, Ring)
+        .create(&phone, Down);
     let [near, far] = ["near", "far"].map(|bridge| format!("{bridge}-{first}"));
     story.at(at + 1.0).enter(&phone, &far).enter(&two, &far);
     story.enter(&one, &near).enter(&city, &near);
@@ -333,22 +342,22 @@ fn reused_local_channel_name_joins_no_call_awaiting_cdr() {
         cdr_wait: Some(Duration::from_secs(10)),
         ..Settings::new(Endpoints::new(endpoints).expect("no conflict"))
     });
-    let before = through_a_local(0.0, 1);
-    let after = through_a_local(6.0, 101);
-    tell(&mut assembler, &before);
-    tell(&mut assembler, &after);
-    // Repeated events join nothing either.
-    tell(&mut assembler, &before);
+    let before = call_through_local_channel(0.0, 1);
+    let after = call_through_local_channel(6.0, 101);
+    send_events(&mut assembler, &before);
+    send_events(&mut assembler, &after);
+    // Repeated events of the first call do not join the calls either.
+    send_events(&mut assembler, &before);
     assembler.tick(moment(60.0));
     let calls = assembler.take_finished();
-    let told: Vec<_> = calls.iter().map(|call| call.talk.as_secs()).collect();
-    assert_eq!(told, [2, 2]);
+    let talks: Vec<_> = calls.iter().map(|call| call.talk.as_secs()).collect();
+    assert_eq!(talks, [2, 2]);
 }
 
 #[test]
 fn call_begun_before_listening_is_incomplete() {
     let (story, city, phone) = answered_by_101();
-    let mut rest = story.with(story.events[4..].to_vec());
+    let mut rest = story.with_events(story.events[4..].to_vec());
     rest.at(5.0).hangups(&[&phone, &city]);
     let call = rest.call();
     assert_eq!(
@@ -363,12 +372,15 @@ fn caller_waiting_since_before_listening_is_not_lost() {
     // and go.
     let city = customer(1);
     let (first, second) = ("PJSIP/101-00000002", "PJSIP/102-00000003");
-    let (first, second) = (channel(first, 2).of(&city), channel(second, 3).of(&city));
+    let (first, second) = (
+        channel(first, 2).join_call(&city),
+        channel(second, 3).join_call(&city),
+    );
     let mut story = Story::new();
-    story.at(0.0).born(&first, Down).at(5.0).hangup(&first);
+    story.at(0.0).create(&first, Down).at(5.0).hangup(&first);
     story
         .at(9.0)
-        .born(&second, Down)
+        .create(&second, Down)
         .at(11.0)
         .enter(&second, "b1")
         .enter(&city, "b1");
@@ -388,14 +400,14 @@ fn caller_waiting_since_before_listening_is_not_lost() {
 fn batch_in_reverse_order_with_a_pause_is_one_complete_call() {
     let (city, phone) = (
         customer(1),
-        channel("PJSIP/101-00000002", 2).of(&customer(1)),
+        channel("PJSIP/101-00000002", 2).join_call(&customer(1)),
     );
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&city, Ring)
+        .create(&city, Ring)
         .at(0.5)
-        .born(&phone, Down)
+        .create(&phone, Down)
         .at(8.0)
         .enter(&phone, "b")
         .enter(&city, "b")
@@ -405,10 +417,10 @@ fn batch_in_reverse_order_with_a_pause_is_one_complete_call() {
         .hangup(&phone)
         .hangup(&city);
     let mut assembler = assembler();
-    // Live: all events arrive at the end, with a pause of one second in the middle.
+    // All events arrive live at the end of the call, with a pause of one second in the middle.
     let mut now = moment(28.0);
-    for (told, (_, event)) in story.events.iter().rev().enumerate() {
-        now = now.plus(Duration::from_millis(if told == 6 { 1000 } else { 1 }));
+    for (i, (_, event)) in story.events.iter().rev().enumerate() {
+        now = now.plus(Duration::from_millis(if i == 6 { 1000 } else { 1 }));
         assembler.tick(now);
         assembler.on_event(event, now);
     }
@@ -419,8 +431,8 @@ fn batch_in_reverse_order_with_a_pause_is_one_complete_call() {
     assert_eq!((calls[0].answered, &calls[0].incomplete), (true, &None));
 }
 
-/// A colleague transfers the customer and hangs up. The hangup arrives before the rest of the call,
-/// and the machine is busy for a while before the rest is read.
+/// A colleague transfers the customer and hangs up. The hangup arrives before all other events of
+/// the call, which are read an hour later because the machine is busy.
 #[test]
 fn hangup_before_channel_is_kept_through_processing_delay() {
     let (mut story, city, phone) = answered_by_101();
@@ -428,8 +440,8 @@ fn hangup_before_channel_is_kept_through_processing_delay() {
         channel("PJSIP/101-00000003", 3),
         channel("PJSIP/102-00000004", 4),
     );
-    let asked = asked.of(&asking);
-    story.at(3.0).born(&asking, Ring).born(&asked, Down);
+    let asked = asked.join_call(&asking);
+    story.at(3.0).create(&asking, Ring).create(&asked, Down);
     story.at(4.0).enter(&asking, "b2").enter(&asked, "b2");
     story.at(6.0).leave(&asking, "b2").leave(&city, "b1");
     story.enter(&city, "b2").hangup(&phone).at(6.1);
@@ -437,15 +449,15 @@ fn hangup_before_channel_is_kept_through_processing_delay() {
     story.at(8.0).leave(&asked, "b2").leave(&city, "b2");
     story.hangups(&[&asked, &city]);
     let hangup = story.events.iter().position(|(at, _)| *at == moment(6.1));
-    let hangup = story.events.remove(hangup.expect("it hangs up"));
+    let hangup = story.events.remove(hangup.expect("a hangup"));
     let mut assembler = assembler();
     let (begun, went_on) = (moment(86_400.0), moment(86_400.0 + 3_600.0));
     assembler.on_event(&hangup.1, begun);
     for now in [moment(86_401.0), went_on] {
         assembler.tick(now);
     }
-    for (_, told) in story.events.iter().rev() {
-        assembler.on_event(told, went_on);
+    for (_, event) in story.events.iter().rev() {
+        assembler.on_event(event, went_on);
     }
     assembler.tick(went_on.plus(Duration::from_secs(1)));
     let calls = assembler.take_finished();
@@ -456,14 +468,14 @@ fn hangup_before_channel_is_kept_through_processing_delay() {
     );
 }
 
-/// The hangup of the last channel was not received, and that channel hears no one.
+/// The customer has left. The hangup of the last channel, which is alone, was not received.
 #[test]
 fn call_left_by_all_customers_finishes_in_five_minutes() {
     let (mut story, city, phone) = answered_by_101();
     story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
     story.hangup(&city);
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.tick(moment(304.9));
     assert!(assembler.take_finished().is_empty());
     assert_eq!(assembler.next_deadline(), Some(moment(305.0)));
@@ -472,12 +484,12 @@ fn call_left_by_all_customers_finishes_in_five_minutes() {
     assert_eq!(seconds(&calls[0]), (4.0, 5.0));
     let why = Some("its end was not received");
     assert_eq!(calls[0].incomplete.as_deref(), why);
-    // It is reported once, and corrected when its end is received.
+    // The call is reported once, and again with the correct end when the hangup is received.
     assembler.tick(moment(900.0));
     assert!(assembler.take_finished().is_empty());
     let mut end = Story::new();
     end.at(901.0).hangup(&phone);
-    tell(&mut assembler, &end);
+    send_events(&mut assembler, &end);
     assembler.tick(moment(902.0));
     let calls = assembler.take_finished();
     assert_eq!(
@@ -492,7 +504,7 @@ fn waiting_customer_keeps_the_call_open() {
     story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
     story.hangup(&phone);
     let mut assembler = assembler();
-    tell(&mut assembler, &story);
+    send_events(&mut assembler, &story);
     assembler.tick(moment(11.0 * 3600.0));
     assert!(assembler.take_finished().is_empty());
 }
@@ -504,7 +516,7 @@ fn calls_of_a_file_in_reverse_order_are_whole() {
         let city = customer(number);
         story
             .at(begin)
-            .born(&city, Ring)
+            .create(&city, Ring)
             .at(begin + 5.0)
             .hangup(&city);
     }

@@ -1,4 +1,4 @@
-//! Writes a story as events: `story.at(0.0).born(&city, Ring)`.
+//! Describes calls as events for the tests: `story.at(0.0).create(&city, Ring)`.
 
 use callbridge_call::{
     Assembler, Cdr, ChannelEvent, ChannelRef, ChannelState, Endpoints, EventTime, Extension,
@@ -7,10 +7,10 @@ use callbridge_call::{
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The second in which all stories begin.
+/// Time at which all stories begin, in seconds since 1970.
 pub const EPOCH: i64 = 1_795_000_000;
 
-/// Returns a moment of a story, in seconds from its beginning.
+/// Returns the time that is `seconds` after the beginning of the story.
 pub fn moment(seconds: f64) -> EventTime {
     EventTime::from_micros(EPOCH * 1_000_000 + (seconds * 1e6).round() as i64)
 }
@@ -31,8 +31,8 @@ pub fn channel(name: &str, number: u32) -> Channel {
 }
 
 impl Channel {
-    /// Puts the channel into the call of another channel.
-    pub fn of(mut self, other: &Channel) -> Self {
+    /// Sets the channel's linkedid to that of `other`, so both belong to one call.
+    pub fn join_call(mut self, other: &Channel) -> Self {
         self.0.linkedid = other.0.linkedid.clone();
         self
     }
@@ -66,7 +66,7 @@ impl Channel {
     }
 }
 
-/// Events, each with the moment at which it arrives.
+/// Events in the order of arrival, each with its time of arrival.
 #[derive(Clone)]
 pub struct Story {
     pub events: Vec<(EventTime, PbxEvent<'static>)>,
@@ -85,15 +85,15 @@ impl Story {
     }
 
     /// Makes an empty story of CEL events.
-    pub fn cel() -> Self {
+    pub fn from_cel() -> Self {
         Self {
             origin: Origin::Cel,
             ..Self::new()
         }
     }
 
-    /// Returns the same story with other events.
-    pub fn with(&self, events: Vec<(EventTime, PbxEvent<'static>)>) -> Self {
+    /// Returns a story with these events, and with the clock and the origin of this story.
+    pub fn with_events(&self, events: Vec<(EventTime, PbxEvent<'static>)>) -> Self {
         Self {
             events,
             now: self.now,
@@ -102,7 +102,7 @@ impl Story {
     }
 
     /// Sets the origin of the next events: CEL, or AMI's channel events.
-    pub fn by(&mut self, origin: Origin) -> &mut Self {
+    pub fn set_origin(&mut self, origin: Origin) -> &mut Self {
         self.origin = origin;
         self
     }
@@ -113,7 +113,8 @@ impl Story {
         self
     }
 
-    pub fn tell(&mut self, channel: &Channel, kind: Kind<'static>) -> &mut Self {
+    /// Adds an event of `channel` at the story's present time.
+    pub fn add_event(&mut self, channel: &Channel, kind: Kind<'static>) -> &mut Self {
         let (at, origin) = (Some(self.now), self.origin);
         let event = ChannelEvent {
             at,
@@ -125,17 +126,17 @@ impl Story {
         self
     }
 
-    pub fn born(&mut self, channel: &Channel, state: ChannelState) -> &mut Self {
-        self.tell(channel, Kind::Born { state })
+    pub fn create(&mut self, channel: &Channel, state: ChannelState) -> &mut Self {
+        self.add_event(channel, Kind::Born { state })
     }
 
     pub fn state(&mut self, channel: &Channel, state: ChannelState) -> &mut Self {
-        self.tell(channel, Kind::State { state })
+        self.add_event(channel, Kind::State { state })
     }
 
     pub fn dial(&mut self, by: &Channel, to: &Channel, string: &str) -> &mut Self {
         let by = Some(Box::new(by.0.clone()));
-        self.tell(
+        self.add_event(
             to,
             Kind::DialBegin {
                 by,
@@ -144,8 +145,9 @@ impl Story {
         )
     }
 
+    /// Adds the start of a dialing that a program began, and no channel.
     pub fn originate(&mut self, to: &Channel, string: &str) -> &mut Self {
-        self.tell(
+        self.add_event(
             to,
             Kind::DialBegin {
                 by: None,
@@ -156,7 +158,7 @@ impl Story {
 
     pub fn app(&mut self, channel: &Channel, name: &str, data: &str) -> &mut Self {
         let (name, data) = (Cow::Owned(name.to_owned()), Cow::Owned(data.to_owned()));
-        self.tell(channel, Kind::App { name, data })
+        self.add_event(channel, Kind::App { name, data })
     }
 
     pub fn enter(&mut self, channel: &Channel, bridge: &str) -> &mut Self {
@@ -168,7 +170,7 @@ impl Story {
             Cow::Owned(bridge.to_owned()),
             Cow::Owned(technology.to_owned()),
         );
-        self.tell(channel, Kind::BridgeEnter { bridge, technology })
+        self.add_event(channel, Kind::BridgeEnter { bridge, technology })
     }
 
     pub fn leave(&mut self, channel: &Channel, bridge: &str) -> &mut Self {
@@ -180,11 +182,11 @@ impl Story {
             Cow::Owned(bridge.to_owned()),
             Cow::Owned(technology.to_owned()),
         );
-        self.tell(channel, Kind::BridgeLeave { bridge, technology })
+        self.add_event(channel, Kind::BridgeLeave { bridge, technology })
     }
 
-    pub fn joined(&mut self, channel: &Channel, with: &Channel) -> &mut Self {
-        self.tell(
+    pub fn join(&mut self, channel: &Channel, with: &Channel) -> &mut Self {
+        self.add_event(
             channel,
             Kind::Joined {
                 with: vec![with.0.uniqueid.clone()],
@@ -192,12 +194,13 @@ impl Story {
         )
     }
 
-    pub fn seen(&mut self, channel: &Channel) -> &mut Self {
-        self.tell(channel, Kind::Seen)
+    /// Adds an event that only shows the channel and its values, such as `NewCallerid`.
+    pub fn mention(&mut self, channel: &Channel) -> &mut Self {
+        self.add_event(channel, Kind::Seen)
     }
 
     pub fn hangup(&mut self, channel: &Channel) -> &mut Self {
-        self.tell(channel, Kind::Hangup { cause: Some(16) })
+        self.add_event(channel, Kind::Hangup { cause: Some(16) })
     }
 
     pub fn hangups(&mut self, channels: &[&Channel]) -> &mut Self {
@@ -207,11 +210,12 @@ impl Story {
         self
     }
 
-    pub fn cdr(&mut self, of: &Channel, userfield: &str) -> &mut Self {
+    /// Adds the CDR of `channel` with this user field.
+    pub fn cdr(&mut self, channel: &Channel, userfield: &str) -> &mut Self {
         let cdr = Cdr {
             at: Some(self.now),
-            uniqueid: of.0.uniqueid.clone(),
-            linkedid: of.0.linkedid.clone(),
+            uniqueid: channel.0.uniqueid.clone(),
+            linkedid: channel.0.linkedid.clone(),
             userfield: Cow::Owned(userfield.to_owned()),
             ..Cdr::default()
         };
@@ -219,30 +223,30 @@ impl Story {
         self
     }
 
-    /// Returns the calls of the story. Checks that they are the same if the events come from a file
-    /// a year later, and if each event comes twice.
+    /// Returns the finished calls of the story, oldest first. Checks that the calls are equal if
+    /// the events arrive from a file a year later, and if each event arrives twice.
     pub fn calls(&self) -> Vec<FinishedCall> {
         let live = run(&self.events);
         let year = Duration::from_secs(365 * 86400);
         let file = self
             .events
             .iter()
-            .map(|(_, told)| (moment(0.0).plus(year), told.clone()));
+            .map(|(_, event)| (moment(0.0).plus(year), event.clone()));
         let file = run(&file.collect::<Vec<_>>());
-        assert_eq!(plain(&live), plain(&file), "live, then from a file");
+        assert_eq!(set_live(&live), set_live(&file), "live, then from a file");
         let twice = self
             .events
             .iter()
             .flat_map(|event| [event.clone(), event.clone()]);
         assert_eq!(
-            plain(&live),
-            plain(&run(&twice.collect::<Vec<_>>())),
+            set_live(&live),
+            set_live(&run(&twice.collect::<Vec<_>>())),
             "once, then twice"
         );
         live
     }
 
-    /// Returns the one call of the story.
+    /// Returns the call of a story that has exactly one call.
     pub fn call(&self) -> FinishedCall {
         let mut calls = self.calls();
         assert_eq!(calls.len(), 1, "{calls:#?}");
@@ -269,9 +273,9 @@ pub fn assembler() -> Assembler {
 fn run(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall> {
     let mut assembler = assembler();
     let mut now = moment(0.0);
-    for (arrived, told) in events {
+    for (arrived, event) in events {
         now = now.max(*arrived);
-        assembler.on_event(told, now);
+        assembler.on_event(event, now);
     }
     assembler.tick(now.plus(Duration::from_secs(1)));
     assert_eq!(assembler.open_calls(), 0, "open calls");
@@ -280,8 +284,8 @@ fn run(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall> {
     calls
 }
 
-/// Returns the calls without the values that depend on how they were received.
-fn plain(calls: &[FinishedCall]) -> Vec<FinishedCall> {
+/// Returns the calls with `live` set, so live calls can be compared with calls of a file.
+fn set_live(calls: &[FinishedCall]) -> Vec<FinishedCall> {
     calls
         .iter()
         .cloned()
@@ -289,7 +293,7 @@ fn plain(calls: &[FinishedCall]) -> Vec<FinishedCall> {
         .collect()
 }
 
-/// Returns the seconds of talk, and the seconds from start to end.
+/// Returns the seconds of talk, and the seconds from the start of the call to its end.
 pub fn seconds(call: &FinishedCall) -> (f64, f64) {
     (
         call.talk.as_secs_f64(),
@@ -308,21 +312,22 @@ pub fn employee(call: &FinishedCall) -> Option<&str> {
     call.employee.as_ref().map(Extension::as_str)
 }
 
-/// Returns the number's `text`, and whether it was read in a dial string.
+/// Returns the customer's number as text, and whether a dial string showed the number.
 pub fn number(call: &FinishedCall) -> Option<(&str, bool)> {
     call.number
         .as_ref()
         .map(|number| (number.text.as_str(), number.from_dial_string))
 }
 
-/// Returns a customer's call over the trunk city, which 101 answers after one second.
+/// Returns a customer's call that 101 answers after one second and that has not ended, the
+/// customer's channel on the trunk `city`, and the channel of 101.
 pub fn answered_by_101() -> (Story, Channel, Channel) {
     let city = customer(1);
-    let phone = channel("PJSIP/101-00000002", 2).of(&city);
+    let phone = channel("PJSIP/101-00000002", 2).join_call(&city);
     let mut story = Story::new();
-    story.at(0.0).born(&city, ChannelState::Ring);
+    story.at(0.0).create(&city, ChannelState::Ring);
     story
-        .born(&phone, ChannelState::Down)
+        .create(&phone, ChannelState::Down)
         .dial(&city, &phone, "101");
     story
         .at(1.0)
@@ -332,18 +337,18 @@ pub fn answered_by_101() -> (Story, Channel, Channel) {
     (story, city, phone)
 }
 
-/// Returns a customer's channel on the trunk city.
+/// Returns a customer's channel on the trunk `city`. `number` makes its name and id unique.
 pub fn customer(number: u32) -> Channel {
     channel(&format!("PJSIP/city-{number:08x}"), number)
         .caller("+998901110001")
         .exten("7001")
 }
 
-/// Prints one event per line, for a failing property.
+/// Prints one event per line, so a failed property test shows its story.
 impl std::fmt::Debug for Story {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (at, told) in &self.events {
-            let PbxEvent::Channel(event) = told else {
+        for (at, pbx_event) in &self.events {
+            let PbxEvent::Channel(event) = pbx_event else {
                 continue;
             };
             writeln!(

@@ -1,11 +1,11 @@
-//! When the customer talked with another party.
+//! Tests of the time in which the customer talked with another party.
 
 use crate::story::{Story, answered_by_101, channel, customer, extensions, seconds};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
 use callbridge_call::Origin;
 
-/// Returns a call in which 101 and a customer talk for this many seconds.
-fn talk_of(length: f64) -> callbridge_call::FinishedCall {
+/// Returns a call in which 101 and a customer talk for `length` seconds.
+fn call_with_talk(length: f64) -> callbridge_call::FinishedCall {
     let (mut story, city, phone) = answered_by_101();
     story
         .at(1.0 + length)
@@ -17,7 +17,7 @@ fn talk_of(length: f64) -> callbridge_call::FinishedCall {
 
 #[test]
 fn call_is_answered_from_half_a_second_of_talk() {
-    let (short, long) = (talk_of(0.499), talk_of(0.5));
+    let (short, long) = (call_with_talk(0.499), call_with_talk(0.5));
     assert!(!short.answered && long.answered);
     assert_eq!(seconds(&short).0, 0.0);
     assert_eq!(seconds(&long), (0.5, 1.5));
@@ -30,20 +30,20 @@ fn call_is_answered_from_half_a_second_of_talk() {
 #[test]
 fn halves_of_a_local_channel_connect_their_bridges() {
     let city = customer(1);
-    let one = channel("Local/101@internal-0000000c;1", 2).of(&city);
-    let two = channel("Local/101@internal-0000000c;2", 3).of(&city);
-    let phone = channel("PJSIP/101-00000002", 4).of(&city);
+    let one = channel("Local/101@internal-0000000c;1", 2).join_call(&city);
+    let two = channel("Local/101@internal-0000000c;2", 3).join_call(&city);
+    let phone = channel("PJSIP/101-00000002", 4).join_call(&city);
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&city, Ring)
-        .born(&one, Down)
-        .born(&two, Ring)
-        .born(&phone, Down);
+        .create(&city, Ring)
+        .create(&one, Down)
+        .create(&two, Ring)
+        .create(&phone, Down);
     story
         .dial(&city, &one, "101@internal")
         .dial(&two, &phone, "101");
-    // The queue's side is bridged at once, the phone's side only when it answers.
+    // The queue's side is bridged at once. The phone's side is bridged when the phone answers.
     story.at(1.0).enter(&city, "b1").enter(&one, "b1");
     story.at(3.0).enter(&two, "b2").enter(&phone, "b2");
     story.at(7.0).hangups(&[&phone, &two, &one, &city]);
@@ -67,7 +67,11 @@ fn recorder_or_announcer_in_bridge_is_not_an_answer() {
     ] {
         let (city, plumbing) = (customer(1), channel(name, 2));
         let mut story = Story::new();
-        story.at(0.0).born(&city, Ring).at(1.0).born(&plumbing, Up);
+        story
+            .at(0.0)
+            .create(&city, Ring)
+            .at(1.0)
+            .create(&plumbing, Up);
         story.enter(&city, "b1").enter(&plumbing, "b1");
         story.at(9.0).hangups(&[&plumbing, &city]);
         let call = story.call();
@@ -79,12 +83,12 @@ fn recorder_or_announcer_in_bridge_is_not_an_answer() {
 #[test]
 fn mobile_answered_before_key_press_has_no_talk() {
     let city = customer(1);
-    let mobile = channel("PJSIP/gsm-00000002", 2).of(&city);
+    let mobile = channel("PJSIP/gsm-00000002", 2).join_call(&city);
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&city, Ring)
-        .born(&mobile, Down)
+        .create(&city, Ring)
+        .create(&mobile, Down)
         .dial(&city, &mobile, "998935550000@gsm");
     story.at(1.0).state(&mobile, Up);
     story.at(4.0).enter(&mobile, "b1").enter(&city, "b1");
@@ -110,8 +114,11 @@ fn parking_lot_music_is_not_talk() {
 #[test]
 fn time_of_two_colleagues_at_once_counts_once() {
     let (mut story, city, phone) = answered_by_101();
-    let colleague = channel("PJSIP/102-00000003", 3).of(&city);
-    story.at(2.0).born(&colleague, Down).enter(&colleague, "b1");
+    let colleague = channel("PJSIP/102-00000003", 3).join_call(&city);
+    story
+        .at(2.0)
+        .create(&colleague, Down)
+        .enter(&colleague, "b1");
     story.at(4.0).leave(&phone, "b1").hangup(&phone);
     story.at(6.0).hangups(&[&colleague, &city]);
     let call = story.call();
@@ -124,7 +131,7 @@ fn time_of_two_colleagues_at_once_counts_once() {
 #[test]
 fn returning_extension_repeats_only_after_other_extension() {
     let (mut story, city, phone) = answered_by_101();
-    let colleague = channel("PJSIP/102-00000003", 3).of(&city);
+    let colleague = channel("PJSIP/102-00000003", 3).join_call(&city);
     story
         .at(2.0)
         .leave(&phone, "b1")
@@ -133,7 +140,7 @@ fn returning_extension_repeats_only_after_other_extension() {
     story
         .at(4.0)
         .leave(&phone, "b1")
-        .born(&colleague, Down)
+        .create(&colleague, Down)
         .enter(&colleague, "b1");
     story
         .at(5.0)
@@ -147,7 +154,7 @@ fn returning_extension_repeats_only_after_other_extension() {
 #[test]
 fn bridge_stay_without_end_ends_at_next_bridge_or_hangup() {
     let (mut story, city, phone) = answered_by_101();
-    // The phone leaves b1 for another bridge, and the exit was not received.
+    // The phone moves from b1 to another bridge, and its exit from b1 is not received.
     story.at(3.0).enter(&phone, "b2");
     story.at(9.0).hangups(&[&phone, &city]);
     assert_eq!(seconds(&story.call()), (2.0, 9.0));
@@ -159,10 +166,13 @@ fn bridge_stay_without_end_ends_at_next_bridge_or_hangup() {
 #[test]
 fn ami_and_cel_a_millisecond_apart_give_one_conversation() {
     let (mut story, city, phone) = answered_by_101();
-    let colleague = channel("PJSIP/102-00000003", 3).of(&city);
-    story.at(2.0).born(&colleague, Down).enter(&colleague, "b1");
+    let colleague = channel("PJSIP/102-00000003", 3).join_call(&city);
+    story
+        .at(2.0)
+        .create(&colleague, Down)
+        .enter(&colleague, "b1");
     for (origin, off) in [(Origin::Channel, 0.0), (Origin::Cel, -0.001)] {
-        story.by(origin);
+        story.set_origin(origin);
         story.at(1.0 + off).enter(&phone, "b1").enter(&city, "b1");
         story.at(2.0 + off).enter(&colleague, "b1");
         story
@@ -182,12 +192,12 @@ fn ami_and_cel_a_millisecond_apart_give_one_conversation() {
 #[test]
 fn ringing_in_an_answered_queue_is_not_talk() {
     let city = customer(1);
-    let phone = channel("PJSIP/101-00000002", 2).of(&city);
+    let phone = channel("PJSIP/101-00000002", 2).join_call(&city);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring).state(&city, Up);
+    story.at(0.0).create(&city, Ring).state(&city, Up);
     story
         .at(1.0)
-        .born(&phone, Down)
+        .create(&phone, Down)
         .dial(&city, &phone, "PJSIP/101")
         .state(&phone, Ringing);
     story.at(9.0).hangups(&[&phone, &city]);

@@ -1,4 +1,4 @@
-//! The timeline of a call, which shows what happened in it.
+//! Tests of the timeline of a call.
 
 use crate::story::{Channel, Story, channel, customer, moment};
 use callbridge_call::ChannelState::{Down, Ring, Ringing, Up};
@@ -10,42 +10,47 @@ fn timeline(call: &FinishedCall) -> &Timeline {
     call.timeline.as_ref().expect("a timeline")
 }
 
-/// Returns the time in seconds from the beginning of the story.
-fn at(time: EventTime) -> f64 {
+/// Returns the seconds from the beginning of the story to `time`.
+fn seconds_at(time: EventTime) -> f64 {
     time.since(moment(0.0)).as_secs_f64()
 }
 
-fn told(timeline: &Timeline) -> String {
+/// Returns the timeline as text for a snapshot.
+fn format_timeline(timeline: &Timeline) -> String {
     let mut text = String::new();
-    for (i, it) in timeline.channels.iter().enumerate() {
-        let (from, to) = (at(it.from), at(it.to));
-        let (name, party, way) = (&it.name, &it.party, it.way);
+    for (i, channel) in timeline.channels.iter().enumerate() {
+        let (from, to) = (seconds_at(channel.from), seconds_at(channel.to));
+        let (name, party, way) = (&channel.name, &channel.party, channel.way);
         let _ = writeln!(text, "{i} {name} {party:?} {way:?} {from:.1} to {to:.1}");
-        for moment in &it.moments {
-            let _ = writeln!(text, "  {:.1} {:?}", at(moment.at), moment.what);
+        for moment in &channel.moments {
+            let _ = writeln!(text, "  {:.1} {:?}", seconds_at(moment.at), moment.what);
         }
-        for stay in &it.stays {
+        for stay in &channel.stays {
             let bridge = &timeline.bridges[usize::from(stay.bridge)];
             let holding = if stay.holding { " holding" } else { "" };
-            let (from, to) = (at(stay.from), at(stay.to));
+            let (from, to) = (seconds_at(stay.from), seconds_at(stay.to));
             let _ = writeln!(text, "  {from:.1} to {to:.1} in {bridge}{holding}");
         }
     }
     for talk in &timeline.talk {
-        let (from, to) = (at(talk.from), at(talk.to));
+        let (from, to) = (seconds_at(talk.from), seconds_at(talk.to));
         let _ = writeln!(text, "talk with {} {from:.1} to {to:.1}", talk.with);
     }
     text
 }
 
-/// Returns a customer's call that waits in a queue's holding bridge and is then answered by 101.
-fn queued() -> (Story, [Channel; 2]) {
+/// Returns a customer's call, and the channels of the customer and of 101. The customer waits in a
+/// queue's holding bridge, talks with 101 from 3 s to 7 s, and does not hang up.
+fn queued_call() -> (Story, [Channel; 2]) {
     let city = customer(1);
-    let phone = channel("PJSIP/101-00000002", 2).of(&city);
+    let phone = channel("PJSIP/101-00000002", 2).join_call(&city);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring).state(&city, Up);
+    story.at(0.0).create(&city, Ring).state(&city, Up);
     story.at(0.5).enter_kind(&city, "q", "holding_bridge");
-    story.at(1.0).born(&phone, Down).dial(&city, &phone, "101");
+    story
+        .at(1.0)
+        .create(&phone, Down)
+        .dial(&city, &phone, "101");
     story.at(1.5).state(&phone, Ringing);
     story.at(3.0).state(&phone, Up);
     story.at(3.0).leave_kind(&city, "q", "holding_bridge");
@@ -56,16 +61,16 @@ fn queued() -> (Story, [Channel; 2]) {
 
 #[test]
 fn timeline_shows_channels_bridges_and_talk_with_times() {
-    let (mut story, [city, phone]) = queued();
+    let (mut story, [city, phone]) = queued_call();
     story.at(7.0);
     let ended = |status: &'static str| Kind::DialEnd {
         by: Some(Box::new(city.0.clone())),
         status: status.into(),
     };
-    story.tell(&phone, ended("ANSWER"));
-    story.tell(&phone, Kind::Hangup { cause: Some(16) });
+    story.add_event(&phone, ended("ANSWER"));
+    story.add_event(&phone, Kind::Hangup { cause: Some(16) });
     story.at(8.0).hangup(&city);
-    insta::assert_snapshot!(told(timeline(&story.call())), @r#"
+    insta::assert_snapshot!(format_timeline(timeline(&story.call())), @r#"
     0 PJSIP/city-00000001 Customer(Some("city")) CameIn 0.0 to 8.0
       0.0 Up
       8.0 HungUp { cause: Some(16) }
@@ -84,40 +89,43 @@ fn timeline_shows_channels_bridges_and_talk_with_times() {
 
 #[test]
 fn timeline_shows_duplicate_ami_and_cel_events_once() {
-    let (mut story, [city, phone]) = queued();
+    let (mut story, [city, phone]) = queued_call();
     let once = {
         let mut story = story.clone();
         story.at(8.0).hangups(&[&phone, &city]);
-        told(timeline(&story.call()))
+        format_timeline(timeline(&story.call()))
     };
     story.at(8.0).hangups(&[&phone, &city]);
-    let by_cel = story.events.iter().filter_map(|(at, told)| match told {
-        PbxEvent::Channel(event) if !matches!(event.kind, Kind::DialBegin { .. }) => {
-            let mut event = event.clone();
-            event.origin = Origin::Cel;
-            Some((*at, PbxEvent::Channel(event)))
-        }
-        PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => None,
-    });
+    let by_cel = story
+        .events
+        .iter()
+        .filter_map(|(at, pbx_event)| match pbx_event {
+            PbxEvent::Channel(event) if !matches!(event.kind, Kind::DialBegin { .. }) => {
+                let mut event = event.clone();
+                event.origin = Origin::Cel;
+                Some((*at, PbxEvent::Channel(event)))
+            }
+            PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => None,
+        });
     let again: Vec<_> = by_cel.chain(story.events.clone()).collect();
     story.events.extend(again);
     story.events.sort_by_key(|(at, _)| *at);
-    assert_eq!(told(timeline(&story.call())), once);
+    assert_eq!(format_timeline(timeline(&story.call())), once);
 }
 
 #[test]
 fn huge_conference_timeline_is_bounded_and_keeps_customer() {
     let city = customer(1);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring).enter(&city, "b1");
+    story.at(0.0).create(&city, Ring).enter(&city, "b1");
     let mut all = Vec::new();
     for number in 2..202 {
         let name = match number % 2 {
             0 => format!("Local/{number}@rooms-{number:08x};1"),
             _ => format!("PJSIP/{number}-{number:08x}"),
         };
-        all.push(channel(&name, number).of(&city));
-        story.at(1.0).born(&all[all.len() - 1], Down);
+        all.push(channel(&name, number).join_call(&city));
+        story.at(1.0).create(&all[all.len() - 1], Down);
     }
     for second in 2..10 {
         for phone in &all {
@@ -140,11 +148,17 @@ fn huge_conference_timeline_is_bounded_and_keeps_customer() {
         Role::Customer(Some(_))
     ));
     let plumbing = |role: &Role| *role == Role::Plumbing;
-    assert!(!timeline.channels.iter().any(|it| plumbing(&it.party)));
-    let each = |it: &callbridge_call::timeline::Channel| it.moments.len() + it.stays.len();
+    assert!(
+        !timeline
+            .channels
+            .iter()
+            .any(|channel| plumbing(&channel.party))
+    );
+    let each =
+        |channel: &callbridge_call::timeline::Channel| channel.moments.len() + channel.stays.len();
     let entries: usize = timeline.channels.iter().map(each).sum::<usize>() + timeline.talk.len();
-    // Every hangup is kept in addition to them.
+    // Every hangup is kept in addition to the `ENTRIES_MAX` entries.
     assert!(entries <= ENTRIES_MAX + CHANNELS_MAX, "{entries}");
     assert!(timeline.left_out > 0);
-    assert!(timeline.channels.iter().all(|it| it.hung_up()));
+    assert!(timeline.channels.iter().all(|channel| channel.hung_up()));
 }

@@ -1,27 +1,27 @@
-//! Bridges whose ids are not reported: CEL without `Extra`.
+//! Tests of bridges without ids, as CEL without `Extra` reports them.
 
 use crate::story::{Story, channel, customer, extensions, seconds};
 use callbridge_call::ChannelState::{Unknown, Up};
 use callbridge_call::Direction::{Inbound, Outbound};
 use callbridge_call::Origin;
 
-/// A Local channel that dialed a mobile over a trunk, then the user's phone, and optimized itself
-/// away. The shape is that of the CEL tables in wazo-call-logd's tests, which have neither `extra`
+/// A Local channel dials a mobile over a trunk, then the user's phone, and is optimized away. The
+/// events are like those of the CEL tables in wazo-call-logd's tests, which have neither `extra`
 /// nor `peer`.
 #[test]
 fn phone_replacing_local_channel_talks_with_waiting_party() {
     let one = channel("Local/mobile@out-00000005;1", 20);
-    let two = channel("Local/mobile@out-00000005;2", 21).of(&one);
-    let city = channel("SIP/carrier-00000008", 22).of(&one);
-    let phone = channel("SIP/103-00000009", 23).of(&one);
+    let two = channel("Local/mobile@out-00000005;2", 21).join_call(&one);
+    let city = channel("SIP/carrier-00000008", 22).join_call(&one);
+    let phone = channel("SIP/103-00000009", 23).join_call(&one);
     let mut story = Story::new();
-    story.by(Origin::Cel);
-    story.at(0.0).born(&one, Unknown).born(&two, Unknown);
+    story.set_origin(Origin::Cel);
+    story.at(0.0).create(&one, Unknown).create(&two, Unknown);
     story
         .at(0.2)
-        .born(&city, Unknown)
+        .create(&city, Unknown)
         .at(5.6)
-        .born(&phone, Unknown);
+        .create(&phone, Unknown);
     story.at(4.85).enter(&city, "?").at(4.86).enter(&two, "?");
     story.at(8.65).enter(&phone, "?").at(8.67).enter(&one, "?");
     story.at(8.68).leave(&phone, "?").leave(&two, "?");
@@ -38,21 +38,24 @@ fn phone_replacing_local_channel_talks_with_waiting_party() {
 
 #[test]
 fn waiting_customer_does_not_talk_during_consultation() {
-    for told in [true, false] {
+    for is_peer_named in [true, false] {
         let (city, first) = (customer(1), channel("PJSIP/101-00000002", 2));
-        let (first, second) = (first.of(&city), channel("PJSIP/102-00000003", 3).of(&city));
-        let with = |name: &str| format!("?{}", if told { name } else { "" });
+        let (first, second) = (
+            first.join_call(&city),
+            channel("PJSIP/102-00000003", 3).join_call(&city),
+        );
+        let with = |name: &str| format!("?{}", if is_peer_named { name } else { "" });
         let mut story = Story::new();
-        story.by(Origin::Cel);
+        story.set_origin(Origin::Cel);
         story
             .at(0.0)
-            .born(&city, Unknown)
+            .create(&city, Unknown)
             .at(0.1)
-            .born(&first, Unknown);
+            .create(&first, Unknown);
         story.at(1.0).enter(&first, "?");
         story.at(1.01).enter(&city, &with("PJSIP/101-00000002"));
         story.at(3.0).leave(&first, "?").at(3.01).enter(&first, "?");
-        story.at(3.5).born(&second, Unknown);
+        story.at(3.5).create(&second, Unknown);
         story.at(3.6).enter(&second, &with("PJSIP/101-00000002"));
         story.at(8.0).leave(&second, "?").hangup(&second);
         story.at(8.1).leave(&first, "?");
@@ -62,27 +65,28 @@ fn waiting_customer_does_not_talk_during_consultation() {
         let call = story.call();
         assert!(
             (seconds(&call).0 - 3.88).abs() < 0.1,
-            "{told} {:?}",
+            "{is_peer_named} {:?}",
             seconds(&call)
         );
         assert_eq!(extensions(&call), ["101"]);
     }
 }
 
-/// CEL of Asterisk 11 without `Peer`: the shape of the tables in XiVO's acceptance tests.
+/// The events are like those of the CEL tables in XiVO's acceptance tests (Asterisk 11, without
+/// `Peer`).
 #[test]
 fn one_sided_bridge_connects_last_answered_channel() {
     let city = customer(1).caller("998901110001").exten("7001");
-    let busy = channel("SIP/102-00000002", 2).of(&city);
-    let phone = channel("SIP/101-00000003", 3).of(&city);
+    let busy = channel("SIP/102-00000002", 2).join_call(&city);
+    let phone = channel("SIP/101-00000003", 3).join_call(&city);
     let mut story = Story::new();
-    story.by(Origin::Cel);
+    story.set_origin(Origin::Cel);
     story
         .at(0.0)
-        .born(&city, Unknown)
+        .create(&city, Unknown)
         .at(0.1)
-        .born(&busy, Unknown)
-        .born(&phone, Unknown);
+        .create(&busy, Unknown)
+        .create(&phone, Unknown);
     story.at(3.9).hangup(&busy);
     story.at(4.0).state(&phone, Up).at(4.1).state(&city, Up);
     story.at(4.2).enter(&city, "?*");
@@ -95,21 +99,21 @@ fn one_sided_bridge_connects_last_answered_channel() {
     assert_eq!(extensions(&call), ["101"]);
 }
 
-/// CEL of Asterisk 11 without `Peer`, and without fractions of a second.
+/// The events are CEL of Asterisk 11 without `Peer`, and without fractions of a second.
 #[test]
 fn one_sided_bridges_join_through_local_channel() {
     let city = channel("SIP/carrier-0000000a", 10).caller("901112233");
-    let one = channel("Local/202@ring-0001;1", 11).of(&city);
-    let two = channel("Local/202@ring-0001;2", 12).of(&city);
-    let phone = channel("SIP/202-0000000c", 13).of(&city);
-    let mut story = Story::cel();
+    let one = channel("Local/202@ring-0001;1", 11).join_call(&city);
+    let two = channel("Local/202@ring-0001;2", 12).join_call(&city);
+    let phone = channel("SIP/202-0000000c", 13).join_call(&city);
+    let mut story = Story::from_cel();
     story
         .at(0.0)
-        .born(&city, Unknown)
+        .create(&city, Unknown)
         .at(0.1)
-        .born(&one, Unknown);
-    story.born(&two, Unknown).at(0.2).born(&phone, Unknown);
-    // All in the same second, as in files without fractions.
+        .create(&one, Unknown);
+    story.create(&two, Unknown).at(0.2).create(&phone, Unknown);
+    // All events are in the same second, as in files without fractions.
     story.at(3.0).state(&phone, Up).state(&two, Up);
     story.enter(&two, "?*").state(&one, Up).state(&city, Up);
     story.enter(&city, "?*");
@@ -120,21 +124,22 @@ fn one_sided_bridges_join_through_local_channel() {
     assert_eq!(extensions(&call), ["202"]);
 }
 
-/// Two parties are called, one after the other. Each bridge is with the one who was there then.
+/// Two parties are called, one after the other. Each bridge connects the phone with the party that
+/// is present at that time.
 #[test]
 fn consecutive_one_sided_bridges_both_count_as_talk() {
     let phone = channel("SIP/201-0000000a", 10).caller("201").exten("0");
-    let first = channel("SIP/carrier-0000000b", 11).of(&phone);
-    let second = channel("SIP/carrier-0000000c", 12).of(&phone);
-    let mut story = Story::cel();
+    let first = channel("SIP/carrier-0000000b", 11).join_call(&phone);
+    let second = channel("SIP/carrier-0000000c", 12).join_call(&phone);
+    let mut story = Story::from_cel();
     story
         .at(0.0)
-        .born(&phone, Unknown)
+        .create(&phone, Unknown)
         .at(0.1)
-        .born(&first, Unknown);
+        .create(&first, Unknown);
     story.at(2.0).state(&first, Up).state(&phone, Up);
     story.enter(&phone, "?*").at(4.0).leave(&phone, "?*");
-    story.hangup(&first).at(4.5).born(&second, Unknown);
+    story.hangup(&first).at(4.5).create(&second, Unknown);
     story.at(6.0).state(&second, Up).enter(&phone, "?*");
     story
         .at(9.0)
@@ -145,18 +150,18 @@ fn consecutive_one_sided_bridges_both_count_as_talk() {
     assert_eq!(seconds(&call).0, 5.0);
 }
 
-/// `SELECT eventtype, eventtime, channame, uniqueid, linkedid`: the file has neither extensions nor
-/// numbers. A call that begins on a trunk came in, as most do.
+/// The CEL table has only the columns eventtype, eventtime, channame, uniqueid, and linkedid. A
+/// call that begins on a trunk counts as inbound, because most such calls are inbound.
 #[test]
 fn trunk_call_without_extensions_or_numbers_is_inbound() {
     let city = channel("PJSIP/city-00000001", 1);
-    let phone = channel("PJSIP/101-00000002", 2).of(&city);
-    let mut story = Story::cel();
+    let phone = channel("PJSIP/101-00000002", 2).join_call(&city);
+    let mut story = Story::from_cel();
     story
         .at(0.0)
-        .born(&city, Unknown)
+        .create(&city, Unknown)
         .at(1.0)
-        .born(&phone, Unknown);
+        .create(&phone, Unknown);
     story.at(3.0).enter(&phone, "?").enter(&city, "?");
     story.at(5.0).hangups(&[&phone, &city]);
     let call = story.call();

@@ -1,24 +1,25 @@
-//! Messages that cannot be read, and the calls that they name.
+//! Tests of messages that cannot be read, and of the calls that such messages name.
 
-use crate::processes::restarted;
+use crate::processes::restart_assembler;
 use crate::story::{Channel, Story, assembler, channel, customer, moment};
 use callbridge_call::{Assembler, ChannelState, FinishedCall};
 
 const UNREAD: &str = "a message about the call could not be read";
 
-/// Plays two calls of one customer each. After the first second, a message arrives that cannot be
-/// read, and callbridge is restarted. Returns the two calls, the first one first.
+/// Plays two calls, and returns both, the older call first. After the first second, an unreadable
+/// `message` arrives, and callbridge is restarted.
 fn calls_around(message: &str) -> Vec<FinishedCall> {
     let mut assembler = assembler();
     let mut ends = Story::new();
     for number in [1, 11] {
         let city = customer(number);
-        let phone = channel(&format!("PJSIP/10{number}-0000000{number}"), number + 1).of(&city);
-        play(&mut assembler, &answered(&city, &phone));
+        let phone =
+            channel(&format!("PJSIP/10{number}-0000000{number}"), number + 1).join_call(&city);
+        play(&mut assembler, &answered_call(&city, &phone));
         ends.at(9.0).hangup(&phone).hangup(&city);
     }
     assembler.on_unreadable(message.as_bytes());
-    let mut assembler = restarted(assembler);
+    let mut assembler = restart_assembler(assembler);
     play(&mut assembler, &ends);
     assembler.finish_all(moment(60.0));
     let mut calls = assembler.take_finished();
@@ -26,11 +27,11 @@ fn calls_around(message: &str) -> Vec<FinishedCall> {
     calls
 }
 
-fn answered(city: &Channel, phone: &Channel) -> Story {
+fn answered_call(city: &Channel, phone: &Channel) -> Story {
     let mut story = Story::new();
-    story.at(0.0).born(city, ChannelState::Ring);
+    story.at(0.0).create(city, ChannelState::Ring);
     story
-        .born(phone, ChannelState::Down)
+        .create(phone, ChannelState::Down)
         .dial(city, phone, "101");
     let bridge = format!("bridge of {}", city.id());
     story.at(1.0).state(phone, ChannelState::Up);
@@ -44,7 +45,8 @@ fn play(assembler: &mut Assembler, story: &Story) {
     }
 }
 
-fn incomplete(message: &str) -> Vec<Option<String>> {
+/// Returns for each of the two calls why the call is incomplete, if it is.
+fn incomplete_reasons(message: &str) -> Vec<Option<String>> {
     let calls = calls_around(message);
     assert_eq!(calls.len(), 2, "{calls:?}");
     calls.into_iter().map(|call| call.incomplete).collect()
@@ -61,7 +63,7 @@ fn unreadable_message_makes_the_call_it_names_incomplete() {
             id.to_owned(),
         ] {
             let wanted = [Some(UNREAD.to_owned()), None];
-            assert_eq!(incomplete(&message), wanted, "{message}");
+            assert_eq!(incomplete_reasons(&message), wanted, "{message}");
         }
     }
 }
@@ -72,6 +74,6 @@ fn unreadable_message_without_an_id_changes_no_call() {
     let longer = format!("{id}9 1{id} {id}-2");
     let far = format!("{}{id}", " ".repeat(64 * 1024));
     for message in ["", "Event: Hangup", "...", &longer, &far] {
-        assert_eq!(incomplete(message), [None, None], "{message}");
+        assert_eq!(incomplete_reasons(message), [None, None], "{message}");
     }
 }

@@ -1,4 +1,4 @@
-//! Channel variables and user fields.
+//! Tests of channel variables and user fields.
 
 use crate::story::{Story, answered_by_101, channel, customer};
 use callbridge_call::ChannelState::{Down, Ring};
@@ -14,8 +14,9 @@ fn leads(call: &FinishedCall) -> Vec<&str> {
     })
 }
 
-/// Returns a call whose channels have these leads, the customer's channel first.
-fn with_leads(values: &[&str]) -> FinishedCall {
+/// Returns a call with one channel per item of `values`, the customer's channel first. The item is
+/// the channel's `LEAD_ID`.
+fn call_with_leads(values: &[&str]) -> FinishedCall {
     let city = customer(1);
     let mut story = Story::new();
     for (number, lead) in (1..).zip(values) {
@@ -23,16 +24,16 @@ fn with_leads(values: &[&str]) -> FinishedCall {
         let leg = if number == 1 {
             city.clone()
         } else {
-            channel(&name, number).of(&city)
+            channel(&name, number).join_call(&city)
         };
         let state = if number == 1 { Ring } else { Down };
         story
             .at(f64::from(number))
-            .born(&leg.clone().variable("LEAD_ID", lead), state);
-        story.seen(&leg);
+            .create(&leg.clone().variable("LEAD_ID", lead), state);
+        story.mention(&leg);
     }
     for number in 1..=values.len() as u32 {
-        story.at(20.0).hangup(&channel("", number).of(&city));
+        story.at(20.0).hangup(&channel("", number).join_call(&city));
     }
     story.call()
 }
@@ -43,10 +44,10 @@ fn empty_value_never_overwrites() {
     let mut story = Story::new();
     story
         .at(0.0)
-        .born(&city.clone().variable("LEAD_ID", "4001"), Ring);
+        .create(&city.clone().variable("LEAD_ID", "4001"), Ring);
     story
         .at(1.0)
-        .seen(&city.clone().variable("LEAD_ID", ""))
+        .mention(&city.clone().variable("LEAD_ID", ""))
         .at(2.0)
         .hangup(&city);
     assert_eq!(leads(&story.call()), ["4001"]);
@@ -54,28 +55,33 @@ fn empty_value_never_overwrites() {
 
 #[test]
 fn root_legs_value_wins_over_another_legs() {
-    assert_eq!(leads(&with_leads(&["4001", "4002"])), ["4001"]);
+    assert_eq!(leads(&call_with_leads(&["4001", "4002"])), ["4001"]);
 }
 
 #[test]
 fn without_one_on_the_root_leg_another_legs_value_counts() {
-    assert_eq!(leads(&with_leads(&["", "4002", "4002"])), ["4002"]);
+    assert_eq!(leads(&call_with_leads(&["", "4002", "4002"])), ["4002"]);
 }
 
 #[test]
 fn two_legs_of_equal_rank_that_disagree_keep_both_values() {
-    assert_eq!(leads(&with_leads(&["", "4001", "4002"])), ["4001", "4002"]);
+    assert_eq!(
+        leads(&call_with_leads(&["", "4001", "4002"])),
+        ["4001", "4002"]
+    );
 }
 
 #[test]
 fn last_value_of_channel_variable_wins_in_any_order() {
     let city = customer(1);
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring);
-    story.at(1.0).seen(&city.clone().variable("LEAD_ID", "1"));
+    story.at(0.0).create(&city, Ring);
+    story
+        .at(1.0)
+        .mention(&city.clone().variable("LEAD_ID", "1"));
     story
         .at(2.0)
-        .seen(&city.clone().variable("LEAD_ID", "4001"));
+        .mention(&city.clone().variable("LEAD_ID", "4001"));
     story.at(3.0).hangup(&city);
     story.events.swap(1, 2);
     assert_eq!(leads(&story.call()), ["4001"]);
@@ -85,10 +91,10 @@ fn last_value_of_channel_variable_wins_in_any_order() {
 fn conference_customers_keep_separate_leads() {
     let (mut story, city, phone) = answered_by_101();
     let second = channel("PJSIP/gsm-00000003", 3).caller("998901110002");
-    story.seen(&city.clone().variable("LEAD_ID", "4001"));
+    story.mention(&city.clone().variable("LEAD_ID", "4001"));
     story
         .at(2.0)
-        .born(&second.clone().variable("LEAD_ID", "4002"), Ring);
+        .create(&second.clone().variable("LEAD_ID", "4002"), Ring);
     for channel in [&city, &phone, &second] {
         story.at(3.0).enter_kind(channel, "room", "softmix");
     }

@@ -1,4 +1,4 @@
-//! Each value names the event that decided it.
+//! Tests that each value of a call names the event that decided the value.
 
 use crate::story::{Story, answered_by_101, channel, customer, moment};
 use callbridge_call::ChannelState::{Down, Ring};
@@ -20,7 +20,7 @@ fn every_value_names_its_event_and_channel() {
     let (mut story, city, phone) = answered_by_101();
     story
         .at(2.0)
-        .seen(&city.clone().variable("LEAD_ID", "4001"));
+        .mention(&city.clone().variable("LEAD_ID", "4001"));
     story.at(5.0).hangups(&[&phone, &city]);
     insta::assert_snapshot!(reasons(&story.call()), @r"
     direction 0.0 PJSIP/city-00000001 came in on trunk city: created in state Ring
@@ -39,12 +39,12 @@ fn every_value_names_its_event_and_channel() {
 fn missing_values_of_a_missed_call_have_reasons() {
     let city = customer(1).caller("anonymous");
     let mut story = Story::new();
-    story.at(0.0).born(&city, Ring);
+    story.at(0.0).create(&city, Ring);
     for (number, name) in [(2, "PJSIP/101-00000002"), (3, "PJSIP/102-00000003")] {
-        let phone = channel(name, number).of(&city);
+        let phone = channel(name, number).join_call(&city);
         story
             .at(1.0)
-            .born(&phone, Down)
+            .create(&phone, Down)
             .dial(&city, &phone, "x")
             .at(4.0)
             .hangup(&phone);

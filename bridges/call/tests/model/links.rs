@@ -1,16 +1,16 @@
-//! Reports a story as links of two channels, and rooms. One side of a link reports it, once. Each
-//! channel reports its traits, and the call in which it was created. Transfers, pickups, and
-//! parking lots are not reported.
+//! Reports a story as links of two channels, and rooms. One side of a link reports the link, once.
+//! Each channel reports its traits, and the call in which the channel was created. Transfers,
+//! pickups, and parking lots are not reported.
 
 use crate::switch::{Act, Br, Ch, Deed, Deeds, Micros, Role};
-use crate::telling::{Manner, id, moment, name, own};
+use crate::telling::{Manner, id, moment, name, owned};
 use callbridge_call::{
     ChannelEvent, ChannelRef, ChannelState, ChannelTraits, Kind, Origin, PbxEvent,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the channel in whose call this one was created: the one that dialed it, or the other
-/// half of a Local channel. Returns the channel itself if there is none.
+/// Returns the channel in whose call `channel` was created: the channel that dialed `channel`, or
+/// the first half of a Local channel. If there is none, returns `channel`.
 pub fn parent(story: &Deeds, channel: Ch) -> Ch {
     let born = &story.channels[channel];
     match born.role {
@@ -22,7 +22,7 @@ pub fn parent(story: &Deeds, channel: Ch) -> Ch {
     }
 }
 
-/// Returns the channel with which the channel's call began.
+/// Returns the first channel of the call in which `channel` was created.
 pub fn origin(story: &Deeds, channel: Ch) -> Ch {
     match parent(story, channel) {
         own if own == channel => own,
@@ -30,8 +30,8 @@ pub fn origin(story: &Deeds, channel: Ch) -> Ch {
     }
 }
 
-/// Returns the name of a channel. Channels without a party are named `loopback/…`.
-fn called(story: &Deeds, channel: Ch) -> String {
+/// Returns the name that events have for a channel: `loopback/…` if the channel has no party.
+fn reported_name(story: &Deeds, channel: Ch) -> String {
     let name = name(story, channel);
     match (&story.channels[channel].role, name.split_once('/')) {
         (Role::Local { .. } | Role::Plumbing { .. }, Some((_, rest))) => format!("loopback/{rest}"),
@@ -39,7 +39,8 @@ fn called(story: &Deeds, channel: Ch) -> String {
     }
 }
 
-struct Teller<'s> {
+/// Makes the events of a story, deed by deed.
+struct Reporter<'s> {
     story: &'s Deeds,
     manner: Manner,
     /// Bridges that are rooms: conferences, and bridges that held three channels at once.
@@ -48,14 +49,14 @@ struct Teller<'s> {
     answered: BTreeMap<Ch, Micros>,
     /// Channels whose answer has been reported.
     up: BTreeSet<Ch>,
-    /// Beginning and other side of the last link of each channel.
+    /// The last link of each channel: when the link began, and the other channel.
     linked: BTreeMap<Ch, (Micros, Ch)>,
-    told: Vec<PbxEvent<'static>>,
+    events: Vec<PbxEvent<'static>>,
 }
 
 /// Returns every event, in the order in which it is reported.
-pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
-    let mut teller = Teller {
+pub fn report_events(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
+    let mut reporter = Reporter {
         story,
         manner,
         rooms: rooms(story),
@@ -63,10 +64,10 @@ pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
         answered: BTreeMap::new(),
         up: BTreeSet::new(),
         linked: BTreeMap::new(),
-        told: Vec::new(),
+        events: Vec::new(),
     };
-    story.deeds.iter().for_each(|deed| teller.on_event(deed));
-    teller.told
+    story.deeds.iter().for_each(|deed| reporter.on_event(deed));
+    reporter.events
 }
 
 fn rooms(story: &Deeds) -> BTreeSet<Br> {
@@ -87,44 +88,44 @@ fn rooms(story: &Deeds) -> BTreeSet<Br> {
     rooms
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     fn on_event(&mut self, deed: &Deed) {
         let (at, channel) = (deed.at, deed.channel);
         match deed.act {
             Act::Born => {
-                let kind = if self.came(channel) {
+                let kind = if self.is_inbound(channel) {
                     Kind::Born {
                         state: ChannelState::Ring,
                     }
                 } else {
-                    self.dialed(channel)
+                    self.dial_event(channel)
                 };
-                self.say(at, channel, kind);
+                self.push_event(at, channel, kind);
             }
-            Act::Up => self.answers(at, channel),
-            Act::Enter(bridge) => self.enters(at, channel, bridge),
-            Act::Leave(bridge) => self.leaves(at, channel, bridge),
-            Act::Sign => self.say(at, channel, Kind::Seen),
-            Act::Hangup => self.say(at, channel, Kind::Hangup { cause: Some(16) }),
+            Act::Up => self.report_answer(at, channel),
+            Act::Enter(bridge) => self.report_enter(at, channel, bridge),
+            Act::Leave(bridge) => self.report_leave(at, channel, bridge),
+            Act::Sign => self.push_event(at, channel, Kind::Seen),
+            Act::Hangup => self.push_event(at, channel, Kind::Hangup { cause: Some(16) }),
             Act::DialBegin { .. } | Act::DialEnd { .. } | Act::Ringing | Act::Joined(_) => {}
         }
     }
 
-    fn answers(&mut self, at: Micros, channel: Ch) {
+    fn report_answer(&mut self, at: Micros, channel: Ch) {
         if self.up.insert(channel) {
             self.answered.insert(channel, at);
             let state = ChannelState::Up;
-            self.say(at, channel, Kind::State { state });
+            self.push_event(at, channel, Kind::State { state });
         }
     }
 
-    fn enters(&mut self, at: Micros, channel: Ch, bridge: Br) {
+    fn report_enter(&mut self, at: Micros, channel: Ch, bridge: Br) {
         if self.story.bridges[bridge].is_holding() {
             return;
         }
-        self.answers(at, channel);
+        self.report_answer(at, channel);
         if self.rooms.contains(&bridge) {
-            self.say(at, channel, self.room(bridge, true));
+            self.push_event(at, channel, self.room_event(bridge, true));
             return;
         }
         let inside = self.inside.entry(bridge).or_default();
@@ -132,48 +133,48 @@ impl Teller<'_> {
         if let [first, second] = inside[..] {
             self.linked.insert(first, (at, second));
             self.linked.insert(second, (at, first));
-            // Either side can report the link.
+            // The number of the bridge decides which of the two channels reports the link.
             let (by, other) = if bridge.is_multiple_of(2) {
                 (first, second)
             } else {
                 (second, first)
             };
-            let with = Box::new(self.named(other));
-            self.say(at, by, Kind::Linked { with });
+            let with = Box::new(self.id_reference(other));
+            self.push_event(at, by, Kind::Linked { with });
         }
     }
 
-    fn leaves(&mut self, at: Micros, channel: Ch, bridge: Br) {
+    fn report_leave(&mut self, at: Micros, channel: Ch, bridge: Br) {
         if self.story.bridges[bridge].is_holding() {
             return;
         }
         if self.rooms.contains(&bridge) {
-            self.say(at, channel, self.room(bridge, false));
+            self.push_event(at, channel, self.room_event(bridge, false));
             return;
         }
         let inside = self.inside.entry(bridge).or_default();
         let both = inside.clone();
-        inside.retain(|it| *it != channel);
+        inside.retain(|other| *other != channel);
         if let [first, second] = both[..] {
             let (by, other) = if bridge.is_multiple_of(2) {
                 (first, second)
             } else {
                 (second, first)
             };
-            let with = Box::new(self.named(other));
-            self.say(at, by, Kind::Unlinked { with });
+            let with = Box::new(self.id_reference(other));
+            self.push_event(at, by, Kind::Unlinked { with });
         }
     }
 
-    fn room(&self, bridge: Br, enters: bool) -> Kind<'static> {
-        let (bridge, technology) = (own(&self.story.bridges[bridge].name), own("softmix"));
+    fn room_event(&self, bridge: Br, enters: bool) -> Kind<'static> {
+        let (bridge, technology) = (owned(&self.story.bridges[bridge].name), owned("softmix"));
         match enters {
             true => Kind::BridgeEnter { bridge, technology },
             false => Kind::BridgeLeave { bridge, technology },
         }
     }
 
-    fn came(&self, channel: Ch) -> bool {
+    fn is_inbound(&self, channel: Ch) -> bool {
         match &self.story.channels[channel].role {
             Role::CameIn { .. } | Role::Plumbing { .. } => true,
             Role::Phone { placed, .. } => *placed,
@@ -182,38 +183,40 @@ impl Teller<'_> {
         }
     }
 
-    fn dialed(&self, channel: Ch) -> Kind<'static> {
+    fn dial_event(&self, channel: Ch) -> Kind<'static> {
         let by = self.story.channels[channel].dialed_by;
         Kind::DialBegin {
-            by: by.map(|by| Box::new(self.named(by))),
-            dial_string: own(""),
+            by: by.map(|by| Box::new(self.id_reference(by))),
+            dial_string: owned(""),
         }
     }
 
-    /// Returns a channel as the events of other channels name it: only by its id.
-    fn named(&self, channel: Ch) -> ChannelRef<'static> {
+    /// Returns a channel that has only an id, as the events of other channels refer to the channel.
+    fn id_reference(&self, channel: Ch) -> ChannelRef<'static> {
         ChannelRef {
-            uniqueid: own(id(self.story, self.manner, channel).as_str()),
+            uniqueid: owned(id(self.story, self.manner, channel).as_str()),
             ..ChannelRef::default()
         }
     }
 
-    fn say(&mut self, at: Micros, channel: Ch, kind: Kind<'static>) {
+    fn push_event(&mut self, at: Micros, channel: Ch, kind: Kind<'static>) {
         let story = self.story;
-        let text = |ch: Ch| own(id(story, self.manner, ch).as_str());
+        let text = |ch: Ch| owned(id(story, self.manner, ch).as_str());
         let (mut caller, mut extension, mut dialed) = Default::default();
         match &story.channels[channel].role {
             Role::CameIn { number, .. } => caller = number.clone().unwrap_or_default(),
             Role::DialedOut { number, .. } => dialed = number.clone(),
-            Role::Phone { extension: it, .. } => extension = it.clone(),
+            Role::Phone {
+                extension: number, ..
+            } => extension = number.clone(),
             Role::Local { .. } | Role::Plumbing { .. } => {}
         }
         let ends = matches!(kind, Kind::Hangup { .. } | Kind::Unlinked { .. });
         let linked = self.linked.get(&channel).filter(|_| ends);
         let traits = ChannelTraits {
-            inbound: self.came(channel),
-            extension: own(extension),
-            dialed: own(dialed),
+            inbound: self.is_inbound(channel),
+            extension: owned(extension),
+            dialed: owned(dialed),
             fresh: true,
             created: Some(moment(story.channels[channel].born)),
             answered: self.answered.get(&channel).map(|at| moment(*at)),
@@ -221,14 +224,14 @@ impl Teller<'_> {
             ..ChannelTraits::default()
         };
         let channel = ChannelRef {
-            name: own(called(story, channel)),
+            name: owned(reported_name(story, channel)),
             uniqueid: text(channel),
             linkedid: text(parent(story, channel)),
-            caller_number: own(caller),
+            caller_number: owned(caller),
             traits: Some(Box::new(traits)),
             ..ChannelRef::default()
         };
-        self.told.push(PbxEvent::Channel(ChannelEvent {
+        self.events.push(PbxEvent::Channel(ChannelEvent {
             at: Some(moment(at)),
             origin: Origin::Channel,
             channel,

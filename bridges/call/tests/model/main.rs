@@ -1,13 +1,13 @@
-//! Compares the assembler with a model. Random stories happen on a simulated switchboard. The model
-//! derives the true calls from what happened, slowly and simply. The assembler must derive the same
-//! calls from the events that a PBX would report.
+//! Tests that compare the assembler with a model. Random stories happen on a simulated switchboard.
+//! The model derives the true calls from what happened, slowly and simply. The assembler must
+//! derive equal calls from the events that a PBX would report.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `switch` | simulates a switchboard, and records what truly happens |
 //! | `plot`, `moves` | play random plots of calls on it |
 //! | `truth` | the model: finds who hears whom in each instant, and derives the calls |
-//! | `telling` | reports the story as channel events, CEL, or both |
+//! | `telling` | reports the story as channel events, as CEL, or as both |
 //! | `links` | reports the story as links of two channels, and rooms |
 //! | `compare` | compares the assembler's calls with the true ones |
 //!
@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 #[test]
 fn assembler_output_matches_every_generated_story() {
     let config = Config {
-        // Seeds of failures are not committed. A failure that is found becomes a test with a name.
+        // Seeds of failures are not committed. Each failure becomes a separate named test instead.
         failure_persistence: None,
         ..Config::default()
     };
@@ -47,11 +47,11 @@ fn assembler_output_matches_every_generated_story() {
         for &what in &story.traits {
             *met.borrow_mut().entry(what).or_default() += 1;
         }
-        let told = compare::differences(&story).map_err(|words| {
+        let count = compare::differences(&story).map_err(|message| {
             failed.borrow_mut().get_or_insert(*received.borrow());
-            TestCaseError::fail(words)
+            TestCaseError::fail(message)
         })?;
-        *calls.borrow_mut() += told;
+        *calls.borrow_mut() += count;
         Ok(())
     });
     let met = met.into_inner();

@@ -1,4 +1,4 @@
-//! Random ways in which a talk goes on: transfers, parking, conferences, spying.
+//! Plays random continuations of a talk: transfers, parking, conferences, and spying.
 
 use crate::plot::{Line, Plot};
 use crate::switch::{Br, Role};
@@ -12,19 +12,19 @@ pub struct Talk {
 }
 
 impl Plot<'_> {
-    /// Plays up to four moves. Then the parties hang up.
-    pub fn moves(&mut self, mut talk: Talk) {
+    /// Plays up to four random continuations of the talk. After these, the parties hang up.
+    pub fn play_moves(&mut self, mut talk: Talk) {
         for _ in 0..self.dice.roll(5) {
             let next = match self.dice.roll(12) {
                 0 => Some(self.hold(talk)),
-                1 => Some(self.optimise(talk)),
+                1 => Some(self.optimize_local(talk)),
                 2 | 3 => self.blind_transfer(talk),
                 4 | 5 => self.attended_transfer(talk),
                 6 => self.park(talk),
                 7 => Some(self.spy(talk)),
                 8 => self.next_customer(talk),
                 9 => self.survey(talk),
-                10 => self.two_become_one(talk),
+                10 => self.join_two_calls(talk),
                 _ => self.conference(talk),
             };
             let Some(next) = next else { return };
@@ -32,7 +32,7 @@ impl Plot<'_> {
             self.wait();
         }
         if self.dice.roll(2) == 0 {
-            self.met("customer hangs up first");
+            self.add_trait("customer hangs up first");
             self.drop_line(talk.customer);
             self.drop_line(talk.colleague);
         } else {
@@ -42,18 +42,18 @@ impl Plot<'_> {
     }
 
     fn hold(&mut self, talk: Talk) -> Talk {
-        self.met("hold");
-        self.switch.sign(talk.customer.near());
+        self.add_trait("hold");
+        self.switch.add_sign_of_life(talk.customer.near());
         self.wait();
-        self.switch.sign(talk.customer.near());
+        self.switch.add_sign_of_life(talk.customer.near());
         talk
     }
 
-    /// Optimizes Local channels away: the party behind one enters the bridge itself.
-    fn optimise(&mut self, mut talk: Talk) -> Talk {
+    /// Optimizes Local channels away: the party behind a Local channel enters the talk's bridge.
+    fn optimize_local(&mut self, mut talk: Talk) -> Talk {
         for line in [&mut talk.customer, &mut talk.colleague] {
             if let Some((near, far)) = line.local.take() {
-                self.met("Local optimised away");
+                self.add_trait("Local optimised away");
                 self.switch.enter(line.party, talk.bridge);
                 self.switch.hangup(near);
                 self.switch.hangup(far);
@@ -63,20 +63,21 @@ impl Plot<'_> {
     }
 
     /// Plays a blind transfer: the colleague sends the customer to another party and hangs up.
+    /// Returns the new talk, if the other party answers.
     fn blind_transfer(&mut self, talk: Talk) -> Option<Talk> {
         let customer = talk.customer.near();
         self.switch.leave(talk.colleague.near());
         self.switch.leave(customer);
         let to_mobile = self.dice.one_in(4);
-        self.met(if to_mobile {
+        self.add_trait(if to_mobile {
             "blind transfer to a mobile"
         } else {
             "blind transfer"
         });
         self.drop_line(talk.colleague);
         let target = if to_mobile {
-            let role = self.outside("998935550000".to_owned());
-            Line::straight(self.switch.dial(Some(customer), role))
+            let role = self.outside_role("998935550000".to_owned());
+            Line::direct(self.switch.dial(Some(customer), role))
         } else {
             self.ring_phone(customer)
         };
@@ -86,7 +87,7 @@ impl Plot<'_> {
             self.drop_line(talk.customer);
             return None;
         }
-        self.picks_up(target);
+        self.answer_line(target);
         let bridge = self.meet(&[target.near(), customer]);
         Some(Talk {
             customer: talk.customer,
@@ -95,8 +96,8 @@ impl Plot<'_> {
         })
     }
 
-    /// Plays an attended transfer: the colleague calls another one on a second line, and joins the
-    /// two calls.
+    /// Plays an attended transfer: the colleague calls another colleague on a second line, and
+    /// joins the two calls. Returns the talk that continues, if any.
     fn attended_transfer(&mut self, talk: Talk) -> Option<Talk> {
         let Role::Phone { extension, .. } =
             self.switch.done.channels[talk.colleague.party].role.clone()
@@ -104,33 +105,33 @@ impl Plot<'_> {
             return Some(talk);
         };
         let placed = true;
-        let consult = self.switch.comes(Role::Phone { extension, placed });
+        let consult = self.switch.begin_call(Role::Phone { extension, placed });
         let target = self.ring_phone(consult);
         self.wait();
         match self.dice.roll(4) {
             0 => {
-                self.met("attended transfer given up");
+                self.add_trait("attended transfer given up");
                 self.drop_line(target);
                 self.switch.hangup(consult);
                 return Some(talk);
             }
             1 => {
-                self.met("blonde transfer");
+                self.add_trait("blonde transfer");
                 self.switch.join(consult, talk.customer.near());
                 self.switch.hangup(consult);
                 self.drop_line(talk.colleague);
                 self.wait();
                 if self.dice.one_in(3) {
-                    self.met("blonde transfer: nobody answers");
+                    self.add_trait("blonde transfer: nobody answers");
                     self.drop_line(talk.customer);
                     self.drop_line(target);
                     return None;
                 }
-                self.picks_up(target);
+                self.answer_line(target);
             }
             _ => {
-                self.met("attended transfer");
-                self.picks_up(target);
+                self.add_trait("attended transfer");
+                self.answer_line(target);
                 self.meet(&[target.near(), consult]);
                 self.wait();
                 self.switch.join(talk.colleague.near(), consult);
@@ -145,36 +146,36 @@ impl Plot<'_> {
         })
     }
 
-    /// Parks the customer in the shared lot until a colleague takes the call.
+    /// Parks the customer in the shared parking lot until a colleague takes the call, if any does.
     fn park(&mut self, talk: Talk) -> Option<Talk> {
-        let lot = self.lot();
+        let lot = self.parking_lot();
         let customer = talk.customer.near();
         self.switch.leave(customer);
         self.drop_line(talk.colleague);
         self.switch.enter(customer, lot);
         self.wait();
         if self.dice.one_in(4) {
-            self.met("park: nobody fetches");
+            self.add_trait("park: nobody fetches");
             self.drop_line(talk.customer);
             return None;
         }
-        self.met("park");
-        let colleague = self.phone_calls();
-        self.moment();
+        self.add_trait("park");
+        let colleague = self.begin_phone_call();
+        self.wait_briefly();
         let bridge = self.meet(&[customer, colleague]);
         Some(Talk {
             customer: talk.customer,
-            colleague: Line::straight(colleague),
+            colleague: Line::direct(colleague),
             bridge,
         })
     }
 
-    /// Lets a supervisor listen through a Snoop channel, which is in a bridge with the supervisor.
+    /// Lets a supervisor listen through a Snoop channel. Both are in a separate bridge.
     fn spy(&mut self, talk: Talk) -> Talk {
-        self.met("spy");
-        let supervisor = self.phone_calls();
+        self.add_trait("spy");
+        let supervisor = self.begin_phone_call();
         let technology = "Snoop";
-        let snoop = self.switch.comes(Role::Plumbing { technology });
+        let snoop = self.switch.begin_call(Role::Plumbing { technology });
         self.meet(&[supervisor, snoop]);
         self.wait();
         self.switch.hangup(supervisor);
@@ -184,7 +185,7 @@ impl Plot<'_> {
 
     /// Ends the talk with a survey for the customer, and a separate message for the colleague.
     fn survey(&mut self, talk: Talk) -> Option<Talk> {
-        self.met("after the talk, a survey");
+        self.add_trait("after the talk, a survey");
         self.switch.leave(talk.colleague.near());
         self.switch.leave(talk.customer.near());
         self.wait();
@@ -195,12 +196,12 @@ impl Plot<'_> {
 
     /// Joins two calls: another customer talks with another colleague, who connects the two
     /// customers and hangs up. Then the first colleague hangs up.
-    fn two_become_one(&mut self, talk: Talk) -> Option<Talk> {
-        self.met("two calls become one");
-        let second = self.customer_calls();
+    fn join_two_calls(&mut self, talk: Talk) -> Option<Talk> {
+        self.add_trait("two calls become one");
+        let second = self.begin_customer_call();
         let other = self.ring_phone(second);
         self.wait();
-        self.picks_up(other);
+        self.answer_line(other);
         self.meet(&[second, other.near()]);
         self.wait();
         if self.dice.roll(2) == 1 {
@@ -215,13 +216,13 @@ impl Plot<'_> {
         None
     }
 
-    /// Lets the customer hang up, and the colleague call the next one on the same line.
+    /// Lets the customer hang up, and the colleague call the next customer on the same line.
     fn next_customer(&mut self, talk: Talk) -> Option<Talk> {
         let customer = &self.switch.done.channels[talk.customer.party].role;
         if matches!(customer, Role::CameIn { .. }) || talk.colleague.local.is_some() {
             return Some(talk);
         }
-        self.met("next customer on one line");
+        self.add_trait("next customer on one line");
         self.drop_line(talk.customer);
         self.switch.leave(talk.colleague.near());
         let number = format!("9989377{:05}", self.switch.done.channels.len());
@@ -234,9 +235,9 @@ impl Plot<'_> {
         })
     }
 
-    /// Moves both to a room, where others can join and leave. This ends the talk.
+    /// Moves both parties to a room, where other channels can join and leave. No talk continues.
     fn conference(&mut self, talk: Talk) -> Option<Talk> {
-        self.met("conference");
+        self.add_trait("conference");
         let room = self.bridge("softmix");
         let mut inside = vec![talk.customer, talk.colleague];
         if self.dice.roll(2) == 1 {
@@ -249,29 +250,29 @@ impl Plot<'_> {
         for _ in 0..1 + self.dice.roll(3) {
             let channel = match self.dice.roll(3) {
                 0 => {
-                    self.met("conference: a colleague joins");
-                    self.phone_calls()
+                    self.add_trait("conference: a colleague joins");
+                    self.begin_phone_call()
                 }
                 1 => {
-                    self.met("conference: a second customer comes in");
-                    self.customer_calls()
+                    self.add_trait("conference: a second customer comes in");
+                    self.begin_customer_call()
                 }
                 _ => {
-                    self.met("conference: an announcer");
+                    self.add_trait("conference: an announcer");
                     let technology = "CBAnn";
-                    self.switch.comes(Role::Plumbing { technology })
+                    self.switch.begin_call(Role::Plumbing { technology })
                 }
             };
-            self.moment();
+            self.wait_briefly();
             self.switch.enter(channel, room);
-            inside.push(Line::straight(channel));
+            inside.push(Line::direct(channel));
             self.wait();
         }
         while !inside.is_empty() {
-            let leaves = inside.remove(self.dice.roll(inside.len()));
-            self.drop_line(leaves);
-            if leaves.party == talk.customer.party && !inside.is_empty() {
-                self.met("conference: colleagues go on");
+            let leaver = inside.remove(self.dice.roll(inside.len()));
+            self.drop_line(leaver);
+            if leaver.party == talk.customer.party && !inside.is_empty() {
+                self.add_trait("conference: colleagues go on");
             }
             self.wait();
         }

@@ -1,11 +1,11 @@
-//! Random plots: how calls begin, ring, and end. A plot is a sequence of dice rolls. Fewer rolls,
-//! or zeros, make a simpler plot, so a failing plot shrinks to its necessary parts.
+//! Plays random plots: how calls begin, ring, and end. A plot is a sequence of dice rolls. Fewer
+//! rolls, or zeros, make a simpler plot, so a failing plot shrinks to its necessary parts.
 
 use crate::moves::Talk;
 use crate::switch::{Br, Ch, Deeds, Micros, Role, Switch, TRUNKS};
 use std::collections::BTreeSet;
 
-/// Traits that a plot can have. Each must occur in every run of the model.
+/// Traits that a story can have. Each trait must occur in every run of the model.
 pub const TRAITS: [&str; 61] = [
     "came in",
     "went out",
@@ -80,7 +80,7 @@ impl Dice<'_> {
         self.0.next().map_or(0, |&roll| usize::from(roll) % sides)
     }
 
-    /// Returns `true` once in `times` rolls.
+    /// Returns `true` for one in `times` rolls, and `false` if no rolls are left.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.roll(times) == times - 1
     }
@@ -95,11 +95,11 @@ pub struct Line {
 
 impl Line {
     /// Makes a line without a Local channel.
-    pub fn straight(party: Ch) -> Self {
+    pub fn direct(party: Ch) -> Self {
         Self { party, local: None }
     }
 
-    /// Returns the channel that enters the caller's bridge.
+    /// Returns the channel of the line that enters the caller's bridge.
     pub fn near(&self) -> Ch {
         self.local.map_or(self.party, |(near, _)| near)
     }
@@ -111,9 +111,10 @@ pub struct Plot<'a> {
     pub switch: Switch,
     pub dice: Dice<'a>,
     pub traits: BTreeSet<&'static str>,
-    /// Number of the plot. It makes bridge names and phone numbers differ between plots.
+    /// Number of the plot, which makes bridge names and phone numbers differ between plots.
     number: usize,
-    named: usize,
+    /// Count of the bridge names and phone numbers that the plot has used.
+    names_used: usize,
 }
 
 impl<'a> Plot<'a> {
@@ -123,16 +124,16 @@ impl<'a> Plot<'a> {
             dice: Dice(dice.iter()),
             traits: BTreeSet::new(),
             number,
-            named: 0,
+            names_used: 0,
         }
     }
 
-    /// Plays the plot to its end.
+    /// Plays the plot to its end. Returns what happened, and the traits of the plot.
     pub fn play(mut self) -> (Deeds, BTreeSet<&'static str>) {
         match self.dice.roll(11) {
-            0..=3 => self.comes_in(),
-            4 | 5 => self.goes_out(),
-            6 => self.stays_inside(),
+            0..=3 => self.play_inbound_call(),
+            4 | 5 => self.play_outbound_call(),
+            6 => self.play_internal_call(),
             7 => self.campaign(),
             8 => self.click_to_call(),
             9 => self.room(),
@@ -142,32 +143,32 @@ impl<'a> Plot<'a> {
         (self.switch.done, self.traits)
     }
 
-    pub fn met(&mut self, what: &'static str) {
+    pub fn add_trait(&mut self, what: &'static str) {
         self.traits.insert(what);
     }
 
-    /// Lets 0.6 to 6 seconds pass.
+    /// Advances the clock by 0.6 to 6 seconds.
     pub fn wait(&mut self) {
         self.switch.now += 600_000 + 137_000 * self.dice.roll(40) as Micros;
     }
 
-    /// Lets 3 to 212 ms pass, too short for an answered call.
-    pub fn moment(&mut self) {
+    /// Advances the clock by 3 to 212 ms. A talk of this length does not count as an answer.
+    pub fn wait_briefly(&mut self) {
         self.switch.now += 3_000 + 11_000 * self.dice.roll(20) as Micros;
     }
 
-    fn fresh(&mut self) -> usize {
-        self.named += 1;
-        100 * self.number + self.named
+    fn next_number(&mut self) -> usize {
+        self.names_used += 1;
+        100 * self.number + self.names_used
     }
 
     pub fn bridge(&mut self, technology: &'static str) -> Br {
-        let name = format!("bridge-{}", self.fresh());
+        let name = format!("bridge-{}", self.next_number());
         self.switch.bridge(name, technology)
     }
 
     /// Returns the parking lot, in which unrelated callers wait.
-    pub fn lot(&mut self) -> Br {
+    pub fn parking_lot(&mut self) -> Br {
         self.switch.bridge("the-lot".to_owned(), "holding_bridge")
     }
 
@@ -178,56 +179,58 @@ impl<'a> Plot<'a> {
     fn trunk(&mut self) -> crate::switch::Trunk {
         let trunk = TRUNKS[[0, 0, 1, 2, 3][self.dice.roll(5)]];
         match trunk.name {
-            "carrier" => self.met("chan_sip"),
-            "span" => self.met("DAHDI"),
+            "carrier" => self.add_trait("chan_sip"),
+            "span" => self.add_trait("DAHDI"),
             _ => {}
         }
         trunk
     }
 
     fn customers_number(&mut self) -> String {
-        format!("99890{:07}", 1_110_000 + self.fresh())
+        format!("99890{:07}", 1_110_000 + self.next_number())
     }
 
-    pub fn customer_calls(&mut self) -> Ch {
+    /// Lets a customer call in. Returns the customer's channel.
+    pub fn begin_customer_call(&mut self) -> Ch {
         let (trunk, number) = (self.trunk(), self.customers_number());
         let known = !self.dice.one_in(8);
         if !known {
-            self.met("caller unknown");
+            self.add_trait("caller unknown");
         }
         let number = known.then_some(number);
-        self.switch.comes(Role::CameIn { trunk, number })
+        self.switch.begin_call(Role::CameIn { trunk, number })
     }
 
-    pub fn phone_calls(&mut self) -> Ch {
+    /// Lets a phone of the company begin a call. Returns the phone's channel.
+    pub fn begin_phone_call(&mut self) -> Ch {
         let extension = self.extension();
         let placed = true;
-        self.switch.comes(Role::Phone { extension, placed })
+        self.switch.begin_call(Role::Phone { extension, placed })
     }
 
-    fn phone(&mut self) -> Role {
+    fn phone_role(&mut self) -> Role {
         Role::Phone {
             extension: self.extension(),
             placed: false,
         }
     }
 
-    pub fn outside(&mut self, number: String) -> Role {
+    pub fn outside_role(&mut self, number: String) -> Role {
         let trunk = self.trunk();
         Role::DialedOut { trunk, number }
     }
 
-    /// Lets `by` dial a phone, sometimes behind a Local channel.
+    /// Lets the channel `by` dial a phone, sometimes through a Local channel.
     pub fn ring_phone(&mut self, by: Ch) -> Line {
-        let role = self.phone();
+        let role = self.phone_role();
         self.ring(by, role)
     }
 
     fn ring(&mut self, by: Ch, role: Role) -> Line {
         if !self.dice.one_in(4) {
-            return Line::straight(self.switch.dial(Some(by), role));
+            return Line::direct(self.switch.dial(Some(by), role));
         }
-        self.met("a phone behind a Local channel");
+        self.add_trait("a phone behind a Local channel");
         let (near, far) = self.switch.dial_local(by);
         Line {
             party: self.switch.dial(Some(far), role),
@@ -235,16 +238,17 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Lets the dialed party answer. Behind a Local channel, this makes a separate bridge.
-    pub fn picks_up(&mut self, line: Line) {
+    /// Lets the dialed party answer. A party behind a Local channel enters a bridge with the far
+    /// half of the Local channel.
+    pub fn answer_line(&mut self, line: Line) {
         self.switch.answer(line.party);
-        self.switch.dial_ends(line.party);
+        self.switch.end_dial(line.party);
         if let Some((near, far)) = line.local {
             let bridge = self.bridge("simple_bridge");
             self.switch.enter(line.party, bridge);
             self.switch.enter(far, bridge);
             self.switch.answer(near);
-            self.switch.dial_ends(near);
+            self.switch.end_dial(near);
         }
     }
 
@@ -256,17 +260,17 @@ impl<'a> Plot<'a> {
         self.switch.hangup(line.party);
     }
 
-    fn comes_in(&mut self) {
-        self.met("came in");
-        let customer = self.customer_calls();
+    fn play_inbound_call(&mut self) {
+        self.add_trait("came in");
+        let customer = self.begin_customer_call();
         if self.dice.one_in(4) {
-            self.met("menu before ringing");
+            self.add_trait("menu before ringing");
             self.switch.answer(customer);
             self.wait();
         }
         if self.dice.one_in(4) {
-            self.met("waits in a queue's holding bridge");
-            let lot = self.lot();
+            self.add_trait("waits in a queue's holding bridge");
+            let lot = self.parking_lot();
             self.switch.enter(customer, lot);
             self.wait();
             self.wait();
@@ -277,18 +281,18 @@ impl<'a> Plot<'a> {
         }
         for round in 0..=self.dice.roll(3) {
             if round > 0 {
-                self.met("queue: another round");
+                self.add_trait("queue: another round");
             }
-            if let Some(line) = self.ring_somebody(customer) {
-                self.talk(Line::straight(customer), line);
+            if let Some(line) = self.ring_lines(customer) {
+                self.talk(Line::direct(customer), line);
                 return;
             }
         }
         match self.dice.roll(3) {
-            0 => self.met("nobody answers"),
-            1 => self.met("customer gives up"),
+            0 => self.add_trait("nobody answers"),
+            1 => self.add_trait("customer gives up"),
             _ => {
-                self.met("voicemail");
+                self.add_trait("voicemail");
                 self.switch.answer(customer);
                 self.wait();
             }
@@ -296,10 +300,10 @@ impl<'a> Plot<'a> {
         self.switch.hangup(customer);
     }
 
-    /// Rings one or more lines for this caller. Returns the one that answered, if any.
-    fn ring_somebody(&mut self, caller: Ch) -> Option<Line> {
+    /// Rings one or more lines for this caller. Returns the line that answered, if any.
+    fn ring_lines(&mut self, caller: Ch) -> Option<Line> {
         let many = self.dice.one_in(3);
-        self.met(if many {
+        self.add_trait(if many {
             "a group rings"
         } else {
             "one phone rings"
@@ -307,77 +311,78 @@ impl<'a> Plot<'a> {
         let count = if many { 2 + self.dice.roll(2) } else { 1 };
         let mut ringing: Vec<Line> = (0..count).map(|_| self.ring_phone(caller)).collect();
         if self.dice.one_in(5) {
-            self.met("forwarded out");
+            self.add_trait("forwarded out");
             let number = self.customers_number();
-            let mobile = self.outside(number);
+            let mobile = self.outside_role(number);
             ringing.push(self.ring(caller, mobile));
         }
         self.wait();
         let last = ringing[ringing.len() - 1];
-        let answers = match self.dice.roll(7) {
+        let answered = match self.dice.roll(7) {
             0..=3 => Some(ringing[self.dice.roll(ringing.len())]),
             4 => {
-                self.met("busy");
+                self.add_trait("busy");
                 None
             }
             5 => return self.pickup(caller, &ringing),
             _ => {
-                self.met("mobile does not confirm");
+                self.add_trait("mobile does not confirm");
                 self.switch.answer(last.party);
                 self.wait();
                 None
             }
         };
-        if let Some(line) = answers {
-            self.picks_up(line);
+        if let Some(line) = answered {
+            self.answer_line(line);
             let late = ringing.iter().find(|other| other.party != line.party);
             if let Some(late) = late.filter(|_| self.dice.one_in(3)) {
-                self.met("two pick up at once");
+                self.add_trait("two pick up at once");
                 self.switch.answer(late.party);
             }
         }
         for line in ringing {
-            if answers.is_none_or(|answers| answers.party != line.party) {
+            if answered.is_none_or(|other| other.party != line.party) {
                 self.drop_line(line);
             }
         }
-        answers
+        answered
     }
 
     /// Lets a colleague pick up the call at another phone.
     fn pickup(&mut self, caller: Ch, ringing: &[Line]) -> Option<Line> {
-        self.met("pickup");
-        let colleague = self.phone_calls();
+        self.add_trait("pickup");
+        let colleague = self.begin_phone_call();
         self.switch.answer(colleague);
-        self.moment();
+        self.wait_briefly();
         self.switch.join(colleague, ringing[0].party);
         for line in ringing {
             self.drop_line(*line);
         }
         self.switch.answer(caller);
-        Some(Line::straight(colleague))
+        Some(Line::direct(colleague))
     }
 
-    fn goes_out(&mut self) {
-        self.met("went out");
-        let phone = self.phone_calls();
+    fn play_outbound_call(&mut self) {
+        self.add_trait("went out");
+        let phone = self.begin_phone_call();
         let number = self.customers_number();
         let line = self.call_out(phone, &number);
         match line {
-            Some(customer) => self.talk(customer, Line::straight(phone)),
-            None => self.met("customer does not answer"),
+            Some(customer) => self.talk(customer, Line::direct(phone)),
+            None => self.add_trait("customer does not answer"),
         }
     }
 
-    /// Dials a customer, over another trunk if the first one refuses.
+    /// Lets the channel `by` dial a customer, over a second trunk if the first one refuses. Returns
+    /// the customer's line if the customer answers.
     pub fn call_out(&mut self, by: Ch, number: &str) -> Option<Line> {
-        let role = self.outside(number.to_owned());
+        let role = self.outside_role(number.to_owned());
         let mut line = self.ring(by, role);
         self.wait();
         if self.dice.one_in(4) {
-            self.met("carrier failover");
+            self.add_trait("carrier failover");
             self.drop_line(line);
-            let role = self.outside(number.to_owned());
+            let role = self.outside_role(number.to_owned());
             line = self.ring(by, role);
             self.wait();
         }
@@ -385,14 +390,14 @@ impl<'a> Plot<'a> {
             self.drop_line(line);
             return None;
         }
-        self.picks_up(line);
+        self.answer_line(line);
         Some(line)
     }
 
-    fn stays_inside(&mut self) {
-        self.met("internal");
-        let phone = self.phone_calls();
-        if let Some(line) = self.ring_somebody(phone) {
+    fn play_internal_call(&mut self) {
+        self.add_trait("internal");
+        let phone = self.begin_phone_call();
+        if let Some(line) = self.ring_lines(phone) {
             let bridge = self.meet(&[phone, line.near()]);
             self.wait();
             self.switch.hangup(phone);
@@ -403,47 +408,47 @@ impl<'a> Plot<'a> {
 
     /// Plays a campaign: a program dials the customer, and then a phone.
     fn campaign(&mut self) {
-        self.met("campaign: the customer first");
+        self.add_trait("campaign: the customer first");
         let number = self.customers_number();
-        let role = self.outside(number);
+        let role = self.outside_role(number);
         let customer = self.switch.dial(None, role);
         self.wait();
         if self.dice.one_in(4) {
-            self.met("customer does not answer");
+            self.add_trait("customer does not answer");
             return;
         }
         self.switch.answer(customer);
-        self.switch.dial_ends(customer);
+        self.switch.end_dial(customer);
         let phone = self.ring_phone(customer);
         self.wait();
         if self.dice.one_in(4) {
             self.drop_line(phone);
             return;
         }
-        self.picks_up(phone);
-        self.talk(Line::straight(customer), phone);
+        self.answer_line(phone);
+        self.talk(Line::direct(customer), phone);
     }
 
     /// Plays click to call: a program dials a phone, and then the customer.
     fn click_to_call(&mut self) {
-        self.met("click to call: the phone first");
-        let role = self.phone();
+        self.add_trait("click to call: the phone first");
+        let role = self.phone_role();
         let by_local = self.dice.one_in(3);
         let colleague = if by_local {
-            self.met("click to call by a Local channel");
-            self.originated_local(role)
+            self.add_trait("click to call by a Local channel");
+            self.originate_local(role)
         } else {
-            Line::straight(self.switch.dial(None, role))
+            Line::direct(self.switch.dial(None, role))
         };
         self.wait();
-        self.picks_up(colleague);
+        self.answer_line(colleague);
         let number = self.customers_number();
         if let Some(customer) = self.call_out(colleague.near(), &number) {
             self.talk(customer, colleague);
         }
     }
 
-    fn originated_local(&mut self, role: Role) -> Line {
+    fn originate_local(&mut self, role: Role) -> Line {
         let next = self.switch.done.channels.len();
         let half = |other, first| Role::Local { other, first };
         let near = self.switch.make(half(next + 1, true), None, None);
@@ -457,31 +462,31 @@ impl<'a> Plot<'a> {
 
     /// Plays a room in which colleagues wait for a customer.
     fn room(&mut self) {
-        self.met("colleagues in a room before the customer");
+        self.add_trait("colleagues in a room before the customer");
         let room = self.bridge("softmix");
         let mut inside = Vec::new();
         for _ in 0..1 + self.dice.roll(2) {
-            let phone = self.phone_calls();
+            let phone = self.begin_phone_call();
             self.switch.enter(phone, room);
             inside.push(phone);
             self.wait();
         }
-        let customer = self.customer_calls();
-        self.moment();
+        let customer = self.begin_customer_call();
+        self.wait_briefly();
         self.switch.enter(customer, room);
         inside.push(customer);
         while !inside.is_empty() {
             self.wait();
-            let leaves = inside.remove(self.dice.roll(inside.len()));
-            self.switch.hangup(leaves);
+            let leaver = inside.remove(self.dice.roll(inside.len()));
+            self.switch.hangup(leaver);
         }
     }
 
     /// Plays a room in which an agent stays while customers come and go.
     fn agents_room(&mut self) {
-        self.met("an agent's room");
+        self.add_trait("an agent's room");
         let room = self.bridge("softmix");
-        let agent = self.phone_calls();
+        let agent = self.begin_phone_call();
         self.switch.enter(agent, room);
         let mut customers: Vec<Line> = Vec::new();
         for _ in 0..1 + self.dice.roll(4) {
@@ -489,59 +494,60 @@ impl<'a> Plot<'a> {
             if !self.dice.one_in(3) {
                 customers.drain(..).for_each(|line| self.drop_line(line));
             } else if !customers.is_empty() {
-                self.met("an agent's room: two customers at once");
+                self.add_trait("an agent's room: two customers at once");
             }
             self.wait();
             if self.dice.one_in(3) {
-                let customer = self.customer_calls();
-                self.moment();
+                let customer = self.begin_customer_call();
+                self.wait_briefly();
                 self.switch.enter(customer, room);
-                customers.push(Line::straight(customer));
+                customers.push(Line::direct(customer));
             } else {
-                customers.extend(self.dials_into(room));
+                customers.extend(self.dial_into_room(room));
             }
         }
         self.wait();
         if self.dice.one_in(4) {
-            self.met("an agent's room: the agent leaves first");
+            self.add_trait("an agent's room: the agent leaves first");
             self.switch.hangup(agent);
             self.wait();
         }
         customers.drain(..).for_each(|line| self.drop_line(line));
     }
 
-    /// Lets a dialer call a customer: one half of a Local channel is in the room, the other dials.
-    fn dials_into(&mut self, room: Br) -> Option<Line> {
-        self.met("an agent's room: customers are dialed");
+    /// Lets a dialer call a customer: one half of a Local channel is in the room, the other half
+    /// dials. Returns the customer's line if the customer answers.
+    fn dial_into_room(&mut self, room: Br) -> Option<Line> {
+        self.add_trait("an agent's room: customers are dialed");
         let next = self.switch.done.channels.len();
         let half = |other, first| Role::Local { other, first };
         let one = self.switch.make(half(next + 1, true), None, None);
         let two = self.switch.make(half(next, false), None, Some(one));
         self.switch.join(one, two);
-        let (dials, sits) = match self.dice.roll(2) {
+        let (dialing_half, room_half) = match self.dice.roll(2) {
             0 => (one, two),
             _ => (two, one),
         };
-        self.switch.enter(sits, room);
+        self.switch.enter(room_half, room);
         let number = self.customers_number();
-        let role = self.outside(number);
+        let role = self.outside_role(number);
         let line = Line {
-            party: self.switch.dial(Some(dials), role),
-            local: Some((dials, sits)),
+            party: self.switch.dial(Some(dialing_half), role),
+            local: Some((dialing_half, room_half)),
         };
         self.wait();
         if self.dice.one_in(4) {
-            self.switch.dial_ends(line.party);
+            self.switch.end_dial(line.party);
             self.drop_line(line);
             return None;
         }
         self.switch.answer(line.party);
-        self.switch.dial_ends(line.party);
-        self.meet(&[line.party, dials]);
+        self.switch.end_dial(line.party);
+        self.meet(&[line.party, dialing_half]);
         Some(line)
     }
 
-    /// Puts these channels into a new bridge.
+    /// Puts the channels into a new bridge, and returns the bridge.
     pub fn meet(&mut self, channels: &[Ch]) -> Br {
         let bridge = self.bridge("simple_bridge");
         for &channel in channels {
@@ -552,11 +558,11 @@ impl<'a> Plot<'a> {
 
     /// Plays a talk between the customer and a colleague, and what follows it.
     fn talk(&mut self, customer: Line, colleague: Line) {
-        self.met("answered");
+        self.add_trait("answered");
         let bridge = self.meet(&[customer.near(), colleague.near()]);
         if self.dice.one_in(12) {
-            self.met("a hand that slipped");
-            self.moment();
+            self.add_trait("a hand that slipped");
+            self.wait_briefly();
             return;
         }
         self.wait();
@@ -565,6 +571,6 @@ impl<'a> Plot<'a> {
             colleague,
             bridge,
         };
-        self.moves(talk);
+        self.play_moves(talk);
     }
 }

@@ -12,12 +12,12 @@ use std::fmt;
 pub struct Arrival {
     /// `true` if the events come from a file a day later, and not live.
     pub late: bool,
-    /// Delays of the events, in milliseconds (below 400), which change their order. Empty: the
-    /// events arrive in order.
+    /// Delays of the events in milliseconds, below 400, which change the order of arrival. If
+    /// empty, the events arrive in order.
     pub delays_ms: Vec<u16>,
-    /// One in this many events arrives twice. 0: none.
+    /// Every n-th event arrives twice. If 0, none does.
     pub doubled: usize,
-    /// This hangup arrives before all other events, which follow after a pause.
+    /// Index of a hangup that arrives before all other events, which follow after a pause.
     pub overtakes: Option<usize>,
 }
 
@@ -62,12 +62,14 @@ pub fn stories() -> impl Strategy<Value = Story> {
         doubled,
         overtakes: overtakes.filter(|_| late),
     });
-    (plots, manner, arrival).prop_map(|(plots, manner, arrival)| Story::of(&plots, manner, arrival))
+    (plots, manner, arrival)
+        .prop_map(|(plots, manner, arrival)| Story::play(&plots, manner, arrival))
 }
 
 impl Story {
-    /// Plays these plots, each from its own beginning.
-    pub fn of(plots: &[(Micros, Vec<u16>)], manner: Manner, arrival: Arrival) -> Self {
+    /// Plays plots at once. Each item of `plots` is the time at which a plot begins, and the rolls
+    /// of the plot.
+    pub fn play(plots: &[(Micros, Vec<u16>)], manner: Manner, arrival: Arrival) -> Self {
         let mut story = Self {
             deeds: Deeds::default(),
             manner,
@@ -76,15 +78,15 @@ impl Story {
         };
         for (number, (begins, dice)) in plots.iter().enumerate() {
             let (deeds, traits) = Plot::new(number, *begins, dice).play();
-            story.deeds.beside(deeds);
+            story.deeds.merge(deeds);
             story.traits.extend(traits);
         }
-        // A source that reports links ties calls together by their room.
+        // With links, all calls in a room become one call, so an agent's room has no true calls.
         if story.traits.contains("an agent's room") && story.manner.voice == Voice::Links {
             story.manner.voice = Voice::Both;
         }
         let manner = story.manner;
-        let told = [
+        let traits = [
             ("several calls at once", plots.len() > 1),
             ("system name", manner.named),
             ("linkedids late", manner.linkedids == Linkedids::Late),
@@ -100,7 +102,7 @@ impl Story {
         ];
         story
             .traits
-            .extend(told.iter().filter(|t| t.1).map(|t| t.0));
+            .extend(traits.iter().filter(|t| t.1).map(|t| t.0));
         story
     }
 }

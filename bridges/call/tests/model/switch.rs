@@ -1,5 +1,5 @@
-//! Simulates a switchboard, and records what truly happens: who is where, and when. It knows the
-//! role of each channel from the plot, and not from the channel's name.
+//! Simulates a switchboard, and records what truly happens: which channel is in which bridge, and
+//! when. The plot, and not the channel's name, sets the role of each channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,9 @@ pub type Br = usize;
 /// A line to the outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trunk {
-    /// Name of the trunk, as in its flag.
+    /// Name of the trunk in the flag `--trunk`.
     pub name: &'static str,
-    /// Endpoint with which the names of its channels begin.
+    /// Endpoint, with which the names of the trunk's channels begin.
     pub endpoint: &'static str,
 }
 
@@ -42,18 +42,18 @@ pub const TRUNKS: [Trunk; 4] = [
 /// Role of a channel in the story.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A customer called in. Some callers have no number.
+    /// A customer who called in. Some customers have no number.
     CameIn {
         trunk: Trunk,
         number: Option<String>,
     },
-    /// A party outside was called.
+    /// An outside party that was dialed.
     DialedOut { trunk: Trunk, number: String },
     /// A telephone of the company, which placed the call or was dialed.
     Phone { extension: String, placed: bool },
     /// Half of a Local channel.
     Local { other: Ch, first: bool },
-    /// A recorder, an announcer, a spy.
+    /// A recorder, an announcer, or a spy.
     Plumbing { technology: &'static str },
 }
 
@@ -62,7 +62,7 @@ pub enum Role {
 pub struct Channel {
     pub role: Role,
     pub born: Micros,
-    /// The channel whose id was its linkedid at birth.
+    /// The channel whose unique id was this channel's linkedid at its creation.
     pub linkedid: Ch,
     pub dialed_by: Option<Ch>,
 }
@@ -97,7 +97,7 @@ pub enum Act {
     Leave(Br),
     /// A transfer or a pickup joined the channel with another one.
     Joined(Ch),
-    /// The channel was put on hold, or gave another sign of life.
+    /// An event shows only that the channel is alive, such as the beginning of a hold.
     Sign,
     Hangup,
 }
@@ -108,7 +108,7 @@ pub struct Deed {
     pub at: Micros,
     pub channel: Ch,
     pub act: Act,
-    /// The channel whose id is this one's linkedid at that time.
+    /// The channel whose unique id is the linkedid of `channel` at that time.
     pub linkedid: Ch,
 }
 
@@ -139,6 +139,7 @@ impl Switch {
         }
     }
 
+    /// Records what happens to a channel.
     fn note(&mut self, channel: Ch, act: Act) {
         let linkedid = self.linkedid[channel];
         self.done.deeds.push(Deed {
@@ -149,11 +150,11 @@ impl Switch {
         });
     }
 
-    /// Makes a channel that `dialed_by` dialed, in the call of `of`. If `of` is `None`, the channel
-    /// begins a call.
-    pub fn make(&mut self, role: Role, dialed_by: Option<Ch>, of: Option<Ch>) -> Ch {
+    /// Makes a channel that `dialed_by` dialed, in the call of the channel `call`. If `call` is
+    /// `None`, the channel begins a call.
+    pub fn make(&mut self, role: Role, dialed_by: Option<Ch>, call: Option<Ch>) -> Ch {
         let channel = self.done.channels.len();
-        let linkedid = of.map_or(channel, |of| self.linkedid[of]);
+        let linkedid = call.map_or(channel, |other| self.linkedid[other]);
         self.linkedid.push(linkedid);
         self.done.channels.push(Channel {
             role,
@@ -167,11 +168,11 @@ impl Switch {
     }
 
     /// Makes a channel that begins a call.
-    pub fn comes(&mut self, role: Role) -> Ch {
+    pub fn begin_call(&mut self, role: Role) -> Ch {
         self.make(role, None, None)
     }
 
-    /// Lets `by` dial a channel. If a program originates the call, `by` is `None`.
+    /// Lets the channel `by` dial a channel. If a program originates the call, `by` is `None`.
     pub fn dial(&mut self, by: Option<Ch>, role: Role) -> Ch {
         let channel = self.make(role, by, by);
         self.note(channel, Act::DialBegin { by });
@@ -181,7 +182,7 @@ impl Switch {
         channel
     }
 
-    /// Lets `by` dial a Local channel. Returns its two halves, the dialed one first.
+    /// Lets the channel `by` dial a Local channel. Returns the dialed half and the other half.
     pub fn dial_local(&mut self, by: Ch) -> (Ch, Ch) {
         let next = self.done.channels.len();
         let half = |other, first| Role::Local { other, first };
@@ -194,7 +195,7 @@ impl Switch {
     }
 
     /// Ends the dialing of a channel, with or without an answer.
-    pub fn dial_ends(&mut self, channel: Ch) {
+    pub fn end_dial(&mut self, channel: Ch) {
         let by = self.done.channels[channel].dialed_by;
         self.note(channel, Act::DialEnd { by });
         self.now += 100;
@@ -205,7 +206,7 @@ impl Switch {
         self.now += 250;
     }
 
-    pub fn sign(&mut self, channel: Ch) {
+    pub fn add_sign_of_life(&mut self, channel: Ch) {
         self.note(channel, Act::Sign);
     }
 
@@ -219,20 +220,20 @@ impl Switch {
     }
 
     /// Returns the channels in a bridge.
-    pub fn inside(&self, bridge: Br) -> Vec<Ch> {
+    pub fn channels_in(&self, bridge: Br) -> Vec<Ch> {
         let here = self.place.iter().filter(|&(_, &there)| there == bridge);
         here.map(|(&channel, _)| channel).collect()
     }
 
-    /// Moves a channel into a bridge, out of any other. In a simple bridge, all channels take on
-    /// the oldest linkedid. In other bridges, such as a conference, each channel keeps its own.
+    /// Moves a channel into a bridge, out of any other bridge. In a simple bridge, all channels
+    /// take on the oldest linkedid. In other bridges, such as a conference, no linkedid changes.
     pub fn enter(&mut self, channel: Ch, bridge: Br) {
         assert!(!self.gone.contains(&channel), "{channel} has hung up");
         self.leave(channel);
         self.place.insert(channel, bridge);
         self.note(channel, Act::Enter(bridge));
         if self.done.bridges[bridge].technology == "simple_bridge" {
-            let inside = self.inside(bridge);
+            let inside = self.channels_in(bridge);
             let oldest = inside.iter().map(|&ch| self.linkedid[ch]).min();
             for ch in inside {
                 self.linkedid[ch] = oldest.unwrap_or(ch);
@@ -248,7 +249,7 @@ impl Switch {
         }
     }
 
-    /// Takes the channel out of its bridge and hangs it up. A second call does nothing.
+    /// Takes the channel out of its bridge and hangs the channel up, unless it has hung up already.
     pub fn hangup(&mut self, channel: Ch) {
         self.leave(channel);
         if self.gone.insert(channel) {
@@ -257,7 +258,7 @@ impl Switch {
         }
     }
 
-    /// Hangs up all channels that are still there.
+    /// Hangs up all channels that have not hung up.
     pub fn close(&mut self) {
         for channel in 0..self.done.channels.len() {
             self.hangup(channel);
@@ -266,16 +267,16 @@ impl Switch {
 }
 
 impl Deeds {
-    /// Adds what happened at the same time, and renumbers all channels in the order of their
-    /// creation.
-    pub fn beside(&mut self, other: Self) {
+    /// Adds what happened at the same time on another switchboard, and renumbers all channels in
+    /// the order of their creation.
+    pub fn merge(&mut self, other: Self) {
         let (channels, bridges) = (self.channels.len(), self.bridges.len());
         let shift = |ch: Ch| ch + channels;
-        let moved = other.channels.into_iter().map(|c| c.renumbered(shift));
+        let moved = other.channels.into_iter().map(|c| c.renumber(shift));
         self.channels.extend(moved);
         self.bridges.extend(other.bridges);
         let moved = other.deeds.into_iter().map(|deed| {
-            let mut deed = deed.renumbered(shift);
+            let mut deed = deed.renumber(shift);
             if let Act::Enter(bridge) | Act::Leave(bridge) = &mut deed.act {
                 *bridge += bridges;
             }
@@ -292,14 +293,14 @@ impl Deeds {
         let numbered = |ch: Ch| place[ch];
         let old = std::mem::take(&mut self.channels);
         let in_order = order.iter().map(|&ch| old[ch].clone());
-        self.channels = in_order.map(|c| c.renumbered(numbered)).collect();
+        self.channels = in_order.map(|c| c.renumber(numbered)).collect();
         let deeds = std::mem::take(&mut self.deeds).into_iter();
-        self.deeds = deeds.map(|deed| deed.renumbered(numbered)).collect();
+        self.deeds = deeds.map(|deed| deed.renumber(numbered)).collect();
     }
 }
 
 impl Channel {
-    fn renumbered(self, number: impl Fn(Ch) -> Ch) -> Self {
+    fn renumber(self, number: impl Fn(Ch) -> Ch) -> Self {
         let role = match self.role {
             Role::Local { other, first } => Role::Local {
                 other: number(other),
@@ -320,7 +321,7 @@ impl Channel {
 }
 
 impl Deed {
-    fn renumbered(self, number: impl Fn(Ch) -> Ch) -> Self {
+    fn renumber(self, number: impl Fn(Ch) -> Ch) -> Self {
         let act = match self.act {
             Act::DialBegin { by } => Act::DialBegin {
                 by: by.map(&number),

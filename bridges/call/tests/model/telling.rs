@@ -1,4 +1,4 @@
-//! Reports a story as a PBX does: by channel events, by CEL, or by both.
+//! Reports a story as a PBX does: as channel events, as CEL, or as both.
 
 use crate::switch::{Act, Ch, Deed, Deeds, Micros, Role};
 use callbridge_call::{
@@ -6,7 +6,7 @@ use callbridge_call::{
 };
 use std::borrow::Cow;
 
-/// The second in which all stories begin.
+/// Time at which all stories begin, in seconds since 1970.
 pub const EPOCH: i64 = 1_795_000_000;
 
 /// The kinds of events that report a story.
@@ -15,8 +15,8 @@ pub enum Voice {
     Channel,
     Cel,
     Both,
-    /// Links of two channels, each reported once by one of them, and rooms. Each channel reports
-    /// its traits.
+    /// Links of two channels, and rooms. One of the two channels reports the link, once. Each
+    /// channel reports its traits.
     Links,
 }
 
@@ -24,9 +24,9 @@ pub enum Voice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linkedids {
     AtOnce,
-    /// In the channel's last events only.
+    /// Only in the channel's hangup.
     Late,
-    /// Not at all: the channel keeps the one it was born with.
+    /// Not at all: all events show the linkedid that the channel was created with.
     Never,
 }
 
@@ -36,13 +36,13 @@ pub struct Manner {
     pub voice: Voice,
     /// When a changed linkedid is reported.
     pub linkedids: Linkedids,
-    /// CEL events have times that are this much later than those of channel events.
+    /// How much later the times of CEL events are than the times of channel events.
     pub cel_behind: Micros,
-    /// Unique ids begin with a system name.
+    /// `true` if unique ids begin with a system name.
     pub named: bool,
 }
 
-/// Returns the time of a moment of the story.
+/// Returns the time that is `at` after the beginning of the story.
 pub fn moment(at: Micros) -> EventTime {
     EventTime::from_micros(EPOCH * 1_000_000 + at)
 }
@@ -51,11 +51,11 @@ pub fn moment(at: Micros) -> EventTime {
 pub fn id(story: &Deeds, manner: Manner, channel: Ch) -> UniqueId {
     let epoch = EPOCH + story.channels[channel].born.div_euclid(1_000_000);
     let system = if manner.named { "pbx1-" } else { "" };
-    // Counters that sort differently as text: 97, 98, … 102.
+    // The counters are 97, 98, … 102, which sort differently as text and as numbers.
     UniqueId::new(format!("{system}{epoch}.{}", 97 + channel)).expect("not empty")
 }
 
-pub fn own(text: impl Into<String>) -> Cow<'static, str> {
+pub fn owned(text: impl Into<String>) -> Cow<'static, str> {
     Cow::Owned(text.into())
 }
 
@@ -97,27 +97,27 @@ fn dial_string(story: &Deeds, channel: Ch) -> String {
 fn describe(story: &Deeds, manner: Manner, channel: Ch, linkedid: Ch) -> ChannelRef<'static> {
     let (caller, exten) = match &story.channels[channel].role {
         Role::CameIn { number, .. } => (number.clone().unwrap_or_default(), "7001"),
-        // The number has a dial prefix here.
+        // The caller number of an outbound channel has the dial prefix 9.
         Role::DialedOut { number, .. } => (format!("9{number}"), ""),
         Role::Phone { extension, placed } => (extension.clone(), if *placed { "9000" } else { "" }),
         Role::Local { .. } | Role::Plumbing { .. } => (String::new(), "s"),
     };
     ChannelRef {
-        name: own(name(story, channel)),
-        uniqueid: own(id(story, manner, channel).as_str()),
-        linkedid: own(id(story, manner, linkedid).as_str()),
-        caller_number: own(caller),
-        exten: own(exten),
+        name: owned(name(story, channel)),
+        uniqueid: owned(id(story, manner, channel).as_str()),
+        linkedid: owned(id(story, manner, linkedid).as_str()),
+        caller_number: owned(caller),
+        exten: owned(exten),
         ..ChannelRef::default()
     }
 }
 
 /// Returns every event, in the order in which it is reported.
-pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
+pub fn report_events(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
     if manner.voice == Voice::Links {
-        return crate::links::tell(story, manner);
+        return crate::links::report_events(story, manner);
     }
-    let mut told: Vec<(Micros, PbxEvent<'static>)> = Vec::new();
+    let mut events: Vec<(Micros, PbxEvent<'static>)> = Vec::new();
     for deed in &story.deeds {
         let mut say = |origin: Origin, channel: ChannelRef<'static>, kind: Kind<'static>| {
             let behind = if origin == Origin::Cel {
@@ -132,54 +132,59 @@ pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
                 channel,
                 kind,
             };
-            told.push((at, PbxEvent::Channel(event)));
+            events.push((at, PbxEvent::Channel(event)));
         };
         if manner.voice != Voice::Cel {
-            for (channel, kind) in by_channel_events(story, manner, deed) {
+            for (channel, kind) in channel_events(story, manner, deed) {
                 say(Origin::Channel, channel, kind);
             }
         }
         if manner.voice != Voice::Channel {
-            for (channel, kind) in by_cel(story, manner, deed) {
+            for (channel, kind) in cel_events(story, manner, deed) {
                 say(Origin::Cel, channel, kind);
             }
         }
     }
-    told.sort_by_key(|&(at, _)| at);
-    told.into_iter().map(|(_, told)| told).collect()
+    events.sort_by_key(|&(at, _)| at);
+    events.into_iter().map(|(_, event)| event).collect()
 }
 
-/// Returns the linkedid that an event shows.
-fn shown(story: &Deeds, manner: Manner, deed: &Deed) -> Ch {
-    let shows = match manner.linkedids {
+/// Returns the channel whose unique id is the linkedid that the event of `deed` shows.
+fn shown_linkedid(story: &Deeds, manner: Manner, deed: &Deed) -> Ch {
+    let is_current = match manner.linkedids {
         Linkedids::AtOnce => true,
         Linkedids::Late => deed.act == Act::Hangup,
         Linkedids::Never => false,
     };
-    if shows {
+    if is_current {
         deed.linkedid
     } else {
         story.channels[deed.channel].linkedid
     }
 }
 
-type Said = Vec<(ChannelRef<'static>, Kind<'static>)>;
+type Reports = Vec<(ChannelRef<'static>, Kind<'static>)>;
 
-fn by_channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
-    let channel = describe(story, manner, deed.channel, shown(story, manner, deed));
+fn channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
+    let channel = describe(
+        story,
+        manner,
+        deed.channel,
+        shown_linkedid(story, manner, deed),
+    );
     let side = |ch: Ch| {
         let linkedid = story.channels[ch].linkedid;
         Some(Box::new(describe(story, manner, ch, linkedid)))
     };
     let kinds = match deed.act {
-        Act::Born => birth(story, deed.channel),
+        Act::Born => first_events(story, deed.channel),
         Act::DialBegin { by } => vec![Kind::DialBegin {
             by: by.and_then(side),
-            dial_string: own(dial_string(story, deed.channel)),
+            dial_string: owned(dial_string(story, deed.channel)),
         }],
         Act::DialEnd { by } => vec![Kind::DialEnd {
             by: by.and_then(side),
-            status: own("ANSWER"),
+            status: owned("ANSWER"),
         }],
         Act::Ringing => vec![Kind::State {
             state: ChannelState::Ringing,
@@ -188,15 +193,15 @@ fn by_channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
             state: ChannelState::Up,
         }],
         Act::Enter(bridge) => vec![Kind::BridgeEnter {
-            bridge: own(&story.bridges[bridge].name),
-            technology: own(story.bridges[bridge].technology),
+            bridge: owned(&story.bridges[bridge].name),
+            technology: owned(story.bridges[bridge].technology),
         }],
         Act::Leave(bridge) => vec![Kind::BridgeLeave {
-            bridge: own(&story.bridges[bridge].name),
-            technology: own(story.bridges[bridge].technology),
+            bridge: owned(&story.bridges[bridge].name),
+            technology: owned(story.bridges[bridge].technology),
         }],
         Act::Joined(with) => vec![Kind::Joined {
-            with: vec![own(id(story, manner, with).as_str())],
+            with: vec![owned(id(story, manner, with).as_str())],
         }],
         Act::Sign => vec![Kind::Seen],
         Act::Hangup => vec![Kind::Hangup { cause: Some(16) }],
@@ -204,9 +209,9 @@ fn by_channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
     kinds.into_iter().map(|k| (channel.clone(), k)).collect()
 }
 
-/// Returns the first events of a channel. PJSIP shows at creation whether the channel came in.
-/// `chan_sip` shows it in its first Newstate.
-fn birth(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
+/// Returns the first events of a channel, which show whether the channel came in. PJSIP shows this
+/// at the creation of the channel, and `chan_sip` in the first Newstate.
+fn first_events(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
     let (born, state) = (|state| Kind::Born { state }, |state| Kind::State { state });
     let calls = match &story.channels[channel].role {
         Role::CameIn { .. } => true,
@@ -222,8 +227,13 @@ fn birth(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
     }
 }
 
-fn by_cel(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
-    let mut channel = describe(story, manner, deed.channel, shown(story, manner, deed));
+fn cel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Reports {
+    let mut channel = describe(
+        story,
+        manner,
+        deed.channel,
+        shown_linkedid(story, manner, deed),
+    );
     let born_as = &story.channels[deed.channel];
     let dialed = match &born_as.role {
         Role::DialedOut { .. } => true,
@@ -232,21 +242,21 @@ fn by_cel(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
         Role::CameIn { .. } | Role::Plumbing { .. } => false,
     };
     if dialed {
-        channel.exten = own("s");
-        // An originated channel carries the company's own number, and not from its birth on.
+        channel.exten = owned("s");
+        // The caller number of an originated channel is the company's number, and is empty here.
         channel.caller_number = match (&born_as.role, deed.act == Act::Born) {
             (Role::Phone { extension, .. }, _) if born_as.dialed_by.is_some() => {
-                own(extension.as_str())
+                owned(extension.as_str())
             }
-            _ => own(""),
+            _ => owned(""),
         };
         if deed.act != Act::Born {
-            let by_nobody = born_as.dialed_by.is_none();
-            channel.application = own(if by_nobody { "AppDial2" } else { "AppDial" });
-            channel.app_data = own("(Outgoing Line)");
+            let is_originated = born_as.dialed_by.is_none();
+            channel.application = owned(if is_originated { "AppDial2" } else { "AppDial" });
+            channel.app_data = owned("(Outgoing Line)");
         }
     }
-    let mut said = Vec::new();
+    let mut reports = Vec::new();
     let kind = match deed.act {
         Act::Born => Kind::Born {
             state: ChannelState::Unknown,
@@ -254,41 +264,41 @@ fn by_cel(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
         Act::Up => Kind::State {
             state: ChannelState::Up,
         },
-        Act::DialBegin { by: Some(by) } => return dial_runs(story, manner, deed, by),
-        Act::DialBegin { by: None } | Act::DialEnd { .. } | Act::Ringing => return said,
+        Act::DialBegin { by: Some(by) } => return dial_row(story, manner, deed, by),
+        Act::DialBegin { by: None } | Act::DialEnd { .. } | Act::Ringing => return reports,
         Act::Enter(bridge) => Kind::BridgeEnter {
-            bridge: own(&story.bridges[bridge].name),
-            technology: own(story.bridges[bridge].technology),
+            bridge: owned(&story.bridges[bridge].name),
+            technology: owned(story.bridges[bridge].technology),
         },
         Act::Leave(bridge) => Kind::BridgeLeave {
-            bridge: own(&story.bridges[bridge].name),
-            technology: own(story.bridges[bridge].technology),
+            bridge: owned(&story.bridges[bridge].name),
+            technology: owned(story.bridges[bridge].technology),
         },
         // CEL does not report Local pairs: both halves have the same linkedid and name.
         Act::Joined(with) if matches!(born_as.role, Role::Local { other, .. } if other == with) => {
-            return said;
+            return reports;
         }
         Act::Joined(with) => Kind::Joined {
-            with: vec![own(id(story, manner, with).as_str())],
+            with: vec![owned(id(story, manner, with).as_str())],
         },
         Act::Sign => Kind::Seen,
         Act::Hangup => {
-            said.push((channel.clone(), Kind::Gone));
+            reports.push((channel.clone(), Kind::Gone));
             Kind::Hangup { cause: Some(16) }
         }
     };
-    said.push((channel, kind));
-    said
+    reports.push((channel, kind));
+    reports
 }
 
-/// Returns the CEL row of the `Dial` that a channel runs, with all that it dials.
-fn dial_runs(story: &Deeds, manner: Manner, deed: &Deed, by: Ch) -> Said {
+/// Returns the CEL row of the `Dial` with which the channel `by` dials the channel of `deed`.
+fn dial_row(story: &Deeds, manner: Manner, deed: &Deed, by: Ch) -> Reports {
     let name = name(story, deed.channel);
     let technology = name.split('/').next().unwrap_or_default();
     let data = format!("{technology}/{},20,tT", dial_string(story, deed.channel));
     let mut channel = describe(story, manner, by, story.channels[by].linkedid);
-    channel.application = own("Dial");
-    channel.app_data = own(data.clone());
-    let (name, data) = (own("Dial"), own(data));
+    channel.application = owned("Dial");
+    channel.app_data = owned(data.clone());
+    let (name, data) = (owned("Dial"), owned(data));
     vec![(channel, Kind::App { name, data })]
 }

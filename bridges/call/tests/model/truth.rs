@@ -1,12 +1,13 @@
-//! The model, which is slow and simple. It goes through the story instant by instant, and finds out
-//! who hears whom. It knows the rules of the design, but no events, ids, names, or formats.
+//! The model, which derives the true calls slowly and simply. The model goes through the story
+//! instant by instant, and finds which channels hear each other. The model knows the rules of the
+//! design, but no events, ids, names, or formats.
 
 use crate::links::origin;
 use crate::switch::{Act, Br, Ch, Deeds, Micros, Role};
 use callbridge_call::Direction;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A call as it really was.
+/// A call as it truly happened.
 #[derive(Clone, Debug)]
 pub struct TrueCall {
     /// The channel whose id is the call's linkedid.
@@ -26,19 +27,19 @@ pub struct TrueCall {
 /// Minimum talk of an answered call: half a second.
 pub const ANSWERED_FROM: Micros = 500_000;
 
-/// Where every channel is, from one moment to the next.
+/// The time between two deeds, and the bridge of every channel during that time.
 struct Instant {
     from: Micros,
     to: Micros,
-    /// The bridge of each channel that is in one, and when the channel entered it.
+    /// The bridge of each channel, and when the channel entered the bridge.
     place: BTreeMap<Ch, (Br, Micros)>,
 }
 
-/// The customer's connections.
+/// When the customers were connected with other parties, and with which ones.
 #[derive(Default)]
 struct Talk {
     total: Micros,
-    /// The channels that became connected, in that order.
+    /// The channels that became connected with a customer, in the order of the connections.
     began: Vec<Ch>,
 }
 
@@ -48,8 +49,8 @@ struct Talk {
 pub fn calls(story: &Deeds, links: bool) -> Vec<TrueCall> {
     let instants = instants(story);
     let mut calls = Vec::new();
-    for part in together(story, &instants, links) {
-        calls.extend(calls_of(story, &instants, &part, links));
+    for part in connected_parts(story, &instants, links) {
+        calls.extend(calls_in_part(story, &instants, &part, links));
     }
     calls.sort_by_key(|call| call.linkedid);
     calls
@@ -84,9 +85,9 @@ fn instants(story: &Deeds) -> Vec<Instant> {
     instants
 }
 
-/// Returns the channels whose audio reaches `channel` at this instant: those in its bridge, and
-/// those behind the Local channels in that bridge.
-fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
+/// Returns the channels whose audio reaches `channel` at this instant: the channels in its bridge,
+/// and the channels behind the Local channels in that bridge.
+fn audible_channels(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     let mut received = BTreeSet::from([channel]);
     loop {
         let before = received.len();
@@ -111,9 +112,9 @@ fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     }
 }
 
-/// Returns the channels in the same bridge, if the bridge ties calls together. A room and a holding
-/// bridge do not.
-fn shares_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
+/// Returns the channels in the bridge of `channel`. Returns no channels for a room and a holding
+/// bridge, which do not make two calls one.
+fn channels_in_same_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
     let bridge = instant.place[&channel].0;
     if story.bridges[bridge].is_holding() || story.bridges[bridge].technology == "softmix" {
         return BTreeSet::new();
@@ -123,10 +124,10 @@ fn shares_bridge(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> 
     here.map(|(&other, _)| other).collect()
 }
 
-/// Returns the groups of channels that belong together: by dialing, by their linkedid, by a shared
-/// bridge, by a transfer or a pickup. Each group is in the order of creation. A room ties channels
-/// together only if `links` are reported.
-fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
+/// Returns the parts of the story: groups of channels that a dialing, a linkedid, a shared bridge,
+/// a transfer, or a pickup connects. Each part is in the order of creation. A room connects
+/// channels only if `links` are reported.
+fn connected_parts(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     let mut pairs: BTreeSet<(Ch, Ch)> = BTreeSet::new();
     for (i, channel) in story.channels.iter().enumerate() {
         pairs.insert((i, channel.linkedid));
@@ -142,8 +143,8 @@ fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     for instant in instants {
         for &a in instant.place.keys() {
             let met = match links {
-                true => hears(story, instant, a),
-                false => shares_bridge(story, instant, a),
+                true => audible_channels(story, instant, a),
+                false => channels_in_same_bridge(story, instant, a),
             };
             pairs.extend(met.into_iter().map(|b| (a, b)));
         }
@@ -184,21 +185,21 @@ fn extension(story: &Deeds, channel: Ch) -> Option<&str> {
     }
 }
 
-/// Returns the time for which any of these customers is connected with a real party that is not one
-/// of them.
+/// Returns when one or more of the customers are connected with a real party that is not a
+/// customer.
 fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
     let mut talk = Talk::default();
     let mut before = BTreeSet::new();
     for instant in instants.iter().filter(|instant| instant.to > instant.from) {
         let mut now: BTreeSet<Ch> = BTreeSet::new();
         for &customer in customers {
-            let received = hears(story, instant, customer).into_iter();
+            let received = audible_channels(story, instant, customer).into_iter();
             now.extend(received.filter(|&ch| is_real(story, ch) && !customers.contains(&ch)));
         }
         if !now.is_empty() {
             talk.total += instant.to - instant.from;
         }
-        // Channels that were there before the customer came are first.
+        // Channels that entered the bridge before the customer are first.
         let mut new: Vec<Ch> = now.difference(&before).copied().collect();
         new.sort_by_key(|ch| instant.place[ch].1);
         talk.began.extend(new);
@@ -207,7 +208,8 @@ fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
     talk
 }
 
-fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Vec<TrueCall> {
+/// Returns the calls of one part of the story: one for each customer, or one internal call.
+fn calls_in_part(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Vec<TrueCall> {
     let (mut came, mut went): (Vec<Ch>, Vec<Ch>) = (Vec::new(), Vec::new());
     for &ch in part {
         match story.channels[ch].role {
@@ -217,12 +219,13 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
         }
     }
     let mut groups: Vec<(Direction, Vec<Ch>)> = Vec::new();
-    // Outbound, unless a customer called in before: then the far end is the target of a transfer.
+    // The call is outbound, unless a customer called in before. Otherwise the dialed party is the
+    // target of a transfer.
     if let Some(&first) = went.first()
         && came.iter().all(|&other| other > first)
     {
-        for lines in by_call(story, &went, links) {
-            let numbers = by_number(story, instants, &lines);
+        for lines in group_by_call(story, &went, links) {
+            let numbers = split_by_number(story, instants, &lines);
             groups.extend(numbers.into_iter().map(|went| (Direction::Outbound, went)));
         }
     }
@@ -232,27 +235,32 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
         groups.extend(first.map(|first| (Direction::Internal, vec![first])));
     }
     let firsts: Vec<Ch> = groups.iter().map(|(_, customers)| customers[0]).collect();
-    let one = |(i, (direction, customers)): (usize, (Direction, Vec<Ch>))| {
-        // Channels that were created for another customer, who only met this call.
+    let true_call = |(i, (direction, customers)): (usize, (Direction, Vec<Ch>))| {
+        // Channels of other customers, whose calls are connected with this call.
         let others: Vec<Ch> = firsts[1..].to_vec();
-        let theirs = |ch: Ch| {
+        let is_of_others = |ch: Ch| {
             let linkedid = story.channels[ch].linkedid;
             others.contains(&linkedid) || others.contains(&ch)
         };
         let own: Vec<Ch> = match i {
-            0 => part.iter().copied().filter(|&ch| !theirs(ch)).collect(),
+            0 => part
+                .iter()
+                .copied()
+                .filter(|&ch| !is_of_others(ch))
+                .collect(),
             _ => {
-                // With links, a call has all channels that go back to the same first channel.
-                let mine = |&ch: &Ch| {
+                // With links, a call has all channels with the same first channel.
+                let has_same_origin = |&ch: &Ch| {
                     if links {
                         origin(story, ch) == origin(story, customers[0])
                     } else {
                         story.channels[ch].linkedid == customers[0]
                     }
                 };
-                let beside = |ch: &Ch| customers.contains(ch);
+                let is_customer = |ch: &Ch| customers.contains(ch);
                 let all = part.iter().copied();
-                all.filter(|ch| mine(ch) || beside(ch)).collect()
+                all.filter(|ch| has_same_origin(ch) || is_customer(ch))
+                    .collect()
             }
         };
         let origin = links.then(|| origin(story, customers[0]));
@@ -266,12 +274,12 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Ve
         }
         call
     };
-    groups.into_iter().enumerate().map(one).collect()
+    groups.into_iter().enumerate().map(true_call).collect()
 }
 
-/// Groups dialed lines by call. Lines that were dialed in one call, or to one number at the same
-/// time, belong to one call.
-fn by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
+/// Groups dialed lines by call. Lines belong to one call if one call dialed the lines, or if the
+/// lines were dialed to one number at the same time.
+fn group_by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
     let root = |ch: Ch| match links {
         true => origin(story, ch),
         false => story.channels[ch].linkedid,
@@ -306,8 +314,8 @@ fn by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
     calls
 }
 
-/// Splits the lines of a call by number, if two or more numbers talked.
-fn by_number(story: &Deeds, instants: &[Instant], went: &[Ch]) -> Vec<Vec<Ch>> {
+/// Groups the dialed lines of a call by number. Returns one group if fewer than two numbers talked.
+fn split_by_number(story: &Deeds, instants: &[Instant], went: &[Ch]) -> Vec<Vec<Ch>> {
     let mut groups: Vec<(&str, Vec<Ch>)> = Vec::new();
     for &ch in went {
         let Role::DialedOut { number, .. } = &story.channels[ch].role else {
@@ -344,7 +352,7 @@ fn call(
     let employee = match order.last() {
         Some(last) => Some(last.clone()),
         None if talk.total >= ANSWERED_FROM => None,
-        None => nobody_talked(story, direction, own),
+        None => employee_without_talk(story, direction, own),
     };
     let main = main_line(story, instants, customers);
     let (trunk, number) = match &story.channels[main].role {
@@ -376,7 +384,7 @@ fn call(
 }
 
 /// Returns the employee of a call in which no party talked.
-fn nobody_talked(story: &Deeds, direction: Direction, own: &[Ch]) -> Option<String> {
+fn employee_without_talk(story: &Deeds, direction: Direction, own: &[Ch]) -> Option<String> {
     if direction != Direction::Inbound {
         let first = own.iter().find(|&&ch| is_real(story, ch))?;
         return extension(story, *first).map(str::to_owned);
@@ -399,7 +407,7 @@ fn nobody_talked(story: &Deeds, direction: Direction, own: &[Ch]) -> Option<Stri
     dialed.first().map(|&extension| extension.clone())
 }
 
-/// Returns the customer's line that talked longest, or, if none talked, the one tried last.
+/// Returns the customer's line that talked longest. If no line talked, returns the last line.
 fn main_line(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Ch {
     let longest = |&&ch: &&Ch| (talk(story, instants, &[ch]).total, ch);
     *customers

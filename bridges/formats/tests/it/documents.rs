@@ -23,8 +23,8 @@ fn schema_fields_and_required_fields_match_reader() {
     let schema = schema();
     let properties = schema["properties"].as_object().expect("properties");
     let fields = || MessageField::ALL.iter().map(|field| field.name());
-    let told = names(properties.keys().map(String::as_str));
-    assert_eq!(told, names(fields()));
+    let described = names(properties.keys().map(String::as_str));
+    assert_eq!(described, names(fields()));
     let required = schema["required"].as_array().expect("required").iter();
     let needed = fields().filter(|field| {
         let mut message = schema["examples"][2].clone();
@@ -42,7 +42,6 @@ fn schema_fields_and_required_fields_match_reader() {
     }
 }
 
-/// The limits of a property are those of the code.
 #[test]
 fn limits_of_the_schema_are_those_of_the_code() {
     let schema = schema();

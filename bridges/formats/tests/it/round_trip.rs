@@ -55,9 +55,9 @@ fn call() -> FinishedCall {
 fn read_back(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> FinishedCall {
     let message = write(pbx, call, settled);
     assert!(!message.contains('\n'), "{message}");
-    let told = read(message.as_bytes(), None).expect(&message);
-    assert_eq!(told.pbx, pbx);
-    told.call
+    let reread = read(message.as_bytes(), None).expect(&message);
+    assert_eq!(reread.pbx, pbx);
+    reread.call
 }
 
 #[test]
@@ -164,17 +164,17 @@ proptest! {
         estimate: bool,
         lead in proptest::option::of(1_i64..i64::MAX),
     ) {
-        let mut told = call();
-        told.started = EventTime::from_micros(micros);
-        told.ended = told.started.plus(Duration::from_micros(length));
-        told.answered = answered;
-        told.talk = Duration::from_micros(if answered { talk } else { 0 });
-        told.estimate = estimate;
-        told.given = Some(GivenIds { lead, employee: Some(501) });
-        told.incomplete = incomplete.then(|| {
+        let mut original = call();
+        original.started = EventTime::from_micros(micros);
+        original.ended = original.started.plus(Duration::from_micros(length));
+        original.answered = answered;
+        original.talk = Duration::from_micros(if answered { talk } else { 0 });
+        original.estimate = estimate;
+        original.given = Some(GivenIds { lead, employee: Some(501) });
+        original.incomplete = incomplete.then(|| {
             "incomplete: the message says that facts of the call are missing".to_owned()
         });
-        prop_assert_eq!(&read_back("a/b", &told, ResolvedIds::default()), &told);
+        prop_assert_eq!(&read_back("a/b", &original, ResolvedIds::default()), &original);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use callbridge_formats::message::read;
 use serde_json::{Value, json};
 
 /// Returns a correct message.
-fn good() -> Value {
+fn correct_message() -> Value {
     json!({
         "pbx": "tashkent-1", "id": "1795151317.208", "direction": "INBOUND", "trunk": "city",
         "phone": "+998901110001", "startedAt": 1_795_151_317.52, "durationSec": 5.2,
@@ -14,30 +14,32 @@ fn good() -> Value {
     })
 }
 
-fn refused(message: &str) -> String {
+/// Returns the error for a message that cannot be read.
+fn read_error(message: &str) -> String {
     let refused = read(message.as_bytes(), None);
     refused.expect_err(message).message
 }
 
-/// Returns the error for a message whose field has this value.
-fn with(field: &str, value: Value) -> String {
-    let mut message = good();
+/// Returns the error for the correct message after `field` is set to `value`.
+fn error_with_field(field: &str, value: Value) -> String {
+    let mut message = correct_message();
     message[field] = value;
-    refused(&message.to_string())
+    read_error(&message.to_string())
 }
 
-fn without(fields: &[&str]) -> String {
-    let mut message = good();
+/// Returns the error for the correct message without these fields.
+fn error_without_fields(fields: &[&str]) -> String {
+    let mut message = correct_message();
     let object = message.as_object_mut().expect("an object");
     for field in fields {
         assert!(object.remove(*field).is_some(), "{field}");
     }
-    refused(&message.to_string())
+    read_error(&message.to_string())
 }
 
 #[test]
 fn message_that_all_others_are_made_of_is_read() {
-    read(good().to_string().as_bytes(), None).expect("a good message");
+    read(correct_message().to_string().as_bytes(), None).expect("a good message");
 }
 
 /// Returns wrong values for the fields of the call, its customer, and its start.
@@ -81,7 +83,7 @@ fn wrong_names() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Returns wrong values for the fields of its figures and its employees.
+/// Returns wrong values for the fields of the call's figures and employees.
 fn wrong_figures() -> Vec<(&'static str, Value)> {
     let long = "x".repeat(2_000);
     vec![
@@ -120,7 +122,7 @@ fn wrong_figures() -> Vec<(&'static str, Value)> {
 #[test]
 fn error_names_its_field_and_the_valid_values() {
     for (field, value) in wrong_names().into_iter().chain(wrong_figures()) {
-        let words = with(field, value.clone());
+        let words = error_with_field(field, value.clone());
         assert!(
             words.starts_with(&format!("{field}: ")),
             "{field} {value}: {words}"
@@ -137,7 +139,7 @@ fn error_names_its_field_and_the_valid_values() {
         "answered",
         "talkSec",
     ] {
-        let words = without(&[field]);
+        let words = error_without_fields(&[field]);
         assert!(
             words.starts_with(&format!("{field}: it is missing")),
             "{words}"
@@ -147,7 +149,7 @@ fn error_names_its_field_and_the_valid_values() {
 
 #[test]
 fn call_that_was_not_answered_has_no_talk() {
-    let words = with("answered", json!(false));
+    let words = error_with_field("answered", json!(false));
     assert_eq!(
         words,
         "talkSec: it is 4.1, and answered is false; it must be seconds from 0 to \
@@ -159,16 +161,16 @@ fn call_that_was_not_answered_has_no_talk() {
 #[test]
 fn missing_customer_phone_needs_lead_and_hidden_is_null() {
     assert_eq!(
-        without(&["phone", "leadId"]),
+        error_without_fields(&["phone", "leadId"]),
         "phone: it is missing, and no leadId is given; it must be the customer's \
          number in E.164 (\"+998901110001\") or as it is dialed in the trunk's \
          country; null if it is hidden"
     );
-    let mut hidden = good();
+    let mut hidden = correct_message();
     (hidden["phone"], hidden["leadId"]) = (json!(null), json!(null));
-    let told = read(hidden.to_string().as_bytes(), None).expect("hidden");
-    assert_eq!(told.call.number, None);
-    let mut inside = good();
+    let reread = read(hidden.to_string().as_bytes(), None).expect("hidden");
+    assert_eq!(reread.call.number, None);
+    let mut inside = correct_message();
     inside["direction"] = json!("INTERNAL");
     let object = inside.as_object_mut().expect("an object");
     object.retain(|name, _| name != "phone" && name != "leadId");
@@ -178,15 +180,24 @@ fn missing_customer_phone_needs_lead_and_hidden_is_null() {
 #[test]
 fn malformed_json_error_names_the_field_where_it_breaks() {
     for (text, wants) in [
-        (good().to_string().replace("5.2", "NaN"), "durationSec: "),
-        (good().to_string().replace("4.1", "Infinity"), "talkSec: "),
-        (good().to_string().replace("true", "True"), "answered: "),
         (
-            good().to_string().replace("\"101\",", "'101',"),
+            correct_message().to_string().replace("5.2", "NaN"),
+            "durationSec: ",
+        ),
+        (
+            correct_message().to_string().replace("4.1", "Infinity"),
+            "talkSec: ",
+        ),
+        (
+            correct_message().to_string().replace("true", "True"),
+            "answered: ",
+        ),
+        (
+            correct_message().to_string().replace("\"101\",", "'101',"),
             "extension: ",
         ),
         (
-            good()
+            correct_message()
                 .to_string()
                 .replace("\"pbx\":", "\"id\":\"x\",\"pbx\":"),
             "id: it is in the message twice",
@@ -195,19 +206,19 @@ fn malformed_json_error_names_the_field_where_it_breaks() {
         ("hello".to_owned(), "the message is not JSON"),
         (String::new(), "the message is not JSON"),
     ] {
-        let words = refused(&text);
+        let words = read_error(&text);
         assert!(words.starts_with(wants), "{text}: {words}");
         assert!(words.contains("; it must be "), "{words}");
     }
-    let whole = good().to_string();
+    let whole = correct_message().to_string();
     for cut in 1..whole.len() {
-        refused(&whole[..cut]);
+        read_error(&whole[..cut]);
     }
 }
 
 #[test]
 fn error_lists_all_invalid_fields_and_keeps_call_id() {
-    let mut message = good();
+    let mut message = correct_message();
     (message["durationSec"], message["answered"]) = (json!(-1), json!("yes"));
     let wrong = read(message.to_string().as_bytes(), None).expect_err("wrong");
     assert_eq!(wrong.pbx.as_deref(), Some("tashkent-1"));
@@ -217,7 +228,7 @@ fn error_lists_all_invalid_fields_and_keeps_call_id() {
         "durationSec: it is -1; it must be seconds from 0 to 604800 (a week), whole \
          or fractional. answered: it is a string; it must be true or false"
     );
-    let many = refused(r#"{"phone":1,"leadId":0,"trunk":1}"#);
+    let many = read_error(r#"{"phone":1,"leadId":0,"trunk":1}"#);
     assert!(many.ends_with(". and 4 more"), "{many}");
 }
 
@@ -231,7 +242,7 @@ fn error_messages_contain_no_customer_data() {
         ("direction", json!("Alisher")),
         ("startedAt", json!("Alisher")),
     ] {
-        let words = with(field, value);
+        let words = error_with_field(field, value);
         assert!(
             !words.contains("Alisher") && !words.contains("88890"),
             "{words}"
@@ -241,14 +252,15 @@ fn error_messages_contain_no_customer_data() {
 
 #[test]
 fn newer_versions_are_refused_by_name() {
-    let words = with("version", json!(2));
+    let words = error_with_field("version", json!(2));
     assert_eq!(
         words,
         "version: it is 2, and this callbridge reads version 1; install a newer \
          callbridge, or publish version 1"
     );
     let typed = |content_type| {
-        read(good().to_string().as_bytes(), Some(content_type)).map_err(|wrong| wrong.message)
+        read(correct_message().to_string().as_bytes(), Some(content_type))
+            .map_err(|wrong| wrong.message)
     };
     for good in [
         "application/vnd.callbridge.call+json; version=1",

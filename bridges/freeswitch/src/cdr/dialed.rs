@@ -112,7 +112,7 @@ fn targets(data: &str) -> impl Iterator<Item = (&str, &str)> {
 mod tests {
     use super::*;
 
-    fn found(data: &str, originated: &str) -> Vec<(String, String)> {
+    fn dialed_pairs(data: &str, originated: &str) -> Vec<(String, String)> {
         let at = EventTime::from_seconds(1_795_211_901);
         let found = dialed_legs(&[(at, data)], originated).into_iter();
         found.map(|leg| (leg.id, leg.gateway)).collect()
@@ -124,21 +124,24 @@ mod tests {
 
     #[test]
     fn legs_over_a_gateway_are_paired_with_it() {
-        let one = found("sofia/gateway/city/9989", "a;Outbound Call;9989");
+        let one = dialed_pairs("sofia/gateway/city/9989", "a;Outbound Call;9989");
         assert_eq!(one, [pair("a", "city")]);
         let group = "{x=1}user/101,[y=2]sofia/gateway/city/9989,sofia/gateway/gsm/9935";
         let legs = "ARRAY::a;Aziz;101|:b;Outbound;Call;9989|:c;;9935";
-        assert_eq!(found(group, legs), [pair("b", "city"), pair("c", "gsm")]);
+        assert_eq!(
+            dialed_pairs(group, legs),
+            [pair("b", "city"), pair("c", "gsm")]
+        );
     }
 
     #[test]
     fn legs_over_several_gateways_have_their_own_or_none() {
         let data = "sofia/gateway/city/9989|sofia/gateway/gsm/9989";
-        let both = found(data, "ARRAY::a;;9989|:b;;9989");
+        let both = dialed_pairs(data, "ARRAY::a;;9989|:b;;9989");
         assert_eq!(both, [pair("a", "city"), pair("b", "gsm")]);
-        assert_eq!(found(data, "a;;9989"), []);
+        assert_eq!(dialed_pairs(data, "a;;9989"), []);
         let again = "sofia/gateway/city/9989|sofia/gateway/city/9989";
-        assert_eq!(found(again, "a;;9989"), [pair("a", "city")]);
+        assert_eq!(dialed_pairs(again, "a;;9989"), [pair("a", "city")]);
     }
 
     #[test]
@@ -151,7 +154,7 @@ mod tests {
             ("sofia/gateway/city/9989", ";;9989"),
             ("sofia/gateway/city/9989", "a"),
         ] {
-            assert_eq!(found(data, legs), [], "{data} {legs}");
+            assert_eq!(dialed_pairs(data, legs), [], "{data} {legs}");
         }
     }
 }

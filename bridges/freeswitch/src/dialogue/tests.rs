@@ -1,18 +1,18 @@
-//! Tests of the dialogue, with recorded sockets and with hostile ones.
+//! Tests of the dialogue, with recorded and with hostile answers of a switch.
 
 use super::*;
 use crate::reader::{FrameRead, FrameReader};
 
-/// A connection to a fake switch, with the reported events.
+/// A connection to a fake switch, with what the dialogue reported and the commands that it sent.
 struct Line {
     dialogue: Dialogue,
-    told: Vec<String>,
+    reports: Vec<String>,
     sent: Vec<String>,
 }
 
-fn shown(heard: &FrameMeaning<'_>) -> String {
+fn meaning_text(meaning: &FrameMeaning<'_>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match heard {
+    match meaning {
         FrameMeaning::Nothing => String::new(),
         FrameMeaning::Message {
             bytes,
@@ -29,26 +29,28 @@ fn shown(heard: &FrameMeaning<'_>) -> String {
 
 impl Line {
     fn new() -> Self {
-        Self::after(None)
+        Self::with_core(None)
     }
 
-    fn after(core: Option<&str>) -> Self {
+    /// Makes a connection after an earlier one to the switch process `core`.
+    fn with_core(core: Option<&str>) -> Self {
         let core = core.map(|core| core.as_bytes().to_vec());
         let dialogue = Dialogue::new("ClueCon".into(), core, &[]).expect("a secret");
         Self {
             dialogue,
-            told: Vec::new(),
+            reports: Vec::new(),
             sent: Vec::new(),
         }
     }
 
-    fn says(&mut self, bytes: &str) -> &mut Self {
+    /// Passes bytes of the switch to the dialogue.
+    fn send_frames(&mut self, bytes: &str) -> &mut Self {
         let mut reader = FrameReader::default();
         reader.buffer().push(bytes.as_bytes());
         while let Some(FrameRead::Frame(frame)) = reader.next().expect("frames") {
-            let heard = shown(&self.dialogue.on_frame(frame));
-            if !heard.is_empty() {
-                self.told.push(heard);
+            let report = meaning_text(&self.dialogue.on_frame(frame));
+            if !report.is_empty() {
+                self.reports.push(report);
             }
             let commands = self.dialogue.to_send().bytes().to_vec();
             let commands = String::from_utf8(commands).expect("text");
@@ -58,31 +60,32 @@ impl Line {
         self
     }
 
-    fn answers(&mut self, body: &str) -> &mut Self {
-        self.says(&format!(
+    fn send_answer(&mut self, body: &str) -> &mut Self {
+        self.send_frames(&format!(
             "Content-Type: api/response\nContent-Length: {}\n\n{body}",
             body.len()
         ))
     }
 
-    fn event(&mut self, name: &str, more: &str) -> &mut Self {
+    fn send_event(&mut self, name: &str, more: &str) -> &mut Self {
         let body = format!(r#"{{"Event-Name":"{name}","Core-UUID":"c1"{more}}}"#);
-        self.says(&format!(
+        self.send_frames(&format!(
             "Content-Length: {}\nContent-Type: text/event-json\n\n{body}",
             body.len()
         ))
     }
 
-    fn logged_in(&mut self) -> &mut Self {
-        self.says(
+    fn log_in(&mut self) -> &mut Self {
+        self.send_frames(
             "Content-Type: auth/request\n\nContent-Type: command/reply\nReply-Text: +OK accepted\n\
              \nContent-Type: command/reply\nReply-Text: +OK event listener enabled json\n\n",
         )
     }
 
-    fn take(&mut self) -> (Vec<String>, Vec<String>) {
+    /// Takes the reports and the sent commands.
+    fn take_output(&mut self) -> (Vec<String>, Vec<String>) {
         (
-            std::mem::take(&mut self.told),
+            std::mem::take(&mut self.reports),
             std::mem::take(&mut self.sent),
         )
     }
@@ -90,21 +93,23 @@ impl Line {
 
 const NO_CHANNELS: &str = r#"{"row_count":0}"#;
 
-fn born(line: &mut Line, id: &str) {
-    line.event("CHANNEL_CREATE", &format!(r#","Unique-ID":"{id}""#));
+fn create_channel(line: &mut Line, id: &str) {
+    line.send_event("CHANNEL_CREATE", &format!(r#","Unique-ID":"{id}""#));
 }
 
-fn heartbeat(line: &mut Line, count: usize) {
-    line.event("HEARTBEAT", &format!(r#","Session-Count":"{count}""#));
+fn send_heartbeat(line: &mut Line, count: usize) {
+    line.send_event("HEARTBEAT", &format!(r#","Session-Count":"{count}""#));
 }
 
 #[test]
 fn login_subscribes_and_asks_for_uptime_and_channels() {
     let mut line = Line::new();
-    line.logged_in().answers("999385\n").answers(NO_CHANNELS);
-    let (told, sent) = line.take();
+    line.log_in()
+        .send_answer("999385\n")
+        .send_answer(NO_CHANNELS);
+    let (reports, sent) = line.take_output();
     assert_eq!(
-        told,
+        reports,
         ["LoggedIn", "Listening", "UpFor(999.385s)", "ListEnd"]
     );
     let subscription = rule::subscription();
@@ -115,9 +120,9 @@ fn login_subscribes_and_asks_for_uptime_and_channels() {
         "api show channels as json",
     ];
     assert_eq!(sent, asked);
-    line.event("HEARTBEAT", "");
+    line.send_event("HEARTBEAT", "");
     assert_eq!(
-        line.take().0,
+        line.take_output().0,
         [r#"message {"Event-Name":"HEARTBEAT","Core-UUID":"c1"}"#]
     );
 }
@@ -125,95 +130,112 @@ fn login_subscribes_and_asks_for_uptime_and_channels() {
 #[test]
 fn wrong_password_is_named_as_recorded() {
     let mut line = Line::new();
-    line.says("Content-Type: auth/request\n\n");
-    line.says(
+    line.send_frames("Content-Type: auth/request\n\n");
+    line.send_frames(
         "Content-Type: command/reply\nReply-Text: -ERR invalid\n\nContent-Type: \
          text/disconnect-notice\nContent-Length: 67\n\nDisconnected, goodbye.\nSee you at \
          ClueCon! http://www.cluecon.com/\n",
     );
-    let (told, sent) = line.take();
-    assert_eq!(told, ["Refused(Password)"]);
+    let (reports, sent) = line.take_output();
+    assert_eq!(reports, ["Refused(Password)"]);
     assert_eq!(sent, ["auth ClueCon"]);
 }
 
 #[test]
 fn address_that_is_not_let_in_and_another_server_are_named() {
     let mut line = Line::new();
-    line.says("Content-Type: text/rude-rejection\nContent-Length: 24\n\nAccess Denied, go away.\n");
-    assert_eq!(line.take().0, ["Refused(Address)"]);
+    line.send_frames(
+        "Content-Type: text/rude-rejection\nContent-Length: 24\n\nAccess Denied, go away.\n",
+    );
+    assert_eq!(line.take_output().0, ["Refused(Address)"]);
     let mut line = Line::new();
-    line.says("Server: other\nContent-Type: text/html\n\n");
-    let told = line.take().0;
-    assert_eq!(told, [r#"Refused(NotEventSocket { line: "text/html" })"#]);
+    line.send_frames("Server: other\nContent-Type: text/html\n\n");
+    let reports = line.take_output().0;
+    assert_eq!(
+        reports,
+        [r#"Refused(NotEventSocket { line: "text/html" })"#]
+    );
     let mut line = Line::new();
-    line.says("Content-Type: auth/request\n\nContent-Type: command/reply\nReply-Text: +OK a\n\n");
-    line.says("Content-Type: command/reply\nReply-Text: -ERR no keywords supplied\n\n");
+    line.send_frames(
+        "Content-Type: auth/request\n\nContent-Type: command/reply\nReply-Text: +OK a\n\n",
+    );
+    line.send_frames("Content-Type: command/reply\nReply-Text: -ERR no keywords supplied\n\n");
     let refused = r#"Refused(Subscription { said: "-ERR no keywords supplied" })"#;
-    assert_eq!(line.take().0, ["LoggedIn", refused]);
+    assert_eq!(line.take_output().0, ["LoggedIn", refused]);
 }
 
 #[test]
 fn echoed_password_is_not_in_the_refusal() {
     let mut line = Line::new();
-    line.says("Content-Type: auth/request\n\nContent-Type: command/reply\nReply-Text: +OK a\n\n");
-    line.says("Content-Type: command/reply\nReply-Text: -ERR after auth ClueCon\n\n");
+    line.send_frames(
+        "Content-Type: auth/request\n\nContent-Type: command/reply\nReply-Text: +OK a\n\n",
+    );
+    line.send_frames("Content-Type: command/reply\nReply-Text: -ERR after auth ClueCon\n\n");
     let refused = r#"Refused(Subscription { said: "-ERR after auth [redacted]" })"#;
-    assert_eq!(line.take().0, ["LoggedIn", refused]);
+    assert_eq!(line.take_output().0, ["LoggedIn", refused]);
 }
 
 #[test]
 fn live_and_new_channels_are_dumped_a_few_at_a_time() {
     let mut line = Line::new();
-    line.logged_in().answers("1");
-    let rows: Vec<String> = (0..10).map(|it| format!(r#"{{"uuid":"u{it}"}}"#)).collect();
-    line.take();
-    line.answers(&format!(
+    line.log_in().send_answer("1");
+    let rows: Vec<String> = (0..10).map(|n| format!(r#"{{"uuid":"u{n}"}}"#)).collect();
+    line.take_output();
+    line.send_answer(&format!(
         r#"{{"row_count":10,"rows":[{}]}}"#,
         rows.join(",")
     ));
-    assert_eq!(line.take().1.len(), DUMPS_UNDER_WAY);
-    line.answers(r#"{"Event-Name":"CHANNEL_DATA"}"#);
-    line.answers("-ERR No such channel!\n");
-    born(&mut line, "new");
-    let (told, sent) = line.take();
-    assert_eq!(told.len(), 2, "one channel and the birth: {told:?}");
+    assert_eq!(line.take_output().1.len(), DUMPS_UNDER_WAY);
+    line.send_answer(r#"{"Event-Name":"CHANNEL_DATA"}"#);
+    line.send_answer("-ERR No such channel!\n");
+    create_channel(&mut line, "new");
+    let (reports, sent) = line.take_output();
+    assert_eq!(reports.len(), 2, "one channel and the birth: {reports:?}");
     assert_eq!(sent, ["api uuid_dump u8 json", "api uuid_dump u9 json"]);
     for _ in 0..8 {
-        line.answers("{}");
+        line.send_answer("{}");
     }
-    let (told, sent) = line.take();
+    let (reports, sent) = line.take_output();
     assert_eq!(sent, ["api uuid_dump new json"]);
-    assert!(!told.iter().any(|it| it.ends_with("the list")), "{told:?}");
-    line.answers("{}");
-    assert_eq!(line.take().0, ["message {} ends the list"]);
+    assert!(
+        !reports.iter().any(|report| report.ends_with("the list")),
+        "{reports:?}"
+    );
+    line.send_answer("{}");
+    assert_eq!(line.take_output().0, ["message {} ends the list"]);
 }
 
 #[test]
 fn heartbeats_with_another_count_request_the_channel_list() {
     let mut line = Line::new();
-    line.logged_in().answers("1").answers(NO_CHANNELS);
-    born(&mut line, "a");
-    heartbeat(&mut line, 1);
-    line.take();
-    heartbeat(&mut line, 2);
-    assert_eq!(line.take().1.len(), 0, "one may be on its way");
-    heartbeat(&mut line, 2);
-    assert_eq!(line.take().1, ["api show channels as json"]);
-    line.answers(r#"{"row_count":2,"rows":[{"uuid":"a"},{"uuid":"b"}]}"#);
-    let (told, sent) = line.take();
-    assert!(told[0].starts_with("Missed { message: \"the switch's list of channels shows 1 that"));
-    assert_eq!(sent.len(), 2);
-    line.answers("{}").answers("{}");
-    assert_eq!(line.take().0, ["message {}", "message {} ends the list"]);
-    // Another channel only ended.
-    heartbeat(&mut line, 0);
-    heartbeat(&mut line, 0);
-    line.answers(NO_CHANNELS);
+    line.log_in().send_answer("1").send_answer(NO_CHANNELS);
+    create_channel(&mut line, "a");
+    send_heartbeat(&mut line, 1);
+    line.take_output();
+    send_heartbeat(&mut line, 2);
+    assert_eq!(line.take_output().1.len(), 0, "one may be on its way");
+    send_heartbeat(&mut line, 2);
+    assert_eq!(line.take_output().1, ["api show channels as json"]);
+    line.send_answer(r#"{"row_count":2,"rows":[{"uuid":"a"},{"uuid":"b"}]}"#);
+    let (reports, sent) = line.take_output();
     assert!(
-        line.take()
+        reports[0].starts_with("Missed { message: \"the switch's list of channels shows 1 that")
+    );
+    assert_eq!(sent.len(), 2);
+    line.send_answer("{}").send_answer("{}");
+    assert_eq!(
+        line.take_output().0,
+        ["message {}", "message {} ends the list"]
+    );
+    // Another channel only ended.
+    send_heartbeat(&mut line, 0);
+    send_heartbeat(&mut line, 0);
+    line.send_answer(NO_CHANNELS);
+    assert!(
+        line.take_output()
             .0
             .last()
-            .expect("told")
+            .expect("reports")
             .ends_with("list_ends: true }")
     );
 }
@@ -221,15 +243,15 @@ fn heartbeats_with_another_count_request_the_channel_list() {
 #[test]
 fn events_of_a_switch_that_answers_nothing_are_received() {
     let mut line = Line::new();
-    line.logged_in();
-    born(&mut line, "a");
-    line.answers("-ERR uptime Command not found!\n");
-    line.answers("-ERR show Command not found!\n");
+    line.log_in();
+    create_channel(&mut line, "a");
+    line.send_answer("-ERR uptime Command not found!\n");
+    line.send_answer("-ERR show Command not found!\n");
     for _ in 0..4 {
-        heartbeat(&mut line, 9);
+        send_heartbeat(&mut line, 9);
     }
-    let (told, sent) = line.take();
-    assert_eq!(told.len(), 2 + 1 + 4);
+    let (reports, sent) = line.take_output();
+    assert_eq!(reports.len(), 2 + 1 + 4);
     assert_eq!(sent.len(), 4, "{sent:?}");
     for _ in 0..100 {
         line.dialogue.ping();
@@ -239,38 +261,39 @@ fn events_of_a_switch_that_answers_nothing_are_received() {
 
 #[test]
 fn switch_restart_is_reported_once() {
-    let mut line = Line::after(Some("c0"));
-    line.logged_in();
-    line.event("HEARTBEAT", "").event("HEARTBEAT", "");
-    let told = line.take().0;
+    let mut line = Line::with_core(Some("c0"));
+    line.log_in();
+    line.send_event("HEARTBEAT", "").send_event("HEARTBEAT", "");
+    let reports = line.take_output().0;
     assert!(
-        told[2].starts_with("restarted {") && told[3].starts_with("message {"),
-        "{told:?}"
+        reports[2].starts_with("restarted {") && reports[3].starts_with("message {"),
+        "{reports:?}"
     );
     assert_eq!(line.dialogue.core(), Some(&b"c1"[..]));
     // A channel of the list can be reported first.
-    let mut line = Line::after(Some("c0"));
-    line.logged_in().answers("1");
-    line.answers(r#"{"row_count":1,"rows":[{"uuid":"a"}]}"#);
-    line.answers(r#"{"Core-UUID":"c1"}"#).event("HEARTBEAT", "");
-    let told = line.take().0;
-    assert_eq!(told[3], r#"restarted {"Core-UUID":"c1"} ends the list"#);
-    assert!(told[4].starts_with("message {"), "{told:?}");
+    let mut line = Line::with_core(Some("c0"));
+    line.log_in().send_answer("1");
+    line.send_answer(r#"{"row_count":1,"rows":[{"uuid":"a"}]}"#);
+    line.send_answer(r#"{"Core-UUID":"c1"}"#)
+        .send_event("HEARTBEAT", "");
+    let reports = line.take_output().0;
+    assert_eq!(reports[3], r#"restarted {"Core-UUID":"c1"} ends the list"#);
+    assert!(reports[4].starts_with("message {"), "{reports:?}");
     for same in [Some("c1"), None] {
-        let mut line = Line::after(same);
-        line.logged_in().event("HEARTBEAT", "");
-        assert!(line.take().0[2].starts_with("message {"), "{same:?}");
+        let mut line = Line::with_core(same);
+        line.log_in().send_event("HEARTBEAT", "");
+        assert!(line.take_output().0[2].starts_with("message {"), "{same:?}");
     }
 }
 
 #[test]
 fn farewell_ends_the_line_with_its_words() {
     let mut line = Line::new();
-    line.logged_in().says(
+    line.log_in().send_frames(
         "Content-Type: text/disconnect-notice\nContent-Length: 31\n\nThe system is being shut \
          down.\n",
     );
-    let last = line.take().0.pop();
+    let last = line.take_output().0.pop();
     assert_eq!(
         last.as_deref(),
         Some("Closing(\"The system is being shut down.\")")

@@ -1,4 +1,4 @@
-//! Tests of a switch's answers, and of the findings in them.
+//! Tests of the survey of a switch, and of the findings in the switch's answers.
 
 use super::*;
 
@@ -11,7 +11,8 @@ const SOFIA: &str = "                     Name\t   Type\t                    Dat
     \x20            127.0.0.1\t  alias\t                        internal\tALIASED\n\
     ==========================================================\n2 profiles 1 alias\n";
 
-fn surveyed(answers: [&str; 5]) -> SwitchFacts {
+/// Returns the facts that a survey learns from the answers to its questions, in order.
+fn run_survey(answers: [&str; 5]) -> SwitchFacts {
     let mut survey = Survey::new("long and secret");
     for answer in answers {
         assert!(!survey.is_answered());
@@ -21,8 +22,8 @@ fn surveyed(answers: [&str; 5]) -> SwitchFacts {
     survey.facts()
 }
 
-fn well() -> SwitchFacts {
-    surveyed([
+fn healthy_facts() -> SwitchFacts {
+    run_survey([
         "FreeSWITCH Version 1.10.12-release~64bit (-release 64bit)\n",
         r#"{"row_count":0}"#,
         SOFIA,
@@ -31,8 +32,10 @@ fn well() -> SwitchFacts {
     ])
 }
 
+/// Returns trunks as the survey expects them. Each item is a name and its endpoints, separated by
+/// `|`.
 fn trunks(all: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
-    let endpoints = |it: &str| it.split('|').map(str::to_owned).collect();
+    let endpoints = |text: &str| text.split('|').map(str::to_owned).collect();
     all.iter()
         .map(|(name, endpoint)| ((*name).to_owned(), endpoints(endpoint)))
         .collect()
@@ -40,7 +43,9 @@ fn trunks(all: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
 
 /// Returns the findings that need a fix, one per line.
 fn faults(found: &[SwitchFinding]) -> Vec<String> {
-    let wrong = found.iter().filter(|it| it.weight != Severity::Well);
+    let wrong = found
+        .iter()
+        .filter(|finding| finding.weight != Severity::Well);
     wrong
         .map(|finding| {
             format!(
@@ -53,7 +58,7 @@ fn faults(found: &[SwitchFinding]) -> Vec<String> {
 
 #[test]
 fn sofia_table_gives_gateway_profile_address_and_registration() {
-    let facts = well();
+    let facts = healthy_facts();
     assert_eq!(facts.release.as_deref(), Some("1.10.12-release~64bit"));
     assert!(facts.lists_channels && facts.publishes == Some(false));
     assert_eq!(
@@ -61,10 +66,13 @@ fn sofia_table_gives_gateway_profile_address_and_registration() {
         ["external", "internal"]
     );
     assert_eq!(facts.extensions.iter().collect::<Vec<_>>(), ["101", "102"]);
-    let gateways = facts.gateways.expect("told");
+    let gateways = facts.gateways.expect("gateways");
     let shown = |name: &str| {
-        let it = &gateways[name];
-        format!("{} {} {}", it.profile, it.address, it.registers)
+        let gateway = &gateways[name];
+        format!(
+            "{} {} {}",
+            gateway.profile, gateway.address, gateway.registers
+        )
     };
     assert_eq!(shown("city"), "external 127.0.0.1:16000 false");
     assert_eq!(shown("gsm"), "external gsm.example true");
@@ -72,7 +80,7 @@ fn sofia_table_gives_gateway_profile_address_and_registration() {
 
 #[test]
 fn trunks_that_fit_are_well() {
-    let well = well();
+    let well = healthy_facts();
     for fit in [
         &[
             ("city", "gateway/city|address/127.0.0.1:16000"),
@@ -89,70 +97,78 @@ fn trunks_that_fit_are_well() {
 
 #[test]
 fn wrong_gateway_address_and_asterisk_endpoint_are_named() {
-    let told = |endpoint: &str| {
+    let faults_of_endpoint = |endpoint: &str| {
         let trunks = trunks(&[("city", endpoint), ("gsm", "gateway/gsm")]);
-        faults(&well().judge(&trunks, false))
+        faults(&healthy_facts().judge(&trunks, false))
     };
     for wrong in [
         "gateway/city|address/WRONG",
         "address/sbc.example:5060|gateway/city",
     ] {
-        let told = told(wrong);
+        let found = faults_of_endpoint(wrong);
         assert!(
-            told.iter()
-                .any(|it| it.contains("and this is not an IP address")),
-            "{told:?}"
+            found
+                .iter()
+                .any(|fault| fault.contains("and this is not an IP address")),
+            "{found:?}"
         );
     }
-    let other = told("gateway/city|address/192.0.2.9");
+    let other = faults_of_endpoint("gateway/city|address/192.0.2.9");
     let named = "Advice endpoint address/192.0.2.9: the gateways of trunk city have another \
                  address: 127.0.0.1:16000";
-    assert!(other.iter().any(|it| it.starts_with(named)), "{other:?}");
-    assert_eq!(told("address/127.0.0.*|gateway/city"), [] as [&str; 0]);
-    let v6 = told("address/2001:db8::5");
+    assert!(
+        other.iter().any(|fault| fault.starts_with(named)),
+        "{other:?}"
+    );
+    assert_eq!(
+        faults_of_endpoint("address/127.0.0.*|gateway/city"),
+        [] as [&str; 0]
+    );
+    let v6 = faults_of_endpoint("address/2001:db8::5");
     assert!(
         !v6.iter()
-            .any(|it| it.contains("and this is not an IP address")),
+            .any(|fault| fault.contains("and this is not an IP address")),
         "{v6:?}"
     );
-    let asterisk = told("gateway/city|address/127.0.0.1|PJSIP/city");
+    let asterisk = faults_of_endpoint("gateway/city|address/127.0.0.1|PJSIP/city");
     assert_eq!(asterisk.len(), 1, "{asterisk:?}");
     assert!(asterisk[0].starts_with("Fault endpoint PJSIP/city: PJSIP/… is a channel of Asterisk"));
 }
 
 #[test]
 fn trunk_without_gateway_and_gateway_without_trunk_are_named() {
-    let told = faults(&well().judge(&trunks(&[("city", "gateway/town|profile/outside")]), false));
-    assert_eq!(told.len(), 3, "{told:?}");
+    let found =
+        faults(&healthy_facts().judge(&trunks(&[("city", "gateway/town|profile/outside")]), false));
+    assert_eq!(found.len(), 3, "{found:?}");
     let none = "the switch has none of this name: calls over trunk city would be internal; it has";
-    assert!(told[0].starts_with(&format!("Fault endpoint gateway/town: {none} city, gsm; ")));
-    assert!(told[1].starts_with(&format!(
+    assert!(found[0].starts_with(&format!("Fault endpoint gateway/town: {none} city, gsm; ")));
+    assert!(found[1].starts_with(&format!(
         "Fault endpoint profile/outside: {none} external, "
     )));
     assert!(
-        told[2].starts_with("Advice gateways: no --trunk matches city, gsm; name it with --trunk")
+        found[2].starts_with("Advice gateways: no --trunk matches city, gsm; name it with --trunk")
     );
 }
 
 #[test]
 fn unregistered_gateway_advises_adding_address_to_trunk() {
-    let told = faults(&well().judge(
+    let found = faults(&healthy_facts().judge(
         &trunks(&[("a", "gateway/city"), ("b", "gateway/gsm")]),
         false,
     ));
-    let [told] = told.as_slice() else {
-        panic!("{told:?}")
+    let [finding] = found.as_slice() else {
+        panic!("{found:?}")
     };
-    assert!(told.starts_with("Advice gateway city: the switch does not register with it"));
+    assert!(finding.starts_with("Advice gateway city: the switch does not register with it"));
     assert!(
-        told.ends_with("give --trunk 'a=gateway/city|address/127.0.0.1:16000,…'"),
-        "{told}"
+        finding.ends_with("give --trunk 'a=gateway/city|address/127.0.0.1:16000,…'"),
+        "{finding}"
     );
 }
 
 #[test]
 fn missing_modules_and_default_password_name_config_lines() {
-    let mut bare = surveyed([
+    let mut bare = run_survey([
         "-ERR no",
         "-ERR show Command not found!\n",
         "-ERR no",
@@ -160,13 +176,13 @@ fn missing_modules_and_default_password_name_config_lines() {
         "-ERR show Command not found!\n",
     ]);
     bare.known_password = Survey::new("ClueCon").facts().known_password;
-    let told = faults(&bare.judge(&trunks(&[("a", "gateway/city")]), true)).join("\n");
+    let found = faults(&bare.judge(&trunks(&[("a", "gateway/city")]), true)).join("\n");
     for words in [
         "<param name=\"password\" value=",
         "<load module=\"mod_commands\"/>",
         "<load module=\"mod_amqp\"/>",
     ] {
-        assert!(told.contains(words), "{told}");
+        assert!(found.contains(words), "{found}");
     }
-    assert!(bare.gateways.is_none() && !told.contains("gateway/city"));
+    assert!(bare.gateways.is_none() && !found.contains("gateway/city"));
 }

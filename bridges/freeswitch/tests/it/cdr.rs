@@ -1,12 +1,15 @@
-//! Tests with only the files of `mod_json_cdr`. Their calls are estimates, and are marked as such.
+//! Tests with only the files of `mod_json_cdr`. Calls of such files are marked as estimates.
 
-use crate::expected::{ExpectedCall, Recording, faults, folded, moment, recordings};
+use crate::expected::{
+    ExpectedCall, Recording, faults, folded_calls, recordings, special_recording,
+};
 use crate::switch::line;
 use callbridge_call::{Decoded, Direction, Unreadable};
 use callbridge_freeswitch::Decoder;
 use serde_json::{Value, json};
 
-/// A consultation by feature code begins when the switch plays music.
+/// Maximum difference of times, in seconds. A consultation by feature code begins when the switch
+/// plays music.
 const SLACK: f64 = 0.6;
 
 fn files(lines: &[u8]) -> Vec<&[u8]> {
@@ -14,33 +17,34 @@ fn files(lines: &[u8]) -> Vec<&[u8]> {
     lines.filter(|line| !line.is_empty()).collect()
 }
 
-fn all_are_told(change: impl Fn(&mut Vec<&[u8]>)) {
+/// Checks the calls of all recordings. `change` changes the CDR files of a recording first.
+fn check_recordings(change: impl Fn(&mut Vec<&[u8]>)) {
     let mut wrong = Vec::new();
-    let told = |recording: &Recording, wrong: &mut Vec<String>| {
+    let compare = |recording: &Recording, wrong: &mut Vec<String>| {
         let lines = recording.read("json_cdr.jsonl");
         let mut files = files(&lines);
         change(&mut files);
-        let calls = folded(files.into_iter());
+        let calls = folded_calls(files.into_iter());
         assert!(calls.iter().all(|call| call.estimate));
         let faults = faults(&calls, &recording.expected(), SLACK);
         let name = &recording.name;
         wrong.extend(faults.into_iter().map(|fault| format!("{name}: {fault}")));
     };
     for recording in recordings() {
-        told(&recording, &mut wrong);
+        compare(&recording, &mut wrong);
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
 fn recordings_are_reproduced_from_cdr_files_only() {
-    all_are_told(|_| {});
+    check_recordings(|_| {});
 }
 
 #[test]
 fn cdr_file_order_and_duplicates_make_no_difference() {
-    all_are_told(|files| files.reverse());
-    all_are_told(|files| {
+    check_recordings(|files| files.reverse());
+    check_recordings(|files| {
         let twice = files.clone();
         files.extend(twice);
     });
@@ -48,14 +52,17 @@ fn cdr_file_order_and_duplicates_make_no_difference() {
 
 #[test]
 fn cdr_values_without_an_encoding_are_read() {
-    let lines = moment("json_cdr_unencoded/json_cdr.jsonl");
-    let told: Vec<String> = folded(files(&lines).into_iter()).iter().map(line).collect();
+    let lines = special_recording("json_cdr_unencoded/json_cdr.jsonl");
+    let calls: Vec<String> = folded_calls(files(&lines).into_iter())
+        .iter()
+        .map(line)
+        .collect();
     let wanted = [
         "in city 998901110001 [101] 101 talk 2.0 of 3.1, whole",
         "out city 998901110003 [101] 101 talk 3.0 of 5.0, whole",
     ];
-    let of = |told: &String| told.split_once(' ').map_or("", |(_, rest)| rest).to_owned();
-    assert_eq!(told.iter().map(of).collect::<Vec<_>>(), wanted);
+    let without_id = |text: &String| text.split_once(' ').map_or("", |(_, rest)| rest).to_owned();
+    assert_eq!(calls.iter().map(without_id).collect::<Vec<_>>(), wanted);
 }
 
 #[test]
@@ -69,13 +76,13 @@ fn customer_leg_cdr_suffices_for_talk_and_other_party() {
     };
     let recordings = recordings();
     for name in ["inbound_answered", "blind_transfer", "queue_second_agent"] {
-        let recording = recordings.iter().find(|it| it.name == name);
+        let recording = recordings.iter().find(|recording| recording.name == name);
         let recording = recording.expect("a recording");
         let lines = recording.read("json_cdr.jsonl");
         let mut files = files(&lines);
         of_customer(&mut files);
         assert_eq!(files.len(), 1, "{name}");
-        let calls = folded(files.into_iter());
+        let calls = folded_calls(files.into_iter());
         let faults = faults(&calls, &recording.expected(), SLACK);
         assert!(faults.is_empty(), "{name}: {faults:?}");
     }
@@ -104,7 +111,7 @@ fn file_without_a_leg_is_refused_with_its_reason() {
 /// `log-b-leg` is off, so legs that the switch dialed have no file.
 #[test]
 fn outbound_call_is_recognized_without_b_leg_cdr() {
-    let mut told_of = 0;
+    let mut checked = 0;
     for recording in recordings() {
         let mut expected = recording.expected();
         let outbound = |call: &ExpectedCall| call.direction == Direction::Outbound;
@@ -120,8 +127,8 @@ fn outbound_call_is_recognized_without_b_leg_cdr() {
         let Some(call) = expected.calls.first_mut().filter(|_| !own.is_empty()) else {
             continue;
         };
-        let calls = folded(own.into_iter());
-        // Its lead can be only in the file of the other leg.
+        let calls = folded_calls(own.into_iter());
+        // The lead of the call can be only in the file of the other leg.
         call.lead_id = None;
         let plain = calls.iter().cloned().map(|mut call| {
             call.variables.clear();
@@ -130,30 +137,33 @@ fn outbound_call_is_recognized_without_b_leg_cdr() {
         let plain: Vec<_> = plain.collect();
         let faults = faults(&plain, &expected, SLACK);
         assert!(faults.is_empty(), "{}: {faults:?}", recording.name);
-        told_of += 1;
+        checked += 1;
     }
-    assert!(told_of >= 4, "only {told_of}");
+    assert!(checked >= 4, "only {checked}");
 }
 
-/// Returns the files of `attended_transfer` after a change of each leg's file: first 102, then 101,
-/// then the customer.
-fn transfer_changed(change: impl Fn(&mut [Value; 3])) -> Vec<String> {
+/// Returns the calls of `attended_transfer` after `change` has changed the legs' files. The files
+/// are those of 102, of 101, and of the customer, in this order.
+fn calls_of_changed_transfer(change: impl Fn(&mut [Value; 3])) -> Vec<String> {
     let recordings = recordings();
-    let recording = recordings.iter().find(|it| it.name == "attended_transfer");
+    let recording = recordings
+        .iter()
+        .find(|recording| recording.name == "attended_transfer");
     let lines = recording.expect("a recording").read("json_cdr.jsonl");
     let mut legs = ["102@", "101@", "998901110002@"].map(|name| {
         let mut files = files(&lines).into_iter();
-        let file = files.find(|file| String::from_utf8_lossy(file).contains(&channel(name)));
+        let file =
+            files.find(|file| String::from_utf8_lossy(file).contains(&channel_name_field(name)));
         serde_json::from_slice::<Value>(file.expect("a file")).expect("a file")
     });
     change(&mut legs);
     let files = legs.map(|leg| leg.to_string());
-    let calls = folded(files.iter().map(String::as_bytes));
+    let calls = folded_calls(files.iter().map(String::as_bytes));
     calls.iter().map(line).collect()
 }
 
-/// Returns the channel's name in a file, in which values are percent-encoded.
-fn channel(user: &str) -> String {
+/// Returns the beginning of the field `channel_name` in a file, whose values are percent-encoded.
+fn channel_name_field(user: &str) -> String {
     let user = user.replace('@', "%40");
     format!(
         "\"channel_name\":\"sofia/{}/{user}",
@@ -165,8 +175,9 @@ fn channel(user: &str) -> String {
     )
 }
 
-/// Reduces the leg to its first profile, from its answer to this end.
-fn ends(leg: &mut Value, answered: &str, end: &str) {
+/// Reduces the leg to its first profile, which is answered at `answered` and ends at `end` (in
+/// microseconds).
+fn set_talk_times(leg: &mut Value, answered: &str, end: &str) {
     let mut first = leg["callflow"]
         .as_array()
         .expect("profiles")
@@ -183,29 +194,29 @@ fn ends(leg: &mut Value, answered: &str, end: &str) {
     leg["variables"]["answer_uepoch"] = answered.into();
 }
 
-/// 102 is dialed at …63.2 and refuses at …64.2. The switch's clock advances in steps, so its leg
+/// 102 is dialed at …63.2 and refuses at …64.2. The switch's clock advances in steps, so 102's leg
 /// was created before the consultation began.
 #[test]
 fn talk_continues_after_a_refused_consultation() {
     const END: &str = "1795211869253321";
     const TALKS: &str = "1795211859693323";
-    let calls = transfer_changed(|[phone, employee, customer]| {
-        ends(phone, "0", "1795211864254142");
-        ends(employee, TALKS, END);
-        ends(customer, TALKS, END);
+    let calls = calls_of_changed_transfer(|[phone, employee, customer]| {
+        set_talk_times(phone, "0", "1795211864254142");
+        set_talk_times(employee, TALKS, END);
+        set_talk_times(customer, TALKS, END);
     });
     let wanted = "4cc4f176-d4e6-4a50-a66b-620302e25a5e in city 998901110002 [101] 101 \
                   talk 8.6 of 10.6, whole";
     assert_eq!(calls, [wanted]);
 }
 
-/// 102 answers, and 101 comes back with `#`: the switch bridges 101 and the customer again.
+/// 102 answers, and 101 returns with `#`. The switch bridges 101 and the customer again.
 #[test]
 fn talk_continues_after_a_canceled_consultation() {
     const BACK: &str = "1795211866273312";
     const END: &str = "1795211869253321";
-    let calls = transfer_changed(|[phone, employee, customer]| {
-        ends(phone, "1795211864254142", BACK);
+    let calls = calls_of_changed_transfer(|[phone, employee, customer]| {
+        set_talk_times(phone, "1795211864254142", BACK);
         let mut again = customer["callflow"][0].clone();
         let uuid = employee["variables"]["uuid"].clone();
         again["caller_profile"]["originator"] = json!({ "originator_caller_profiles": [
@@ -227,9 +238,9 @@ fn talk_continues_after_a_canceled_consultation() {
 fn talk_continues_after_a_consultation_that_reached_no_one() {
     const END: &str = "1795211869253321";
     const TALKS: &str = "1795211859693323";
-    let calls = transfer_changed(|[phone, employee, customer]| {
-        ends(employee, TALKS, END);
-        ends(customer, TALKS, END);
+    let calls = calls_of_changed_transfer(|[phone, employee, customer]| {
+        set_talk_times(employee, TALKS, END);
+        set_talk_times(customer, TALKS, END);
         let variables = employee["variables"].as_object_mut().expect("variables");
         variables.remove("originated_legs");
         *phone = customer.clone();
@@ -239,11 +250,13 @@ fn talk_continues_after_a_consultation_that_reached_no_one() {
     assert_eq!(calls, [wanted]);
 }
 
-/// One member joined with flags and another profile, like a moderator.
+/// The members join with different flags and profiles, as a moderator does.
 #[test]
 fn members_of_one_room_with_other_flags_are_in_one_call() {
     let recordings = recordings();
-    let recording = recordings.iter().find(|it| it.name == "conference");
+    let recording = recordings
+        .iter()
+        .find(|recording| recording.name == "conference");
     let recording = recording.expect("a recording");
     let text = String::from_utf8(recording.read("json_cdr.jsonl")).expect("text");
     let mut changed = String::new();
@@ -257,7 +270,7 @@ fn members_of_one_room_with_other_flags_are_in_one_call() {
         changed += "\n";
     }
     assert_ne!(changed, text);
-    let calls = folded(files(changed.as_bytes()).into_iter());
+    let calls = folded_calls(files(changed.as_bytes()).into_iter());
     let faults = faults(&calls, &recording.expected(), SLACK);
     assert!(faults.is_empty(), "{faults:?}");
 }

@@ -1,4 +1,4 @@
-//! The real events of a recording, and the differences of finished calls from them.
+//! Reads recordings, and compares finished calls with the calls that were recorded.
 
 use callbridge_call::framing::FrameStep;
 use callbridge_call::{
@@ -34,7 +34,7 @@ pub struct ExpectedCall {
     pub talk_time_sec: f64,
 }
 
-/// A folder of one scenario.
+/// A recorded scenario, in a folder.
 pub struct Recording {
     pub name: String,
     folder: PathBuf,
@@ -71,7 +71,7 @@ impl Recording {
     }
 }
 
-/// Returns the messages in these bytes.
+/// Splits the bytes of a stream into messages.
 pub fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut splitter = Splitter::default();
     let (mut rest, mut messages) = (bytes, Vec::new());
@@ -86,7 +86,7 @@ pub fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns the bodies of a recording of AMQP.
+/// Returns the bodies of AMQP messages, which are recorded one per line.
 pub fn bodies(lines: &[u8]) -> Vec<Vec<u8>> {
     let lines = str::from_utf8(lines).expect("text").lines();
     let bodies = lines.map(|line| {
@@ -114,37 +114,37 @@ pub fn settings() -> Settings {
     Settings::new(Endpoints::new(endpoints.collect()).expect("no conflict"))
 }
 
-/// Reads a file of one of the special situations.
-pub fn moment(file: &str) -> Vec<u8> {
+/// Reads a file of a special situation, such as a switch that was killed.
+pub fn special_recording(file: &str) -> Vec<u8> {
     let folder = "../../tests/recordings/freeswitch-moments";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     fs::read(path.join(file)).expect("a recording")
 }
 
-/// How the messages end.
+/// What is true at the end of the messages, and which calls count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All calls in them are over.
+    /// All calls are over. Calls with customers count.
     Calls,
-    /// Nothing more will come.
+    /// The recording ends, and calls can be open. Calls with customers count.
     Recording,
-    /// As [`Ended::Calls`], and calls between employees count, too.
+    /// All calls are over. Calls between employees count, too.
     Everything,
 }
 
-/// Returns the calls with customers in these messages, each of which arrives at its own time.
-pub fn finished(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
-    finished_when(messages, Ended::Calls)
+/// Returns the calls with customers. Each message arrives at the time in the message.
+pub fn finished_calls(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
+    finished_calls_when(messages, Ended::Calls)
 }
 
-/// Returns the calls with customers. Calls can be open at the end.
-pub fn finished_when(messages: &[Vec<u8>], ended: Ended) -> Vec<FinishedCall> {
-    finished_but_for(messages, 0..0, ended)
+/// Returns the finished calls of the messages. For `ended`, see [`Ended`].
+pub fn finished_calls_when(messages: &[Vec<u8>], ended: Ended) -> Vec<FinishedCall> {
+    finished_calls_with_gap(messages, 0..0, ended)
 }
 
-/// Returns the calls with customers that are finished this many milliseconds after the start of a
-/// scene, although channels can still be live.
-pub fn finished_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
+/// Returns the calls that are finished `millis` milliseconds after the start of a scene. Channels
+/// can still be live at that time.
+pub fn finished_calls_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
     for message in messages {
@@ -164,7 +164,7 @@ pub fn finished_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
     assembler.take_finished()
 }
 
-/// Returns the open calls after these messages, in their stored form.
+/// Returns the snapshots of the calls that are open after the messages.
 pub fn snapshots(messages: &[Vec<u8>]) -> Vec<String> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
@@ -182,9 +182,9 @@ pub fn snapshots(messages: &[Vec<u8>]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the calls with customers, if the connection was lost before the messages of this range,
-/// and was back after them.
-pub fn finished_but_for(
+/// Returns the finished calls of the messages, of which the range `missed` is not received because
+/// the connection is lost.
+pub fn finished_calls_with_gap(
     messages: &[Vec<u8>],
     missed: Range<usize>,
     ended: Ended,
@@ -224,9 +224,8 @@ pub fn finished_but_for(
     calls
 }
 
-/// Returns the calls with customers in these files of `mod_json_cdr`, one line per file, in any
-/// order.
-pub fn folded<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
+/// Returns the calls with customers in files of `mod_json_cdr`, which can be in any order.
+pub fn folded_calls<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut folder = Folder::new(settings());
     let mut now = EventTime::from_seconds(0);
@@ -247,7 +246,8 @@ pub fn folded<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
     calls
 }
 
-/// Returns the differences of the calls from the expected ones.
+/// Returns the differences of the calls from the expected calls. Times can differ by `slack`
+/// seconds.
 pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<String> {
     let (got, wanted) = (calls.len(), expected.calls.len());
     if got != wanted {
@@ -255,9 +255,11 @@ pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<St
     }
     let mut faults = Vec::new();
     for (call, wanted) in calls.iter().zip(&expected.calls) {
-        let texts = told(call).into_iter().zip(wanted.told());
+        let texts = describe_call(call).into_iter().zip(wanted.describe());
         let wrong = texts.filter(|((_, got), (_, wanted))| got != wanted);
-        faults.extend(wrong.map(|((what, got), (_, it))| format!("{what} is {got}, not {it}")));
+        faults.extend(
+            wrong.map(|((what, got), (_, wanted))| format!("{what} is {got}, not {wanted}")),
+        );
         let seconds = [
             ("talk", call.talk, wanted.talk_time_sec),
             (
@@ -276,14 +278,17 @@ pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<St
     faults
 }
 
-type EventStamp = Vec<(&'static str, String)>;
+type Description = Vec<(&'static str, String)>;
 
-/// Describes a finished call.
-fn told(call: &FinishedCall) -> EventStamp {
+/// Returns the names and the values of a finished call.
+fn describe_call(call: &FinishedCall) -> Description {
     let number = call.number.as_ref().map(|number| &number.text);
     let phone = number.map(|text| format!("+{}", text.trim_start_matches('+')));
-    let lead = call.variables.iter().find(|it| it.name == "lead_id");
-    let lead = lead.map(|it| it.values.join(" and "));
+    let lead = call
+        .variables
+        .iter()
+        .find(|variable| variable.name == "lead_id");
+    let lead = lead.map(|variable| variable.values.join(" and "));
     let employee = call.employee.as_ref().map(ToString::to_string);
     let employees = call.employees_in_order.iter().map(ToString::to_string);
     vec![
@@ -302,9 +307,9 @@ fn told(call: &FinishedCall) -> EventStamp {
 }
 
 impl ExpectedCall {
-    /// Describes the expected call.
-    fn told(&self) -> EventStamp {
-        let lead = self.lead_id.map(|it| it.to_string());
+    /// Returns the names and the values of the expected call.
+    fn describe(&self) -> Description {
+        let lead = self.lead_id.map(|lead| lead.to_string());
         vec![
             ("linkedid", self.linkedid.clone()),
             ("direction", format!("{:?}", self.direction)),

@@ -1,15 +1,14 @@
 //! Tests of the recordings with only the events that the documents advise: the subscription of the
 //! event socket, and the filter of `deploy/freeswitch/amqp.conf.xml`.
 //!
-//! With `FREESWITCH_RECORDINGS=DIR`, recordings with all events are used instead of those of the
-//! repository.
+//! With `FREESWITCH_RECORDINGS=DIR`, the tests use other recordings, which have all events.
 
-use crate::expected::{Recording, bodies, faults, finished, recordings, split};
+use crate::expected::{Recording, bodies, faults, finished_calls, recordings, split};
 use crate::recordings::slack;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Returns a header of an event, plain or JSON, without a percent sign.
+/// Returns the value of a header of a plain or JSON event, with `%3A` decoded.
 fn header(event: &[u8], name: &str) -> String {
     let text = format!("\n{}", String::from_utf8_lossy(event));
     let [plain, json] = [format!("\n{name}: "), format!("\"{name}\":\"")];
@@ -21,8 +20,12 @@ fn header(event: &[u8], name: &str) -> String {
     value.unwrap_or_default().replace("%3A", ":")
 }
 
-/// Returns the messages that pass the filter.
-fn kept(messages: &[Vec<u8>], names: &BTreeSet<String>, subclass: Option<&str>) -> Vec<Vec<u8>> {
+/// Returns the messages whose event is in `names`, and CUSTOM events with this subclass.
+fn filter_messages(
+    messages: &[Vec<u8>],
+    names: &BTreeSet<String>,
+    subclass: Option<&str>,
+) -> Vec<Vec<u8>> {
     let wanted = |message: &&Vec<u8>| match header(message, "Event-Name").as_str() {
         "CUSTOM" => {
             let all = names.contains("CUSTOM");
@@ -33,10 +36,11 @@ fn kept(messages: &[Vec<u8>], names: &BTreeSet<String>, subclass: Option<&str>) 
     messages.iter().filter(wanted).cloned().collect()
 }
 
-fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
+/// Checks the calls of all recordings. `messages` returns the messages that are received.
+fn check_recordings(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
     let mut wrong = Vec::new();
     for recording in recordings() {
-        let calls = finished(&messages(&recording));
+        let calls = finished_calls(&messages(&recording));
         let faults = faults(&calls, &recording.expected(), slack(&recording));
         let name = &recording.name;
         wrong.extend(faults.into_iter().map(|fault| format!("{name}: {fault}")));
@@ -44,8 +48,8 @@ fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Returns the events and the subclass that `event json …` names.
-fn subscribed() -> (BTreeSet<String>, String) {
+/// Returns the events and the subclass that callbridge subscribes to.
+fn subscribed_events() -> (BTreeSet<String>, String) {
     let command = callbridge_freeswitch::subscription();
     let words = command.strip_prefix("event json ").expect("a subscription");
     let (events, subclass) = words.split_once(" CUSTOM ").expect("one of a module");
@@ -55,14 +59,22 @@ fn subscribed() -> (BTreeSet<String>, String) {
 
 #[test]
 fn subscribed_plain_events_suffice_for_every_recording() {
-    let (events, subclass) = subscribed();
-    all_are_told(|it| kept(&split(&it.read("esl.txt")), &events, Some(&subclass)));
+    let (events, subclass) = subscribed_events();
+    check_recordings(|recording| {
+        filter_messages(&split(&recording.read("esl.txt")), &events, Some(&subclass))
+    });
 }
 
 #[test]
 fn subscribed_json_events_suffice_for_every_recording() {
-    let (events, subclass) = subscribed();
-    all_are_told(|it| kept(&split(&it.read("esl.jsonl")), &events, Some(&subclass)));
+    let (events, subclass) = subscribed_events();
+    check_recordings(|recording| {
+        filter_messages(
+            &split(&recording.read("esl.jsonl")),
+            &events,
+            Some(&subclass),
+        )
+    });
 }
 
 #[test]
@@ -75,25 +87,32 @@ fn mod_amqp_filter_publishes_enough_for_every_recording() {
     let filter = rest.split('"').next().unwrap_or_default();
     let events = filter
         .split(',')
-        .map(|it| it.strip_prefix("SWITCH_EVENT_").expect("an event"));
+        .map(|name| name.strip_prefix("SWITCH_EVENT_").expect("an event"));
     let events: BTreeSet<String> = events.map(str::to_owned).collect();
-    all_are_told(|it| kept(&bodies(&it.read("amqp.jsonl")), &events, None));
+    check_recordings(|recording| {
+        filter_messages(&bodies(&recording.read("amqp.jsonl")), &events, None)
+    });
 }
 
 #[test]
 fn filter_omits_events_it_does_not_name() {
-    let told = b"\nEvent-Name: CUSTOM\nEvent-Subclass: callcenter%3A%3Ainfo\n".to_vec();
+    let event = b"\nEvent-Name: CUSTOM\nEvent-Subclass: callcenter%3A%3Ainfo\n".to_vec();
     let only = BTreeSet::new();
     assert!(
-        kept(
-            std::slice::from_ref(&told),
+        filter_messages(
+            std::slice::from_ref(&event),
             &only,
             Some("conference::maintenance")
         )
         .is_empty()
     );
     assert_eq!(
-        kept(std::slice::from_ref(&told), &only, Some("callcenter::info")).len(),
+        filter_messages(
+            std::slice::from_ref(&event),
+            &only,
+            Some("callcenter::info")
+        )
+        .len(),
         1
     );
 }

@@ -1,71 +1,83 @@
-//! Tests of calls whose end or first channel was missed, and which no longer exist on the switch.
+//! Tests of calls whose end or first channel was not received, and which the switch no longer has.
 
-use crate::expected::finished_by;
+use crate::expected::finished_calls_by;
 use crate::switch::{Switch, line};
 
 const CUSTOMER: &str = "998901110001";
 const UNKNOWN: &str = "the beginning of the call was not received, so its direction is unknown";
 
-/// Returns the calls that are finished this many seconds after the start.
-fn told_by(switch: &Switch, seconds: u64) -> Vec<String> {
-    let calls = finished_by(&switch.told, seconds * 1000);
+/// Describes the calls that are finished `seconds` after the start, one line per call.
+fn lines_finished_by(switch: &Switch, seconds: u64) -> Vec<String> {
+    let calls = finished_calls_by(&switch.messages, seconds * 1000);
     calls.iter().map(line).collect()
 }
 
-/// Makes a leg over a gateway in the call of `gone`, a channel without events.
+/// Plays a leg over a gateway that belongs to the call of `gone`, a channel without events.
 fn lone_leg() -> Switch {
-    let mut it = Switch::default();
-    it.at(0).dials_out("leg", ("city", CUSTOMER), ("", ""));
-    it.learns("leg", "variable_originator", "gone");
-    it.at(1000).answers("leg").at(5000).hangs_up("leg");
-    it
+    let mut switch = Switch::default();
+    switch.at(0).dial_out("leg", ("city", CUSTOMER), ("", ""));
+    switch.add_header("leg", "variable_originator", "gone");
+    switch.at(1000).answer("leg").at(5000).hang_up("leg");
+    switch
 }
 
 #[test]
 fn lone_leg_ends_when_the_switch_has_no_channel() {
-    let mut it = lone_leg();
-    it.at(20_000).counts(0);
-    assert!(told_by(&it, 30).is_empty());
-    it.at(40_000).counts(0);
+    let mut switch = lone_leg();
+    switch.at(20_000).send_heartbeat(0);
+    assert!(lines_finished_by(&switch, 30).is_empty());
+    switch.at(40_000).send_heartbeat(0);
     let wanted = format!("gone unknown city {CUSTOMER} [] - talk 0.0 of 5.0, {UNKNOWN}");
-    assert_eq!(told_by(&it, 50), [wanted]);
+    assert_eq!(lines_finished_by(&switch, 50), [wanted]);
 }
 
 #[test]
 fn lone_leg_ends_when_the_events_name_all_live_channels() {
-    let mut it = lone_leg();
-    it.at(10_000).dials("p101", "101");
-    it.at(20_000).counts(1).at(40_000).counts(1);
+    let mut switch = lone_leg();
+    switch.at(10_000).dial("p101", "101");
+    switch
+        .at(20_000)
+        .send_heartbeat(1)
+        .at(40_000)
+        .send_heartbeat(1);
     let wanted = format!("gone unknown city {CUSTOMER} [] - talk 0.0 of 5.0, {UNKNOWN}");
-    assert_eq!(told_by(&it, 50), [wanted]);
+    assert_eq!(lines_finished_by(&switch, 50), [wanted]);
 }
 
-/// A channel that is counted but never named can be the first one of the call.
+/// A heartbeat counts a channel that no event names. It can be the first channel of the call.
 #[test]
 fn lone_leg_waits_while_an_unknown_channel_lives() {
-    let mut it = lone_leg();
-    it.at(10_000).dials("p101", "101");
+    let mut switch = lone_leg();
+    switch.at(10_000).dial("p101", "101");
     for beat in 1..10 {
-        it.at(beat * 20_000).counts(2);
+        switch.at(beat * 20_000).send_heartbeat(2);
     }
-    assert!(told_by(&it, 200).is_empty());
-    // A single count can miss an event that is on its way.
-    it.at(200_000).counts(1).at(220_000).counts(2);
-    it.at(240_000).counts(1);
-    assert!(told_by(&it, 250).is_empty());
+    assert!(lines_finished_by(&switch, 200).is_empty());
+    // A single heartbeat can precede the event of a new channel, so one heartbeat is no proof.
+    switch
+        .at(200_000)
+        .send_heartbeat(1)
+        .at(220_000)
+        .send_heartbeat(2);
+    switch.at(240_000).send_heartbeat(1);
+    assert!(lines_finished_by(&switch, 250).is_empty());
 }
 
 #[test]
 fn leg_whose_end_was_lost_ends_when_the_switch_has_no_channel() {
-    let mut it = Switch::default();
-    it.at(0).comes_in("cust", CUSTOMER);
-    it.rings("p101", "101", ("cust", "cust")).at(1000);
-    it.answers("p101").answers("cust").bridges("cust", "p101");
-    it.at(20_000).counts(2).at(40_000).counts(2);
-    it.at(60_000).counts(0);
-    assert!(told_by(&it, 70).is_empty());
-    it.at(80_000).counts(0);
-    let calls = finished_by(&it.told, 90_000);
+    let mut switch = Switch::default();
+    switch.at(0).call_in("cust", CUSTOMER);
+    switch.ring("p101", "101", ("cust", "cust")).at(1000);
+    switch.answer("p101").answer("cust").bridge("cust", "p101");
+    switch
+        .at(20_000)
+        .send_heartbeat(2)
+        .at(40_000)
+        .send_heartbeat(2);
+    switch.at(60_000).send_heartbeat(0);
+    assert!(lines_finished_by(&switch, 70).is_empty());
+    switch.at(80_000).send_heartbeat(0);
+    let calls = finished_calls_by(&switch.messages, 90_000);
     assert_eq!(calls.len(), 1);
     assert!(calls[0].incomplete.is_some());
 }

@@ -1,29 +1,35 @@
-//! Tests of a connection that is lost during a call. The call is right, or is marked as incomplete.
+//! Tests of a connection that is lost during a call. The call is either correct or marked as
+//! incomplete.
 
 use crate::expected::{
-    Ended, Expected, ExpectedCall, faults, finished_but_for, finished_when, recordings, split,
+    Ended, Expected, ExpectedCall, faults, finished_calls_when, finished_calls_with_gap,
+    recordings, split,
 };
 use crate::recordings::slack;
 use std::collections::HashMap;
 
-/// Returns how many calls are right and how many are incomplete, for all gaps of this length in all
-/// recordings. None may be wrong.
-fn cut(length: usize) -> (usize, usize) {
+/// Tries all gaps of `length` messages in all recordings. Returns for how many gaps all calls are
+/// right, and for how many a call is incomplete or missing. Panics if a call is wrong.
+fn count_calls_with_gaps(length: usize) -> (usize, usize) {
     let (mut right, mut incomplete) = (0, 0);
     for recording in recordings() {
         let messages = split(&recording.read("esl.jsonl"));
         let expected = recording.expected();
         for from in 1..messages.len().saturating_sub(length) {
             let missed = from..from + length;
-            let calls = finished_but_for(&messages, missed.clone(), Ended::Recording);
+            let calls = finished_calls_with_gap(&messages, missed.clone(), Ended::Recording);
             let faults = faults(&calls, &expected, slack(&recording));
             if faults.is_empty() {
                 right += 1;
                 continue;
             }
             // A call that is still open is not in `calls`, and an incomplete call is not wrong.
-            let said = calls.iter().all(|call| call.incomplete.is_some());
-            assert!(said, "{}, without {missed:?}: {faults:?}", recording.name);
+            let are_incomplete = calls.iter().all(|call| call.incomplete.is_some());
+            assert!(
+                are_incomplete,
+                "{}, without {missed:?}: {faults:?}",
+                recording.name
+            );
             incomplete += 1;
         }
     }
@@ -33,7 +39,7 @@ fn cut(length: usize) -> (usize, usize) {
 #[test]
 fn missed_events_make_calls_incomplete_but_not_wrong() {
     for length in [1, 5] {
-        let (right, incomplete) = cut(length);
+        let (right, incomplete) = count_calls_with_gaps(length);
         println!("{length}: {right} right, {incomplete} incomplete");
         assert!(right > 0 && incomplete > 0);
     }
@@ -45,20 +51,20 @@ fn listener_starting_late_gets_correct_or_incomplete_calls() {
     for recording in recordings() {
         let messages = split(&recording.read("esl.jsonl"));
         let expected = recording.expected();
-        let births = births(&messages);
+        let creations = creation_indexes(&messages);
         for from in 1..messages.len() {
-            for call in finished_when(&messages[from..], Ended::Recording) {
+            for call in finished_calls_when(&messages[from..], Ended::Recording) {
                 if call.incomplete.is_some() {
                     incomplete += 1;
                     continue;
                 }
-                let of_this = |it: &&_| call.linkedid.as_str() == linkedid(it);
-                let wanted = expected.calls.iter().filter(of_this).cloned();
+                let is_expected = |other: &&_| call.linkedid.as_str() == linkedid(other);
+                let wanted = expected.calls.iter().filter(is_expected).cloned();
                 // The dialed number is only reported when the channel is created.
-                let heard_born = births[call.linkedid.as_str()] >= from;
-                let wanted = wanted.map(|it| ExpectedCall {
-                    did: it.did.filter(|_| heard_born),
-                    ..it
+                let creation_received = creations[call.linkedid.as_str()] >= from;
+                let wanted = wanted.map(|call| ExpectedCall {
+                    did: call.did.filter(|_| creation_received),
+                    ..call
                 });
                 let wanted = Expected {
                     calls: wanted.collect(),
@@ -75,13 +81,13 @@ fn listener_starting_late_gets_correct_or_incomplete_calls() {
 }
 
 /// Returns the index of the message that reports the creation of each channel.
-fn births(messages: &[Vec<u8>]) -> HashMap<String, usize> {
-    let told = messages.iter().enumerate().filter_map(|(at, message)| {
+fn creation_indexes(messages: &[Vec<u8>]) -> HashMap<String, usize> {
+    let creations = messages.iter().enumerate().filter_map(|(at, message)| {
         let message: serde_json::Value = serde_json::from_slice(message).ok()?;
         let id = message["Unique-ID"].as_str()?.to_owned();
         (message["Event-Name"] == "CHANNEL_CREATE").then_some((id, at))
     });
-    told.collect()
+    creations.collect()
 }
 
 fn linkedid(call: &ExpectedCall) -> &str {

@@ -1,18 +1,18 @@
-//! Tests with messages that no switch should send, but some do. Nothing panics, and nothing is
-//! misread.
+//! Tests with messages that no switch should send, but some do. The decoder does not panic, and
+//! misreads no message.
 
-use crate::expected::{Ended, finished_when, recordings, settings, split};
+use crate::expected::{Ended, finished_calls_when, recordings, settings, split};
 use callbridge_call::{Assembler, Decoded, EventTime, Kind, PbxEvent, Unreadable};
 use callbridge_freeswitch::Decoder;
 use proptest::prelude::*;
 
 /// Returns the result of decoding one message, as text.
-fn decoded(message: &[u8]) -> String {
+fn decode_as_text(message: &[u8]) -> String {
     let mut decoder = Decoder::new(None);
     format!("{:?}", decoder.decode(message))
 }
 
-fn channel(message: &[u8], look: impl Fn(&callbridge_call::ChannelEvent<'_>)) {
+fn check_channel_event(message: &[u8], look: impl Fn(&callbridge_call::ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(None);
     let Decoded::Event { received, .. } = decoder.decode(message) else {
         panic!("{}", String::from_utf8_lossy(message));
@@ -56,13 +56,14 @@ fn unused_event_is_skipped_by_name_despite_torn_rest() {
         "Content-Type: api/response\nContent-Length: 4\n\n+OK\n",
         "Content-Type: text/disconnect-notice\nContent-Length: 4\n\nbye\n",
     ] {
-        assert_eq!(decoded(message.as_bytes()), "Skipped", "{message}");
+        assert_eq!(decode_as_text(message.as_bytes()), "Skipped", "{message}");
     }
     assert!(
-        decoded(b"Content-Type: command/reply\nReply-Text: +OK accepted\n\n").contains("LoggedIn")
+        decode_as_text(b"Content-Type: command/reply\nReply-Text: +OK accepted\n\n")
+            .contains("LoggedIn")
     );
     let refused = b"Content-Type: command/reply\nReply-Text: -ERR invalid\n\n";
-    assert_eq!(decoded(refused), "Skipped");
+    assert_eq!(decode_as_text(refused), "Skipped");
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn envelope_survives_repeated_keys_and_same_named_variables() {
         "Hangup-Cause":"USER_BUSY",
         "Hangup-Cause":"NORMAL_CLEARING","variable_Event-Name":"CHANNEL_BRIDGE",
         "variable_Unique-ID":"b","variable_Event-Date-Timestamp":"1"}"#;
-    channel(message.as_bytes(), |event| {
+    check_channel_event(message.as_bytes(), |event| {
         assert_eq!(event.kind, Kind::Hangup { cause: Some(17) });
         assert_eq!(event.channel.uniqueid, "a");
         assert_eq!(
@@ -89,9 +90,9 @@ fn list_is_one_text_in_both_ways_of_writing_it() {
         b"Event-Name: CHANNEL_ANSWER\nUnique-ID: a\nvariable_x: ARRAY%3A%3Aone%7C%3Atwo\n\n";
     let json = br#"{"Event-Name":"CHANNEL_ANSWER","Unique-ID":"a","variable_x":["one","two"]}"#;
     for message in [plain.as_slice(), json.as_slice()] {
-        channel(message, |event| {
-            let told = [("x".into(), "ARRAY::one|:two".into())];
-            assert_eq!(event.channel.variables, told);
+        check_channel_event(message, |event| {
+            let expected = [("x".into(), "ARRAY::one|:two".into())];
+            assert_eq!(event.channel.variables, expected);
         });
     }
 }
@@ -112,7 +113,7 @@ fn times_of_nought_are_none() {
     let message = r#"{"Event-Name":"CHANNEL_CREATE","Call-Direction":"inbound","Unique-ID":"a",
         "Event-Date-Timestamp":"0","Caller-Channel-Created-Time":"0",
         "Caller-Channel-Answered-Time":"-5"}"#;
-    channel(message.as_bytes(), |event| {
+    check_channel_event(message.as_bytes(), |event| {
         let traits = event.channel.traits.as_ref().expect("traits");
         assert_eq!(
             (event.at, traits.created, traits.answered),
@@ -126,12 +127,12 @@ fn invalid_utf8_is_repaired_and_newline_in_name_is_kept() {
     let head = b"{\"Event-Name\":\"CHANNEL_ANSWER\",\"Unique-ID\":\"a\",\"Channel-Name\":";
     let json = &[head.as_slice(), b"\"sofia/x/\xff\"}"].concat();
     assert!(
-        decoded(json).contains("repaired: true"),
+        decode_as_text(json).contains("repaired: true"),
         "{}",
-        decoded(json)
+        decode_as_text(json)
     );
     let plain = b"Event-Name: CHANNEL_ANSWER\nUnique-ID: a\nChannel-Name: x%0AUnique-ID%3A b\n\n";
-    channel(plain, |event| {
+    check_channel_event(plain, |event| {
         assert_eq!(event.channel.uniqueid, "a");
         assert_eq!(event.channel.name, "x\nUnique-ID: b");
     });
@@ -156,7 +157,7 @@ fn only_the_variables_that_rules_name_are_kept() {
 fn restart_between_any_two_events_loses_nothing() {
     for recording in recordings() {
         let messages = split(&recording.read("esl.jsonl"));
-        let whole = finished_when(&messages, Ended::Everything);
+        let whole = finished_calls_when(&messages, Ended::Everything);
         let mut decoder = Decoder::new(None);
         let mut assembler = Assembler::new(settings());
         let mut finished = Vec::new();
@@ -183,13 +184,15 @@ fn restart_between_any_two_events_loses_nothing() {
         }
         assembler.tick(now.plus(std::time::Duration::from_secs(2)));
         finished.extend(assembler.take_finished());
-        // An assembler that does not remember the end of a call reports its last hangup again.
+        // After a restart, the assembler can report the last hangup of a call again.
         finished.retain(|call| call.talk > std::time::Duration::ZERO);
         for call in whole
             .iter()
             .filter(|call| call.talk > std::time::Duration::ZERO)
         {
-            let mut again = finished.iter().filter(|it| it.linkedid == call.linkedid);
+            let mut again = finished
+                .iter()
+                .filter(|other| other.linkedid == call.linkedid);
             let again = again
                 .next()
                 .unwrap_or_else(|| panic!("{}: lost", recording.name));

@@ -1,5 +1,5 @@
-//! Tests of messages that arrive late, because callbridge was stopped or the broker was down. Each
-//! call is reported as it was.
+//! Tests of messages that arrive late, because callbridge was stopped or the broker was down. The
+//! delay changes no call.
 
 use crate::expected::{Recording, bodies, faults, recordings, settings};
 use crate::recordings::slack;
@@ -19,14 +19,14 @@ const KEPT: Timing = Timing {
 /// The cause of the delay in the middle of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
-    /// The connection is lost. Our clock continues.
+    /// The connection is lost. callbridge runs, so its clock advances.
     Broker,
     /// callbridge is stopped, and started again with its stored state.
     Program,
 }
 
 /// Restarts the assembler from its stored state.
-fn restarted(mut assembler: Assembler) -> Assembler {
+fn restart(mut assembler: Assembler) -> Assembler {
     let mut next = Assembler::new(settings());
     next.timing(KEPT);
 
@@ -38,8 +38,13 @@ fn restarted(mut assembler: Assembler) -> Assembler {
     next
 }
 
-/// Returns the calls with customers, if the messages from `cut` on arrive `later`.
-fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Vec<FinishedCall> {
+/// Returns the calls with customers. The messages from the index `cut` on are delayed by `later`.
+fn finish_late_calls(
+    messages: &[Vec<u8>],
+    cut: usize,
+    later: Duration,
+    away: Away,
+) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
     assembler.timing(KEPT);
@@ -52,7 +57,7 @@ fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Ve
             back = Some(end);
             if away == Away::Program {
                 calls.append(&mut assembler.take_finished());
-                assembler = restarted(assembler);
+                assembler = restart(assembler);
                 decoder = Decoder::new(None);
             }
             while away == Away::Broker && now < end {
@@ -72,11 +77,12 @@ fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Ve
     assembler.tick(now.plus(Duration::from_secs(2)));
     assert_eq!(assembler.open_calls(), 0, "calls stay open");
     calls.append(&mut assembler.take_finished());
-    last_told(calls)
+    latest_reports(calls)
 }
 
-/// Returns the calls with customers, in order. An incomplete call is replaced by the whole call.
-pub fn last_told(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
+/// Returns the calls with customers, oldest first. If a call was reported both incomplete and
+/// complete, only the complete call is returned.
+pub fn latest_reports(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls.retain(|call| call.direction != Direction::Internal);
     let whole = calls.iter().filter(|call| call.incomplete.is_none());
     let whole: Vec<_> = whole.map(|call| call.linkedid.clone()).collect();
@@ -85,19 +91,20 @@ pub fn last_told(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls
 }
 
-/// Checks each recording with a delay after these messages.
-fn all_are_told(away: Away, cuts: impl Fn(usize) -> Vec<usize>) {
+/// Checks each recording with several delays. `cuts` returns the indexes of the first delayed
+/// messages from the number of messages.
+fn check_recordings(away: Away, cuts: impl Fn(usize) -> Vec<usize>) {
     let mut wrong = Vec::new();
-    let told = |recording: &Recording| bodies(&recording.read("amqp.jsonl"));
+    let messages_of = |recording: &Recording| bodies(&recording.read("amqp.jsonl"));
     for recording in recordings() {
-        let messages = told(&recording);
+        let messages = messages_of(&recording);
         for cut in cuts(messages.len()) {
             for seconds in [7, 60, 3600] {
-                let calls = finished(&messages, cut, Duration::from_secs(seconds), away);
+                let calls = finish_late_calls(&messages, cut, Duration::from_secs(seconds), away);
                 let faults = faults(&calls, &recording.expected(), slack(&recording));
                 let name = &recording.name;
-                let words = |it| format!("{name}, {seconds} s after message {cut}: {it}");
-                wrong.extend(faults.into_iter().map(words));
+                let message = |fault| format!("{name}, {seconds} s after message {cut}: {fault}");
+                wrong.extend(faults.into_iter().map(message));
             }
         }
     }
@@ -110,16 +117,16 @@ fn quarters(messages: usize) -> Vec<usize> {
 
 #[test]
 fn recordings_are_reproduced_after_the_broker_was_away() {
-    all_are_told(Away::Broker, quarters);
+    check_recordings(Away::Broker, quarters);
 }
 
 #[test]
 fn recordings_are_reproduced_after_the_program_was_away() {
-    all_are_told(Away::Program, quarters);
+    check_recordings(Away::Program, quarters);
 }
 
-/// Returns the calls whose first messages were lost, after two more minutes of the stream.
-fn beheaded(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
+/// Returns the calls of a stream whose beginning was lost, two minutes after the last message.
+fn calls_without_start(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     const LATER_MICROS: i64 = 120_000_000;
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
@@ -155,11 +162,11 @@ fn beheaded(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
     calls
 }
 
-/// A broker's stream has no start of a connection, so it is not known from when on messages were
-/// received.
+/// A broker's stream does not show when the connection began, so callbridge cannot know that
+/// messages were lost.
 #[test]
 fn unanswered_call_with_lost_start_is_still_reported() {
-    let mut letters = 0;
+    let mut incomplete = 0;
     for recording in recordings() {
         let messages = bodies(&recording.read("amqp.jsonl"));
         let expected = recording.expected();
@@ -174,14 +181,14 @@ fn unanswered_call_with_lost_start_is_still_reported() {
         };
         let end = messages.iter().position(is_end).expect("an end");
         for from in 1..=end {
-            let calls = beheaded(&messages[from..]);
+            let calls = calls_without_start(&messages[from..]);
             let same = |call: &&FinishedCall| call.linkedid.as_str() == wanted.linkedid;
-            let told = calls.iter().find(same);
-            let told = told.unwrap_or_else(|| panic!("{name} from {from} on: no trace"));
-            assert!(!told.answered, "{name} from {from} on");
-            assert_eq!(told.direction, wanted.direction, "{name} from {from} on");
-            letters += usize::from(told.incomplete.is_some());
+            let found = calls.iter().find(same);
+            let found = found.unwrap_or_else(|| panic!("{name} from {from} on: no trace"));
+            assert!(!found.answered, "{name} from {from} on");
+            assert_eq!(found.direction, wanted.direction, "{name} from {from} on");
+            incomplete += usize::from(found.incomplete.is_some());
         }
     }
-    assert!(letters > 10, "only {letters} letters");
+    assert!(incomplete > 10, "only {incomplete} incomplete calls");
 }

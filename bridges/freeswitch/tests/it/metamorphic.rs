@@ -1,14 +1,14 @@
-//! Tests of changed recordings, with all changes that a socket, a broker, or a proxy makes to a
-//! stream without losing events.
+//! Tests of changed recordings, with the changes that a socket, a broker, or a proxy can make to a
+//! stream.
 
-use crate::expected::{Recording, faults, finished, recordings, split};
+use crate::expected::{Recording, faults, finished_calls, recordings, split};
 use crate::recordings::slack;
 
-/// Maximum time between two events that are swapped.
+/// Maximum time between two events whose order is changed.
 const SHUFFLED_MICROS: u64 = 400_000;
 const SEEDS: u64 = 6;
 
-/// Pseudo-random numbers, which are the same each time.
+/// Pseudo-random numbers, which are equal for equal seeds.
 pub struct Chance(u64);
 
 impl Chance {
@@ -16,12 +16,13 @@ impl Chance {
         Self(seed)
     }
 
+    /// Returns a number below `below`.
     pub fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut it = self.0;
-        it = (it ^ (it >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        it = (it ^ (it >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (it ^ (it >> 31)) % below
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (value ^ (value >> 31)) % below
     }
 }
 
@@ -31,8 +32,9 @@ fn time(message: &[u8]) -> u64 {
     time.parse().expect("microseconds")
 }
 
-/// Returns the messages in the order of arrival, if each takes up to [`SHUFFLED_MICROS`] to arrive.
-pub fn shuffled(messages: &[Vec<u8>], chance: &mut Chance) -> Vec<Vec<u8>> {
+/// Returns the messages in another order, as if each message took up to [`SHUFFLED_MICROS`] to
+/// arrive.
+pub fn shuffle(messages: &[Vec<u8>], chance: &mut Chance) -> Vec<Vec<u8>> {
     let keyed = messages.iter().map(|message| {
         let key = time(message) + chance.next(SHUFFLED_MICROS);
         (key, message.clone())
@@ -42,16 +44,18 @@ pub fn shuffled(messages: &[Vec<u8>], chance: &mut Chance) -> Vec<Vec<u8>> {
     keyed.into_iter().map(|(_, message)| message).collect()
 }
 
-fn all_are_told(change: impl Fn(&[Vec<u8>], &mut Chance) -> Vec<Vec<u8>>, seeds: u64) {
+/// Checks the calls of all recordings, once for each of `seeds` seeds. `change` changes the
+/// messages of a recording first.
+fn check_recordings(change: impl Fn(&[Vec<u8>], &mut Chance) -> Vec<Vec<u8>>, seeds: u64) {
     let mut wrong = Vec::new();
     let compare = |recording: &Recording, wrong: &mut Vec<String>| {
         let messages = split(&recording.read("esl.jsonl"));
         for seed in 0..seeds {
-            let calls = finished(&change(&messages, &mut Chance::new(seed)));
+            let calls = finished_calls(&change(&messages, &mut Chance::new(seed)));
             let faults = faults(&calls, &recording.expected(), slack(recording));
             let name = &recording.name;
-            let told = faults.into_iter();
-            wrong.extend(told.map(|fault| format!("{name}, seed {seed}: {fault}")));
+            let faults = faults.into_iter();
+            wrong.extend(faults.map(|fault| format!("{name}, seed {seed}: {fault}")));
         }
     };
     for recording in recordings() {
@@ -60,28 +64,31 @@ fn all_are_told(change: impl Fn(&[Vec<u8>], &mut Chance) -> Vec<Vec<u8>>, seeds:
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-fn doubled(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let twice = messages.iter().flat_map(|it| [it.clone(), it.clone()]);
+fn double(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let twice = messages
+        .iter()
+        .flat_map(|message| [message.clone(), message.clone()]);
     twice.collect()
 }
 
 #[test]
 fn duplicate_event_counts_once() {
-    all_are_told(|messages, _| doubled(messages), 1);
+    check_recordings(|messages, _| double(messages), 1);
 }
 
 #[test]
 fn order_of_arrival_makes_no_difference() {
-    all_are_told(shuffled, SEEDS);
+    check_recordings(shuffle, SEEDS);
 }
 
 #[test]
 fn duplicate_and_reordered_events_make_no_difference() {
-    let both = |messages: &[Vec<u8>], chance: &mut Chance| shuffled(&doubled(messages), chance);
-    all_are_told(both, SEEDS / 4);
+    let both = |messages: &[Vec<u8>], chance: &mut Chance| shuffle(&double(messages), chance);
+    check_recordings(both, SEEDS / 4);
 }
 
-fn without_next(messages: &[Vec<u8>], event: &str) -> Vec<Vec<u8>> {
+/// Returns the messages without those that follow the event `event`.
+fn drop_next(messages: &[Vec<u8>], event: &str) -> Vec<Vec<u8>> {
     let wanted = format!("\"Event-Name\":\"{event}\"");
     let mut dropped = false;
     let mut kept = Vec::new();
@@ -98,15 +105,15 @@ fn without_next(messages: &[Vec<u8>], event: &str) -> Vec<Vec<u8>> {
 
 #[test]
 fn event_lost_after_a_hangup_changes_no_call() {
-    all_are_told(|messages, _| without_next(messages, "CHANNEL_HANGUP"), 1);
+    check_recordings(|messages, _| drop_next(messages, "CHANNEL_HANGUP"), 1);
     let shuffled_before = |messages: &[Vec<u8>], chance: &mut Chance| {
-        without_next(&shuffled(messages, chance), "CHANNEL_HANGUP")
+        drop_next(&shuffle(messages, chance), "CHANNEL_HANGUP")
     };
-    all_are_told(shuffled_before, SEEDS / 2);
+    check_recordings(shuffled_before, SEEDS / 2);
 }
 
-/// Replaces a whole word in the text, but not a part of a longer number or name.
-fn reworded(text: &str, word: &str, other: &str) -> String {
+/// Replaces each whole `word` in the text by `other`. Parts of longer words stay unchanged.
+fn replace_word(text: &str, word: &str, other: &str) -> String {
     let (mut made, mut rest) = (String::with_capacity(text.len()), text);
     let mut before = None;
     while let Some(at) = rest.find(word) {
@@ -125,7 +132,7 @@ fn reworded(text: &str, word: &str, other: &str) -> String {
 
 #[test]
 fn renamed_profiles_gateways_and_extensions_give_same_calls() {
-    // FusionPBX gives its gateways such names, and a profile can have the name of a telephone.
+    // FusionPBX names gateways by UUIDs, and a profile can have the name of a telephone.
     let names = [
         ("external", "carriers"),
         ("internal", "103"),
@@ -136,23 +143,25 @@ fn renamed_profiles_gateways_and_extensions_give_same_calls() {
     ];
     let rename = |text: &str| {
         let renamed = names.iter().fold(text.to_owned(), |text, (old, new)| {
-            reworded(&text, old, new)
+            replace_word(&text, old, new)
         });
         renamed.into_bytes()
     };
     let mut wrong = Vec::new();
     for recording in recordings() {
         let messages = split(&recording.read("esl.jsonl"));
-        let texts = messages.iter().map(|it| String::from_utf8_lossy(it));
-        let renamed: Vec<Vec<u8>> = texts.map(|it| rename(&it)).collect();
+        let texts = messages
+            .iter()
+            .map(|message| String::from_utf8_lossy(message));
+        let renamed: Vec<Vec<u8>> = texts.map(|text| rename(&text)).collect();
         let mut expected = recording.expected();
         for call in &mut expected.calls {
             let people = call.employee.iter_mut().chain(&mut call.employees_in_order);
             for person in people {
-                *person = reworded(&reworded(person, "101", "7101"), "102", "x-102_b");
+                *person = replace_word(&replace_word(person, "101", "7101"), "102", "x-102_b");
             }
         }
-        let calls = finished(&renamed);
+        let calls = finished_calls(&renamed);
         let faults = faults(&calls, &expected, slack(&recording));
         let name = &recording.name;
         wrong.extend(faults.into_iter().map(|fault| format!("{name}: {fault}")));

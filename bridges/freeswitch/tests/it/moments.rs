@@ -1,16 +1,16 @@
-//! Tests of special situations of a switch and of its connections. A call is right, or is marked as
-//! incomplete.
+//! Tests of special situations of a switch and of its connections. Each call is either correct or
+//! marked as incomplete.
 
-use crate::expected::{Ended, bodies, finished_when, moment, split};
+use crate::expected::{Ended, bodies, finished_calls_when, special_recording, split};
 use crate::switch::line;
 
 fn lines(messages: &[Vec<u8>]) -> Vec<String> {
-    let calls = finished_when(messages, Ended::Recording);
+    let calls = finished_calls_when(messages, Ended::Recording);
     calls.iter().map(line).collect()
 }
 
-/// Makes a heartbeat of a process that has been up for five seconds.
-fn beat(core: &str, micros: u64) -> Vec<u8> {
+/// Makes a heartbeat of the process `core`, which has been up for five seconds.
+fn heartbeat(core: &str, micros: u64) -> Vec<u8> {
     let beat = serde_json::json!({
         "Event-Name": "HEARTBEAT",
         "Core-UUID": core,
@@ -21,8 +21,8 @@ fn beat(core: &str, micros: u64) -> Vec<u8> {
     serde_json::to_vec(&beat).expect("JSON")
 }
 
-/// Returns the process that sent this message, and the time.
-fn teller(message: &[u8]) -> (String, u64) {
+/// Returns the process that sent the message, and the time of the message in microseconds.
+fn sender(message: &[u8]) -> (String, u64) {
     let event: serde_json::Value = serde_json::from_slice(message).expect("an event");
     let text = |key: &str| event[key].as_str().expect("text").to_owned();
     let at = text("Event-Date-Timestamp").parse().expect("microseconds");
@@ -35,7 +35,10 @@ fn fully_received_call_with_narrow_subscription_is_complete() {
         "2dd14324-4c8e-44fe-9321-d223f4141da6 in city 998901110005 [102] 102 talk 3.0 of \
                    4.1, whole",
     ];
-    assert_eq!(lines(&split(&moment("narrow_listener/esl.jsonl"))), wanted);
+    assert_eq!(
+        lines(&split(&special_recording("narrow_listener/esl.jsonl"))),
+        wanted
+    );
 }
 
 #[test]
@@ -44,12 +47,15 @@ fn late_listener_reports_whole_call_with_one_bridge() {
         "8998fa96-1749-49af-a889-9b67451b0625 in city 998901110001 [101] 101 talk 4.0 of \
                    5.1, whole",
     ];
-    assert_eq!(lines(&split(&moment("late_listener/esl.jsonl"))), wanted);
-    let broken_off = moment("late_listener/esl.broken_off.jsonl");
+    assert_eq!(
+        lines(&split(&special_recording("late_listener/esl.jsonl"))),
+        wanted
+    );
+    let broken_off = special_recording("late_listener/esl.broken_off.jsonl");
     assert_eq!(lines(&split(&broken_off)), [] as [&str; 0]);
-    let dump = moment("late_listener/uuid_dump.json");
+    let dump = special_recording("late_listener/uuid_dump.json");
     let mut listed = vec![dump];
-    listed.extend(split(&moment("late_listener/esl.jsonl")));
+    listed.extend(split(&special_recording("late_listener/esl.jsonl")));
     assert_eq!(lines(&listed), wanted);
 }
 
@@ -57,10 +63,10 @@ fn late_listener_reports_whole_call_with_one_bridge() {
 fn broker_that_was_away_kept_the_end_alone() {
     let call =
         "b3a21398-cb13-4cb8-bda7-86ac56bd7299 in city 998901110001 [101] 101 talk 7.0 of 8.0";
-    let whole = lines(&split(&moment("broker_away/esl.jsonl")));
+    let whole = lines(&split(&special_recording("broker_away/esl.jsonl")));
     assert_eq!(whole, [format!("{call}, whole")]);
-    let rest = lines(&bodies(&moment("broker_away/amqp.jsonl")));
-    // The channels' own times show that nothing else happened.
+    let rest = lines(&bodies(&special_recording("broker_away/amqp.jsonl")));
+    // The times that the channels carry show that nothing else happened.
     assert_eq!(rest, [format!("{call}, whole")]);
 }
 
@@ -70,61 +76,72 @@ fn switch_that_stops_in_order_ends_its_calls() {
         "019bdf86-5f2a-45d2-84a5-c53712b40cb4 in city 998901110001 [101] 101 talk 3.4 of \
                    4.4, whole",
     ];
-    assert_eq!(lines(&split(&moment("switch_stopped/esl.jsonl"))), wanted);
-    assert_eq!(lines(&bodies(&moment("switch_stopped/amqp.jsonl"))), wanted);
+    assert_eq!(
+        lines(&split(&special_recording("switch_stopped/esl.jsonl"))),
+        wanted
+    );
+    assert_eq!(
+        lines(&bodies(&special_recording("switch_stopped/amqp.jsonl"))),
+        wanted
+    );
 }
 
-/// Neither of its interfaces reports that it was killed. Over AMQP, its heartbeats just end.
+/// Neither interface of a killed switch reports the end of the process. Over AMQP, the heartbeats
+/// stop.
 #[test]
 fn calls_of_killed_switch_end_at_last_heartbeat() {
     for messages in [
-        split(&moment("switch_killed/esl.jsonl")),
-        bodies(&moment("switch_killed/amqp.jsonl")),
+        split(&special_recording("switch_killed/esl.jsonl")),
+        bodies(&special_recording("switch_killed/amqp.jsonl")),
     ] {
-        let (core, last) = teller(messages.last().expect("a message"));
+        let (core, last) = sender(messages.last().expect("a message"));
         assert_eq!(lines(&messages), [] as [&str; 0]);
         for (beats, talk) in [(1, 20.0), (3, 60.0)] {
             let mut messages = messages.clone();
-            messages.extend((1..=beats).map(|n| beat(&core, last + n * 20_000_000)));
+            messages.extend((1..=beats).map(|n| heartbeat(&core, last + n * 20_000_000)));
             let killed = last + beats * 20_000_000;
-            // It can be a second switch with the same name, while the first one is not silent.
-            messages.push(beat("another", killed + 30_000_000));
+            // The first heartbeat of another process ends no call, because a second switch can have
+            // the name of the first switch.
+            messages.push(heartbeat("another", killed + 30_000_000));
             assert_eq!(lines(&messages), [] as [&str; 0]);
-            messages.push(beat("another", killed + 60_000_000));
-            let told = lines(&messages);
+            messages.push(heartbeat("another", killed + 60_000_000));
+            let calls = lines(&messages);
             let call = "9e9c86ad-67c6-40f6-859f-aff427ca9117 in city 998901110001 [101] 101 talk ";
-            let [told] = told.as_slice() else {
-                panic!("{told:?}")
+            let [reported] = calls.as_slice() else {
+                panic!("{calls:?}")
             };
-            let rest = told.strip_prefix(call).expect("the call");
+            let rest = reported.strip_prefix(call).expect("the call");
             let seconds: f64 = rest[..rest.find(' ').expect("a space")]
                 .parse()
                 .expect("talk");
-            assert!((seconds - talk).abs() < 0.2, "{beats}: {told}");
-            assert!(told.contains("events may be missing"), "{told}");
+            assert!((seconds - talk).abs() < 0.2, "{beats}: {reported}");
+            assert!(reported.contains("events may be missing"), "{reported}");
         }
     }
 }
 
 #[test]
 fn call_of_new_process_is_whole_after_first_heartbeat() {
-    let mut messages = split(&moment("narrow_listener/esl.jsonl"));
-    let (_, at) = teller(&messages[0]);
-    messages.insert(messages.len() / 2, beat("another", at + 2_000_000));
-    let told = lines(&messages);
-    assert!(told.len() == 1 && told[0].ends_with("whole"), "{told:?}");
+    let mut messages = split(&special_recording("narrow_listener/esl.jsonl"));
+    let (_, at) = sender(&messages[0]);
+    messages.insert(messages.len() / 2, heartbeat("another", at + 2_000_000));
+    let calls = lines(&messages);
+    assert!(calls.len() == 1 && calls[0].ends_with("whole"), "{calls:?}");
 }
 
-/// Two switches with one name in one queue, of which one is restarted again and again.
+/// Two switches with one name send to one queue, and one of them is restarted again and again.
 #[test]
 fn another_switch_in_the_same_queue_ends_no_calls_of_this_one() {
-    let mut messages = bodies(&moment("switch_stopped/amqp.jsonl"));
+    let mut messages = bodies(&special_recording("switch_stopped/amqp.jsonl"));
     let whole = lines(&messages);
-    let (core, at) = teller(&messages[0]);
+    let (core, at) = sender(&messages[0]);
     let middle = messages.len() / 2;
     let beats = |n: u64| {
         let at = at + n * 20_000_000;
-        [beat(&core, at), beat(&format!("other-{n}"), at + 9_000_000)]
+        [
+            heartbeat(&core, at),
+            heartbeat(&format!("other-{n}"), at + 9_000_000),
+        ]
     };
     let rest = messages.split_off(middle);
     messages.extend((1..=5).flat_map(beats));

@@ -1,13 +1,15 @@
 //! Tests of the recorded scenarios, over each of the interfaces.
 
-use crate::expected::{Recording, bodies, faults, finished, recordings, split};
+use crate::expected::{Recording, bodies, faults, finished_calls, recordings, split};
 
-/// Media begins shortly after the bridge, and the switch's clock advances in steps of 20 ms.
+/// Maximum difference of times in seconds. Media begins shortly after the bridge, and the switch's
+/// clock advances in steps of 20 ms.
 const SLACK: f64 = 0.4;
-/// A consultation by feature code begins when the switch plays music, not when the customer hears
-/// it.
+/// Maximum difference with a consultation by feature code. The consultation begins when the switch
+/// plays music, not when the customer hears the music.
 const CONSULTATION_SLACK: f64 = 0.6;
 
+/// Returns the maximum difference of times, in seconds, for a recording.
 pub fn slack(recording: &Recording) -> f64 {
     if recording.name == "attended_transfer" {
         CONSULTATION_SLACK
@@ -16,10 +18,11 @@ pub fn slack(recording: &Recording) -> f64 {
     }
 }
 
-fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
+/// Checks the calls of all recordings. `messages` returns the messages that are received.
+fn check_recordings(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
     let mut wrong = Vec::new();
     for recording in recordings() {
-        let calls = finished(&messages(&recording));
+        let calls = finished_calls(&messages(&recording));
         assert!(calls.iter().all(|call| !call.estimate));
         let faults = faults(&calls, &recording.expected(), slack(&recording));
         let name = &recording.name;
@@ -30,15 +33,15 @@ fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
 
 #[test]
 fn recordings_are_reproduced_from_plain_events() {
-    all_are_told(|recording| split(&recording.read("esl.txt")));
+    check_recordings(|recording| split(&recording.read("esl.txt")));
 }
 
 #[test]
 fn recordings_are_reproduced_from_json_events() {
-    all_are_told(|recording| split(&recording.read("esl.jsonl")));
+    check_recordings(|recording| split(&recording.read("esl.jsonl")));
 }
 
 #[test]
 fn recordings_are_reproduced_over_amqp() {
-    all_are_told(|recording| bodies(&recording.read("amqp.jsonl")));
+    check_recordings(|recording| bodies(&recording.read("amqp.jsonl")));
 }

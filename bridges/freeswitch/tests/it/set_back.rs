@@ -1,8 +1,8 @@
-//! Tests of a switch whose clock is set back while calls are open. The duration of such a call is
-//! not reported as known, and no other event is mistaken for a clock that was set back.
+//! Tests of a switch whose clock is set back while calls are open. Such calls are marked as
+//! incomplete. Late and repeated messages do not count as a clock that was set back.
 
 use crate::expected::{Expected, bodies, faults, recordings, settings};
-use crate::late::last_told;
+use crate::late::latest_reports;
 use crate::metamorphic::Chance;
 use crate::recordings::slack;
 use callbridge_call::{Assembler, Decoded, EventTime, FinishedCall, Timing};
@@ -21,8 +21,8 @@ fn micros(event: &Value, key: &str) -> Option<u64> {
     event[key].as_str()?.parse().ok()
 }
 
-/// Makes the heartbeats of a switch during these events.
-fn beats(events: &[Value], every: u64) -> Vec<Value> {
+/// Makes the heartbeats of a switch during the events, one each `every` microseconds.
+fn heartbeats(events: &[Value], every: u64) -> Vec<Value> {
     let time = |event: &Value| micros(event, "Event-Date-Timestamp").expect("a time");
     let (first, last) = (events.first(), events.last());
     let (from, until) = (time(first.expect("one")), time(last.expect("one")));
@@ -40,14 +40,15 @@ fn beats(events: &[Value], every: u64) -> Vec<Value> {
     moments.map(beat).collect()
 }
 
-/// Returns all events of the switch, in its own order, with new numbers.
-fn told(messages: &[Vec<u8>], every: u64) -> Vec<Value> {
+/// Returns the events in the order in which the switch sent them, with new sequence numbers and
+/// with a heartbeat each `every` microseconds.
+fn switch_events(messages: &[Vec<u8>], every: u64) -> Vec<Value> {
     let read = |message: &Vec<u8>| serde_json::from_slice(message).expect("an event");
     let mut events: Vec<Value> = messages.iter().map(read).collect();
     events.retain(|event| event["Event-Name"] != "HEARTBEAT");
     let number = |event: &Value| micros(event, "Event-Sequence").unwrap_or(0);
     events.sort_by_key(number);
-    let beats = beats(&events, every);
+    let beats = heartbeats(&events, every);
     events.extend(beats);
     let time = |event: &Value| micros(event, "Event-Date-Timestamp");
     events.sort_by_key(time);
@@ -57,7 +58,8 @@ fn told(messages: &[Vec<u8>], every: u64) -> Vec<Value> {
     events
 }
 
-/// Returns the events, if the switch's clock is set back by `by` at the time `at`.
+/// Returns the events of a switch whose clock is set back by `by` at the time `at`. Both are in
+/// microseconds.
 fn set_back(events: &[Value], at: u64, by: u64) -> Vec<Value> {
     let times = [
         "Event-Date-Timestamp",
@@ -77,11 +79,11 @@ fn set_back(events: &[Value], at: u64, by: u64) -> Vec<Value> {
     events
 }
 
-/// A message, and its arrival by our own clock.
+/// The time of arrival of a message, by callbridge's clock in microseconds, and the message.
 type Arrival = (u64, Vec<u8>);
 
-/// Returns the calls with customers of these messages.
-fn finished(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
+/// Returns the calls with customers. If `kept` is `true`, a queue kept the messages.
+fn finish_calls(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(None);
     let mut assembler = Assembler::new(settings());
     assembler.timing(Timing {
@@ -101,16 +103,17 @@ fn finished(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
         assembler.tick(now);
     }
     assert_eq!(assembler.open_calls(), 0, "calls stay open");
-    last_told(assembler.take_finished())
+    latest_reports(assembler.take_finished())
 }
 
-/// Returns the arrival of each event: up to 400 ms after it happened, some of them twice, and the
-/// later half `late`.
-fn arrivals(events: &[Value], told: &[Value], late: u64, chance: &mut Chance) -> Vec<Arrival> {
+/// Returns the arrivals of the events. Each event arrives up to 400 ms after its time in `events`,
+/// and some arrive twice. The second half is delayed by `late`. The text of an event is in
+/// `changed`.
+fn arrivals(events: &[Value], changed: &[Value], late: u64, chance: &mut Chance) -> Vec<Arrival> {
     let time = |event: &Value| micros(event, "Event-Date-Timestamp").expect("a time");
     let mut all = Vec::new();
-    for (at, (event, told)) in events.iter().zip(told).enumerate() {
-        let body = told.to_string().into_bytes();
+    for (at, (event, changed)) in events.iter().zip(changed).enumerate() {
+        let body = changed.to_string().into_bytes();
         let late = if at < events.len() / 2 { 0 } else { late };
         for _ in 0..=u64::from(chance.next(4) == 0) {
             all.push((time(event) + late + chance.next(400_000), body.clone()));
@@ -120,21 +123,21 @@ fn arrivals(events: &[Value], told: &[Value], late: u64, chance: &mut Chance) ->
     all
 }
 
-/// Returns the differences of the calls from the expected ones. A call that is incomplete because
-/// of the clock is right. A call that began after the clock was set back has a start by that clock.
-fn wrong(calls: &[FinishedCall], wanted: &Expected, slack: f64, by: u64) -> Vec<String> {
+/// Returns the differences of the calls from the expected calls. A call that is incomplete because
+/// of the clock counts as right. The start of a call can be earlier by `by`.
+fn differences(calls: &[FinishedCall], wanted: &Expected, slack: f64, by: u64) -> Vec<String> {
     let mut wrong = Vec::new();
     for call in &wanted.calls {
-        let same = |it: &&FinishedCall| it.linkedid.as_str() == call.linkedid;
-        let told: Vec<FinishedCall> = calls.iter().filter(same).cloned().collect();
-        let cut = |it: &FinishedCall| it.incomplete.as_deref() == Some(WHY);
-        if !told.is_empty() && told.iter().all(cut) {
+        let same = |other: &&FinishedCall| other.linkedid.as_str() == call.linkedid;
+        let reported: Vec<FinishedCall> = calls.iter().filter(same).cloned().collect();
+        let cut = |other: &FinishedCall| other.incomplete.as_deref() == Some(WHY);
+        if !reported.is_empty() && reported.iter().all(cut) {
             continue;
         }
         let faults_from = |started_at: i64| {
             let mut call = call.clone();
             call.started_at = started_at;
-            faults(&told, &Expected { calls: vec![call] }, slack)
+            faults(&reported, &Expected { calls: vec![call] }, slack)
         };
         let moved = call.started_at - (by / SECOND).cast_signed();
         if !faults_from(moved).is_empty() {
@@ -157,38 +160,42 @@ fn clock_set_back_during_call_never_yields_wrong_figures() {
     let mut faults = Vec::new();
     let mut cut = 0;
     for recording in recordings() {
-        let events = told(&bodies(&recording.read("amqp.jsonl")), BEAT_MICROS);
+        let events = switch_events(&bodies(&recording.read("amqp.jsonl")), BEAT_MICROS);
         let (span, expected) = (span(&events), recording.expected());
         let seconds = (span.end - span.start) / SECOND;
         for seed in 0..SEEDS {
             let mut chance = Chance::new(seed);
             let by = (1 + chance.next(seconds.max(1))) * SECOND;
             let at = span.start + chance.next(span.end - span.start);
-            let mut told = set_back(&events, at, by);
+            let mut changed = set_back(&events, at, by);
             if seed % 2 == 0 {
-                // Only numbers and times show it.
-                told.iter_mut()
-                    .for_each(|it| it["Uptime-msec"] = Value::Null);
+                // Without uptimes, only sequence numbers and times show the change.
+                changed
+                    .iter_mut()
+                    .for_each(|event| event["Uptime-msec"] = Value::Null);
             }
-            let arrivals = arrivals(&events, &told, 0, &mut chance);
+            let arrivals = arrivals(&events, &changed, 0, &mut chance);
             for kept in [true, false] {
-                let calls = finished(&arrivals, kept);
-                cut += calls.iter().filter(|it| it.incomplete.is_some()).count();
-                let all = wrong(&calls, &expected, slack(&recording), by).into_iter();
+                let calls = finish_calls(&arrivals, kept);
+                cut += calls
+                    .iter()
+                    .filter(|call| call.incomplete.is_some())
+                    .count();
+                let all = differences(&calls, &expected, slack(&recording), by).into_iter();
                 let name = &recording.name;
-                faults.extend(all.map(|it| format!("{name}, {seed}, kept {kept}: {it}")));
+                faults.extend(all.map(|fault| format!("{name}, {seed}, kept {kept}: {fault}")));
             }
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
-    assert!(cut > 100, "only {cut} were cut");
+    assert!(cut > 100, "only {cut} calls were incomplete");
 }
 
 #[test]
 fn late_and_duplicate_messages_are_not_a_clock_set_back() {
     let mut wrong = Vec::new();
     for recording in recordings() {
-        let events = told(&bodies(&recording.read("amqp.jsonl")), BEAT_MICROS);
+        let events = switch_events(&bodies(&recording.read("amqp.jsonl")), BEAT_MICROS);
         for seed in 0..SEEDS {
             let mut chance = Chance::new(seed);
             let late = chance.next(3600 * SECOND);
@@ -199,10 +206,10 @@ fn late_and_duplicate_messages_are_not_a_clock_set_back() {
             let back = arrivals[cut].0;
             let again = again.into_iter().map(|(_, body)| (back, body));
             arrivals.splice(cut..cut, again);
-            let calls = finished(&arrivals, true);
+            let calls = finish_calls(&arrivals, true);
             let all = faults(&calls, &recording.expected(), slack(&recording)).into_iter();
             let name = &recording.name;
-            wrong.extend(all.map(|it| format!("{name}, {seed}: {it}")));
+            wrong.extend(all.map(|fault| format!("{name}, {seed}: {fault}")));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));

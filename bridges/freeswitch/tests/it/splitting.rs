@@ -1,13 +1,13 @@
-//! Tests of a stream that is split, cut, or begun anywhere. The messages are the same, and none
-//! contains bytes of another.
+//! Tests of a stream that arrives in pieces, is cut, or begins anywhere. The splitter returns equal
+//! messages, and no message contains bytes of another message.
 
-use crate::expected::{faults, finished, recordings, split};
+use crate::expected::{faults, finished_calls, recordings, split};
 use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
 use callbridge_freeswitch::Splitter;
 use proptest::prelude::*;
 
-/// Returns the messages of a stream that arrives in pieces of this length.
-fn in_pieces(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
+/// Returns the messages of a stream that arrives in pieces of `piece` bytes.
+fn split_in_pieces(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
     let mut splitter = Splitter::default();
     let (mut held, mut messages) = (Vec::new(), Vec::new());
     let mut pieces = bytes.chunks(piece).peekable();
@@ -29,35 +29,35 @@ fn in_pieces(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
     messages
 }
 
-fn recorded(file: &str) -> Vec<u8> {
+fn recorded_bytes(file: &str) -> Vec<u8> {
     let all = recordings();
-    let it = all.iter().find(|it| it.name == "attended_transfer");
-    it.expect("a recording").read(file)
+    let recording = all.iter().find(|other| other.name == "attended_transfer");
+    recording.expect("a recording").read(file)
 }
 
 #[test]
 fn pieces_of_any_size_make_the_same_messages() {
-    let bytes = recorded("esl.all.txt");
+    let bytes = recorded_bytes("esl.all.txt");
     let whole = split(&bytes);
     assert_eq!(whole.len(), 134);
     for piece in [1, 7, 512, 4096, 65_536] {
-        assert_eq!(in_pieces(&bytes, piece), whole, "{piece}");
+        assert_eq!(split_in_pieces(&bytes, piece), whole, "{piece}");
     }
 }
 
 #[test]
 fn full_event_stream_gives_the_recorded_calls() {
     let all = recordings();
-    let it = all.iter().find(|it| it.name == "attended_transfer");
-    let recording = it.expect("a recording");
-    let calls = finished(&split(&recording.read("esl.all.txt")));
+    let found = all.iter().find(|other| other.name == "attended_transfer");
+    let recording = found.expect("a recording");
+    let calls = finished_calls(&split(&recording.read("esl.all.txt")));
     let faults = faults(&calls, &recording.expected(), 0.6);
     assert!(faults.is_empty(), "{faults:?}");
 }
 
 #[test]
 fn recording_may_begin_in_the_middle_of_a_frame() {
-    let bytes = recorded("esl.all.txt");
+    let bytes = recorded_bytes("esl.all.txt");
     let whole = split(&bytes);
     for from in (0..bytes.len()).step_by(4_999) {
         let rest = split(&bytes[from..]);
@@ -78,7 +78,7 @@ fn frame(kind: &str, body: &str) -> String {
 fn texts(stream: &str) -> Vec<String> {
     let messages = split(stream.as_bytes()).into_iter();
     messages
-        .map(|it| String::from_utf8(it).expect("text"))
+        .map(|message| String::from_utf8(message).expect("text"))
         .collect()
 }
 
@@ -95,11 +95,11 @@ fn replies_between_events_are_split_without_blank_lines() {
         frame("api/response", r#"{"row_count":0}"#),
         frame("text/disconnect-notice", "bye\n"),
     ];
-    let told = texts(&stream.concat());
-    assert_eq!(told.len(), 7, "{told:?}");
-    assert_eq!((told[1].as_str(), told[3].as_str()), (event, json));
-    assert_eq!(told[5], r#"{"row_count":0}"#);
-    assert!(told[6].ends_with("bye\n"));
+    let messages = texts(&stream.concat());
+    assert_eq!(messages.len(), 7, "{messages:?}");
+    assert_eq!((messages[1].as_str(), messages[3].as_str()), (event, json));
+    assert_eq!(messages[5], r#"{"row_count":0}"#);
+    assert!(messages[6].ends_with("bye\n"));
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn header_of_64_mb_is_stepped_over_in_little_memory() {
     let next = frame("text/event-plain", "Event-Name: B\n\n");
     let long = "x".repeat(64 << 20);
     let stream = format!("Content-Length: 20\nContent-Type: text/event-plain\nX: {long}\n\n{next}");
-    let told = in_pieces(stream.as_bytes(), 65_536);
-    assert_eq!(told, [b"Event-Name: B\n\n".to_vec()]);
+    let messages = split_in_pieces(stream.as_bytes(), 65_536);
+    assert_eq!(messages, [b"Event-Name: B\n\n".to_vec()]);
     let lied =
         format!("Content-Length: 99999999999999999999\nContent-Type: text/event-plain\n\n{next}");
     assert_eq!(texts(&lied), ["Event-Name: B\n\n"]);
@@ -158,6 +158,6 @@ proptest! {
         let whole = split(stream.as_bytes());
         let given: usize = whole.iter().map(Vec::len).sum();
         prop_assert!(given <= stream.len());
-        in_pieces(stream.as_bytes(), piece);
+        split_in_pieces(stream.as_bytes(), piece);
     }
 }

@@ -1,10 +1,10 @@
-//! A fake switch that sends the events of a scene, with the headers of a live one.
+//! A fake switch that makes the events of a scene, with the headers of a live switch.
 
 use callbridge_call::{Direction, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Time of the switch's clock when a scene begins.
+/// Time of the switch's clock when a scene begins, in seconds since 1970.
 pub const BEGIN: u64 = 1_795_300_000;
 
 #[derive(Clone, Default)]
@@ -15,19 +15,19 @@ struct Channel {
     bridged: u64,
 }
 
-/// One scene: events with their times, in milliseconds from its start.
+/// A scene: its channels, and the events so far.
 #[derive(Default)]
 pub struct Switch {
     channels: BTreeMap<String, Channel>,
     now: u64,
     sequence: u64,
-    pub told: Vec<Vec<u8>>,
+    pub messages: Vec<Vec<u8>>,
 }
 
 type Headers<'h> = &'h [(&'h str, &'h str)];
 
 impl Switch {
-    /// Sets the time of the next events.
+    /// Sets the time of the next events, in milliseconds from the start of the scene.
     pub fn at(&mut self, millis: u64) -> &mut Self {
         self.now = (BEGIN * 1000 + millis) * 1000;
         self
@@ -51,15 +51,15 @@ impl Switch {
             ..Channel::default()
         };
         self.channels.insert(id.to_owned(), channel);
-        self.tell("CHANNEL_CREATE", id, &[])
+        self.send_event("CHANNEL_CREATE", id, &[])
     }
 
-    /// A customer calls in over the carrier.
-    pub fn comes_in(&mut self, id: &str, number: &str) -> &mut Self {
-        self.comes_in_from(id, number, "16000")
+    /// Lets a customer call in over the carrier. `id` is the id of the customer's channel.
+    pub fn call_in(&mut self, id: &str, number: &str) -> &mut Self {
+        self.call_in_from(id, number, "16000")
     }
 
-    pub fn comes_in_from(&mut self, id: &str, number: &str, port: &str) -> &mut Self {
+    pub fn call_in_from(&mut self, id: &str, number: &str, port: &str) -> &mut Self {
         let name = format!("sofia/external/{number}@127.0.0.1");
         let headers = [
             ("Caller-Orig-Caller-ID-Number", number),
@@ -71,8 +71,8 @@ impl Switch {
         self.channel(id, &name, true, &headers)
     }
 
-    /// A telephone dials.
-    pub fn dials(&mut self, id: &str, extension: &str) -> &mut Self {
+    /// Lets the telephone of an extension dial. `id` is the id of the telephone's channel.
+    pub fn dial(&mut self, id: &str, extension: &str) -> &mut Self {
         let name = format!("sofia/internal/{extension}@pbx.lab");
         let headers = [
             ("Caller-Orig-Caller-ID-Number", extension),
@@ -84,8 +84,9 @@ impl Switch {
         self.channel(id, &name, true, &headers)
     }
 
-    /// Returns the headers of a channel that another one made in this call.
-    fn made_by(&self, by: &str, call: &str) -> Vec<(&'static str, String)> {
+    /// Returns the headers that a channel in the call `call` has because the channel `by` made it.
+    /// If `by` is no channel, returns no headers.
+    fn originator_headers(&self, by: &str, call: &str) -> Vec<(&'static str, String)> {
         let Some(maker) = self.channels.get(by) else {
             return Vec::new();
         };
@@ -101,12 +102,13 @@ impl Switch {
         ]
     }
 
-    /// Dials a telephone, by this channel in this call. Without a channel if it is empty.
-    pub fn rings(&mut self, id: &str, extension: &str, (by, call): (&str, &str)) -> &mut Self {
-        self.rings_with(id, extension, (by, call), &[])
+    /// Dials a telephone. The channel `by` dials in the call `call`. If `by` is empty, no channel
+    /// dials.
+    pub fn ring(&mut self, id: &str, extension: &str, (by, call): (&str, &str)) -> &mut Self {
+        self.ring_with(id, extension, (by, call), &[])
     }
 
-    pub fn rings_with(
+    pub fn ring_with(
         &mut self,
         id: &str,
         extension: &str,
@@ -123,18 +125,19 @@ impl Switch {
             ("variable_dialed_user", extension),
             ("variable_sip_req_uri", uri.as_str()),
         ];
-        let made = self.made_by(by, call);
+        let made = self.originator_headers(by, call);
         headers.extend(made.iter().map(|(name, value)| (*name, value.as_str())));
         headers.extend(more);
         self.channel(id, &name, false, &headers)
     }
 
-    /// Dials an outside number over a gateway.
-    pub fn dials_out(&mut self, id: &str, target: (&str, &str), by: (&str, &str)) -> &mut Self {
-        self.dials_out_with(id, target, by, &[])
+    /// Dials an outside number. `target` is the gateway and the number. `by` is the channel that
+    /// dials and the call.
+    pub fn dial_out(&mut self, id: &str, target: (&str, &str), by: (&str, &str)) -> &mut Self {
+        self.dial_out_with(id, target, by, &[])
     }
 
-    pub fn dials_out_with(
+    pub fn dial_out_with(
         &mut self,
         id: &str,
         (gateway, number): (&str, &str),
@@ -142,7 +145,7 @@ impl Switch {
         more: Headers<'_>,
     ) -> &mut Self {
         let name = format!("sofia/external/{number}");
-        // A carrier that is only called by its gateway has its own address.
+        // Numbers over another gateway than `city` have an address that no trunk names.
         let port = if gateway == "city" { 16_000 } else { 16_099 };
         let uri = format!("{number}@127.0.0.1:{port}");
         let mut headers = vec![
@@ -151,43 +154,43 @@ impl Switch {
             ("variable_sip_req_uri", uri.as_str()),
             ("variable_lead_id", "4001"),
         ];
-        let made = self.made_by(by, call);
+        let made = self.originator_headers(by, call);
         headers.extend(made.iter().map(|(name, value)| (*name, value.as_str())));
         headers.extend(more);
         self.channel(id, &name, false, &headers)
     }
 
-    /// Adds this header to the later events of the channel.
-    pub fn learns(&mut self, id: &str, header: &str, value: &str) -> &mut Self {
+    /// Adds a header to the later events of the channel.
+    pub fn add_header(&mut self, id: &str, header: &str, value: &str) -> &mut Self {
         let channel = self.channels.get_mut(id).expect("a channel");
         channel.headers.insert(header.to_owned(), value.to_owned());
         self
     }
 
-    /// Creates one half of a loopback. The second half has the id of the first from its creation
-    /// on.
-    pub fn half(
+    /// Creates one half of a loopback. `other` is the id of the other half, or empty if the event
+    /// does not show the id. The channel `by` makes the half in the call `call`.
+    pub fn add_loopback_half(
         &mut self,
         id: &str,
         name: &str,
         (inbound, other): (bool, &str),
         (by, call): (&str, &str),
     ) -> &mut Self {
-        let made = self.made_by(by, call);
-        let told = made.iter().map(|(name, value)| (*name, value.as_str()));
-        let mut headers: Vec<(&str, &str)> = told.collect();
+        let made = self.originator_headers(by, call);
+        let pairs = made.iter().map(|(name, value)| (*name, value.as_str()));
+        let mut headers: Vec<(&str, &str)> = pairs.collect();
         if !other.is_empty() {
             headers.push(("variable_other_loopback_leg_uuid", other));
         }
         self.channel(id, name, inbound, &headers)
     }
 
-    pub fn answers(&mut self, id: &str) -> &mut Self {
+    pub fn answer(&mut self, id: &str) -> &mut Self {
         self.channels.get_mut(id).expect("a channel").answered = self.now;
-        self.tell("CHANNEL_ANSWER", id, &[])
+        self.send_event("CHANNEL_ANSWER", id, &[])
     }
 
-    pub fn bridges(&mut self, a: &str, b: &str) -> &mut Self {
+    pub fn bridge(&mut self, a: &str, b: &str) -> &mut Self {
         for (id, other) in [(a, b), (b, a)] {
             let channel = self.channels.get_mut(id).expect("a channel");
             channel.bridged = self.now;
@@ -195,62 +198,62 @@ impl Switch {
             channel.headers.extend([bridge]);
         }
         let sides = [("Bridge-A-Unique-ID", a), ("Bridge-B-Unique-ID", b)];
-        self.tell("CHANNEL_BRIDGE", a, &sides)
+        self.send_event("CHANNEL_BRIDGE", a, &sides)
     }
 
-    pub fn unbridges(&mut self, a: &str, b: &str) -> &mut Self {
+    pub fn unbridge(&mut self, a: &str, b: &str) -> &mut Self {
         self.channels.get_mut(a).expect("a channel").bridged = 0;
         let sides = [("Bridge-A-Unique-ID", a), ("Bridge-B-Unique-ID", b)];
-        self.tell("CHANNEL_UNBRIDGE", a, &sides)
+        self.send_event("CHANNEL_UNBRIDGE", a, &sides)
     }
 
-    /// The channel begins a consultation by feature code, or ends it.
-    pub fn consults(&mut self, id: &str, begins: bool) -> &mut Self {
+    /// Lets the channel begin or end a consultation by feature code.
+    pub fn consult(&mut self, id: &str, begins: bool) -> &mut Self {
         let event = if begins {
             "CHANNEL_EXECUTE"
         } else {
             "CHANNEL_EXECUTE_COMPLETE"
         };
-        self.tell(event, id, &[("Application", "att_xfer")])
+        self.send_event(event, id, &[("Application", "att_xfer")])
     }
 
-    /// The channel begins or ends an application with this argument.
-    pub fn executes(&mut self, id: &str, (name, data): (&str, &str), begins: bool) -> &mut Self {
+    /// Lets the channel begin or end the application `name` with the argument `data`.
+    pub fn execute(&mut self, id: &str, (name, data): (&str, &str), begins: bool) -> &mut Self {
         let event = if begins {
             "CHANNEL_EXECUTE"
         } else {
             "CHANNEL_EXECUTE_COMPLETE"
         };
-        self.tell(
+        self.send_event(
             event,
             id,
             &[("Application", name), ("Application-Data", data)],
         )
     }
 
-    /// The user of the channel presses a key. The event carries no variables.
-    pub fn presses(&mut self, id: &str, key: &str) -> &mut Self {
-        self.tell("DTMF", id, &[("DTMF-Digit", key)])
+    /// Lets the user of the channel press a key. The event carries no variables.
+    pub fn press(&mut self, id: &str, key: &str) -> &mut Self {
+        self.send_event("DTMF", id, &[("DTMF-Digit", key)])
     }
 
-    /// The channel enters or leaves a room.
-    pub fn in_room(&mut self, id: &str, room: &str, comes: bool) -> &mut Self {
-        let action = if comes { "add-member" } else { "del-member" };
+    /// Lets the channel enter a room (`enters`) or leave the room.
+    pub fn enter_or_leave_room(&mut self, id: &str, room: &str, enters: bool) -> &mut Self {
+        let action = if enters { "add-member" } else { "del-member" };
         let headers = [
             ("Event-Subclass", "conference::maintenance"),
             ("Conference-Unique-ID", room),
             ("Action", action),
         ];
-        self.tell("CUSTOM", id, &headers)
+        self.send_event("CUSTOM", id, &headers)
     }
 
-    pub fn hangs_up(&mut self, id: &str) -> &mut Self {
-        self.tell("CHANNEL_HANGUP", id, &[("Hangup-Cause", "NORMAL_CLEARING")]);
-        self.tell("CHANNEL_HANGUP_COMPLETE", id, &[])
+    pub fn hang_up(&mut self, id: &str) -> &mut Self {
+        self.send_event("CHANNEL_HANGUP", id, &[("Hangup-Cause", "NORMAL_CLEARING")]);
+        self.send_event("CHANNEL_HANGUP_COMPLETE", id, &[])
     }
 
-    /// The switch counts its live channels.
-    pub fn counts(&mut self, channels: usize) -> &mut Self {
+    /// Sends a heartbeat, which shows the number of live channels.
+    pub fn send_heartbeat(&mut self, channels: usize) -> &mut Self {
         self.sequence += 1;
         let message = json!({
             "Event-Name": "HEARTBEAT",
@@ -260,11 +263,11 @@ impl Switch {
             "Uptime-msec": (self.now / 1000 - BEGIN * 1000 + 3_600_000).to_string(),
             "Session-Count": channels.to_string(),
         });
-        self.told.push(message.to_string().into_bytes());
+        self.messages.push(message.to_string().into_bytes());
         self
     }
 
-    fn tell(&mut self, event: &str, id: &str, more: Headers<'_>) -> &mut Self {
+    fn send_event(&mut self, event: &str, id: &str, more: Headers<'_>) -> &mut Self {
         self.sequence += 1;
         let channel = self.channels.get(id).expect("a channel");
         let mut headers: Map<String, Value> = Map::new();
@@ -285,12 +288,13 @@ impl Switch {
         for (name, value) in more {
             put(name, (*value).to_owned());
         }
-        self.told.push(serde_json::to_vec(&headers).expect("JSON"));
+        self.messages
+            .push(serde_json::to_vec(&headers).expect("JSON"));
         self
     }
 }
 
-/// Describes a finished call in one line: who, whom, and how long.
+/// Describes a finished call in one line: parties, trunk, talk, and duration.
 pub fn line(call: &FinishedCall) -> String {
     let employees: Vec<String> = call
         .employees_in_order

@@ -1,42 +1,43 @@
-//! Tests of calls of three, in which an employee joins a call without a bridge.
+//! Tests of calls of three parties, in which an employee joins a call without a bridge.
 
-use crate::expected::{Ended, finished, finished_by, finished_when};
-use crate::metamorphic::{Chance, shuffled};
+use crate::expected::{Ended, finished_calls, finished_calls_by, finished_calls_when};
+use crate::metamorphic::{Chance, shuffle};
 use crate::switch::{Switch, line};
 
 const CUSTOMER: &str = "998901110001";
 const OTHER: &str = "998901110002";
 
-/// 101 talks with the customer from second 1 on.
-fn talking(switch: &mut Switch) {
-    switch.at(0).comes_in("cust", CUSTOMER);
-    switch.rings("p101", "101", ("cust", "cust")).at(1000);
-    switch.answers("p101").answers("cust");
-    switch.bridges("cust", "p101");
+/// Plays a talk of the customer and 101 that begins at second 1 and does not end.
+fn play_talk(switch: &mut Switch) {
+    switch.at(0).call_in("cust", CUSTOMER);
+    switch.ring("p101", "101", ("cust", "cust")).at(1000);
+    switch.answer("p101").answer("cust");
+    switch.bridge("cust", "p101");
 }
 
 fn lines(switch: &Switch) -> Vec<String> {
-    let calls = finished_when(&switch.told, Ended::Everything);
+    let calls = finished_calls_when(&switch.messages, Ended::Everything);
     calls.iter().map(line).collect()
 }
 
 #[test]
 fn three_way_with_either_side_adds_the_employee() {
     for target in ["cust", "p101"] {
-        let mut it = Switch::default();
-        talking(&mut it);
-        it.at(3000).dials("p104", "104").answers("p104");
-        it.executes("p104", ("three_way", target), true).at(6000);
-        it.executes("p104", ("three_way", target), false);
-        it.hangs_up("p104")
+        let mut switch = Switch::default();
+        play_talk(&mut switch);
+        switch.at(3000).dial("p104", "104").answer("p104");
+        switch.execute("p104", ("three_way", target), true).at(6000);
+        switch.execute("p104", ("three_way", target), false);
+        switch
+            .hang_up("p104")
             .at(8000)
-            .hangs_up("cust")
-            .hangs_up("p101");
+            .hang_up("cust")
+            .hang_up("p101");
         let wanted = format!("cust in city {CUSTOMER} [101 104] 104 talk 7.0 of 8.0, whole");
         let wanted = std::slice::from_ref(&wanted);
-        assert_eq!(lines(&it), wanted, "{target}");
+        assert_eq!(lines(&switch), wanted, "{target}");
         for seed in 0..50 {
-            let calls = finished(&shuffled(&it.told, &mut Chance::new(seed)));
+            let calls = finished_calls(&shuffle(&switch.messages, &mut Chance::new(seed)));
             assert_eq!(
                 calls.iter().map(line).collect::<Vec<_>>(),
                 wanted,
@@ -49,59 +50,61 @@ fn three_way_with_either_side_adds_the_employee() {
 /// The switch ends the consultation, connects 102 to 101, and bridges 101 and the customer again.
 #[test]
 fn zero_during_attended_transfer_adds_whom_it_consulted() {
-    let mut it = Switch::default();
-    talking(&mut it);
-    it.at(3000).consults("p101", true);
-    it.rings("p102", "102", ("p101", "cust")).at(4000);
-    it.answers("p102").bridges("p101", "p102").at(6000);
-    it.executes("p102", ("three_way", "p101"), true);
-    it.unbridges("p101", "p102").consults("p101", false);
-    it.at(6020).unbridges("cust", "p101");
-    it.at(6060).bridges("p101", "cust");
-    it.at(9000).hangs_up("cust").at(9020);
-    it.executes("p102", ("three_way", "p101"), false);
-    it.unbridges("p101", "cust").bridges("p102", "p101");
-    it.at(10_000).hangs_up("p101").hangs_up("p102");
+    let mut switch = Switch::default();
+    play_talk(&mut switch);
+    switch.at(3000).consult("p101", true);
+    switch.ring("p102", "102", ("p101", "cust")).at(4000);
+    switch.answer("p102").bridge("p101", "p102").at(6000);
+    switch.execute("p102", ("three_way", "p101"), true);
+    switch.unbridge("p101", "p102").consult("p101", false);
+    switch.at(6020).unbridge("cust", "p101");
+    switch.at(6060).bridge("p101", "cust");
+    switch.at(9000).hang_up("cust").at(9020);
+    switch.execute("p102", ("three_way", "p101"), false);
+    switch.unbridge("p101", "cust").bridge("p102", "p101");
+    switch.at(10_000).hang_up("p101").hang_up("p102");
     let wanted = format!("cust in city {CUSTOMER} [101 102] 102 talk 5.0 of 9.0, whole");
-    assert_eq!(lines(&it), [wanted]);
+    assert_eq!(lines(&switch), [wanted]);
 }
 
 #[test]
 fn joined_employee_stays_when_the_first_one_leaves() {
-    let mut it = Switch::default();
-    talking(&mut it);
-    it.at(3000).consults("p101", true);
-    it.rings("p102", "102", ("p101", "cust")).at(4000);
-    it.answers("p102").bridges("p101", "p102").at(6000);
-    it.executes("p102", ("three_way", "p101"), true);
-    it.unbridges("p101", "p102").consults("p101", false);
-    it.at(8000).hangs_up("p101").unbridges("cust", "p101");
-    it.executes("p102", ("three_way", "p101"), false);
-    it.bridges("p102", "cust");
-    it.at(9000).hangs_up("cust").hangs_up("p102");
+    let mut switch = Switch::default();
+    play_talk(&mut switch);
+    switch.at(3000).consult("p101", true);
+    switch.ring("p102", "102", ("p101", "cust")).at(4000);
+    switch.answer("p102").bridge("p101", "p102").at(6000);
+    switch.execute("p102", ("three_way", "p101"), true);
+    switch.unbridge("p101", "p102").consult("p101", false);
+    switch.at(8000).hang_up("p101").unbridge("cust", "p101");
+    switch.execute("p102", ("three_way", "p101"), false);
+    switch.bridge("p102", "cust");
+    switch.at(9000).hang_up("cust").hang_up("p102");
     let wanted = format!("cust in city {CUSTOMER} [101 102] 102 talk 5.0 of 9.0, whole");
-    assert_eq!(lines(&it), [wanted]);
+    assert_eq!(lines(&switch), [wanted]);
 }
 
-/// 104 eavesdrops from second 2 on, presses these keys a second apart, and leaves a second later.
-fn eavesdropped(target: &str, keys: &[&str], more: &[(&str, &str)]) -> Switch {
-    let mut it = Switch::default();
-    talking(&mut it);
-    it.at(2000).dials("p104", "104").answers("p104");
+/// Plays a call in which 104 eavesdrops on the channel `target` from second 2 on, presses `keys` a
+/// second apart, and leaves a second later. `more` are variables of 104's channel.
+fn play_eavesdropping(target: &str, keys: &[&str], more: &[(&str, &str)]) -> Switch {
+    let mut switch = Switch::default();
+    play_talk(&mut switch);
+    switch.at(2000).dial("p104", "104").answer("p104");
     for (variable, value) in more {
-        it.learns("p104", variable, value);
+        switch.add_header("p104", variable, value);
     }
-    it.executes("p104", ("eavesdrop", target), true);
+    switch.execute("p104", ("eavesdrop", target), true);
     let mut at = 2000;
     for key in keys {
         at += 1000;
-        it.at(at).presses("p104", key);
+        switch.at(at).press("p104", key);
     }
-    it.at(at + 1000)
-        .executes("p104", ("eavesdrop", target), false);
-    it.hangs_up("p104");
-    it.at(9000).hangs_up("cust").hangs_up("p101");
-    it
+    switch
+        .at(at + 1000)
+        .execute("p104", ("eavesdrop", target), false);
+    switch.hang_up("p104");
+    switch.at(9000).hang_up("cust").hang_up("p101");
+    switch
 }
 
 /// The monitored channel, the keys pressed, and whether the eavesdropper talks with the customer.
@@ -124,10 +127,10 @@ fn eavesdropper_counts_when_the_customer_hears_it() {
         ("gone", &["3"], false),
     ];
     for (target, keys, counts) in cases {
-        let it = eavesdropped(target, keys, &[]);
+        let switch = play_eavesdropping(target, keys, &[]);
         let employees = if counts { "[101 104] 104" } else { "[101] 101" };
         let wanted = format!("cust in city {CUSTOMER} {employees} talk 8.0 of 9.0, whole");
-        let calls: Vec<String> = finished(&it.told).iter().map(line).collect();
+        let calls: Vec<String> = finished_calls(&switch.messages).iter().map(line).collect();
         assert_eq!(calls, [wanted], "{target} {keys:?}");
     }
 }
@@ -154,38 +157,38 @@ fn eavesdrop_variables_decide_if_the_supervisor_counts() {
         ("cust", "3", &[(KEYS, "false")], false),
     ];
     for (target, key, variables, counts) in cases {
-        let it = eavesdropped(target, &[key], variables);
+        let switch = play_eavesdropping(target, &[key], variables);
         let employees = if counts { "[101 104] 104" } else { "[101] 101" };
         let wanted = format!("cust in city {CUSTOMER} {employees} talk 8.0 of 9.0, whole");
-        let calls: Vec<String> = finished(&it.told).iter().map(line).collect();
+        let calls: Vec<String> = finished_calls(&switch.messages).iter().map(line).collect();
         assert_eq!(calls, [wanted], "{target} {key} {variables:?}");
     }
 }
 
-/// A supervisor who speaks in two calls, one after the other, does not join them, like an agent.
+/// A supervisor who speaks in two calls, one after the other, does not make the calls one call.
 #[test]
 fn supervisor_of_two_calls_keeps_them_apart() {
-    let mut it = Switch::default();
-    it.at(0).dials("p104", "104").answers("p104");
+    let mut switch = Switch::default();
+    switch.at(0).dial("p104", "104").answer("p104");
     for (from, cust, phone, number) in [(1000, "one", "p1", CUSTOMER), (21_000, "two", "p2", OTHER)]
     {
-        it.at(from).comes_in(cust, number);
-        it.rings(phone, "101", (cust, cust)).at(from + 1000);
-        it.answers(phone).answers(cust).bridges(cust, phone);
-        it.at(from + 2000);
-        it.executes("p104", ("eavesdrop", phone), true);
-        it.at(from + 3000).presses("p104", "3");
-        it.at(from + 5000).hangs_up(cust).hangs_up(phone);
-        it.executes("p104", ("eavesdrop", phone), false);
+        switch.at(from).call_in(cust, number);
+        switch.ring(phone, "101", (cust, cust)).at(from + 1000);
+        switch.answer(phone).answer(cust).bridge(cust, phone);
+        switch.at(from + 2000);
+        switch.execute("p104", ("eavesdrop", phone), true);
+        switch.at(from + 3000).press("p104", "3");
+        switch.at(from + 5000).hang_up(cust).hang_up(phone);
+        switch.execute("p104", ("eavesdrop", phone), false);
     }
     let wanted = [
         format!("one in city {CUSTOMER} [101 104] 104 talk 4.0 of 5.0, whole"),
         format!("two in city {OTHER} [101 104] 104 talk 4.0 of 5.0, whole"),
     ];
-    let calls = finished_by(&it.told, 30_000);
+    let calls = finished_calls_by(&switch.messages, 30_000);
     assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), wanted);
-    it.at(40_000).hangs_up("p104");
-    let calls = finished(&it.told);
+    switch.at(40_000).hang_up("p104");
+    let calls = finished_calls(&switch.messages);
     assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), wanted);
 }
 
@@ -193,13 +196,13 @@ fn supervisor_of_two_calls_keeps_them_apart() {
 #[test]
 fn keys_of_a_caller_are_not_kept() {
     let mut plain = Switch::default();
-    plain.at(0).comes_in("cust", CUSTOMER).answers("cust");
+    plain.at(0).call_in("cust", CUSTOMER).answer("cust");
     let mut keyed = Switch::default();
-    keyed.at(0).comes_in("cust", CUSTOMER).answers("cust");
+    keyed.at(0).call_in("cust", CUSTOMER).answer("cust");
     for at in 1..9 {
-        keyed.at(at * 100).presses("cust", "3");
+        keyed.at(at * 100).press("cust", "3");
     }
-    let [plain, keyed] = [plain, keyed].map(|it| crate::expected::snapshots(&it.told));
+    let [plain, keyed] = [plain, keyed].map(|switch| crate::expected::snapshots(&switch.messages));
     assert_eq!(plain.len(), 1);
     assert_eq!(plain, keyed);
 }

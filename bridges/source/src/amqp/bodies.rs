@@ -274,7 +274,7 @@ mod tests {
         frame(CONTENT_HEADER, channel, &payload)
     }
 
-    /// Returns the frames of a message: its method, its header, and its body in parts of at most
+    /// Returns the frames of a message: the method, the header, and the body in parts of at most
     /// `most` bytes.
     fn message(channel: u16, body: &[u8], most: usize) -> Vec<u8> {
         let mut all = frame(1, channel, b"deliver");
@@ -284,7 +284,7 @@ mod tests {
         all
     }
 
-    fn without_heartbeats(bytes: &[u8]) -> Vec<u8> {
+    fn remove_heartbeats(bytes: &[u8]) -> Vec<u8> {
         let (mut kept, mut rest) = (Vec::new(), bytes);
         while !rest.is_empty() {
             let length = u32::from_be_bytes([rest[3], rest[4], rest[5], rest[6]]) as usize;
@@ -310,10 +310,13 @@ mod tests {
         let long: Vec<u8> = (0..40).collect();
         cutter.cut(&message(1, &long, 8), &mut stays);
         cutter.cut(&message(1, b"short", 8), &mut stays);
-        assert_eq!(stays.windows(8).filter(|it| *it == HEARTBEAT).count(), 3);
+        assert_eq!(
+            stays.windows(8).filter(|bytes| *bytes == HEARTBEAT).count(),
+            3
+        );
         let mut wanted = message(1, &long[..11], 8);
         wanted.extend(message(1, b"short", 8));
-        assert_eq!(without_heartbeats(&stays), wanted);
+        assert_eq!(remove_heartbeats(&stays), wanted);
         assert_eq!(
             (bodies.note_taken(11), bodies.note_taken(5)),
             (Some(40), None)
@@ -361,7 +364,7 @@ mod tests {
                 cutter.cut(&rest[..piece], &mut stays);
                 rest = &rest[piece..];
             }
-            prop_assert_eq!(without_heartbeats(&stays), wanted);
+            prop_assert_eq!(remove_heartbeats(&stays), wanted);
         }
 
         /// Bytes that no broker would send cause no panic, and do not grow.

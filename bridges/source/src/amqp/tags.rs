@@ -33,7 +33,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn judged(through: u64, refused: &[u64]) -> PendingVerdicts {
+    fn pending_verdicts(through: u64, refused: &[u64]) -> PendingVerdicts {
         PendingVerdicts {
             through,
             refused: refused.to_vec(),
@@ -51,24 +51,24 @@ mod tests {
     #[test]
     fn acknowledgment_covers_all_committed_messages() {
         let mut tags = tags(1, 10);
-        assert_eq!(tags.apply(&judged(7, &[])), (vec![], Some(7)));
-        assert_eq!(tags.apply(&judged(7, &[])), (vec![], None));
-        assert_eq!(tags.apply(&judged(10, &[])), (vec![], Some(10)));
+        assert_eq!(tags.apply(&pending_verdicts(7, &[])), (vec![], Some(7)));
+        assert_eq!(tags.apply(&pending_verdicts(7, &[])), (vec![], None));
+        assert_eq!(tags.apply(&pending_verdicts(10, &[])), (vec![], Some(10)));
         assert!(tags.outstanding.is_empty());
     }
 
     #[test]
     fn refused_deliveries_are_rejected_and_others_acknowledged() {
         let mut tags = tags(1, 5);
-        let answers = tags.apply(&judged(5, &[2, 5]));
+        let answers = tags.apply(&pending_verdicts(5, &[2, 5]));
         assert_eq!(answers, (vec![2, 5], Some(4)));
     }
 
     #[test]
     fn verdicts_on_an_older_connection_change_nothing() {
         let mut tags = tags(100, 3);
-        assert_eq!(tags.apply(&judged(99, &[5, 99])), (vec![], None));
-        assert_eq!(tags.apply(&judged(101, &[])), (vec![], Some(2)));
+        assert_eq!(tags.apply(&pending_verdicts(99, &[5, 99])), (vec![], None));
+        assert_eq!(tags.apply(&pending_verdicts(101, &[])), (vec![], Some(2)));
     }
 
     proptest! {
@@ -87,7 +87,7 @@ mod tests {
                 refused.retain(|seq| *seq >= refusable && *seq <= many);
                 through = next.max(through);
                 refusable = through + 1;
-                let (rejected, ack_through) = tags.apply(&judged(through, &refused));
+                let (rejected, ack_through) = tags.apply(&pending_verdicts(through, &refused));
                 for tag in rejected {
                     prop_assert_eq!(broker.insert(tag, "refused"), Some("open"));
                 }

@@ -1,11 +1,12 @@
-//! Tests of a folder of records: each file is given once, in order, and a bad file does not block
-//! others.
+//! Tests of a folder of records. Each file is read once, in order, and a bad file does not block
+//! other files.
 
 use super::*;
 use rustix::thread::CapabilitySet;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
+/// Writes a file whose time of the last change is `second` seconds after 1970.
 fn put(folder: &Path, name: &str, text: &str, second: u64) {
     let path = folder.join(name);
     std::fs::write(&path, text).expect("written");
@@ -15,13 +16,13 @@ fn put(folder: &Path, name: &str, text: &str, second: u64) {
 }
 
 /// Returns the text of a record, or the reason why it cannot be read.
-fn told(record: &FileRecord) -> String {
+fn record_text(record: &FileRecord) -> String {
     let details = record.details.as_ref().expect("details");
     let text = String::from_utf8(record.bytes.to_vec()).expect("text");
     details.fault.clone().unwrap_or(text)
 }
 
-/// Returns the file of a record, with the length of the whole record if it was cut.
+/// Returns the file of a record, and the length of the whole record if the record was cut.
 fn file_of(record: &FileRecord) -> (String, Option<u64>) {
     let details = record.details.as_ref().expect("details");
     (
@@ -30,18 +31,19 @@ fn file_of(record: &FileRecord) -> (String, Option<u64>) {
     )
 }
 
-fn given(folder: &mut RecordFolder) -> (Vec<String>, Option<FilePosition>) {
-    given_at(folder, Instant::now())
+/// Polls the folder four times. Returns the texts of the records, and the last position.
+fn poll_records(folder: &mut RecordFolder) -> (Vec<String>, Option<FilePosition>) {
+    poll_records_at(folder, Instant::now())
 }
 
-fn given_at(folder: &mut RecordFolder, now: Instant) -> (Vec<String>, Option<FilePosition>) {
+fn poll_records_at(folder: &mut RecordFolder, now: Instant) -> (Vec<String>, Option<FilePosition>) {
     let (mut texts, mut last) = (Vec::new(), None);
     for _ in 0..4 {
         for sight in folder.poll(now) {
             match sight {
                 Sight::Frames(frames) => {
                     for record in frames {
-                        texts.push(told(&record));
+                        texts.push(record_text(&record));
                         last = Some(record.position);
                     }
                 }
@@ -54,7 +56,7 @@ fn given_at(folder: &mut RecordFolder, now: Instant) -> (Vec<String>, Option<Fil
     (texts, last)
 }
 
-fn opened(path: &Path, from: From, resume: Option<FilePosition>) -> RecordFolder {
+fn open_folder(path: &Path, from: From, resume: Option<FilePosition>) -> RecordFolder {
     RecordFolder::new(path.to_owned(), from, resume, FilesAgain::default())
 }
 
@@ -64,19 +66,23 @@ fn files_are_read_once_by_time_and_hidden_files_skipped() {
     put(dir.path(), "b.json", "{\"n\":1}\n", 2_000);
     put(dir.path(), "a.json", "{\"n\":2}", 3_000);
     put(dir.path(), ".tmp", "{\"n\":9}", 1_000);
-    let mut folder = opened(dir.path(), From::Start, None);
-    assert_eq!(given(&mut folder).0, ["{\"n\":1}", "{\"n\":2}"]);
+    let mut folder = open_folder(dir.path(), From::Start, None);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}", "{\"n\":2}"]);
     put(dir.path(), "c.json", "{\"n\":3}", 2_500);
-    assert_eq!(given(&mut folder).0, ["{\"n\":3}"], "late, and not lost");
-    assert_eq!(given(&mut folder).0, [""; 0]);
+    assert_eq!(
+        poll_records(&mut folder).0,
+        ["{\"n\":3}"],
+        "late, and not lost"
+    );
+    assert_eq!(poll_records(&mut folder).0, [""; 0]);
 }
 
 #[test]
 fn file_created_within_one_disk_clock_tick_is_seen() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
-    let changed = std::fs::metadata(dir.path()).and_then(|it| it.modified());
-    let mut folder = opened(dir.path(), From::Start, None);
+    let changed = std::fs::metadata(dir.path()).and_then(|metadata| metadata.modified());
+    let mut folder = open_folder(dir.path(), From::Start, None);
     let [Sight::Open, Sight::Frames(_)] = &folder.poll(Instant::now())[..] else {
         panic!("the first leg")
     };
@@ -86,7 +92,7 @@ fn file_created_within_one_disk_clock_tick_is_seen() {
     of_folder
         .set_modified(changed.expect("a time"))
         .expect("as before");
-    assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":2}"]);
 }
 
 #[test]
@@ -104,13 +110,17 @@ fn folders_of_rotate_are_read_also_those_that_come_later() {
         1_000,
     );
     put(&folder_of("backup"), "no.json", "{\"n\":9}", 1_000);
-    let mut folder = opened(dir.path(), From::Start, None);
-    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    let mut folder = open_folder(dir.path(), From::Start, None);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}"]);
     let later = folder_of("2026-11-21-00-00-00");
     put(&later, "b.json", "{\"n\":2}", 2_000);
-    assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":2}"]);
     put(&later, "a.json", "{\"n\":3}", 2_001);
-    assert_eq!(given(&mut folder).0, ["{\"n\":3}"], "its name is another");
+    assert_eq!(
+        poll_records(&mut folder).0,
+        ["{\"n\":3}"],
+        "its name is another"
+    );
 }
 
 #[test]
@@ -121,26 +131,26 @@ fn unreadable_file_blocks_no_other_and_is_read_when_fixed() {
     let path = dir.path().join("a.json");
     let may_be_read = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode));
     may_be_read(0).expect("changed");
-    // Root can read every file, so only this thread gives up these rights.
+    // Root can read every file, so this thread gives up the rights of root.
     let mut rights = rustix::thread::capabilities(None).expect("rights");
     let of_root = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
     rights.effective.remove(of_root);
     rustix::thread::set_capabilities(None, rights).expect("given up");
-    let mut folder = opened(dir.path(), From::Start, None);
-    let texts = given(&mut folder).0;
+    let mut folder = open_folder(dir.path(), From::Start, None);
+    let texts = poll_records(&mut folder).0;
     assert_eq!((texts.len(), &*texts[0]), (2, "{\"n\":2}"), "{texts:?}");
     let why = "a.json cannot be read: Permission denied (os error 13); let the user of";
     assert!(texts[1].contains(why), "{texts:?}");
-    assert_eq!(given(&mut folder).0, [""; 0], "once");
+    assert_eq!(poll_records(&mut folder).0, [""; 0], "once");
     may_be_read(0o600).expect("changed");
-    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}"]);
 }
 
 #[test]
 fn file_rewritten_while_waiting_is_read_once_and_complete() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut folder = opened(dir.path(), From::Start, None);
-    assert_eq!(given(&mut folder).0, [""; 0]);
+    let mut folder = open_folder(dir.path(), From::Start, None);
+    assert_eq!(poll_records(&mut folder).0, [""; 0]);
     let noticed = |folder: &mut RecordFolder, name: &str, text: &str| {
         for second in [1_000, 1_001] {
             put(dir.path(), name, text, second);
@@ -155,17 +165,17 @@ fn file_rewritten_while_waiting_is_read_once_and_complete() {
     };
     assert_eq!(frames.len(), 1, "the whole one, once: {sights:?}");
     put(dir.path(), "half.json", "{\"n\":2}", 1_002);
-    assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":2}"]);
 }
 
 #[test]
 fn names_of_removed_files_are_forgotten() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
-    let mut folder = opened(dir.path(), From::Start, None);
-    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    let mut folder = open_folder(dir.path(), From::Start, None);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}"]);
     std::fs::remove_file(dir.path().join("a.json")).expect("removed");
-    // The clock of the disk may not have advanced since.
+    // The clock of the disk can be unchanged since the last poll.
     folder
         .listed
         .values_mut()
@@ -179,14 +189,14 @@ fn fifo_in_place_of_a_file_blocks_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     let path = dir.path().join("a.json");
-    let mut folder = opened(dir.path(), From::Start, None);
+    let mut folder = open_folder(dir.path(), From::Start, None);
     folder.list().expect("listed");
     std::fs::remove_file(&path).expect("removed");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("a FIFO");
-    let texts = given(&mut folder).0;
+    let texts = poll_records(&mut folder).0;
     assert!(
-        texts.iter().all(|it| it.contains("cannot be read")),
+        texts.iter().all(|text| text.contains("cannot be read")),
         "{texts:?}"
     );
 }
@@ -195,39 +205,39 @@ fn fifo_in_place_of_a_file_blocks_nothing() {
 fn future_file_time_moves_no_position_past_new_files() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 4_102_444_800);
-    let mut folder = opened(dir.path(), From::Start, None);
-    let (texts, position) = given(&mut folder);
+    let mut folder = open_folder(dir.path(), From::Start, None);
+    let (texts, position) = poll_records(&mut folder);
     assert_eq!(texts, ["{\"n\":1}"]);
     std::fs::write(dir.path().join("b.json"), "{\"n\":2}").expect("written");
-    let mut again = opened(dir.path(), From::End, position);
-    assert_eq!(given(&mut again).0, ["{\"n\":1}", "{\"n\":2}"]);
+    let mut again = open_folder(dir.path(), From::End, position);
+    assert_eq!(poll_records(&mut again).0, ["{\"n\":1}", "{\"n\":2}"]);
 }
 
 #[test]
 fn second_start_takes_nothing_in_from_before_the_first() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "old.json", "{\"n\":0}", 9_000);
-    let mut first = opened(dir.path(), From::End, None);
-    let (texts, position) = given(&mut first);
+    let mut first = open_folder(dir.path(), From::End, None);
+    let (texts, position) = poll_records(&mut first);
     assert_eq!(texts, [""; 0]);
     put(dir.path(), "new.json", "{\"n\":1}", 9_100);
-    let mut second = opened(dir.path(), From::End, position);
-    assert_eq!(given(&mut second).0, ["{\"n\":1}"]);
+    let mut second = open_folder(dir.path(), From::End, position);
+    assert_eq!(poll_records(&mut second).0, ["{\"n\":1}"]);
 }
 
 #[test]
 fn restart_continues_and_reads_the_last_files_again() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "old.json", "{\"n\":0}", 1_000);
-    let mut folder = opened(dir.path(), From::End, None);
-    let (texts, _) = given(&mut folder);
+    let mut folder = open_folder(dir.path(), From::End, None);
+    let (texts, _) = poll_records(&mut folder);
     assert_eq!(texts, [""; 0], "from the end on");
     put(dir.path(), "a.json", "{\"n\":1}", 9_000);
-    let (texts, position) = given(&mut folder);
+    let (texts, position) = poll_records(&mut folder);
     assert_eq!(texts, ["{\"n\":1}"]);
     put(dir.path(), "b.json", "{\"n\":2}", 9_001);
-    let mut again = opened(dir.path(), From::End, position);
-    assert_eq!(given(&mut again).0, ["{\"n\":1}", "{\"n\":2}"]);
+    let mut again = open_folder(dir.path(), From::End, position);
+    assert_eq!(poll_records(&mut again).0, ["{\"n\":1}", "{\"n\":2}"]);
 }
 
 #[test]
@@ -235,36 +245,40 @@ fn half_written_file_waits_a_minute_without_change() {
     let dir = tempfile::tempdir().expect("a folder");
     let begun = Instant::now();
     let after = |seconds: u64| begun + Duration::from_secs(seconds);
-    let mut folder = opened(dir.path(), From::Start, None);
+    let mut folder = open_folder(dir.path(), From::Start, None);
     put(dir.path(), "a.json", "{\"n\":", 1_000);
-    assert_eq!(given_at(&mut folder, begun).0, [""; 0]);
-    assert_eq!(given_at(&mut folder, after(59)).0, [""; 0]);
+    assert_eq!(poll_records_at(&mut folder, begun).0, [""; 0]);
+    assert_eq!(poll_records_at(&mut folder, after(59)).0, [""; 0]);
     put(dir.path(), "a.json", "{\"n\": [1,", 1_030);
-    assert_eq!(given_at(&mut folder, after(59)).0, [""; 0], "it changed");
-    assert_eq!(given_at(&mut folder, after(118)).0, [""; 0]);
+    assert_eq!(
+        poll_records_at(&mut folder, after(59)).0,
+        [""; 0],
+        "it changed"
+    );
+    assert_eq!(poll_records_at(&mut folder, after(118)).0, [""; 0]);
     put(dir.path(), "b.json", "{\"n\":2}", 1_031);
-    assert_eq!(given_at(&mut folder, after(118)).0, ["{\"n\":2}"]);
-    assert_eq!(given_at(&mut folder, after(120)).0, ["{\"n\": [1,"]);
-    assert_eq!(given_at(&mut folder, after(500)).0, [""; 0], "once");
+    assert_eq!(poll_records_at(&mut folder, after(118)).0, ["{\"n\":2}"]);
+    assert_eq!(poll_records_at(&mut folder, after(120)).0, ["{\"n\": [1,"]);
+    assert_eq!(poll_records_at(&mut folder, after(500)).0, [""; 0], "once");
     put(dir.path(), "a.json", "{\"n\": [1]}", 1_032);
-    assert_eq!(given_at(&mut folder, after(500)).0, ["{\"n\": [1]}"]);
+    assert_eq!(poll_records_at(&mut folder, after(500)).0, ["{\"n\": [1]}"]);
 }
 
 #[test]
 fn finished_file_that_changes_is_given_again() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "old.json", "{\"n\":0}", 900);
-    let mut folder = opened(dir.path(), From::End, None);
-    assert_eq!(given(&mut folder).0, [""; 0]);
+    let mut folder = open_folder(dir.path(), From::End, None);
+    assert_eq!(poll_records(&mut folder).0, [""; 0]);
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
-    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}"]);
     put(dir.path(), "a.json", "{\"n\":2}", 1_001);
     put(dir.path(), "old.json", "{\"n\":3}", 1_002);
-    assert_eq!(given(&mut folder).0, ["{\"n\":2}", "{\"n\":3}"]);
-    // Its rights do not belong to its content.
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":2}", "{\"n\":3}"]);
+    // A change of the file's permissions is no change of the file's content.
     let path = dir.path().join("a.json");
     std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("changed");
-    assert_eq!(given(&mut folder).0, [""; 0]);
+    assert_eq!(poll_records(&mut folder).0, [""; 0]);
 }
 
 #[test]
@@ -272,55 +286,55 @@ fn change_is_noticed_without_events_of_the_system() {
     let dir = tempfile::tempdir().expect("a folder");
     let begun = Instant::now();
     let later = begun + Duration::from_secs(61);
-    let mut folder = opened(dir.path(), From::Start, None);
+    let mut folder = open_folder(dir.path(), From::Start, None);
     folder.events = None;
     put(dir.path(), "torn.json", "{\"n\":", 1_000);
-    assert_eq!(given_at(&mut folder, begun).0, [""; 0]);
-    assert_eq!(given_at(&mut folder, later).0, ["{\"n\":"]);
+    assert_eq!(poll_records_at(&mut folder, begun).0, [""; 0]);
+    assert_eq!(poll_records_at(&mut folder, later).0, ["{\"n\":"]);
     put(dir.path(), "torn.json", "{\"n\":1}", 1_000);
     folder.list_after = None;
-    assert_eq!(given_at(&mut folder, later).0, ["{\"n\":1}"]);
+    assert_eq!(poll_records_at(&mut folder, later).0, ["{\"n\":1}"]);
 }
 
 #[test]
 fn lost_events_have_every_file_compared() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut folder = opened(dir.path(), From::Start, None);
+    let mut folder = open_folder(dir.path(), From::Start, None);
     folder.events = None;
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
-    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}"]);
     put(dir.path(), "a.json", "{\"n\":2}", 1_001);
     folder
         .listed
         .values_mut()
         .for_each(Listed::note_lost_events);
     folder.list_after = None;
-    assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":2}"]);
 }
 
 #[test]
 fn file_that_changed_during_a_restart_is_given_again() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut folder = opened(dir.path(), From::Start, None);
+    let mut folder = open_folder(dir.path(), From::Start, None);
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
     put(dir.path(), "b.json", "{\"n\":2}", 5_000_000);
-    let (texts, position) = given(&mut folder);
+    let (texts, position) = poll_records(&mut folder);
     assert_eq!(texts, ["{\"n\":1}", "{\"n\":2}"]);
-    // The time that the writer sets is long past, but the system's own time shows that it changed.
+    // The writer sets an old modification time, but the change time of the system shows the change.
     put(dir.path(), "a.json", "{\"n\":3}", 1_001);
-    let mut again = opened(dir.path(), From::End, position);
-    assert_eq!(given(&mut again).0, ["{\"n\":3}", "{\"n\":2}"]);
+    let mut again = open_folder(dir.path(), From::End, position);
+    assert_eq!(poll_records(&mut again).0, ["{\"n\":3}", "{\"n\":2}"]);
 }
 
 #[test]
 fn unread_file_holds_the_position_back() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut folder = opened(dir.path(), From::Start, None);
+    let mut folder = open_folder(dir.path(), From::Start, None);
     put(dir.path(), "half.json", "{\"n\":", 1_000);
-    assert_eq!(given(&mut folder).0, [""; 0]);
+    assert_eq!(poll_records(&mut folder).0, [""; 0]);
     let half = std::fs::metadata(dir.path().join("half.json")).expect("there");
     put(dir.path(), "a.json", "{\"n\":1}", 1_001);
-    let (_, position) = given(&mut folder);
+    let (_, position) = poll_records(&mut folder);
     assert!(position.expect("a position").offset < FileState::from_metadata(&half).changed);
 }
 
@@ -337,15 +351,15 @@ fn record_that_is_too_long_is_given_in_part() {
     };
     let file = dir.path().join("long.json").display().to_string();
     assert_eq!(file_of(&frames[0]), (file.clone(), Some(long.len() as u64)));
-    assert_eq!(told(&frames[0]), long[..KEPT_BYTES]);
-    assert_eq!(given(&mut folder).0, [""; 0], "once");
+    assert_eq!(record_text(&frames[0]), long[..KEPT_BYTES]);
+    assert_eq!(poll_records(&mut folder).0, [""; 0], "once");
     again.ask(&file);
     assert!(
-        given(&mut folder).0 == [long],
+        poll_records(&mut folder).0 == [long],
         "whole, because a person asks"
     );
     again.ask("/elsewhere/long.json");
-    assert_eq!(given(&mut folder).0, [""; 0]);
+    assert_eq!(poll_records(&mut folder).0, [""; 0]);
 }
 
 #[test]
@@ -353,18 +367,18 @@ fn nul_bytes_before_a_record_are_skipped() {
     let dir = tempfile::tempdir().expect("a folder");
     let hole = "\0".repeat(3 * MESSAGE_BYTES_MAX);
     put(dir.path(), "a.json", &format!("{hole}{{\"n\":1}}\n"), 1_000);
-    let mut folder = opened(dir.path(), From::Start, None);
-    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    let mut folder = open_folder(dir.path(), From::Start, None);
+    assert_eq!(poll_records(&mut folder).0, ["{\"n\":1}"]);
 }
 
 #[test]
 fn empty_file_is_reported_after_a_minute() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "\0\0\n", 1_000);
-    let mut folder = opened(dir.path(), From::Start, None);
+    let mut folder = open_folder(dir.path(), From::Start, None);
     let begun = Instant::now();
-    assert_eq!(given_at(&mut folder, begun).0, [""; 0]);
-    let texts = given_at(&mut folder, begun + Duration::from_secs(60)).0;
+    assert_eq!(poll_records_at(&mut folder, begun).0, [""; 0]);
+    let texts = poll_records_at(&mut folder, begun + Duration::from_secs(60)).0;
     assert!(texts[0].ends_with("a.json: the file is empty"), "{texts:?}");
 }
 
@@ -373,7 +387,7 @@ fn path_that_is_not_a_folder_is_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "f", "{}", 1);
     for (name, words) in [("f", "this is not a folder"), ("none", "no such file")] {
-        let mut folder = opened(&dir.path().join(name), From::Start, None);
+        let mut folder = open_folder(&dir.path().join(name), From::Start, None);
         let [Sight::Trouble(why) | Sight::Absent(why)] = &folder.poll(Instant::now())[..] else {
             panic!("a trouble")
         };
@@ -386,7 +400,7 @@ fn folder_that_could_not_be_read_for_a_while_is_up_again() {
     let dir = tempfile::tempdir().expect("a folder");
     let (path, away) = (dir.path().join("cdr"), dir.path().join("away"));
     std::fs::create_dir(&path).expect("a folder");
-    let mut folder = opened(&path, From::End, None);
+    let mut folder = open_folder(&path, From::End, None);
     assert!(matches!(
         &folder.poll(Instant::now())[..],
         [Sight::Open, Sight::End(_)]

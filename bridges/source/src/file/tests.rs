@@ -1,4 +1,4 @@
-//! Tests of changes to log files. No record is missed or read twice.
+//! Tests that changes to log files make the follower neither miss a record nor read one twice.
 
 use super::follow::{Follower, Sight};
 use crate::FilePosition;
@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+/// A followed log file in a temporary folder, and what the follower has reported.
 struct Desk {
     folder: tempfile::TempDir,
     follower: Follower,
@@ -38,7 +39,8 @@ impl Desk {
         self.folder.path().join("cel.csv")
     }
 
-    fn beside(&self, name: &str) -> PathBuf {
+    /// Returns the path of another file in the folder of the log file.
+    fn sibling(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -75,7 +77,7 @@ impl Desk {
         self.lines.clone()
     }
 
-    /// Restarts the process where the last frame was committed.
+    /// Replaces the follower, as a restart of callbridge after the last frame does.
     fn restart(&mut self, from: From) {
         let stored = self.position.as_ref().map(|position| {
             let text = serde_json::to_string(position).expect("a position is JSON");
@@ -101,7 +103,7 @@ fn lines(range: std::ops::Range<u32>) -> String {
         .collect()
 }
 
-fn named(range: std::ops::Range<u32>) -> Vec<String> {
+fn line_texts(range: std::ops::Range<u32>) -> Vec<String> {
     range
         .map(|n| format!("line {n} of a day that is long"))
         .collect()
@@ -141,16 +143,16 @@ fn renamed_file_is_read_to_its_end_then_the_new_one() {
     let mut desk = Desk::new(From::Start);
     desk.write("a\n");
     desk.read();
-    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
+    fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renamed");
     assert!(desk.read().is_empty());
     assert!(
         desk.troubles
             .last()
-            .expect("told")
+            .expect("a reason")
             .contains("renamed or deleted")
     );
-    // The writer still has the old file open. Its last line has no end.
-    append(&desk.beside("cel.csv.1"), "b\nc");
+    // The writer still has the old file open, and the last line of that file has no end.
+    append(&desk.sibling("cel.csv.1"), "b\nc");
     assert_eq!(desk.read(), ["b"]);
     desk.write("d\n");
     assert_eq!(desk.read(), ["c", "d"]);
@@ -161,20 +163,20 @@ fn renamed_file_is_read_to_its_end_then_the_new_one() {
 fn second_rotation_after_rename_back_is_waited_for() {
     let mut desk = Desk::new(From::Start);
     let rotate = |desk: &Desk| {
-        fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renames");
+        fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renames");
         desk.write(&lines(10..11));
     };
     desk.write(&lines(1..3));
-    assert_eq!(desk.read(), named(1..3));
+    assert_eq!(desk.read(), line_texts(1..3));
     rotate(&desk);
     assert_eq!(desk.follower.poll(), [Sight::Wait]);
     assert_eq!(desk.follower.poll(), [Sight::Wait]);
-    fs::rename(desk.beside("cel.csv.1"), desk.path()).expect("renames");
+    fs::rename(desk.sibling("cel.csv.1"), desk.path()).expect("renames");
     assert!(matches!(desk.follower.poll()[..], [Sight::End(_)]));
     rotate(&desk);
     assert_eq!(desk.follower.poll(), [Sight::Wait]);
-    append(&desk.beside("cel.csv.1"), &lines(3..4));
-    assert_eq!(desk.read(), [named(3..4), named(10..11)].concat());
+    append(&desk.sibling("cel.csv.1"), &lines(3..4));
+    assert_eq!(desk.read(), [line_texts(3..4), line_texts(10..11)].concat());
 }
 
 #[test]
@@ -183,18 +185,19 @@ fn copytruncate_loses_nothing_that_the_copy_has() {
     desk.write(&lines(0..100));
     assert_eq!(desk.read().len(), 100);
     desk.write(&lines(100..103));
-    fs::copy(desk.path(), desk.beside("cel.csv-20261120")).expect("copied");
+    fs::copy(desk.path(), desk.sibling("cel.csv-20261120")).expect("copied");
     let file = OpenOptions::new().write(true).open(desk.path());
     file.expect("opens").set_len(0).expect("truncated");
     desk.write(&lines(103..105));
-    assert_eq!(desk.read(), named(100..105));
+    assert_eq!(desk.read(), line_texts(100..105));
     assert!(desk.gaps.is_empty());
 }
 
-/// Truncates the file to nothing, and continues like a writer that has kept its offset.
+/// Copies the log file to `copy` and truncates the log file. Writes `text` at the old end, as a
+/// writer does that keeps its offset.
 fn copytruncate(desk: &Desk, copy: &str, text: &str) {
     let offset = fs::metadata(desk.path()).expect("there").len();
-    fs::copy(desk.path(), desk.beside(copy)).expect("copied");
+    fs::copy(desk.path(), desk.sibling(copy)).expect("copied");
     let file = OpenOptions::new()
         .write(true)
         .open(desk.path())
@@ -207,17 +210,18 @@ fn copytruncate(desk: &Desk, copy: &str, text: &str) {
 fn copytruncate_under_a_kept_offset_loses_nothing() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..100));
-    assert_eq!(desk.read(), named(0..100));
+    assert_eq!(desk.read(), line_texts(0..100));
     desk.write(&lines(100..103));
     copytruncate(&desk, "cel.csv-1", &lines(103..105));
-    assert_eq!(desk.read(), named(100..105));
+    assert_eq!(desk.read(), line_texts(100..105));
     desk.write(&lines(105..106));
-    assert_eq!(desk.read(), named(105..106));
-    // The second hole is like the first one. The records before it are in the second copy.
+    assert_eq!(desk.read(), line_texts(105..106));
+    // The second hole is like the first hole. The records before the second hole are in the second
+    // copy.
     desk.write(&lines(106..108));
     copytruncate(&desk, "cel.csv-2", &lines(108..109));
     desk.restart(From::End);
-    assert_eq!(desk.read(), named(106..109));
+    assert_eq!(desk.read(), line_texts(106..109));
     assert!(
         desk.gaps.is_empty() && desk.cut.is_empty(),
         "{:?}",
@@ -234,7 +238,7 @@ fn large_hole_before_a_line_is_skipped() {
         file.set_len(hole).expect("a hole");
         desk.read();
         desk.write(&lines(0..2));
-        assert_eq!(desk.read(), named(0..2), "{from:?}");
+        assert_eq!(desk.read(), line_texts(0..2), "{from:?}");
         let position = desk.position.clone().expect("read");
         assert_eq!((position.head_at, position.head_len > 0), (hole, true));
         assert!(desk.cut.is_empty());
@@ -247,7 +251,10 @@ fn record_over_the_limit_is_given_in_part() {
     let long = "x".repeat(1_258_291);
     desk.write(&format!("{}{long}\n{}", lines(0..1), lines(1..2)));
     let read = desk.read();
-    assert_eq!((&read[0], &read[2]), (&named(0..1)[0], &named(1..2)[0]));
+    assert_eq!(
+        (&read[0], &read[2]),
+        (&line_texts(0..1)[0], &line_texts(1..2)[0])
+    );
     assert_eq!(
         (read[1].as_str(), &desk.cut[..]),
         (&long[..64 << 10], &[1_258_291][..])
@@ -259,10 +266,10 @@ fn truncation_without_a_copy_is_a_gap_and_reading_continues() {
     let mut desk = Desk::new(From::End);
     desk.write(&lines(0..10));
     desk.read();
-    // The file was written again and is longer than before, between two polls. Only the first bytes
-    // show it.
+    // Between two polls, the file was replaced by a longer file. Only the first bytes show the
+    // change.
     fs::write(desk.path(), lines(20..60)).expect("written");
-    assert_eq!(desk.read(), named(20..60));
+    assert_eq!(desk.read(), line_texts(20..60));
     assert!(desk.gaps[0].contains("truncated"), "{:?}", desk.gaps);
 }
 
@@ -283,7 +290,7 @@ fn restart_continues_after_the_last_committed_line() {
     desk.read();
     desk.write(&lines(50..52));
     desk.restart(From::End);
-    assert_eq!(desk.read(), named(50..52));
+    assert_eq!(desk.read(), line_texts(50..52));
     assert!(desk.gaps.is_empty());
 }
 
@@ -297,44 +304,44 @@ fn restart_reads_new_lines_even_if_first_run_read_none() {
     assert_eq!(desk.read(), ["new"]);
 }
 
-/// Makes a file with two rotations since it was read: one more row in `.2`, two in `.1`, and one in
-/// the file itself.
-fn rotated_twice() -> Desk {
+/// Makes a file that was rotated twice since it was read. `.2` has one more row, `.1` has two rows,
+/// and the new file has one row.
+fn rotate_twice() -> Desk {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
     desk.read();
     desk.write(&lines(50..51));
-    fs::rename(desk.path(), desk.beside("cel.csv.2")).expect("renamed");
-    append(&desk.beside("cel.csv.1"), &lines(51..53));
+    fs::rename(desk.path(), desk.sibling("cel.csv.2")).expect("renamed");
+    append(&desk.sibling("cel.csv.1"), &lines(51..53));
     desk.write(&lines(53..54));
-    later(&desk.beside("cel.csv.2"), 1);
-    later(&desk.beside("cel.csv.1"), 2);
-    later(&desk.path(), 3);
+    set_modified(&desk.sibling("cel.csv.2"), 1);
+    set_modified(&desk.sibling("cel.csv.1"), 2);
+    set_modified(&desk.path(), 3);
     desk
 }
 
 #[test]
 fn restart_after_rotations_reads_the_old_files_first() {
-    let mut desk = rotated_twice();
+    let mut desk = rotate_twice();
     desk.restart(From::End);
-    assert_eq!(desk.read(), named(50..54));
+    assert_eq!(desk.read(), line_texts(50..54));
     assert!(desk.gaps.is_empty());
 }
 
 #[test]
 fn rotation_while_old_files_are_read_skips_none_of_them() {
-    let mut desk = rotated_twice();
+    let mut desk = rotate_twice();
     desk.restart(From::End);
     let first = desk.follower.poll();
     assert!(matches!(&first[..], [Sight::Open, Sight::Frames(frames)] if frames.len() == 1));
     // Each file has another name now, and a folder with the name of one of them is not a file.
     for (from, to) in [("cel.csv.2", "cel.csv.3"), ("cel.csv.1", "cel.csv.2")] {
-        fs::rename(desk.beside(from), desk.beside(to)).expect("renamed");
+        fs::rename(desk.sibling(from), desk.sibling(to)).expect("renamed");
     }
-    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
-    fs::create_dir(desk.beside("cel.csv.0")).expect("made");
+    fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renamed");
+    fs::create_dir(desk.sibling("cel.csv.0")).expect("made");
     desk.write(&lines(54..55));
-    assert_eq!(desk.read(), named(51..55));
+    assert_eq!(desk.read(), line_texts(51..55));
     assert!(desk.gaps.is_empty() && desk.troubles.is_empty());
 }
 
@@ -342,19 +349,19 @@ fn rotation_while_old_files_are_read_skips_none_of_them() {
 fn missing_file_at_restart_reads_only_newer_rotated_files() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..50));
-    later(&desk.path(), 2);
+    set_modified(&desk.path(), 2);
     desk.read();
-    append(&desk.beside("cel.csv.3"), &lines(70..80));
-    append(&desk.beside("cel.csv.1"), &lines(51..53));
-    later(&desk.beside("cel.csv.3"), 1);
-    later(&desk.beside("cel.csv.1"), 3);
-    // The one that was read is `cel.csv.2.gz` now.
+    append(&desk.sibling("cel.csv.3"), &lines(70..80));
+    append(&desk.sibling("cel.csv.1"), &lines(51..53));
+    set_modified(&desk.sibling("cel.csv.3"), 1);
+    set_modified(&desk.sibling("cel.csv.1"), 3);
+    // The file that was read is now `cel.csv.2.gz`.
     let text = fs::read(desk.path()).expect("read");
-    fs::write(desk.beside("cel.csv.2.gz"), text).expect("packed");
+    fs::write(desk.sibling("cel.csv.2.gz"), text).expect("packed");
     fs::remove_file(desk.path()).expect("deleted");
     desk.write(&lines(53..54));
     desk.restart(From::End);
-    assert_eq!(desk.read(), named(51..54));
+    assert_eq!(desk.read(), line_texts(51..54));
     assert!(desk.gaps[0].contains("is gone"), "{:?}", desk.gaps);
     assert_eq!(desk.gaps.len(), 1);
 }
@@ -364,12 +371,12 @@ fn next_file_is_held_before_it_can_be_rotated_as_well() {
     let mut desk = Desk::new(From::Start);
     desk.write("a\n");
     desk.read();
-    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
+    fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renamed");
     desk.write("b\n");
     while desk.follower.poll() == [Sight::Wait] {}
     // The disk is full for an hour, and the file is not polled.
-    fs::rename(desk.beside("cel.csv.1"), desk.beside("cel.csv.2")).expect("renamed");
-    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
+    fs::rename(desk.sibling("cel.csv.1"), desk.sibling("cel.csv.2")).expect("renamed");
+    fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renamed");
     desk.write("c\n");
     assert_eq!(desk.read(), ["b", "c"]);
     assert!(desk.gaps.is_empty());
@@ -382,13 +389,14 @@ fn truncated_file_is_held_before_it_can_be_rotated_as_well() {
     desk.read();
     fs::write(desk.path(), lines(70..72)).expect("written");
     assert!(matches!(desk.follower.poll()[0], Sight::Gap(_)));
-    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
+    fs::rename(desk.path(), desk.sibling("cel.csv.1")).expect("renamed");
     desk.write(&lines(72..73));
-    assert_eq!(desk.read(), named(70..73));
+    assert_eq!(desk.read(), line_texts(70..73));
 }
 
-/// Sets the time of the last change, so the order does not depend on the precision of the clock.
-fn later(path: &Path, seconds: u64) {
+/// Sets the time of the last change of a file, so the order of files does not depend on the
+/// precision of the clock.
+fn set_modified(path: &Path, seconds: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("opens");
     let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_795_151_317 + seconds);
     file.set_modified(time).expect("set");
@@ -400,11 +408,11 @@ fn reused_inode_is_recognized_by_the_first_bytes() {
     desk.write(&lines(0..50));
     desk.read();
     let inode = desk.position.as_ref().expect("read").inode;
-    // The same inode has other and longer content. On ext4, this happens if a file is deleted and
-    // made again. Here, the file is overwritten.
+    // The inode gets other and longer content. On ext4, this happens if a file is deleted and
+    // created again. Here, the file is overwritten.
     fs::write(desk.path(), lines(70..150)).expect("written");
     desk.restart(From::End);
-    assert_eq!(desk.read(), named(70..150));
+    assert_eq!(desk.read(), line_texts(70..150));
     assert_eq!(desk.position.as_ref().expect("read").inode, inode);
     assert!(desk.gaps[0].contains("another file"), "{:?}", desk.gaps);
 }
@@ -416,11 +424,11 @@ fn folder_moved_to_another_disk_is_the_same_file() {
     desk.read();
     let text = fs::read(desk.path()).expect("read");
     fs::remove_file(desk.path()).expect("deleted");
-    append(&desk.beside("keeps the inode busy"), "x");
+    append(&desk.sibling("keeps the inode busy"), "x");
     append(&desk.path(), &String::from_utf8(text).expect("text"));
     desk.write(&lines(50..51));
     desk.restart(From::Start);
-    assert_eq!(desk.read(), named(50..51));
+    assert_eq!(desk.read(), line_texts(50..51));
     assert!(desk.gaps.is_empty());
 }
 
@@ -443,7 +451,7 @@ fn unreadable_path_is_reported_and_tried_again() {
 fn long_file_is_read_in_pieces_that_lose_nothing() {
     let mut desk = Desk::new(From::Start);
     desk.write(&lines(0..20_000));
-    assert_eq!(desk.read(), named(0..20_000));
+    assert_eq!(desk.read(), line_texts(0..20_000));
     let position = desk.position.clone().expect("read");
     assert_eq!(position.head_len, 1_024);
     let length = fs::metadata(desk.path()).expect("there").len();

@@ -56,13 +56,14 @@ impl Stall {
 mod tests {
     use super::*;
 
-    fn at(seconds: i64) -> EventTime {
+    fn time_at(seconds: i64) -> EventTime {
         EventTime::from_seconds(seconds)
     }
 
-    /// Checks and reports. Returns whether the reader was suspended, and the reported value.
+    /// Checks the stall at `now`, and reports a change. Returns whether the reader was suspended,
+    /// and the new value if it changed. `unanswered` is the time of a ping without answer.
     fn check(stall: &mut Stall, now: i64, unanswered: Option<i64>) -> (bool, Option<bool>) {
-        let stood_still = stall.check(at(now), unanswered.map(at));
+        let stood_still = stall.check(time_at(now), unanswered.map(time_at));
         let is_new = stall.is_stalled != stall.reported;
         stall.reported = stall.is_stalled;
         let reported = if is_new { Some(stall.is_stalled) } else { None };
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn ping_answered_late_is_a_stall_until_its_answer() {
-        let mut stall = Stall::new(at(0));
+        let mut stall = Stall::new(time_at(0));
         for now in 1..6 {
             assert_eq!(check(&mut stall, now, Some(0)), (false, None), "{now}");
         }
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn reader_that_stood_still_is_a_stall_until_a_later_answer() {
-        let mut stall = Stall::new(at(0));
+        let mut stall = Stall::new(time_at(0));
         assert_eq!(check(&mut stall, 5, None), (false, None));
         assert_eq!(check(&mut stall, 50, None), (true, Some(true)));
         assert_eq!(check(&mut stall, 51, Some(50)), (false, None));
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn reader_without_pings_drains_at_the_next_check() {
-        let mut stall = Stall::new(at(0));
+        let mut stall = Stall::new(time_at(0));
         assert_eq!(check(&mut stall, 8, None), (true, Some(true)));
         assert_eq!(check(&mut stall, 9, None), (false, Some(false)));
     }

@@ -1,7 +1,7 @@
 //! Tests of AMI over TCP.
 
-use crate::listener::{ACCEPTED, Listener, action, closed, id, say};
-use crate::stage::{Stage, impatient, settings, until};
+use crate::listener::{ACCEPTED, Listener, action_id_line, read_action, send, wait_until_closed};
+use crate::stage::{Stage, impatient_settings, settings, wait_until};
 use callbridge_source::{EventTime, Item};
 use callbridge_testbed::proxy::Proxy;
 use callbridge_testbed::wait::stand_still;
@@ -15,12 +15,12 @@ fn url(port: u16) -> String {
 async fn messages_after_the_login_arrive_as_frames() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
-    let mut line = listener.ami().await;
-    stage.up().await;
+    let mut line = listener.accept_ami().await;
+    stage.expect_up().await;
     assert_eq!(stage.text().await + "\r\n\r\n", ACCEPTED);
-    // The pieces of the stream do not matter, even inside a name in Windows-1251.
+    // The sizes of the pieces do not matter, even inside a name in Windows-1251.
     for byte in b"Event: Hangup\r\nCallerIDName: \xc8\xe2\xe0\xed\r\n\r\nEvent: Shutdown\r\n\r\n" {
-        say(&mut line, &[*byte]).await;
+        send(&mut line, &[*byte]).await;
     }
     let frame = stage.frame().await;
     assert_eq!(
@@ -40,26 +40,26 @@ async fn refused_login_is_reported_once_and_tried_again() {
     let mut stage = Stage::start(&url(listener.port()), settings());
     for _ in 0..4 {
         let mut line = listener.accept().await;
-        say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
-        action(&mut line).await;
-        say(&mut line, b"Response: Success\r\nChallenge: 123\r\n\r\n").await;
-        action(&mut line).await;
-        say(
+        send(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
+        read_action(&mut line).await;
+        send(&mut line, b"Response: Success\r\nChallenge: 123\r\n\r\n").await;
+        read_action(&mut line).await;
+        send(
             &mut line,
             b"Response: Error\r\nMessage: Authentication failed\r\n\r\n",
         )
         .await;
-        closed(&mut line).await;
+        wait_until_closed(&mut line).await;
     }
-    listener.ami().await;
-    let why = stage.down().await;
+    listener.accept_ami().await;
+    let why = stage.next_outage_reason().await;
     assert!(
         why.contains("refused the login: Authentication failed"),
         "{why}"
     );
     assert!(!why.contains("bridgesecret"));
-    // It was never up before, so there is no gap.
-    stage.up().await;
+    // The connection was never up before, so there is no gap.
+    stage.expect_up().await;
     stage.text().await;
     assert!(matches!(stage.next().await, Item::Down(_)));
     assert_eq!(stage.counts.now().reconnects, 1);
@@ -71,7 +71,7 @@ async fn refused_connection_is_reported_with_a_fix() {
     let port = listener.port();
     drop(listener);
     let mut stage = Stage::start(&url(port), settings());
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(
         why.contains("connection refused; check that the server runs"),
         "{why}"
@@ -84,8 +84,8 @@ async fn peer_that_is_not_asterisk_is_named() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;
-    say(&mut line, b"SSH-2.0-OpenSSH_9.9\r\n").await;
-    let why = stage.down().await;
+    send(&mut line, b"SSH-2.0-OpenSSH_9.9\r\n").await;
+    let why = stage.next_outage_reason().await;
     assert!(
         why.contains("not an Asterisk manager: it sent \"SSH-2.0"),
         "{why}"
@@ -96,22 +96,22 @@ async fn peer_that_is_not_asterisk_is_named() {
 async fn silent_connection_is_reopened_and_the_gap_is_reported() {
     let listener = Listener::plain().await;
     let proxy = Proxy::start(listener.port()).await;
-    let mut stage = Stage::start(&url(proxy.port()), impatient());
-    let mut line = listener.ami().await;
-    stage.up().await;
+    let mut stage = Stage::start(&url(proxy.port()), impatient_settings());
+    let mut line = listener.accept_ami().await;
+    stage.expect_up().await;
     stage.text().await;
     for asked in ["Action: CoreShowChannels", "Action: UserEvent"] {
-        assert!(action(&mut line).await.starts_with(asked));
+        assert!(read_action(&mut line).await.starts_with(asked));
     }
-    assert!(action(&mut line).await.starts_with("Action: Ping"));
-    say(&mut line, b"Response: Success\r\nPing: Pong\r\n\r\n").await;
+    assert!(read_action(&mut line).await.starts_with("Action: Ping"));
+    send(&mut line, b"Response: Success\r\nPing: Pong\r\n\r\n").await;
     assert!(stage.text().await.contains("Pong"));
     proxy.freeze();
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("no byte for "), "{why}");
-    let _again = listener.ami().await;
-    stage.up().await;
-    let why = stage.gap().await;
+    let _again = listener.accept_ami().await;
+    stage.expect_up().await;
+    let why = stage.next_gap_reason().await;
     assert!(why.contains("events may be missing"), "{why}");
 }
 
@@ -119,13 +119,13 @@ async fn silent_connection_is_reopened_and_the_gap_is_reported() {
 async fn unread_bytes_are_read_before_a_line_is_given_up() {
     for _ in 0..4 {
         let listener = Listener::plain().await;
-        let mut stage = Stage::start(&url(listener.port()), impatient());
-        let mut line = listener.ami().await;
-        stage.up().await;
+        let mut stage = Stage::start(&url(listener.port()), impatient_settings());
+        let mut line = listener.accept_ami().await;
+        stage.expect_up().await;
         stage.text().await;
-        say(&mut line, b"Event: Hangup\r\n\r\n").await;
+        send(&mut line, b"Event: Hangup\r\n\r\n").await;
         // All tasks of this process stop for longer than a connection may be silent.
-        stand_still(impatient().silent_after + Duration::from_millis(200));
+        stand_still(impatient_settings().silent_after + Duration::from_millis(200));
         assert_eq!(stage.text().await, "Event: Hangup");
     }
 }
@@ -134,20 +134,20 @@ async fn unread_bytes_are_read_before_a_line_is_given_up() {
 async fn answer_to_a_ping_is_reported_with_its_time() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
-    let mut line = listener.ami().await;
-    stage.up().await;
+    let mut line = listener.accept_ami().await;
+    stage.expect_up().await;
     stage.text().await;
     let ping = loop {
-        let asked = action(&mut line).await;
+        let asked = read_action(&mut line).await;
         if asked.starts_with("Action: Ping") {
             break asked;
         }
     };
     let answer = |time: &str| {
-        let id = id(&ping);
+        let id = action_id_line(&ping);
         format!("Response: Success\r\n{id}\r\nPing: Pong\r\n{time}\r\n")
     };
-    say(
+    send(
         &mut line,
         answer("Timestamp: 1795151300.250000\r\n").as_bytes(),
     )
@@ -164,17 +164,18 @@ async fn answer_to_a_ping_is_reported_with_its_time() {
 #[tokio::test]
 async fn line_on_which_bytes_arrive_is_never_taken_for_silent() {
     let listener = Listener::plain().await;
-    let mut stage = Stage::start(&url(listener.port()), impatient());
-    let mut line = listener.ami().await;
-    stage.up().await;
+    let mut stage = Stage::start(&url(listener.port()), impatient_settings());
+    let mut line = listener.accept_ami().await;
+    stage.expect_up().await;
     stage.text().await;
     for asked in ["Action: CoreShowChannels", "Action: UserEvent"] {
-        assert!(action(&mut line).await.starts_with(asked));
+        assert!(read_action(&mut line).await.starts_with(asked));
     }
-    // This takes three times the silence that would end the connection, but each ping is answered.
+    // The test takes three times as long as the silence that ends a connection. Each ping is
+    // answered.
     for _ in 0..12 {
-        assert!(action(&mut line).await.starts_with("Action: Ping"));
-        say(&mut line, b"Response: Success\r\n\r\n").await;
+        assert!(read_action(&mut line).await.starts_with("Action: Ping"));
+        send(&mut line, b"Response: Success\r\n\r\n").await;
         assert_eq!(stage.text().await, "Response: Success");
     }
 }
@@ -183,31 +184,31 @@ async fn line_on_which_bytes_arrive_is_never_taken_for_silent() {
 async fn lost_line_is_had_again_and_numbers_go_on() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
-    drop(listener.ami().await);
-    stage.up().await;
+    drop(listener.accept_ami().await);
+    stage.expect_up().await;
     assert_eq!(stage.frame().await.seq, 1);
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("closed"), "{why}");
-    let _line = listener.ami().await;
-    stage.up().await;
-    stage.gap().await;
+    let _line = listener.accept_ami().await;
+    stage.expect_up().await;
+    stage.next_gap_reason().await;
     assert_eq!(stage.frame().await.seq, 2);
     let counts = stage.counts.clone();
-    until("the count", || counts.now().reconnects == 1).await;
+    wait_until("the count", || counts.now().reconnects == 1).await;
 }
 
 #[tokio::test]
 async fn too_long_message_is_a_gap_and_the_connection_stays_up() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
-    let mut line = listener.ami().await;
-    stage.up().await;
+    let mut line = listener.accept_ami().await;
+    stage.expect_up().await;
     stage.text().await;
     let long = vec![b'x'; (1 << 20) + 100];
-    say(&mut line, b"Event: Long\r\nData: ").await;
-    say(&mut line, &long).await;
-    say(&mut line, b"\r\n\r\nEvent: Hangup\r\n\r\n").await;
-    let why = stage.gap().await;
+    send(&mut line, b"Event: Long\r\nData: ").await;
+    send(&mut line, &long).await;
+    send(&mut line, b"\r\n\r\nEvent: Hangup\r\n\r\n").await;
+    let why = stage.next_gap_reason().await;
     assert!(
         why.starts_with("a message of 1048695 bytes was discarded"),
         "{why}"

@@ -1,7 +1,7 @@
 //! Tests of FreeSWITCH's event socket.
 
-use crate::listener::{Listener, say};
-use crate::stage::{Stage, impatient, settings};
+use crate::listener::{Listener, send};
+use crate::stage::{Stage, impatient_settings, settings};
 use callbridge_call::Mark;
 use callbridge_source::{Fix, Item, Secret, Settings, Source, SourceId, SourceUrl};
 use callbridge_testbed::proxy::Proxy;
@@ -14,7 +14,7 @@ fn url(port: u16) -> String {
     format!("esl://127.0.0.1:{port}?secret-file={}", secret_file())
 }
 
-/// Makes a file with the switch's password, for all tests of this process.
+/// Makes a file with the switch's password, and returns its path. All tests share the file.
 fn secret_file() -> String {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = folder.join(format!("esl-{}.secret", std::process::id()));
@@ -22,8 +22,8 @@ fn secret_file() -> String {
     file.display().to_string()
 }
 
-/// Returns the next mark. Events before it are skipped.
-async fn mark(stage: &mut Stage) -> Mark {
+/// Returns the next mark, and skips the report that events flow.
+async fn next_mark(stage: &mut Stage) -> Mark {
     loop {
         match stage.next().await {
             Item::Mark { mark, .. } => return mark,
@@ -34,20 +34,20 @@ async fn mark(stage: &mut Stage) -> Mark {
 }
 
 /// Waits until the connection to a switch without channels is up.
-async fn up(stage: &mut Stage) {
-    stage.up().await;
-    assert_eq!(mark(stage).await, Mark::LoggedIn);
+async fn expect_up_without_channels(stage: &mut Stage) {
+    stage.expect_up().await;
+    assert_eq!(next_mark(stage).await, Mark::LoggedIn);
     let uptime = Some(Duration::from_secs(86_400));
-    assert_eq!(mark(stage).await, Mark::FullyBooted { uptime });
-    assert_eq!(mark(stage).await, Mark::ListEnd);
+    assert_eq!(next_mark(stage).await, Mark::FullyBooted { uptime });
+    assert_eq!(next_mark(stage).await, Mark::ListEnd);
 }
 
 #[tokio::test]
 async fn esl_source_subscribes_and_reads_events_sent_in_pieces() {
     let switch = FakeSwitch::start().await;
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
-    up(&mut stage).await;
-    let asked = switch.asked();
+    expect_up_without_channels(&mut stage).await;
+    let asked = switch.requests();
     assert!(
         asked[1].starts_with("event json CHANNEL_CREATE "),
         "{asked:?}"
@@ -66,12 +66,12 @@ async fn esl_source_subscribes_and_reads_events_sent_in_pieces() {
             "Content-Length: {}\nContent-Type: text/event-{kind}\n\n{body}",
             body.len()
         );
-        switch.says_in_pieces(frame.as_bytes(), 1).await;
+        switch.send_in_pieces(frame.as_bytes(), 1).await;
         assert_eq!(stage.text().await, body);
     }
     // Answers to questions that were not asked, and frames that are not events, arrive in between.
     switch
-        .says(b"Content-Type: log/data\nContent-Length: 3\n\nabcContent-Type: x/y\n\n")
+        .send(b"Content-Type: log/data\nContent-Length: 3\n\nabcContent-Type: x/y\n\n")
         .await;
     switch.event(bodies[0]).await;
     assert_eq!(stage.text().await, bodies[0]);
@@ -87,11 +87,14 @@ async fn live_channels_at_login_are_reported_one_by_one() {
     switch.answers("uuid_dump a-1 json", dump);
     switch.answers("uuid_dump b-2 json", "-ERR No such channel!\n");
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
-    stage.up().await;
-    assert_eq!(mark(&mut stage).await, Mark::LoggedIn);
-    assert!(matches!(mark(&mut stage).await, Mark::FullyBooted { .. }));
+    stage.expect_up().await;
+    assert_eq!(next_mark(&mut stage).await, Mark::LoggedIn);
+    assert!(matches!(
+        next_mark(&mut stage).await,
+        Mark::FullyBooted { .. }
+    ));
     assert_eq!(stage.text().await, dump);
-    assert_eq!(mark(&mut stage).await, Mark::ListEnd);
+    assert_eq!(next_mark(&mut stage).await, Mark::ListEnd);
 }
 
 #[tokio::test]
@@ -103,7 +106,7 @@ async fn wrong_password_names_fix_and_recovers_after_correction() {
     let port = switch.addr().port();
     let text = format!("esl://127.0.0.1:{port}?secret-file={}", file.display());
     let mut stage = Stage::start(&text, settings());
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(
         why.contains("refused the password; give the password of event_socket.conf.xml"),
         "{why}"
@@ -116,15 +119,15 @@ async fn wrong_password_names_fix_and_recovers_after_correction() {
     let error = source.probe().await.expect_err("a wrong password");
     assert_eq!(error.fix(), Fix::Secret);
     std::fs::write(&file, PASSWORD).expect("written");
-    up(&mut stage).await;
+    expect_up_without_channels(&mut stage).await;
 }
 
 #[tokio::test]
 async fn address_blocked_by_acl_names_apply_inbound_acl() {
     let switch = FakeSwitch::start().await;
-    switch.lets_nobody_in();
+    switch.refuse_addresses();
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("apply-inbound-acl"), "{why}");
 }
 
@@ -133,8 +136,8 @@ async fn peer_that_is_not_an_event_socket_is_named() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;
-    say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
-    let why = stage.down().await;
+    send(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
+    let why = stage.next_outage_reason().await;
     assert!(
         why.contains("not an event socket of FreeSWITCH: it sent \"Asterisk Call"),
         "{why}"
@@ -145,18 +148,18 @@ async fn peer_that_is_not_an_event_socket_is_named() {
 async fn half_open_line_is_found_and_opened_again_with_its_gap() {
     let switch = FakeSwitch::start().await;
     let proxy = Proxy::start(switch.addr().port()).await;
-    let mut stage = Stage::start(&url(proxy.port()), impatient());
-    up(&mut stage).await;
-    // Each answer to a keep-alive shows that the switch is there. This takes three times the
-    // silence that would end the connection.
-    switch.is_asked("api uptime ms", 14).await;
+    let mut stage = Stage::start(&url(proxy.port()), impatient_settings());
+    expect_up_without_channels(&mut stage).await;
+    // Answers to keep-alives keep the connection open. The test waits three times as long as the
+    // silence that ends a connection.
+    switch.wait_for_command("api uptime ms", 14).await;
     proxy.freeze();
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("no byte for "), "{why}");
-    stage.up().await;
-    let why = stage.gap().await;
+    stage.expect_up().await;
+    let why = stage.next_gap_reason().await;
     assert!(why.contains("events may be missing"), "{why}");
-    assert_eq!(mark(&mut stage).await, Mark::LoggedIn);
+    assert_eq!(next_mark(&mut stage).await, Mark::LoggedIn);
 }
 
 #[tokio::test]
@@ -165,22 +168,22 @@ async fn switch_restart_is_reported_before_its_first_event() {
     switch.answers("uptime ms", "-ERR uptime Command not found!\n");
     switch.answers("show channels as json", "-ERR show Command not found!\n");
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
-    stage.up().await;
-    assert_eq!(mark(&mut stage).await, Mark::LoggedIn);
+    stage.expect_up().await;
+    assert_eq!(next_mark(&mut stage).await, Mark::LoggedIn);
     let of = |core: &str| format!(r#"{{"Event-Name":"HEARTBEAT","Core-UUID":"{core}"}}"#);
     switch.subscribed(1).await;
     switch.event(&of("one")).await;
     assert_eq!(stage.next().await, Item::EventsFlow);
     assert_eq!(stage.text().await, of("one"));
-    switch.cuts().await;
-    assert!(stage.down().await.contains("closed"));
-    stage.up().await;
-    stage.gap().await;
-    assert_eq!(mark(&mut stage).await, Mark::LoggedIn);
+    switch.cut().await;
+    assert!(stage.next_outage_reason().await.contains("closed"));
+    stage.expect_up().await;
+    stage.next_gap_reason().await;
+    assert_eq!(next_mark(&mut stage).await, Mark::LoggedIn);
     switch.subscribed(2).await;
     switch.event(&of("two")).await;
     assert!(matches!(
-        mark(&mut stage).await,
+        next_mark(&mut stage).await,
         Mark::Restarted { began: None }
     ));
     assert_eq!(stage.text().await, of("two"));
@@ -190,22 +193,22 @@ async fn switch_restart_is_reported_before_its_first_event() {
 async fn too_long_event_is_a_gap_and_an_orderly_stop_is_reported() {
     let switch = FakeSwitch::start().await;
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
-    up(&mut stage).await;
+    expect_up_without_channels(&mut stage).await;
     let long = format!(
         r#"{{"Event-Name":"CHANNEL_CREATE","x":"{}"}}"#,
         "y".repeat(1 << 20)
     );
     switch.event(&long).await;
-    let why = stage.gap().await;
+    let why = stage.next_gap_reason().await;
     assert!(why.starts_with("a message was discarded"), "{why}");
     assert_eq!(stage.counts.now().too_long, 1);
     switch
-        .says(
+        .send(
             b"Content-Type: text/disconnect-notice\nContent-Length: 31\n\n\
               The system is being shut down.\n",
         )
         .await;
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("The system is being shut down."), "{why}");
 }
 
@@ -213,7 +216,7 @@ async fn too_long_event_is_a_gap_and_an_orderly_stop_is_reported() {
 async fn two_session_count_mismatches_list_channels_with_a_gap() {
     let switch = FakeSwitch::start().await;
     let mut stage = Stage::start(&url(switch.addr().port()), settings());
-    up(&mut stage).await;
+    expect_up_without_channels(&mut stage).await;
     switch.answers("show channels as json", RUNNING);
     let dump = r#"{"Event-Name":"CHANNEL_DATA"}"#;
     switch.answers("uuid_dump a-1 json", dump);
@@ -223,13 +226,13 @@ async fn two_session_count_mismatches_list_channels_with_a_gap() {
         switch.event(heartbeat).await;
         assert_eq!(stage.text().await, heartbeat);
     }
-    let why = stage.gap().await;
+    let why = stage.next_gap_reason().await;
     assert!(why.contains("2 that were not known"), "{why}");
     assert_eq!(
         (stage.text().await, stage.text().await),
         (dump.into(), dump.into())
     );
-    assert_eq!(mark(&mut stage).await, Mark::ListEnd);
+    assert_eq!(next_mark(&mut stage).await, Mark::ListEnd);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Tests of a file in a running source: states, positions, restart, pause. Changes to log files are
-//! tested next to the follower.
+//! Tests of a file in a running source: states, positions, restart, and pause. The tests of the
+//! follower check changes to log files.
 
 use crate::stage::{Stage, settings};
 use callbridge_source::{FilePosition, Item, Limits, Outage};
@@ -37,7 +37,7 @@ impl Log {
     }
 }
 
-async fn idle(stage: &mut Stage) -> FilePosition {
+async fn next_idle_position(stage: &mut Stage) -> FilePosition {
     match stage.next().await {
         Item::Idle { position } => position,
         other => panic!("{other:?} before the end"),
@@ -49,7 +49,7 @@ async fn file_is_idle_at_its_end_and_then_followed() {
     let log = Log::new();
     log.write("a\nb\n");
     let mut stage = Stage::start(&log.url("start"), settings());
-    stage.up().await;
+    stage.expect_up().await;
     assert_eq!(stage.text().await, "a");
     let frame = stage.frame().await;
     let Some(position) = frame.position else {
@@ -59,10 +59,10 @@ async fn file_is_idle_at_its_end_and_then_followed() {
         (&frame.bytes[..], frame.seq, position.offset),
         (&b"b"[..], 2, 4)
     );
-    assert_eq!(idle(&mut stage).await, position);
+    assert_eq!(next_idle_position(&mut stage).await, position);
     log.write("c\n");
     assert_eq!(stage.text().await, "c");
-    assert_eq!(idle(&mut stage).await.offset, 6);
+    assert_eq!(next_idle_position(&mut stage).await.offset, 6);
     assert_eq!(stage.stop().await, []);
 }
 
@@ -72,12 +72,12 @@ async fn missing_file_is_awaited_and_reported_once() {
     let mut stage = Stage::start(&log.url("end"), settings());
     assert!(
         stage
-            .down()
+            .next_outage_reason()
             .await
             .contains("no such file; callbridge waits for it")
     );
     log.write("a\n");
-    stage.up().await;
+    stage.expect_up().await;
     assert_eq!(stage.text().await, "a");
 }
 
@@ -86,22 +86,22 @@ async fn renamed_file_is_still_read_and_up_when_renamed_back() {
     let log = Log::new();
     log.write("a\n");
     let mut stage = Stage::start(&log.url("start"), settings());
-    stage.up().await;
+    stage.expect_up().await;
     assert_eq!(stage.text().await, "a");
-    idle(&mut stage).await;
+    next_idle_position(&mut stage).await;
     let away = log.path.with_extension("away");
     std::fs::rename(&log.path, &away).expect("renamed");
-    let told = stage.next().await;
-    let Item::Down(Outage { is_absent, .. }) = told else {
-        panic!("{told:?} instead of the reason");
+    let item = stage.next().await;
+    let Item::Down(Outage { is_absent, .. }) = item else {
+        panic!("{item:?} instead of the reason");
     };
     assert!(is_absent);
     let file = OpenOptions::new().append(true).open(&away);
     file.expect("opens").write_all(b"b\n").expect("written");
     assert_eq!(stage.text().await, "b");
     std::fs::rename(&away, &log.path).expect("renamed");
-    stage.up().await;
-    assert_eq!(idle(&mut stage).await.offset, 4);
+    stage.expect_up().await;
+    assert_eq!(next_idle_position(&mut stage).await.offset, 4);
 }
 
 #[tokio::test]
@@ -109,13 +109,13 @@ async fn restart_from_a_stored_place_gives_the_rest_alone() {
     let log = Log::new();
     log.write("a\nb\nc\n");
     let mut stage = Stage::start(&log.url("start"), settings());
-    stage.up().await;
+    stage.expect_up().await;
     stage.text().await;
     let committed = stage.frame().await.position;
     drop(stage);
     let again = Stage::start_at(&log.url("start"), settings(), Limits::default(), committed);
     let mut stage = again;
-    stage.up().await;
+    stage.expect_up().await;
     assert_eq!(stage.text().await, "c");
 }
 
@@ -123,16 +123,16 @@ async fn restart_from_a_stored_place_gives_the_rest_alone() {
 async fn pause_stops_reading_until_it_ends() {
     let log = Log::new();
     let mut stage = Stage::start(&log.url("start"), settings());
-    stage.down().await;
+    stage.next_outage_reason().await;
     stage.verdicts.pause(true);
     log.write("a\n");
     let other = Log::new();
     other.write("x\n");
-    // Meanwhile, another source reads its whole file.
+    // During the pause, another source reads its whole file.
     let mut witness = Stage::start(&other.url("start"), settings());
-    witness.up().await;
+    witness.expect_up().await;
     witness.text().await;
-    idle(&mut witness).await;
+    next_idle_position(&mut witness).await;
     assert_eq!(stage.counts.now().frames, 0);
     stage.verdicts.pause(false);
     loop {
@@ -149,7 +149,7 @@ async fn folder_in_place_of_a_file_is_named() {
     let log = Log::new();
     std::fs::create_dir(&log.path).expect("made");
     let mut stage = Stage::start(&log.url("start"), settings());
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(
         why.contains(Path::new("cel.csv").to_str().expect("text")),
         "{why}"

@@ -1,12 +1,12 @@
-//! Tests of a connection that is logged in and receives no events of calls.
+//! Tests of a connection that is logged in but receives no events of calls.
 
-use crate::listener::{Line, Listener, action, id, say};
+use crate::listener::{Line, Listener, action_id_line, read_action, send};
 use crate::stage::{Stage, settings};
 use callbridge_asterisk::subscription_probe::MissingRight;
 use callbridge_source::{Item, Outage, Settings};
 use std::time::Duration;
 
-/// Starts a manager, and a source that connects to it and asks every 20 ms.
+/// Starts a fake PBX, and a source that connects to the PBX and sends a request every 20 ms.
 async fn begin() -> (Listener, Stage) {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
@@ -18,26 +18,27 @@ async fn begin() -> (Listener, Stage) {
     (listener, stage)
 }
 
-/// Answers the next request for the list of channels with these. Other actions get no answer.
-async fn lists(line: &mut Line, channels: &[&str]) {
+/// Answers the next request for the list of channels with `channels`. Earlier actions get no
+/// answer.
+async fn answer_channel_list(line: &mut Line, channels: &[&str]) {
     loop {
-        let asked = action(line).await;
-        if !asked.starts_with("Action: CoreShowChannels") {
+        let request = read_action(line).await;
+        if !request.starts_with("Action: CoreShowChannels") {
             continue;
         }
-        let id = id(&asked);
+        let id = action_id_line(&request);
         let mut answer = format!("Response: Success\r\n{id}\r\nEventList: start\r\n\r\n");
         for channel in channels {
             let row = format!("Event: CoreShowChannel\r\n{id}\r\nUniqueid: {channel}\r\n\r\n");
             answer.push_str(&row);
         }
         answer.push_str(&format!("Event: CoreShowChannelsComplete\r\n{id}\r\n\r\n"));
-        return say(line, answer.as_bytes()).await;
+        return send(line, answer.as_bytes()).await;
     }
 }
 
-/// Returns the next missing right that is reported, and the frames before it.
-async fn lack(stage: &mut Stage) -> (MissingRight, Vec<String>) {
+/// Returns the next missing right that the source reports, and the frames before the report.
+async fn next_missing_right(stage: &mut Stage) -> (MissingRight, Vec<String>) {
     let mut frames = Vec::new();
     loop {
         match stage.next().await {
@@ -51,36 +52,36 @@ async fn lack(stage: &mut Stage) -> (MissingRight, Vec<String>) {
 #[tokio::test]
 async fn channels_without_events_report_missing_right_once() {
     let (listener, mut stage) = begin().await;
-    let mut line = listener.ami().await;
-    stage.up().await;
-    say(&mut line, b"Event: FullyBooted\r\n\r\n").await;
-    lists(&mut line, &["17.1"]).await;
-    lists(&mut line, &["17.1", "17.2", "17.3"]).await;
-    let (lack, frames) = lack(&mut stage).await;
+    let mut line = listener.accept_ami().await;
+    stage.expect_up().await;
+    send(&mut line, b"Event: FullyBooted\r\n\r\n").await;
+    answer_channel_list(&mut line, &["17.1"]).await;
+    answer_channel_list(&mut line, &["17.1", "17.2", "17.3"]).await;
+    let (lack, frames) = next_missing_right(&mut stage).await;
     assert_eq!(lack, MissingRight::Calls(2));
     let listed = frames
         .iter()
         .filter(|frame| frame.contains("Uniqueid: 17."));
-    assert_eq!(listed.count(), 1, "the first list alone: {frames:?}");
-    // It is reported once, and nothing more is asked.
-    assert!(action(&mut line).await.starts_with("Action: Ping"));
-    assert!(action(&mut line).await.starts_with("Action: Ping"));
+    assert_eq!(listed.count(), 1, "only the first list: {frames:?}");
+    // The missing right is reported once, and the source requests no more lists.
+    assert!(read_action(&mut line).await.starts_with("Action: Ping"));
+    assert!(read_action(&mut line).await.starts_with("Action: Ping"));
     assert_eq!(stage.stop().await, []);
 }
 
 #[tokio::test]
 async fn missing_fullybooted_or_denied_list_reports_missing_right() {
     let (listener, mut stage) = begin().await;
-    let mut line = listener.ami().await;
-    stage.up().await;
-    lists(&mut line, &[]).await;
-    assert_eq!(lack(&mut stage).await.0, MissingRight::System);
+    let mut line = listener.accept_ami().await;
+    stage.expect_up().await;
+    answer_channel_list(&mut line, &[]).await;
+    assert_eq!(next_missing_right(&mut stage).await.0, MissingRight::System);
     drop(line);
-    let mut line = listener.ami().await;
-    let asked = action(&mut line).await;
-    let id = id(&asked);
+    let mut line = listener.accept_ami().await;
+    let request = read_action(&mut line).await;
+    let id = action_id_line(&request);
     let denied = format!("Response: Error\r\n{id}\r\nMessage: Permission denied\r\n\r\n");
-    say(&mut line, denied.as_bytes()).await;
+    send(&mut line, denied.as_bytes()).await;
     loop {
         match stage.next().await {
             Item::MissingRight(lack) => break assert_eq!(lack, MissingRight::List),
@@ -90,14 +91,14 @@ async fn missing_fullybooted_or_denied_list_reports_missing_right() {
     }
 }
 
-/// Returns the items, without frames, until the connection is known to be open without a filter.
-async fn unfiltered(stage: &mut Stage) -> Vec<Item> {
-    let mut told = Vec::new();
+/// Returns the items, without frames, before the report that no event passes the filter.
+async fn items_until_filter_right_is_missing(stage: &mut Stage) -> Vec<Item> {
+    let mut items = Vec::new();
     loop {
         match stage.next().await {
             Item::Frame(_) => {}
-            Item::MissingRight(MissingRight::Filter) => return told,
-            other => told.push(other),
+            Item::MissingRight(MissingRight::Filter) => return items,
+            other => items.push(other),
         }
     }
 }
@@ -105,92 +106,93 @@ async fn unfiltered(stage: &mut Stage) -> Vec<Item> {
 #[tokio::test]
 async fn filter_blocking_new_channel_reopens_line_without_filter() {
     let (listener, mut stage) = begin().await;
-    let mut line = listener.filtered().await;
-    stage.up().await;
-    lists(&mut line, &[]).await;
-    lists(&mut line, &["17.1"]).await;
-    // Its event should have arrived by the next question, but the connection is opened again.
-    let mut line = listener.login().await;
+    let mut line = listener.accept_filtered().await;
+    stage.expect_up().await;
+    answer_channel_list(&mut line, &[]).await;
+    answer_channel_list(&mut line, &["17.1"]).await;
+    // No event of the new channel has arrived, so the source opens the connection again.
+    let mut line = listener.accept_login().await;
     assert!(
-        action(&mut line)
+        read_action(&mut line)
             .await
             .starts_with("Action: CoreShowChannels")
     );
-    let told = unfiltered(&mut stage).await;
-    assert_eq!(told[0], Item::MissingRight(MissingRight::System));
-    assert_eq!(told[1], Item::MissingRight(MissingRight::Calls(1)));
-    let Item::Down(Outage { why, .. }) = &told[2] else {
-        panic!("{told:?}")
+    let items = items_until_filter_right_is_missing(&mut stage).await;
+    assert_eq!(items[0], Item::MissingRight(MissingRight::System));
+    assert_eq!(items[1], Item::MissingRight(MissingRight::Calls(1)));
+    let Item::Down(Outage { why, .. }) = &items[2] else {
+        panic!("{items:?}")
     };
     assert!(why.contains("no event passes the filter"), "{why}");
-    assert_eq!(told[3], Item::Up);
-    say(&mut line, b"Event: Newchannel\r\nUniqueid: 17.2\r\n\r\n").await;
+    assert_eq!(items[3], Item::Up);
+    send(&mut line, b"Event: Newchannel\r\nUniqueid: 17.2\r\n\r\n").await;
     assert_eq!(stage.counts.now().reconnects, 1);
 }
 
 #[tokio::test]
 async fn filter_blocking_echo_event_reopens_line_without_filter() {
     let (listener, mut stage) = begin().await;
-    let mut line = listener.filtered().await;
-    stage.up().await;
-    let asked = loop {
-        let asked = action(&mut line).await;
-        if asked.starts_with("Action: UserEvent") {
-            break asked;
+    let mut line = listener.accept_filtered().await;
+    stage.expect_up().await;
+    let request = loop {
+        let request = read_action(&mut line).await;
+        if request.starts_with("Action: UserEvent") {
+            break request;
         }
     };
     let sent = format!(
         "Response: Success\r\n{}\r\nMessage: Event Sent\r\n\r\n",
-        id(&asked)
+        action_id_line(&request)
     );
-    say(&mut line, sent.as_bytes()).await;
-    let mut line = listener.login().await;
+    send(&mut line, sent.as_bytes()).await;
+    let mut line = listener.accept_login().await;
     assert!(
-        action(&mut line)
+        read_action(&mut line)
             .await
             .starts_with("Action: CoreShowChannels")
     );
-    let told = unfiltered(&mut stage).await;
-    assert!(matches!(told[0], Item::Down(_)), "{told:?}");
+    let items = items_until_filter_right_is_missing(&mut stage).await;
+    assert!(matches!(items[0], Item::Down(_)), "{items:?}");
 }
 
 #[tokio::test]
 async fn partly_accepted_filters_reopen_line_without_filters() {
     let (listener, mut stage) = begin().await;
-    let mut line = listener.login().await;
+    let mut line = listener.accept_login().await;
     for words in [
         "Response: Success",
         "Response: Error\r\nMessage: out of memory",
     ] {
-        let asked = action(&mut line).await;
-        assert!(asked.starts_with("Action: Filter"), "{asked}");
-        say(
+        let request = read_action(&mut line).await;
+        assert!(request.starts_with("Action: Filter"), "{request}");
+        send(
             &mut line,
-            format!("{words}\r\n{}\r\n\r\n", id(&asked)).as_bytes(),
+            format!("{words}\r\n{}\r\n\r\n", action_id_line(&request)).as_bytes(),
         )
         .await;
     }
-    let mut line = listener.login().await;
+    let mut line = listener.accept_login().await;
     assert!(
-        action(&mut line)
+        read_action(&mut line)
             .await
             .starts_with("Action: CoreShowChannels")
     );
-    let told = unfiltered(&mut stage).await;
-    let down = told.iter().any(
+    let items = items_until_filter_right_is_missing(&mut stage).await;
+    let down = items.iter().any(
         |item| matches!(item, Item::Down(Outage { why, .. }) if why.contains("out of memory")),
     );
-    assert!(down, "{told:?}");
+    assert!(down, "{items:?}");
 }
 
-/// Answers that our next own event was sent. Returns the id of the request.
-async fn sends(line: &mut Line) -> String {
+/// Answers the source's next `UserEvent` action as if the event had been sent. Returns the line
+/// with the action's id.
+async fn answer_user_event(line: &mut Line) -> String {
     loop {
-        let asked = action(line).await;
-        if asked.starts_with("Action: UserEvent") {
-            let id = id(&asked);
+        let request = read_action(line).await;
+        if request.starts_with("Action: UserEvent") {
+            let id = action_id_line(&request);
             let sent = format!("Response: Success\r\n{id}\r\nMessage: Event Sent\r\n\r\n");
-            say(line, sent.as_bytes()).await;
+            send(line, sent.as_bytes()).await;
             return id.to_owned();
         }
     }
@@ -199,28 +201,28 @@ async fn sends(line: &mut Line) -> String {
 #[tokio::test]
 async fn echo_event_result_reports_missing_right_or_events_flow() {
     let (listener, mut stage) = begin().await;
-    // Nothing passes the account's own filter, and the login has no filter to leave out.
-    let mut line = listener.ami().await;
-    stage.up().await;
-    say(&mut line, b"Event: FullyBooted\r\n\r\n").await;
-    lists(&mut line, &[]).await;
-    sends(&mut line).await;
+    // No event passes the filter of the account, and the login has no filter to omit.
+    let mut line = listener.accept_ami().await;
+    stage.expect_up().await;
+    send(&mut line, b"Event: FullyBooted\r\n\r\n").await;
+    answer_channel_list(&mut line, &[]).await;
+    answer_user_event(&mut line).await;
     let answering = async {
         loop {
-            lists(&mut line, &[]).await;
+            answer_channel_list(&mut line, &[]).await;
         }
     };
     tokio::select! {
         () = answering => {}
-        (lack, _) = lack(&mut stage) => assert_eq!(lack, MissingRight::Echo),
+        (lack, _) = next_missing_right(&mut stage) => assert_eq!(lack, MissingRight::Echo),
     }
     drop(line);
-    let mut line = listener.ami().await;
-    say(&mut line, b"Event: FullyBooted\r\n\r\n").await;
-    lists(&mut line, &[]).await;
-    let id = sends(&mut line).await;
+    let mut line = listener.accept_ami().await;
+    send(&mut line, b"Event: FullyBooted\r\n\r\n").await;
+    answer_channel_list(&mut line, &[]).await;
+    let id = answer_user_event(&mut line).await;
     let event = format!("Event: UserEvent\r\nUserEvent: CallbridgeHears\r\n{id}\r\n\r\n");
-    say(&mut line, event.as_bytes()).await;
+    send(&mut line, event.as_bytes()).await;
     loop {
         match stage.next().await {
             Item::EventsFlow => break,

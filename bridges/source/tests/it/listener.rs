@@ -1,6 +1,6 @@
-//! A listener for a test, plain or with TLS, and the first messages of a PBX.
+//! A fake PBX: a listener, plain or with TLS, and the first messages of a PBX.
 
-use crate::stage::soon;
+use crate::stage::within_deadline;
 use callbridge_testbed::authority::Identity;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// One connection, seen from the PBX.
+/// The PBX's side of a connection.
 pub type Line = BufStream<Box<dyn Duplex>>;
 
 pub struct Listener {
@@ -37,7 +37,7 @@ impl Listener {
             .expect("versions")
             .with_no_client_auth()
             .with_single_cert(vec![certificate.expect("a certificate")], key)
-            .expect("they fit");
+            .expect("a key that fits the certificate");
         Self {
             tls: Some(Arc::new(config).into()),
             ..Self::plain().await
@@ -56,7 +56,7 @@ impl Listener {
                 tcp.set_nodelay(true).expect("an option");
                 match &self.tls {
                     None => return BufStream::new(Box::new(tcp) as Box<dyn Duplex>),
-                    // The client refuses the handshake, which some tests check.
+                    // A handshake that the client refuses is skipped, because some tests check it.
                     Some(tls) => {
                         if let Ok(stream) = tls.accept(tcp).await {
                             return BufStream::new(Box::new(stream) as Box<dyn Duplex>);
@@ -65,35 +65,44 @@ impl Listener {
                 }
             }
         };
-        soon("a connection", accepting).await
+        within_deadline("a connection", accepting).await
     }
 
-    /// Accepts the next connection and its login like Asterisk, and reads the filters.
-    pub async fn ami(&self) -> Line {
-        let mut line = self.login().await;
-        while !action(&mut line).await.starts_with("Action: Events") {}
+    /// Accepts the next connection and its login, as Asterisk does. Reads the filters, and answers
+    /// none.
+    pub async fn accept_ami(&self) -> Line {
+        let mut line = self.accept_login().await;
+        while !read_action(&mut line).await.starts_with("Action: Events") {}
         line
     }
 
     /// Accepts the next connection and its login.
-    pub async fn login(&self) -> Line {
+    pub async fn accept_login(&self) -> Line {
         let mut line = self.accept().await;
-        say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
-        assert!(action(&mut line).await.starts_with("Action: Challenge"));
-        say(&mut line, b"Response: Success\r\nChallenge: 123\r\n\r\n").await;
-        assert!(action(&mut line).await.contains("Username: bridge\r\n"));
-        say(&mut line, ACCEPTED.as_bytes()).await;
+        send(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
+        assert!(
+            read_action(&mut line)
+                .await
+                .starts_with("Action: Challenge")
+        );
+        send(&mut line, b"Response: Success\r\nChallenge: 123\r\n\r\n").await;
+        assert!(
+            read_action(&mut line)
+                .await
+                .contains("Username: bridge\r\n")
+        );
+        send(&mut line, ACCEPTED.as_bytes()).await;
         line
     }
 
-    /// Accepts the next connection, its login, and its filters.
-    pub async fn filtered(&self) -> Line {
-        let mut line = self.login().await;
+    /// Accepts the next connection and its login, and answers that the filters were added.
+    pub async fn accept_filtered(&self) -> Line {
+        let mut line = self.accept_login().await;
         loop {
-            let asked = action(&mut line).await;
-            let (name, id) = (asked.lines().next(), id(&asked));
+            let request = read_action(&mut line).await;
+            let (name, id) = (request.lines().next(), action_id_line(&request));
             let answer = format!("Response: Success\r\n{id}\r\n\r\n");
-            say(&mut line, answer.as_bytes()).await;
+            send(&mut line, answer.as_bytes()).await;
             if name == Some("Action: Events") {
                 return line;
             }
@@ -101,19 +110,19 @@ impl Listener {
     }
 
     /// Accepts the next connection as a WebSocket.
-    pub async fn websocket(&self) -> Line {
+    pub async fn accept_websocket(&self) -> Line {
         let mut line = self.accept().await;
         let answer = upgrade(&mut line).await;
-        say(&mut line, &answer).await;
+        send(&mut line, &answer).await;
         line
     }
 }
 
 pub const ACCEPTED: &str = "Response: Success\r\nMessage: Authentication accepted\r\n\r\n";
 
-/// Reads the request for a WebSocket. Returns the answer that accepts it.
+/// Reads the request for a WebSocket. Returns the answer that accepts the request.
 pub async fn upgrade(line: &mut Line) -> Vec<u8> {
-    let request = action(line).await;
+    let request = read_action(line).await;
     let key = request
         .lines()
         .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
@@ -125,21 +134,21 @@ pub async fn upgrade(line: &mut Line) -> Vec<u8> {
     .into_bytes()
 }
 
-pub async fn say(line: &mut Line, bytes: &[u8]) {
-    line.write_all(bytes).await.expect("it is written");
-    line.flush().await.expect("and sent");
+pub async fn send(line: &mut Line, bytes: &[u8]) {
+    line.write_all(bytes).await.expect("written");
+    line.flush().await.expect("sent");
 }
 
-/// Returns the line with an action's id.
-pub fn id(action: &str) -> &str {
+/// Returns the line of an action with the action's id.
+pub fn action_id_line(action: &str) -> &str {
     let mut lines = action.lines();
     lines
-        .find(|it| it.starts_with("ActionID: "))
+        .find(|line| line.starts_with("ActionID: "))
         .expect("an id")
 }
 
-/// Reads the next text up to an empty line.
-pub async fn action(line: &mut Line) -> String {
+/// Reads the next action, up to an empty line.
+pub async fn read_action(line: &mut Line) -> String {
     let reading = async {
         let mut text = String::new();
         while !text.ends_with("\r\n\r\n") {
@@ -148,12 +157,12 @@ pub async fn action(line: &mut Line) -> String {
         }
         text
     };
-    soon("an action", reading).await
+    within_deadline("an action", reading).await
 }
 
-/// Waits until the other side closes.
-pub async fn closed(line: &mut Line) {
+/// Waits until the other side closes the connection.
+pub async fn wait_until_closed(line: &mut Line) {
     let mut rest = Vec::new();
     // A reset ends the connection as well.
-    let _ = soon("the end of the line", line.read_to_end(&mut rest)).await;
+    let _ = within_deadline("the end of the line", line.read_to_end(&mut rest)).await;
 }

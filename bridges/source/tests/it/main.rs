@@ -1,4 +1,4 @@
-//! Tests of sources with the tests' own listeners: the transferred bytes, and the reported items.
+//! Tests of sources with fake PBXs: the bytes on the connection, and the reported items.
 
 mod ami;
 mod esl;

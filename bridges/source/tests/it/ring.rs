@@ -1,11 +1,11 @@
-//! Tests with an intake that is too slow.
+//! Tests of a source whose intake is too slow.
 
-use crate::listener::{Listener, say};
-use crate::stage::{Stage, settings, until};
+use crate::listener::{Listener, send};
+use crate::stage::{Stage, settings, wait_until};
 use callbridge_source::{Item, Limits};
 use std::fmt::Write;
 
-fn small() -> Limits {
+fn small_limits() -> Limits {
     Limits {
         live_frames: 4,
         live_bytes: 1 << 20,
@@ -25,28 +25,28 @@ fn events(range: std::ops::Range<u32>) -> String {
 async fn live_connection_never_waits_and_dropped_frames_are_one_gap() {
     let listener = Listener::plain().await;
     let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
-    let mut stage = Stage::start_at(&url, settings(), small(), None);
-    let mut line = listener.ami().await;
-    // The login's answer and three events fill it. There is no room for seven more.
-    say(&mut line, events(0..10).as_bytes()).await;
+    let mut stage = Stage::start_at(&url, settings(), small_limits(), None);
+    let mut line = listener.accept_ami().await;
+    // The login's answer and three events fill the ring, which has no room for seven more events.
+    send(&mut line, events(0..10).as_bytes()).await;
     let counts = stage.counts.clone();
-    until("the overflow", || counts.now().overflow == 7).await;
-    stage.up().await;
+    wait_until("the overflow", || counts.now().overflow == 7).await;
+    stage.expect_up().await;
     for wanted in [
         "Response: Success\r\nMessage: Authentication accepted",
         "Event: E0",
     ] {
         assert_eq!(stage.text().await, wanted);
     }
-    // Once there is room, the gap is reported although nothing more arrives.
+    // When the ring has room, the gap is reported, although no more bytes arrive.
     assert_eq!(stage.text().await, "Event: E1");
     assert_eq!(stage.text().await, "Event: E2");
-    let why = stage.gap().await;
+    let why = stage.next_gap_reason().await;
     assert!(
         why.starts_with("frames were dropped") && why.ends_with(": 7"),
         "{why}"
     );
-    say(&mut line, events(10..11).as_bytes()).await;
+    send(&mut line, events(10..11).as_bytes()).await;
     let frame = stage.frame().await;
     assert_eq!((&frame.bytes[..], frame.seq), (&b"Event: E10"[..], 5));
     assert_eq!(stage.counts.now().frames, 5);
@@ -59,15 +59,15 @@ async fn bytes_are_bounded_as_well_as_frames() {
     let limits = Limits {
         live_frames: 1_000,
         live_bytes: 100,
-        ..small()
+        ..small_limits()
     };
     let mut stage = Stage::start_at(&url, settings(), limits, None);
-    let mut line = listener.ami().await;
-    say(&mut line, events(0..10).as_bytes()).await;
+    let mut line = listener.accept_ami().await;
+    send(&mut line, events(0..10).as_bytes()).await;
     let counts = stage.counts.clone();
     // The login's answer has 51 bytes, and an event has 9. Only five events have room.
-    until("the overflow", || counts.now().overflow == 5).await;
-    stage.up().await;
+    wait_until("the overflow", || counts.now().overflow == 5).await;
+    stage.expect_up().await;
     stage.text().await;
     assert_eq!(stage.text().await, "Event: E0");
 }
@@ -78,10 +78,10 @@ async fn file_waits_for_room_and_loses_nothing() {
     let path = folder.path().join("ami.raw");
     std::fs::write(&path, events(0..500)).expect("written");
     let url = format!("file://{}?format=ami&from=start", path.display());
-    let mut stage = Stage::start_at(&url, settings(), small(), None);
-    stage.up().await;
+    let mut stage = Stage::start_at(&url, settings(), small_limits(), None);
+    stage.expect_up().await;
     let counts = stage.counts.clone();
-    until("a full ring", || counts.now().frames >= 4).await;
+    wait_until("a full ring", || counts.now().frames >= 4).await;
     for n in 0..500 {
         assert_eq!(stage.text().await, format!("Event: E{n}"));
     }
@@ -95,7 +95,7 @@ async fn dropped_intake_ends_the_source() {
     let path = folder.path().join("ami.raw");
     std::fs::write(&path, events(0..500)).expect("written");
     let url = format!("file://{}?format=ami&from=start", path.display());
-    let (ring, intake) = callbridge_source::ring(small());
+    let (ring, intake) = callbridge_source::ring(small_limits());
     let (_verdicts, reader) = callbridge_source::verdicts();
     let source = callbridge_source::Source::new(
         callbridge_source::SourceId(0),
@@ -107,5 +107,5 @@ async fn dropped_intake_ends_the_source() {
     );
     drop(intake);
     let never = std::future::pending();
-    crate::stage::soon("the end", source.run(ring, reader, never)).await;
+    crate::stage::within_deadline("the end", source.run(ring, reader, never)).await;
 }

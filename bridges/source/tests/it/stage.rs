@@ -1,4 +1,4 @@
-//! Runs a source, and takes its items.
+//! Runs a source for a test, and takes the items of the source.
 
 use callbridge_source::{
     Bounds, Counts, EventTime, FilePosition, Frame, Intake, Item, Limits, Outage, Secret, Settings,
@@ -12,24 +12,24 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 /// Time limit for every wait in these tests.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Waits for `future`, and fails with `what` if it takes too long.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+/// Waits for `future`. Panics with `what` if the future takes longer than [`DEADLINE`].
+pub async fn within_deadline<T>(what: &str, future: impl Future<Output = T>) -> T {
     match timeout(DEADLINE, future).await {
         Ok(value) => value,
-        Err(_) => panic!("{what} did not come within {DEADLINE:?}"),
+        Err(_) => panic!("{what} did not happen within {DEADLINE:?}"),
     }
 }
 
-/// Waits until `holds` returns `true`.
-pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let mut looks = interval(Duration::from_millis(5));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let looking = async {
+/// Waits until `holds` returns `true`. Panics with `what` if this takes longer than [`DEADLINE`].
+pub async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let mut ticks = interval(Duration::from_millis(5));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let polling = async {
         while !holds() {
-            looks.tick().await;
+            ticks.tick().await;
         }
     };
-    soon(what, looking).await;
+    within_deadline(what, polling).await;
 }
 
 /// Returns settings with short waits between tries, and the other defaults.
@@ -46,8 +46,8 @@ pub fn settings() -> Settings {
     }
 }
 
-/// Returns settings with which a dead connection is noticed at once.
-pub fn impatient() -> Settings {
+/// Returns settings with which a dead connection is noticed within half a second.
+pub fn impatient_settings() -> Settings {
     Settings {
         ping_every: Duration::from_millis(100),
         silent_after: Duration::from_millis(400),
@@ -103,7 +103,9 @@ impl Stage {
     }
 
     pub async fn next(&mut self) -> Item {
-        let (source, item) = soon("an item", self.intake.next()).await.expect("a ring");
+        let (source, item) = within_deadline("an item", self.intake.next())
+            .await
+            .expect("a ring");
         assert_eq!(source, SourceId(7));
         item
     }
@@ -119,29 +121,31 @@ impl Stage {
         String::from_utf8_lossy(&self.frame().await.bytes).into_owned()
     }
 
-    pub async fn up(&mut self) {
+    /// Takes the next item, which must be `Up`.
+    pub async fn expect_up(&mut self) {
         assert_eq!(self.next().await, Item::Up);
     }
 
-    /// Waits for the next outage, and returns its reason.
-    pub async fn down(&mut self) -> String {
+    /// Takes the next item, which must be an outage, and returns the reason.
+    pub async fn next_outage_reason(&mut self) -> String {
         match self.next().await {
             Item::Down(Outage { why, .. }) => why,
             other => panic!("{other:?} instead of a reason"),
         }
     }
 
-    pub async fn gap(&mut self) -> String {
+    /// Takes the next item, which must be a gap, and returns the reason.
+    pub async fn next_gap_reason(&mut self) -> String {
         match self.next().await {
             Item::Gap { why } => why,
             other => panic!("{other:?} instead of a gap"),
         }
     }
 
-    /// Stops the source. Returns the items before its end.
+    /// Stops the source. Returns the items that the source has reported and no one has taken.
     pub async fn stop(mut self) -> Vec<Item> {
         let _ = self.stop.send(());
-        soon("the end of the source", self.task)
+        within_deadline("the end of the source", self.task)
             .await
             .expect("no panic");
         let mut items = Vec::new();

@@ -1,5 +1,5 @@
 //! Tests of TLS on AMI and WebSocket connections. A test CA is trusted only with `ca-file=`, and
-//! each refusal names its reason. TLS of a broker is tested with a real broker.
+//! each refusal names its reason. Tests with a real broker check TLS of brokers.
 
 use crate::listener::Listener;
 use crate::stage::{Stage, settings};
@@ -20,8 +20,8 @@ async fn amis_speaks_to_a_pbx_whose_ca_is_given() {
     let listener = Listener::tls(&authority.identity(Flaw::None)).await;
     let url = url("amis", "localhost", listener.port(), &authority);
     let mut stage = Stage::start(&url, settings());
-    let _line = listener.ami().await;
-    stage.up().await;
+    let _line = listener.accept_ami().await;
+    stage.expect_up().await;
     assert!(stage.text().await.starts_with("Response: Success"));
 }
 
@@ -31,18 +31,19 @@ async fn wss_speaks_to_a_gateway_whose_ca_is_given() {
     let listener = Listener::tls(&authority.identity(Flaw::None)).await;
     let url = url("wss", "localhost", listener.port(), &authority);
     let mut stage = Stage::start(&url, settings());
-    let _line = listener.websocket().await;
-    stage.up().await;
+    let _line = listener.accept_websocket().await;
+    stage.expect_up().await;
 }
 
-async fn refused(scheme: &str) {
+/// Checks that a source refuses each flawed certificate and names the flaw.
+async fn check_refusals(scheme: &str) {
     let authority = Authority::new();
     for (flaw, word) in Flaw::REFUSED {
         let listener = Listener::tls(&authority.identity(flaw)).await;
         let url = url(scheme, "localhost", listener.port(), &authority);
         let mut stage = Stage::start(&url, settings());
         let why = tokio::select! {
-            why = stage.down() => why,
+            why = stage.next_outage_reason() => why,
             _ = listener.accept() => panic!("{flaw:?} was accepted"),
         };
         assert!(
@@ -54,12 +55,12 @@ async fn refused(scheme: &str) {
 
 #[tokio::test]
 async fn amis_flawed_certificate_is_refused_and_flaw_named() {
-    refused("amis").await;
+    check_refusals("amis").await;
 }
 
 #[tokio::test]
 async fn wss_flawed_certificate_is_refused_and_flaw_named() {
-    refused("wss").await;
+    check_refusals("wss").await;
 }
 
 #[tokio::test]
@@ -70,7 +71,7 @@ async fn ca_missing_from_ca_file_is_refused_despite_same_name() {
     let url = url("wss", "localhost", listener.port(), &other);
     let mut stage = Stage::start(&url, settings());
     let why = tokio::select! {
-        why = stage.down() => why,
+        why = stage.next_outage_reason() => why,
         _ = listener.accept() => panic!("accepted"),
     };
     assert!(
@@ -86,8 +87,8 @@ async fn plain_port_is_named() {
     let url = url("amis", "localhost", listener.port(), &authority);
     let mut stage = Stage::start(&url, settings());
     let mut line = listener.accept().await;
-    crate::listener::say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
-    let why = stage.down().await;
+    crate::listener::send(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("does not use TLS"), "{why}");
 }
 
@@ -104,7 +105,7 @@ async fn empty_or_missing_ca_file_is_named() {
         let port = listener.port();
         let url = format!("wss://localhost:{port}?ca-file={}", file.display());
         let mut stage = Stage::start(&url, settings());
-        let why = stage.down().await;
+        let why = stage.next_outage_reason().await;
         assert!(why.contains("ca-file=") && why.contains(word), "{why}");
     }
 }

@@ -1,11 +1,11 @@
-//! Tests of `--source` URLs, as on the page about the command line.
+//! Tests of `--source` URLs, as the page about the command line describes them.
 
 use callbridge_call::EventTime;
 use callbridge_source::url::{Format, From, UrlDate};
 use callbridge_source::{BrokerUrl, SourceUrl, Transport};
 
 fn faults(text: &str) -> String {
-    let faults = SourceUrl::parse(text).expect_err("it must be refused");
+    let faults = SourceUrl::parse(text).expect_err("an invalid URL");
     let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
@@ -95,8 +95,8 @@ fn broker_with_several_hosts_is_read() {
         ("amqp://u@a?queue=q&format=call&pbx=x", "names its own PBX"),
         ("file:///calls?format=call&pbx=x", "names its own PBX"),
     ] {
-        let told = faults(wrong);
-        assert!(told.contains(wants), "{wrong}: {told}");
+        let errors = faults(wrong);
+        assert!(errors.contains(wants), "{wrong}: {errors}");
     }
 }
 
@@ -208,7 +208,11 @@ fn public_url_omits_the_secret_file() {
 
 #[test]
 fn loopback_tls_and_file_urls_are_not_clear_text() {
-    let clear = |text: &str| source(text).endpoint().is_some_and(|it| it.is_clear());
+    let clear = |text: &str| {
+        source(text)
+            .endpoint()
+            .is_some_and(|endpoint| endpoint.is_clear())
+    };
     for here in [
         "ami://a@127.0.0.1",
         "ami://a@127.8.8.8",

@@ -1,7 +1,7 @@
 //! Tests of AMI as JSON over a WebSocket, with the errors of real gateways.
 
-use crate::listener::{Line, Listener, action, closed, say, upgrade};
-use crate::stage::{Stage, impatient, settings, soon};
+use crate::listener::{Line, Listener, read_action, send, upgrade, wait_until_closed};
+use crate::stage::{Stage, impatient_settings, settings, within_deadline};
 use callbridge_testbed::proxy::Proxy;
 use callbridge_testbed::wait::stand_still;
 use tokio::io::AsyncReadExt;
@@ -30,8 +30,8 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
 
 const TEXT: u8 = 0x81;
 
-/// Reads the next frame of the client, and returns its first byte. Its payload is masked, and does
-/// not matter.
+/// Reads the next frame of the client, and returns the first byte of the frame. The payload, which
+/// is masked, is skipped.
 async fn client_frame(line: &mut Line) -> u8 {
     let reading = async {
         let first = line.read_u8().await.expect("a frame");
@@ -40,15 +40,15 @@ async fn client_frame(line: &mut Line) -> u8 {
         line.read_exact(&mut rest).await.expect("its payload");
         first
     };
-    soon("a frame", reading).await
+    within_deadline("a frame", reading).await
 }
 
 #[tokio::test]
 async fn bad_bytes_and_cut_frames_come_as_they_are_and_the_line_lives() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
-    let mut line = listener.websocket().await;
-    stage.up().await;
+    let mut line = listener.accept_websocket().await;
+    stage.expect_up().await;
     let messages: [&[u8]; 5] = [
         b"{\"CallerIDName\":\"\xc8\xe2\xe0\xed\"}",
         b"{\"CallerIDName\":\"\\v\x0b\"}",
@@ -57,10 +57,10 @@ async fn bad_bytes_and_cut_frames_come_as_they_are_and_the_line_lives() {
         b"{\"type\":3}",
     ];
     for message in messages {
-        say(&mut line, &frame(TEXT, message)).await;
+        send(&mut line, &frame(TEXT, message)).await;
         assert_eq!(&stage.frame().await.bytes[..], message);
     }
-    say(&mut line, &frame(0x82, b"binary\xff")).await;
+    send(&mut line, &frame(0x82, b"binary\xff")).await;
     assert_eq!(&stage.frame().await.bytes[..], b"binary\xff");
 }
 
@@ -72,11 +72,11 @@ async fn websocket_frames_are_read_split_or_behind_the_upgrade() {
     let mut bytes = upgrade(&mut line).await;
     let long = [b"{\"n\":\"".to_vec(), vec![0xfe; 300], b"\"}".to_vec()].concat();
     bytes.extend(frame(TEXT, b"\xff1"));
-    say(&mut line, &bytes).await;
-    stage.up().await;
+    send(&mut line, &bytes).await;
+    stage.expect_up().await;
     assert_eq!(&stage.frame().await.bytes[..], b"\xff1");
     for byte in frame(TEXT, &long).into_iter().chain(frame(TEXT, b"\xff2")) {
-        say(&mut line, &[byte]).await;
+        send(&mut line, &[byte]).await;
     }
     assert_eq!(&stage.frame().await.bytes[..], &long);
     assert_eq!(&stage.frame().await.bytes[..], b"\xff2");
@@ -86,9 +86,9 @@ async fn websocket_frames_are_read_split_or_behind_the_upgrade() {
 async fn fragmented_message_is_one_frame_with_a_ping_in_between() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
-    let mut line = listener.websocket().await;
-    stage.up().await;
-    // This is our own first ping.
+    let mut line = listener.accept_websocket().await;
+    stage.expect_up().await;
+    // The frame is the source's first ping.
     assert_eq!(client_frame(&mut line).await, 0x89);
     // The first fragment ends in the middle of a character.
     for (first, payload) in [
@@ -97,7 +97,7 @@ async fn fragmented_message_is_one_frame_with_a_ping_in_between() {
         (0x00, b"\xb0"),
         (0x80, b"\"}"),
     ] {
-        say(&mut line, &frame(first, payload)).await;
+        send(&mut line, &frame(first, payload)).await;
     }
     assert_eq!(stage.text().await, "{\"а\"}");
     assert_eq!(client_frame(&mut line).await, 0x8a, "the ping is answered");
@@ -106,14 +106,14 @@ async fn fragmented_message_is_one_frame_with_a_ping_in_between() {
 #[tokio::test]
 async fn websocket_client_sends_only_pings() {
     let listener = Listener::plain().await;
-    let mut stage = Stage::start(&url(listener.port()), impatient());
+    let mut stage = Stage::start(&url(listener.port()), impatient_settings());
     let mut line = listener.accept().await;
     let answer = upgrade(&mut line).await;
-    say(&mut line, &answer).await;
-    stage.up().await;
+    send(&mut line, &answer).await;
+    stage.expect_up().await;
     for _ in 0..6 {
         assert_eq!(client_frame(&mut line).await, 0x89);
-        say(&mut line, &frame(0x8a, b"")).await;
+        send(&mut line, &frame(0x8a, b"")).await;
     }
 }
 
@@ -121,29 +121,34 @@ async fn websocket_client_sends_only_pings() {
 async fn silent_connection_is_reopened_and_the_gap_is_reported() {
     let listener = Listener::plain().await;
     let proxy = Proxy::start(listener.port()).await;
-    let mut stage = Stage::start(&url(proxy.port()), impatient());
-    let mut line = listener.websocket().await;
-    stage.up().await;
-    say(&mut line, &frame(TEXT, b"{}")).await;
+    let mut stage = Stage::start(&url(proxy.port()), impatient_settings());
+    let mut line = listener.accept_websocket().await;
+    stage.expect_up().await;
+    send(&mut line, &frame(TEXT, b"{}")).await;
     assert_eq!(stage.text().await, "{}");
     proxy.freeze();
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("no byte for "), "{why}");
-    let _again = listener.websocket().await;
-    stage.up().await;
-    assert!(stage.gap().await.contains("events may be missing"));
+    let _again = listener.accept_websocket().await;
+    stage.expect_up().await;
+    assert!(
+        stage
+            .next_gap_reason()
+            .await
+            .contains("events may be missing")
+    );
 }
 
 #[tokio::test]
 async fn unread_bytes_are_read_before_a_line_is_given_up() {
     for _ in 0..4 {
         let listener = Listener::plain().await;
-        let mut stage = Stage::start(&url(listener.port()), impatient());
-        let mut line = listener.websocket().await;
-        stage.up().await;
-        say(&mut line, &frame(TEXT, b"{}")).await;
+        let mut stage = Stage::start(&url(listener.port()), impatient_settings());
+        let mut line = listener.accept_websocket().await;
+        stage.expect_up().await;
+        send(&mut line, &frame(TEXT, b"{}")).await;
         // All tasks of this process stop for longer than a connection may be silent.
-        stand_still(impatient().silent_after + std::time::Duration::from_millis(200));
+        stand_still(impatient_settings().silent_after + std::time::Duration::from_millis(200));
         assert_eq!(stage.text().await, "{}");
     }
 }
@@ -152,18 +157,18 @@ async fn unread_bytes_are_read_before_a_line_is_given_up() {
 async fn message_above_the_limit_ends_the_line_which_is_had_again() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
-    let mut line = listener.websocket().await;
-    stage.up().await;
+    let mut line = listener.accept_websocket().await;
+    stage.expect_up().await;
     let mut head = frame(TEXT, &vec![0; (1 << 20) + 1]);
     head.truncate(10);
-    say(&mut line, &head).await;
-    let why = stage.down().await;
+    send(&mut line, &head).await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("closed"), "{why}");
-    let mut line = listener.websocket().await;
-    stage.up().await;
-    stage.gap().await;
+    let mut line = listener.accept_websocket().await;
+    stage.expect_up().await;
+    stage.next_gap_reason().await;
     let most = vec![b' '; 1 << 20];
-    say(&mut line, &frame(TEXT, &most)).await;
+    send(&mut line, &frame(TEXT, &most)).await;
     assert_eq!(stage.frame().await.bytes.len(), 1 << 20);
 }
 
@@ -172,18 +177,22 @@ async fn peer_that_is_not_a_websocket_is_named() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
     let mut line = listener.accept().await;
-    assert!(action(&mut line).await.starts_with("GET /events HTTP/1.1"));
-    say(
+    assert!(
+        read_action(&mut line)
+            .await
+            .starts_with("GET /events HTTP/1.1")
+    );
+    send(
         &mut line,
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
     )
     .await;
-    let why = stage.down().await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("no WebSocket at /events (HTTP 404)"), "{why}");
     let mut line = listener.accept().await;
-    action(&mut line).await;
-    say(&mut line, b"Asterisk Call Manager/11.0.0\r\n\r\n").await;
-    let why = stage.down().await;
+    read_action(&mut line).await;
+    send(&mut line, b"Asterisk Call Manager/11.0.0\r\n\r\n").await;
+    let why = stage.next_outage_reason().await;
     assert!(why.contains("does not answer as a WebSocket"), "{why}");
 }
 
@@ -191,8 +200,8 @@ async fn peer_that_is_not_a_websocket_is_named() {
 async fn stop_ends_the_line() {
     let listener = Listener::plain().await;
     let mut stage = Stage::start(&url(listener.port()), settings());
-    let mut line = listener.websocket().await;
-    stage.up().await;
+    let mut line = listener.accept_websocket().await;
+    stage.expect_up().await;
     assert_eq!(stage.stop().await, []);
-    closed(&mut line).await;
+    wait_until_closed(&mut line).await;
 }

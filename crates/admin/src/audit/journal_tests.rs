@@ -1,5 +1,5 @@
-//! A call is missing only if the whole journal was read, and its pages do not contradict each
-//! other.
+//! Tests that the audit reports a call as missing only if it read the whole journal, and the pages
+//! do not contradict each other.
 
 use super::*;
 use callbridge_call::Direction;
@@ -15,7 +15,7 @@ fn now() -> EventTime {
     EventTime::from_seconds(T0 + 100_000)
 }
 
-/// Makes one of our calls, a minute after the previous one.
+/// Returns our call `n`, which began `n` minutes after [`T0`].
 fn call(n: u32) -> JournaledCall {
     let started = T0 + 60 * i64::from(n);
     JournaledCall {
@@ -41,20 +41,20 @@ fn row(n: u32) -> ShownCall {
     }
 }
 
-/// A simulated journal of the CRM with these of our calls.
+/// A simulated journal of the CRM.
 struct Journal {
     calls: Vec<u32>,
     /// Maximum number of rows on a page.
     size_max: u32,
     counts: bool,
     ranges: bool,
-    /// The calls that are journaled here.
+    /// Numbers of the calls that the state has as journaled.
     ours: std::ops::Range<u32>,
     asked: Vec<FilterPage>,
 }
 
 impl Journal {
-    fn of(calls: impl IntoIterator<Item = u32>) -> Self {
+    fn with_calls(calls: impl IntoIterator<Item = u32>) -> Self {
         Self {
             calls: calls.into_iter().collect(),
             size_max: 100,
@@ -113,8 +113,8 @@ fn read(mut search: JournalSearch, journal: &mut Journal) -> JournalFindings {
     search.findings()
 }
 
-/// Returns the places of the calls that are missing.
-fn missing(findings: &JournalFindings) -> Vec<usize> {
+/// Returns the indices of the missing calls. The journal must have been read to its end.
+fn missing_indices(findings: &JournalFindings) -> Vec<usize> {
     assert!(findings.reading.read, "{:?}", findings.reading);
     findings.missing.keys().copied().collect()
 }
@@ -126,9 +126,9 @@ fn reason(findings: &JournalFindings) -> &str {
 
 #[test]
 fn journal_with_all_250_calls_takes_three_requests() {
-    let mut journal = Journal::of(0..250);
+    let mut journal = Journal::with_calls(0..250);
     let findings = read(search(250), &mut journal);
-    assert!(missing(&findings).is_empty());
+    assert!(missing_indices(&findings).is_empty());
     let JournalReading {
         asked, requests, ..
     } = findings.reading;
@@ -140,22 +140,25 @@ fn journal_with_all_250_calls_takes_three_requests() {
 
 #[test]
 fn reading_ends_with_the_last_call_that_is_looked_for() {
-    let mut journal = Journal::of(0..1000);
+    let mut journal = Journal::with_calls(0..1000);
     let findings = read(search(100), &mut journal);
-    assert_eq!((missing(&findings), journal.asked.len()), (vec![], 1));
+    assert_eq!(
+        (missing_indices(&findings), journal.asked.len()),
+        (vec![], 1)
+    );
 }
 
 #[test]
 fn call_absent_from_all_pages_in_two_passes_is_missing() {
-    let mut journal = Journal::of((0..250).filter(|n| *n != 240 && *n != 7));
+    let mut journal = Journal::with_calls((0..250).filter(|n| *n != 240 && *n != 7));
     let findings = read(search(250), &mut journal);
-    assert_eq!(missing(&findings), [7, 240]);
+    assert_eq!(missing_indices(&findings), [7, 240]);
     assert_eq!(findings.reading.missing, 2);
     assert_eq!(journal.asked.len(), 6, "each page twice");
     // The second pass begins with the oldest missing call.
-    let mut journal = Journal::of(0..249);
+    let mut journal = Journal::with_calls(0..249);
     let findings = read(search(250), &mut journal);
-    assert_eq!(missing(&findings), [249]);
+    assert_eq!(missing_indices(&findings), [249]);
     let second = journal.asked[3].since.expect("a range").get();
     assert_eq!(second, T0 + 60 * 249 - MARGIN_SEC);
     assert_eq!(
@@ -168,11 +171,11 @@ fn call_absent_from_all_pages_in_two_passes_is_missing() {
 
 #[test]
 fn full_last_page_is_last_only_if_next_page_is_empty() {
-    let mut few = Journal::of([0, 2]);
-    assert_eq!(missing(&read(search(3), &mut few)), [1]);
+    let mut few = Journal::with_calls([0, 2]);
+    assert_eq!(missing_indices(&read(search(3), &mut few)), [1]);
     assert_eq!(few.asked.len(), 1);
-    let mut full = Journal::of((0..101).filter(|n| *n != 1));
-    assert_eq!(missing(&read(search(101), &mut full)), [1]);
+    let mut full = Journal::with_calls((0..101).filter(|n| *n != 1));
+    assert_eq!(missing_indices(&read(search(101), &mut full)), [1]);
     assert_eq!(full.asked.len(), 2, "the page beyond is empty");
     let mut lies = search(150);
     for at in 0..4 {
@@ -187,13 +190,17 @@ fn full_last_page_is_last_only_if_next_page_is_empty() {
     }
     assert!(lies.next().is_none());
     let findings = lies.findings();
-    let words = "it reports page 1 as its last, but page 2 holds records";
-    assert!(reason(&findings).ends_with(words), "{}", reason(&findings));
+    let expected = "it reports page 1 as its last, but page 2 holds records";
+    assert!(
+        reason(&findings).ends_with(expected),
+        "{}",
+        reason(&findings)
+    );
 }
 
 #[test]
 fn call_moved_between_pages_is_found_on_second_read() {
-    let mut journal = Journal::of(0..250);
+    let mut journal = Journal::with_calls(0..250);
     let mut search = search(250);
     let first = journal.answer(search.next().expect("a page"));
     search.on_answer(first);
@@ -202,7 +209,7 @@ fn call_moved_between_pages_is_found_on_second_read() {
     journal.calls.remove(3);
     let findings = read(search, &mut journal);
     // The first pass has shown the deleted call, but not call 100, which moved.
-    assert!(missing(&findings).is_empty());
+    assert!(missing_indices(&findings).is_empty());
 }
 
 #[test]
@@ -228,17 +235,21 @@ fn contradictory_pages_report_no_call_as_missing() {
             "page 2 holds 120 records, and page 1 held 100",
         ),
     ];
-    for (second, words) in after_the_first {
+    for (second, expected) in after_the_first {
         let mut search = search(10);
         for _ in 0..2 {
             for page in [page(&others(200), 1, Some(3)), second.clone()] {
-                assert!(search.next().is_some(), "{words}");
+                assert!(search.next().is_some(), "{expected}");
                 search.on_answer(JournalAnswer::Page { page, ours: 9 });
             }
         }
-        assert!(search.next().is_none(), "{words}");
+        assert!(search.next().is_none(), "{expected}");
         let findings = search.findings();
-        assert!(reason(&findings).ends_with(words), "{}", reason(&findings));
+        assert!(
+            reason(&findings).ends_with(expected),
+            "{}",
+            reason(&findings)
+        );
         assert_eq!((findings.reading.asked, findings.reading.requests), (10, 4));
     }
 }
@@ -248,18 +259,18 @@ fn sizes_and_ranges_that_are_refused_are_left() {
     let mut journal = Journal {
         size_max: 30,
         ranges: false,
-        ..Journal::of(0..40)
+        ..Journal::with_calls(0..40)
     };
-    assert_eq!(missing(&read(search(41), &mut journal)), [40]);
-    let sizes: Vec<u32> = journal.asked.iter().map(|it| it.size.get()).collect();
+    assert_eq!(missing_indices(&read(search(41), &mut journal)), [40]);
+    let sizes: Vec<u32> = journal.asked.iter().map(|query| query.size.get()).collect();
     assert_eq!(sizes[..4], [100, 50, 30, 30]);
-    assert!(journal.asked[3..].iter().all(|it| it.since.is_none()));
+    assert!(journal.asked[3..].iter().all(|query| query.since.is_none()));
     let mut uncounted = Journal {
         counts: false,
-        ..Journal::of(0..200)
+        ..Journal::with_calls(0..200)
     };
-    assert_eq!(missing(&read(search(201), &mut uncounted)), [200]);
-    let pages: Vec<u32> = uncounted.asked.iter().map(|it| it.page).collect();
+    assert_eq!(missing_indices(&read(search(201), &mut uncounted)), [200]);
+    let pages: Vec<u32> = uncounted.asked.iter().map(|query| query.page).collect();
     assert_eq!(pages, [1, 2, 3, 1, 2], "until a page is empty or shorter");
 }
 
@@ -292,10 +303,10 @@ fn barred_or_failing_search_reports_its_reason() {
 
 #[test]
 fn journal_that_shows_no_call_of_ours_proves_nothing() {
-    // The calls are of another company, or the rows have none of our uuids.
+    // No row of the journal has a uuid of our calls, as if it belonged to another company.
     let mut others = Journal {
         ours: 0..0,
-        ..Journal::of(300..500)
+        ..Journal::with_calls(300..500)
     };
     let findings = read(search(3), &mut others);
     assert!(
@@ -306,21 +317,21 @@ fn journal_that_shows_no_call_of_ours_proves_nothing() {
     let proofs: Vec<(u32, bool)> = others
         .asked
         .iter()
-        .map(|it| (it.page, it.since.is_some()))
+        .map(|query| (query.page, query.since.is_some()))
         .collect();
     assert_eq!(proofs[proofs.len() - 2..], [(1, false), (2, false)]);
     // All calls of a day are gone, and the journal shows our calls of other days.
-    let mut emptied = Journal::of(300..500);
-    assert_eq!(missing(&read(search(3), &mut emptied)), [0, 1, 2]);
+    let mut emptied = Journal::with_calls(300..500);
+    assert_eq!(missing_indices(&read(search(3), &mut emptied)), [0, 1, 2]);
     // The range hides the calls. Pages without a range show them.
     let mut hidden = search(3);
     hidden.on_answer(JournalAnswer::Page {
         page: page(&[], 1, Some(0)),
         ours: 0,
     });
-    let mut journal = Journal::of(0..3);
-    assert!(missing(&read(hidden, &mut journal)).is_empty());
-    assert!(journal.asked.iter().all(|it| it.since.is_none()));
+    let mut journal = Journal::with_calls(0..3);
+    assert!(missing_indices(&read(hidden, &mut journal)).is_empty());
+    assert!(journal.asked.iter().all(|query| query.since.is_none()));
 }
 
 #[test]
@@ -341,8 +352,8 @@ fn call_that_was_journaled_just_now_is_not_looked_for() {
     let less = TOO_NEW - Duration::from_secs(1);
     let calls = [fresh(0, less), fresh(1, TOO_NEW), ahead, purged];
     let search = JournalSearch::new(calls.into_iter().enumerate(), now());
-    let findings = read(search, &mut Journal::of([5]));
-    assert_eq!(missing(&findings), [1, 3]);
+    let findings = read(search, &mut Journal::with_calls([5]));
+    assert_eq!(missing_indices(&findings), [1, 3]);
     assert_eq!((findings.reading.asked, findings.reading.too_new), (2, 2));
     let nothing = JournalSearch::new([], now());
     assert!(nothing.next().is_none());
@@ -370,7 +381,7 @@ fn row_differs_only_in_fields_that_it_shows() {
     };
     let fields: Vec<&str> = differences(&sent, &other)
         .iter()
-        .map(|it| it.field)
+        .map(|difference| difference.field)
         .collect();
     assert_eq!(fields, ["leadId", "durationSec", "answered", "direction"]);
     let merged = SentValues {
@@ -395,9 +406,9 @@ fn remaining_time_is_estimated_with_half_of_the_budget() {
         window_sec: 60,
         ..BudgetStatus::default()
     };
-    let told = progress(240, 250, Some(budget));
+    let text = progress(240, 250, Some(budget));
     assert_eq!(
-        told,
+        text,
         "the CRM's journal: 240 of 250 pages left, about 8 min; calls are sent first"
     );
     assert!(progress(5, 250, Some(budget)).contains("about a minute"));
@@ -453,7 +464,7 @@ fn crm_error_becomes_too_large_refused_barred_or_failed() {
     ] {
         let failed = JournalAnswer::from_error(&error);
         assert!(matches!(failed, JournalAnswer::Failed { .. }), "{failed:?}");
-        // The daemon sends it to the command in this form.
+        // The daemon sends the findings to the command as a line of JSON.
         let line = serde_json::to_string(&failed).expect("a line");
         assert_eq!(
             serde_json::from_str::<JournalAnswer>(&line).expect("an answer"),

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn all(path: &Path, since: Option<EventTime>) -> String {
+    fn lines_since(path: &Path, since: Option<EventTime>) -> String {
         let mut text = String::new();
         let mut lines = open(path, since).expect("readable").expect("records");
         lines.read_to_string(&mut text).expect("text");
@@ -283,12 +283,15 @@ mod tests {
         fs::write(place.path().join(".c.cdr.json"), leg(25)).expect("written");
         fs::write(rotated.join("z.cdr.json"), leg(10)).expect("written");
         std::os::unix::fs::symlink("/etc/passwd", place.path().join("link")).expect("a link");
-        let text = all(place.path(), None);
-        let ends: Vec<&str> = text.lines().filter_map(|it| it.split('"').nth(5)).collect();
+        let text = lines_since(place.path(), None);
+        let ends: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split('"').nth(5))
+            .collect();
         assert_eq!(ends, ["10", "20", "30"], "{text}");
         // Files that were written long before the requested day are not read.
         let later = EventTime::from_seconds(i64::from(u32::MAX));
-        assert_eq!(all(place.path(), Some(later)), "");
+        assert_eq!(lines_since(place.path(), Some(later)), "");
     }
 
     #[test]
@@ -336,11 +339,15 @@ mod tests {
         // One separate record, written on several lines.
         let first = lines.lines().next().expect("a record");
         fs::write(&path, first.replacen(',', ",\n  ", 9)).expect("written");
-        assert_eq!(all(&path, None).lines().count(), 1);
+        assert_eq!(lines_since(&path, None).lines().count(), 1);
         fs::write(&path, "\"\",\"101\",\"102\"\n").expect("written");
         assert!(open(&path, None).expect("readable").is_none());
         assert_eq!(format_of(&path, Format::CdrCsv), Format::CdrCsv);
         let missing = place.path().join("missing");
-        assert!(open(&missing, None).expect("told later").is_none());
+        assert!(
+            open(&missing, None)
+                .expect("a missing file is reported later")
+                .is_none()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Each call of a file is counted once, and each missing call has its likeliest cause.
+//! Tests that the audit counts each call of a file once, and finds the likeliest cause of each
+//! missing call.
 
 use super::*;
 use callbridge_model::Zone;
@@ -120,14 +121,14 @@ fn zone() -> Zone {
 }
 
 /// Makes a report that does not read the CRM's journal.
-fn told(calls: &[FileCall], fates: &[CallFate], listening: &Listening) -> Report {
+fn report_without_journal(calls: &[FileCall], fates: &[CallFate], listening: &Listening) -> Report {
     let unread = JournalFindings::unread("no daemon runs");
     account(calls, &without_values(fates), listening, unread, &zone())
 }
 
 /// Returns the cause of the one call that nothing explains.
 fn cause(call: FileCall, fate: CallFate, listening: &Listening) -> String {
-    let mut report = told(&[call], &[fate], listening);
+    let mut report = report_without_journal(&[call], &[fate], listening);
     let only = report.unexplained.pop().expect("unexplained");
     assert_eq!(report.unexplained, []);
     only.cause
@@ -139,10 +140,10 @@ fn call_open_in_file_is_under_way_unless_stored_as_finished() {
         is_open: true,
         ..call(1, Outcome::DeadLetter)
     };
-    let of = |fate| told(std::slice::from_ref(&open), &[fate], &listening());
-    assert_eq!(of(CallFate::Unknown).under_way, 1);
-    assert_eq!(of(CallFate::Open).under_way, 1);
-    assert_eq!(of(CallFate::Stands(State::Dead)).dead, 1);
+    let report = |fate| report_without_journal(std::slice::from_ref(&open), &[fate], &listening());
+    assert_eq!(report(CallFate::Unknown).under_way, 1);
+    assert_eq!(report(CallFate::Open).under_way, 1);
+    assert_eq!(report(CallFate::Stands(State::Dead)).dead, 1);
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn file_calls_are_counted_once_in_the_report() {
         calls.push(call(20, outcome));
         fates.push(fate);
     }
-    let report = told(&calls, &fates, &listening());
+    let report = report_without_journal(&calls, &fates, &listening());
     let Report {
         file,
         journaled,
@@ -208,19 +209,19 @@ fn unmatched_channel_of_internal_call_is_named_as_cause() {
 fn missing_call_gets_its_likeliest_cause() {
     let missing = |n| call(n, Outcome::Journal);
     let unknown = CallFate::Unknown;
-    let begins = |n, listening: &Listening| cause(missing(n), unknown, listening);
-    let first = begins(-2000, &listening());
+    let cause_of = |n, listening: &Listening| cause(missing(n), unknown, listening);
+    let first = cause_of(-2000, &listening());
     assert!(
         first.contains("before callbridge was first connected"),
         "{first}"
     );
-    let never = begins(5, &Listening::default());
+    let never = cause_of(5, &Listening::default());
     assert!(never.contains("was never connected"), "{never}");
     let by_queue = Listening {
         known: BTreeSet::from(["office".to_owned()]),
         ..Listening::default()
     };
-    let known = begins(5, &by_queue);
+    let known = cause_of(5, &by_queue);
     assert!(known.starts_with("the cause is not known"), "{known}");
     let mut gaps = listening();
     gaps.gaps.push(SourceGap {
@@ -229,12 +230,12 @@ fn missing_call_gets_its_likeliest_cause() {
         to: T0 + 200,
         filled: false,
     });
-    let in_it = begins(150, &gaps);
+    let in_it = cause_of(150, &gaps);
     assert_eq!(in_it, "a gap of ami://a@pbx that was not filled");
-    let after = begins(300, &gaps);
+    let after = cause_of(300, &gaps);
     assert!(after.starts_with("the cause is not known"), "{after}");
     gaps.gaps[0].filled = true;
-    assert!(begins(150, &gaps).contains("which did not have this call"));
+    assert!(cause_of(150, &gaps).contains("which did not have this call"));
     let mut zone = missing(5);
     zone.started = EventTime::from_seconds(T0 + 5 - 5 * 3600);
     let zone = cause(zone, unknown, &listening());
@@ -242,8 +243,8 @@ fn missing_call_gets_its_likeliest_cause() {
         zone.starts_with("different clocks") && zone.contains("300 min before"),
         "{zone}"
     );
-    let gone = cause(missing(5), CallFate::RowGone, &listening());
-    assert!(gone.contains("deleted from the state"), "{gone}");
+    let deleted = cause(missing(5), CallFate::RowGone, &listening());
+    assert!(deleted.contains("deleted from the state"), "{deleted}");
     let counted = cause(missing(5), CallFate::Counted, &listening());
     assert!(counted.starts_with("no trunk matched when"), "{counted}");
 }
@@ -252,7 +253,7 @@ fn missing_call_gets_its_likeliest_cause() {
 fn report_reads_for_scripts_and_for_people() {
     let calls = [call(1, Outcome::Journal), call(2, Outcome::Journal)];
     let fates = [CallFate::Stands(State::Journaled), CallFate::RowGone];
-    let report = told(&calls, &fates, &listening());
+    let report = report_without_journal(&calls, &fates, &listening());
     let json = serde_json::to_string(&report).expect("JSON");
     let cause = json.find(",\"cause\"").expect("a cause");
     insta::assert_snapshot!(
@@ -294,7 +295,7 @@ fn report_reads_for_scripts_and_for_people() {
     2026-11-20 10:08:39 +05  +998901110001  1795151319.2
       it was taken in, and its row …
     ");
-    let none = told(&calls[..1], &fates[..1], &listening()).to_text(&zone);
+    let none = report_without_journal(&calls[..1], &fates[..1], &listening()).to_text(&zone);
     assert!(
         none.ends_with("Each call of the file is explained.\n"),
         "{none}"
@@ -359,9 +360,9 @@ fn call_lost_by_crm_is_unexplained_and_changed_call_listed() {
         "read": true, "asked": 3, "missing": 1, "tooNew": 2, "requests": 4, "reason": null});
     assert_eq!(json["journal"], reading);
     let text = report.to_text(&zone());
-    let wants = "The CRM's journal does not have 1 of the 3 that were looked for (4 requests); \
+    let expected = "The CRM's journal does not have 1 of the 3 that were looked for (4 requests); \
                  journaled too recently to be looked for: 2.";
-    assert!(text.contains(wants), "{text}");
+    assert!(text.contains(expected), "{text}");
     assert!(text.contains("  durationSec: 61 here, 6 there\n"), "{text}");
     let old = cause::loss_cause(long_ago.since, &zone());
     assert!(old.starts_with("journaled here long ago, but"), "{old}");

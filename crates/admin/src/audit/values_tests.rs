@@ -1,5 +1,5 @@
-//! The differences between a file and the stored call that are reported, and those that are
-//! accepted.
+//! Tests which differences between a call of a file and the stored call are reported, and which
+//! differences are accepted.
 
 use super::*;
 
@@ -16,19 +16,19 @@ fn values(started: i64, duration_sec: u32, talk_time_sec: u32) -> AuditedValues 
     }
 }
 
-fn from_cdr(duration_sec: u32, talk_time_sec: u32) -> AuditedValues {
+fn cdr_values(duration_sec: u32, talk_time_sec: u32) -> AuditedValues {
     AuditedValues {
         estimate: true,
         ..values(100, duration_sec, talk_time_sec)
     }
 }
 
-/// Returns the names of the fields that differ, for a file of Asterisk.
+/// Returns the names of the fields that differ, for a file that Asterisk wrote.
 fn fields(stored: &AuditedValues, file: &AuditedValues) -> Vec<String> {
-    names(differences(stored, file, true))
+    field_names(differences(stored, file, true))
 }
 
-fn names(found: Vec<ValueDifference>) -> Vec<String> {
+fn field_names(found: Vec<ValueDifference>) -> Vec<String> {
     let mut names = Vec::new();
     for difference in found {
         let json = serde_json::to_value(difference).expect("JSON");
@@ -91,10 +91,10 @@ fn longer_call_is_accepted_only_from_a_file_of_asterisk() {
     let longer = values(100, 60, 16);
     assert_eq!(fields(&stored, &longer), [""; 0]);
     let elsewhere = differences(&stored, &longer, false);
-    assert_eq!(names(elsewhere), ["durationSec"]);
-    // CDRs never have an earlier end than their own file.
+    assert_eq!(field_names(elsewhere), ["durationSec"]);
+    // Both calls come from CDRs, so their durations must be the same.
     assert_eq!(
-        fields(&from_cdr(17, 16), &from_cdr(60, 16)),
+        fields(&cdr_values(17, 16), &cdr_values(60, 16)),
         ["durationSec"]
     );
 }
@@ -103,16 +103,16 @@ fn longer_call_is_accepted_only_from_a_file_of_asterisk() {
 fn more_talk_is_accepted_from_the_side_of_the_cdrs() {
     let missed = values(100, 40, 0);
     let answered = values(100, 40, 16);
-    let longer = from_cdr(40, 39);
+    let longer = cdr_values(40, 39);
     for stored in [&missed, &answered] {
         assert_eq!(fields(stored, &longer), [""; 0]);
         assert_eq!(fields(&longer, stored), [""; 0]);
     }
-    let shorter = from_cdr(40, 0);
+    let shorter = cdr_values(40, 0);
     for (stored, file) in [(&answered, &shorter), (&shorter, &answered)] {
         assert_eq!(fields(stored, file), ["talkTimeSec", "answered"]);
     }
-    assert_eq!(fields(&from_cdr(40, 16), &longer), ["talkTimeSec"]);
+    assert_eq!(fields(&cdr_values(40, 16), &longer), ["talkTimeSec"]);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn cdr_with_another_direction_shows_another_number() {
     };
     let placed_by_the_pbx = AuditedValues {
         phone: Some("+998712000000".to_owned()),
-        ..from_cdr(17, 16)
+        ..cdr_values(17, 16)
     };
     assert_eq!(fields(&stored, &placed_by_the_pbx), [""; 0]);
     let same_direction = AuditedValues {

@@ -304,7 +304,7 @@ mod tests {
     use callbridge_model::Zone;
     use callbridge_testkit::sample::call;
 
-    fn explained(call: &FinishedCall, color: bool) -> String {
+    fn explanation(call: &FinishedCall, color: bool) -> String {
         let flag = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID,employees=101:501";
         let trunk = callbridge_mapping::trunk::parse(flag, &Trunk::default()).expect("good");
         let rules = Rules {
@@ -313,7 +313,7 @@ mod tests {
         };
         let people = People::default();
         let judged = judge(call, "pbx1", &rules, &people, call.ended);
-        let of = Explained {
+        let explained = Explained {
             judged: &judged,
             state: None,
             call,
@@ -321,14 +321,14 @@ mod tests {
             people: &people,
         };
         block(
-            &of,
+            &explained,
             &Times::new(&Zone::from_name("UTC").expect("a zone"), call.started),
             Depth::Values,
             Paint { color },
         )
     }
 
-    fn told() -> FinishedCall {
+    fn call_with_deciding_events() -> FinishedCall {
         let mut call = call();
         let note = |value: &str, channel: &str, message: &str| DecidingEvent {
             value: value.to_owned(),
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn values_are_shown_with_the_event_that_decided_them() {
-        insta::assert_snapshot!(explained(&told(), false), @r#"
+        insta::assert_snapshot!(explanation(&call_with_deciding_events(), false), @r#"
         1795151317.146  journal  2026-11-20 05:08:37 UTC
           direction         INBOUND  1795151317.833600  PJSIP/city-4f  came in on a trunk
           answered          yes
@@ -365,9 +365,9 @@ mod tests {
 
     #[test]
     fn colors_appear_only_on_terminals_and_never_from_names() {
-        let mut call = told();
+        let mut call = call_with_deciding_events();
         call.decided_by[0].channel = "PJSIP/\u{1b}[31mcity".to_owned();
-        assert!(!explained(&call, false).contains('\u{1b}'));
-        assert!(explained(&call, true).contains("\u{1b}[32mjournal\u{1b}[0m"));
+        assert!(!explanation(&call, false).contains('\u{1b}'));
+        assert!(explanation(&call, true).contains("\u{1b}[32mjournal\u{1b}[0m"));
     }
 }

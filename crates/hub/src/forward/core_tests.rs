@@ -1,4 +1,4 @@
-//! The reaction of a collector to each answer of a hub.
+//! Tests of the reaction of a collector to each answer of a hub.
 
 use super::core::*;
 use crate::protocol::LINES_MAX;
@@ -7,15 +7,15 @@ use callbridge_spool::{HubPosition, RowId};
 use serde_json::json;
 use std::time::Duration;
 
-fn at(seconds: u64) -> Duration {
+fn time_at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
 fn core(hubs: usize) -> ForwardCore {
     let names = (1..=hubs).map(|n| format!("https://hub{n}"));
-    let mut core = ForwardCore::new(names.collect(), None, 7, at(0));
-    assert_eq!(core.next(at(0), true), Next::Report { hub: 0 });
-    core.report_answered(at(0), report("A", 1));
+    let mut core = ForwardCore::new(names.collect(), None, 7, time_at(0));
+    assert_eq!(core.next(time_at(0), true), Next::Report { hub: 0 });
+    core.report_answered(time_at(0), report("A", 1));
     core
 }
 
@@ -34,7 +34,7 @@ fn status(status: u16) -> Reply {
     }
 }
 
-fn ok(body: &serde_json::Value) -> Reply {
+fn answer_ok(body: &serde_json::Value) -> Reply {
     Reply::Answer {
         status: 200,
         retry_after: None,
@@ -43,41 +43,44 @@ fn ok(body: &serde_json::Value) -> Reply {
 }
 
 fn report(incarnation: &str, seq: u64) -> Reply {
-    ok(&json!({"incarnation": incarnation, "seq": seq}))
+    answer_ok(&json!({"incarnation": incarnation, "seq": seq}))
 }
 
-fn taken(incarnation: &str, seq: u64, calls: &[BatchCall]) -> Reply {
+fn batch_answer(incarnation: &str, seq: u64, calls: &[BatchCall]) -> Reply {
     let uuids: Vec<CallUuid> = calls.iter().map(|call| call.uuid).collect();
-    ok(&json!({"incarnation": incarnation, "seq": seq, "taken": uuids, "refused": []}))
+    answer_ok(&json!({"incarnation": incarnation, "seq": seq, "taken": uuids, "refused": []}))
 }
 
 #[test]
 fn calls_go_when_ready_and_reports_each_minute() {
     let mut core = core(1);
-    assert_eq!(core.next(at(1), false), Next::WaitUntil(REQUEST_EVERY));
-    assert_eq!(core.next(at(2), false), Next::WaitUntil(at(60)));
+    assert_eq!(core.next(time_at(1), false), Next::WaitUntil(REQUEST_EVERY));
+    assert_eq!(core.next(time_at(2), false), Next::WaitUntil(time_at(60)));
     let lines = LINES_MAX;
-    assert_eq!(core.next(at(3), true), Next::Calls { hub: 0, lines });
-    let spaced = at(3) + REQUEST_EVERY;
-    assert_eq!(core.next(at(3), true), Next::WaitUntil(spaced));
-    assert_eq!(core.next(at(60), true), Next::Report { hub: 0 });
+    assert_eq!(core.next(time_at(3), true), Next::Calls { hub: 0, lines });
+    let spaced = time_at(3) + REQUEST_EVERY;
+    assert_eq!(core.next(time_at(3), true), Next::WaitUntil(spaced));
+    assert_eq!(core.next(time_at(60), true), Next::Report { hub: 0 });
 }
 
 #[test]
 fn taken_calls_are_forwarded_and_refused_ones_reported() {
     let mut core = core(1);
     let batch = [call(1), call(2), call(3)];
-    let answer = ok(&json!({
+    let answer = answer_ok(&json!({
         "incarnation": "A", "seq": 9, "taken": [batch[0].uuid],
         "refused": [{"line": 2, "id": "2", "error": "durationSec: it is -1"}],
     }));
-    let outcome = core.calls_answered(at(5), &batch, answer);
+    let outcome = core.calls_answered(time_at(5), &batch, answer);
     assert_eq!(outcome.forwarded, [RowId(1)]);
     let message = "the hub refused the call: durationSec: it is -1".to_owned();
     assert_eq!(outcome.refused, [(RowId(2), message)]);
     let problem = core.problem().expect("one call is left out");
     assert_eq!(problem.reason, "hub_refuses");
-    assert_eq!(core.next(at(6), true), Next::WaitUntil(at(5) + PAUSE));
+    assert_eq!(
+        core.next(time_at(6), true),
+        Next::WaitUntil(time_at(5) + PAUSE)
+    );
 }
 
 #[test]
@@ -92,15 +95,19 @@ fn answers_that_need_a_person_pause_for_a_minute() {
         (415, "hub_older"),
     ] {
         let mut core = core(1);
-        let outcome = core.calls_answered(at(5), &[call(1)], status(code));
+        let outcome = core.calls_answered(time_at(5), &[call(1)], status(code));
         assert_eq!(outcome, Outcome::default(), "{code}");
         assert_eq!(core.problem().expect("paused").reason, reason, "{code}");
-        assert_eq!(core.next(at(6), true), Next::WaitUntil(at(65)), "{code}");
+        assert_eq!(
+            core.next(time_at(6), true),
+            Next::WaitUntil(time_at(65)),
+            "{code}"
+        );
     }
     let mut core = core(1);
-    core.calls_answered(at(5), &[call(1)], ok(&json!("hello")));
+    core.calls_answered(time_at(5), &[call(1)], answer_ok(&json!("hello")));
     assert_eq!(core.problem().expect("paused").reason, "hub_refuses");
-    core.calls_answered(at(65), &[call(1)], taken("A", 2, &[call(1)]));
+    core.calls_answered(time_at(65), &[call(1)], batch_answer("A", 2, &[call(1)]));
     assert_eq!(core.problem(), None);
 }
 
@@ -108,11 +115,21 @@ fn answers_that_need_a_person_pause_for_a_minute() {
 fn too_large_body_is_halved_down_to_one_call() {
     let mut core = core(1);
     let batch: Vec<BatchCall> = (1..=500).map(call).collect();
-    core.calls_answered(at(2), &batch, status(413));
-    assert_eq!(core.next(at(4), true), Next::Calls { hub: 0, lines: 250 });
-    core.calls_answered(at(4), &batch[..250], taken("A", 2, &batch[..250]));
-    assert_eq!(core.next(at(6), true), Next::Calls { hub: 0, lines: 500 });
-    core.calls_answered(at(6), &batch[..1], status(413));
+    core.calls_answered(time_at(2), &batch, status(413));
+    assert_eq!(
+        core.next(time_at(4), true),
+        Next::Calls { hub: 0, lines: 250 }
+    );
+    core.calls_answered(
+        time_at(4),
+        &batch[..250],
+        batch_answer("A", 2, &batch[..250]),
+    );
+    assert_eq!(
+        core.next(time_at(6), true),
+        Next::Calls { hub: 0, lines: 500 }
+    );
+    core.calls_answered(time_at(6), &batch[..1], status(413));
     assert_eq!(core.problem().expect("paused").reason, "hub_refuses");
 }
 
@@ -125,22 +142,25 @@ fn failing_hub_is_followed_by_the_next_one() {
         Reply::Lost("timed out".to_owned()),
     ] {
         let mut core = self::core(2);
-        core.calls_answered(at(5), &[call(1)], failure);
-        assert!(matches!(core.next(at(5), true), Next::Calls { hub: 1, .. }));
+        core.calls_answered(time_at(5), &[call(1)], failure);
+        assert!(matches!(
+            core.next(time_at(5), true),
+            Next::Calls { hub: 1, .. }
+        ));
     }
-    core.calls_answered(at(5), &[call(1)], status(500));
-    core.calls_answered(at(5), &[call(1)], status(500));
-    let Next::WaitUntil(until) = core.next(at(5), true) else {
+    core.calls_answered(time_at(5), &[call(1)], status(500));
+    core.calls_answered(time_at(5), &[call(1)], status(500));
+    let Next::WaitUntil(until) = core.next(time_at(5), true) else {
         panic!("a backoff after both hubs");
     };
-    assert!(until > at(5) && until <= at(7), "{until:?}");
+    assert!(until > time_at(5) && until <= time_at(7), "{until:?}");
     assert_eq!(core.problem().expect("a problem").reason, "hub_unreachable");
 }
 
 #[test]
 fn backoff_grows_to_a_minute_and_follows_retry_after() {
     let mut core = core(1);
-    let mut now = at(5);
+    let mut now = time_at(5);
     for _ in 0..10 {
         core.calls_answered(now, &[call(1)], status(502));
         let Next::WaitUntil(until) = core.next(now, true) else {
@@ -151,14 +171,14 @@ fn backoff_grows_to_a_minute_and_follows_retry_after() {
     }
     let busy = Reply::Answer {
         status: 503,
-        retry_after: Some(at(90)),
+        retry_after: Some(time_at(90)),
         body: Vec::new(),
     };
     core.calls_answered(now, &[call(1)], busy);
-    assert_eq!(core.next(now, true), Next::WaitUntil(now + at(90)));
+    assert_eq!(core.next(now, true), Next::WaitUntil(now + time_at(90)));
 }
 
-fn pair(incarnation: &str, seq: u64) -> Option<HubPosition> {
+fn hub_position(incarnation: &str, seq: u64) -> Option<HubPosition> {
     let incarnation = incarnation.to_owned();
     Some(HubPosition { incarnation, seq })
 }
@@ -166,19 +186,19 @@ fn pair(incarnation: &str, seq: u64) -> Option<HubPosition> {
 #[test]
 fn new_incarnation_is_noticed_once_and_highest_pair_is_kept() {
     let mut core = core(1);
-    let outcome = core.report_answered(at(2), report("A", 40));
+    let outcome = core.report_answered(time_at(2), report("A", 40));
     assert!(!outcome.new_incarnation);
-    assert_eq!(outcome.position, pair("A", 40));
-    let outcome = core.report_answered(at(3), report("A", 30));
+    assert_eq!(outcome.position, hub_position("A", 40));
+    let outcome = core.report_answered(time_at(3), report("A", 30));
     assert_eq!(outcome.position, None);
-    assert_eq!(core.seen().cloned(), pair("A", 40));
+    assert_eq!(core.seen().cloned(), hub_position("A", 40));
     let batch = [call(1)];
-    let outcome = core.calls_answered(at(4), &batch, taken("B", 3, &batch));
+    let outcome = core.calls_answered(time_at(4), &batch, batch_answer("B", 3, &batch));
     assert!(outcome.new_incarnation);
     assert_eq!(outcome.forwarded, [RowId(1)]);
-    let outcome = core.report_answered(at(5), report("B", 4));
+    let outcome = core.report_answered(time_at(5), report("B", 4));
     assert!(!outcome.new_incarnation);
-    assert_eq!(core.seen().cloned(), pair("B", 4));
+    assert_eq!(core.seen().cloned(), hub_position("B", 4));
 }
 
 proptest::proptest! {
@@ -189,7 +209,7 @@ proptest::proptest! {
     ) {
         let mut core = core(2);
         let reply = Reply::Answer { status: code, retry_after: None, body };
-        let outcome = core.calls_answered(at(9), &[call(1)], reply);
+        let outcome = core.calls_answered(time_at(9), &[call(1)], reply);
         proptest::prop_assert!(outcome.forwarded.is_empty());
     }
 }

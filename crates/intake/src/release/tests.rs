@@ -1,3 +1,5 @@
+//! Tests that release waiting calls when their leads become known.
+
 use super::*;
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -19,7 +21,7 @@ struct Place {
     _folder: tempfile::TempDir,
 }
 
-fn at(seconds: i64) -> EventTime {
+fn time_at(seconds: i64) -> EventTime {
     call()
         .ended
         .plus(Duration::from_secs(seconds.unsigned_abs()))
@@ -32,14 +34,14 @@ impl Place {
         let flag = "city=PJSIP/city,country=UZ,lead=directory";
         let trunk = parse(flag, &Trunk::default()).expect("good");
         let trunks = Trunks::new(vec![trunk]).expect("one trunk");
-        let directory = LeadDirectory::open(folder.path()).expect("beside it");
+        let directory = LeadDirectory::open(folder.path()).expect("a directory");
         let lists = Watched::for_trunks(trunks.iter()).with_directory(Arc::new(directory));
         let rules = Rules {
             trunks,
             ..Rules::default()
         };
         let people = lists.people().clone();
-        let judged = judge(&call(), "pbx1", &rules, &people, at(0));
+        let judged = judge(&call(), "pbx1", &rules, &people, time_at(0));
         Self {
             spool,
             people,
@@ -50,10 +52,10 @@ impl Place {
         }
     }
 
-    /// Judges the call by what is known now, and stores it.
-    async fn finish(&self) {
+    /// Judges the sample call by the leads that are known now, and stores it.
+    async fn store_call(&self) {
         let call = call();
-        let judged = judge(&call, "pbx1", &self.rules, &self.people, at(0));
+        let judged = judge(&call, "pbx1", &self.rules, &self.people, time_at(0));
         let finished = callbridge_spool::Finished::new(judged, call);
         let done = self.spool.write(vec![Op::Finish(Box::new(finished))]);
         done.await.expect("stored");
@@ -75,7 +77,7 @@ impl Place {
     }
 
     /// Releases the calls that the daemon would release now.
-    async fn look(&self) -> u64 {
+    async fn release_due(&self) -> u64 {
         let awaited = self.spool.read(|store| Ok(store.take_awaited()));
         let awaited = awaited.await.expect("readable").expect("a few");
         let done = release(
@@ -83,7 +85,7 @@ impl Place {
             Some(&awaited),
             &self.rules,
             &self.people,
-            at(9),
+            time_at(9),
         );
         done.await.expect("released")
     }
@@ -100,7 +102,7 @@ impl Place {
         letters.await.expect("readable").pop().expect("a letter")
     }
 
-    async fn lead_of_the_ready(&self) -> i64 {
+    async fn lead_of_ready_call(&self) -> i64 {
         let row = self.spool.read(|store| tables::calls::row(store, RowId(1)));
         let row = row.await.expect("readable").expect("a row");
         assert_eq!(row.state, State::Ready);
@@ -111,29 +113,29 @@ impl Place {
 #[tokio::test]
 async fn waiting_call_leaves_for_the_lead_that_its_number_gets() {
     let place = Place::new();
-    place.finish().await;
+    place.store_call().await;
     assert_eq!(place.books().await.waiting, 1);
-    assert_eq!(place.look().await, 0, "nothing was learned");
+    assert_eq!(place.release_due().await, 0, "nothing was learned");
     place.learn(7, 10, ChangeKind::Created).await;
-    assert_eq!(place.look().await, 1);
-    assert_eq!(place.lead_of_the_ready().await, 7);
+    assert_eq!(place.release_due().await, 1);
+    assert_eq!(place.lead_of_ready_call().await, 7);
 }
 
 #[tokio::test]
 async fn waiting_call_with_two_leads_is_dead_until_one_is_deleted() {
     let place = Place::new();
-    place.finish().await;
+    place.store_call().await;
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;
-    assert_eq!(place.look().await, 0);
+    assert_eq!(place.release_due().await, 0);
     let letter = place.letter().await;
     assert_eq!(letter.reason, Reason::AmbiguousLead);
-    let words = "the directory has leads 7 and 8 for the number";
-    assert_eq!(letter.message, words);
+    let expected_message = "the directory has leads 7 and 8 for the number";
+    assert_eq!(letter.message, expected_message);
     assert_eq!(place.books().await.dead, 1);
     place.learn(7, 20, ChangeKind::Deleted).await;
-    assert_eq!(place.look().await, 1);
-    assert_eq!(place.lead_of_the_ready().await, 8);
+    assert_eq!(place.release_due().await, 1);
+    assert_eq!(place.lead_of_ready_call().await, 8);
 }
 
 #[tokio::test]
@@ -141,13 +143,13 @@ async fn ambiguous_call_goes_to_surviving_lead_after_merge() {
     let place = Place::new();
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;
-    place.finish().await;
+    place.store_call().await;
     assert_eq!(place.books().await.dead, 1);
     let from = vec![LeadId::new(8).expect("positive")];
     let action = ChangeKind::Merged;
     place.learn_merged(7, 20, action, from).await;
-    assert_eq!(place.look().await, 1);
-    assert_eq!(place.lead_of_the_ready().await, 7);
+    assert_eq!(place.release_due().await, 1);
+    assert_eq!(place.lead_of_ready_call().await, 7);
 }
 
 #[tokio::test]
@@ -155,10 +157,10 @@ async fn call_with_all_leads_deleted_waits_again_with_a_reason() {
     let place = Place::new();
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;
-    place.finish().await;
+    place.store_call().await;
     place.learn(7, 1_795_150_000, ChangeKind::Deleted).await;
     place.learn(8, 1_795_150_000, ChangeKind::Deleted).await;
-    assert_eq!(place.look().await, 0);
+    assert_eq!(place.release_due().await, 0);
     let letter = place.letter().await;
     assert_eq!(letter.reason, Reason::NoLead);
     insta::assert_snapshot!(
@@ -176,11 +178,11 @@ async fn all_waiting_calls_are_looked_at_when_nothing_names_them() {
     let place = Place::new();
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;
-    place.finish().await;
+    place.store_call().await;
     place.learn(8, 20, ChangeKind::Deleted).await;
-    let all = release(&place.spool, None, &place.rules, &place.people, at(9));
+    let all = release(&place.spool, None, &place.rules, &place.people, time_at(9));
     assert_eq!(all.await.expect("released"), 1);
-    assert_eq!(place.lead_of_the_ready().await, 7);
+    assert_eq!(place.lead_of_ready_call().await, 7);
 }
 
 #[tokio::test]
@@ -188,9 +190,9 @@ async fn ambiguous_letter_older_than_a_month_is_left_to_people() {
     let place = Place::new();
     place.learn(7, 10, ChangeKind::Created).await;
     place.learn(8, 10, ChangeKind::Created).await;
-    place.finish().await;
+    place.store_call().await;
     place.learn(8, 20, ChangeKind::Deleted).await;
-    let late = at(0).plus(WAITING_MAX);
+    let late = time_at(0).plus(WAITING_MAX);
     let all = release(&place.spool, None, &place.rules, &place.people, late);
     assert_eq!(all.await.expect("looked at"), 0);
     assert_eq!(place.letter().await.reason, Reason::AmbiguousLead);
@@ -199,7 +201,7 @@ async fn ambiguous_letter_older_than_a_month_is_left_to_people() {
 #[tokio::test]
 async fn assigned_lead_releases_waiting_call_and_records_action() {
     let place = Place::new();
-    place.finish().await;
+    place.store_call().await;
     assert_eq!(place.books().await.waiting, 1);
     let lead = LeadId::new(9).expect("positive");
     let (phone, who) = (place.phone.clone(), "ana".to_owned());
@@ -214,7 +216,7 @@ async fn assigned_lead_releases_waiting_call_and_records_action() {
         .write(vec![Op::Give(given)])
         .await
         .expect("stored");
-    let (at, action) = (at(9), "lead give 9".to_owned());
+    let (at, action) = (time_at(9), "lead give 9".to_owned());
     let action = Action { at, who, action };
     let left = release_given(
         &place.spool,
@@ -224,7 +226,7 @@ async fn assigned_lead_releases_waiting_call_and_records_action() {
         &action,
     );
     assert_eq!(left.await.expect("released"), 1);
-    assert_eq!(place.lead_of_the_ready().await, 9);
+    assert_eq!(place.lead_of_ready_call().await, 9);
     let acts = place.spool.read(|store| {
         let row = tables::calls::oldest(store, 1)?.remove(0).id;
         tables::letters::actions(store, row)

@@ -1,3 +1,5 @@
+//! Tests of the backfill, which reads the leads of the CRM into the directory.
+
 use super::super::memory::Remembered;
 use super::*;
 use callbridge_model::Phone;
@@ -9,18 +11,20 @@ const HOW: ReadLeads = ReadLeads {
     every: Duration::from_secs(600),
 };
 
-fn at(seconds: i64) -> EventTime {
+fn time_at(seconds: i64) -> EventTime {
     EventTime::from_seconds(seconds)
 }
 
-/// A CRM with these leads, each with its id and the second of its last change.
+/// A CRM. Each lead has its id and the second of its last change.
 #[derive(Clone, Debug)]
 struct Service {
     leads: Vec<(i64, i64)>,
-    /// How it treats the range of a request.
+    /// How the CRM treats the range `since` of a request.
     range: Range,
-    tells_pages: bool,
-    asked: u32,
+    /// `true` if the answers of the CRM have `totalPages`.
+    has_page_count: bool,
+    /// Number of requests so far.
+    requests: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,34 +43,35 @@ impl Service {
         Self {
             leads,
             range,
-            tells_pages: true,
-            asked: 0,
+            has_page_count: true,
+            requests: 0,
         }
     }
 
-    fn answer(&mut self, asked: &LeadsPage) -> ApiResult {
-        self.asked += 1;
-        if self.range == Range::Refused && asked.since.is_some() {
+    /// Returns the CRM's answer to a request for a page of leads.
+    fn answer(&mut self, request: &LeadsPage) -> ApiResult {
+        self.requests += 1;
+        if self.range == Range::Refused && request.since.is_some() {
             return Err(ApiError::Rejected {
                 status: 400,
                 message: String::new(),
                 errors: Value::Null,
             });
         }
-        let since = asked.since.filter(|_| self.range == Range::Taken);
+        let since = request.since.filter(|_| self.range == Range::Taken);
         let since = since.map_or(i64::MIN, EpochSeconds::get);
         let mut all: Vec<_> = self.leads.iter().filter(|(_, at)| *at >= since).collect();
         all.sort_by_key(|(id, at)| (*at, *id));
-        let pages: Vec<_> = all.chunks(asked.size as usize).collect();
+        let pages: Vec<_> = all.chunks(request.size as usize).collect();
         let rows = pages
-            .get(asked.page as usize - 1)
+            .get(request.page as usize - 1)
             .copied()
             .unwrap_or_default();
         let row =
             |(id, at): &&(i64, i64)| json!({"id": id, "updatedTimestamp": at, "phone": phone(*id)});
         let rows: Vec<Value> = rows.iter().map(row).collect();
-        let mut data = json!({"currentPage": asked.page, "leads": rows});
-        if self.tells_pages {
+        let mut data = json!({"currentPage": request.page, "leads": rows});
+        if self.has_page_count {
             data["totalPages"] = json!(pages.len());
         }
         Ok(ApiReply::Data(json!({"data": data})))
@@ -82,8 +87,9 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads until a round has ended, or nothing more is due.
-    fn round(
+    /// Reads pages until a round has ended, or no page is due at `now`. Calls `meanwhile` after
+    /// each page.
+    fn run_round(
         &mut self,
         service: &mut Service,
         now: EventTime,
@@ -107,18 +113,19 @@ impl Reader {
             self.begun = true;
             meanwhile(service);
         }
-        panic!("it reads for ever: {:?}", self.backfill);
+        panic!("the backfill reads without end: {:?}", self.backfill);
     }
 
-    fn knows(&self, id: i64) -> bool {
+    fn has_lead(&self, id: i64) -> bool {
         let phone = Phone::from_e164(&phone(id)).expect("a number");
         !self.known.find(&phone).leads().is_empty()
     }
 }
 
-fn read(service: &mut Service) -> Reader {
+/// Reads all leads of a CRM in one round, and returns the reader.
+fn read_all(service: &mut Service) -> Reader {
     let mut reader = Reader::default();
-    reader.round(service, at(0), |_| ());
+    reader.run_round(service, time_at(0), |_| ());
     reader
 }
 
@@ -126,9 +133,13 @@ fn read(service: &mut Service) -> Reader {
 fn backfill_of_1000_leads_takes_at_most_24_requests() {
     for range in [Range::Taken, Range::Refused, Range::Ignored] {
         let mut service = Service::new((1..=1_000).map(|id| (id, id * 10)).collect(), range);
-        let reader = read(&mut service);
-        assert!((1..=1_000).all(|id| reader.knows(id)), "{range:?}");
-        assert!(service.asked <= 24, "{range:?}: {} requests", service.asked);
+        let reader = read_all(&mut service);
+        assert!((1..=1_000).all(|id| reader.has_lead(id)), "{range:?}");
+        assert!(
+            service.requests <= 24,
+            "{range:?}: {} requests",
+            service.requests
+        );
         assert_eq!(reader.backfill.read_to(), Some(EpochSeconds::new(10_000)));
     }
 }
@@ -139,8 +150,8 @@ fn leads_changed_in_same_second_beyond_page_are_all_read() {
         let leads = (1..=333)
             .map(|id| (id, if id < 300 { 7 } else { 8 }))
             .collect();
-        let reader = read(&mut Service::new(leads, range));
-        assert!((1..=333).all(|id| reader.knows(id)), "{range:?}");
+        let reader = read_all(&mut Service::new(leads, range));
+        assert!((1..=333).all(|id| reader.has_lead(id)), "{range:?}");
     }
 }
 
@@ -148,19 +159,19 @@ fn leads_changed_in_same_second_beyond_page_are_all_read() {
 fn next_round_reads_little_more_than_the_changes() {
     for range in [Range::Taken, Range::Ignored] {
         let mut service = Service::new((1..=1_000).map(|id| (id, id * 10)).collect(), range);
-        let mut reader = read(&mut service);
-        let Next::At(then) = reader.backfill.next(at(1), true) else {
+        let mut reader = read_all(&mut service);
+        let Next::At(then) = reader.backfill.next(time_at(1), true) else {
             panic!("it waits")
         };
-        assert_eq!(then, at(600));
+        assert_eq!(then, time_at(600));
         service.leads.push((2_000, 11_000));
         service.leads[3].1 = 11_001;
-        service.asked = 0;
-        reader.round(&mut service, then, |_| ());
+        service.requests = 0;
+        reader.run_round(&mut service, then, |_| ());
         assert!(
-            reader.knows(2_000) && service.asked <= 3,
+            reader.has_lead(2_000) && service.requests <= 3,
             "{range:?}: {}",
-            service.asked
+            service.requests
         );
     }
 }
@@ -168,41 +179,50 @@ fn next_round_reads_little_more_than_the_changes() {
 #[test]
 fn start_of_a_process_begins_a_round_at_once() {
     let mut service = Service::new(vec![(1, 10)], Range::Taken);
-    let reader = read(&mut service);
-    assert!(matches!(reader.backfill.next(at(1), true), Next::At(_)));
-    assert!(matches!(reader.backfill.next(at(1), false), Next::Read(_)));
+    let reader = read_all(&mut service);
+    assert!(matches!(
+        reader.backfill.next(time_at(1), true),
+        Next::At(_)
+    ));
+    assert!(matches!(
+        reader.backfill.next(time_at(1), false),
+        Next::Read(_)
+    ));
 }
 
 #[test]
 fn backfill_without_grant_waits_hour_and_without_list_stops() {
     let mut backfill = Backfill::default();
-    let Next::Read(page) = backfill.next(at(0), false) else {
+    let Next::Read(page) = backfill.next(time_at(0), false) else {
         panic!("a page")
     };
     let forbidden = ApiError::Forbidden(String::new());
-    backfill.process_answer(&page, &Err(forbidden), at(0), HOW);
+    backfill.process_answer(&page, &Err(forbidden), time_at(0), HOW);
     assert_eq!(backfill.state(), "no_grant");
-    assert_eq!(backfill.next(at(1), true), Next::At(at(3600)));
-    assert!(matches!(backfill.next(at(3600), true), Next::Read(_)));
+    assert_eq!(backfill.next(time_at(1), true), Next::At(time_at(3600)));
+    assert!(matches!(backfill.next(time_at(3600), true), Next::Read(_)));
     let no_list = Ok(ApiReply::Data(json!({"data": 7})));
-    backfill.process_answer(&page, &no_list, at(3600), HOW);
-    assert_eq!(backfill.next(at(99_999), true), Next::Never);
+    backfill.process_answer(&page, &no_list, time_at(3600), HOW);
+    assert_eq!(backfill.next(time_at(99_999), true), Next::Never);
     insta::assert_snapshot!(
         backfill.left.clone().unwrap_or_default(),
         @"the answer has no list of leads in it; tried again at the next start"
     );
-    assert!(matches!(backfill.next(at(99_999), false), Next::Read(_)));
+    assert!(matches!(
+        backfill.next(time_at(99_999), false),
+        Next::Read(_)
+    ));
 }
 
 #[test]
 fn rows_without_ids_phones_or_order_are_reported() {
     let left = |rows: Vec<Value>| {
         let mut backfill = Backfill::default();
-        let Next::Read(page) = backfill.next(at(0), false) else {
+        let Next::Read(page) = backfill.next(time_at(0), false) else {
             panic!("a page")
         };
         let answer = Ok(ApiReply::Data(json!({"data": rows})));
-        backfill.process_answer(&page, &answer, at(0), HOW);
+        backfill.process_answer(&page, &answer, time_at(0), HOW);
         backfill.left.unwrap_or_default()
     };
     let many = |row: &dyn Fn(i64) -> Value| (1..=50).map(row).collect::<Vec<_>>();
@@ -219,13 +239,13 @@ fn rows_without_ids_phones_or_order_are_reported() {
 #[test]
 fn failures_wait_longer_and_longer() {
     let mut backfill = Backfill::default();
-    let Next::Read(page) = backfill.next(at(0), false) else {
+    let Next::Read(page) = backfill.next(time_at(0), false) else {
         panic!("a page")
     };
     let mut waits = Vec::new();
     for _ in 0..8 {
-        backfill.process_answer(&page, &Err(ApiError::TimedOut), at(0), HOW);
-        match backfill.next(at(0), true) {
+        backfill.process_answer(&page, &Err(ApiError::TimedOut), time_at(0), HOW);
+        match backfill.next(time_at(0), true) {
             Next::At(then) => waits.push(then.floor_seconds().get()),
             other => panic!("{other:?}"),
         }
@@ -243,8 +263,8 @@ proptest! {
         let mut service = Service::new(leads.into_iter().collect(), range);
         let (mut reader, mut changes, mut second) = (Reader::default(), changes.into_iter(), 60);
         for _ in 0..3 {
-            let now = at(second * 1_000);
-            reader.round(&mut service, now, |service| {
+            let now = time_at(second * 1_000);
+            reader.run_round(&mut service, now, |service| {
                 for (id, _) in changes.by_ref().take(3) {
                     second += 1;
                     service.leads.retain(|(lead, _)| *lead != id);
@@ -252,9 +272,9 @@ proptest! {
                 }
             });
         }
-        reader.round(&mut service, at(second * 1_000 + 100_000), |_| ());
+        reader.run_round(&mut service, time_at(second * 1_000 + 100_000), |_| ());
         for (id, _) in &service.leads {
-            prop_assert!(reader.knows(*id), "{id}");
+            prop_assert!(reader.has_lead(*id), "{id}");
         }
     }
 }

@@ -58,7 +58,7 @@ mod tests {
 
     type Merges = BTreeMap<i64, (i64, i64)>;
 
-    fn ends(merges: &Merges, from: i64) -> (i64, Option<i64>) {
+    fn chain_end(merges: &Merges, from: i64) -> (i64, Option<i64>) {
         let lead = |id| LeadId::new(id).expect("positive");
         let asked = |of: LeadId| {
             let found = merges.get(&of.get());
@@ -71,15 +71,15 @@ mod tests {
     #[test]
     fn merge_chain_ends_at_survivor_and_loop_at_oldest_merge() {
         let merges: Merges = [(1, (30, 2)), (2, (20, 3)), (7, (5, 7)), (8, (9, 7))].into();
-        assert_eq!(ends(&merges, 1), (3, Some(30)));
-        assert_eq!(ends(&merges, 3), (3, None));
-        assert_eq!(ends(&merges, 7), (7, None), "merged into itself");
-        assert_eq!(ends(&merges, 8), (7, Some(9)));
+        assert_eq!(chain_end(&merges, 1), (3, Some(30)));
+        assert_eq!(chain_end(&merges, 3), (3, None));
+        assert_eq!(chain_end(&merges, 7), (7, None), "merged into itself");
+        assert_eq!(chain_end(&merges, 8), (7, Some(9)));
         let looped: Merges = [(1, (30, 2)), (2, (20, 3)), (3, (10, 1)), (9, (99, 2))].into();
-        assert_eq!(ends(&looped, 1), (3, Some(30)));
-        assert_eq!(ends(&looped, 2), (3, Some(20)));
-        assert_eq!(ends(&looped, 3), (3, None));
-        assert_eq!(ends(&looped, 9), (3, Some(99)));
+        assert_eq!(chain_end(&looped, 1), (3, Some(30)));
+        assert_eq!(chain_end(&looped, 2), (3, Some(20)));
+        assert_eq!(chain_end(&looped, 3), (3, None));
+        assert_eq!(chain_end(&looped, 9), (3, Some(99)));
     }
 
     proptest! {
@@ -88,10 +88,10 @@ mod tests {
             merges in prop::collection::btree_map(1_i64..9, (0_i64..5, 1_i64..9), 0..9),
             from in 1_i64..9,
         ) {
-            let (end, _) = ends(&merges, from);
-            prop_assert_eq!(ends(&merges, end), (end, None));
+            let (end, _) = chain_end(&merges, from);
+            prop_assert_eq!(chain_end(&merges, end), (end, None));
             if let Some((_, into)) = merges.get(&from).filter(|_| from != end) {
-                prop_assert_eq!(ends(&merges, *into).0, end);
+                prop_assert_eq!(chain_end(&merges, *into).0, end);
             }
         }
     }

@@ -1,3 +1,5 @@
+//! Tests of the profiles of leads: names, responsible employees, and stages.
+
 use super::super::memory::Remembered;
 use super::super::{ChangeKind, ContactPhones, FirstPhone, LeadNews, Slot};
 use super::*;
@@ -9,6 +11,7 @@ fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("positive")
 }
 
+/// Returns the news of an event about a lead at the second `at`.
 fn event(id: i64, at: i64, what: ChangeKind, snapshot: Value) -> LeadNews {
     let country = Country::parse("UZ");
     LeadNews {
@@ -29,7 +32,9 @@ fn snapshot(name: &str, responsible: i64, stage: &str) -> Value {
     })
 }
 
-fn contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
+/// Adds a change of the contact `id` to `news`. `to` is the contact after the change, such as
+/// `Anna [+998901110001]`.
+fn add_contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
     let change =
         ContactPhones::read_change(Slot::for_contact(Some(id)), None, to, Country::parse("UZ"));
     LeadNews {
@@ -38,8 +43,9 @@ fn contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
     }
 }
 
-/// Returns the profile of a lead. Checks that backward and repeated news has the same result.
-fn shown(history: &[LeadNews], id: i64) -> String {
+/// Returns the profile of a lead after this history, as one line. Checks that the history backward,
+/// and repeated news, give the same directory.
+fn profile_text(history: &[LeadNews], id: i64) -> String {
     let update = |order: &mut dyn Iterator<Item = &LeadNews>| {
         let directory = Remembered::default();
         order.for_each(|news| drop(directory.learn(news)));
@@ -48,11 +54,15 @@ fn shown(history: &[LeadNews], id: i64) -> String {
     let directory = update(&mut history.iter());
     let backwards = update(&mut history.iter().rev().chain(history));
     assert_eq!(directory, backwards);
-    let it = directory.profile(lead(id));
+    let profile = directory.profile(lead(id));
     let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let responsible = it.responsible.map(|id| id.to_string());
-    let (name, called) = (text(it.name), text(it.responsible_name));
-    format!("{name}, {} {called}, {}", text(responsible), text(it.stage))
+    let responsible = profile.responsible.map(|id| id.to_string());
+    let (name, called) = (text(profile.name), text(profile.responsible_name));
+    format!(
+        "{name}, {} {called}, {}",
+        text(responsible),
+        text(profile.stage)
+    )
 }
 
 #[test]
@@ -87,7 +97,7 @@ fn profile_shows_the_newest_value_of_each_fact() {
         ChangeKind::Created,
         snapshot("Anna", 15, "New"),
     )];
-    assert_eq!(shown(&history, 1), "Anna, 15 Employee 15, New");
+    assert_eq!(profile_text(&history, 1), "Anna, 15 Employee 15, New");
     history.push(event(
         1,
         30,
@@ -100,14 +110,14 @@ fn profile_shows_the_newest_value_of_each_fact() {
         ChangeKind::StageChanged,
         snapshot("Anna", 15, "Won"),
     ));
-    assert_eq!(shown(&history, 1), "Anna, 16 Employee 16, New");
+    assert_eq!(profile_text(&history, 1), "Anna, 16 Employee 16, New");
     // A row only changes the facts that it contains.
     let row = LeadNews {
         profile: ProfileNews::read(&json!({"id": 1, "statusName": "Lost"})),
         ..event(1, 40, ChangeKind::Filter, json!({}))
     };
     history.push(row);
-    assert_eq!(shown(&history, 1), "Anna, 16 Employee 16, Lost");
+    assert_eq!(profile_text(&history, 1), "Anna, 16 Employee 16, Lost");
     // A fact that is missing in an event's snapshot is removed.
     history.push(event(
         1,
@@ -115,7 +125,7 @@ fn profile_shows_the_newest_value_of_each_fact() {
         ChangeKind::Assigned,
         json!({"name": "Anna K."}),
     ));
-    assert_eq!(shown(&history, 1), "Anna K., - -, -");
+    assert_eq!(profile_text(&history, 1), "Anna K., - -, -");
 }
 
 #[test]
@@ -136,9 +146,9 @@ fn same_second_events_set_their_own_fact_and_read_overrides() {
             snapshot("A", 50, "Zero"),
         ),
     ];
-    assert_eq!(shown(&history, 1), "A, 16 Employee 16, In work");
+    assert_eq!(profile_text(&history, 1), "A, 16 Employee 16, In work");
     history.push(event(1, 10, ChangeKind::Read, snapshot("A", 17, "Done")));
-    assert_eq!(shown(&history, 1), "A, 17 Employee 17, Done");
+    assert_eq!(profile_text(&history, 1), "A, 17 Employee 17, Done");
 }
 
 #[test]
@@ -157,55 +167,59 @@ fn lead_name_is_that_of_the_main_contact_if_known() {
             snapshot("Deal 1", 15, "New"),
         )
     };
-    history.push(contact(change(20), 8, Some("Boris [+998901110009]")));
+    history.push(add_contact(change(20), 8, Some("Boris [+998901110009]")));
     assert_eq!(
-        shown(&history, 1),
+        profile_text(&history, 1),
         "Deal 1, 15 Employee 15, New",
         "another contact"
     );
-    history.push(contact(change(30), 7, Some("Anna [VIP] [+998901110001]")));
-    assert_eq!(shown(&history, 1), "Anna [VIP], 15 Employee 15, New");
-    history.push(contact(change(25), 7, Some("Anne [+998901110001]")));
+    history.push(add_contact(
+        change(30),
+        7,
+        Some("Anna [VIP] [+998901110001]"),
+    ));
+    assert_eq!(profile_text(&history, 1), "Anna [VIP], 15 Employee 15, New");
+    history.push(add_contact(change(25), 7, Some("Anne [+998901110001]")));
     assert_eq!(
-        shown(&history, 1),
+        profile_text(&history, 1),
         "Anna [VIP], 15 Employee 15, New",
         "it came late"
     );
-    history.push(contact(change(40), 7, None));
+    history.push(add_contact(change(40), 7, None));
     assert_eq!(
-        shown(&history, 1),
+        profile_text(&history, 1),
         "Deal 1, 15 Employee 15, New",
         "the contact is gone"
     );
     // A row with phones but without names does not change a name.
-    let mut row = contact(
+    let mut row = add_contact(
         event(1, 60, ChangeKind::Filter, json!({})),
         7,
         Some("[901110001]"),
     );
     row.contacts[0].name = FactUpdate::Unchanged;
     (row.phone, row.profile) = (FirstPhone::Unchanged, ProfileNews::default());
-    history.push(contact(change(50), 7, Some("Anna [+998901110001]")));
+    history.push(add_contact(change(50), 7, Some("Anna [+998901110001]")));
     history.push(row);
-    assert_eq!(shown(&history, 1), "Anna, 15 Employee 15, New");
+    assert_eq!(profile_text(&history, 1), "Anna, 15 Employee 15, New");
 }
 
 #[test]
 fn contact_names_with_full_list_do_not_depend_on_order() {
     let phone = "A [+998901110001]";
     let update = event(1, 10, ChangeKind::Created, snapshot("Deal", 15, "New"));
-    let whole = contact(event(1, 30, ChangeKind::Filter, json!({})), 8, Some(phone));
-    let mut again = contact(event(1, 40, ChangeKind::Filter, json!({})), 7, Some(phone));
+    let whole = add_contact(event(1, 30, ChangeKind::Filter, json!({})), 8, Some(phone));
+    let mut again = add_contact(event(1, 40, ChangeKind::Filter, json!({})), 7, Some(phone));
     again.contacts[0].name = FactUpdate::Unchanged;
     let history = [
-        contact(update, 7, Some("Anna [+998901110001]")),
+        add_contact(update, 7, Some("Anna [+998901110001]")),
         LeadNews {
             whole: true,
             ..whole
         },
         again,
     ];
-    shown(&history, 1);
+    profile_text(&history, 1);
 }
 
 #[test]
@@ -218,10 +232,10 @@ fn deleted_lead_has_no_names() {
     );
     let mut history = vec![
         event(1, 10, ChangeKind::Created, snapshot("Deal", 15, "New")),
-        contact(change, 7, Some("Anna [+998901110001]")),
+        add_contact(change, 7, Some("Anna [+998901110001]")),
         event(1, 20, ChangeKind::Deleted, snapshot("Deal", 15, "New")),
     ];
-    assert_eq!(shown(&history, 1), "-, - -, -");
+    assert_eq!(profile_text(&history, 1), "-, - -, -");
     let directory = Remembered::default();
     history.iter().for_each(|news| drop(directory.learn(news)));
     assert!(!format!("{directory:?}").contains("Name("), "{directory:?}");
@@ -232,7 +246,7 @@ fn deleted_lead_has_no_names() {
         snapshot("Deal 2", 16, "New"),
     ));
     assert_eq!(
-        shown(&history, 1),
+        profile_text(&history, 1),
         "Deal 2, 16 Employee 16, New",
         "it was put back"
     );
@@ -251,7 +265,7 @@ fn merge_keeps_the_survivors_and_forgets_the_others() {
         event(1, 30, ChangeKind::Assigned, snapshot("Anna", 17, "Lost")),
     ];
     for id in [1, 2] {
-        assert_eq!(shown(&history, id), "Boris, 16 Employee 16, Won");
+        assert_eq!(profile_text(&history, id), "Boris, 16 Employee 16, Won");
     }
     let directory = Remembered::default();
     history.iter().for_each(|news| drop(directory.learn(news)));
@@ -264,7 +278,7 @@ fn invalid_names_and_employees_are_ignored() {
     assert_eq!(ProfileNews::read(&odd), ProfileNews::default());
     assert_eq!(ProfileNews::read(&json!("x")), ProfileNews::default());
     let text = ProfileNews::read(&json!({"responsibleId": "15"}));
-    assert!(matches!(text.responsible, FactUpdate::Is(it) if it.id.get() == 15));
+    assert!(matches!(text.responsible, FactUpdate::Is(employee) if employee.id.get() == 15));
     let nobody = ProfileNews::read(&json!({"responsibleId": 0, "name": "\u{7}"}));
     assert_eq!(
         (nobody.responsible, nobody.name),
@@ -293,7 +307,7 @@ fn any_history() -> impl Strategy<Value = Vec<LeadNews>> {
                 };
                 let news = event(1, at, what, update);
                 match kind {
-                    10 => contact(news, 7, Some(&format!("C{name} [+998901110001]"))),
+                    10 => add_contact(news, 7, Some(&format!("C{name} [+998901110001]"))),
                     _ => news,
                 }
             });
@@ -318,26 +332,27 @@ proptest! {
             FactUpdate::Is(name) => Some(name),
             FactUpdate::Unchanged | FactUpdate::None => None,
         });
-        fn is<T>(update: &FactUpdate<T>) -> Option<&T> {
+        fn known_value<T>(update: &FactUpdate<T>) -> Option<&T> {
             match update {
-                FactUpdate::Is(it) => Some(it),
+                FactUpdate::Is(value) => Some(value),
                 FactUpdate::Unchanged | FactUpdate::None => None,
             }
         }
         let text = |name: Option<&Name>| name.map(|it| it.as_str().to_owned());
         let found = directory.profile(lead(1));
-        let responsible = own.and_then(|own| is(&own.responsible));
+        let responsible = own.and_then(|own| known_value(&own.responsible));
         // A snapshot without a phone removes the main contact's phone.
         let phone = living.last().map(|news| news.phone.clone());
         let has_phone = matches!(phone, Some(FactUpdate::Is(_)));
         let only = of_contact.filter(|_| has_phone || phone == Some(FactUpdate::None));
-        prop_assert_eq!(found.name, text(only.or_else(|| own.and_then(|own| is(&own.name)))));
+        let name = only.or_else(|| own.and_then(|own| known_value(&own.name)));
+        prop_assert_eq!(found.name, text(name));
         prop_assert_eq!(found.responsible, responsible.map(|it| it.id));
         prop_assert_eq!(
             found.responsible_name,
             text(responsible.and_then(|it| it.name.as_ref()))
         );
-        prop_assert_eq!(found.stage, text(own.and_then(|own| is(&own.stage))));
+        prop_assert_eq!(found.stage, text(own.and_then(|own| known_value(&own.stage))));
     }
 
     #[test]

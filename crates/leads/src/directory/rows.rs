@@ -210,7 +210,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn shown(row: &Value) -> String {
+    fn row_text(row: &Value) -> String {
         let row = read(row, ChangeKind::Filter, Country::parse("UZ"));
         let Some(news) = row.news else {
             return format!("nothing, phones {}", row.has_phones);
@@ -232,27 +232,27 @@ mod tests {
     #[test]
     fn rows_are_understood_in_many_shapes() {
         let a = json!({"id": 7, "updatedTimestamp": 10, "phone": "+998901110001"});
-        assert_eq!(shown(&a), "7 @10 …0001");
+        assert_eq!(row_text(&a), "7 @10 …0001");
         let b = json!({"lead": {"id": "7", "updatedTimestamp": "10", "phone": null}});
-        assert_eq!(shown(&b), "7 @10 none");
+        assert_eq!(row_text(&b), "7 @10 none");
         let phones = json!(["901110001", {"number": 998_901_110_002_i64}]);
         let c = json!({"leadId": 7, "createdTimestamp": 9, "phones": phones});
-        assert_eq!(shown(&c), "7 @9 untold 0:…0001+…0002");
+        assert_eq!(row_text(&c), "7 @9 untold 0:…0001+…0002");
         let d = json!({"id": 7, "updatedTimestamp": 10, "contacts": [
             {"id": 5, "phones": [{"phone": "+998901110001"}]}, {"contactId": 6, "phone": "x"},
         ]});
-        assert_eq!(shown(&d), "7 @10 untold 5:…0001 6: whole");
+        assert_eq!(row_text(&d), "7 @10 untold 5:…0001 6: whole");
         let e = json!({"id": 7, "updatedTimestamp": 10, "contacts": [{"id": 5, "name": "A"}]});
-        assert_eq!(shown(&e), "7 @10 untold");
+        assert_eq!(row_text(&e), "7 @10 untold");
         let main = json!({"id": 5, "phone": "901110001"});
         let f = json!({"id": 7, "updatedTimestamp": 10, "mainContact": main});
-        assert_eq!(shown(&f), "7 @10 untold 5:…0001");
+        assert_eq!(row_text(&f), "7 @10 untold 5:…0001");
         assert_eq!(
-            shown(&json!({"name": "A", "phone": "901110001"})),
+            row_text(&json!({"name": "A", "phone": "901110001"})),
             "nothing, phones true"
         );
         assert_eq!(
-            shown(&json!({"id": 7, "updatedTimestamp": 10})),
+            row_text(&json!({"id": 7, "updatedTimestamp": 10})),
             "7 @10 untold"
         );
     }

@@ -1,3 +1,5 @@
+//! Tests of the directory, which knows the leads of phone numbers.
+
 use super::ledger::Learned;
 use super::memory::Remembered;
 use super::profile::{Name, ProfileNews, Responsible};
@@ -10,21 +12,23 @@ fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("positive")
 }
 
-/// Returns one of ten numbers.
+/// Returns the phone number with the last digit `n`.
 fn phone(n: i64) -> Phone {
     Phone::from_digits(998_901_110_000 + n).expect("a number")
 }
 
+/// Returns news of a lead at the second `at`. `first` is the last digit of the lead's first phone.
 fn news(id: i64, at: i64, what: ChangeKind, first: Option<i64>) -> LeadNews {
     let first = first.map_or(FirstPhone::None, |n| FirstPhone::Is(phone(n)));
     LeadNews::new(lead(id), EpochSeconds::new(at), what, first)
 }
 
-fn created(id: i64, at: i64, n: i64) -> LeadNews {
+fn created_news(id: i64, at: i64, n: i64) -> LeadNews {
     news(id, at, ChangeKind::Created, Some(n))
 }
 
-fn contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews {
+/// Adds a change of the contact `id` to `news`: the last digits of its phones before and now.
+fn add_contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews {
     let all = |phones: &[i64]| phones.iter().map(|n| phone(*n)).collect();
     news.contacts.push(ContactPhones {
         name: FactUpdate::Unchanged,
@@ -35,14 +39,15 @@ fn contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews
     news
 }
 
-fn merged(into: i64, at: i64, first: Option<i64>, from: &[i64]) -> LeadNews {
+/// Returns the news that the leads `from` were merged into the lead `into` at the second `at`.
+fn merge_news(into: i64, at: i64, first: Option<i64>, from: &[i64]) -> LeadNews {
     LeadNews {
         merged: from.iter().map(|id| lead(*id)).collect(),
         ..news(into, at, ChangeKind::Merged, first)
     }
 }
 
-fn source(history: &[LeadNews]) -> Remembered {
+fn directory_of(history: &[LeadNews]) -> Remembered {
     let directory = Remembered::default();
     for news in history {
         directory.learn(news);
@@ -50,105 +55,114 @@ fn source(history: &[LeadNews]) -> Remembered {
     directory
 }
 
-fn leads(directory: &Remembered, n: i64) -> Vec<i64> {
+/// Returns the leads of the phone number with the last digit `n`.
+fn leads_of(directory: &Remembered, n: i64) -> Vec<i64> {
     let found = directory.find(&phone(n)).leads();
     found.into_iter().map(LeadId::get).collect()
 }
 
-/// Returns a directory with this history. Checks that backward news has the same result.
-fn both_ways(history: &[LeadNews]) -> Remembered {
+/// Returns a directory with this history. Checks that the history backward gives the same
+/// directory.
+fn directory_in_both_orders(history: &[LeadNews]) -> Remembered {
     let backwards: Vec<LeadNews> = history.iter().rev().cloned().collect();
-    let directory = source(history);
-    assert_eq!(directory, source(&backwards));
+    let directory = directory_of(history);
+    assert_eq!(directory, directory_of(&backwards));
     directory
 }
 
 #[test]
 fn newest_phone_of_a_snapshot_is_kept() {
     let changed = news(1, 20, ChangeKind::StageChanged, Some(2));
-    let directory = both_ways(&[created(1, 10, 1), changed]);
+    let directory = directory_in_both_orders(&[created_news(1, 10, 1), changed]);
     assert_eq!(
-        (leads(&directory, 1), leads(&directory, 2)),
+        (leads_of(&directory, 1), leads_of(&directory, 2)),
         (vec![], vec![1])
     );
 }
 
 #[test]
 fn every_phone_of_a_contact_is_a_key_until_it_is_taken_away() {
-    let grown = contact(
+    let grown = add_contact(
         news(1, 20, ChangeKind::PropertiesUpdated, Some(1)),
         7,
         &[1],
         &[1, 2],
     );
-    let mut history = vec![created(1, 10, 1), grown];
-    assert_eq!(leads(&both_ways(&history), 2), [1]);
-    let shrunk = contact(
+    let mut history = vec![created_news(1, 10, 1), grown];
+    assert_eq!(leads_of(&directory_in_both_orders(&history), 2), [1]);
+    let shrunk = add_contact(
         news(1, 30, ChangeKind::PropertiesUpdated, Some(1)),
         7,
         &[1, 2],
         &[1],
     );
     history.push(shrunk);
-    let directory = both_ways(&history);
+    let directory = directory_in_both_orders(&history);
     assert_eq!(
-        (leads(&directory, 1), leads(&directory, 2)),
+        (leads_of(&directory, 1), leads_of(&directory, 2)),
         (vec![1], vec![])
     );
-    history.push(contact(
+    history.push(add_contact(
         news(1, 40, ChangeKind::PropertiesUpdated, None),
         7,
         &[1],
         &[],
     ));
-    let directory = both_ways(&history);
-    assert_eq!(leads(&directory, 1), [0; 0]);
+    let directory = directory_in_both_orders(&history);
+    assert_eq!(leads_of(&directory, 1), [0; 0]);
     let held = &directory.find(&phone(1)).holders;
     assert_eq!(held.len(), 0, "nobody holds it any more: {held:?}");
 }
 
 #[test]
 fn phone_of_two_leads_finds_both_until_one_is_deleted() {
-    let mut history = vec![created(1, 10, 1), created(2, 11, 1)];
-    assert_eq!(leads(&both_ways(&history), 1), [1, 2]);
+    let mut history = vec![created_news(1, 10, 1), created_news(2, 11, 1)];
+    assert_eq!(leads_of(&directory_in_both_orders(&history), 1), [1, 2]);
     history.push(news(1, 12, ChangeKind::Deleted, Some(1)));
-    assert_eq!(leads(&both_ways(&history), 1), [2]);
+    assert_eq!(leads_of(&directory_in_both_orders(&history), 1), [2]);
 }
 
 #[test]
 fn deleted_lead_stays_dead_for_all_that_is_not_newer() {
-    let mut history = vec![created(1, 10, 1), news(1, 20, ChangeKind::Deleted, Some(1))];
-    assert_eq!(leads(&both_ways(&history), 1), [0; 0]);
+    let mut history = vec![
+        created_news(1, 10, 1),
+        news(1, 20, ChangeKind::Deleted, Some(1)),
+    ];
+    assert_eq!(leads_of(&directory_in_both_orders(&history), 1), [0; 0]);
     history.push(news(1, 20, ChangeKind::StageChanged, Some(1)));
-    let directory = both_ways(&history);
-    assert_eq!(leads(&directory, 1), [0; 0], "of the same second");
+    let directory = directory_in_both_orders(&history);
+    assert_eq!(leads_of(&directory, 1), [0; 0], "of the same second");
     let standing = directory.find(&phone(1)).holders[0].standing;
     assert_eq!(standing, Standing::Deleted(EpochSeconds::new(20)));
     history.push(news(1, 21, ChangeKind::PropertiesUpdated, Some(1)));
-    assert_eq!(leads(&both_ways(&history), 1), [1], "it was put back");
+    assert_eq!(
+        leads_of(&directory_in_both_orders(&history), 1),
+        [1],
+        "it was put back"
+    );
 }
 
 #[test]
 fn phones_of_merged_leads_are_the_survivors_in_any_order() {
     let chain = [
-        created(1, 10, 1),
-        created(2, 11, 2),
-        created(3, 12, 3),
-        merged(2, 20, Some(2), &[1]),
-        merged(3, 30, Some(3), &[2]),
+        created_news(1, 10, 1),
+        created_news(2, 11, 2),
+        created_news(3, 12, 3),
+        merge_news(2, 20, Some(2), &[1]),
+        merge_news(3, 30, Some(3), &[2]),
         news(1, 40, ChangeKind::Assigned, Some(4)),
     ];
-    let directory = both_ways(&chain);
+    let directory = directory_in_both_orders(&chain);
     for n in [2, 3, 4] {
-        assert_eq!(leads(&directory, n), [3], "phone {n}");
+        assert_eq!(leads_of(&directory, n), [3], "phone {n}");
     }
-    let late = source(&[
-        merged(3, 30, None, &[2]),
-        merged(2, 20, None, &[1]),
-        created(1, 10, 1),
+    let late = directory_of(&[
+        merge_news(3, 30, None, &[2]),
+        merge_news(2, 20, None, &[1]),
+        created_news(1, 10, 1),
     ]);
     assert_eq!(
-        leads(&late, 1),
+        leads_of(&late, 1),
         [3],
         "each heard before what it follows from"
     );
@@ -156,64 +170,70 @@ fn phones_of_merged_leads_are_the_survivors_in_any_order() {
 
 #[test]
 fn merged_lead_that_is_deleted_as_well_is_merged() {
-    let directory = both_ways(&[
-        created(1, 10, 1),
-        merged(2, 20, None, &[1]),
+    let directory = directory_in_both_orders(&[
+        created_news(1, 10, 1),
+        merge_news(2, 20, None, &[1]),
         news(1, 21, ChangeKind::Deleted, Some(1)),
     ]);
-    assert_eq!(leads(&directory, 1), [2]);
-    let gone = both_ways(&[merged(2, 20, None, &[1]), created(1, 10, 1), {
-        news(2, 30, ChangeKind::Deleted, None)
-    }]);
-    assert_eq!(leads(&gone, 1), [0; 0], "the survivor is gone");
+    assert_eq!(leads_of(&directory, 1), [2]);
+    let gone =
+        directory_in_both_orders(&[merge_news(2, 20, None, &[1]), created_news(1, 10, 1), {
+            news(2, 30, ChangeKind::Deleted, None)
+        }]);
+    assert_eq!(leads_of(&gone, 1), [0; 0], "the survivor is gone");
 }
 
 #[test]
 fn phone_given_up_after_a_merge_is_the_survivors_no_more() {
     let change = news(2, 30, ChangeKind::PropertiesUpdated, Some(2));
     let history = [
-        created(1, 10, 1),
-        created(2, 11, 2),
-        merged(2, 20, Some(2), &[1]),
-        contact(change, 7, &[1], &[5]),
+        created_news(1, 10, 1),
+        created_news(2, 11, 2),
+        merge_news(2, 20, Some(2), &[1]),
+        add_contact(change, 7, &[1], &[5]),
     ];
-    let directory = both_ways(&history);
-    assert_eq!(leads(&directory, 1), [0; 0]);
+    let directory = directory_in_both_orders(&history);
+    assert_eq!(leads_of(&directory, 1), [0; 0]);
     assert_eq!(
-        (leads(&directory, 2), leads(&directory, 5)),
+        (leads_of(&directory, 2), leads_of(&directory, 5)),
         (vec![2], vec![2])
     );
 }
 
 #[test]
 fn whole_row_takes_the_place_of_all_that_is_older() {
-    let mut row = contact(news(2, 30, ChangeKind::Filter, Some(2)), 8, &[], &[2]);
+    let mut row = add_contact(news(2, 30, ChangeKind::Filter, Some(2)), 8, &[], &[2]);
     row.whole = true;
-    let grown = contact(
+    let grown = add_contact(
         news(2, 11, ChangeKind::PropertiesUpdated, Some(2)),
         9,
         &[],
         &[3],
     );
-    let history = [created(1, 10, 1), grown, merged(2, 20, Some(2), &[1]), row];
-    let directory = both_ways(&history);
+    let history = [
+        created_news(1, 10, 1),
+        grown,
+        merge_news(2, 20, Some(2), &[1]),
+        row,
+    ];
+    let directory = directory_in_both_orders(&history);
     assert_eq!(
-        (leads(&directory, 1), leads(&directory, 3)),
+        (leads_of(&directory, 1), leads_of(&directory, 3)),
         (vec![], vec![])
     );
-    assert_eq!(leads(&directory, 2), [2]);
+    assert_eq!(leads_of(&directory, 2), [2]);
 }
 
 #[test]
 fn lead_news_lists_phones_whose_answer_can_change() {
     let first = [
-        created(1, 10, 1),
-        created(2, 11, 2),
-        merged(2, 20, Some(2), &[1]),
+        created_news(1, 10, 1),
+        created_news(2, 11, 2),
+        merge_news(2, 20, Some(2), &[1]),
     ];
-    let directory = source(&first);
+    let directory = directory_of(&first);
     let set = |phones: &[i64]| Learned::Phones(phones.iter().map(|n| phone(*n)).collect());
-    assert_eq!(directory.learn(&created(1, 10, 1)), Learned::Nothing);
+    assert_eq!(directory.learn(&created_news(1, 10, 1)), Learned::Nothing);
     assert_eq!(
         directory.learn(&news(2, 30, ChangeKind::Deleted, Some(2))),
         set(&[1, 2])
@@ -223,7 +243,7 @@ fn lead_news_lists_phones_whose_answer_can_change() {
         set(&[3])
     );
     assert_eq!(
-        directory.learn(&merged(3, 40, Some(4), &[2])),
+        directory.learn(&merge_news(3, 40, Some(4), &[2])),
         set(&[1, 2, 3, 4])
     );
 }
@@ -281,7 +301,7 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
                 let whole = whole && what == ChangeKind::Filter;
                 let news = news(id, at, what, first);
                 let all = contacts.iter().fold(news, |news, (id, a, b, name)| {
-                    let mut news = contact(news, *id, a, b);
+                    let mut news = add_contact(news, *id, a, b);
                     if let Some(last) = news.contacts.last_mut() {
                         last.name = name.clone();
                     }
@@ -306,7 +326,7 @@ proptest! {
             (Just(history), Just(twice).prop_shuffle())
         }),
     ) {
-        let (ordered, shuffled) = (source(&ordered), source(&shuffled));
+        let (ordered, shuffled) = (directory_of(&ordered), directory_of(&shuffled));
         prop_assert_eq!(&ordered, &shuffled);
     }
 
@@ -335,14 +355,14 @@ proptest! {
 fn chained_merge_lists_phones_of_leads_merged_earlier() {
     let directory = Remembered::default();
     directory.learn(&news(3, 0, ChangeKind::PropertiesUpdated, Some(6)));
-    directory.learn(&merged(2, 0, None, &[4]));
-    directory.learn(&contact(
+    directory.learn(&merge_news(2, 0, None, &[4]));
+    directory.learn(&add_contact(
         news(4, 1, ChangeKind::Created, None),
         1,
         &[],
         &[6],
     ));
-    let merge = merged(3, 0, None, &[2]);
+    let merge = merge_news(3, 0, None, &[2]);
     let Learned::Phones(phones) = directory.learn(&merge) else {
         panic!("something is new");
     };

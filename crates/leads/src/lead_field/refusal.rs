@@ -150,7 +150,7 @@ mod tests {
     use crate::lead_field::FieldId;
     use serde_json::json;
 
-    fn at(seconds: i64) -> EventTime {
+    fn time_at(seconds: i64) -> EventTime {
         EventTime::from_seconds(1_795_151_317 + seconds)
     }
 
@@ -163,7 +163,7 @@ mod tests {
         fields.into_iter().next().expect("one")
     }
 
-    fn of(lead: i64) -> (LeadId, Item) {
+    fn item_of_lead(lead: i64) -> (LeadId, Item) {
         let id = FieldId::new(15).expect("an id");
         let lead = LeadId::new(lead).expect("a lead");
         (lead, Item::text(id, "2".to_owned()))
@@ -191,21 +191,46 @@ mod tests {
     fn refused_field_is_blamed_at_once_or_at_second_lead() {
         let mut refused = RefusedFields::default();
         let count = field("missed_count=15");
-        assert!(!refused.note(count, of(4_001), &refusal(RefusedPart::ItemOrLead), at(0)));
-        assert!(!refused.note(count, of(4_001), &refusal(RefusedPart::ItemOrLead), at(1)));
+        assert!(!refused.note(
+            count,
+            item_of_lead(4_001),
+            &refusal(RefusedPart::ItemOrLead),
+            time_at(0)
+        ));
+        assert!(!refused.note(
+            count,
+            item_of_lead(4_001),
+            &refusal(RefusedPart::ItemOrLead),
+            time_at(1)
+        ));
         assert_eq!(refused.fit(count.0, count.1, Fit::Led), Fit::Led);
-        assert!(refused.note(count, of(4_002), &refusal(RefusedPart::ItemOrLead), at(2)));
+        assert!(refused.note(
+            count,
+            item_of_lead(4_002),
+            &refusal(RefusedPart::ItemOrLead),
+            time_at(2)
+        ));
         let said = refused.fit(count.0, count.1, Fit::Led).to_string();
         assert!(
             said.contains(r#"{"id":15,"value":"2"} of lead 4002: 400"#),
             "{said}"
         );
         assert!(
-            !refused.note(count, of(4_003), &refusal(RefusedPart::SomeItem), at(3)),
+            !refused.note(
+                count,
+                item_of_lead(4_003),
+                &refusal(RefusedPart::SomeItem),
+                time_at(3)
+            ),
             "known"
         );
         let mut refused = RefusedFields::default();
-        assert!(refused.note(count, of(4_001), &refusal(RefusedPart::SomeItem), at(0)));
+        assert!(refused.note(
+            count,
+            item_of_lead(4_001),
+            &refusal(RefusedPart::SomeItem),
+            time_at(0)
+        ));
         let other = Fit::Other("CONTACT".to_owned());
         assert_eq!(refused.fit(count.0, count.1, other.clone()), other, "worse");
     }
@@ -216,17 +241,18 @@ mod tests {
         let (name, text) = field("missed_count=15");
         refused.note(
             (name, text),
-            of(4_001),
+            item_of_lead(4_001),
             &refusal(RefusedPart::SomeItem),
-            at(0),
+            time_at(0),
         );
-        let rests = |refused: &RefusedFields, seconds| refused.is_resting(name, text, at(seconds));
+        let rests =
+            |refused: &RefusedFields, seconds| refused.is_resting(name, text, time_at(seconds));
         assert!(rests(&refused, 1) && rests(&refused, 3_599) && !rests(&refused, 3_600));
         assert!(!rests(&refused, -400), "the clock was set back");
         assert!(refused.is_refused(name, text), "and is tried alone then");
         let (_, number) = field("missed_count=15:number");
         assert!(!refused.is_refused(name, number));
-        let (_, item) = of(4_001);
+        let (_, item) = item_of_lead(4_001);
         let null = Item {
             given: Given::Null,
             ..item.clone()

@@ -1,27 +1,29 @@
-//! The value of the newest call is valid, in whatever order calls are journaled.
+//! Tests that a lead's fields show the newest call, in whatever order calls are journaled.
 
 use super::*;
 use crate::lead_field::{CrmField, FieldId, Refusal};
 use proptest::prelude::*;
 
-fn at(seconds: i64) -> EventTime {
+fn time_at(seconds: i64) -> EventTime {
     EventTime::from_seconds(1_795_151_317 + seconds)
 }
 
-fn of(started: i64) -> Order {
+/// Returns the place in the order of calls of a call that started at this second.
+fn order_of(started: i64) -> Order {
     Order {
         started: EpochSeconds::new(started),
         row: started,
     }
 }
 
+/// Returns a catalogue of fields. `kinds` has the id and the `infoType` of each field.
 fn catalogue(kinds: &[(i64, &str)]) -> Catalogue {
     let fields = kinds.iter().map(|(id, kind)| CrmField {
         id: FieldId::new(*id).expect("positive"),
         info_type: Some((*kind).to_owned()),
         name: None,
     });
-    Catalogue::read(fields.collect(), true, at(0))
+    Catalogue::read(fields.collect(), true, time_at(0))
 }
 
 fn settings(fields: &str) -> Settings {
@@ -34,20 +36,22 @@ fn settings(fields: &str) -> Settings {
 
 fn write(shows: &LeadFieldState, catalogue: &Catalogue) -> FieldWrite {
     let fields = settings("last_call=11,last_missed=12,last_employee=13");
-    shows.write(&fields, catalogue, &RefusedFields::default(), at(0))
+    shows.write(&fields, catalogue, &RefusedFields::default(), time_at(0))
 }
 
 fn items(shows: &LeadFieldState, catalogue: &Catalogue) -> Vec<Item> {
     write(shows, catalogue).items
 }
 
+/// Sends the waiting values.
 fn send(shows: &mut LeadFieldState, catalogue: &Catalogue) {
     let write = write(shows, catalogue);
-    shows.note_sent(&write, at(0));
+    shows.note_sent(&write, time_at(0));
 }
 
-/// Sends the waiting value of field 11.
-fn sent(shows: &mut LeadFieldState, now: EventTime) -> u64 {
+/// Sends the waiting values to a CRM that has only the field 11. Returns the number of values that
+/// are given up.
+fn send_field_11(shows: &mut LeadFieldState, now: EventTime) -> u64 {
     let write = write(shows, &catalogue(&[(11, "LED")]));
     shows.note_sent(&write, now)
 }
@@ -59,22 +63,22 @@ fn token() -> TokenFingerprint {
 #[test]
 fn older_call_keeps_newer_value_and_three_need_one_write() {
     let mut shows = LeadFieldState::default();
-    assert!(shows.learn(Name::LastCall, Some("2".into()), of(2)));
-    assert!(shows.learn(Name::LastCall, Some("3".into()), of(3)));
-    assert!(!shows.learn(Name::LastCall, Some("1".into()), of(1)));
+    assert!(shows.learn(Name::LastCall, Some("2".into()), order_of(2)));
+    assert!(shows.learn(Name::LastCall, Some("3".into()), order_of(3)));
+    assert!(!shows.learn(Name::LastCall, Some("1".into()), order_of(1)));
     let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
     let items = items(&shows, &all);
     assert_eq!(
         items,
         [Item::text(FieldId::new(11).expect("id"), "3".into())]
     );
-    sent(&mut shows, at(1));
-    shows.note_accepted("r".into(), token(), at(2));
+    send_field_11(&mut shows, time_at(1));
+    shows.note_accepted("r".into(), token(), time_at(2));
     assert_eq!(shows.next_action(), Some(NextAction::Poll));
-    assert_eq!(shows.note_written(at(3)).0, 1);
+    assert_eq!(shows.note_written(time_at(3)).0, 1);
     assert_eq!(shows.next_action(), None);
     assert!(
-        !shows.learn(Name::LastCall, Some("2".into()), of(2)),
+        !shows.learn(Name::LastCall, Some("2".into()), order_of(2)),
         "written"
     );
     assert_eq!(shows.next_action(), None);
@@ -83,20 +87,24 @@ fn older_call_keeps_newer_value_and_three_need_one_write() {
 #[test]
 fn new_value_during_a_request_is_written_after_its_end() {
     let mut shows = LeadFieldState::default();
-    shows.learn(Name::LastCall, Some("1".into()), of(1));
-    sent(&mut shows, at(0));
-    shows.learn(Name::LastCall, Some("2".into()), of(2));
-    assert_eq!(shows.due, at(0).plus(LOST).micros(), "not a second one");
-    shows.note_accepted("r".into(), token(), at(1));
+    shows.learn(Name::LastCall, Some("1".into()), order_of(1));
+    send_field_11(&mut shows, time_at(0));
+    shows.learn(Name::LastCall, Some("2".into()), order_of(2));
+    assert_eq!(
+        shows.due,
+        time_at(0).plus(LOST).micros(),
+        "not a second one"
+    );
+    shows.note_accepted("r".into(), token(), time_at(1));
     assert_eq!(shows.next_action(), Some(NextAction::Poll));
     assert_eq!(
-        shows.note_written(at(3)).0,
+        shows.note_written(time_at(3)).0,
         0,
         "what was written is told no more"
     );
     assert_eq!(
         (shows.next_action(), shows.due),
-        (Some(NextAction::Write), at(3).micros())
+        (Some(NextAction::Write), time_at(3).micros())
     );
 }
 
@@ -108,31 +116,31 @@ fn unwritable_fields_are_left_out_and_cause_no_retry() {
         (Name::LastMissed, "t"),
         (Name::LastEmployee, "501"),
     ] {
-        shows.learn(name, Some(text.into()), of(1));
+        shows.learn(name, Some(text.into()), order_of(1));
     }
     let kinds = catalogue(&[(11, "LED"), (12, "CONTACT")]);
     let items = items(&shows, &kinds);
     assert_eq!(items.len(), 1);
-    assert_eq!(sent(&mut shows, at(0)), 2);
-    shows.note_accepted("r".into(), token(), at(1));
-    shows.note_written(at(2));
+    assert_eq!(send_field_11(&mut shows, time_at(0)), 2);
+    shows.note_accepted("r".into(), token(), time_at(1));
+    shows.note_written(time_at(2));
     assert_eq!(shows.next_action(), None);
     let mut none = LeadFieldState::default();
-    none.learn(Name::LastMissed, Some("t".into()), of(1));
-    assert_eq!(sent(&mut none, at(0)), 1);
+    none.learn(Name::LastMissed, Some("t".into()), order_of(1));
+    assert_eq!(send_field_11(&mut none, time_at(0)), 1);
     assert_eq!(none.next_action(), None);
 }
 
 #[test]
 fn lost_answer_is_retried_and_given_up_after_the_last_try() {
     let mut shows = LeadFieldState::default();
-    shows.learn(Name::LastCall, Some("1".into()), of(1));
-    let mut now = at(0);
+    shows.learn(Name::LastCall, Some("1".into()), order_of(1));
+    let mut now = time_at(0);
     let mut given_up = 0;
     let mut tries = 0;
     while shows.next_action() == Some(NextAction::Write) {
         assert!(shows.due <= now.micros());
-        sent(&mut shows, now);
+        send_field_11(&mut shows, now);
         given_up += shows.again(now);
         now = EventTime::from_micros(shows.due.max(now.micros()));
         tries += 1;
@@ -140,35 +148,35 @@ fn lost_answer_is_retried_and_given_up_after_the_last_try() {
     }
     assert_eq!((tries, given_up), (TRIES_MAX, 1));
     // A newer call starts with new tries.
-    assert!(shows.learn(Name::LastCall, Some("2".into()), of(2)));
+    assert!(shows.learn(Name::LastCall, Some("2".into()), order_of(2)));
     assert_eq!(shows.next_action(), Some(NextAction::Write));
 }
 
 #[test]
 fn kill_between_request_and_answer_is_a_lost_answer() {
     let mut shows = LeadFieldState::default();
-    shows.learn(Name::LastCall, Some("1".into()), of(1));
-    sent(&mut shows, at(0));
+    shows.learn(Name::LastCall, Some("1".into()), order_of(1));
+    send_field_11(&mut shows, time_at(0));
     let text = serde_json::to_string(&shows).expect("storable");
     let mut shows: LeadFieldState = serde_json::from_str(&text).expect("readable");
     assert_eq!(shows.next_action(), Some(NextAction::Write));
-    assert_eq!(shows.due, at(120).micros());
+    assert_eq!(shows.due, time_at(120).micros());
     assert_eq!(items(&shows, &catalogue(&[(11, "LED")])).len(), 1);
-    sent(&mut shows, at(120));
-    shows.note_accepted("r2".into(), token(), at(121));
-    assert_eq!(shows.note_written(at(123)).0, 1);
+    send_field_11(&mut shows, time_at(120));
+    shows.note_accepted("r2".into(), token(), time_at(121));
+    assert_eq!(shows.note_written(time_at(123)).0, 1);
 }
 
 #[test]
 fn unfinished_request_is_rewritten_before_its_id_expires() {
     let mut shows = LeadFieldState::default();
-    shows.learn(Name::LastCall, Some("1".into()), of(1));
-    sent(&mut shows, at(0));
-    shows.note_accepted("r".into(), token(), at(1));
+    shows.learn(Name::LastCall, Some("1".into()), order_of(1));
+    send_field_11(&mut shows, time_at(0));
+    shows.note_accepted("r".into(), token(), time_at(1));
     let mut polls = 0;
     while shows.next_action() == Some(NextAction::Poll) {
         let now = EventTime::from_micros(shows.due);
-        assert!(now.since(at(0)) < Duration::from_secs(24 * 3600));
+        assert!(now.since(time_at(0)) < Duration::from_secs(24 * 3600));
         shows.note_unfinished(now);
         polls += 1;
         assert!(polls < 2_000, "no end");
@@ -212,11 +220,11 @@ proptest! {
         let mut shows = LeadFieldState::default();
         let (mut newest, mut last, mut state) = (-1, -1, -1);
         for (n, act) in acts.into_iter().enumerate() {
-            let now = at(n as i64);
+            let now = time_at(n as i64);
             match act {
                 Act::Journaled(started) => {
                     newest = newest.max(started);
-                    shows.learn(Name::LastCall, Some(started.to_string()), of(started));
+                    shows.learn(Name::LastCall, Some(started.to_string()), order_of(started));
                 }
                 Act::Send if shows.next_action() == Some(NextAction::Write) => {
                     let items = items(&shows, &all);
@@ -224,8 +232,8 @@ proptest! {
                         [Item { given: item::Given::Text(text), .. }] => text.parse().expect("n"),
                         other => panic!("{other:?}"),
                     };
-                    sent(&mut shows, now);
-                    // The sent value is newer than the last one, or the same again.
+                    send_field_11(&mut shows, now);
+                    // The sent value is not older than the value that was sent before.
                     prop_assert!(text >= last && text >= state);
                     prop_assert_eq!(text, newest);
                     last = text;
@@ -260,10 +268,10 @@ proptest! {
 fn value_is_written_as_the_kind_that_its_field_takes() {
     let mut shows = LeadFieldState::default();
     let at = "2026-11-20T10:08:37+05:00";
-    shows.learn(Name::LastCall, Some(at.into()), of(7));
-    shows.learn(Name::LastMissed, Some(at.into()), of(7));
-    shows.learn(Name::LastEmployee, Some("501".into()), of(7));
-    shows.learn(Name::MissedCount, Some("0".into()), of(7));
+    shows.learn(Name::LastCall, Some(at.into()), order_of(7));
+    shows.learn(Name::LastMissed, Some(at.into()), order_of(7));
+    shows.learn(Name::LastEmployee, Some("501".into()), order_of(7));
+    shows.learn(Name::MissedCount, Some("0".into()), order_of(7));
     let written = |flag: &str| {
         let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED"), (14, "LED")]);
         let (none, now) = (RefusedFields::default(), EventTime::from_seconds(0));
@@ -284,15 +292,21 @@ fn value_is_written_as_the_kind_that_its_field_takes() {
 fn missed_call_field_is_cleared_only_by_a_newer_talk() {
     let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
     let mut shows = LeadFieldState::default();
-    assert!(shows.learn(Name::LastMissed, None, of(5)), "remembered");
+    assert!(
+        shows.learn(Name::LastMissed, None, order_of(5)),
+        "remembered"
+    );
     assert_eq!(items(&shows, &all), [], "and nothing is written for it");
     assert!(
-        !shows.learn(Name::LastMissed, Some("old".into()), of(4)),
+        !shows.learn(Name::LastMissed, Some("old".into()), order_of(4)),
         "called back since"
     );
-    assert!(shows.learn(Name::LastMissed, Some("new".into()), of(6)));
-    assert!(!shows.learn(Name::LastMissed, None, of(5)), "before it");
-    assert!(shows.learn(Name::LastMissed, None, of(7)));
+    assert!(shows.learn(Name::LastMissed, Some("new".into()), order_of(6)));
+    assert!(
+        !shows.learn(Name::LastMissed, None, order_of(5)),
+        "before it"
+    );
+    assert!(shows.learn(Name::LastMissed, None, order_of(7)));
     let id = FieldId::new(12).expect("an id");
     let null = Item {
         id,
@@ -307,7 +321,7 @@ fn refused_item_is_dropped_and_other_items_are_written() {
     let three = || {
         let mut shows = LeadFieldState::default();
         for name in [Name::LastCall, Name::LastMissed, Name::LastEmployee] {
-            shows.learn(name, Some("x".into()), of(1));
+            shows.learn(name, Some("x".into()), order_of(1));
         }
         send(&mut shows, &all);
         shows
@@ -317,26 +331,26 @@ fn refused_item_is_dropped_and_other_items_are_written() {
         items.map(|item| item.id.get()).collect::<Vec<_>>()
     };
     let mut named = three();
-    let (given_up, blamed) = named.note_refused(&RefusedPart::Items(vec![1, 9]), at(1));
+    let (given_up, blamed) = named.note_refused(&RefusedPart::Items(vec![1, 9]), time_at(1));
     assert_eq!((given_up, blamed[0].0), (1, Name::LastMissed));
     assert_eq!(ids(&named), [11, 13], "together");
     let mut unnamed = three();
     assert_eq!(
-        unnamed.note_refused(&RefusedPart::SomeItem, at(1)),
+        unnamed.note_refused(&RefusedPart::SomeItem, time_at(1)),
         (0, vec![])
     );
     for (alone, is_taken) in [(11, true), (12, false), (13, true)] {
         assert_eq!(ids(&unnamed), [alone]);
         send(&mut unnamed, &all);
         let changed = match is_taken {
-            true => unnamed.note_written(at(2)),
-            false => unnamed.note_refused(&RefusedPart::SomeItem, at(2)),
+            true => unnamed.note_written(time_at(2)),
+            false => unnamed.note_refused(&RefusedPart::SomeItem, time_at(2)),
         };
         assert_eq!((changed.0, changed.1[0].1.id.get()), (1, alone));
     }
     assert_eq!(unnamed.next_action(), None);
-    unnamed.learn(Name::LastCall, Some("y".into()), of(2));
-    unnamed.learn(Name::LastEmployee, Some("y".into()), of(2));
+    unnamed.learn(Name::LastCall, Some("y".into()), order_of(2));
+    unnamed.learn(Name::LastEmployee, Some("y".into()), order_of(2));
     assert_eq!(ids(&unnamed), [11, 13], "together again");
 }
 
@@ -345,8 +359,8 @@ fn refused_field_is_tried_separately_after_other_fields() {
     let all = catalogue(&[(11, "LED"), (12, "LED")]);
     let settings = settings("last_call=11,last_missed=12");
     let mut shows = LeadFieldState::default();
-    shows.learn(Name::LastCall, Some("x".into()), of(1));
-    shows.learn(Name::LastMissed, Some("x".into()), of(1));
+    shows.learn(Name::LastCall, Some("x".into()), order_of(1));
+    shows.learn(Name::LastMissed, Some("x".into()), order_of(1));
     // Both values are sent, and the answer never comes.
     send(&mut shows, &all);
     let mut refused = RefusedFields::default();
@@ -358,12 +372,15 @@ fn refused_field_is_tried_separately_after_other_fields() {
         RefusedPart::SomeItem,
     );
     let name = (Name::LastMissed, settings.fields[&Name::LastMissed]);
-    refused.note(name, (lead, item), &why, at(0));
+    refused.note(name, (lead, item), &why, time_at(0));
     let mut next = |seconds| {
-        let write = shows.write(&settings, &all, &refused, at(seconds));
-        shows.note_sent(&write, at(seconds));
-        let (_, written) = shows.note_written(at(seconds));
-        written.iter().map(|it| it.1.id.get()).collect::<Vec<_>>()
+        let write = shows.write(&settings, &all, &refused, time_at(seconds));
+        shows.note_sent(&write, time_at(seconds));
+        let (_, written) = shows.note_written(time_at(seconds));
+        written
+            .iter()
+            .map(|item| item.1.id.get())
+            .collect::<Vec<_>>()
     };
     assert_eq!(next(3_600), [11]);
     assert_eq!(next(3_601), [12]);

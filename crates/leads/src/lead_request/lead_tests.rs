@@ -1,4 +1,4 @@
-//! The effect of each answer.
+//! Tests of the effect of each answer on a lead request.
 
 use super::*;
 use crate::lead_request::due::FieldPoll;
@@ -20,6 +20,7 @@ fn poll() -> LeadRequest {
     })
 }
 
+/// Returns the outcome of the only request in `settled`.
 fn outcome(mut settled: Settled) -> LeadOutcome {
     match settled.changes.pop() {
         Some(LeadChange::Request { outcome, .. }) if settled.changes.is_empty() => *outcome,
@@ -27,6 +28,7 @@ fn outcome(mut settled: Settled) -> LeadOutcome {
     }
 }
 
+/// Returns the effect of an answer as text. A request that is not done ends with `(again)`.
 fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
     let settled = settle(now(), lead_request, answer, &TokenFingerprint::of("token"));
     let done = settled.done;
@@ -47,6 +49,7 @@ fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
     format!("{outcome}{}", if done { "" } else { " (again)" })
 }
 
+/// Returns one answer of each kind.
 fn answers() -> Vec<ApiResult> {
     let message = || "yo'q".to_owned();
     vec![
@@ -93,8 +96,12 @@ fn answers() -> Vec<ApiResult> {
     ]
 }
 
+/// Returns the effect of each of [`answers`], one per line.
 fn table(lead_request: &LeadRequest) -> String {
-    let words: Vec<String> = answers().iter().map(|it| word(lead_request, it)).collect();
+    let words: Vec<String> = answers()
+        .iter()
+        .map(|answer| word(lead_request, answer))
+        .collect();
     words.join("\n")
 }
 

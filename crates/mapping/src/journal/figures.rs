@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn uuids_are_those_of_the_recipe() {
         // Made with Python: uuid.uuid5(NAMESPACE, "pbx1\0" + "1795151317.146")
-        for (pbx, linkedid, wants) in [
+        for (pbx, linkedid, expected) in [
             (
                 "pbx1",
                 "1795151317.146",
@@ -134,7 +134,7 @@ mod tests {
             ),
         ] {
             let linkedid = Linkedid::new(linkedid).expect("not empty");
-            assert_eq!(uuid(pbx, &linkedid).to_string(), wants);
+            assert_eq!(uuid(pbx, &linkedid).to_string(), expected);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Calls that arrive whole, as messages: the trunk that they belong to, and their errors, with the
-//! name of the field.
+//! Tests that a call that arrives as one message belongs to the right trunk, and that its errors
+//! name the field.
 
 use super::*;
 use crate::people::files::Watched;
@@ -25,7 +25,7 @@ fn rules(flags: &[&str]) -> Rules {
 }
 
 /// Makes the sample call as a message that gives a lead and an employee.
-fn told() -> FinishedCall {
+fn message_call() -> FinishedCall {
     let mut call = sample::call();
     call.given = Some(GivenIds {
         lead: Some(7),
@@ -59,11 +59,11 @@ fn lists_of_all_trunks_are_read_where_no_flag_names_a_trunk() {
     let lists = Watched::load(rules.every_trunk(), call.ended);
     let (lists, _) = lists.expect("good");
     let record = judge(&call, "pbx1", &rules, lists.people(), call.ended).record;
-    assert_eq!(record.lead_id.map(|it| it.get()), Some(4001));
-    assert_eq!(record.employee_id.map(|it| it.get()), Some(501));
+    assert_eq!(record.lead_id.map(|lead| lead.get()), Some(4001));
+    assert_eq!(record.employee_id.map(|employee| employee.get()), Some(501));
 }
 
-fn judged(call: &FinishedCall, flags: &[&str]) -> Judged {
+fn judge_with_flags(call: &FinishedCall, flags: &[&str]) -> Judged {
     judge(call, "pbx1", &rules(flags), &People::default(), call.ended)
 }
 
@@ -71,47 +71,56 @@ const CITY: &str = "city=,lead=var:LEAD_ID,employees=101:501";
 
 #[test]
 fn lead_and_employee_of_message_override_rules() {
-    let all = judged(&told(), &[CITY]);
-    assert_eq!(all.outcome, Outcome::Journal);
-    assert_eq!(all.record.lead_id, LeadId::new(7));
-    assert_eq!(all.record.employee_id, EmployeeId::new(8));
-    let mut nothing = told();
-    nothing.given = Some(GivenIds::default());
-    let ruled = judged(&nothing, &[CITY]);
+    let with_ids = judge_with_flags(&message_call(), &[CITY]);
+    assert_eq!(with_ids.outcome, Outcome::Journal);
+    assert_eq!(with_ids.record.lead_id, LeadId::new(7));
+    assert_eq!(with_ids.record.employee_id, EmployeeId::new(8));
+    let mut without_ids = message_call();
+    without_ids.given = Some(GivenIds::default());
+    let ruled = judge_with_flags(&without_ids, &[CITY]);
     assert_eq!(ruled.outcome, Outcome::Journal);
     assert_eq!(ruled.record.lead_id, LeadId::new(4001));
     assert_eq!(ruled.record.employee_id, EmployeeId::new(501));
-    let wish = RetryValues {
+    let choice = RetryValues {
         lead: LeadId::new(9),
         ..RetryValues::default()
     };
-    let (now, people) = (told().ended, People::default());
-    let again = |wish| remap(&all.record, &told(), wish, &rules(&[CITY]), &people, now);
-    assert_eq!(again(None).record, all.record, "as it was");
+    let (now, people) = (message_call().ended, People::default());
+    let remap_with = |choice| {
+        remap(
+            &with_ids.record,
+            &message_call(),
+            choice,
+            &rules(&[CITY]),
+            &people,
+            now,
+        )
+    };
+    assert_eq!(remap_with(None).record, with_ids.record, "as it was");
     assert_eq!(
-        again(Some(wish)).record.lead_id,
+        remap_with(Some(choice)).record.lead_id,
         LeadId::new(9),
-        "a person's word"
+        "the lead that a person entered"
     );
 }
 
 #[test]
 fn unknown_trunk_is_reported_only_if_pbx_has_trunks() {
-    let mut elsewhere = told();
+    let mut elsewhere = message_call();
     elsewhere.trunk = Some("nowhere".to_owned());
-    let wrong = judged(&elsewhere, &[CITY]);
+    let wrong = judge_with_flags(&elsewhere, &[CITY]);
     assert_eq!(wrong.reason, Some(Reason::NoLead));
     assert_eq!(
         wrong.message,
         "trunk: no --trunk of PBX pbx1 is called nowhere; it must be the name of a \
          --trunk, or left out"
     );
-    assert_eq!(judged(&elsewhere, &[]).outcome, Outcome::Journal);
+    assert_eq!(judge_with_flags(&elsewhere, &[]).outcome, Outcome::Journal);
     assert_eq!(
-        judged(&elsewhere, &["city=,pbx=other"]).outcome,
+        judge_with_flags(&elsewhere, &["city=,pbx=other"]).outcome,
         Outcome::Journal
     );
-    // After the flag is set, the dead letter leaves.
+    // After a --trunk flag names the trunk, the dead letter can be sent.
     let (now, people) = (elsewhere.ended, People::default());
     let rules = rules(&["nowhere="]);
     let mended = remap(&wrong.record, &elsewhere, None, &rules, &people, now);
@@ -121,35 +130,35 @@ fn unknown_trunk_is_reported_only_if_pbx_has_trunks() {
 
 #[test]
 fn without_a_trunk_the_flags_of_all_trunks_hold() {
-    let mut bare = told();
+    let mut bare = message_call();
     bare.trunk = None;
     bare.number = Some(RawNumber {
         text: "901110001".to_owned(),
         from_dial_string: true,
     });
-    let record = judged(&bare, &[CITY]).record;
+    let record = judge_with_flags(&bare, &[CITY]).record;
     let phone = record.client_phone.expect("by --country");
     assert_eq!((phone.as_str(), record.trunk), ("+998901110001", None));
 }
 
 #[test]
 fn impossible_times_are_reported_by_field() {
-    let words = |change: fn(&mut FinishedCall)| {
-        let (mut call, now) = (told(), told().ended);
+    let reason_text = |change: fn(&mut FinishedCall)| {
+        let (mut call, now) = (message_call(), message_call().ended);
         change(&mut call);
         let judged = judge(&call, "pbx1", &rules(&[CITY]), &People::default(), now);
         let reason = judged.reason.map(Reason::word).unwrap_or_default();
         format!("{reason}: {}", judged.message)
     };
     assert_eq!(
-        words(|it| it.started = EventTime::from_seconds(5)),
+        reason_text(|call| call.started = EventTime::from_seconds(5)),
         "invalid_epoch: startedAt: the call began at 1970-01-01T00:00:05Z, before the year \
          2000; it must be from the year 2000 to five minutes ahead of this machine's clock, in \
          seconds"
     );
-    let ahead = words(|it| {
-        it.started = it.started.plus(Duration::from_secs(900));
-        it.ended = it.started;
+    let ahead = reason_text(|call| {
+        call.started = call.started.plus(Duration::from_secs(900));
+        call.ended = call.started;
     });
     assert_eq!(
         ahead,
@@ -158,12 +167,12 @@ fn impossible_times_are_reported_by_field() {
          clock, in seconds"
     );
     assert_eq!(
-        words(|it| it.ended = it.started.plus(Duration::from_secs(3_600))),
+        reason_text(|call| call.ended = call.started.plus(Duration::from_secs(3_600))),
         "invalid_epoch: durationSec: the call would end 3594 s ahead of this machine's clock; it \
          must be the time since startedAt"
     );
     assert_eq!(
-        words(|it| it.talk = Duration::from_secs(60)),
+        reason_text(|call| call.talk = Duration::from_secs(60)),
         "talk_exceeds_duration: talkSec: 60.000 s of talk in a call of 5.020 s; it \
          must be at most durationSec"
     );
@@ -171,25 +180,25 @@ fn impossible_times_are_reported_by_field() {
 
 #[test]
 fn invalid_number_without_lead_is_reported_by_phone_field() {
-    let words = |number: Option<&str>| {
-        let mut call = told();
+    let message = |number: Option<&str>| {
+        let mut call = message_call();
         call.given = Some(GivenIds::default());
         call.variables.clear();
         call.number = number.map(|text| RawNumber {
             text: text.to_owned(),
             from_dial_string: true,
         });
-        judged(&call, &[CITY]).message
+        judge_with_flags(&call, &[CITY]).message
     };
     assert_eq!(
-        words(Some("12")),
+        message(Some("12")),
         "phone: it is not a valid number (UZ or international); it must be like +998901110001, or \
          you can give a leadId. variable LEAD_ID holds no lead"
     );
     assert_eq!(
-        words(None),
+        message(None),
         "phone: it is null; it must be like +998901110001, or you can give a leadId. variable \
          LEAD_ID holds no lead"
     );
-    assert_eq!(words(Some("901110001")), "variable LEAD_ID holds no lead");
+    assert_eq!(message(Some("901110001")), "variable LEAD_ID holds no lead");
 }

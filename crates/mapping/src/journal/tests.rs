@@ -20,16 +20,16 @@ fn rules(flag: &str) -> Rules {
 
 const CITY: &str = "city=PJSIP/city,strip=9,lead=var:LEAD_ID,employees=101:501";
 
-fn judged_by(rules: &Rules, call: &FinishedCall) -> Judged {
+fn judge_with_rules(rules: &Rules, call: &FinishedCall) -> Judged {
     judge(call, "pbx1", rules, &People::default(), call.ended)
 }
 
-fn judged(call: &FinishedCall) -> Judged {
-    judged_by(&rules(CITY), call)
+fn judge_call(call: &FinishedCall) -> Judged {
+    judge_with_rules(&rules(CITY), call)
 }
 
-fn dead(call: &FinishedCall) -> (Option<Reason>, String) {
-    let judged = judged(call);
+fn dead_letter_reason(call: &FinishedCall) -> (Option<Reason>, String) {
+    let judged = judge_call(call);
     assert_eq!(judged.outcome, Outcome::DeadLetter);
     (judged.reason, judged.message)
 }
@@ -40,7 +40,7 @@ fn answered_call_becomes_a_record_with_every_value() {
         did: Some("998712001122".to_owned()),
         ..call()
     };
-    let judged = judged(&call);
+    let judged = judge_call(&call);
     assert_eq!((judged.outcome, judged.reason), (Outcome::Journal, None));
     assert_eq!(
         judged.record,
@@ -70,7 +70,7 @@ fn answered_call_becomes_a_record_with_every_value() {
     );
     assert_eq!(
         judged,
-        self::judged(&call),
+        judge_call(&call),
         "the same call is judged the same"
     );
 }
@@ -110,17 +110,17 @@ fn internal_and_skipped_calls_have_no_uuid_and_no_reason() {
     let quiet = rules("city=PJSIP/city,unanswered=no");
     let off = rules("city=PJSIP/city,journal=no");
     for (judged, outcome) in [
-        (judged(&internal), Outcome::Internal),
-        (judged_by(&quiet, &unanswered), Outcome::Skipped),
-        (judged_by(&off, &call()), Outcome::Skipped),
-        (judged_by(&early, &call()), Outcome::Skipped),
-        (judged_by(&since("pbx1"), &call()), Outcome::Skipped),
+        (judge_call(&internal), Outcome::Internal),
+        (judge_with_rules(&quiet, &unanswered), Outcome::Skipped),
+        (judge_with_rules(&off, &call()), Outcome::Skipped),
+        (judge_with_rules(&early, &call()), Outcome::Skipped),
+        (judge_with_rules(&since("pbx1"), &call()), Outcome::Skipped),
     ] {
         assert_eq!((judged.outcome, judged.reason), (outcome, None));
         assert_eq!(judged.record.uuid, None);
     }
     assert_eq!(
-        judged(&unanswered).outcome,
+        judge_call(&unanswered).outcome,
         Outcome::Journal,
         "unanswered=yes is the default"
     );
@@ -130,20 +130,20 @@ fn internal_and_skipped_calls_have_no_uuid_and_no_reason() {
 fn call_without_a_lead_waits_and_reports_the_reason() {
     let mut call = call();
     call.variables.clear();
-    let (reason, why) = dead(&call);
+    let (reason, message) = dead_letter_reason(&call);
     assert_eq!(reason, Some(Reason::NoLead));
-    assert_eq!(why, "variable LEAD_ID holds no lead");
-    assert!(judged(&call).record.uuid.is_some());
-    let unruled = judged_by(&rules("city=PJSIP/city"), &call);
+    assert_eq!(message, "variable LEAD_ID holds no lead");
+    assert!(judge_call(&call).record.uuid.is_some());
+    let unruled = judge_with_rules(&rules("city=PJSIP/city"), &call);
     assert_eq!(
         unruled.message,
         "trunk city has no lead rule: set `lead=` or --lead"
     );
     call.trunk = Some("gone".to_owned());
-    let (reason, why) = dead(&call);
+    let (reason, message) = dead_letter_reason(&call);
     assert_eq!(reason, Some(Reason::NoLead));
     assert_eq!(
-        why,
+        message,
         "no --trunk is called gone any more, so no rule gives a lead"
     );
 }
@@ -152,14 +152,17 @@ fn call_without_a_lead_waits_and_reports_the_reason() {
 fn two_leads_in_a_variable_are_ambiguous_and_junk_is_ignored() {
     let mut call = call();
     call.variables[0].values = vec!["4001".to_owned(), "junk".to_owned()];
-    assert_eq!(judged(&call).record.lead_id, LeadId::new(4001));
+    assert_eq!(judge_call(&call).record.lead_id, LeadId::new(4001));
     call.variables[0].values = vec!["4002".to_owned(), "4001".to_owned()];
-    let (reason, why) = dead(&call);
+    let (reason, message) = dead_letter_reason(&call);
     assert_eq!(reason, Some(Reason::AmbiguousLead));
-    assert_eq!(why, "variable LEAD_ID has leads 4001 and 4002 in one call");
+    assert_eq!(
+        message,
+        "variable LEAD_ID has leads 4001 and 4002 in one call"
+    );
     call.variables[0].values = vec!["L-17".to_owned()];
     assert_eq!(
-        dead(&call).1,
+        dead_letter_reason(&call).1,
         "variable LEAD_ID is `L-17`, which is not a lead id"
     );
 }
@@ -169,10 +172,10 @@ fn two_leads_in_a_variable_are_ambiguous_and_junk_is_ignored() {
 fn call_with_unsendable_facts_is_dead_with_best_values() {
     let mut incomplete = call();
     incomplete.incomplete = Some("the hang-up of PJSIP/city-0000004f was missed".to_owned());
-    let (reason, why) = dead(&incomplete);
+    let (reason, message) = dead_letter_reason(&incomplete);
     assert_eq!(reason, Some(Reason::Incomplete));
-    assert_eq!(why, "the hang-up of PJSIP/city-0000004f was missed");
-    let record = judged(&incomplete).record;
+    assert_eq!(message, "the hang-up of PJSIP/city-0000004f was missed");
+    let record = judge_call(&incomplete).record;
     assert!(record.incomplete);
     assert_eq!(
         (record.lead_id, record.duration_sec),
@@ -182,7 +185,7 @@ fn call_with_unsendable_facts_is_dead_with_best_values() {
     let mut torn = call();
     torn.talk = Duration::from_secs(9);
     assert_eq!(
-        dead(&torn),
+        dead_letter_reason(&torn),
         (
             Some(Reason::TalkExceedsDuration),
             "9.000 s of talk in a call of 5.020 s".to_owned()
@@ -210,7 +213,7 @@ fn call_with_unsendable_facts_is_dead_with_best_values() {
 fn extension_without_an_employee_sends_none_or_waits() {
     let mut call = call();
     call.employee = Some(Extension::new("103"));
-    let sent = judged(&call);
+    let sent = judge_call(&call);
     assert_eq!(
         (sent.outcome, sent.record.employee_id),
         (Outcome::Journal, None)
@@ -223,17 +226,17 @@ fn extension_without_an_employee_sends_none_or_waits() {
         require_employee: true,
         ..rules(CITY)
     };
-    let waiting = judged_by(&strict, &call);
+    let waiting = judge_with_rules(&strict, &call);
     assert_eq!(
         (waiting.outcome, waiting.reason),
         (Outcome::DeadLetter, Some(Reason::NoEmployee))
     );
     call.employee = None;
-    let nobody = judged_by(&strict, &call);
+    let unstaffed = judge_with_rules(&strict, &call);
     assert_eq!(
-        nobody.outcome,
+        unstaffed.outcome,
         Outcome::Journal,
-        "nobody was there to be required"
+        "no employee took part, so none is required"
     );
 }
 
@@ -241,23 +244,23 @@ fn extension_without_an_employee_sends_none_or_waits() {
 fn dead_call_retried_with_another_lead_keeps_its_uuid() {
     let mut call = call();
     call.incomplete = Some("the end was missed".to_owned());
-    let old = judged(&call).record;
-    let wish = RetryValues {
+    let old = judge_call(&call).record;
+    let choice = RetryValues {
         lead: LeadId::new(7),
         employee: Some(EmployeeChoice::None),
         ..RetryValues::default()
     };
     let people = People::default();
     let now = call.ended;
-    let anew = remap(&old, &call, Some(wish), &rules(CITY), &people, now);
-    assert_eq!((anew.outcome, anew.reason), (Outcome::Journal, None));
-    let wants = CallRecord {
+    let retried = remap(&old, &call, Some(choice), &rules(CITY), &people, now);
+    assert_eq!((retried.outcome, retried.reason), (Outcome::Journal, None));
+    let expected = CallRecord {
         lead_id: LeadId::new(7),
         lead_from: Some(BY_HAND.to_owned()),
         employee_id: None,
         ..old.clone()
     };
-    assert_eq!(anew.record, wants);
+    assert_eq!(retried.record, expected);
 
     let strict = Rules {
         require_employee: true,
@@ -272,8 +275,12 @@ fn dead_call_retried_with_another_lead_keeps_its_uuid() {
         now,
     );
     assert_eq!(plain.reason, Some(Reason::NoEmployee));
-    let nobody = remap(&old, &call, Some(wish), &strict, &people, now);
-    assert_eq!(nobody.outcome, Outcome::Journal, "a person said: none");
+    let without_employee = remap(&old, &call, Some(choice), &strict, &people, now);
+    assert_eq!(
+        without_employee.outcome,
+        Outcome::Journal,
+        "a person said: none"
+    );
 }
 
 #[test]
@@ -316,15 +323,15 @@ fn waiting_call_leaves_when_a_list_learns_its_number() {
     assert_eq!(released.record.uuid, waiting.record.uuid);
 }
 
-/// A campaign shows the company's own number, and a callback that of the customer. A lead shows
-/// which case it is.
+/// An outbound call of a campaign shows the company's number. A callback shows the customer's
+/// number. Only the customer's number has a lead.
 #[test]
 fn shown_number_is_customer_number_only_with_a_lead() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("leads.csv");
     std::fs::write(&file, "phone,leadId\n998901110005,4005\n").expect("written");
     let rules = rules(&format!("city=PJSIP/city,lead=csv:{}", file.display()));
-    let judged = |shown: &str| {
+    let judge_shown = |shown: &str| {
         let number = RawNumber {
             text: shown.to_owned(),
             from_dial_string: false,
@@ -338,11 +345,11 @@ fn shown_number_is_customer_number_only_with_a_lead() {
         let (lists, _) = Watched::load(rules.every_trunk(), call.ended).expect("good");
         judge(&call, "pbx1", &rules, lists.people(), call.ended)
     };
-    let customers = judged("998901110005");
+    let customers = judge_shown("998901110005");
     assert_eq!(customers.record.lead_id, LeadId::new(4005));
     let phone = customers.record.client_phone.expect("a number");
     assert_eq!(phone.as_str(), "+998901110005");
-    let own = judged("712000000");
+    let own = judge_shown("712000000");
     assert_eq!(
         (own.reason, own.record.client_phone),
         (Some(Reason::NoLead), None)

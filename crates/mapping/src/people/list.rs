@@ -245,11 +245,11 @@ mod tests {
         LeadList::read(text.as_bytes(), Country::parse("UZ")).expect("a header")
     }
 
-    fn list_of(text: &str) -> LeadList {
+    fn parse_list(text: &str) -> LeadList {
         read(text).0
     }
 
-    fn bad(about: &ListReport) -> String {
+    fn bad_rows(about: &ListReport) -> String {
         let lines: Vec<String> = about.named.iter().map(ToString::to_string).collect();
         lines.join("\n")
     }
@@ -258,7 +258,7 @@ mod tests {
         LeadId::new(id).expect("positive")
     }
 
-    fn leads_of(list: &LeadList, text: &str) -> Vec<LeadId> {
+    fn find_leads(list: &LeadList, text: &str) -> Vec<LeadId> {
         list.find(&phone(text)).take(2).collect()
     }
 
@@ -273,10 +273,10 @@ mod tests {
              x,4003,998 90 111-00-03\r\n";
         let (list, about) = read(text);
         assert_eq!((about.rows, about.bad), (3, 0));
-        assert_eq!(leads_of(&list, "+998901110001"), [lead(4001)]);
-        assert_eq!(leads_of(&list, "+998901110002"), [lead(4002)]);
-        assert_eq!(leads_of(&list, "+998901110003"), [lead(4003)]);
-        assert_eq!(leads_of(&list, "+998901110004"), Vec::new());
+        assert_eq!(find_leads(&list, "+998901110001"), [lead(4001)]);
+        assert_eq!(find_leads(&list, "+998901110002"), [lead(4002)]);
+        assert_eq!(find_leads(&list, "+998901110003"), [lead(4003)]);
+        assert_eq!(find_leads(&list, "+998901110004"), Vec::new());
     }
 
     #[test]
@@ -284,13 +284,13 @@ mod tests {
         let (list, about) = read(
             "phone,leadId\n901110001,1\n+998901110001,1\n901110002,2\n901110002,3\n901110003,4\n",
         );
-        assert_eq!(leads_of(&list, "+998901110001"), [lead(1)]);
+        assert_eq!(find_leads(&list, "+998901110001"), [lead(1)]);
         let two = [lead(2), lead(3)];
-        assert_eq!(leads_of(&list, "+998901110002"), two);
-        assert_eq!(leads_of(&list, "+998901110003"), [lead(4)]);
+        assert_eq!(find_leads(&list, "+998901110002"), two);
+        assert_eq!(find_leads(&list, "+998901110003"), [lead(4)]);
         assert_eq!((about.repeated, about.bad), (1, 1));
         insta::assert_snapshot!(
-            bad(&about),
+            bad_rows(&about),
             @"line 5: `901110002` has two leads, 2 (line 4) and 3: its calls become dead letters \
             `ambiguous_lead`"
         );
@@ -302,10 +302,10 @@ mod tests {
         let text = b"phone,leadId\n901110001,1\n\n101,2\n901110002,L-17\n901110003\n901110004,0\n\
             \xff\xfe,2\n901110005,5\n";
         let (list, about) = LeadList::read(text, Country::parse("UZ")).expect("a header");
-        assert_eq!(leads_of(&list, "+998901110001"), [lead(1)]);
-        assert_eq!(leads_of(&list, "+998901110005"), [lead(5)]);
+        assert_eq!(find_leads(&list, "+998901110001"), [lead(1)]);
+        assert_eq!(find_leads(&list, "+998901110005"), [lead(5)]);
         assert_eq!((about.rows, about.bad), (2, 5));
-        insta::assert_snapshot!(bad(&about), @r"
+        insta::assert_snapshot!(bad_rows(&about), @r"
         line 4: `101` is not a valid telephone number (UZ or international)
         line 5: `L-17` is not a lead id: use digits only
         line 6: the leadId is missing
@@ -315,7 +315,7 @@ mod tests {
         let (_, about) = LeadList::read(b"phone,leadId\n901110001,1\n", None).expect("a header");
         assert!(about.is_useless());
         insta::assert_snapshot!(
-            bad(&about),
+            bad_rows(&about),
             @"line 2: `901110001` is not a telephone number with + and its country code (no \
             --country is given)"
         );
@@ -334,9 +334,12 @@ mod tests {
         ] {
             let (list, about) = read(&format!("phone,leadId\n{cell},1\n901110009,9\n"));
             assert_eq!((list.rows.len(), about.bad), (1, 1), "{cell}: {about:?}");
-            let said = bad(&about);
-            assert!(said.contains("holds several numbers"), "{cell}: {said}");
-            assert!(said.starts_with("line 2: "), "{cell}: {said}");
+            let message = bad_rows(&about);
+            assert!(
+                message.contains("holds several numbers"),
+                "{cell}: {message}"
+            );
+            assert!(message.starts_with("line 2: "), "{cell}: {message}");
         }
         for cell in [
             "(90) 111-00-01",
@@ -361,12 +364,12 @@ mod tests {
             ("phone,leadId\n+998901110001,1\n", None),
         ] {
             let (list, about) = read(text);
-            assert_eq!(leads_of(&list, "+998901110001"), [lead(1)], "{text}");
+            assert_eq!(find_leads(&list, "+998901110001"), [lead(1)], "{text}");
             assert_eq!((about.separator, about.bad), (separator, 0), "{text}");
         }
         let about = read("phone;leadId\n901110001;1\n").1;
         assert_eq!(about.remarks(), " (separated by `;`)");
-        // The header defines the separator. Rows with another one are reported.
+        // The header defines the separator. Rows with another separator are reported.
         let (list, about) = read("phone,leadId\n901110001;1\n901110002,2\n");
         assert_eq!((list.rows.len(), about.bad), (1, 1));
     }
@@ -412,7 +415,7 @@ mod tests {
             read("extension;employeeId\n101;501\n102;502\n101;503\nPJSIP/104;504\n105;anna\n");
         assert_eq!((list.len(), about.rows, about.bad), (1, 1, 3));
         assert_eq!(list.get(&Extension::new("101")), None);
-        insta::assert_snapshot!(bad(&about), @r"
+        insta::assert_snapshot!(bad_rows(&about), @r"
         line 4: `101` has two employees, 501 (line 2) and 503: neither is sent
         line 5: `PJSIP/104` is a channel: give only the extension, `104`
         line 6: `anna` is not an employee id: use digits only
@@ -421,10 +424,10 @@ mod tests {
 
     #[test]
     fn phones_with_a_changed_lead_are_reported() {
-        let old = list_of("phone,leadId\n901110001,1\n901110002,2\n901110003,3\n");
-        let new = list_of("phone,leadId\n901110001,1\n901110002,9\n901110004,4\n");
-        let wants = ["+998901110002", "+998901110003", "+998901110004"].map(phone);
-        assert_eq!(old.changed_phones(&new), wants);
+        let old = parse_list("phone,leadId\n901110001,1\n901110002,2\n901110003,3\n");
+        let new = parse_list("phone,leadId\n901110001,1\n901110002,9\n901110004,4\n");
+        let expected = ["+998901110002", "+998901110003", "+998901110004"].map(phone);
+        assert_eq!(old.changed_phones(&new), expected);
         assert_eq!(new.changed_phones(&new), []);
     }
 
@@ -435,17 +438,17 @@ mod tests {
             asked in 901_110_000_u64..901_110_020,
         ) {
             let lines: String = rows.iter().map(|(p, l)| format!("{p},{l}\n")).collect();
-            let list = list_of(&format!("phone,leadId\n{lines}"));
+            let list = parse_list(&format!("phone,leadId\n{lines}"));
             let mut leads: Vec<i64> =
                 rows.iter().filter(|(p, _)| *p == asked).map(|(_, l)| *l).collect();
             leads.sort_unstable();
             leads.dedup();
-            let wants = match leads[..] {
+            let expected = match leads[..] {
                 [] => vec![],
                 [one] => vec![lead(one)],
                 [a, b, ..] => vec![lead(a), lead(b)],
             };
-            prop_assert_eq!(leads_of(&list, &format!("+998{asked}")), wants);
+            prop_assert_eq!(find_leads(&list, &format!("+998{asked}")), expected);
         }
 
         #[test]

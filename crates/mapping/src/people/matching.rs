@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn digits_typed_as_letters_are_recognized_but_not_in_names() {
-        for (typed, wants) in [
+        for (typed, expected) in [
             ("1O1", Some("101")),
             ("1О1", Some("101")),
             ("l01", Some("101")),
@@ -115,7 +115,7 @@ mod tests {
             ("anna", None),
             ("", None),
         ] {
-            assert_eq!(probable_extension(typed).as_deref(), wants, "{typed}");
+            assert_eq!(probable_extension(typed).as_deref(), expected, "{typed}");
         }
     }
 
@@ -127,17 +127,17 @@ mod tests {
             trunks: Trunks::new(trunks).expect("one trunk"),
             ..Rules::default()
         };
-        let met = |trunk: &str, extension: &str, started| UsedExtension {
+        let used = |trunk: &str, extension: &str, started| UsedExtension {
             pbx: "pbx1".to_owned(),
             trunk: trunk.to_owned(),
             extension: Extension::new(extension),
             started,
         };
         let calls = [
-            met("city", "101", 10),
-            met("city", "101", 20),
-            met("city", "102", 30),
-            met("other", "102", 40),
+            used("city", "101", 10),
+            used("city", "101", 20),
+            used("city", "102", 30),
+            used("other", "102", 40),
         ];
         let found = compare(&rules, &People::default(), &calls);
         assert_eq!((found.calls, found.matched), (3, 1));
@@ -148,22 +148,22 @@ mod tests {
             ("1O1", "101")
         );
         let unlisted = &found.unlisted[0];
-        let told = (
+        let summary = (
             unlisted.extension.as_str(),
             unlisted.calls,
             unlisted.last_at,
         );
-        assert_eq!(told, ("101", 2, 20));
-        // The trunk has no list, so such a call matches none.
+        assert_eq!(summary, ("101", 2, 20));
+        // The trunk has no list of employees, so its call is not counted.
         let bare = parse("bare=PJSIP/bare", &Trunk::default()).expect("a good flag");
         let rules = Rules {
             trunks: Trunks::new(rules.trunks.iter().cloned().chain([bare]).collect()).expect("two"),
             ..Rules::default()
         };
-        let found = compare(&rules, &People::default(), &[met("bare", "109", 10)]);
+        let found = compare(&rules, &People::default(), &[used("bare", "109", 10)]);
         assert_eq!((found.calls, found.unlisted.len()), (0, 1));
         // An extension that really has this name is not mistyped.
-        let real = compare(&rules, &People::default(), &[met("city", "1O1", 10)]);
+        let real = compare(&rules, &People::default(), &[used("city", "1O1", 10)]);
         assert!(real.doubtful.is_empty(), "{real:?}");
     }
 }

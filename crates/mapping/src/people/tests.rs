@@ -18,7 +18,7 @@ fn trunks(flag: &str) -> Trunks {
     Trunks::new(vec![trunk(flag)]).expect("one trunk")
 }
 
-/// Makes a change with this many good rows, and one number that is new or of another lead.
+/// Makes a change with `rows` good rows. `number` is new, or has another lead now.
 fn leads(rows: usize, number: &str) -> ListChange {
     ListChange {
         about: rows::ListReport {
@@ -30,14 +30,15 @@ fn leads(rows: usize, number: &str) -> ListChange {
 }
 
 fn load(trunks: &Trunks) -> Watched {
-    Watched::load(trunks.iter(), later()).expect("good").0
+    Watched::load(trunks.iter(), later_time()).expect("good").0
 }
 
-/// Returns the effects of a changed file. It is read at the second check that finds it unchanged.
+/// Returns the effects of a changed file. A file is read at the second check that finds the file
+/// unchanged.
 fn reload(watched: &mut Watched) -> Vec<News> {
-    let first = watched.reload(later());
+    let first = watched.reload(later_time());
     assert!(first.is_empty(), "it may still be written: {first:?}");
-    watched.reload(later())
+    watched.reload(later_time())
 }
 
 fn phone(text: &str) -> Phone {
@@ -49,7 +50,7 @@ fn lead(id: i64) -> LeadId {
 }
 
 /// Returns a time long after any file of a test was written.
-fn later() -> EventTime {
+fn later_time() -> EventTime {
     callbridge_model::clock::now()
         .wall
         .plus(Duration::from_secs(3600))
@@ -77,7 +78,7 @@ impl File {
     }
 }
 
-fn only(mut news: Vec<News>) -> Result<ListChange, Error> {
+fn only_change(mut news: Vec<News>) -> Result<ListChange, Error> {
     assert_eq!(news.len(), 1, "{news:?}");
     news.remove(0).result
 }
@@ -87,15 +88,15 @@ fn lead_rules_are_applied_in_order_until_one_answers() {
     let mut call = call();
     let trunk = trunk(r"city=PJSIP/city,lead=var:CRM;userfield:lead=(\d+);var:LEAD_ID");
     let people = People::default();
-    let one = |id, why: &str| LeadAnswer::One(lead(id), why.to_owned());
+    let one_lead = |id, reason: &str| LeadAnswer::One(lead(id), reason.to_owned());
     assert_eq!(
         people.lead_of(&call, None, &trunk),
-        one(4001, "variable LEAD_ID")
+        one_lead(4001, "variable LEAD_ID")
     );
     call.userfields = vec!["note".to_owned(), "a;lead=17;b".to_owned()];
     assert_eq!(
         people.lead_of(&call, None, &trunk),
-        one(17, r"user field by `lead=(\d+)`")
+        one_lead(17, r"user field by `lead=(\d+)`")
     );
     call.userfields.push("lead=18".to_owned());
     let LeadAnswer::Two(a, b, _) = people.lead_of(&call, None, &trunk) else {
@@ -134,11 +135,11 @@ fn changed_list_is_read_again_and_reports_changed_phones() {
     let file = File::new("phone,leadId\n901110001,1\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
-    assert!(watched.reload(later()).is_empty(), "nothing changed");
+    assert!(watched.reload(later_time()).is_empty(), "nothing changed");
     file.write("phone,leadId\n901110001,1\n901110002,2\n");
-    let change = only(reload(&mut watched)).expect("good");
+    let change = only_change(reload(&mut watched)).expect("good");
     assert_eq!(change, leads(2, "+998901110002"));
-    assert!(watched.reload(later()).is_empty());
+    assert!(watched.reload(later_time()).is_empty());
 }
 
 #[test]
@@ -147,13 +148,16 @@ fn changed_list_uses_good_rows_and_reports_bad_rows_once() {
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
     file.write("phone,leadId\n901110001,9\n901110002,x\n901110003,3\n");
-    let change = only(reload(&mut watched)).expect("good rows");
+    let change = only_change(reload(&mut watched)).expect("good rows");
     assert_eq!((change.about.rows, change.about.bad), (2, 1));
     let changed = ["+998901110001", "+998901110002", "+998901110003"].map(phone);
     assert_eq!(change.phones, changed);
-    let told = change.about.named[0].to_string();
-    assert_eq!(told, "line 3: `x` is not a lead id: use digits only");
-    assert!(watched.reload(later()).is_empty(), "told once");
+    let message = change.about.named[0].to_string();
+    assert_eq!(message, "line 3: `x` is not a lead id: use digits only");
+    assert!(
+        watched.reload(later_time()).is_empty(),
+        "a change is reported once"
+    );
     let trunk = trunks.iter().next().expect("one");
     let answer = |number: &str| {
         watched
@@ -170,13 +174,13 @@ fn file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
     let trunk = trunks.iter().next().expect("one");
-    let stays = |watched: &Watched| {
+    let check_old_list = |watched: &Watched| {
         let number = phone("+998901110001");
         let answer = watched.people().lead_of(&call(), Some(&number), trunk);
         assert!(matches!(answer, LeadAnswer::One(id, _) if id == lead(1)));
     };
     file.write("phone,leadId\n901110001,x\n101,2\n");
-    let error = only(reload(&mut watched)).expect_err("no good row");
+    let error = only_change(reload(&mut watched)).expect_err("no good row");
     assert_eq!(
         error.to_string(),
         format!(
@@ -184,22 +188,28 @@ fn file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
             file.path.display()
         )
     );
-    assert!(watched.reload(later()).is_empty(), "told once");
-    stays(&watched);
+    assert!(
+        watched.reload(later_time()).is_empty(),
+        "a change is reported once"
+    );
+    check_old_list(&watched);
     file.write("");
-    let error = only(reload(&mut watched)).expect_err("no header");
+    let error = only_change(reload(&mut watched)).expect_err("no header");
     assert!(matches!(error, Error::Header(..)), "{error}");
-    stays(&watched);
+    check_old_list(&watched);
     fs::remove_file(&file.path).expect("removed");
-    let gone = only(watched.reload(later()));
-    assert!(matches!(gone, Err(Error::Missing(_))));
-    assert!(watched.reload(later()).is_empty(), "told once");
-    stays(&watched);
+    let missing = only_change(watched.reload(later_time()));
+    assert!(matches!(missing, Err(Error::Missing(_))));
+    assert!(
+        watched.reload(later_time()).is_empty(),
+        "a change is reported once"
+    );
+    check_old_list(&watched);
     file.write("phone,leadId\n901110001,9\n");
-    let change = only(reload(&mut watched)).expect("good");
+    let change = only_change(reload(&mut watched)).expect("good");
     assert_eq!(change, leads(1, "+998901110001"));
     file.write("phone,leadId\n");
-    let change = only(reload(&mut watched)).expect("an empty list is a list");
+    let change = only_change(reload(&mut watched)).expect("an empty list is a list");
     assert!(change.about.is_empty() && change.phones == [phone("+998901110001")]);
 }
 
@@ -208,21 +218,21 @@ fn list_being_written_is_read_once_stable_or_after_limit() {
     let file = File::new("phone,leadId\n901110001,4001\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     let mut watched = load(&trunks);
-    // The file is cut in its last row, which would be another lead.
+    // The file ends within its last row, so its lead would be read as 40 instead of 4001.
     file.write("phone,leadId\n901110001,40");
-    assert!(watched.reload(later()).is_empty());
+    assert!(watched.reload(later_time()).is_empty());
     file.write("phone,leadId\n901110001,4001\n901110002,2\n");
-    let change = only(reload(&mut watched)).expect("good");
+    let change = only_change(reload(&mut watched)).expect("good");
     assert_eq!(change, leads(2, "+998901110002"));
-    let told = (2..100).find(|looks| {
+    let rows_when_read = (2..100).find(|looks| {
         let rows: String = (0..*looks)
             .map(|row| format!("90111{row:04},7\n"))
             .collect();
         file.write(&format!("phone,leadId\n{rows}"));
-        !watched.reload(later()).is_empty()
+        !watched.reload(later_time()).is_empty()
     });
     assert!(
-        told.is_some(),
+        rows_when_read.is_some(),
         "a file that is written for ever is read, too"
     );
 }
@@ -238,7 +248,7 @@ fn list_written_within_the_same_clock_tick_is_read_again() {
     };
     let mut watched = at_once();
     assert!(
-        watched.reload(later()).is_empty(),
+        watched.reload(later_time()).is_empty(),
         "read again, and the same: no news"
     );
     let same_time = fs::metadata(&file.path)
@@ -251,8 +261,8 @@ fn list_written_within_the_same_clock_tick_is_read_again() {
         .open(&file.path)
         .expect("opened");
     opened.set_modified(same_time).expect("set");
-    let looks = [young.reload(later()), young.reload(later())];
-    let change = only(looks.into_iter().flatten().collect()).expect("good");
+    let looks = [young.reload(later_time()), young.reload(later_time())];
+    let change = only_change(looks.into_iter().flatten().collect()).expect("good");
     assert_eq!(change, leads(1, "+998901110001"));
 }
 
@@ -263,7 +273,7 @@ fn unusable_lists_are_all_reported_at_start() {
         "a=PJSIP/a,lead=csv:{};csv:/nowhere/l.csv,employees=/nowhere/e.csv",
         file.path.display()
     );
-    let faults = Watched::load(trunks(&flag).iter(), later()).expect_err("three faults");
+    let faults = Watched::load(trunks(&flag).iter(), later_time()).expect_err("three faults");
     assert_eq!(faults.len(), 3, "{faults:?}");
 }
 
@@ -276,19 +286,19 @@ fn employees_come_from_their_file_and_change_with_it() {
     ));
     let mut watched = load(&trunks);
     let trunk = trunks.iter().next().expect("one");
-    let of = |watched: &Watched| watched.people().employee_of(&Extension::new("101"), trunk);
-    assert_eq!(of(&watched), EmployeeId::new(501));
+    let employee = |watched: &Watched| watched.people().employee_of(&Extension::new("101"), trunk);
+    assert_eq!(employee(&watched), EmployeeId::new(501));
     file.write("extension,employeeId\n101,777\n102,502\n");
-    let change = only(reload(&mut watched)).expect("good");
+    let change = only_change(reload(&mut watched)).expect("good");
     assert_eq!((change.about.rows, change.about.bad), (2, 0));
-    assert_eq!(of(&watched), EmployeeId::new(777));
+    assert_eq!(employee(&watched), EmployeeId::new(777));
 }
 
-/// A directory in which a person has assigned lead 9 to this one number.
+/// A directory in which a person has assigned lead 9 to this number. `Err` if reading fails.
 #[derive(Debug)]
-struct GivenOne(Result<Phone, String>);
+struct OneAssignedLead(Result<Phone, String>);
 
-impl Directory for GivenOne {
+impl Directory for OneAssignedLead {
     fn lead_of(&self, _: &Phone) -> Result<LeadAnswer, String> {
         Ok(LeadAnswer::One(lead(8), "the directory".to_owned()))
     }
@@ -303,18 +313,18 @@ impl Directory for GivenOne {
 fn assigned_lead_comes_after_dialplan_and_before_lists() {
     let mut call = call();
     let number = phone("+998901110001");
-    let given = GivenOne(Ok(number.clone()));
+    let given = OneAssignedLead(Ok(number.clone()));
     let people = People::default().with_directory(Arc::new(given));
     let by_hand = LeadAnswer::One(lead(9), "given by ana".to_owned());
-    let asked = |call: &FinishedCall, rules: &str, number: Option<&Phone>| {
+    let lead_of = |call: &FinishedCall, rules: &str, number: Option<&Phone>| {
         let trunk = trunk(&format!("city=PJSIP/city,lead={rules}"));
         people.lead_of(call, number, &trunk)
     };
-    let said = LeadAnswer::One(lead(4001), "variable LEAD_ID".to_owned());
-    assert_eq!(asked(&call, "var:LEAD_ID", Some(&number)), said);
+    let from_dialplan = LeadAnswer::One(lead(4001), "variable LEAD_ID".to_owned());
+    assert_eq!(lead_of(&call, "var:LEAD_ID", Some(&number)), from_dialplan);
     let learned = LeadAnswer::One(lead(8), "the directory".to_owned());
     assert_eq!(
-        asked(&call, "directory;var:LEAD_ID", Some(&number)),
+        lead_of(&call, "directory;var:LEAD_ID", Some(&number)),
         learned
     );
     call.variables.clear();
@@ -323,16 +333,16 @@ fn assigned_lead_comes_after_dialplan_and_before_lists() {
         "var:LEAD_ID;directory",
         "directory;var:LEAD_ID",
     ] {
-        assert_eq!(asked(&call, rules, Some(&number)), by_hand, "{rules}");
+        assert_eq!(lead_of(&call, rules, Some(&number)), by_hand, "{rules}");
         let trunk = trunk(&format!("city=PJSIP/city,lead={rules}"));
         assert_eq!(people.lead_of_phone(&number, &trunk), by_hand, "{rules}");
     }
     let other = phone("+998901110002");
-    assert_eq!(asked(&call, "directory", Some(&other)), learned);
+    assert_eq!(lead_of(&call, "directory", Some(&other)), learned);
     let nothing = LeadAnswer::None("variable LEAD_ID holds no lead".to_owned());
-    for nobodys in [Some(&other), None] {
+    for unassigned in [Some(&other), None] {
         assert_eq!(
-            asked(&call, "var:LEAD_ID", nobodys),
+            lead_of(&call, "var:LEAD_ID", unassigned),
             nothing,
             "as without any"
         );
@@ -342,7 +352,7 @@ fn assigned_lead_comes_after_dialplan_and_before_lists() {
 #[test]
 fn unreadable_assigned_leads_are_reported_and_lists_answer() {
     let call = call();
-    let broken = GivenOne(Err("the disk".to_owned()));
+    let broken = OneAssignedLead(Err("the disk".to_owned()));
     let people = People::default().with_directory(Arc::new(broken));
     let number = phone("+998901110001");
     let learned = LeadAnswer::One(lead(8), "the directory".to_owned());

@@ -1,4 +1,4 @@
-//! The table of verdicts: statuses, and the findings that they must produce.
+//! Tests that each status produces the right findings and the right verdict.
 
 use super::FindingKind as K;
 use super::*;
@@ -12,7 +12,7 @@ const NOW: i64 = 1_795_151_317;
 const DAY: i64 = 86_400;
 
 /// Makes the status of a daemon without problems.
-fn well() -> Status {
+fn healthy_status() -> Status {
     let up = |url: &str| SourceStatus {
         url: url.to_owned(),
         pbx: "pbx1".to_owned(),
@@ -33,15 +33,15 @@ fn well() -> Status {
     }
 }
 
-fn with(change: impl FnOnce(&mut Status)) -> Status {
-    let mut status = well();
+fn status_with(change: impl FnOnce(&mut Status)) -> Status {
+    let mut status = healthy_status();
     change(&mut status);
     status.judged()
 }
 
-/// Makes the status when a part of the CRM fails, and others do its work.
-fn degraded() -> Status {
-    with(|status| {
+/// Makes a status in which an endpoint of the CRM fails and a fallback replaces it.
+fn degraded_status() -> Status {
+    status_with(|status| {
         status.degraded = vec![DegradedPart {
             part: "polls".to_owned(),
             reason: "500".to_owned(),
@@ -51,8 +51,8 @@ fn degraded() -> Status {
     })
 }
 
-fn paused(reason: &str) -> Status {
-    with(|status| {
+fn paused_status(reason: &str) -> Status {
+    status_with(|status| {
         status.pause = Some(Pause {
             reason: reason.to_owned(),
             fix: "do this".to_owned(),
@@ -61,7 +61,7 @@ fn paused(reason: &str) -> Status {
 }
 
 fn letters(reason: &str, count: u64) -> Status {
-    with(|status| {
+    status_with(|status| {
         let waits = Reason::from_word(reason).is_some_and(Reason::is_waiting);
         let counts = if waits {
             &mut status.waiting
@@ -74,7 +74,7 @@ fn letters(reason: &str, count: u64) -> Status {
 
 fn gap(seconds: i64, ago: i64, filled: bool) -> Status {
     let source = "ami://a@pbx:5038".to_owned();
-    with(|status| {
+    status_with(|status| {
         status.gaps.push(SourceGap {
             source,
             from: NOW - ago - seconds,
@@ -84,8 +84,8 @@ fn gap(seconds: i64, ago: i64, filled: bool) -> Status {
     })
 }
 
-fn down(which: &[usize]) -> Status {
-    with(|status| {
+fn sources_down(which: &[usize]) -> Status {
+    status_with(|status| {
         for at in which {
             status.sources[*at].state = SourceState::Down;
             status.sources[*at].reason = Some("connection refused".to_owned());
@@ -94,13 +94,13 @@ fn down(which: &[usize]) -> Status {
 }
 
 fn token(state: &str) -> Status {
-    with(|status| status.token.state = state.to_owned())
+    status_with(|status| status.token.state = state.to_owned())
 }
 
 /// Makes the status of a source that was connected this many seconds ago, has received nothing
 /// since, and lacks this right.
-fn silent(kind: Option<RightKind>, seconds: i64) -> Status {
-    with(|status| {
+fn silent_source(kind: Option<RightKind>, seconds: i64) -> Status {
+    status_with(|status| {
         let source = &mut status.sources[0];
         source.state = SourceState::Connected;
         source.connected_since = Some(NOW - seconds);
@@ -112,23 +112,23 @@ fn silent(kind: Option<RightKind>, seconds: i64) -> Status {
 }
 
 /// Makes statuses of connected sources that have received nothing yet.
-fn let_in() -> Vec<(Status, &'static [FindingKind])> {
+fn silent_source_cases() -> Vec<(Status, &'static [FindingKind])> {
     use FindingKind as K;
     vec![
-        (silent(None, DAY - 60), &[]),
-        (silent(None, DAY), &[K::NotHeard]),
-        (silent(Some(RightKind::Calls), 60), &[K::NotHeard]),
-        (silent(Some(RightKind::System), 60), &[]),
-        (silent(Some(RightKind::Echo), 60), &[]),
-        (silent(Some(RightKind::List), 60), &[K::Rights]),
-        (silent(Some(RightKind::Variables), 60), &[K::Rights]),
-        (silent(Some(RightKind::Times), 60), &[]),
-        (silent(Some(RightKind::Filter), 60), &[]),
+        (silent_source(None, DAY - 60), &[]),
+        (silent_source(None, DAY), &[K::NotHeard]),
+        (silent_source(Some(RightKind::Calls), 60), &[K::NotHeard]),
+        (silent_source(Some(RightKind::System), 60), &[]),
+        (silent_source(Some(RightKind::Echo), 60), &[]),
+        (silent_source(Some(RightKind::List), 60), &[K::Rights]),
+        (silent_source(Some(RightKind::Variables), 60), &[K::Rights]),
+        (silent_source(Some(RightKind::Times), 60), &[]),
+        (silent_source(Some(RightKind::Filter), 60), &[]),
     ]
 }
 
-fn unmatched() -> Status {
-    with(|status| {
+fn unmatched_channel() -> Status {
+    status_with(|status| {
         status.unmatched.push(Unmatched {
             prefix: "PJSIP/citty".to_owned(),
             calls: 1,
@@ -137,15 +137,15 @@ fn unmatched() -> Status {
     })
 }
 
-fn ends_in(kind: &str, seconds: i64) -> Status {
-    with(|status| {
+fn token_expiring_in(kind: &str, seconds: i64) -> Status {
+    status_with(|status| {
         status.token.kind = Some(kind.to_owned());
         status.token.expires_at = Some(NOW + seconds);
     })
 }
 
 fn catch_up(state: SourceState) -> Status {
-    with(|status| {
+    status_with(|status| {
         let file = SourceStatus {
             catch_up: true,
             state,
@@ -156,7 +156,7 @@ fn catch_up(state: SourceState) -> Status {
 }
 
 fn backfill(state: &str) -> Status {
-    with(|status| {
+    status_with(|status| {
         status.directory = Some(Directory {
             backfill: Some(state.to_owned()),
             ..Directory::default()
@@ -169,7 +169,7 @@ fn fields(state: &str, ok: bool) -> Status {
         ok,
         ..LeadField::default()
     };
-    with(|status| {
+    status_with(|status| {
         status.lead_fields = Some(LeadFields {
             state: state.to_owned(),
             fields: vec![field],
@@ -179,7 +179,7 @@ fn fields(state: &str, ok: bool) -> Status {
 }
 
 fn webhooks(state: &str) -> Status {
-    with(|status| {
+    status_with(|status| {
         status.webhooks = Some(Webhooks {
             state: state.to_owned(),
             ..Webhooks::default()
@@ -193,7 +193,7 @@ fn staff(calls: u64, matched: u64) -> Status {
         matched,
         ..Employees::default()
     };
-    with(|status| status.employees = Some(employees))
+    status_with(|status| status.employees = Some(employees))
 }
 
 fn list(change: impl FnOnce(&mut ListFile)) -> Status {
@@ -204,11 +204,11 @@ fn list(change: impl FnOnce(&mut ListFile)) -> Status {
         ..ListFile::default()
     };
     change(&mut list);
-    with(|status| status.lists.push(list))
+    status_with(|status| status.lists.push(list))
 }
 
 fn secret_file() -> Status {
-    with(|status| {
+    status_with(|status| {
         status.secret_files = vec![SecretFile {
             flag: "--lookup-secret-file".to_owned(),
             reason: "it is empty, so no one is let in".to_owned(),
@@ -217,7 +217,7 @@ fn secret_file() -> Status {
 }
 
 fn other_format(read: u64) -> Status {
-    with(|status| {
+    status_with(|status| {
         status.sources[0].read = read;
         status.sources[0].reason = Some("this looks like CEL".to_owned());
     })
@@ -228,13 +228,13 @@ fn other_daemon(effect: Effect) -> Status {
         pid: Some(7),
         effect,
     };
-    with(|status| status.sources[0].others.push(other))
+    status_with(|status| status.sources[0].others.push(other))
 }
 
-/// Makes the status of a trunk with this many of a day's two calls, of which this many had an
-/// extension.
-fn trunk_of(day_calls: u64, day_extensions: u64) -> Status {
-    with(|status| {
+/// Makes the status of a trunk that had `day_calls` of the day's two calls. `day_extensions` of
+/// its calls had an extension.
+fn trunk_with_calls(day_calls: u64, day_extensions: u64) -> Status {
+    status_with(|status| {
         status.day_calls = 2;
         status.trunks = vec![TrunkStatus {
             name: "city".to_owned(),
@@ -248,10 +248,10 @@ fn trunk_of(day_calls: u64, day_extensions: u64) -> Status {
     })
 }
 
-/// Makes the status of a trunk without a list. One call had an extension, and this many an
-/// employee.
-fn unlisted(day_employees: u64, employees: Option<Employees>) -> Status {
-    let mut status = trunk_of(1, 1);
+/// Makes the status of a trunk without a list of employees. Its one call had an extension.
+/// `day_employees` of its calls had an employee.
+fn trunk_without_list(day_employees: u64, employees: Option<Employees>) -> Status {
+    let mut status = trunk_with_calls(1, 1);
     status.trunks[0].has_employees = false;
     status.trunks[0].day_employees = day_employees;
     status.employees = employees;
@@ -259,22 +259,22 @@ fn unlisted(day_employees: u64, employees: Option<Employees>) -> Status {
 }
 
 fn trunks() -> Vec<(Status, &'static [FindingKind])> {
-    let met = Some(Employees::default());
+    let employees = Some(Employees::default());
     vec![
-        (unlisted(0, met.clone()), &[K::NoEmployees]),
+        (trunk_without_list(0, employees.clone()), &[K::NoEmployees]),
         // The source itself names the employees, or there is no list of employees.
-        (unlisted(1, met), &[]),
-        (unlisted(0, None), &[]),
-        (trunk_of(0, 0), &[K::SilentTrunk]),
-        (trunk_of(1, 0), &[]),
-        (trunk_of(1, 1), &[K::SilentEmployees]),
+        (trunk_without_list(1, employees), &[]),
+        (trunk_without_list(0, None), &[]),
+        (trunk_with_calls(0, 0), &[K::SilentTrunk]),
+        (trunk_with_calls(1, 0), &[]),
+        (trunk_with_calls(1, 1), &[K::SilentEmployees]),
     ]
 }
 
 /// Makes one status for each thing that the CRM's journal can show.
 fn journals() -> Vec<(Status, &'static [FindingKind])> {
     let shown = |last| {
-        with(|status| {
+        status_with(|status| {
             status.journal_fields = vec![JournalField {
                 last,
                 ..JournalField::default()
@@ -282,7 +282,7 @@ fn journals() -> Vec<(Status, &'static [FindingKind])> {
         })
     };
     let foreign = |most_in_an_hour| {
-        with(|status| {
+        status_with(|status| {
             status.foreign_calls = vec![ForeignCalls {
                 most_in_an_hour,
                 ..ForeignCalls::default()
@@ -301,17 +301,17 @@ fn journals() -> Vec<(Status, &'static [FindingKind])> {
 #[test]
 fn verdict_is_that_of_the_worst_that_is_found() {
     let both_down = {
-        let mut status = down(&[0, 1]);
+        let mut status = sources_down(&[0, 1]);
         status.dead_letters.insert("failed".to_owned(), 1);
         status.judged()
     };
-    let wrong_books = with(|status| (status.books.finished, status.books.ready) = (2, 1));
+    let wrong_books = status_with(|status| (status.books.finished, status.books.ready) = (2, 1));
     let table: Vec<(Status, &[FindingKind])> = vec![
-        (well().judged(), &[]),
-        (paused("unreachable"), &[K::Paused]),
-        (degraded(), &[K::CrmDegraded]),
-        (paused(NO_DAEMON), &[K::NoDaemon]),
-        (down(&[0]), &[K::SourceDown]),
+        (healthy_status().judged(), &[]),
+        (paused_status("unreachable"), &[K::Paused]),
+        (degraded_status(), &[K::CrmDegraded]),
+        (paused_status(NO_DAEMON), &[K::NoDaemon]),
+        (sources_down(&[0]), &[K::SourceDown]),
         (both_down, &[K::NoSource, K::NoSource, K::DeadLetters]),
         (catch_up(SourceState::Down), &[K::SourceDown]),
         (catch_up(SourceState::Reading), &[]),
@@ -329,8 +329,8 @@ fn verdict_is_that_of_the_worst_that_is_found() {
         (staff(10, 0), &[K::Employees]),
         (list(|_| ()), &[]),
         (secret_file(), &[K::SecretFiles]),
-        (list(|it| it.bad = 1), &[K::Lists]),
-        (list(|it| it.rows = 0), &[K::Lists]),
+        (list(|file| file.bad = 1), &[K::Lists]),
+        (list(|file| file.rows = 0), &[K::Lists]),
         (
             list(|list| list.reason = Some("gone".to_owned())),
             &[K::Lists],
@@ -339,15 +339,15 @@ fn verdict_is_that_of_the_worst_that_is_found() {
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),
         (gap(600, 2 * DAY, false), &[]),
-        (unmatched(), &[K::NoTrunk]),
+        (unmatched_channel(), &[K::NoTrunk]),
         (token("reconnect"), &[K::Token]),
         (token("client_refused"), &[K::Token]),
         (token("refused"), &[K::Token]),
         (token("unknown"), &[]),
-        (ends_in("PAT", 13 * DAY), &[K::TokenEnds]),
-        (ends_in("PAT", -5), &[K::TokenEnds]),
-        (ends_in("PAT", 15 * DAY), &[]),
-        (ends_in("ACCESS", 60), &[]),
+        (token_expiring_in("PAT", 13 * DAY), &[K::TokenEnds]),
+        (token_expiring_in("PAT", -5), &[K::TokenEnds]),
+        (token_expiring_in("PAT", 15 * DAY), &[]),
+        (token_expiring_in("ACCESS", 60), &[]),
         (backfill("left"), &[K::LeadDirectory]),
         (backfill("no_grant"), &[K::LeadDirectory]),
         (backfill("waiting"), &[]),
@@ -357,19 +357,19 @@ fn verdict_is_that_of_the_worst_that_is_found() {
         (webhooks("listening"), &[]),
         (wrong_books, &[K::Books]),
     ];
-    let mut met = std::collections::BTreeSet::new();
+    let mut found_kinds = std::collections::BTreeSet::new();
     let more = trunks().into_iter();
     let more = more
         .chain(journals())
-        .chain(super::super::outboxes::tests::failing())
-        .chain(super::super::hub::tests::failing())
-        .chain(super::super::leadership::tests::failing());
-    for (status, kinds) in table.into_iter().chain(let_in()).chain(more) {
+        .chain(super::super::outboxes::tests::statuses_with_findings())
+        .chain(super::super::hub::tests::statuses_with_findings())
+        .chain(super::super::leadership::tests::statuses_with_findings());
+    for (status, kinds) in table.into_iter().chain(silent_source_cases()).chain(more) {
         let found: Vec<FindingKind> = status.problems.iter().map(|problem| problem.kind).collect();
         assert_eq!(found, kinds, "{status:?}");
         let worst = kinds.iter().map(|kind| kind.verdict()).max();
         assert_eq!(status.verdict, worst.unwrap_or(OverallState::Ok));
-        met.extend(found);
+        found_kinds.extend(found);
         let is_empty = |problem: &Problem| problem.message.is_empty() || problem.command.is_empty();
         assert!(
             !status.problems.iter().any(is_empty),
@@ -377,12 +377,15 @@ fn verdict_is_that_of_the_worst_that_is_found() {
             status.problems
         );
     }
-    assert!(met.iter().eq(FindingKind::ALL), "a kind that nothing finds");
+    assert!(
+        found_kinds.iter().eq(FindingKind::ALL),
+        "a kind that nothing finds"
+    );
 }
 
 #[test]
 fn finished_catch_up_file_does_not_count_as_a_source_up() {
-    let mut status = down(&[0, 1]);
+    let mut status = sources_down(&[0, 1]);
     status.sources.push(SourceStatus {
         catch_up: true,
         state: SourceState::Done,
@@ -395,14 +398,14 @@ fn finished_catch_up_file_does_not_count_as_a_source_up() {
 #[test]
 fn every_pause_stops_calls_and_shows_fix_and_command() {
     for reason in PAUSES {
-        let status = paused(reason);
+        let status = paused_status(reason);
         assert_eq!(status.verdict, OverallState::Down, "{reason}");
         let problem = &status.problems[0];
         assert_eq!(problem.message, format!("paused ({reason}): do this"));
         assert!(!problem.command.is_empty(), "{reason}");
     }
     assert_eq!(
-        paused("disk").problems[0].command,
+        paused_status("disk").problems[0].command,
         "df -h /var/lib/callbridge"
     );
 }
@@ -410,19 +413,19 @@ fn every_pause_stops_calls_and_shows_fix_and_command() {
 #[test]
 fn list_problem_reports_wrong_rows_and_rows_in_force() {
     let message = |status: Status| status.problems[0].message.clone();
-    let two = list(|it| {
-        it.bad = 3;
-        it.faults = vec!["line 4: a".to_owned(), "line 7: b".to_owned()];
+    let two = list(|file| {
+        file.bad = 3;
+        file.faults = vec!["line 4: a".to_owned(), "line 7: b".to_owned()];
     });
-    let gone = |read_at| {
+    let unreadable = |read_at| {
         message(list(|list| {
             list.reason = Some("/etc/l: no such file".to_owned());
             list.read_at = read_at;
         }))
     };
     let empty = message(list(|list| list.rows = 0));
-    let said = [message(two), gone(Some(NOW)), gone(None), empty];
-    insta::assert_snapshot!(said.join("\n"), @r"
+    let messages = [message(two), unreadable(Some(NOW)), unreadable(None), empty];
+    insta::assert_snapshot!(messages.join("\n"), @r"
     3 rows of the list /etc/l cannot be used: line 4: a; line 7: b; and 1 more
     the list /etc/l cannot be used: no such file; the rows read before stay in use (3 rows)
     the list /etc/l cannot be used: no such file; no row of it is in use
@@ -432,7 +435,7 @@ fn list_problem_reports_wrong_rows_and_rows_in_force() {
 
 #[test]
 fn commands_can_be_run_as_shown() {
-    let mut status = well();
+    let mut status = healthy_status();
     status.state = "/srv/it's here".to_owned();
     status.dead_letters.insert("failed".to_owned(), 2);
     status.dead_letters.insert("conflict".to_owned(), 1);
@@ -443,17 +446,17 @@ fn commands_can_be_run_as_shown() {
     );
     let mut waiting = status.clone();
     waiting.waiting.insert("no_lead".to_owned(), 28);
-    let told: Vec<String> = waiting
+    let messages: Vec<String> = waiting
         .judged()
         .problems
         .into_iter()
         .map(|problem| problem.message)
         .collect();
     let all = "3 dead letters: 2 failed, 1 conflict";
-    assert_eq!(told, [all, "28 calls wait for a lead"]);
+    assert_eq!(messages, [all, "28 calls wait for a lead"]);
     let command = r"callbridge dead list --state '/srv/it'\''s here'";
     assert_eq!(status.problems[0].command, command);
-    let mut status = down(&[0]);
+    let mut status = sources_down(&[0]);
     status.check_command = Some("callbridge check @/etc/flags".to_owned());
     let status = status.judged();
     assert_eq!(status.problems[0].command, "callbridge check @/etc/flags");

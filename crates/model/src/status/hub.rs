@@ -195,7 +195,7 @@ pub(super) mod tests {
         }
     }
 
-    fn judged(hub: HubStatus) -> Status {
+    fn judge_hub(hub: HubStatus) -> Status {
         let status = Status {
             hub: Some(hub),
             at: 100,
@@ -204,8 +204,8 @@ pub(super) mod tests {
         status.judged()
     }
 
-    /// Returns each problem of this module with the finding that it must produce.
-    pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
+    /// Returns statuses with this module's problems, each with the findings that it must produce.
+    pub(in crate::status) fn statuses_with_findings() -> Vec<(Status, &'static [FindingKind])> {
         let silent = HubStatus {
             branches: vec![branch(BranchState::Silent), branch(BranchState::Reports)],
             ..HubStatus::default()
@@ -220,9 +220,9 @@ pub(super) mod tests {
             ..HubStatus::default()
         };
         vec![
-            (judged(silent), &[FindingKind::SilentBranches]),
-            (judged(stopped), &[]),
-            (judged(lost), &[FindingKind::HubLostCommits]),
+            (judge_hub(silent), &[FindingKind::SilentBranches]),
+            (judge_hub(stopped), &[]),
+            (judge_hub(lost), &[FindingKind::HubLostCommits]),
         ]
     }
 

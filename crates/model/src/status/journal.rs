@@ -134,7 +134,7 @@ pub(super) fn foreign_calls(status: &Status, found: &mut Vec<Problem>) {
 mod tests {
     use super::*;
 
-    fn whats(status: Status) -> Vec<String> {
+    fn problem_messages(status: Status) -> Vec<String> {
         let mut messages = Vec::new();
         for problem in status.judged().problems {
             let kinds = [FindingKind::FieldNotShown, FindingKind::ForeignCalls];
@@ -166,7 +166,7 @@ mod tests {
             ],
             ..Status::default()
         };
-        insta::assert_snapshot!(whats(status).join("\n"), @r"
+        insta::assert_snapshot!(problem_messages(status).join("\n"), @r"
         the journal shows no talk time (2 of 3 calls): is --field talk=talkTimeSec right?
         the journal shows another employee than was sent (1 of 3 calls): it is sent as employeeId
         ");
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn another_provider_is_reported_after_two_calls_in_an_hour() {
-        let of = |calls, most_in_an_hour| {
-            whats(Status {
+        let messages = |calls, most_in_an_hour| {
+            problem_messages(Status {
                 foreign_calls: vec![ForeignCalls {
                     provider: "ONLINE_PBX".to_owned(),
                     calls,
@@ -185,12 +185,12 @@ mod tests {
                 ..Status::default()
             })
         };
-        assert_eq!(of(9, 1), [""; 0]);
-        let said = of(9, 2).join("\n");
+        assert_eq!(messages(9, 1), [""; 0]);
+        let text = messages(9, 2).join("\n");
         assert!(
-            said.starts_with("ONLINE_PBX journals our calls as well (9 in 24 hours)"),
-            "{said}"
+            text.starts_with("ONLINE_PBX journals our calls as well (9 in 24 hours)"),
+            "{text}"
         );
-        assert!(said.ends_with("(journal=no)"), "{said}");
+        assert!(text.ends_with("(journal=no)"), "{text}");
     }
 }

@@ -119,7 +119,7 @@ pub(super) fn leadership(status: &Status, found: &mut Vec<Problem>) {
 pub(super) mod tests {
     use super::*;
 
-    fn judged(leadership: LeadershipStatus) -> Status {
+    fn judge_leadership(leadership: LeadershipStatus) -> Status {
         let status = Status {
             leadership: Some(leadership),
             ..Status::default()
@@ -127,7 +127,7 @@ pub(super) mod tests {
         status.judged()
     }
 
-    fn led() -> LeadershipStatus {
+    fn leadership_with_leader() -> LeadershipStatus {
         LeadershipStatus {
             leader: Some(LeaderStatus {
                 name: "hub1".to_owned(),
@@ -145,26 +145,26 @@ pub(super) mod tests {
         }
     }
 
-    /// Returns each problem of this module with the finding that it must produce.
-    pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
+    /// Returns statuses with this module's problems, each with the findings that it must produce.
+    pub(in crate::status) fn statuses_with_findings() -> Vec<(Status, &'static [FindingKind])> {
         let none = LeadershipStatus::default();
         let differs = LeadershipStatus {
             standbys: vec![standby(false)],
-            ..led()
+            ..leadership_with_leader()
         };
         let same = LeadershipStatus {
             standbys: vec![standby(true)],
-            ..led()
+            ..leadership_with_leader()
         };
         let refused = LeadershipStatus {
             problem: Some("the token is another one than the leader's".to_owned()),
-            ..led()
+            ..leadership_with_leader()
         };
         vec![
-            (judged(none), &[FindingKind::NoLeader]),
-            (judged(differs), &[FindingKind::Standby]),
-            (judged(same), &[]),
-            (judged(refused), &[FindingKind::Standby]),
+            (judge_leadership(none), &[FindingKind::NoLeader]),
+            (judge_leadership(differs), &[FindingKind::Standby]),
+            (judge_leadership(same), &[]),
+            (judge_leadership(refused), &[FindingKind::Standby]),
         ]
     }
 }

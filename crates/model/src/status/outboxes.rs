@@ -52,8 +52,8 @@ pub(super) fn notify_command(status: &Status, found: &mut Vec<Problem>) {
 pub(super) mod tests {
     use super::*;
 
-    /// Returns each problem of this module with the finding that it must produce.
-    pub(in crate::status) fn failing() -> Vec<(Status, &'static [FindingKind])> {
+    /// Returns statuses with this module's problems, each with the findings that it must produce.
+    pub(in crate::status) fn statuses_with_findings() -> Vec<(Status, &'static [FindingKind])> {
         let full = OutboxStatus {
             problem: Some(OutboxProblem::default()),
             ..OutboxStatus::default()

@@ -1,4 +1,4 @@
-//! The text of `status`.
+//! Tests of the text that `status` prints.
 
 use super::*;
 use crate::status::ListFile;
@@ -186,17 +186,20 @@ fn colors_are_for_terminals() {
     );
 }
 
-/// Makes a status in which every text of this shape is the given one. Our own words are kept.
-fn said_everywhere(status: &Status, text: &str) -> Status {
-    fn say(value: &mut serde_json::Value, text: &str) {
+/// Returns the status with every text replaced by `text`, except words that callbridge chooses.
+fn replace_texts(status: &Status, text: &str) -> Status {
+    fn replace_text(value: &mut serde_json::Value, text: &str) {
         match value {
-            serde_json::Value::Array(all) => all.iter_mut().for_each(|it| say(it, text)),
+            serde_json::Value::Array(all) => {
+                all.iter_mut().for_each(|item| replace_text(item, text))
+            }
             serde_json::Value::Object(all) => {
                 for (key, value) in all {
                     let word = matches!(key.as_str(), "kind" | "effect" | "verdict");
-                    let of_source = key == "state" && ["up", "down"].iter().any(|it| value == it);
+                    let of_source =
+                        key == "state" && ["up", "down"].iter().any(|state| value == state);
                     if !word && !of_source {
-                        say(value, text);
+                        replace_text(value, text);
                     }
                 }
             }
@@ -206,7 +209,7 @@ fn said_everywhere(status: &Status, text: &str) -> Status {
         }
     }
     let mut value = serde_json::to_value(status).expect("a shape");
-    say(&mut value, text);
+    replace_text(&mut value, text);
     serde_json::from_value(value).expect("the same shape")
 }
 
@@ -252,8 +255,8 @@ fn text_from_outside_adds_no_lines_and_no_control_characters() {
         ..Status::default()
     };
     let shown = |text: &str| {
-        let said = said_everywhere(&status, text).judged();
-        said.to_text(&style("UTC"))
+        let hostile_status = replace_texts(&status, text).judged();
+        hostile_status.to_text(&style("UTC"))
     };
     let (evil, tame) = (
         shown("x\u{1b}[2J\u{9b}1m\u{202e}\r\nall is well"),

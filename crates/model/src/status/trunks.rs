@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    fn told(trunk: TrunkStatus, day_calls: u64) -> Vec<(FindingKind, String)> {
+    fn trunk_findings(trunk: TrunkStatus, day_calls: u64) -> Vec<(FindingKind, String)> {
         let unmatched = |prefix: &str, last_at| Unmatched {
             prefix: prefix.to_owned(),
             last_at,
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn silent_trunk_is_reported_with_unmatched_channels() {
-        let found = told(trunk(), 7);
+        let found = trunk_findings(trunk(), 7);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, FindingKind::SilentTrunk);
         insta::assert_snapshot!(
@@ -206,7 +206,7 @@ mod tests {
             ..trunk()
         };
         assert!(
-            told(once, 1)[0]
+            trunk_findings(once, 1)[0]
                 .1
                 .contains("no call for a day, while 1 call came by")
         );
@@ -214,28 +214,28 @@ mod tests {
 
     #[test]
     fn quiet_day_new_trunk_or_trunk_with_calls_is_not_reported() {
-        assert_eq!(told(trunk(), 0), [], "no call came by");
+        assert_eq!(trunk_findings(trunk(), 0), [], "no call came by");
         let new = TrunkStatus {
             since: Some(NOW - SILENT_SECONDS + 1),
             ..trunk()
         };
-        assert_eq!(told(new, 7), []);
+        assert_eq!(trunk_findings(new, 7), []);
         let taking = TrunkStatus {
             day_calls: 1,
             last_at: Some(NOW - 60),
             ..trunk()
         };
-        assert_eq!(told(taking.clone(), 7), []);
+        assert_eq!(trunk_findings(taking.clone(), 7), []);
         let unknown = TrunkStatus {
             since: None,
             ..trunk()
         };
-        assert_eq!(told(unknown, 7), [], "no daemon says since when");
+        assert_eq!(trunk_findings(unknown, 7), [], "no daemon says since when");
         let left_out = TrunkStatus {
             journal: false,
             ..trunk()
         };
-        assert_eq!(told(left_out, 7), []);
+        assert_eq!(trunk_findings(left_out, 7), []);
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
             last_at: Some(NOW - 60),
             ..trunk()
         };
-        let found = told(unlisted.clone(), 3);
+        let found = trunk_findings(unlisted.clone(), 3);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, FindingKind::SilentEmployees);
         insta::assert_snapshot!(
@@ -258,13 +258,13 @@ mod tests {
             day_employees: 1,
             ..unlisted.clone()
         };
-        assert_eq!(told(listed, 3), []);
+        assert_eq!(trunk_findings(listed, 3), []);
         let without = TrunkStatus {
             has_employees: false,
             since: None,
             ..unlisted
         };
-        let found = told(without, 3);
+        let found = trunk_findings(without, 3);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, FindingKind::NoEmployees);
         insta::assert_snapshot!(

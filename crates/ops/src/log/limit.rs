@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use tracing_subscriber::layer::SubscriberExt as _;
 
-    fn words() -> (Level, String) {
+    fn line_kind() -> (Level, String) {
         (Level::WARN, "one kind".to_owned())
     }
 
@@ -228,9 +228,9 @@ mod tests {
     fn lines_beyond_ten_per_second_of_a_kind_are_counted() {
         let (mut counts, begun) = (RepeatCounts::new(), Instant::now());
         let at = |millis| begun + Duration::from_millis(millis);
-        let taken = (0..1_000).filter(|n| counts.admit("flood", at(*n), words));
+        let taken = (0..1_000).filter(|n| counts.admit("flood", at(*n), line_kind));
         assert_eq!(taken.count(), 10);
-        assert!(counts.admit("other", at(999), words), "another kind");
+        assert!(counts.admit("other", at(999), line_kind), "another kind");
         assert_eq!(counts.due(at(999)), []);
         assert_eq!(counts.next(), Some(at(1_000)));
         let left_out = LeftOut {
@@ -240,28 +240,34 @@ mod tests {
         };
         assert_eq!(counts.due(at(1_000)), [left_out]);
         assert_eq!((counts.next(), counts.due(at(1_000))), (None, vec![]));
-        assert!(counts.admit("flood", at(1_000), words), "the next second");
+        assert!(
+            counts.admit("flood", at(1_000), line_kind),
+            "the next second"
+        );
     }
 
     #[test]
     fn left_out_lines_are_counted_until_they_are_reported() {
         let (mut counts, begun) = (RepeatCounts::new(), Instant::now());
-        let mut said = 0;
+        let mut admitted = 0;
         for second in 0..5 {
             for _ in 0..100 {
                 let now = begun + Duration::from_secs(second);
-                said += u64::from(counts.admit("flood", now, words));
+                admitted += u64::from(counts.admit("flood", now, line_kind));
             }
         }
         let due = counts.due(begun + Duration::from_secs(5));
-        assert_eq!(said + due.iter().map(|it| it.lines).sum::<u64>(), 500);
+        assert_eq!(
+            admitted + due.iter().map(|left_out| left_out.lines).sum::<u64>(),
+            500
+        );
     }
 
-    /// Makes a limit, and receives its reports of left-out lines.
+    /// Makes a limit. Returns it with the receiver of its reports about left-out lines.
     fn limit() -> (LogLimit, std::sync::mpsc::Receiver<LeftOut>) {
         let (send, receive) = std::sync::mpsc::sync_channel(100);
-        let limit = LogLimit::new(Arc::new(move |it: &LeftOut| {
-            let _ = send.send(it.clone());
+        let limit = LogLimit::new(Arc::new(move |left_out: &LeftOut| {
+            let _ = send.send(left_out.clone());
         }));
         (limit, receive)
     }
@@ -277,13 +283,13 @@ mod tests {
 
     #[test]
     fn left_out_lines_are_reported_when_their_second_ends() {
-        let (limit, said) = limit();
+        let (limit, reports) = limit();
         flood(&limit);
         let mut lines = 0;
         while lines < 15 {
             // Slow machines take more than a second for 25 lines, and leave out fewer.
             let patience = Duration::from_secs(5);
-            let Ok(left_out) = said.recv_timeout(patience) else {
+            let Ok(left_out) = reports.recv_timeout(patience) else {
                 break;
             };
             assert_eq!(left_out.message, "somebody knocks");
@@ -295,11 +301,15 @@ mod tests {
 
     #[test]
     fn left_out_lines_are_reported_at_once_by_flush() {
-        let (limit, said) = limit();
+        let (limit, reports) = limit();
         // Acts as if the system had refused to start a thread.
         limit.0.lock().is_reporting = true;
         flood(&limit);
         limit.flush();
-        assert!(said.try_recv().is_ok_and(|it| it.lines <= 15));
+        assert!(
+            reports
+                .try_recv()
+                .is_ok_and(|left_out| left_out.lines <= 15)
+        );
     }
 }

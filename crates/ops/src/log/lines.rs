@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    fn say() {
+    fn log_line() {
         let (reason, nothing): (&str, Option<u64>) = ("", None);
         tracing::info!(
             source = "ami://x", reason, trunk = %"", id = 7, nothing, ok = true,
@@ -203,7 +203,7 @@ mod tests {
         );
     }
 
-    fn written(paper: &Paper) -> String {
+    fn written_text(paper: &Paper) -> String {
         String::from_utf8(paper.0.lock().expect("ours alone").clone()).expect("text")
     }
 
@@ -216,12 +216,12 @@ mod tests {
             .with_ansi(false)
             .fmt_fields(TextFields)
             .finish();
-        tracing::subscriber::with_default(subscriber, say);
-        let line = written(&paper);
+        tracing::subscriber::with_default(subscriber, log_line);
+        let line = written_text(&paper);
         let (_, line) = line.split_once("INFO ").expect("a level");
-        let wants = "done source=ami://x id=7 ok=true words=\"two words\" \
+        let expected = "done source=ami://x id=7 ok=true words=\"two words\" \
                      odd=\"\\u{1b}[2J\"\n";
-        assert_eq!(line, wants);
+        assert_eq!(line, expected);
     }
 
     #[test]
@@ -231,15 +231,15 @@ mod tests {
             .with_writer(paper.clone())
             .event_format(JsonLine)
             .finish();
-        tracing::subscriber::with_default(subscriber, say);
-        let line: Value = serde_json::from_str(&written(&paper)).expect("JSON");
+        tracing::subscriber::with_default(subscriber, log_line);
+        let line: Value = serde_json::from_str(&written_text(&paper)).expect("JSON");
         let names: Vec<&str> = line
             .as_object()
             .expect("an object")
             .keys()
-            .map(|it| &**it)
+            .map(|name| &**name)
             .collect();
-        let wants = [
+        let expected = [
             "id",
             "level",
             "message",
@@ -251,7 +251,7 @@ mod tests {
         ];
         let mut names = names;
         names.sort_unstable();
-        assert_eq!(names, wants);
+        assert_eq!(names, expected);
         assert_eq!((&line["id"], &line["ok"]), (&7.into(), &true.into()));
     }
 
@@ -263,9 +263,9 @@ mod tests {
             lines: 7,
         };
         let text = super::left_out_line(false, &left_out);
-        let (_, words) = text.split_once("  INFO ").expect("a level");
-        let wants = format!("{LEFT_OUT} kind=\"a \\\"kind\\\"\\n\" lines=7\n");
-        assert_eq!(words, wants);
+        let (_, message) = text.split_once("  INFO ").expect("a level");
+        let expected = format!("{LEFT_OUT} kind=\"a \\\"kind\\\"\\n\" lines=7\n");
+        assert_eq!(message, expected);
         let line: Value =
             serde_json::from_str(&super::left_out_line(true, &left_out)).expect("JSON");
         assert_eq!(
@@ -277,40 +277,40 @@ mod tests {
     #[test]
     fn hostile_value_adds_no_line_and_no_field() {
         let evil = "x\u{85}2026\u{2028}INFO\u{202e}\nid=8\u{a0}id=9";
-        let told = |json: bool| {
+        let logged_line = |json: bool| {
             let paper = Paper::default();
             let written = paper.clone();
             let builder = tracing_subscriber::fmt()
                 .with_writer(paper)
                 .with_target(false)
                 .with_ansi(false);
-            let say = || tracing::info!(reason = evil, words = evil.to_owned(), "{evil}");
+            let log_evil = || tracing::info!(reason = evil, words = evil.to_owned(), "{evil}");
             if json {
                 let all = builder.event_format(JsonLine).finish();
-                tracing::subscriber::with_default(all, say);
+                tracing::subscriber::with_default(all, log_evil);
             } else {
                 let all = builder.fmt_fields(TextFields).finish();
-                tracing::subscriber::with_default(all, say);
+                tracing::subscriber::with_default(all, log_evil);
             }
-            self::written(&written)
+            written_text(&written)
         };
-        for line in [told(false), told(true)] {
+        for line in [logged_line(false), logged_line(true)] {
             let (all, end) = line.split_at(line.len() - 1);
             assert!(end == "\n" && !all.contains(is_hostile), "{all:?}");
         }
-        let line = told(false);
+        let line = logged_line(false);
         let shown = r#"reason="x\u{85}2026\u{2028}INFO\u{202e}\nid=8\u{a0}id=9" words="x"#;
         assert!(line.contains(shown), "{line}");
-        let line: Value = serde_json::from_str(&told(true)).expect("JSON");
+        let line: Value = serde_json::from_str(&logged_line(true)).expect("JSON");
         assert_eq!(line["reason"], evil);
     }
 
     #[test]
     fn lost_lines_are_reported_in_an_ordinary_log_line() {
         let text = lost_line(false, 7);
-        let (_, words) = text.split_once(" WARN ").expect("a level");
-        let wants = "lines of the log are lost: stderr did not accept them lines=7\n";
-        assert_eq!(words, wants);
+        let (_, message) = text.split_once(" WARN ").expect("a level");
+        let expected = "lines of the log are lost: stderr did not accept them lines=7\n";
+        assert_eq!(message, expected);
         let line: Value = serde_json::from_str(&lost_line(true, 7)).expect("JSON");
         assert_eq!(
             (&line["level"], &line["lines"]),

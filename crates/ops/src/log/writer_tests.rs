@@ -5,7 +5,7 @@ use std::sync::mpsc;
 /// Maximum wait. If a test waits this long, the event will not happen.
 const DEADLINE: Duration = Duration::from_secs(180);
 
-fn said(lost: u64) -> String {
+fn loss_report(lost: u64) -> String {
     format!("{lost} lost\n")
 }
 
@@ -36,14 +36,14 @@ impl io::Write for Gate {
 /// A log whose reader the test controls.
 struct Reader {
     log: LogWriter,
-    ends: mpsc::SyncSender<bool>,
+    outcomes: mpsc::SyncSender<bool>,
     begun: mpsc::Receiver<()>,
     taken: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Reader {
     fn new() -> Self {
-        let (ends, open) = mpsc::sync_channel(100);
+        let (outcomes, open) = mpsc::sync_channel(100);
         let (begins, begun) = mpsc::sync_channel(100);
         let taken = Arc::default();
         let gate = Gate {
@@ -52,17 +52,19 @@ impl Reader {
             taken: Arc::clone(&taken),
         };
         Self {
-            log: LogWriter::start(gate, said).expect("a thread"),
-            ends,
+            log: LogWriter::start(gate, loss_report).expect("a thread"),
+            outcomes,
             begun,
             taken,
         }
     }
 
-    /// Sets how the next write ends.
-    fn ends(&self, well: bool) {
+    /// Waits for the next write, and lets it succeed or fail.
+    fn finish_write(&self, succeeds: bool) {
         self.begun.recv().expect("a write");
-        self.ends.send(well).expect("the thread waits for it");
+        self.outcomes
+            .send(succeeds)
+            .expect("the thread waits for it");
     }
 
     fn read(&self) -> String {
@@ -73,10 +75,10 @@ impl Reader {
 #[test]
 fn line_is_written_as_soon_as_it_is_logged() {
     let (mut read, write) = io::pipe().expect("a pipe");
-    let log = LogWriter::start(write, said).expect("a thread");
+    let log = LogWriter::start(write, loss_report).expect("a thread");
     let mut buffer = [0; 6];
     for line in ["one..\n", "two..\n"] {
-        (&log).write_all(line.as_bytes()).expect("said");
+        (&log).write_all(line.as_bytes()).expect("accepted");
         read.read_exact(&mut buffer).expect("written");
         assert_eq!(buffer, *line.as_bytes());
     }
@@ -85,7 +87,7 @@ fn line_is_written_as_soon_as_it_is_logged() {
 #[test]
 fn closed_reader_loses_lines_but_blocks_nothing() {
     let (read, write) = io::pipe().expect("a pipe");
-    let log = LogWriter::start(write, said).expect("a thread");
+    let log = LogWriter::start(write, loss_report).expect("a thread");
     drop(read);
     for _ in 0..1_000 {
         log.say(b"a line\n");
@@ -96,18 +98,18 @@ fn closed_reader_loses_lines_but_blocks_nothing() {
 
 #[test]
 fn stopped_reader_blocks_no_writer_and_gets_loss_counts() {
-    const SAID: u64 = 100_000;
+    const LINES: u64 = 100_000;
     let (read, write) = io::pipe().expect("a pipe");
-    let log = LogWriter::start(write, said).expect("a thread");
-    // This ends although no one reads, which is what the test checks.
-    for line in 0..SAID {
+    let log = LogWriter::start(write, loss_report).expect("a thread");
+    // The test checks that this loop ends although no one reads the pipe.
+    for line in 0..LINES {
         log.say(format!("line {line}\n").as_bytes());
     }
     log.flush(Duration::ZERO);
     assert!(log.lost_lines() > 0);
     let mut lines = BufReader::new(read).lines().map(|line| line.expect("text"));
     let (mut next, mut missed) = (0, 0);
-    while next < SAID {
+    while next < LINES {
         let line = lines.next().expect("a line");
         match line.strip_suffix(" lost") {
             Some(lost) => {
@@ -126,15 +128,15 @@ fn stopped_reader_blocks_no_writer_and_gets_loss_counts() {
 #[test]
 fn lost_lines_are_reported_when_writes_succeed_again() {
     let reader = Reader::new();
-    // The first line is refused. The report about it, which precedes the second line, is also
-    // refused, so the second line is lost, too.
+    // The write of the first line fails. The report about this loss precedes the second line. The
+    // write of the report also fails, so the second line is lost, too.
     reader.log.say(b"one\n");
-    reader.ends(false);
+    reader.finish_write(false);
     reader.log.say(b"two\n");
-    reader.ends(false);
+    reader.finish_write(false);
     reader.log.say(b"three\n");
-    reader.ends(true);
-    reader.ends(true);
+    reader.finish_write(true);
+    reader.finish_write(true);
     reader.log.flush(DEADLINE);
     assert_eq!(reader.read(), "2 lost\nthree\n");
     assert_eq!(reader.log.lost_lines(), 2);
@@ -164,7 +166,7 @@ fn line_that_broke_off_does_not_run_into_the_next() {
         }
     }
     let (send, receive) = mpsc::sync_channel(100);
-    let log = LogWriter::start(Half(send, 0), said).expect("a thread");
+    let log = LogWriter::start(Half(send, 0), loss_report).expect("a thread");
     log.say(b"a long line\n");
     log.say(b"another\n");
     log.flush(DEADLINE);
@@ -182,7 +184,7 @@ fn flush_writes_every_line_if_the_reader_reads() {
     let log = reader.log.clone();
     let flushing = std::thread::spawn(move || log.flush(DEADLINE));
     for _ in 0..3 {
-        reader.ends(true);
+        reader.finish_write(true);
     }
     flushing.join().expect("it ends");
     assert_eq!(reader.read(), "one\ntwo\nthree\n");

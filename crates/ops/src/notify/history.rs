@@ -181,12 +181,13 @@ mod tests {
         Duration::from_secs(1_000 + second)
     }
 
-    /// Returns the seconds of the messages about a problem that exists while `there` is true.
-    fn turns(there: impl Fn(u64) -> bool, seconds: u64) -> Vec<(u64, Turn)> {
+    /// Returns the seconds of the messages about a problem that exists while `is_there` returns
+    /// `true`.
+    fn problem_turns(is_there: impl Fn(u64) -> bool, seconds: u64) -> Vec<(u64, Turn)> {
         let mut problems = Problems::default();
         let mut turns = Vec::new();
         for at in 0..seconds {
-            let found = there(at).then(|| problem(FindingKind::Paused, "unreachable"));
+            let found = is_there(at).then(|| problem(FindingKind::Paused, "unreachable"));
             let found: Vec<Problem> = found.into_iter().collect();
             for notified in problems.update(&found, 0, second(at)) {
                 turns.push((at, notified.state));
@@ -197,14 +198,14 @@ mod tests {
 
     #[test]
     fn problem_is_reported_once_at_its_start_and_once_at_its_end() {
-        let turns = turns(|at| (100..300).contains(&at), 600);
+        let turns = problem_turns(|at| (100..300).contains(&at), 600);
         assert_eq!(turns, [(105, Turn::Begins), (309, Turn::Ends)]);
     }
 
     #[test]
     fn short_problem_is_not_reported_and_flapping_one_only_once() {
-        assert_eq!(turns(|at| (100..104).contains(&at), 600), []);
-        let flaps = turns(|at| at < 300 && at % 8 < 4, 600);
+        assert_eq!(problem_turns(|at| (100..104).contains(&at), 600), []);
+        let flaps = problem_turns(|at| at < 300 && at % 8 < 4, 600);
         assert_eq!(flaps, [(8, Turn::Begins), (309, Turn::Ends)]);
     }
 
@@ -259,7 +260,10 @@ mod tests {
             there in prop::collection::vec(any::<bool>(), 0..60),
         ) {
             // Each value lasts seven seconds. Then there is no problem for a long time.
-            let turns = turns(|at| there.get(at as usize / 7).copied().unwrap_or(false), 700);
+            let turns = problem_turns(
+                |at| there.get(at as usize / 7).copied().unwrap_or(false),
+                700,
+            );
             for (n, (_, turn)) in turns.iter().enumerate() {
                 prop_assert_eq!(*turn, if n % 2 == 0 { Turn::Begins } else { Turn::Ends });
             }

@@ -136,12 +136,12 @@ mod tests {
         assert_eq!(run(&made, &notifications(), WITHIN).await, Ok(()));
         let command = command.split_once("; ").expect("two").1.to_owned();
         // The other end of the pipe. It ends when all writers are closed.
-        let heard = tokio::task::spawn_blocking(move || std::fs::read(pipe));
+        let received = tokio::task::spawn_blocking(move || std::fs::read(pipe));
         let within = Duration::from_secs(1);
         let slow = run(&command, &notifications(), within).await;
         let message =
             "it did not end within 1 s, and was killed with all processes that it had started";
         assert_eq!(slow, Err(message.to_owned()));
-        assert_eq!(heard.await.expect("a thread").expect("a pipe"), b"\n");
+        assert_eq!(received.await.expect("a thread").expect("a pipe"), b"\n");
     }
 }

@@ -158,19 +158,19 @@ mod tests {
         let mut notified = WaitingCustomers::default();
         let both = [customer("+1", 10_000), customer("+2", 10_060)];
         assert_eq!(update(&mut notified, &both, 11_799), None);
-        let (turn, message) = update(&mut notified, &both, 11_860).expect("told");
+        let (turn, message) = update(&mut notified, &both, 11_860).expect("a message");
         assert_eq!(turn, Turn::Begins);
         let names = "+1 (31 min, 2 tries), +2 (30 min, 2 tries)";
         assert_eq!(
             message,
             format!("2 customers have waited for a callback longer than 30 min: {names}")
         );
-        // They are also not reported again after a restart.
+        // The two customers are also not reported again after a restart.
         let mut notified = WaitingCustomers::restore(Some(&notified.to_json()));
         assert_eq!(update(&mut notified, &both, 12_000), None);
-        // One is called back and another arrives, so only the new one is named.
+        // One customer is called back and another arrives. Only the new customer is named.
         let now = [customer("+2", 10_060), customer("+3", 10_300)];
-        let (_, message) = update(&mut notified, &now, 12_100).expect("told");
+        let (_, message) = update(&mut notified, &now, 12_100).expect("a message");
         assert!(message.starts_with("1 customer has waited"), "{message}");
         assert!(
             message.contains("+3") && !message.contains("+2"),
@@ -179,9 +179,9 @@ mod tests {
         assert_eq!(
             update(&mut notified, &[], 12_120),
             None,
-            "a minute lies between"
+            "messages are at least a minute apart"
         );
-        let (turn, message) = update(&mut notified, &[], 12_160).expect("told");
+        let (turn, message) = update(&mut notified, &[], 12_160).expect("a message");
         assert_eq!((turn, notified.to_json().as_str()), (Turn::Ends, "{}"));
         assert_eq!(
             message,
@@ -202,7 +202,8 @@ mod tests {
     #[test]
     fn of_many_the_longest_waiting_are_named() {
         let many: Vec<MissedCustomer> = (0..51).map(|n| customer(&format!("+{n}"), n)).collect();
-        let (_, message) = update(&mut WaitingCustomers::default(), &many, 9_000).expect("told");
+        let (_, message) =
+            update(&mut WaitingCustomers::default(), &many, 9_000).expect("a message");
         assert!(message.starts_with("51 customers have waited"), "{message}");
         assert!(
             message.contains("+9 (") && !message.contains("+10 ("),

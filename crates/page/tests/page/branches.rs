@@ -1,4 +1,4 @@
-//! A hub: a branch that reports, one with a problem, and one that is silent.
+//! The status of a hub with a branch that reports, a branch with a problem, and a silent branch.
 
 use crate::client::{Manner, Served};
 use crate::fake::Fake;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
 
-/// Returns the status of a hub. `name` is used in every text that another machine chose.
+/// Returns the status of a hub. `name` is part of every text that another machine chose.
 pub fn hub(name: &str, now: i64) -> HubStatus {
     let report = BranchReport {
         version: name.to_owned(),

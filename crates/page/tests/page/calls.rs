@@ -1,4 +1,4 @@
-//! The list of calls, and the page of one call.
+//! Tests of the list of calls, and of the page of one call.
 
 use crate::client::{Manner, Served};
 use crate::fake::Fake;
@@ -9,12 +9,12 @@ use serde_json::json;
 use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
-/// A journaled call, and one that waits for a lead.
+/// The pages of a journaled call, and of a call that waits for a lead.
 const JOURNALED: &str = "/calls/0190b7c4-0000-7000-8000-000000000002";
 const WAITING: &str = "/calls/0190b7c4-0000-7000-8000-000000000005";
 
 /// Returns the text from the first `from` to the next `to`.
-fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+fn text_between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
     let (_, after) = page.split_once(from).expect("its beginning");
     after.split(to).next().expect("its end")
 }
@@ -31,7 +31,7 @@ async fn call_page_shows_sent_request_and_crm_answer() {
         accepted_at: Some(NOW - 59),
     };
     let page = anna.get(JOURNALED).await.body;
-    let request = between(&page, "<h2 id=\"request\">", "</section>");
+    let request = text_between(&page, "<h2 id=\"request\">", "</section>");
     for said in [
         "<code><bdi>8a3f0c</bdi></code>",
         "Accepted by the CRM",
@@ -42,7 +42,7 @@ async fn call_page_shows_sent_request_and_crm_answer() {
     }
     assert!(!page.contains("Nothing was sent"), "{page}");
     // The trace is on the page, but folded.
-    let trace = between(&page, "<details>", "</details>");
+    let trace = text_between(&page, "<details>", "</details>");
     assert!(trace.contains("answered  yes  101 answers"), "{trace}");
     served.stop().await;
 }
@@ -55,7 +55,7 @@ async fn unsent_call_shows_no_request_as_sent() {
     let served = Served::new(Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
     let page = anna.get(WAITING).await.body;
-    let request = between(&page, "<h2 id=\"request\">", "</section>");
+    let request = text_between(&page, "<h2 id=\"request\">", "</section>");
     for said in ["Nothing was sent.", "it has no lead"] {
         assert!(request.contains(said), "{said}: {request}");
     }
@@ -71,15 +71,15 @@ async fn call_summary_shows_course_and_outcome_in_two_lines() {
     let fake = Fake::new(morning("Savdo", NOW));
     let served = Served::new(fake, Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
-    let told = |page: &str| between(page, "<p class=\"told\">", "</p>").to_owned();
+    let summary = |page: &str| text_between(page, "<p class=\"told\">", "</p>").to_owned();
     assert_eq!(
-        told(&anna.get(JOURNALED).await.body),
+        summary(&anna.get(JOURNALED).await.body),
         "Customer +998901110002 called on trunk city. Extension 103 talked with the customer for \
          38 s.<br>The CRM has it in its journal: 20 Nov 12:00."
     );
-    assert!(told(&anna.get(WAITING).await.body).ends_with("Reason: No lead."));
+    assert!(summary(&anna.get(WAITING).await.body).ends_with("Reason: No lead."));
     anna.language = "ru";
-    assert!(told(&anna.get(JOURNALED).await.body).starts_with("Клиент +998901110002 позвонил"));
+    assert!(summary(&anna.get(JOURNALED).await.body).starts_with("Клиент +998901110002 позвонил"));
     served.stop().await;
 }
 

@@ -46,11 +46,11 @@ pub struct Manner {
 
 impl Served {
     pub async fn new(fake: Arc<Fake>, manner: Manner) -> Self {
-        Self::at("127.0.0.1:0", fake, manner).await
+        Self::bind("127.0.0.1:0", fake, manner).await
     }
 
     /// Serves the page at this address.
-    pub async fn at(address: &str, fake: Arc<Fake>, manner: Manner) -> Self {
+    pub async fn bind(address: &str, fake: Arc<Fake>, manner: Manner) -> Self {
         let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let proxies: Option<&[std::net::IpAddr]> = manner.behind_proxy.then_some(&[]);
@@ -81,7 +81,7 @@ impl Served {
         self.serving.await.expect("it ends");
     }
 
-    /// Returns a browser that has opened a link.
+    /// Returns a browser that has logged in with a link for this role.
     pub async fn visitor(&self, role: PageRole) -> Browser {
         let mut browser = Browser::new(self.address);
         let path = self
@@ -95,13 +95,13 @@ impl Served {
 }
 
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub struct PageAnswer {
     pub status: u16,
     pub head: String,
     pub body: String,
 }
 
-impl Answered {
+impl PageAnswer {
     /// Returns a header by its name in lowercase.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
@@ -128,19 +128,19 @@ pub struct Browser {
     pub language: &'static str,
 }
 
-pub fn encoded(fields: &[(&str, &str)]) -> String {
+pub fn encode_form(fields: &[(&str, &str)]) -> String {
     let pair = |(name, value): &(&str, &str)| format!("{}={}", escape(name), escape(value));
     fields.iter().map(pair).collect::<Vec<_>>().join("&")
 }
 
 fn escape(text: &str) -> String {
-    let one = |byte: u8| match byte {
+    let escape_byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => {
             char::from(byte).to_string()
         }
         byte => format!("%{byte:02X}"),
     };
-    text.bytes().map(one).collect()
+    text.bytes().map(escape_byte).collect()
 }
 
 impl Browser {
@@ -157,7 +157,7 @@ impl Browser {
     }
 
     /// Sends a request, and reads the answer to its end.
-    pub async fn send(&self, request: &str) -> Answered {
+    pub async fn send(&self, request: &str) -> PageAnswer {
         let mut stream = TcpStream::connect(self.address).await.expect("connected");
         // The page can answer before it has read the whole request.
         drop(stream.write_all(request.as_bytes()).await);
@@ -165,14 +165,14 @@ impl Browser {
         drop(stream.read_to_end(&mut bytes).await);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
         let chunked = head
             .to_ascii_lowercase()
             .contains("transfer-encoding: chunked");
-        Answered {
+        PageAnswer {
             status: status.unwrap_or(0),
             body: if chunked {
-                joined(&bytes[head.len() + 4..])
+                join_chunks(&bytes[head.len() + 4..])
             } else {
                 body.to_owned()
             },
@@ -192,12 +192,12 @@ impl Browser {
         )
     }
 
-    pub async fn get(&self, path: &str) -> Answered {
+    pub async fn get(&self, path: &str) -> PageAnswer {
         self.send(&format!("{}\r\n", self.head("GET", path))).await
     }
 
     /// Posts a form with the page's own origin, and stores cookies from the answer.
-    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answered {
+    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> PageAnswer {
         let origin = format!("Origin: {}\r\n", self.origin());
         self.post_as(path, fields, &origin).await
     }
@@ -208,8 +208,8 @@ impl Browser {
         path: &str,
         fields: &[(&str, &str)],
         headers: &str,
-    ) -> Answered {
-        let body = encoded(fields);
+    ) -> PageAnswer {
+        let body = encode_form(fields);
         let request = format!(
             "{}{headers}Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\
              \r\n{body}",
@@ -224,7 +224,7 @@ impl Browser {
     }
 
     /// Posts a form with the token of the page that contains the form.
-    pub async fn act(&mut self, form: &str, path: &str, fields: &[(&str, &str)]) -> Answered {
+    pub async fn act(&mut self, form: &str, path: &str, fields: &[(&str, &str)]) -> PageAnswer {
         let token = self.get(form).await.token();
         let mut all = vec![("token", token.as_str())];
         all.extend_from_slice(fields);
@@ -233,9 +233,9 @@ impl Browser {
 }
 
 /// Joins the pieces of a chunked body.
-fn joined(mut bytes: &[u8]) -> String {
+fn join_chunks(mut bytes: &[u8]) -> String {
     let mut whole = Vec::new();
-    while let Some(end) = bytes.windows(2).position(|it| it == b"\r\n") {
+    while let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") {
         let size = String::from_utf8_lossy(&bytes[..end]).into_owned();
         let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
         if size == 0 {

@@ -33,7 +33,7 @@ pub struct Known {
     pub findings: Vec<CheckFinding>,
     pub sessions: Option<String>,
     /// Actions: the user, the change, and the number of dead letters.
-    pub acts: Vec<(String, LetterChange, usize)>,
+    pub actions: Vec<(String, LetterChange, usize)>,
     pub queries: Vec<CallQuery>,
 }
 
@@ -41,12 +41,12 @@ pub struct Known {
 pub struct Fake {
     pub known: Mutex<Known>,
     changes: watch::Sender<u64>,
-    /// Actions wait for a permit while a test withholds it.
-    pub turns: Semaphore,
+    /// Each action takes a permit, so a test can delay actions.
+    pub permits: Semaphore,
 }
 
-fn input<T>(words: &str) -> Result<T, Refusal> {
-    Err(Refusal::new(64, words))
+fn refuse_input<T>(message: &str) -> Result<T, Refusal> {
+    Err(Refusal::new(64, message))
 }
 
 impl Fake {
@@ -54,7 +54,7 @@ impl Fake {
         Arc::new(Self {
             known: Mutex::new(known),
             changes: watch::channel(0).0,
-            turns: Semaphore::new(Semaphore::MAX_PERMITS),
+            permits: Semaphore::new(Semaphore::MAX_PERMITS),
         })
     }
 
@@ -105,9 +105,9 @@ impl Backend for Fake {
         let mut known = self.known();
         known.queries.push(query.clone());
         if query.day.as_deref() == Some("tomorrow") {
-            return input("tomorrow is not a day: YYYY-MM-DD is expected");
+            return refuse_input("tomorrow is not a day: YYYY-MM-DD is expected");
         }
-        let from: usize = query.before.and_then(|it| it.parse().ok()).unwrap_or(0);
+        let from: usize = query.before.and_then(|row| row.parse().ok()).unwrap_or(0);
         let rest = &known.calls[from.min(known.calls.len())..];
         let calls: Vec<Listed> = rest.iter().take(50).cloned().collect();
         let next = (rest.len() > 50).then(|| (from + 50).to_string());
@@ -124,7 +124,9 @@ impl Backend for Fake {
         let line = known.calls.iter().find(|call| call.uuid() == uuid).cloned();
         let letter = |line: &Listed| {
             let mut letters = known.letters.values();
-            letters.find(|it| it.uuid == line.record.uuid).cloned()
+            letters
+                .find(|call_letter| call_letter.uuid == line.record.uuid)
+                .cloned()
         };
         let view = line.map(|line| CallView {
             picture: "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"400\" height=\"40\">\
@@ -157,7 +159,10 @@ impl Backend for Fake {
             .map(|(_, it)| it)
             .filter(fits);
         let letters: Vec<Letter> = found.by_ref().take(50).cloned().collect();
-        let next = found.next().and_then(|_| letters.last()).map(|it| it.id);
+        let next = found
+            .next()
+            .and_then(|_| letters.last())
+            .map(|letter| letter.id);
         let mut reasons = BTreeMap::<Reason, u64>::new();
         for letter in known.letters.values() {
             *reasons.entry(letter.reason).or_default() += 1;
@@ -182,7 +187,7 @@ impl Backend for Fake {
             .letters
             .values()
             .filter(fits)
-            .map(|it| it.id)
+            .map(|letter| letter.id)
             .collect())
     }
 
@@ -193,17 +198,17 @@ impl Backend for Fake {
         who: &str,
     ) -> Answer<Vec<LetterOutcome>> {
         assert!(ids.len() <= 100, "a hundred at once");
-        self.turns.acquire().await.expect("never closed").forget();
+        self.permits.acquire().await.expect("never closed").forget();
         let mut known = self.known();
-        known.acts.push((who.to_owned(), change, ids.len()));
+        known.actions.push((who.to_owned(), change, ids.len()));
         let (lead, dry) = match change {
             LetterChange::Retry { wish, dry_run } => (wish.lead, dry_run),
             LetterChange::Discard => (None, false),
         };
         if lead == LeadId::new(666) {
-            return input("the CRM has no lead 666");
+            return refuse_input("the CRM has no lead 666");
         }
-        let mut one = |id: RowId| {
+        let mut act_on = |id: RowId| {
             let letter = known.letters.get(&id).cloned();
             let result = match (change, dry) {
                 _ if letter.is_none() => "refused",
@@ -219,7 +224,7 @@ impl Backend for Fake {
             outcome.lead_id = Some(lead);
             outcome
         };
-        Ok(ids.iter().map(|id| one(*id)).collect())
+        Ok(ids.iter().map(|id| act_on(*id)).collect())
     }
 
     async fn numbers(&self) -> Answer<Vec<WaitingPhone>> {
@@ -228,15 +233,15 @@ impl Backend for Fake {
 
     async fn give_lead(&self, phone: &str, lead: LeadId, who: &str) -> Answer<u64> {
         if Phone::from_e164(phone).is_none() {
-            return input("this is not a full telephone number");
+            return refuse_input("this is not a full telephone number");
         }
         let mut known = self.known();
         let Some(at) = known
             .numbers
             .iter()
-            .position(|it| it.phone.as_str() == phone)
+            .position(|waiting| waiting.phone.as_str() == phone)
         else {
-            return input("this number waits no more");
+            return refuse_input("this number waits no more");
         };
         let left = known.numbers.remove(at).calls;
         let given = LeadByHand {
@@ -250,7 +255,9 @@ impl Backend for Fake {
     }
 
     async fn take_lead(&self, phone: &str) -> Answer<()> {
-        self.known().given.retain(|it| it.phone.as_str() != phone);
+        self.known()
+            .given
+            .retain(|assigned| assigned.phone.as_str() != phone);
         Ok(())
     }
 
@@ -260,8 +267,8 @@ impl Backend for Fake {
 
     async fn profiles(&self, leads: BTreeSet<LeadId>) -> Answer<Profiles> {
         let known = self.known();
-        let of = |lead| Some((lead, known.profiles.get(&lead)?.clone()));
-        Ok(leads.into_iter().filter_map(of).collect())
+        let with_profile = |lead| Some((lead, known.profiles.get(&lead)?.clone()));
+        Ok(leads.into_iter().filter_map(with_profile).collect())
     }
 
     async fn missed(&self) -> Answer<Vec<WaitingCustomer>> {

@@ -1,6 +1,7 @@
-//! Actions on dead letters: some or all, dry runs, ten thousand at once, and invalid input.
+//! Tests of actions on dead letters: some or all, dry runs, ten thousand at once, and invalid
+//! input.
 
-use crate::client::{Answered, Browser, Manner, Served};
+use crate::client::{Browser, Manner, PageAnswer, Served};
 use crate::fake::Fake;
 use crate::morning::{letter, morning};
 use callbridge_admin::{LetterChange, PageRole};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
 
-async fn served(letters: i64) -> (Arc<Fake>, Served, Browser) {
+async fn serve_letters(letters: i64) -> (Arc<Fake>, Served, Browser) {
     let mut known = morning("Savdo", NOW);
     known.letters = (1..=letters)
         .map(|id| (RowId(id), letter("Savdo", NOW, id)))
@@ -22,19 +23,23 @@ async fn served(letters: i64) -> (Arc<Fake>, Served, Browser) {
     (fake, served, anna)
 }
 
-/// Loads the page of a job until a condition is met.
-async fn until(browser: &Browser, path: &str, so: impl Fn(&Answered) -> bool) -> Answered {
+/// Loads the page of a job until `condition` returns `true`. Returns that page.
+async fn load_until(
+    browser: &Browser,
+    path: &str,
+    condition: impl Fn(&PageAnswer) -> bool,
+) -> PageAnswer {
     loop {
         let seen = browser.get(path).await;
         assert_eq!(seen.status, 200, "{}", seen.body);
-        if so(&seen) {
+        if condition(&seen) {
             return seen;
         }
         tokio::task::yield_now().await;
     }
 }
 
-fn progress(page: &Answered) -> &str {
+fn progress(page: &PageAnswer) -> &str {
     let bar = page
         .body
         .split("<progress class=\"long\"")
@@ -45,7 +50,7 @@ fn progress(page: &Answered) -> &str {
 
 #[tokio::test]
 async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
-    let (fake, served, mut anna) = served(60).await;
+    let (fake, served, mut anna) = serve_letters(60).await;
     let fields = [
         ("action", "retry"),
         ("scope", "chosen"),
@@ -58,7 +63,7 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
     assert_eq!(begun.status, 303, "{}", begun.body);
     let job = anna.get(begun.header("location").expect("a job")).await;
     assert!(job.body.contains("The job is done"), "{}", job.body);
-    let acts = fake.known().acts.clone();
+    let actions = fake.known().actions.clone();
     let change = LetterChange::Retry {
         wish: RetryValues {
             lead: LeadId::new(4002),
@@ -67,14 +72,14 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
         },
         dry_run: false,
     };
-    assert_eq!(acts, [("anna".to_owned(), change, 2)]);
+    assert_eq!(actions, [("anna".to_owned(), change, 2)]);
     assert_eq!(fake.known().letters.len(), 58);
     served.stop().await;
 }
 
 #[tokio::test]
 async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
-    let (fake, served, mut anna) = served(2).await;
+    let (fake, served, mut anna) = serve_letters(2).await;
     let plain = anna.get("/letters/2").await.body;
     assert!(!plain.contains("name=\"talk\""), "its facts are known");
     fake.known()
@@ -116,24 +121,24 @@ async fn incomplete_dead_letter_shows_values_and_takes_corrections() {
     );
     let begun = anna.act("/letters/2", "/letters/act", &fields("80")).await;
     assert_eq!(begun.status, 303, "{}", begun.body);
-    let (_, action, _) = fake.known().acts.pop().expect("an act");
+    let (_, action, _) = fake.known().actions.pop().expect("an act");
     let LetterChange::Retry { wish, .. } = action else {
         panic!("{action:?}");
     };
-    let wants = SuppliedFacts {
+    let expected = SuppliedFacts {
         answered: Some(true),
         talk_sec: Some(80),
         direction: None,
     };
-    assert_eq!(wish.said, Some(wants));
+    assert_eq!(wish.said, Some(expected));
     served.stop().await;
 }
 
 #[tokio::test]
 async fn menu_tile_books_and_list_have_one_number_of_letters() {
-    let (fake, served, anna) = served(51).await;
+    let (fake, served, anna) = serve_letters(51).await;
     {
-        // Today's figures count one of them.
+        // Only one of the 51 dead letters is of today.
         let mut known = fake.known();
         known.figures.today.letters = 1;
     }
@@ -149,14 +154,14 @@ async fn menu_tile_books_and_list_have_one_number_of_letters() {
     assert!(
         menu.split("</a>")
             .next()
-            .is_some_and(|it| it.contains(">51<")),
+            .is_some_and(|part| part.contains(">51<")),
         "{menu}"
     );
     let tile = after("<div class=\"letters\">");
     assert!(
         tile.split("</div>")
             .next()
-            .is_some_and(|it| it.contains("<dd>51</dd>")),
+            .is_some_and(|part| part.contains("<dd>51</dd>")),
         "{tile}"
     );
     let books = after("<i class=\"dot letters\"");
@@ -164,7 +169,7 @@ async fn menu_tile_books_and_list_have_one_number_of_letters() {
         books
             .split("</tr>")
             .next()
-            .is_some_and(|it| it.contains(">51<")),
+            .is_some_and(|part| part.contains(">51<")),
         "{books}"
     );
     assert!(!today.contains("dot waiting"), "no call waits");
@@ -175,14 +180,15 @@ async fn menu_tile_books_and_list_have_one_number_of_letters() {
 
 #[tokio::test]
 async fn bulk_retry_runs_in_batches_of_100_with_linked_progress() {
-    let (fake, served, mut anna) = served(10_000).await;
-    fake.turns.forget_permits(usize::MAX);
-    fake.turns.add_permits(3);
+    let (fake, served, mut anna) = serve_letters(10_000).await;
+    fake.permits.forget_permits(usize::MAX);
+    fake.permits.add_permits(3);
     let fields = [("action", "retry"), ("scope", "all"), ("lead", "4002")];
     let begun = anna.act("/letters", "/letters/act", &fields).await;
     let path = begun.header("location").expect("a job").to_owned();
-    let at = |done: &'static str| move |page: &Answered| progress(page).contains(done);
-    let seen = until(&anna, &path, at("value=\"300\"")).await;
+    let progress_contains =
+        |done: &'static str| move |page: &PageAnswer| progress(page).contains(done);
+    let seen = load_until(&anna, &path, progress_contains("value=\"300\"")).await;
     assert!(
         progress(&seen).contains("max=\"10000\""),
         "{}",
@@ -197,22 +203,27 @@ async fn bulk_retry_runs_in_batches_of_100_with_linked_progress() {
         listed.body.contains(&format!("href=\"{path}\"")),
         "the way back"
     );
-    fake.turns.add_permits(1000);
-    let done = until(&anna, &path, at("value=\"10000\"")).await;
+    fake.permits.add_permits(1000);
+    let done = load_until(&anna, &path, progress_contains("value=\"10000\"")).await;
     let done = match done.body.contains("The job is done") {
         true => done,
-        false => until(&anna, &path, |it| it.body.contains("The job is done")).await,
+        false => load_until(&anna, &path, |page| page.body.contains("The job is done")).await,
     };
     assert!(!done.body.contains("http-equiv=\"refresh\""));
     assert!(done.body.contains("10,000"), "{}", done.body);
     assert!(fake.known().letters.is_empty());
-    assert!(fake.known().acts.iter().all(|(_, _, count)| *count == 100));
+    assert!(
+        fake.known()
+            .actions
+            .iter()
+            .all(|(_, _, count)| *count == 100)
+    );
     served.stop().await;
 }
 
 #[tokio::test]
 async fn dry_run_shows_the_effect_and_changes_nothing() {
-    let (fake, served, mut anna) = served(5).await;
+    let (fake, served, mut anna) = serve_letters(5).await;
     let fields = [("action", "dry_run"), ("scope", "all"), ("lead", "4002")];
     let begun = anna.act("/letters", "/letters/act", &fields).await;
     let job = anna.get(begun.header("location").expect("a job")).await;
@@ -224,7 +235,7 @@ async fn dry_run_shows_the_effect_and_changes_nothing() {
 
 #[tokio::test]
 async fn discarding_asks_before_it_does() {
-    let (fake, served, mut anna) = served(5).await;
+    let (fake, served, mut anna) = serve_letters(5).await;
     let fields = [("action", "discard"), ("id", "2"), ("id", "4")];
     let asked = anna.act("/letters", "/letters/act", &fields).await;
     assert_eq!(asked.status, 200);
@@ -250,7 +261,7 @@ async fn discarding_asks_before_it_does() {
 
 #[tokio::test]
 async fn typed_values_are_kept_when_the_form_is_refused() {
-    let (fake, served, mut anna) = served(60).await;
+    let (fake, served, mut anna) = serve_letters(60).await;
     for (lead, says) in [
         ("4001x", "“4001x” is not a lead"),
         ("666", "the CRM has no lead 666"),
@@ -305,7 +316,7 @@ async fn typed_values_are_kept_when_the_form_is_refused() {
 
 #[tokio::test]
 async fn export_has_every_letter_on_a_line() {
-    let (_, served, mut anna) = served(130).await;
+    let (_, served, mut anna) = serve_letters(130).await;
     let all = anna.get("/letters/export?reason=failed").await;
     let kind = all.header("content-disposition").expect("a file");
     assert!(kind.contains("attachment"), "{kind}");

@@ -1,4 +1,5 @@
-//! Live parts: events, the limit of streams, and their end with the page.
+//! Tests that the page streams events, limits the number of streams, and ends all streams when it
+//! stops.
 
 use crate::client::{Browser, Manner, Served};
 use crate::fake::Fake;
@@ -7,26 +8,27 @@ use callbridge_admin::PageRole;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Opens a stream, and reads until it contains a text.
+/// Opens a stream of the page, and reads it up to the text `until`. Returns the stream, and the
+/// text that was read.
 async fn listen(browser: &Browser, until: &str) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(browser.address)
         .await
         .expect("connected");
     let head = format!("{}\r\n", browser.head("GET", "/live"));
     stream.write_all(head.as_bytes()).await.expect("sent");
-    let mut said = String::new();
-    read_until(&mut stream, &mut said, until).await;
-    (stream, said)
+    let mut received = String::new();
+    read_until(&mut stream, &mut received, until).await;
+    (stream, received)
 }
 
-async fn read_until(stream: &mut TcpStream, said: &mut String, until: &str) {
+async fn read_until(stream: &mut TcpStream, received: &mut String, until: &str) {
     let mut piece = [0; 4096];
-    while !said.contains(until) {
+    while !received.contains(until) {
         let count = stream.read(&mut piece).await.expect("read");
         if count == 0 {
             return;
         }
-        said.push_str(&String::from_utf8_lossy(&piece[..count]));
+        received.push_str(&String::from_utf8_lossy(&piece[..count]));
     }
 }
 
@@ -35,9 +37,9 @@ async fn change_is_streamed_and_the_stream_ends_with_the_page() {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;
-    let (mut stream, said) = listen(&anna, "event: hello").await;
-    assert!(said.contains("text/event-stream"), "{said}");
-    assert!(!said.contains("event: changed"), "{said}");
+    let (mut stream, received) = listen(&anna, "event: hello").await;
+    assert!(received.contains("text/event-stream"), "{received}");
+    assert!(!received.contains("event: changed"), "{received}");
     fake.change();
     let mut more = String::new();
     read_until(&mut stream, &mut more, "event: changed").await;
@@ -54,8 +56,8 @@ async fn stream_beyond_sixty_four_is_refused_with_retry_after() {
     let anna = served.visitor(PageRole::View).await;
     let mut held = Vec::new();
     for _ in 0..64 {
-        let (stream, said) = listen(&anna, "event: hello").await;
-        assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+        let (stream, received) = listen(&anna, "event: hello").await;
+        assert!(received.starts_with("HTTP/1.1 200"), "{received}");
         held.push(stream);
     }
     let full = anna.get("/live").await;

@@ -202,7 +202,7 @@ fn record(n: i64, started_at: i64, phone: Option<String>) -> CallRecord {
         lead_id: LeadId::new(4001),
         lead_from: None,
         trunk: Some("city".to_owned()),
-        client_phone: phone.map(|it| Phone::from_e164(&it).expect("a number")),
+        client_phone: phone.map(|number| Phone::from_e164(&number).expect("a number")),
         employee: None,
         employee_id: None,
         employees_in_order: Vec::new(),
@@ -287,13 +287,13 @@ pub fn letter(name: &str, now: i64, id: i64) -> Letter {
 }
 
 /// Makes a phone from any text, as another version could have stored it.
-fn phone_of(text: &str) -> Phone {
+fn raw_phone(text: &str) -> Phone {
     serde_json::from_value(text.into()).expect("a text")
 }
 
 fn numbers(name: &str, now: i64) -> Vec<WaitingPhone> {
-    let one = |phone: &str, calls: u64| WaitingPhone {
-        phone: phone_of(phone),
+    let waiting_phone = |phone: &str, calls: u64| WaitingPhone {
+        phone: raw_phone(phone),
         calls,
         first: EpochSeconds::new(now - 90_000),
         last: EpochSeconds::new(now - 1200),
@@ -301,16 +301,16 @@ fn numbers(name: &str, now: i64) -> Vec<WaitingPhone> {
         pbx: String::new(),
     };
     vec![
-        one("+998935550101", 7),
-        one("+998935550102", 1),
-        one(name, 2),
+        waiting_phone("+998935550101", 7),
+        waiting_phone("+998935550102", 1),
+        waiting_phone(name, 2),
     ]
 }
 
 fn missed(name: &str, now: i64) -> Vec<WaitingCustomer> {
-    let one = |phone: &str, trunk: &str, ago: i64, tries: u64| WaitingCustomer {
+    let waiting_customer = |phone: &str, trunk: &str, ago: i64, tries: u64| WaitingCustomer {
         customer: MissedCustomer {
-            phone: phone_of(phone),
+            phone: raw_phone(phone),
             pbx: String::new(),
             lead_id: if tries > 1 { LeadId::new(4001) } else { None },
             trunk: trunk.to_owned(),
@@ -322,15 +322,15 @@ fn missed(name: &str, now: i64) -> Vec<WaitingCustomer> {
         tried_at: (tries == 2).then_some(now - 600),
     };
     vec![
-        one("+998971234567", "city", 100_000, 6),
-        one("+998901110123", "mobile", 20_000, 2),
-        one("+998339998877", "city", 1_260, 1),
-        one(name, name, 300, 1),
+        waiting_customer("+998971234567", "city", 100_000, 6),
+        waiting_customer("+998901110123", "mobile", 20_000, 2),
+        waiting_customer("+998339998877", "city", 1_260, 1),
+        waiting_customer(name, name, 300, 1),
     ]
 }
 
 fn employees(name: &str) -> EmployeeTable {
-    let one = |extension: Option<&str>, answered: u64, missed: u64| {
+    let row = |extension: Option<&str>, answered: u64, missed: u64| {
         let did = EmployeeWork {
             employee_id: (answered > 0).then_some(501),
             answered,
@@ -344,11 +344,11 @@ fn employees(name: &str) -> EmployeeTable {
         (extension.map(str::to_owned), did)
     };
     EmployeeTable::from([
-        one(Some("101"), 48, 3),
-        one(Some("102"), 39, 11),
-        one(Some("103"), 22, 0),
-        one(Some(name), 5, 2),
-        one(None, 0, 9),
+        row(Some("101"), 48, 3),
+        row(Some("102"), 39, 11),
+        row(Some("103"), 22, 0),
+        row(Some(name), 5, 2),
+        row(None, 0, 9),
     ])
 }
 
@@ -367,19 +367,19 @@ fn trunks(name: &str, now: i64) -> Vec<TrunkStatus> {
 }
 
 fn findings(name: &str) -> Vec<CheckFinding> {
-    let one = |of: &str, result: &str, fix: &str| CheckFinding {
-        name: of.to_owned(),
+    let finding = |about: &str, result: &str, fix: &str| CheckFinding {
+        name: about.to_owned(),
         ok: result != "failed",
         message: format!("it says: {name}"),
         fix: fix.to_owned(),
     };
     vec![
-        one("PBX office/ami", "ok", ""),
-        one(
+        finding("PBX office/ami", "ok", ""),
+        finding(
             "trunk city",
             "doubt",
             "compare the name with `pjsip show endpoints`",
         ),
-        one(name, "failed", name),
+        finding(name, "failed", name),
     ]
 }

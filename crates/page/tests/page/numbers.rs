@@ -1,4 +1,5 @@
-//! Numbers without a lead: leads typed in rows, typed for one number, and read from a file.
+//! Tests that a lead can be assigned to a number in three ways: typed in rows, typed for one
+//! number, and read from a file.
 
 use crate::client::{Manner, Served};
 use crate::fake::Fake;
@@ -99,16 +100,16 @@ async fn numbers_file_can_be_uploaded_again_with_leads() {
         filled("+998935550101", "4001"),
         filled("+998935550102", "4002"),
     );
-    let taken = anna
+    let answer = anna
         .act("/numbers", "/numbers/give", &[("csv", &csv)])
         .await;
-    assert_eq!(taken.status, 422, "{}", taken.body);
+    assert_eq!(answer.status, 422, "{}", answer.body);
     for said in [
         "The leads of 2 numbers are assigned; calls being sent: 8.",
         "this number waits no more",
         "+998000000000",
     ] {
-        assert!(taken.body.contains(said), "{said}: {}", taken.body);
+        assert!(answer.body.contains(said), "{said}: {}", answer.body);
     }
     let given: Vec<i64> = (fake
         .known()
@@ -142,15 +143,15 @@ async fn lead_file_with_conflict_or_bad_row_assigns_no_lead() {
             "1 row without a number or a lead",
         ),
     ] {
-        let taken = anna.act("/numbers", "/numbers/give", &[("csv", csv)]).await;
-        assert_eq!(taken.status, 422, "{csv}: {}", taken.body);
-        assert!(taken.body.contains(said), "{csv}: {}", taken.body);
+        let answer = anna.act("/numbers", "/numbers/give", &[("csv", csv)]).await;
+        assert_eq!(answer.status, 422, "{csv}: {}", answer.body);
+        assert!(answer.body.contains(said), "{csv}: {}", answer.body);
         assert_eq!(fake.known().given.len(), before, "{csv}");
     }
     // A name with a comma in it does not shift the columns.
     let csv = "phone,name,lead\n+998935550101,\"Karimova, Aziza\",4001\n";
-    let taken = anna.act("/numbers", "/numbers/give", &[("csv", csv)]).await;
-    assert_eq!(taken.status, 303, "{}", taken.body);
+    let answer = anna.act("/numbers", "/numbers/give", &[("csv", csv)]).await;
+    assert_eq!(answer.status, 303, "{}", answer.body);
     let last = fake.known().given.last().cloned().expect("given");
     assert_eq!(last.lead_id.get(), 4001);
     served.stop().await;
@@ -169,19 +170,23 @@ async fn unreadable_number_in_a_file_is_the_error_of_its_row() {
         numbers[0], numbers[1]
     );
     let before = fake.known().given.len();
-    let taken = anna
+    let answer = anna
         .act("/numbers", "/numbers/give", &[("csv", &csv)])
         .await;
-    assert_eq!(taken.status, 422, "{}", taken.body);
+    assert_eq!(answer.status, 422, "{}", answer.body);
     for expected in [
         "Line 3: ",
         "Line 4: ",
         "call me",
         "not a full telephone number",
     ] {
-        assert!(taken.body.contains(expected), "{expected}: {}", taken.body);
+        assert!(
+            answer.body.contains(expected),
+            "{expected}: {}",
+            answer.body
+        );
     }
-    assert!(!taken.body.contains("Line 2: "), "{}", taken.body);
+    assert!(!answer.body.contains("Line 2: "), "{}", answer.body);
     assert_eq!(fake.known().given.len(), before + 2, "the other rows");
     served.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Logins and permissions, with tests of the ways around them.
+//! Tests that no one can bypass logins and permissions.
 
 use crate::client::{Browser, Manner, PASSWORD, Served, password_line};
 use crate::fake::{Fake, Known};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-async fn served(manner: Manner) -> (Arc<Fake>, Served) {
+async fn serve_page(manner: Manner) -> (Arc<Fake>, Served) {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
     let served = Served::new(Arc::clone(&fake), manner).await;
     (fake, served)
@@ -26,7 +26,7 @@ const GIVE: [(&str, &str); 2] = [("phone", "+998935550101"), ("lead", "4001")];
 
 #[tokio::test]
 async fn forged_post_does_nothing_while_the_true_form_does() {
-    let (fake, served) = served(Manner::default()).await;
+    let (fake, served) = serve_page(Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
     let token = anna.get("/numbers").await.token();
     let own = format!("Origin: {}\r\n", anna.origin());
@@ -96,7 +96,7 @@ async fn foreign_host_is_answered_by_nothing_of_ours() {
         names: vec!["calls.example.uz".to_owned()],
         ..with_anna()
     };
-    let (_, served) = served(manner).await;
+    let (_, served) = serve_page(manner).await;
     let anna = served.visitor(PageRole::Admin).await;
     for host in [
         "evil.example",
@@ -136,7 +136,7 @@ async fn foreign_host_is_answered_by_nothing_of_ours() {
 
 #[tokio::test]
 async fn request_of_another_site_is_refused_on_every_path() {
-    let (_, served) = served(with_anna()).await;
+    let (_, served) = serve_page(with_anna()).await;
     let anna = served.visitor(PageRole::Admin).await;
     let own = format!("http://{}", served.address);
     for header in [
@@ -165,7 +165,7 @@ async fn request_of_another_site_is_refused_on_every_path() {
 
 #[tokio::test]
 async fn button_opens_once_and_looking_at_it_burns_nothing() {
-    let (_, served) = served(Manner::default()).await;
+    let (_, served) = serve_page(Manner::default()).await;
     let mut browser = Browser::new(served.address);
     let path = served
         .links
@@ -196,7 +196,7 @@ async fn button_opens_once_and_looking_at_it_burns_nothing() {
 
 #[tokio::test]
 async fn pages_and_files_are_never_shown_without_a_login() {
-    let (_, served) = served(with_anna()).await;
+    let (_, served) = serve_page(with_anna()).await;
     let nobody = Browser::new(served.address);
     for path in crate::views::PATHS {
         let answer = nobody.get(path).await;
@@ -225,7 +225,7 @@ async fn pages_and_files_are_never_shown_without_a_login() {
 
 #[tokio::test]
 async fn session_cookie_is_per_instance_and_invalid_after_logout() {
-    let (fake, served) = served(with_anna()).await;
+    let (fake, served) = serve_page(with_anna()).await;
     let mut browser = Browser::new(served.address);
     let fields = [
         ("name", "anna"),
@@ -275,7 +275,7 @@ async fn behind_a_proxy_the_cookie_is_secure() {
         behind_proxy: true,
         ..with_anna()
     };
-    let (_, served) = served(manner).await;
+    let (_, served) = serve_page(manner).await;
     let mut browser = Browser::new(served.address);
     let right = [("name", "anna"), ("password", PASSWORD)];
     let entered = browser.post("/login", &right).await;
@@ -291,7 +291,7 @@ async fn behind_a_proxy_the_cookie_is_secure() {
 
 #[tokio::test]
 async fn login_works_after_five_failures_and_form_keeps_name() {
-    let (_, served) = served(with_anna()).await;
+    let (_, served) = serve_page(with_anna()).await;
     let mut browser = Browser::new(served.address);
     for name in ["anna", "nobody", "anna", "bek", "anna"] {
         let refused = browser
@@ -312,13 +312,13 @@ async fn login_works_after_five_failures_and_form_keeps_name() {
     served.stop().await;
 }
 
-/// Sends wrong passwords from one client's address until the page stops. Reports the client each
-/// time the page has checked a password.
+/// Sends wrong passwords from the address `client` until the page stops. Sends `client` to
+/// `checked` each time the page has checked a password.
 async fn flood(
     served: std::net::SocketAddr,
     client: String,
     name: Option<&'static str>,
-    looked_at: mpsc::Sender<String>,
+    checked: mpsc::Sender<String>,
 ) {
     let mut browser = Browser::new(served);
     for n in 0.. {
@@ -334,7 +334,7 @@ async fn flood(
         let answer = browser.post_as("/login", &fields, &headers).await;
         assert!([403, 429].contains(&answer.status), "{}", answer.status);
         if answer.status == 403 {
-            let _ = looked_at.send(client.clone()).await;
+            let _ = checked.send(client.clone()).await;
         }
         tokio::task::yield_now().await;
     }
@@ -346,9 +346,9 @@ async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
         behind_proxy: true,
         ..with_anna()
     };
-    let (_, served) = served(manner).await;
+    let (_, served) = serve_page(manner).await;
     let mut floods = tokio::task::JoinSet::new();
-    let (looked_at, mut clients) = mpsc::channel(1000);
+    let (checked, mut clients) = mpsc::channel(1000);
     for n in 0..24 {
         // Addresses of the same IPv6 network count as one client.
         let client = match n % 3 {
@@ -357,7 +357,7 @@ async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
             _ => format!("2001:db8::{n}"),
         };
         let name = if n % 2 == 0 { Some("anna") } else { None };
-        floods.spawn(flood(served.address, client, name, looked_at.clone()));
+        floods.spawn(flood(served.address, client, name, checked.clone()));
     }
     // Until each client of the flood has sent five wrong passwords, it can fill the queue.
     let mut wrong: BTreeMap<String, usize> = BTreeMap::new();
@@ -408,7 +408,7 @@ async fn flood_of_wrong_logins_delays_the_right_one_by_seconds() {
 
 #[tokio::test]
 async fn sessions_live_over_a_restart() {
-    let (fake, served) = served(Manner::default()).await;
+    let (fake, served) = serve_page(Manner::default()).await;
     let mut anna = served.visitor(PageRole::Admin).await;
     served.stop().await;
     let again = Served::new(fake, Manner::default()).await;
@@ -421,7 +421,7 @@ async fn sessions_live_over_a_restart() {
 
 #[tokio::test]
 async fn view_role_has_no_forms_and_cannot_act() {
-    let (fake, served) = served(Manner::default()).await;
+    let (fake, served) = serve_page(Manner::default()).await;
     let mut bek = served.visitor(PageRole::View).await;
     for path in ["/letters", "/letters/3", "/numbers", "/check"] {
         let page = bek.get(path).await;
@@ -448,18 +448,18 @@ async fn view_role_has_no_forms_and_cannot_act() {
         assert_eq!(refused.status, 403, "{path}");
         assert!(refused.body.contains("admin"), "{}", refused.body);
     }
-    assert!(fake.known().acts.is_empty() && fake.known().given.len() == 1);
+    assert!(fake.known().actions.is_empty() && fake.known().given.len() == 1);
     served.stop().await;
 }
 
 #[tokio::test]
 async fn answers_forbid_everything_the_page_does_not_use() {
-    let (_, served) = served(Manner::default()).await;
+    let (_, served) = serve_page(Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
     let style = anna.get("/").await.body;
     let style = style
         .split("href=\"")
-        .find(|it| it.contains("page.css"))
+        .find(|part| part.contains("page.css"))
         .expect("a style");
     let style = style.split('"').next().expect("a path").to_owned();
     for path in ["/", "/nowhere", "/missed.csv", &style] {
@@ -485,7 +485,7 @@ async fn answers_forbid_everything_the_page_does_not_use() {
 
 #[tokio::test]
 async fn body_that_no_form_of_ours_sends_is_refused() {
-    let (_, served) = served(Manner::default()).await;
+    let (_, served) = serve_page(Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
     let own = format!("Origin: {}\r\n", anna.origin());
     let post = |kind: &str, body: &str| {
@@ -506,7 +506,7 @@ async fn body_that_no_form_of_ours_sends_is_refused() {
 #[tokio::test]
 async fn form_values_survive_expired_session_and_new_login() {
     let manner = with_anna();
-    let (fake, served) = served(manner.clone()).await;
+    let (fake, served) = serve_page(manner.clone()).await;
     let mut browser = Browser::new(served.address);
     let ended = browser.post("/numbers/give", &GIVE).await;
     assert_eq!(ended.status, 401);

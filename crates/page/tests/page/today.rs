@@ -1,4 +1,4 @@
-//! The view Today: the verdict, and the figures behind it.
+//! Tests that the view Today shows the verdict and its figures.
 
 use crate::client::{Browser, Manner, Served};
 use crate::fake::Fake;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
 
-/// Returns a morning on which nothing needs a person.
-async fn well() -> (Arc<Fake>, Served, Browser) {
+/// Serves the page on a morning without problems, and opens it in a browser.
+async fn serve_quiet_morning() -> (Arc<Fake>, Served, Browser) {
     let mut known = morning("Savdo", NOW);
     known.status.problems = Vec::new();
     known.status.verdict = OverallState::Ok;
@@ -28,12 +28,12 @@ async fn well() -> (Arc<Fake>, Served, Browser) {
 
 #[tokio::test]
 async fn today_begins_with_the_overall_state() {
-    let (fake, served, mut anna) = well().await;
-    let well = "No problem found: 212 calls today, all in the journal";
-    assert!(anna.get("/").await.body.contains(well));
+    let (fake, served, mut anna) = serve_quiet_morning().await;
+    let sentence = "No problem found: 212 calls today, all in the journal";
+    assert!(anna.get("/").await.body.contains(sentence));
     anna.language = "ru";
-    let well = "Проблем не обнаружено: 212 звонков сегодня, все в журнале";
-    assert!(anna.get("/").await.body.contains(well));
+    let sentence = "Проблем не обнаружено: 212 звонков сегодня, все в журнале";
+    assert!(anna.get("/").await.body.contains(sentence));
     anna.language = "en";
     fake.known().status = morning("Savdo", NOW).status;
     let page = anna.get("/").await.body;
@@ -47,14 +47,14 @@ async fn today_begins_with_the_overall_state() {
 
 #[tokio::test]
 async fn all_is_not_well_while_a_customer_waits_for_a_call_back() {
-    let (fake, served, anna) = well().await;
+    let (fake, served, anna) = serve_quiet_morning().await;
     fake.known().missed = morning("Savdo", NOW).missed.split_off(3);
     let page = anna.get("/").await.body;
     assert!(!page.contains("No problem found"), "{page}");
     let sentence = "<p class=\"sentence\">1 customer waits for a callback</p>";
     assert!(page.contains(sentence), "{page}");
     assert!(page.contains("class=\"button\" href=\"/missed\""), "{page}");
-    // The menu on every page shows their count, whether it is folded or not.
+    // The menu of every page shows the number of waiting customers, folded or not.
     let calls = anna.get("/calls").await.body;
     let entry = calls.split("href=\"/missed\"").nth(1).expect("an entry");
     let entry = entry.split("</a>").next().expect("its end");
@@ -67,7 +67,7 @@ async fn all_is_not_well_while_a_customer_waits_for_a_call_back() {
 
 #[tokio::test]
 async fn today_shows_the_last_calls_and_no_empty_rows() {
-    let (fake, served, anna) = well().await;
+    let (fake, served, anna) = serve_quiet_morning().await;
     let page = anna.get("/").await.body;
     assert_eq!(page.matches("<a href=\"/calls/0190b7c4").count(), 8);
     assert!(page.contains("310 internal, 25 left out"), "{page}");
@@ -87,7 +87,7 @@ async fn today_shows_the_last_calls_and_no_empty_rows() {
 
 #[tokio::test]
 async fn header_shows_the_pbx_and_no_folder() {
-    let (_, served, anna) = well().await;
+    let (_, served, anna) = serve_quiet_morning().await;
     let page = anna.get("/").await.body;
     assert!(page.contains("<small><bdi>office</bdi></small>"), "{page}");
     assert!(!page.contains("tashkent 1"), "{page}");
@@ -96,7 +96,7 @@ async fn header_shows_the_pbx_and_no_folder() {
 
 #[tokio::test]
 async fn unanswered_callback_is_shown_under_missed() {
-    let (_, served, anna) = well().await;
+    let (_, served, anna) = serve_quiet_morning().await;
     let fake = Fake::new(morning("Savdo", NOW));
     let known = Served::new(fake, Manner::default()).await;
     let boss = known.visitor(PageRole::View).await;

@@ -1,4 +1,5 @@
-//! All views, in three languages, with hostile names, and for a role that cannot change anything.
+//! Tests that all views work in three languages, with hostile names, and for a role that cannot
+//! change anything.
 
 use crate::client::{Manner, Served};
 use crate::fake::Fake;
@@ -42,8 +43,8 @@ async fn every_view_is_there_in_three_languages() {
             let page = anna.get(path).await;
             let there = !["/jobs/1", "/nowhere"].contains(&path);
             assert_eq!(page.status, if there { 200 } else { 404 }, "{path}");
-            let said = format!("<html lang=\"{language}\">");
-            assert!(page.body.contains(&said), "{path} {language}");
+            let html_tag = format!("<html lang=\"{language}\">");
+            assert!(page.body.contains(&html_tag), "{path} {language}");
         }
     }
     served.stop().await;
@@ -75,7 +76,7 @@ async fn hostile_names_do_nothing_and_are_not_endless_in_any_view() {
         for c in ['\u{202e}', '\u{1b}', '\u{200f}'] {
             assert!(!shown.contains(c), "{path}: {c:?}");
         }
-        // Only this page shows the whole text.
+        // Only the page of a dead letter shows the whole text.
         let whole = path == "/letters/3";
         let bytes = shown.len();
         assert!(whole || bytes < 400_000, "{path}: {bytes} bytes");
@@ -131,14 +132,18 @@ async fn full_employee_match_is_shown_only_after_calls() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::View).await;
-    let met = |calls, matched| {
+    let employees_met = |calls, matched| {
         Some(Employees {
             calls,
             matched,
             ..Employees::default()
         })
     };
-    for (employees, claims) in [(None, false), (met(0, 0), false), (met(3, 3), true)] {
+    for (employees, claims) in [
+        (None, false),
+        (employees_met(0, 0), false),
+        (employees_met(3, 3), true),
+    ] {
         fake.known().status.employees = employees;
         let page = anna.get("/pbx").await.body;
         assert_eq!(page.contains("Every extension has its employee"), claims);
@@ -162,8 +167,8 @@ async fn table_for_a_spreadsheet_calculates_nothing() {
         assert_eq!(file.status, 200, "{path}");
         assert!(file.body.contains("'=cmd"), "{path}: {}", file.body);
         for line in file.body.lines() {
-            let begins = line.trim_start_matches('"');
-            assert!(!begins.starts_with(['=', '@', '-']), "{path}: {line}");
+            let cell = line.trim_start_matches('"');
+            assert!(!cell.starts_with(['=', '@', '-']), "{path}: {line}");
         }
     }
     assert!(
@@ -258,7 +263,7 @@ async fn lead_shows_name_stage_employee_and_crm_link() {
     let call = call
         .split("href=\"/calls/")
         .nth(1)
-        .and_then(|it| it.split('"').next());
+        .and_then(|rest| rest.split('"').next());
     let call = format!("/calls/{}", call.expect("a call"));
     for path in ["/missed", "/numbers", &call] {
         let page = boss.get(path).await.body;

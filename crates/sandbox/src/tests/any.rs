@@ -1,13 +1,14 @@
-//! Every request, however malformed, gets an answer in an envelope, and nothing panics.
+//! Tests that every request, however malformed, gets an answer in an envelope, and that nothing
+//! panics.
 
-use super::lead_fields::with_leads;
+use super::lead_fields::sandbox_with_lead_grants;
 use super::{FILTER, INFO, NOW, SUBMIT, TOKEN, call, keys};
 use crate::Request;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The writes that are accepted with a requestId.
+/// Paths of the writes that the sandbox accepts with a requestId.
 const WRITES: [&str; 2] = ["call-history", "lead/4001/field/list"];
 
 fn value() -> impl Strategy<Value = Value> {
@@ -107,27 +108,27 @@ proptest! {
     fn every_request_is_answered_in_an_envelope(
         requests in prop::collection::vec(request(), 1..40),
     ) {
-        let mut core = with_leads();
+        let mut core = sandbox_with_lead_grants();
         for (second, request) in requests.iter().enumerate() {
             if request.path.starts_with("/sandbox/") {
                 continue;
             }
             let now = NOW.plus(Duration::from_secs(second as u64 * 2));
             let answer = core.handle(now, request);
-            let told = answer.value();
+            let reply = answer.value();
             let fields = keys(&answer).len();
             match answer.status {
                 200 => {
-                    prop_assert_eq!((fields, &told["accept"]), (6, &json!(true)));
-                    let given = told["requestId"].is_string();
+                    prop_assert_eq!((fields, &reply["accept"]), (6, &json!(true)));
+                    let given = reply["requestId"].is_string();
                     let path = request.path.strip_prefix("/v1/open-api/").unwrap_or_default();
                     let write = request.method == "POST" && WRITES.contains(&path);
                     prop_assert_eq!(given, write, "a requestId for a write only: {:?}", request);
                 }
                 400 | 403 | 404 | 405 | 409 | 413 | 415 => {
-                    prop_assert_eq!((fields, &told["accept"]), (6, &json!(false)));
+                    prop_assert_eq!((fields, &reply["accept"]), (6, &json!(false)));
                 }
-                401 | 429 => prop_assert_eq!((fields, &told["accept"]), (4, &json!(false))),
+                401 | 429 => prop_assert_eq!((fields, &reply["accept"]), (4, &json!(false))),
                 other => prop_assert!(false, "{} to {:?}", other, request),
             }
         }

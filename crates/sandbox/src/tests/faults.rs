@@ -1,25 +1,28 @@
-//! Fault rules have the described effect.
+//! Tests that fault rules have the described effect.
 
-use super::{NOW, accepted, after, call, call_with, filter, info, kinds, poll, sandbox, submit};
+use super::{
+    NOW, call, call_with, filter, info, kinds, now_plus, poll, sandbox, submit, submit_accepted,
+};
 use crate::faults::{Faults, parse};
 use crate::token::{CALL_READ, CALL_SAVE, Grant};
 use crate::{Action, Delivery, Endpoint, Request, Response, Rule, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A sandbox with the fault rules of a text.
-fn with(text: &str) -> Sandbox {
+/// Returns a sandbox with the fault rules in `text`.
+fn sandbox_with_faults(text: &str) -> Sandbox {
     let mut core = sandbox();
     let request = Request::post_bytes("/sandbox/admin/faults", text);
     assert_eq!(core.handle(NOW, &request).status, 200, "{text}");
     core
 }
 
-/// Returns the answer to the first submission, and whether its record was written.
-fn struck(text: &str) -> (Response, bool) {
-    let mut core = with(text);
+/// Submits a call to a sandbox with the fault rules in `text`. Returns the answer, and whether the
+/// record of the call was written.
+fn answer_under_fault(text: &str) -> (Response, bool) {
+    let mut core = sandbox_with_faults(text);
     let answer = core.handle(NOW, &submit(&call()));
-    core.tick(after(100));
+    core.tick(now_plus(100));
     (answer, !core.records().is_empty())
 }
 
@@ -53,7 +56,7 @@ fn each_action_has_its_documented_answer_and_effect() {
         ("call-history failed", 200, Delivery::Now, false),
     ];
     for (text, status, delivery, written) in table {
-        let (answer, record) = struck(text);
+        let (answer, record) = answer_under_fault(text);
         assert_eq!(
             (answer.status, answer.delivery, record),
             (status, delivery, written),
@@ -61,22 +64,28 @@ fn each_action_has_its_documented_answer_and_effect() {
         );
     }
     assert_eq!(
-        struck("any no-request-id").0.value()["requestId"],
+        answer_under_fault("any no-request-id").0.value()["requestId"],
         Value::Null
     );
-    assert_eq!(struck("any accept-false").0.value()["accept"], json!(false));
-    assert_eq!(struck("any gateway 502").0.content_type, "text/html");
     assert_eq!(
-        struck("any redirect").0.location.as_deref(),
+        answer_under_fault("any accept-false").0.value()["accept"],
+        json!(false)
+    );
+    assert_eq!(
+        answer_under_fault("any gateway 502").0.content_type,
+        "text/html"
+    );
+    assert_eq!(
+        answer_under_fault("any redirect").0.location.as_deref(),
         Some("/v1/open-api/moved")
     );
-    let (broken, written) = struck("any broken");
+    let (broken, written) = answer_under_fault("any broken");
     assert!(serde_json::from_slice::<Value>(&broken.body).is_err() && written);
 }
 
 #[test]
 fn rules_strike_after_so_many_and_so_many_times() {
-    let mut core = with("call-history after 1 times 2 status 500");
+    let mut core = sandbox_with_faults("call-history after 1 times 2 status 500");
     let mut status = |number: u64| {
         let body = call_with("uuid", json!(number.to_string()));
         core.handle(NOW, &submit(&body)).status
@@ -89,11 +98,11 @@ fn rules_strike_after_so_many_and_so_many_times() {
 
 #[test]
 fn held_write_is_pending_while_others_pass_it() {
-    let mut core = with("call-history times 1 hold 50s");
-    let held = accepted(&mut core, NOW, &call());
-    let next = accepted(&mut core, NOW, &call_with("uuid", json!("u-2")));
+    let mut core = sandbox_with_faults("call-history times 1 hold 50s");
+    let held = submit_accepted(&mut core, NOW, &call());
+    let next = submit_accepted(&mut core, NOW, &call_with("uuid", json!("u-2")));
     let mut status = |seconds, id: &str| {
-        core.handle(after(seconds), &poll(id)).value()["data"]["status"].clone()
+        core.handle(now_plus(seconds), &poll(id)).value()["data"]["status"].clone()
     };
     assert_eq!(status(20, &held), json!("PENDING"));
     assert_eq!(status(20, &next), json!("SUCCESS"));
@@ -111,10 +120,10 @@ fn chance_of_a_rule_matches_its_observed_frequency() {
         action: Action::Lost,
     };
     let mut faults = Faults::new(vec![rule], 3);
-    let struck = (0..4_000)
+    let strikes = (0..4_000)
         .filter(|_| faults.pick(Endpoint::Filter, &info()).is_some())
         .count();
-    assert!((900..1_100).contains(&struck), "{struck}");
+    assert!((900..1_100).contains(&strikes), "{strikes}");
 }
 
 #[test]
@@ -136,26 +145,27 @@ fn every_line_that_cannot_be_read_is_named() {
 #[test]
 fn shapes_left_open_can_be_chosen() {
     let text = "shape status bare; shape rows strings; shape rows-key items; shape page inside";
-    let mut core = with(text);
-    let id = accepted(&mut core, NOW, &call());
+    let mut core = sandbox_with_faults(text);
+    let id = submit_accepted(&mut core, NOW, &call());
     assert_eq!(
-        core.handle(after(2), &poll(&id)).value()["data"],
+        core.handle(now_plus(2), &poll(&id)).value()["data"],
         json!("SUCCESS")
     );
     let page = filter(&json!({ "page": 1, "size": 10 }));
-    let data = core.handle(after(2), &page).value()["data"].clone();
+    let data = core.handle(now_plus(2), &page).value()["data"].clone();
     assert_eq!(
         data,
         json!({ "items": ["oapi-u-1"], "currentPage": 1, "totalPages": 1 })
     );
 
-    let mut core = with("shape page beside; shape range refused; shape pending QUEUED");
-    let id = accepted(&mut core, NOW, &call());
+    let mut core =
+        sandbox_with_faults("shape page beside; shape range refused; shape pending QUEUED");
+    let id = submit_accepted(&mut core, NOW, &call());
     assert_eq!(
         core.handle(NOW, &poll(&id)).value()["data"]["status"],
         json!("QUEUED")
     );
-    let answer = core.handle(after(2), &page).value();
+    let answer = core.handle(now_plus(2), &page).value();
     assert_eq!(
         (&answer["currentPage"], &answer["totalPages"]),
         (&json!(1), &json!(1))
@@ -163,9 +173,9 @@ fn shapes_left_open_can_be_chosen() {
     assert_eq!(answer["data"][0]["uuid"], json!("oapi-u-1"));
     let ranged =
         filter(&json!({ "page": 1, "size": 10, "registeredTimestampFrom": 1_795_000_000 }));
-    assert_eq!(core.handle(after(2), &ranged).status, 400);
+    assert_eq!(core.handle(now_plus(2), &ranged).status, 400);
 
-    let mut core = with("shape size-max 30");
+    let mut core = sandbox_with_faults("shape size-max 30");
     let page = |size: i64| filter(&json!({ "page": 1, "size": size }));
     assert_eq!(
         core.handle(NOW, &page(31)).value()["errors"][0]["reason"],
@@ -179,29 +189,29 @@ fn required_grant_is_configurable_for_pages_and_polls() {
     let lead_read = "PERMISSION_OPEN_API_LEAD:READ";
     let all = [CALL_SAVE, CALL_READ, lead_read].map(|grant| Grant::parse(grant).expect("a grant"));
     let page = filter(&json!({ "page": 1, "size": 10 }));
-    let mut core = with(&format!("shape request-grant {lead_read}"));
-    let id = accepted(&mut core, NOW, &call());
-    let denied = core.handle(after(2), &poll(&id));
+    let mut core = sandbox_with_faults(&format!("shape request-grant {lead_read}"));
+    let id = submit_accepted(&mut core, NOW, &call());
+    let denied = core.handle(now_plus(2), &poll(&id));
     let code = denied.value()["error"]["messageCode"].clone();
     assert_eq!((denied.status, code), (403, json!(3701)));
-    assert_eq!(core.handle(after(2), &page).status, 200, "another right");
-    core.set_grants(after(3), all.to_vec());
-    assert_eq!(core.handle(after(4), &poll(&id)).status, 200);
-    core.set_grants(after(5), all[..1].to_vec());
-    assert_eq!(core.handle(after(6), &poll(&id)).status, 403);
-    assert_eq!(core.handle(after(6), &page).status, 403);
-    core.handle(after(8), &poll(&id));
+    assert_eq!(core.handle(now_plus(2), &page).status, 200, "another right");
+    core.set_grants(now_plus(3), all.to_vec());
+    assert_eq!(core.handle(now_plus(4), &poll(&id)).status, 200);
+    core.set_grants(now_plus(5), all[..1].to_vec());
+    assert_eq!(core.handle(now_plus(6), &poll(&id)).status, 403);
+    assert_eq!(core.handle(now_plus(6), &page).status, 403);
+    core.handle(now_plus(8), &poll(&id));
     assert_eq!(
         kinds(&core),
         [ViolationKind::RepeatAfter403],
         "asked on without it"
     );
-    let mut core = with("shape filter-grant none");
+    let mut core = sandbox_with_faults("shape filter-grant none");
     core.set_grants(NOW, all[..1].to_vec());
     assert_eq!(core.handle(NOW, &page).status, 200);
-    let id = accepted(&mut core, NOW, &call());
+    let id = submit_accepted(&mut core, NOW, &call());
     assert_eq!(
-        core.handle(after(2), &poll(&id)).status,
+        core.handle(now_plus(2), &poll(&id)).status,
         200,
         "none is needed by itself"
     );

@@ -1,8 +1,9 @@
-//! §6.2, §6.6, §6.7: the events of a lead's change, and what a restart keeps of leads.
+//! Tests of §6.2, §6.6, and §6.7: the events of a lead's change, and the data of leads that a
+//! restart keeps.
 
-use super::lead_fields::{admin, done, post, with_leads};
+use super::lead_fields::{admin, post, run_write, sandbox_with_lead_grants};
 use super::webhook_recording::{body, configure, rows};
-use super::{after, holds, restarted};
+use super::{has_fields, now_plus, restart_sandbox};
 use crate::lead::act;
 use crate::webhook::event::NAMES;
 use crate::{Request, Sandbox};
@@ -10,14 +11,15 @@ use callbridge_call::EventTime;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-pub(super) fn listening() -> Sandbox {
-    let mut core = with_leads();
+/// Returns a sandbox whose application is subscribed to all events, with all grants for leads.
+pub(super) fn sandbox_with_lead_events() -> Sandbox {
+    let mut core = sandbox_with_lead_grants();
     configure(&mut core, 1, &NAMES);
     core
 }
 
-/// Returns the bodies of the events that were not seen before.
-pub(super) fn told(core: &Sandbox, seen: &mut BTreeSet<String>) -> Vec<Value> {
+/// Returns the bodies of the events whose ids are not in `seen`, and adds the ids to `seen`.
+pub(super) fn new_event_bodies(core: &Sandbox, seen: &mut BTreeSet<String>) -> Vec<Value> {
     let mut new = Vec::new();
     for row in rows(core) {
         let body = body(core, &row);
@@ -28,6 +30,7 @@ pub(super) fn told(core: &Sandbox, seen: &mut BTreeSet<String>) -> Vec<Value> {
     new
 }
 
+/// Returns the names of the events, sorted.
 fn names(events: &[Value]) -> Vec<&str> {
     let mut names: Vec<&str> = events
         .iter()
@@ -39,31 +42,31 @@ fn names(events: &[Value]) -> Vec<&str> {
 
 #[test]
 fn created_lead_is_reported_once() {
-    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
     admin(
         &mut core,
         "lead",
         &json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" }),
     );
-    let events = told(&core, &mut seen);
+    let events = new_event_bodies(&core, &mut seen);
     assert_eq!(names(&events), ["LEAD_CREATED"]);
     let expected = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
-    assert!(holds(&events[0]["lead"], &expected), "{}", events[0]);
-    assert_eq!(told(&core, &mut seen), Vec::<Value>::new());
+    assert!(has_fields(&events[0]["lead"], &expected), "{}", events[0]);
+    assert_eq!(new_event_bodies(&core, &mut seen), Vec::<Value>::new());
 }
 
 #[test]
 fn one_save_sends_several_events_each_with_its_own_block() {
-    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
     let ali = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233", "statusId": 1,
         "balance": 1500.5, "currency": "UZS", "fields": { "11": "a", "14": ["x", "y"] } });
     admin(&mut core, "lead", &ali);
-    told(&core, &mut seen);
+    new_event_bodies(&core, &mut seen);
     let changed = json!({ "id": 5001, "name": "Vali", "phones": ["+998935556677", "+998901112233"],
         "statusId": 2, "responsibleId": 501, "balance": 2000,
         "fields": { "11": null, "12": "b", "14": ["y", "z"] } });
     admin(&mut core, "lead/update", &changed);
-    let events = told(&core, &mut seen);
+    let events = new_event_bodies(&core, &mut seen);
     let expected = [
         "LEAD_ASSIGNED",
         "LEAD_PROPERTIES_UPDATED",
@@ -101,52 +104,55 @@ fn one_save_sends_several_events_each_with_its_own_block() {
 
 #[test]
 fn save_without_changes_sends_no_event() {
-    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
     admin(
         &mut core,
         "lead",
         &json!({ "id": 5001, "name": "Ali", "statusId": 1 }),
     );
-    told(&core, &mut seen);
+    new_event_bodies(&core, &mut seen);
     admin(
         &mut core,
         "lead/update",
         &json!({ "id": 5001, "name": "Ali", "statusId": 1 }),
     );
-    done(
+    run_write(
         &mut core,
         "lead/5001/field/list",
         &json!([{ "id": 21, "value": "skipped" }]),
     );
-    assert_eq!(told(&core, &mut seen), Vec::<Value>::new());
-    done(
+    assert_eq!(new_event_bodies(&core, &mut seen), Vec::<Value>::new());
+    run_write(
         &mut core,
         "lead/5001/field/list",
         &json!([{ "id": 11, "value": "written" }]),
     );
-    assert_eq!(names(&told(&core, &mut seen)), ["LEAD_PROPERTIES_UPDATED"]);
+    assert_eq!(
+        names(&new_event_bodies(&core, &mut seen)),
+        ["LEAD_PROPERTIES_UPDATED"]
+    );
 }
 
 #[test]
 fn merge_event_lists_merged_ids_and_delete_event_shows_lead() {
-    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
     admin(
         &mut core,
         "lead",
         &json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" }),
     );
-    told(&core, &mut seen);
+    new_event_bodies(&core, &mut seen);
     admin(
         &mut core,
         "lead/merge",
         &json!({ "into": 5001, "from": [4001, 4002] }),
     );
-    let events = told(&core, &mut seen);
+    let events = new_event_bodies(&core, &mut seen);
     assert_eq!(names(&events), ["LEAD_MERGED"]);
     assert_eq!(events[0]["mergedLeadIds"], json!([4001, 4002]));
     assert_eq!(events[0]["lead"]["id"], json!(5001));
     admin(&mut core, "lead/delete", &json!({ "id": 5001 }));
-    let events = told(&core, &mut seen);
+    let events = new_event_bodies(&core, &mut seen);
     assert_eq!(names(&events), ["LEAD_DELETED"]);
     assert_eq!(events[0]["lead"]["phone"], json!("+998901112233"));
     admin(
@@ -154,7 +160,7 @@ fn merge_event_lists_merged_ids_and_delete_event_shows_lead() {
         "leads",
         &json!({ "remove": [4003], "add": [4001] }),
     );
-    assert_eq!(names(&told(&core, &mut seen)), ["LEAD_DELETED"]);
+    assert_eq!(names(&new_event_bodies(&core, &mut seen)), ["LEAD_DELETED"]);
     assert!(
         act::find_lead(&core, 1, 4001).is_some(),
         "an id of the flags that was added again"
@@ -163,20 +169,20 @@ fn merge_event_lists_merged_ids_and_delete_event_shows_lead() {
 
 #[test]
 fn failed_upsert_sends_no_event() {
-    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
     assert_eq!(
-        done(
+        run_write(
             &mut core,
             "lead/777/field/list",
             &json!([{ "id": 11, "value": 1 }])
         ),
         "FAILED"
     );
-    assert_eq!(told(&core, &mut seen), Vec::<Value>::new());
+    assert_eq!(new_event_bodies(&core, &mut seen), Vec::<Value>::new());
 }
 
-/// Returns the leads that have a record.
-fn known(core: &mut Sandbox, now: EventTime) -> Value {
+/// Returns the leads that have a record, as the path `/sandbox/leads` shows them.
+fn leads_with_record(core: &mut Sandbox, now: EventTime) -> Value {
     let mut rows = core.handle(now, &Request::get("/sandbox/leads")).value();
     rows.as_array_mut()
         .expect("rows")
@@ -186,9 +192,9 @@ fn known(core: &mut Sandbox, now: EventTime) -> Value {
 
 #[test]
 fn restart_gives_the_same_leads_events_and_clock() {
-    let mut core = listening();
+    let mut core = sandbox_with_lead_events();
     let act = |core: &mut Sandbox, second: u64, request: Request| {
-        let now = core.moment(after(second));
+        let now = core.moment(now_plus(second));
         assert_eq!(core.handle(now, &request).status, 200, "{request:?}");
     };
     let admin = |act: &str, body: Value| Request::post(&format!("/sandbox/admin/{act}"), &body);
@@ -215,19 +221,19 @@ fn restart_gives_the_same_leads_events_and_clock() {
             &json!([{ "id": 12, "value": "late" }]),
         ),
     );
-    let mut again = restarted(&core);
-    let end = core.moment(after(60));
-    assert_eq!(again.moment(after(60)), end);
+    let mut again = restart_sandbox(&core);
+    let end = core.moment(now_plus(60));
+    assert_eq!(again.moment(now_plus(60)), end);
     core.tick(end);
     again.tick(end);
-    let leads = known(&mut core, end);
+    let leads = leads_with_record(&mut core, end);
     assert_eq!(leads.as_array().map(Vec::len), Some(2), "{leads}");
     let fields = json!([{ "id": 11, "value": "x" }, { "id": 12, "value": "late" }]);
     assert_eq!(leads[0]["fields"], fields);
-    assert_eq!(known(&mut again, end), leads);
+    assert_eq!(leads_with_record(&mut again, end), leads);
     assert_eq!(
-        told(&again, &mut BTreeSet::new()),
-        told(&core, &mut BTreeSet::new())
+        new_event_bodies(&again, &mut BTreeSet::new()),
+        new_event_bodies(&core, &mut BTreeSet::new())
     );
     assert!(act::find_lead(&again, 1, 4001).is_none() && act::find_lead(&again, 1, 4002).is_none());
     assert_eq!(again.journal.writes, core.journal.writes);

@@ -1,12 +1,12 @@
-//! §4.4: the lead field upsert, rule by rule.
+//! Tests of §4.4: the lead field upsert, rule by rule.
 
-use super::{NOW, TOKEN, after, holds, kinds, poll, sandbox};
+use super::{NOW, TOKEN, has_fields, kinds, now_plus, poll, sandbox};
 use crate::lead::act;
 use crate::{Request, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 
-/// A sandbox whose connection has all grants for leads.
-pub(super) fn with_leads() -> Sandbox {
+/// Returns a sandbox whose connection has all grants for leads.
+pub(super) fn sandbox_with_lead_grants() -> Sandbox {
     let mut core = sandbox();
     let mut grants = core.settings.company.grants.clone();
     for scope in ["SAVE", "READ"] {
@@ -25,30 +25,32 @@ pub(super) fn get(path: &str) -> Request {
     Request::get(&format!("/v1/open-api/{path}")).with_token(TOKEN)
 }
 
+/// Sends `body` to the admin path `act`, and returns the body of the answer.
 pub(super) fn admin(core: &mut Sandbox, act: &str, body: &Value) -> Value {
     let answer = core.handle(NOW, &Request::post(&format!("/sandbox/admin/{act}"), body));
     assert_eq!(answer.status, 200, "{act}: {}", answer.value());
     answer.value()
 }
 
-/// Posts a write that must be accepted, carries it out, and returns its status.
-pub(super) fn done(core: &mut Sandbox, path: &str, body: &Value) -> String {
+/// Posts a write to `path`, and returns the status of the write two seconds later. Panics if the
+/// sandbox does not accept the write.
+pub(super) fn run_write(core: &mut Sandbox, path: &str, body: &Value) -> String {
     let answer = core.handle(NOW, &post(path, body));
-    let told = answer.value();
+    let reply = answer.value();
     assert_eq!(
-        (answer.status, &told["data"]),
+        (answer.status, &reply["data"]),
         (200, &Value::Null),
-        "{told}"
+        "{reply}"
     );
-    let id = told["requestId"].as_str().expect("a requestId").to_owned();
-    let status = core.handle(after(2), &poll(&id)).value();
+    let id = reply["requestId"].as_str().expect("a requestId").to_owned();
+    let status = core.handle(now_plus(2), &poll(&id)).value();
     status["data"]["status"]
         .as_str()
         .expect("a status")
         .to_owned()
 }
 
-/// The values of a lead's fields by id.
+/// Returns the values of a lead's fields, by field id.
 fn fields(core: &Sandbox, lead: i64) -> Value {
     let lead = act::find_lead(core, 1, lead).expect("the lead");
     json!(lead.fields)
@@ -56,28 +58,34 @@ fn fields(core: &Sandbox, lead: i64) -> Value {
 
 #[test]
 fn only_the_listed_fields_change_and_a_null_clears_one() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let first = json!([{ "id": 11, "value": "one" }, { "id": 12, "value": 2 }]);
-    assert_eq!(done(&mut core, "lead/4001/field/list", &first), "SUCCESS");
+    assert_eq!(
+        run_write(&mut core, "lead/4001/field/list", &first),
+        "SUCCESS"
+    );
     let second = json!([{ "id": 12, "value": null }, { "id": 13, "value": true }]);
-    assert_eq!(done(&mut core, "lead/4001/field/list", &second), "SUCCESS");
+    assert_eq!(
+        run_write(&mut core, "lead/4001/field/list", &second),
+        "SUCCESS"
+    );
     assert_eq!(fields(&core, 4001), json!({ "11": ["one"], "13": [true] }));
     assert_eq!(kinds(&core), []);
 }
 
 #[test]
 fn field_list_replaces_values_and_stores_separate_entries() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let first = json!([{ "id": 14, "valueList": ["a", "b"] }]);
-    done(&mut core, "lead/4001/field/list", &first);
+    run_write(&mut core, "lead/4001/field/list", &first);
     assert_eq!(fields(&core, 4001), json!({ "14": ["a", "b"] }));
-    done(
+    run_write(
         &mut core,
         "lead/4001/field/list",
         &json!([{ "id": 14, "valueList": ["c"] }]),
     );
     assert_eq!(fields(&core, 4001), json!({ "14": ["c"] }));
-    done(
+    run_write(
         &mut core,
         "lead/4001/field/list",
         &json!([{ "id": 14, "valueList": [] }]),
@@ -87,37 +95,40 @@ fn field_list_replaces_values_and_stores_separate_entries() {
 
 #[test]
 fn contact_and_unknown_fields_are_skipped_with_success() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let body = json!([
         { "id": 21, "value": "a contact's" }, { "id": 999, "value": "nobody's" },
         { "id": 25, "value": "of no type" }, { "id": 995, "valueList": ["x"] },
         { "id": 11, "value": "the lead's" },
     ]);
-    assert_eq!(done(&mut core, "lead/4001/field/list", &body), "SUCCESS");
+    assert_eq!(
+        run_write(&mut core, "lead/4001/field/list", &body),
+        "SUCCESS"
+    );
     assert_eq!(fields(&core, 4001), json!({ "11": ["the lead's"] }));
     assert_eq!(kinds(&core), [ViolationKind::SkippedField]);
 }
 
 #[test]
 fn field_list_item_without_id_refuses_whole_list() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let body = json!([{ "id": 11, "value": "x" }, { "value": "y" }, { "id": null, "value": 1 }]);
     let answer = core.handle(NOW, &post("lead/4001/field/list", &body));
     let expected = json!({ "error": null, "requestId": null, "errors": [
         { "field": "[1].id", "reason": "NOT_NULL" }, { "field": "[2].id", "reason": "NOT_NULL" },
     ] });
     assert_eq!(answer.status, 400);
-    assert!(holds(&answer.value(), &expected), "{}", answer.value());
-    core.tick(after(5));
+    assert!(has_fields(&answer.value(), &expected), "{}", answer.value());
+    core.tick(now_plus(5));
     assert_eq!(fields(&core, 4001), json!({}));
     assert_eq!(kinds(&core), [ViolationKind::Invalid]);
 }
 
 #[test]
 fn field_write_for_unknown_lead_is_accepted_then_fails() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let body = json!([{ "id": 11, "value": "x" }]);
-    assert_eq!(done(&mut core, "lead/777/field/list", &body), "FAILED");
+    assert_eq!(run_write(&mut core, "lead/777/field/list", &body), "FAILED");
     assert_eq!(kinds(&core), []);
 }
 
@@ -150,7 +161,7 @@ fn body_is_accepted_bare_or_wrapped() {
         (json!([]), 400),
         (json!("x"), 400),
     ] {
-        let mut core = with_leads();
+        let mut core = sandbox_with_lead_grants();
         "list".clone_into(&mut core.settings.names.list);
         let answer = core.handle(NOW, &post("lead/4001/field/list", &body));
         assert_eq!(answer.status, expected, "{body}");
@@ -176,7 +187,7 @@ fn values_of_a_wrong_type_are_the_parsers_to_refuse() {
         json!({ "id": 17, "value": 1_795_151_317 }),
         json!("x"),
     ] {
-        let mut core = with_leads();
+        let mut core = sandbox_with_lead_grants();
         let answer = core.handle(NOW, &post("lead/4001/field/list", &json!([item])));
         let code = &answer.value()["error"]["messageCode"];
         assert_eq!((answer.status, code), (400, &json!(3705)), "{item}");
@@ -185,13 +196,16 @@ fn values_of_a_wrong_type_are_the_parsers_to_refuse() {
 
 #[test]
 fn values_of_the_fields_types_are_kept_as_they_were_sent() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let body = json!([
         { "id": 11, "value": "x" }, { "id": 12, "value": 2 }, { "id": 13, "value": true },
         { "id": 14, "valueList": ["a"] }, { "id": 15, "value": 5.5 }, { "id": 16, "value": false },
         { "id": 17, "value": "2026-11-20" },
     ]);
-    assert_eq!(done(&mut core, "lead/4001/field/list", &body), "SUCCESS");
+    assert_eq!(
+        run_write(&mut core, "lead/4001/field/list", &body),
+        "SUCCESS"
+    );
     let expected = json!({
         "11": ["x"], "12": [2], "13": [true], "14": ["a"], "15": [5.5], "16": [false],
         "17": ["2026-11-20"],
@@ -201,7 +215,7 @@ fn values_of_the_fields_types_are_kept_as_they_were_sent() {
         .map(|id| json!({ "id": id, "value": null }))
         .collect();
     assert_eq!(
-        done(&mut core, "lead/4001/field/list", &json!(clear)),
+        run_write(&mut core, "lead/4001/field/list", &json!(clear)),
         "SUCCESS"
     );
     assert_eq!(fields(&core, 4001), json!({}));
@@ -210,7 +224,7 @@ fn values_of_the_fields_types_are_kept_as_they_were_sent() {
 
 #[test]
 fn catalogue_distinguishes_led_fields_from_contact_fields() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let answer = core.handle(NOW, &get("crm-field")).value();
     let kind = |id: i64| {
         let rows = answer["data"].as_array().expect("a list");

@@ -1,14 +1,14 @@
-//! §2.5, §4.7, §7.4: leads, and the admin paths for them.
+//! Tests of §2.5, §4.7, and §7.4: leads, and the admin paths for leads.
 
-use super::lead_fields::{admin, done, get, post, with_leads};
-use super::{NOW, TOKEN, after, call_with, holds, keys, kinds, submit};
+use super::lead_fields::{admin, get, post, run_write, sandbox_with_lead_grants};
+use super::{NOW, TOKEN, call_with, has_fields, keys, kinds, now_plus, submit};
 use crate::lead::act;
 use crate::{Request, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 
 const MISSING: [&str; 6] = ["accept", "data", "error", "errors", "message", "requestId"];
 
-/// The ids of a page's rows.
+/// Returns the ids of the rows of a page.
 fn ids(answer: &Value) -> Vec<i64> {
     let rows = answer["data"]["content"].as_array().expect("rows");
     rows.iter().filter_map(|row| row["id"].as_i64()).collect()
@@ -16,7 +16,7 @@ fn ids(answer: &Value) -> Vec<i64> {
 
 #[test]
 fn lead_snapshot_shows_first_phone_of_main_contact() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let attribution = json!({ "channelId": 1, "source": "WEBSITE", "channelValue": "example.com",
         "attachedTimestamp": 1_795_151_000 });
     let made = admin(
@@ -38,26 +38,26 @@ fn lead_snapshot_shows_first_phone_of_main_contact() {
         "createdTimestamp": second, "updatedTimestamp": second,
         "fields": [{ "id": 11, "value": "x" }],
     } });
-    assert!(holds(&answer, &expected), "{answer}");
+    assert!(has_fields(&answer, &expected), "{answer}");
     assert_eq!(answer["data"], made);
     assert_eq!(answer["data"]["attributions"], json!([attribution]));
 }
 
 #[test]
 fn lead_of_the_flags_exists_and_nothing_is_known_of_it() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let answer = core.handle(NOW, &get("lead/4001")).value();
     let expected = json!({ "data": {
         "id": 4001, "statusId": null, "responsibleId": null, "balance": 0.0, "currency": null,
         "phone": null, "attributions": [], "uuid": null, "createdTimestamp": null,
         "updatedTimestamp": null,
     } });
-    assert!(holds(&answer, &expected), "{answer}");
+    assert!(has_fields(&answer, &expected), "{answer}");
 }
 
 #[test]
 fn missing_deleted_merged_or_foreign_lead_gets_same_409() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     admin(&mut core, "lead/delete", &json!({ "id": 4002 }));
     admin(
         &mut core,
@@ -81,7 +81,7 @@ fn missing_deleted_merged_or_foreign_lead_gets_same_409() {
     assert!(
         bodies
             .iter()
-            .all(|body| holds(body, &message) && body["message"].is_string())
+            .all(|body| has_fields(body, &message) && body["message"].is_string())
     );
     assert!(bodies.iter().all(|body| *body == bodies[0]));
     assert!(
@@ -93,34 +93,34 @@ fn missing_deleted_merged_or_foreign_lead_gets_same_409() {
 
 #[test]
 fn deleted_lead_is_unknown_to_calls_too() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     admin(&mut core, "lead/delete", &json!({ "id": 4001 }));
     assert_eq!(core.handle(NOW, &get("lead/4001")).status, 409);
     let answer = core
         .handle(NOW, &submit(&call_with("leadId", json!(4001))))
         .value();
     let id = answer["requestId"].as_str().expect("accepted").to_owned();
-    let status = core.handle(after(2), &super::poll(&id)).value();
+    let status = core.handle(now_plus(2), &super::poll(&id)).value();
     assert_eq!(status["data"]["status"], json!("FAILED"));
 }
 
 #[test]
 fn lead_merge_fails_pending_call_and_moves_written_call() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     assert_eq!(
-        done(&mut core, "call-history", &call_with("leadId", json!(4002))),
+        run_write(&mut core, "call-history", &call_with("leadId", json!(4002))),
         "SUCCESS"
     );
     let mut late = call_with("leadId", json!(4002));
     late["uuid"] = json!("u-2");
-    let answer = core.handle(after(2), &submit(&late)).value();
+    let answer = core.handle(now_plus(2), &submit(&late)).value();
     let merge = json!({ "into": 4001, "from": [4002] });
     core.handle(
-        after(2),
+        now_plus(2),
         &Request::post("/sandbox/admin/lead/merge", &merge),
     );
     let id = answer["requestId"].as_str().expect("accepted").to_owned();
-    let status = core.handle(after(4), &super::poll(&id)).value();
+    let status = core.handle(now_plus(4), &super::poll(&id)).value();
     assert_eq!(status["data"]["status"], json!("FAILED"));
     let leads: Vec<i64> = core
         .records()
@@ -132,7 +132,7 @@ fn lead_merge_fails_pending_call_and_moves_written_call() {
 
 #[test]
 fn lead_merge_adds_contacts_and_only_missing_fields() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let ali =
         json!({ "id": 5001, "name": "Ali", "phone": "+998901112233", "fields": { "11": "a" } });
     let vali = json!({ "id": 5002, "name": "Vali", "phone": "+998935556677",
@@ -146,7 +146,7 @@ fn lead_merge_adds_contacts_and_only_missing_fields() {
     );
     let expected = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233",
         "fields": [{ "id": 11, "value": "a" }, { "id": 12, "value": "c" }] });
-    assert!(holds(&merged, &expected), "{merged}");
+    assert!(has_fields(&merged, &expected), "{merged}");
     assert_eq!(merged["contacts"].as_array().map(Vec::len), Some(2));
     assert_eq!(core.handle(NOW, &get("lead/5002")).status, 409);
 }
@@ -154,17 +154,17 @@ fn lead_merge_adds_contacts_and_only_missing_fields() {
 #[test]
 fn page_of_leads_holds_fifty_at_most() {
     for (page, size, reason) in [(1, 50, ""), (1, 51, "MAX"), (0, 50, "MIN")] {
-        let mut core = with_leads();
+        let mut core = sandbox_with_lead_grants();
         let body = json!({ "page": page, "size": size });
         let answer = core.handle(NOW, &post("lead/filter", &body));
-        let told = answer.value();
+        let reply = answer.value();
         if reason.is_empty() {
-            assert_eq!(answer.status, 200, "{told}");
-            assert_eq!(told["data"]["currentPage"], json!(1));
-            assert!(told["data"]["totalPages"].is_u64());
-            assert!(told["data"].get("last").is_none());
+            assert_eq!(answer.status, 200, "{reply}");
+            assert_eq!(reply["data"]["currentPage"], json!(1));
+            assert!(reply["data"]["totalPages"].is_u64());
+            assert!(reply["data"].get("last").is_none());
         } else {
-            let refused = (answer.status, &told["errors"][0]["reason"]);
+            let refused = (answer.status, &reply["errors"][0]["reason"]);
             assert_eq!(refused, (400, &json!(reason)));
             assert_eq!(kinds(&core), [ViolationKind::Invalid]);
         }
@@ -185,7 +185,7 @@ fn invalid_lead_is_refused_with_an_error_message() {
         json!({ "id": 0, "name": "x" }),
         json!({ "company": 9, "name": "x" }),
     ] {
-        let mut core = with_leads();
+        let mut core = sandbox_with_lead_grants();
         let answer = core.handle(NOW, &Request::post("/sandbox/admin/lead", &body));
         assert_eq!(answer.status, 400, "{body}: {}", answer.value());
         assert!(answer.value()["error"].is_string(), "{body}");
@@ -194,7 +194,7 @@ fn invalid_lead_is_refused_with_an_error_message() {
 
 #[test]
 fn lead_update_clears_employee_and_keeps_contact_id() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let made = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233", "statusId": 11,
         "responsibleId": 501 });
     let contact = admin(&mut core, "lead", &made)["contacts"][0]["id"].clone();
@@ -203,22 +203,26 @@ fn lead_update_clears_employee_and_keeps_contact_id() {
     let expected = json!({ "name": "Ali", "responsibleId": null, "pipeId": 2,
         "contacts": [{ "id": contact, "name": "Ali", "phones": ["+998935556677"], "fields": [] }],
     });
-    assert!(holds(&lead, &expected), "{lead}");
+    assert!(has_fields(&lead, &expected), "{lead}");
 }
 
-/// Leads 5001 to 5003, created one second apart, without the leads of the flags.
-fn three() -> Sandbox {
-    let mut core = with_leads();
+/// Returns a sandbox with the leads 5001 to 5003, which are created one second apart, and without
+/// the leads of the flags.
+fn sandbox_with_three_leads() -> Sandbox {
+    let mut core = sandbox_with_lead_grants();
     core.company(NOW, |company| {
         company.leads = crate::token::IdSet::default()
     });
     for (second, id) in [(1, 5001), (2, 5002), (3, 5003)] {
         let body = json!({ "id": id, "name": format!("Lead {}", 9 - second) });
-        core.handle(after(second), &Request::post("/sandbox/admin/lead", &body));
+        core.handle(
+            now_plus(second),
+            &Request::post("/sandbox/admin/lead", &body),
+        );
     }
     let update = json!({ "id": 5001, "phone": "+998901112233" });
     core.handle(
-        after(9),
+        now_plus(9),
         &Request::post("/sandbox/admin/lead/update", &update),
     );
     core
@@ -260,8 +264,10 @@ fn leads_come_in_the_order_asked_for_and_within_the_range() {
         ),
         (page(json!({ "createdTimestampTo": now + 1 })), vec![5001]),
     ] {
-        let mut core = three();
-        let answer = core.handle(after(60), &post("lead/filter", &body)).value();
+        let mut core = sandbox_with_three_leads();
+        let answer = core
+            .handle(now_plus(60), &post("lead/filter", &body))
+            .value();
         assert_eq!(ids(&answer), expected, "{body}");
     }
 }
@@ -276,11 +282,11 @@ fn order_follows_shape_and_invalid_order_is_refused() {
         ("ignored", vec![5001, 5002, 5003], [200, 400, 200]),
         ("refused", vec![], [400, 400, 200]),
     ] {
-        let mut core = three();
+        let mut core = sandbox_with_three_leads();
         let shapes = &mut core.settings.shapes;
         shapes.set("orders", shape).expect("a shape");
         let bodies = [&page, &wrong, &none];
-        let answers = bodies.map(|body| core.handle(after(60), &post("lead/filter", body)));
+        let answers = bodies.map(|body| core.handle(now_plus(60), &post("lead/filter", body)));
         assert_eq!(answers.each_ref().map(|it| it.status), statuses, "{shape}");
         if answers[0].status == 200 {
             assert_eq!(ids(&answers[0].value()), expected, "{shape}");
@@ -293,13 +299,17 @@ fn order_follows_shape_and_invalid_order_is_refused() {
 
 #[test]
 fn leads_without_a_known_moment_lie_in_no_range_and_come_last() {
-    let mut core = three();
-    core.company(after(10), |company| company.leads.add(4001));
+    let mut core = sandbox_with_three_leads();
+    core.company(now_plus(10), |company| company.leads.add(4001));
     let body = json!({ "page": 1, "size": 9, "orders": { "updatedTimestamp": "ASC" } });
-    let answer = core.handle(after(60), &post("lead/filter", &body)).value();
+    let answer = core
+        .handle(now_plus(60), &post("lead/filter", &body))
+        .value();
     assert_eq!(ids(&answer), [5002, 5003, 5001, 4001]);
     let from = json!({ "page": 1, "size": 9, "updatedTimestampFrom": 946_684_800 });
-    let answer = core.handle(after(60), &post("lead/filter", &from)).value();
+    let answer = core
+        .handle(now_plus(60), &post("lead/filter", &from))
+        .value();
     assert_eq!(ids(&answer), [5001, 5002, 5003]);
 }
 
@@ -315,7 +325,7 @@ fn each_endpoint_needs_the_grant_of_its_domain() {
         (post("lead/filter", &page), "LEAD:READ"),
         (get("crm-field"), "LEAD:READ"),
     ] {
-        let mut core = with_leads();
+        let mut core = sandbox_with_lead_grants();
         let needed = format!("PERMISSION_OPEN_API_{grant}");
         core.company(NOW, |company| {
             company.grants.retain(|one| one.as_str() != needed)
@@ -334,9 +344,9 @@ fn each_endpoint_needs_the_grant_of_its_domain() {
 
 #[test]
 fn missing_record_repeat_is_violation_only_if_immediate() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     for (second, breaches) in [(0, 0), (3, 1), (120, 1)] {
-        let answer = core.handle(after(second), &get("lead/777").with_header("x", "y"));
+        let answer = core.handle(now_plus(second), &get("lead/777").with_header("x", "y"));
         assert_eq!(answer.status, 409);
         assert_eq!(
             core.violations().count(ViolationKind::RepeatAfter400),
@@ -345,20 +355,20 @@ fn missing_record_repeat_is_violation_only_if_immediate() {
         );
     }
     let upsert = |lead: u32| post(&format!("lead/{lead}/field/list"), &json!([{ "value": 1 }]));
-    core.handle(after(121), &upsert(4001));
-    core.handle(after(121), &upsert(4002));
+    core.handle(now_plus(121), &upsert(4001));
+    core.handle(now_plus(121), &upsert(4002));
     assert_eq!(
         core.violations().count(ViolationKind::RepeatAfter400),
         1,
         "another lead is another request"
     );
-    core.handle(after(121), &upsert(4001));
+    core.handle(now_plus(121), &upsert(4001));
     assert_eq!(core.violations().count(ViolationKind::RepeatAfter400), 2);
 }
 
 #[test]
 fn clock_moves_ahead_and_never_back() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let body = json!([{ "id": 11, "value": "x" }]);
     let answer = core
         .handle(NOW, &post("lead/4001/field/list", &body))
@@ -367,8 +377,8 @@ fn clock_moves_ahead_and_never_back() {
     let clock = |ahead: i64| Request::post("/sandbox/admin/clock", &json!({ "aheadSec": ahead }));
     let answer = core.handle(NOW, &clock(90_000));
     assert_eq!(answer.status, 200, "{}", answer.value());
-    assert_eq!(core.moment(NOW), after(90_000));
-    let now = core.moment(after(1));
+    assert_eq!(core.moment(NOW), now_plus(90_000));
+    let now = core.moment(now_plus(1));
     assert_eq!(
         core.handle(now, &super::poll(&id)).status,
         404,

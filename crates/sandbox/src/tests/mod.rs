@@ -36,7 +36,7 @@ pub(super) const INFO: &str = "/v1/open-api/token/info";
 /// A time on 2026-11-20, at which the tests submit calls.
 pub(super) const NOW: EventTime = EventTime::from_seconds(1_795_151_400);
 
-/// A sandbox with one token, whose writes take exactly a second.
+/// Returns a sandbox with the token [`TOKEN`], whose writes take exactly a second.
 pub(super) fn sandbox() -> Sandbox {
     let settings = Settings {
         persist_after: Duration::from_secs(1),
@@ -48,7 +48,7 @@ pub(super) fn sandbox() -> Sandbox {
     core
 }
 
-/// A call that violates no rule.
+/// Returns the body of a submission that violates no rule.
 pub(super) fn call() -> Value {
     json!({
         "leadId": 4001, "employeeId": 501, "uuid": "u-1", "startedAt": 1_795_151_317,
@@ -56,7 +56,7 @@ pub(super) fn call() -> Value {
     })
 }
 
-/// A call with one field set. A null counts as absent.
+/// Returns [`call`] with this value of one field. The sandbox treats a null as an absent field.
 pub(super) fn call_with(field: &str, value: Value) -> Value {
     let mut call = call();
     if let Value::Object(fields) = &mut call {
@@ -89,8 +89,8 @@ pub(super) fn poll(id: &str) -> Request {
     Request::get(&format!("/v1/open-api/request/{id}")).with_token(TOKEN)
 }
 
-/// Submits a call and returns the requestId.
-pub(super) fn accepted(core: &mut Sandbox, now: EventTime, body: &Value) -> String {
+/// Submits a call, and returns the requestId. Panics if the sandbox does not accept the call.
+pub(super) fn submit_accepted(core: &mut Sandbox, now: EventTime, body: &Value) -> String {
     let answer = core.handle(now, &submit(body));
     assert_eq!(answer.status, 200, "{}", answer.value());
     answer.value()["requestId"]
@@ -99,35 +99,38 @@ pub(super) fn accepted(core: &mut Sandbox, now: EventTime, body: &Value) -> Stri
         .to_owned()
 }
 
-/// Returns the state after a restart, which is the content of the state file.
-pub(super) fn restarted(core: &Sandbox) -> Sandbox {
+/// Returns the sandbox after a restart, which reads the state file of `core`.
+pub(super) fn restart_sandbox(core: &Sandbox) -> Sandbox {
     let kept = serde_json::to_vec(core).expect("JSON");
     Sandbox::restore(&kept, core.settings.clone()).expect("a state")
 }
 
-pub(super) fn after(seconds: u64) -> EventTime {
+/// Returns the time this many seconds after [`NOW`].
+pub(super) fn now_plus(seconds: u64) -> EventTime {
     NOW.plus(Duration::from_secs(seconds))
 }
 
-/// Returns `true` if `actual` contains everything in `expected`. Objects can have more keys. All
-/// other values are compared exactly.
-pub(super) fn holds(actual: &Value, expected: &Value) -> bool {
+/// Returns `true` if `actual` contains everything in `expected`. Objects in `actual` can have more
+/// keys. All other values are compared exactly.
+pub(super) fn has_fields(actual: &Value, expected: &Value) -> bool {
     match (actual, expected) {
-        (Value::Object(actual), Value::Object(expected)) => expected
-            .iter()
-            .all(|(key, value)| actual.get(key).is_some_and(|actual| holds(actual, value))),
+        (Value::Object(actual), Value::Object(expected)) => expected.iter().all(|(key, value)| {
+            actual
+                .get(key)
+                .is_some_and(|actual| has_fields(actual, value))
+        }),
         (actual, expected) => actual == expected,
     }
 }
 
-/// The keys of an answer, in order.
+/// Returns the keys of an answer's body, in order.
 pub(super) fn keys(answer: &Response) -> Vec<String> {
     let fields: Map<String, Value> =
         serde_json::from_slice(&answer.body).expect("an object in the body");
     fields.keys().cloned().collect()
 }
 
-/// The kinds of violations so far.
+/// Returns the kinds of the violations so far, in order.
 pub(super) fn kinds(core: &Sandbox) -> Vec<ViolationKind> {
     core.violations()
         .all()

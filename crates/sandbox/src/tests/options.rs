@@ -1,4 +1,4 @@
-//! The flags of the command.
+//! Tests of the flags of the command.
 
 use crate::lead::act;
 use crate::{Options, run};
@@ -189,7 +189,7 @@ fn token_expiry_defaults_to_a_year_and_can_be_never() {
     let issued = |core: &mut crate::Sandbox, body: &serde_json::Value| {
         let token = super::lead_fields::admin(core, "token", body)["token"].clone();
         let token = token.as_str().expect("shown once").to_owned();
-        let works = |at: u64| core.token_works(super::after(at), &token);
+        let works = |at: u64| core.token_works(super::now_plus(at), &token);
         [
             works(3_599),
             works(3_600),

@@ -1,6 +1,6 @@
-//! The same settings and requests give the same bytes, also across a restart.
+//! Tests that the same settings and requests give the same bytes, also across a restart.
 
-use super::{NOW, SUBMIT, TOKEN, call_with, filter, info, poll, restarted, sandbox, submit};
+use super::{NOW, SUBMIT, TOKEN, call_with, filter, info, poll, restart_sandbox, sandbox, submit};
 use crate::faults::Dice;
 use crate::token::TokenKey;
 use crate::{Action, Request, Rule, Sandbox};
@@ -8,7 +8,7 @@ use callbridge_call::EventTime;
 use serde_json::json;
 use std::time::Duration;
 
-/// Random requests of a client, correct and incorrect.
+/// Returns random requests of a client, correct and incorrect, with the time of each request.
 fn requests(seed: u64) -> Vec<(EventTime, Request)> {
     let mut dice = Dice::new(seed);
     let mut now = NOW;
@@ -29,7 +29,8 @@ fn requests(seed: u64) -> Vec<(EventTime, Request)> {
         .collect()
 }
 
-fn faulty() -> Sandbox {
+/// Returns a sandbox with random delays of writes and random faults.
+fn faulty_sandbox() -> Sandbox {
     let mut core = sandbox();
     core.settings.persist_jitter = Duration::from_secs(9);
     for action in [
@@ -53,7 +54,7 @@ fn faulty() -> Sandbox {
 #[test]
 fn same_requests_give_the_same_bytes() {
     let run = || -> Vec<Vec<u8>> {
-        let mut core = faulty();
+        let mut core = faulty_sandbox();
         let mut bytes: Vec<Vec<u8>> = requests(7)
             .iter()
             .map(|(now, request)| core.handle(*now, request).body)
@@ -79,7 +80,7 @@ fn page(name: &str) -> Request {
 
 #[test]
 fn restart_gives_the_same_journal_breaches_and_windows() {
-    let (mut core, mut last) = (faulty(), NOW);
+    let (mut core, mut last) = (faulty_sandbox(), NOW);
     for (now, request) in requests(11) {
         core.handle(now, &request);
         if now > NOW.plus(Duration::from_secs(300)) && !core.records().is_empty() {
@@ -87,7 +88,7 @@ fn restart_gives_the_same_journal_breaches_and_windows() {
         }
         last = now;
     }
-    let mut again = restarted(&core);
+    let mut again = restart_sandbox(&core);
     again.begin(last, TOKEN, None);
     let end = last.plus(Duration::from_secs(3_600));
     // The open window is still open, because a restart must not give a new budget.
@@ -143,13 +144,14 @@ fn deleted_record_can_be_written_again_with_same_uuid() {
     core.journal.records[1] = other;
     assert_eq!(uuids(&core), ["u-1", "u-3"]);
     assert_eq!(core.records()[1].call.duration_sec, 99);
-    // A call with a record makes no second one. A call whose record was deleted makes a new one.
+    // A repeat of a call that has a record makes no second record. A repeat of a call whose record
+    // was deleted makes a new record.
     core.handle(at(12), &submit(&call_with("uuid", json!("u-2"))));
     core.tick(at(20));
     assert_eq!(uuids(&core), ["u-1", "u-3", "u-2"]);
     assert_eq!(super::kinds(&core), []);
     assert_eq!(
-        uuids(&restarted(&core)),
+        uuids(&restart_sandbox(&core)),
         uuids(&core),
         "over a restart, too"
     );

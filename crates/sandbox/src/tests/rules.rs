@@ -1,8 +1,8 @@
-//! A table with one row per rule of the document: the request, the expected answer, and the
-//! expected violations of the client.
+//! Tests with one row per rule of the document: the request, the expected answer, and the expected
+//! violations of the client.
 
 use super::{
-    NOW, holds, keys, kinds, rules_of_clients, rules_of_errors, rules_of_reading,
+    NOW, has_fields, keys, kinds, rules_of_clients, rules_of_errors, rules_of_reading,
     rules_of_submission, sandbox, submit,
 };
 use crate::{Request, Sandbox, ViolationKind};
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Prepares a sandbox, and returns the time and the request that show the rule.
 type Scene = Box<dyn Fn(&mut Sandbox) -> (EventTime, Request)>;
 
-/// One rule.
+/// A rule of the document with its expected answer.
 pub(super) struct Row {
     section: &'static str,
     rule: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Row {
     breaches: Vec<ViolationKind>,
 }
 
-/// A rule that one request to a fresh sandbox shows.
+/// Returns the row of a rule that one request to a fresh sandbox shows.
 pub(super) fn row(
     section: &'static str,
     rule: &'static str,
@@ -33,7 +33,7 @@ pub(super) fn row(
     scene(section, rule, move |_| (NOW, request.clone()), status, body)
 }
 
-/// A rule that needs earlier requests or changes.
+/// Returns the row of a rule that needs earlier requests or changes, which `scene` makes.
 pub(super) fn scene(
     section: &'static str,
     rule: &'static str,
@@ -51,8 +51,8 @@ pub(super) fn scene(
     }
 }
 
-/// A submission that the parser or the validation refuses.
-pub(super) fn refused(rule: &'static str, body: &Value, expected: Value) -> Row {
+/// Returns the row of a rule of §2.6: the submission `body` gets a 400 with the body `expected`.
+pub(super) fn refused_submission(rule: &'static str, body: &Value, expected: Value) -> Row {
     row("§2.6", rule, submit(body), 400, expected).violation(ViolationKind::Invalid)
 }
 
@@ -88,15 +88,15 @@ fn every_documented_rule_gets_its_documented_answer() {
         let (now, request) = scene(&mut core);
         let before = kinds(&core).len();
         let answer = core.handle(now, &request);
-        let (told, held) = (answer.value(), kinds(&core)[before..].to_vec());
+        let (reply, held) = (answer.value(), kinds(&core)[before..].to_vec());
         let envelope = match answer.status {
             401 | 429 => keys(&answer) == REDUCED,
-            _ => keys(&answer) == FULL && told["accept"] == (answer.status == 200),
+            _ => keys(&answer) == FULL && reply["accept"] == (answer.status == 200),
         };
-        if answer.status != *status || !holds(&told, body) || held != *breaches || !envelope {
+        if answer.status != *status || !has_fields(&reply, body) || held != *breaches || !envelope {
             let got = answer.status;
             wrong.push(format!(
-                "{section} {rule}: {got} {told}, {held:?}; expected {status} {body}, {breaches:?}"
+                "{section} {rule}: {got} {reply}, {held:?}; expected {status} {body}, {breaches:?}"
             ));
         }
     }

@@ -1,8 +1,8 @@
-//! §7.7, Limits: how a client behaves after a refusal, and how many requests it sends.
+//! Tests of §7.7 and Limits: the behavior of a client after a refusal, and the number of requests.
 
 use super::rules::{Row, row, scene};
-use super::rules_of_errors::dead;
-use super::{INFO, NOW, TOKEN, after, call, info, submit};
+use super::rules_of_errors::invalid_token_body;
+use super::{INFO, NOW, TOKEN, call, info, now_plus, submit};
 use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
@@ -29,7 +29,8 @@ fn leak() -> Row {
     .violation(ViolationKind::WrongHeader)
 }
 
-fn exceeded() -> Value {
+/// Returns the expected body of a 429.
+fn rate_limit_body() -> Value {
     json!({
         "message": "Rate limit exceeded. Max 60 requests per minute.",
         "accept": false, "errors": null, "data": null,
@@ -37,11 +38,11 @@ fn exceeded() -> Value {
 }
 
 fn conduct() -> Vec<Row> {
-    let half_a_minute_after = |first: Request, befall: fn(&mut Sandbox), second: Request| {
+    let half_a_minute_after = |first: Request, prepare: fn(&mut Sandbox), second: Request| {
         move |core: &mut Sandbox| {
-            befall(core);
+            prepare(core);
             core.handle(NOW, &first);
-            (after(30), second.clone())
+            (now_plus(30), second.clone())
         }
     };
     let bad = submit(&json!({}));
@@ -81,10 +82,10 @@ fn conduct() -> Vec<Row> {
             |core| {
                 core.revoke(TOKEN);
                 core.handle(NOW, &info());
-                (after(60), info())
+                (now_plus(60), info())
             },
             401,
-            dead(),
+            invalid_token_body(),
         ),
         row(
             "§4",
@@ -97,8 +98,15 @@ fn conduct() -> Vec<Row> {
     ]
 }
 
-/// Sends `count` requests at NOW, and the last one this many milliseconds later.
-fn full(rule: &'static str, count: u32, filler: &Request, later_ms: u64, status: u16) -> Row {
+/// Returns a row in which a client sends `filler` `count` times at [`NOW`], and `token/info` this
+/// many milliseconds later. `status` is the expected status of the last answer.
+fn filled_window_row(
+    rule: &'static str,
+    count: u32,
+    filler: &Request,
+    later_ms: u64,
+    status: u16,
+) -> Row {
     let filler = filler.clone();
     let filled = move |core: &mut Sandbox| {
         for _ in 0..count {
@@ -108,40 +116,46 @@ fn full(rule: &'static str, count: u32, filler: &Request, later_ms: u64, status:
         (later, info())
     };
     let body = if status == 429 {
-        exceeded()
+        rate_limit_body()
     } else {
         json!({ "accept": true })
     };
     scene("Limits", rule, filled, status, body)
 }
 
-/// The rate: which requests count, and when a window ends.
+/// Returns the rows about the rate: which requests count, and when a window ends.
 fn windows() -> Vec<Row> {
     let unknown = Request::get(INFO).with_token("svc_pat_other");
     let missing = Request::get("/v1/open-api/none").with_token(TOKEN);
     let over = |row: Row| row.violation(ViolationKind::WindowExceeded);
     vec![
-        full("the 60th", 59, &info(), 0, 200),
-        over(full("the 61st", 60, &info(), 0, 429)),
-        over(full(
+        filled_window_row("the 60th", 59, &info(), 0, 200),
+        over(filled_window_row("the 61st", 60, &info(), 0, 429)),
+        over(filled_window_row(
             "the 61st at the last moment",
             60,
             &info(),
             59_999,
             429,
         )),
-        full("the window is over", 60, &info(), 60_000, 200),
-        over(full("a 400 counts", 60, &submit(&json!({})), 0, 429)),
-        over(full("a 404 counts", 60, &missing, 0, 429)),
-        over(full(
+        filled_window_row("the window is over", 60, &info(), 60_000, 200),
+        over(filled_window_row(
+            "a 400 counts",
+            60,
+            &submit(&json!({})),
+            0,
+            429,
+        )),
+        over(filled_window_row("a 404 counts", 60, &missing, 0, 429)),
+        over(filled_window_row(
             "a 429 counts and does not move the window",
             90,
             &info(),
             59_999,
             429,
         )),
-        full("the window ends though 429s came", 90, &info(), 60_000, 200),
-        full("a 401 does not count", 90, &unknown, 0, 200),
+        filled_window_row("the window ends though 429s came", 90, &info(), 60_000, 200),
+        filled_window_row("a 401 does not count", 90, &unknown, 0, 200),
         over(scene(
             "Limits",
             "a 403 counts",
@@ -153,7 +167,7 @@ fn windows() -> Vec<Row> {
                 (NOW, info())
             },
             429,
-            exceeded(),
+            rate_limit_body(),
         )),
         scene(
             "Limits",
@@ -173,11 +187,11 @@ fn windows() -> Vec<Row> {
             "Limits",
             "the window opens with its first request, not on the minute",
             |core| {
-                core.handle(after(50), &info());
+                core.handle(now_plus(50), &info());
                 for _ in 0..59 {
-                    core.handle(after(100), &info());
+                    core.handle(now_plus(100), &info());
                 }
-                (after(110), info())
+                (now_plus(110), info())
             },
             200,
             json!({ "accept": true }),
@@ -190,12 +204,12 @@ fn requests_of_old_and_new_token_share_one_budget() {
     let asks = |core: &mut Sandbox, at: u64, token: &str, times: usize| {
         for _ in 0..times {
             let request = Request::get(INFO).with_token(token);
-            assert_eq!(core.handle(after(at), &request).status, 200);
+            assert_eq!(core.handle(now_plus(at), &request).status, 200);
         }
     };
     let mut core = super::sandbox();
     asks(&mut core, 0, TOKEN, 40);
-    core.issue_pat(after(20), "svc_pat_second", None);
+    core.issue_pat(now_plus(20), "svc_pat_second", None);
     asks(&mut core, 30, "svc_pat_second", 20);
     assert_eq!(
         core.violations().count(ViolationKind::FreshBudget),
@@ -226,7 +240,7 @@ fn token_lifetime_is_limited_by_its_kind() {
     let mut core = super::sandbox();
     core.issue_pat(NOW, "pat", late);
     core.issue(NOW, "access", TokenKind::Access, 1, None);
-    let works = |core: &Sandbox, token: &str, at: u64| core.token_works(after(at), token);
+    let works = |core: &Sandbox, token: &str, at: u64| core.token_works(now_plus(at), token);
     assert!(works(&core, "pat", 365 * 86_400 - 1) && !works(&core, "pat", 365 * 86_400));
     assert!(works(&core, "access", 3_599) && !works(&core, "access", 3_600));
 }

@@ -1,7 +1,7 @@
-//! §3.1, §5.1, §5.4, §7: authentication, grants, and the form of refusals.
+//! Tests of §3.1, §5.1, §5.4, and §7: authentication, grants, and the form of refusals.
 
 use super::rules::{Row, row, scene};
-use super::{INFO, NOW, SUBMIT, TOKEN, after, call, call_with, filter, info, submit};
+use super::{INFO, NOW, SUBMIT, TOKEN, call, call_with, filter, info, now_plus, submit};
 use crate::token::{CALL_READ, CALL_SAVE, Grant, TokenKind};
 use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EpochSeconds;
@@ -15,24 +15,26 @@ pub(super) fn rows() -> Vec<Row> {
     rows
 }
 
-pub(super) fn dead() -> Value {
+/// Returns the expected body of a 401.
+pub(super) fn invalid_token_body() -> Value {
     json!({
         "message": "Invalid or expired Open API token",
         "accept": false, "errors": null, "data": null,
     })
 }
 
-/// A rule that gives 401 after a change of the token or the company.
-fn befallen(
+/// Returns a row in which `change` changes the token or the company, and the next request gets a
+/// 401.
+fn row_with_401(
     section: &'static str,
     rule: &'static str,
-    befall: impl Fn(&mut Sandbox) + 'static,
+    change: impl Fn(&mut Sandbox) + 'static,
 ) -> Row {
-    let befallen = move |core: &mut Sandbox| {
-        befall(core);
-        (after(10), info())
+    let prepare = move |core: &mut Sandbox| {
+        change(core);
+        (now_plus(10), info())
     };
-    scene(section, rule, befallen, 401, dead())
+    scene(section, rule, prepare, 401, invalid_token_body())
 }
 
 fn tokens() -> Vec<Row> {
@@ -45,22 +47,35 @@ fn tokens() -> Vec<Row> {
             "unknown token",
             Request::get(INFO).with_token("svc_pat_other"),
             401,
-            dead(),
+            invalid_token_body(),
         ),
         // A client can check without a token that the CRM is reachable.
-        row("§7.2", "no header", Request::get(INFO), 401, dead()),
+        row(
+            "§7.2",
+            "no header",
+            Request::get(INFO),
+            401,
+            invalid_token_body(),
+        ),
         row(
             "§7.2",
             "empty header",
             Request::get(INFO).with_token(""),
             401,
-            dead(),
+            invalid_token_body(),
         )
         .violation(ViolationKind::WrongHeader),
-        row("§5.1", "two headers", twice, 401, dead()).violation(ViolationKind::WrongHeader),
-        row("§5.1.2", "Bearer does not work", bearer, 401, dead())
-            .violation(ViolationKind::WrongHeader)
+        row("§5.1", "two headers", twice, 401, invalid_token_body())
             .violation(ViolationKind::WrongHeader),
+        row(
+            "§5.1.2",
+            "Bearer does not work",
+            bearer,
+            401,
+            invalid_token_body(),
+        )
+        .violation(ViolationKind::WrongHeader)
+        .violation(ViolationKind::WrongHeader),
         row(
             "§5.1.2",
             "Bearer is ignored",
@@ -74,7 +89,7 @@ fn tokens() -> Vec<Row> {
             "token before address",
             Request::get("/v1/open-api/none"),
             401,
-            dead(),
+            invalid_token_body(),
         )
         .violation(ViolationKind::WrongHeader),
         row(
@@ -82,24 +97,24 @@ fn tokens() -> Vec<Row> {
             "token before body",
             Request::post(SUBMIT, &json!([])),
             401,
-            dead(),
+            invalid_token_body(),
         )
         .violation(ViolationKind::WrongHeader),
     ]
 }
 
 fn lifecycle() -> Vec<Row> {
-    let at = |seconds: u64| Some(after(seconds).floor_seconds());
+    let at = |seconds: u64| Some(now_plus(seconds).floor_seconds());
     vec![
-        befallen("§3.1", "a new PAT revokes the one before", |core| {
+        row_with_401("§3.1", "a new PAT revokes the one before", |core| {
             core.issue_pat(NOW, "svc_pat_second", None);
         }),
-        befallen("§3.1", "revoked", |core| core.revoke(TOKEN)),
-        befallen("§3.1", "expired", move |core| core.expire(TOKEN, at(10))),
-        befallen("§3.1", "company blocked", |core| {
+        row_with_401("§3.1", "revoked", |core| core.revoke(TOKEN)),
+        row_with_401("§3.1", "expired", move |core| core.expire(TOKEN, at(10))),
+        row_with_401("§3.1", "company blocked", |core| {
             core.company(NOW, |own| own.blocked = true)
         }),
-        befallen("§3.1", "company disconnected", |core| {
+        row_with_401("§3.1", "company disconnected", |core| {
             core.company(NOW, |own| own.disconnected = true);
         }),
         scene(
@@ -108,7 +123,7 @@ fn lifecycle() -> Vec<Row> {
             |core| {
                 core.issue(NOW, "svc_at_1", TokenKind::Access, 1, None);
                 core.issue(NOW, "svc_at_2", TokenKind::Access, 1, None);
-                (after(9), Request::get(INFO).with_token("svc_at_1"))
+                (now_plus(9), Request::get(INFO).with_token("svc_at_1"))
             },
             200,
             json!({ "data": { "kind": "ACCESS", "application": { "type": "PUBLIC" } } }),
@@ -121,7 +136,7 @@ fn lifecycle() -> Vec<Row> {
                     TOKEN,
                     Some(EpochSeconds::new(NOW.floor_seconds().get() + 10)),
                 );
-                (after(9), info())
+                (now_plus(9), info())
             },
             200,
             json!({ "message": "Token expires today. Please renew it." }),

@@ -1,7 +1,8 @@
-//! §2.2, §4.3, §4.6, §4.7, §5.5: what can be read.
+//! Tests of §2.2, §4.3, §4.6, §4.7, and §5.5: statuses of requests, `token/info`, and pages of the
+//! journal.
 
 use super::rules::{Row, row, scene};
-use super::{INFO, NOW, TOKEN, accepted, after, call, call_with, filter, info, poll};
+use super::{INFO, NOW, TOKEN, call, call_with, filter, info, now_plus, poll, submit_accepted};
 use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EpochSeconds;
 use serde_json::{Value, json};
@@ -20,8 +21,8 @@ fn statuses() -> Vec<Row> {
     let nothing = json!({ "data": null, "error": null, "errors": [], "requestId": null });
     let polled = |seconds| {
         move |core: &mut Sandbox| {
-            let id = accepted(core, NOW, &call());
-            (after(seconds), poll(&id))
+            let id = submit_accepted(core, NOW, &call());
+            (now_plus(seconds), poll(&id))
         }
     };
     vec![
@@ -45,10 +46,10 @@ fn statuses() -> Vec<Row> {
             "§3.2",
             "only the creating token",
             |core| {
-                let id = accepted(core, NOW, &call());
-                core.issue_pat(after(1), "svc_pat_second", None);
+                let id = submit_accepted(core, NOW, &call());
+                core.issue_pat(now_plus(1), "svc_pat_second", None);
                 let request = Request::get(&format!("/v1/open-api/request/{id}"));
-                (after(2), request.with_token("svc_pat_second"))
+                (now_plus(2), request.with_token("svc_pat_second"))
             },
             404,
             nothing,
@@ -156,23 +157,25 @@ fn warnings() -> Vec<Row> {
 }
 
 /// Writes five calls, u-1 to u-5, one second apart.
-fn five(core: &mut Sandbox) {
+fn write_five_calls(core: &mut Sandbox) {
     for number in 1..=5_u64 {
         let body = call_with("uuid", json!(format!("u-{number}")));
-        accepted(core, after(number), &body);
+        submit_accepted(core, now_plus(number), &body);
     }
-    core.tick(after(60));
+    core.tick(now_plus(60));
 }
 
+/// Returns a row about a page of five calls. `body` is the request. The expected page has the calls
+/// with these numbers, the number `current`, and the number of pages `total`.
 fn page(rule: &'static str, body: Value, uuids: &[u64], current: u64, total: u64) -> Row {
     let of_five = move |core: &mut Sandbox| {
-        five(core);
+        write_five_calls(core);
         // The uuids are enough to identify the rows of the page.
         core.settings
             .shapes
             .set("rows", "strings")
             .expect("a shape");
-        (after(60), filter(&body))
+        (now_plus(60), filter(&body))
     };
     let rows: Vec<String> = uuids
         .iter()

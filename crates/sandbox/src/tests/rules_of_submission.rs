@@ -1,23 +1,24 @@
-//! §2.6, §4.5: valid submissions, and their outcome.
+//! Tests of §2.6 and §4.5: which submissions are valid, and the outcomes of submissions.
 
-use super::rules::{Row, refused, row, scene};
-use super::{NOW, accepted, after, call, call_with, call_without, poll, submit};
+use super::rules::{Row, refused_submission, row, scene};
+use super::{NOW, call, call_with, call_without, now_plus, poll, submit, submit_accepted};
 use crate::{Request, ViolationKind};
 use serde_json::{Value, json};
 
-/// The expected 400 with one entry in `errors[]`, and nothing in `error` or `data`.
+/// Returns the expected body of a 400 with one entry in `errors[]`, and nothing in `error` or
+/// `data`.
 fn field(field: &str, reason: &str) -> Value {
     json!({ "error": null, "data": null, "requestId": null,
             "errors": [{ "field": field, "reason": reason }] })
 }
 
-/// The expected 400 of the parser: code 3705 and empty `errors`.
-fn unparsable() -> Value {
+/// Returns the expected body of a 400 of the parser: code 3705 and empty `errors`.
+fn parser_refusal() -> Value {
     json!({ "error": { "messageCode": 3705 }, "errors": [], "requestId": null })
 }
 
-/// The expected 400 of the business validation: only a message.
-fn business() -> Value {
+/// Returns the expected body of a 400 of the business validation, which has only a message.
+fn business_refusal() -> Value {
     json!({ "error": null, "errors": [], "data": null, "requestId": null })
 }
 
@@ -37,12 +38,12 @@ pub(super) fn rows() -> Vec<Row> {
 fn required() -> Vec<Row> {
     let missing = |name: &'static str| {
         [
-            refused(
+            refused_submission(
                 "required, absent",
                 &call_without(name),
                 field(name, "NOT_NULL"),
             ),
-            refused(
+            refused_submission(
                 "required, null",
                 &call_with(name, Value::Null),
                 field(name, "NOT_NULL"),
@@ -62,8 +63,8 @@ fn required() -> Vec<Row> {
         .iter()
         .map(|name| json!({ "field": name, "reason": "NOT_NULL" }))
         .collect();
-    rows.push(refused(
-        "all that is wrong is told at once",
+    rows.push(refused_submission(
+        "all that is wrong is reported at once",
         &json!({}),
         json!({ "errors": all }),
     ));
@@ -72,14 +73,14 @@ fn required() -> Vec<Row> {
 
 fn values() -> Vec<Row> {
     let epoch = |rule, value: i64| {
-        refused(
+        refused_submission(
             rule,
             &call_with("startedAt", json!(value)),
             field("startedAt", "VALID_EPOCH_SEC"),
         )
     };
     let phone = |rule, value: &str| {
-        refused(
+        refused_submission(
             rule,
             &call_with("clientPhone", json!(value)),
             field("clientPhone", "VALID_PHONE"),
@@ -87,22 +88,22 @@ fn values() -> Vec<Row> {
     };
     let now = NOW.floor_seconds().get();
     vec![
-        refused(
+        refused_submission(
             "uuid of 129",
             &call_with("uuid", json!("u".repeat(129))),
             field("uuid", "LENGTH"),
         ),
-        refused(
+        refused_submission(
             "uuid empty",
             &call_with("uuid", json!("")),
             field("uuid", "NOT_BLANK"),
         ),
-        refused(
+        refused_submission(
             "uuid blank",
             &call_with("uuid", json!("  ")),
             field("uuid", "NOT_BLANK"),
         ),
-        refused(
+        refused_submission(
             "uuid counted in UTF-16 units",
             &call_with("uuid", json!("𝄞".repeat(65))),
             field("uuid", "LENGTH"),
@@ -113,22 +114,22 @@ fn values() -> Vec<Row> {
         epoch("negative", -5),
         epoch("before 2000", 946_684_799),
         epoch("in the future", now + 301),
-        refused(
+        refused_submission(
             "duration 0",
             &call_with("durationSec", json!(0)),
-            business(),
+            business_refusal(),
         ),
-        refused(
+        refused_submission(
             "duration negative",
             &call_with("durationSec", json!(-1)),
-            business(),
+            business_refusal(),
         ),
-        refused(
+        refused_submission(
             "talk above duration",
             &call_with("talkTimeSec", json!(6)),
-            business(),
+            business_refusal(),
         ),
-        refused(
+        refused_submission(
             "talk negative",
             &call_with("talkTimeSec", json!(-1)),
             field("talkTimeSec", "MIN"),
@@ -141,13 +142,14 @@ fn values() -> Vec<Row> {
 }
 
 fn types() -> Vec<Row> {
-    let wrong =
-        |rule, name: &str, value: Value| refused(rule, &call_with(name, value), unparsable());
+    let wrong = |rule, name: &str, value: Value| {
+        refused_submission(rule, &call_with(name, value), parser_refusal())
+    };
     let raw = |rule, body: &str| {
         let request = Request::post_bytes("/v1/open-api/call-history", body)
             .with_header("content-type", "application/json")
             .with_token(super::TOKEN);
-        row("§7.5", rule, request, 400, unparsable()).violation(ViolationKind::Invalid)
+        row("§7.5", rule, request, 400, parser_refusal()).violation(ViolationKind::Invalid)
     };
     vec![
         wrong("leadId as text", "leadId", json!("4001")),
@@ -217,8 +219,8 @@ fn tolerated() -> Vec<Row> {
 fn outcomes() -> Vec<Row> {
     let ends = |section, rule, body: Value, word: &'static str| {
         let scene_of = move |core: &mut crate::Sandbox| {
-            let id = accepted(core, NOW, &body);
-            (after(1), poll(&id))
+            let id = submit_accepted(core, NOW, &body);
+            (now_plus(1), poll(&id))
         };
         scene(
             section,
@@ -230,8 +232,8 @@ fn outcomes() -> Vec<Row> {
     };
     let again = |rule, first: Value, second: Value, wait: u64| {
         let scene_of = move |core: &mut crate::Sandbox| {
-            accepted(core, NOW, &first);
-            (after(wait), submit(&second))
+            submit_accepted(core, NOW, &first);
+            (now_plus(wait), submit(&second))
         };
         scene("§4.5.4", rule, scene_of, 200, accepted_write())
     };
@@ -260,7 +262,7 @@ fn outcomes() -> Vec<Row> {
             "§4.5.2",
             "not yet written",
             |core| {
-                let id = accepted(core, NOW, &call());
+                let id = submit_accepted(core, NOW, &call());
                 (NOW, poll(&id))
             },
             200,

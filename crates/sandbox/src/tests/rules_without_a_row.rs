@@ -1,8 +1,10 @@
-//! Rules of the document that one request cannot show, and that have no separate file.
+//! Tests of rules of the document that one request cannot show, and that have no separate file.
 
-use super::lead_events::{listening, told};
-use super::lead_fields::{admin, done, get, post, with_leads};
-use super::{INFO, NOW, TOKEN, accepted, after, call, call_with, holds, sandbox, submit};
+use super::lead_events::{new_event_bodies, sandbox_with_lead_events};
+use super::lead_fields::{admin, get, post, run_write, sandbox_with_lead_grants};
+use super::{
+    INFO, NOW, TOKEN, call, call_with, has_fields, now_plus, sandbox, submit, submit_accepted,
+};
 use crate::faults::parse;
 use crate::token::Grant;
 use crate::{Endpoint, Request};
@@ -11,7 +13,7 @@ use std::collections::BTreeSet;
 
 #[test]
 fn no_answer_echoes_the_token() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     for request in [
         get("token/info"),
         get("lead/4001"),
@@ -55,16 +57,16 @@ fn grant_is_one_of_the_permissions_with_one_of_the_scopes() {
 
 #[test]
 fn call_neither_finds_nor_makes_a_lead_by_its_phone() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let lead = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
     admin(&mut core, "lead", &lead);
     let before = core.handle(NOW, &Request::get("/sandbox/leads")).value();
     let mut body = call_with("leadId", json!(777));
     body["clientPhone"] = json!("+998901112233");
-    assert_eq!(done(&mut core, "call-history", &body), "FAILED");
+    assert_eq!(run_write(&mut core, "call-history", &body), "FAILED");
     assert_eq!(core.records().len(), 0);
     let after = core
-        .handle(after(3), &Request::get("/sandbox/leads"))
+        .handle(now_plus(3), &Request::get("/sandbox/leads"))
         .value();
     assert_eq!(after, before);
 }
@@ -77,8 +79,8 @@ fn derived_call_fields_follow_from_the_submission() {
             let mut body = call_with("answered", json!(answered));
             body["direction"] = json!(direction);
             body["talkTimeSec"] = json!(0);
-            accepted(&mut core, NOW, &body);
-            core.tick(after(5));
+            submit_accepted(&mut core, NOW, &body);
+            core.tick(now_plus(5));
             let [record] = core.records() else {
                 panic!("one record");
             };
@@ -127,7 +129,7 @@ fn pat_is_shown_when_it_is_issued_and_nowhere_else() {
 
 #[test]
 fn contact_field_change_is_reported_as_contact_change() {
-    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
     let contact = |value: &str| {
         json!({ "id": 5001, "contacts": [{ "id": 1, "name": "Ali", "phones": ["+998901112233"],
             "fields": { "21": [value] } }] })
@@ -135,9 +137,9 @@ fn contact_field_change_is_reported_as_contact_change() {
     let mut lead = contact("one");
     lead["name"] = json!("Ali");
     admin(&mut core, "lead", &lead);
-    told(&core, &mut seen);
+    new_event_bodies(&core, &mut seen);
     admin(&mut core, "lead/update", &contact("two"));
-    let events = told(&core, &mut seen);
+    let events = new_event_bodies(&core, &mut seen);
     let changes = events[0]["propertyChanges"].as_array().expect("changes");
     let kinds: Vec<&Value> = changes.iter().map(|change| &change["type"]).collect();
     assert_eq!((events.len(), kinds), (1, vec![&json!("CONTACT")]));
@@ -145,13 +147,13 @@ fn contact_field_change_is_reported_as_contact_change() {
 
 #[test]
 fn calls_contact_is_the_leads_with_that_phone() {
-    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let (mut core, mut seen) = (sandbox_with_lead_events(), BTreeSet::new());
     let lead = json!({ "id": 5001, "name": "Ali", "contacts": [
         { "name": "Ali", "phones": ["+998901112233"] },
         { "name": "Vali", "phones": ["+998935556677"] },
     ] });
     let contact = admin(&mut core, "lead", &lead)["contacts"][1]["id"].clone();
-    told(&core, &mut seen);
+    new_event_bodies(&core, &mut seen);
     for (number, phone, id, name) in [
         (1, "+998935556677", contact, json!("Vali")),
         (2, "+998900000000", Value::Null, Value::Null),
@@ -159,10 +161,10 @@ fn calls_contact_is_the_leads_with_that_phone() {
         let mut body = call_with("leadId", json!(5001));
         body["uuid"] = json!(format!("u-{number}"));
         body["clientPhone"] = json!(phone);
-        assert_eq!(done(&mut core, "call-history", &body), "SUCCESS");
-        let events = told(&core, &mut seen);
+        assert_eq!(run_write(&mut core, "call-history", &body), "SUCCESS");
+        let events = new_event_bodies(&core, &mut seen);
         let expected = json!({ "clientPhone": phone, "contactId": id, "contactName": name });
-        assert!(holds(&events[0]["call"], &expected), "{}", events[0]);
+        assert!(has_fields(&events[0]["call"], &expected), "{}", events[0]);
     }
 }
 
@@ -189,7 +191,7 @@ fn a_406_can_be_ordered_from_every_endpoint() {
         ("lead", get("lead/4001")),
         ("call-history", submit(&call())),
     ] {
-        let mut core = with_leads();
+        let mut core = sandbox_with_lead_grants();
         let endpoint = Endpoint::from_word(word).expect("an endpoint");
         let (rules, _) = parse(&format!("{word} status 406")).expect("a fault");
         core.set_faults(rules);
@@ -205,7 +207,7 @@ fn a_406_can_be_ordered_from_every_endpoint() {
 
 #[test]
 fn message_code_comes_only_from_generic_handlers() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     let no_lead_notes: Vec<Grant> = Vec::new();
     for (request, code) in [
         (get("lead/777"), None),
@@ -214,33 +216,33 @@ fn message_code_comes_only_from_generic_handlers() {
         (submit(&call_with("uuid", json!(""))), None),
         (submit(&json!([])), Some(3705)),
     ] {
-        let told = core.handle(NOW, &request).value();
+        let reply = core.handle(NOW, &request).value();
         let expected = code.map_or(
             Value::Null,
             |code| json!({ "messageCode": code, "args": [] }),
         );
-        assert_eq!(told["error"], expected, "{request:?}");
+        assert_eq!(reply["error"], expected, "{request:?}");
     }
     core.set_grants(NOW, no_lead_notes);
-    let told = core.handle(NOW, &get("lead/777")).value();
-    assert_eq!(told["error"]["messageCode"], json!(3701));
+    let reply = core.handle(NOW, &get("lead/777")).value();
+    assert_eq!(reply["error"]["messageCode"], json!(3701));
 }
 
 #[test]
 fn empty_list_of_fields_is_refused_by_its_reason() {
-    let mut core = with_leads();
+    let mut core = sandbox_with_lead_grants();
     for (body, reason) in [
         (json!([]), "NOT_EMPTY"),
         (json!({ "fields": [] }), "NOT_EMPTY"),
         (json!({ "fields": null }), "NOT_NULL_COLLECTION"),
         (json!({}), "NOT_NULL_COLLECTION"),
     ] {
-        let told = core.handle(NOW, &post("lead/4001/field/list", &body));
+        let reply = core.handle(NOW, &post("lead/4001/field/list", &body));
         let expected = json!({ "errors": [{ "field": "fields", "reason": reason }] });
         assert!(
-            told.status == 400 && holds(&told.value(), &expected),
+            reply.status == 400 && has_fields(&reply.value(), &expected),
             "{}",
-            told.value()
+            reply.value()
         );
     }
 }

@@ -1,24 +1,26 @@
-//! The contents of webhook bodies (§2.5, §6.5–6.8).
+//! Tests of the contents of webhook bodies (§2.5, §6.5–6.8).
 
-use super::lead_events::{listening, told as told_of};
+use super::lead_events::{new_event_bodies, sandbox_with_lead_events};
 use super::lead_fields::admin;
-use super::webhook_recording::{body, created, happen, one_of_each, rows, subscribed};
-use super::{NOW, accepted, after, call, call_with};
+use super::webhook_recording::{
+    body, emit_event, event_of_each_name, lead_created, rows, subscribed_sandbox,
+};
+use super::{NOW, call, call_with, now_plus, submit_accepted};
 use crate::webhook::CrmEvent;
 use crate::{Request, faults};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Returns the body of one event.
-fn told(event: CrmEvent) -> Value {
-    told_in("", event)
+/// Returns the body of the delivery of an event.
+fn event_body(event: CrmEvent) -> Value {
+    event_body_in_shapes("", event)
 }
 
-/// Returns the body of one event in these shapes.
-fn told_in(shapes: &str, event: CrmEvent) -> Value {
-    let mut core = subscribed(&["LEAD", "CALL"]);
+/// Returns the body of the delivery of an event, with these `shape` rules.
+fn event_body_in_shapes(shapes: &str, event: CrmEvent) -> Value {
+    let mut core = subscribed_sandbox(&["LEAD", "CALL"]);
     core.settings.shapes = faults::parse(shapes).expect("shapes").1;
-    happen(&mut core, NOW, event);
+    emit_event(&mut core, NOW, event);
     body(&core, &rows(&core)[0])
 }
 
@@ -33,7 +35,7 @@ fn names(value: &Value) -> Vec<&str> {
 
 #[test]
 fn each_event_has_the_envelope_and_only_its_own_blocks() {
-    let mut core = listening();
+    let mut core = sandbox_with_lead_events();
     let lead = json!({ "id": 5001, "name": "Ali" });
     admin(&mut core, "lead", &lead);
     let all = json!({ "id": 5001, "name": "Vali", "statusId": 1, "responsibleId": 501 });
@@ -41,9 +43,9 @@ fn each_event_has_the_envelope_and_only_its_own_blocks() {
     let merge = json!({ "into": 5001, "from": [4002] });
     admin(&mut core, "lead/merge", &merge);
     admin(&mut core, "lead/delete", &json!({ "id": 5001 }));
-    accepted(&mut core, NOW, &call());
-    core.tick(after(1));
-    let told = told_of(&core, &mut BTreeSet::new());
+    submit_accepted(&mut core, NOW, &call());
+    core.tick(now_plus(1));
+    let bodies = new_event_bodies(&core, &mut BTreeSet::new());
     let expected: [(&str, &[&str]); 7] = [
         ("LEAD_CREATED", &["lead"]),
         ("LEAD_ASSIGNED", &["assignment", "lead"]),
@@ -53,10 +55,10 @@ fn each_event_has_the_envelope_and_only_its_own_blocks() {
         ("LEAD_DELETED", &["lead"]),
         ("CALL_COMPLETED", &["call"]),
     ];
-    assert_eq!(told.len(), expected.len());
+    assert_eq!(bodies.len(), expected.len());
     for (event, blocks) in expected {
-        let body = told.iter().find(|body| body["eventType"] == event);
-        let body = body.expect("told");
+        let body = bodies.iter().find(|body| body["eventType"] == event);
+        let body = body.expect("the event");
         assert_eq!(body["companyId"], 1);
         assert!(body["occurredAt"].as_i64() >= Some(NOW.floor_seconds().get()));
         let id = body["eventId"].as_str().expect("text");
@@ -70,7 +72,7 @@ fn each_event_has_the_envelope_and_only_its_own_blocks() {
 
 #[test]
 fn lead_snapshot_has_all_fields_with_null_where_unknown() {
-    let body = told(created(4001));
+    let body = event_body(lead_created(4001));
     let expected = json!({
         "id": 4001, "name": "Ali", "statusId": null, "statusName": null, "pipeId": null,
         "pipeName": null, "responsibleId": null, "responsibleName": null, "balance": 0.0,
@@ -82,11 +84,11 @@ fn lead_snapshot_has_all_fields_with_null_where_unknown() {
 
 #[test]
 fn journaled_call_is_reported_as_the_journal_has_it() {
-    let mut core = subscribed(&["CALL"]);
-    accepted(&mut core, NOW, &call());
-    core.tick(after(1));
+    let mut core = subscribed_sandbox(&["CALL"]);
+    submit_accepted(&mut core, NOW, &call());
+    core.tick(now_plus(1));
     let body = body(&core, &rows(&core)[0]);
-    assert_eq!(body["occurredAt"], after(1).floor_seconds().get());
+    assert_eq!(body["occurredAt"], now_plus(1).floor_seconds().get());
     let expected = json!({
         "callId": "oapi-u-1", "provider": "OPEN_API", "conversationKind": "CALL",
         "direction": "INBOUND", "answered": true, "startedAt": 1_795_151_317,
@@ -103,48 +105,50 @@ fn journaled_call_is_reported_as_the_journal_has_it() {
 
 #[test]
 fn missed_call_event_is_answered_only_with_talk_time() {
-    let mut core = subscribed(&["CALL"]);
+    let mut core = subscribed_sandbox(&["CALL"]);
     let mut missed = call_with("answered", json!(false));
     missed["talkTimeSec"] = json!(0);
-    accepted(&mut core, NOW, &missed);
+    submit_accepted(&mut core, NOW, &missed);
     missed["uuid"] = json!("u-2");
     missed["talkTimeSec"] = json!(3);
-    accepted(&mut core, after(1), &missed);
-    core.tick(after(9));
-    let mut told: Vec<Value> = rows(&core)
+    submit_accepted(&mut core, now_plus(1), &missed);
+    core.tick(now_plus(9));
+    let mut calls: Vec<Value> = rows(&core)
         .iter()
         .map(|row| body(&core, row)["call"].clone())
         .collect();
-    told.sort_by_key(|call| call["callId"].to_string());
-    let of = |call: &Value| (call["answered"].clone(), call["hangupCause"].clone());
-    assert_eq!(of(&told[0]), (json!(false), json!("NO_ANSWER")));
-    assert_eq!(of(&told[1]), (json!(true), json!("NO_ANSWER")));
+    calls.sort_by_key(|call| call["callId"].to_string());
+    let fields = |call: &Value| (call["answered"].clone(), call["hangupCause"].clone());
+    assert_eq!(fields(&calls[0]), (json!(false), json!("NO_ANSWER")));
+    assert_eq!(fields(&calls[1]), (json!(true), json!("NO_ANSWER")));
 }
 
 #[test]
 fn calls_of_other_providers_are_reported_too() {
-    let mut core = subscribed(&["CALL"]);
+    let mut core = subscribed_sandbox(&["CALL"]);
     let answer = core.handle(NOW, &Request::post("/sandbox/admin/records", &json!({})));
     assert_eq!(answer.status, 200);
-    let told = body(&core, &rows(&core)[0])["call"].clone();
-    assert_eq!(told["provider"], "ONLINE_PBX");
-    assert_eq!(told["conversationKind"], "CALL");
+    let block = body(&core, &rows(&core)[0])["call"].clone();
+    assert_eq!(block["provider"], "ONLINE_PBX");
+    assert_eq!(block["conversationKind"], "CALL");
 }
 
 #[test]
 fn call_id_is_sent_with_or_without_the_prefix() {
-    let told = |shapes| told_in(shapes, one_of_each()[6].clone())["call"]["callId"].clone();
-    assert_eq!(told("shape webhook-call-id prefixed"), "oapi-u-9");
-    assert_eq!(told("shape webhook-call-id plain"), "u-9");
+    let call_id = |shapes| {
+        event_body_in_shapes(shapes, event_of_each_name()[6].clone())["call"]["callId"].clone()
+    };
+    assert_eq!(call_id("shape webhook-call-id prefixed"), "oapi-u-9");
+    assert_eq!(call_id("shape webhook-call-id plain"), "u-9");
 }
 
 #[test]
 fn unknown_fields_and_values_can_be_added_to_every_body() {
-    for event in one_of_each() {
+    for event in event_of_each_name() {
         let event = event.with_block("propertyChanges", json!([]));
-        let plain = told(event.clone());
-        let strange = told_in("shape webhook-extra yes", event);
-        assert!(super::holds(&strange["eventId"], &plain["eventId"]));
+        let plain = event_body(event.clone());
+        let strange = event_body_in_shapes("shape webhook-extra yes", event);
+        assert!(super::has_fields(&strange["eventId"], &plain["eventId"]));
         assert!(names(&strange).len() > names(&plain).len());
         let text = strange.to_string();
         assert!(
@@ -156,15 +160,15 @@ fn unknown_fields_and_values_can_be_added_to_every_body() {
 
 #[test]
 fn payload_is_the_lead_as_it_was_when_it_happened() {
-    let mut core = listening();
+    let mut core = sandbox_with_lead_events();
     let lead = |name: &str| json!({ "id": 5001, "name": name });
     admin(&mut core, "lead", &lead("before"));
     admin(&mut core, "lead/update", &lead("after"));
     admin(&mut core, "lead/delete", &json!({ "id": 5001 }));
-    let told = told_of(&core, &mut BTreeSet::new());
+    let bodies = new_event_bodies(&core, &mut BTreeSet::new());
     let name = |event: &str| {
-        let event = told.iter().find(|body| body["eventType"] == event);
-        event.expect("told")["lead"]["name"].clone()
+        let event = bodies.iter().find(|body| body["eventType"] == event);
+        event.expect("the event")["lead"]["name"].clone()
     };
     assert_eq!(name("LEAD_CREATED"), "before");
     assert_eq!(name("LEAD_DELETED"), "after", "the snapshot at deletion");
@@ -172,31 +176,34 @@ fn payload_is_the_lead_as_it_was_when_it_happened() {
 
 #[test]
 fn misnamed_or_unjournaled_call_field_is_null_in_event() {
-    let told = |shapes: &str| {
-        let mut core = subscribed(&["CALL"]);
+    let call_blocks = |shapes: &str| {
+        let mut core = subscribed_sandbox(&["CALL"]);
         core.settings.shapes = faults::parse(shapes).expect("shapes").1;
         let mut call = call_with("operatorExtension", json!("101"));
         call["phoneNumber"] = json!("+998901110001");
-        accepted(&mut core, NOW, &call);
-        core.tick(after(1));
+        submit_accepted(&mut core, NOW, &call);
+        core.tick(now_plus(1));
         let rows = rows(&core);
         let bodies = rows.iter().map(|row| body(&core, row)["call"].clone());
         bodies.collect::<Vec<_>>()
     };
-    let call = told("").remove(0);
+    let call = call_blocks("").remove(0);
     assert_eq!(call["operatorExtension"], "101");
     assert_eq!(
         (&call["clientPhone"], &call["talkTimeSec"]),
         (&Value::Null, &json!(4))
     );
-    let call = told("shape journal-without talkTimeSec,durationSec").remove(0);
+    let call = call_blocks("shape journal-without talkTimeSec,durationSec").remove(0);
     assert_eq!(
         (&call["talkTimeSec"], &call["durationSec"]),
         (&Value::Null, &Value::Null)
     );
-    let mut both = told("shape journal-foreign ONLINE_PBX");
+    let mut both = call_blocks("shape journal-foreign ONLINE_PBX");
     both.sort_by_key(|call| call["provider"].to_string());
-    let of = |call: &Value| (call["provider"].clone(), call["startedAt"].clone());
-    assert_eq!(of(&both[0]), (json!("ONLINE_PBX"), json!(1_795_151_315)));
-    assert_eq!(of(&both[1]), (json!("OPEN_API"), json!(1_795_151_317)));
+    let fields = |call: &Value| (call["provider"].clone(), call["startedAt"].clone());
+    assert_eq!(
+        fields(&both[0]),
+        (json!("ONLINE_PBX"), json!(1_795_151_315))
+    );
+    assert_eq!(fields(&both[1]), (json!("OPEN_API"), json!(1_795_151_317)));
 }

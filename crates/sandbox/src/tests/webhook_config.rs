@@ -1,13 +1,17 @@
-//! Configurations, allowed targets, and signing keys of deliveries (§2.7, §6.4, §6.9.7).
+//! Tests of configurations, allowed targets, and signing keys of deliveries (§2.7, §6.4, §6.9.7).
 
-use super::webhook_recording::{admin, configure, created, happen, install, subscribed};
-use super::{NOW, after, sandbox};
+use super::webhook_recording::{
+    admin, configure, emit_event, install, lead_created, subscribed_sandbox,
+};
+use super::{NOW, now_plus, sandbox};
 use crate::webhook::config::{is_private, is_private_name};
 use crate::webhook::{Dispatch, dispatch};
 use crate::{Request, Sandbox, webhook};
 use serde_json::{Value, json};
 
-fn refused(change: &Value) -> String {
+/// Configures a webhook with the fields in `change`. Returns the error, or an empty text if the
+/// sandbox accepts the configuration.
+fn config_error(change: &Value) -> String {
     let mut core = sandbox();
     let mut body = json!({ "targetUrl": "https://hooks.example.com/", "events": ["LEAD"] });
     for (name, value) in change.as_object().expect("an object") {
@@ -27,8 +31,8 @@ fn target_is_https_at_most_1024_characters_and_not_private() {
         let start = "https://hooks.example.com/";
         json!({ "targetUrl": format!("{start}{}", "x".repeat(length - start.len())) })
     };
-    assert_eq!(refused(&url(1024)), "");
-    assert_eq!(refused(&url(1025)), "targetUrl: LENGTH");
+    assert_eq!(config_error(&url(1024)), "");
+    assert_eq!(config_error(&url(1025)), "targetUrl: LENGTH");
     for (target, reason) in [
         ("", "targetUrl: NOT_BLANK"),
         ("hooks", "targetUrl: NOT_A_URL"),
@@ -49,22 +53,26 @@ fn target_is_https_at_most_1024_characters_and_not_private() {
         ("https://0x7f.1/", "targetUrl: target private or internal"),
         ("https://[::1]/", "targetUrl: target private or internal"),
     ] {
-        assert_eq!(refused(&json!({ "targetUrl": target })), reason, "{target}");
+        assert_eq!(
+            config_error(&json!({ "targetUrl": target })),
+            reason,
+            "{target}"
+        );
     }
 }
 
 #[test]
 fn events_are_not_empty_and_known() {
-    assert_eq!(refused(&json!({ "events": [] })), "events: NOT_EMPTY");
+    assert_eq!(config_error(&json!({ "events": [] })), "events: NOT_EMPTY");
     assert_eq!(
-        refused(&json!({ "events": ["LEAD_SOLD"] })),
+        config_error(&json!({ "events": ["LEAD_SOLD"] })),
         "events: UNKNOWN_EVENT"
     );
     assert_eq!(
-        refused(&json!({ "events": ["CALL_COMPLETED", "LEAD_TASK"] })),
+        config_error(&json!({ "events": ["CALL_COMPLETED", "LEAD_TASK"] })),
         ""
     );
-    assert!(refused(&json!({ "events": "LEAD" })).contains("expected a sequence"));
+    assert!(config_error(&json!({ "events": "LEAD" })).contains("expected a sequence"));
 }
 
 #[test]
@@ -165,10 +173,11 @@ fn webhook_secret_is_64_hex_and_shown_only_when_new() {
     assert!(own["webhookSecret"] != first && own["webhookSecret"] != other["webhookSecret"]);
 }
 
-/// Returns the signing key of the next delivery to each installation.
+/// Creates a lead at this second, and returns each installation with the signing key of the
+/// delivery to it, sorted.
 fn keys(core: &mut Sandbox, second: u64) -> Vec<(i64, String)> {
-    happen(core, after(second), created(1));
-    let mut keys: Vec<(i64, String)> = (dispatch::deliveries(core, after(second)).iter())
+    emit_event(core, now_plus(second), lead_created(1));
+    let mut keys: Vec<(i64, String)> = (dispatch::deliveries(core, now_plus(second)).iter())
         .map(|one| (one.id.installation, one.key.expose().to_owned()))
         .collect();
     keys.sort();
@@ -220,16 +229,16 @@ fn installation_secret_signs_and_application_secret_is_fallback() {
 
 #[test]
 fn retry_is_signed_with_the_key_valid_at_the_retry() {
-    let mut core = subscribed(&["LEAD"]);
-    happen(&mut core, NOW, created(1));
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    emit_event(&mut core, NOW, lead_created(1));
     let first = dispatch::deliveries(&mut core, NOW).pop().expect("due");
-    super::webhook_dispatch::end(&mut core, NOW, &first, 503);
+    super::webhook_dispatch::end_attempt(&mut core, NOW, &first, 503);
     let own = secret(&admin(
         &mut core,
         "webhook/regenerate",
         &json!({ "installation": 7001 }),
     ));
-    let again = dispatch::deliveries(&mut core, after(30))
+    let again = dispatch::deliveries(&mut core, now_plus(30))
         .pop()
         .expect("the retry");
     assert_eq!(
@@ -257,11 +266,12 @@ fn consent_creates_webhook_key_only_with_configuration() {
     assert_ne!(back, id, "another connection, another number");
 }
 
-/// The signature is that of `printf '%s' '1795151400.BODY' | openssl dgst -sha256 -hmac SECRET`.
+/// The expected signature is the output of
+/// `printf '%s' '1795151400.BODY' | openssl dgst -sha256 -hmac SECRET`.
 #[test]
 fn webhook_headers_and_signature_match_document_and_openssl() {
-    let mut core = subscribed(&["LEAD"]);
-    happen(&mut core, NOW, created(1));
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    emit_event(&mut core, NOW, lead_created(1));
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     let dispatch = Dispatch {
         body: r#"{"eventId":"x"}"#.to_owned(),

@@ -1,10 +1,11 @@
-//! The cycle of the dispatcher: its limits, the meaning of outcomes, and rows that die without an
-//! attempt (§3.4, §6.9, Limits).
+//! Tests of the cycle of the dispatcher: its limits, the meaning of outcomes, and rows that become
+//! dead without an attempt (§3.4, §6.9, Limits).
 
 use super::webhook_recording::{
-    admin, config, configure, created, happen, install, one_of_each, subscribed,
+    admin, config, configure, emit_event, event_of_each_name, install, lead_created,
+    subscribed_sandbox,
 };
-use super::{NOW, after};
+use super::{NOW, now_plus};
 use crate::webhook::dispatch::AttemptOutcome;
 use crate::webhook::dispatch::{CLAIMED_MAX, CLAIMED_OVERALL_MAX, IN_FLIGHT_MAX};
 use crate::webhook::{Dispatch, dispatch};
@@ -16,18 +17,19 @@ use std::time::Duration;
 const TOOK: Duration = Duration::from_millis(12);
 
 /// Creates this many leads in the first company.
-pub(super) fn create(core: &mut Sandbox, now: EventTime, many: i64) {
+pub(super) fn create_leads(core: &mut Sandbox, now: EventTime, many: i64) {
     for id in 1..=many {
-        happen(core, now, created(id));
+        emit_event(core, now, lead_created(id));
     }
 }
 
-pub(super) fn end(core: &mut Sandbox, now: EventTime, dispatch: &Dispatch, status: u16) {
+/// Ends the attempt `dispatch` with an answer of this status.
+pub(super) fn end_attempt(core: &mut Sandbox, now: EventTime, dispatch: &Dispatch, status: u16) {
     dispatch::delivered(core, now, dispatch, &AttemptOutcome::Status(status), TOOK);
 }
 
-/// Returns the reasons of the dead rows.
-pub(super) fn dead(core: &Sandbox) -> Vec<String> {
+/// Returns the reason of each dead delivery.
+pub(super) fn dead_reasons(core: &Sandbox) -> Vec<String> {
     core.webhooks
         .dead
         .iter()
@@ -42,17 +44,17 @@ fn overview(core: &mut Sandbox, now: EventTime) -> Value {
 
 #[test]
 fn delivery_outcome_decides_between_success_retry_and_dead() {
-    // Returns whether the attempt failed, and whether it is retried.
+    // Returns whether the attempt failed, and whether the dispatcher retries the delivery.
     let verdict = |outcome: AttemptOutcome| (outcome.error().is_some(), outcome.is_retried());
-    let of = |status| verdict(AttemptOutcome::Status(status));
+    let status_verdict = |status| verdict(AttemptOutcome::Status(status));
     for status in 200..=299 {
-        assert_eq!(of(status), (false, false), "{status}");
+        assert_eq!(status_verdict(status), (false, false), "{status}");
     }
     for status in (300..=499).filter(|status| ![408, 429].contains(status)) {
-        assert_eq!(of(status), (true, false), "{status}");
+        assert_eq!(status_verdict(status), (true, false), "{status}");
     }
     for status in [408, 429].into_iter().chain(500..=599) {
-        assert_eq!(of(status), (true, true), "{status}");
+        assert_eq!(status_verdict(status), (true, true), "{status}");
     }
     let broken = AttemptOutcome::Broken("connection refused".to_owned());
     assert_eq!(
@@ -63,19 +65,19 @@ fn delivery_outcome_decides_between_success_retry_and_dead() {
 
 #[test]
 fn successful_delivery_leaves_queue_and_keeps_attempt() {
-    let mut core = subscribed(&["LEAD"]);
-    create(&mut core, NOW, 1);
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    create_leads(&mut core, NOW, 1);
     let [dispatch] = &dispatch::deliveries(&mut core, NOW)[..] else {
         panic!("one delivery");
     };
     assert!(
-        dispatch::deliveries(&mut core, after(1)).is_empty(),
+        dispatch::deliveries(&mut core, now_plus(1)).is_empty(),
         "it is under way"
     );
-    end(&mut core, after(1), dispatch, 202);
-    let told = overview(&mut core, after(1));
-    assert_eq!(told["queue"], json!([]));
-    let attempt = &told["attempts"][0];
+    end_attempt(&mut core, now_plus(1), dispatch, 202);
+    let reply = overview(&mut core, now_plus(1));
+    assert_eq!(reply["queue"], json!([]));
+    let attempt = &reply["attempts"][0];
     let shown = [
         &attempt["status"],
         &attempt["error"],
@@ -83,20 +85,20 @@ fn successful_delivery_leaves_queue_and_keeps_attempt() {
         &attempt["number"],
     ];
     assert_eq!(shown, [&json!(202), &Value::Null, &json!(12), &json!(1)]);
-    end(&mut core, after(2), dispatch, 500);
+    end_attempt(&mut core, now_plus(2), dispatch, 500);
     assert_eq!(core.webhooks.attempts.iter().count(), 1, "it ends once");
 }
 
 #[test]
 fn failed_delivery_retries_after_30s_5m_30m_then_is_dead() {
-    let mut core = subscribed(&["LEAD"]);
-    create(&mut core, NOW, 1);
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    create_leads(&mut core, NOW, 1);
     let mut at = NOW;
     for wait in [30, 300, 1_800] {
         let dispatch = dispatch::deliveries(&mut core, at)
             .pop()
             .expect("it is due");
-        end(&mut core, at, &dispatch, 503);
+        end_attempt(&mut core, at, &dispatch, 503);
         let due = at.plus(Duration::from_secs(wait));
         assert!(
             dispatch::deliveries(&mut core, due.minus(Duration::from_millis(1))).is_empty(),
@@ -107,9 +109,9 @@ fn failed_delivery_retries_after_30s_5m_30m_then_is_dead() {
     let dispatch = dispatch::deliveries(&mut core, at)
         .pop()
         .expect("the third retry");
-    assert!(dead(&core).is_empty());
-    end(&mut core, at, &dispatch, 408);
-    assert_eq!(dead(&core), ["status 408"]);
+    assert!(dead_reasons(&core).is_empty());
+    end_attempt(&mut core, at, &dispatch, 408);
+    assert_eq!(dead_reasons(&core), ["status 408"]);
     assert!(core.webhooks.rows.is_empty());
     assert_eq!(
         core.webhooks.attempts.iter().count(),
@@ -127,13 +129,13 @@ fn delivery_with_redirect_or_other_4xx_is_dead_at_once() {
     for status in [
         301, 302, 307, 308, 304, 400, 401, 403, 404, 409, 410, 422, 451,
     ] {
-        let mut core = subscribed(&["LEAD"]);
-        create(&mut core, NOW, 1);
+        let mut core = subscribed_sandbox(&["LEAD"]);
+        create_leads(&mut core, NOW, 1);
         let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
-        end(&mut core, NOW, &dispatch, status);
-        assert_eq!(dead(&core).len(), 1, "{status}");
+        end_attempt(&mut core, NOW, &dispatch, status);
+        assert_eq!(dead_reasons(&core).len(), 1, "{status}");
         assert!(
-            dispatch::deliveries(&mut core, after(100_000)).is_empty(),
+            dispatch::deliveries(&mut core, now_plus(100_000)).is_empty(),
             "{status}"
         );
     }
@@ -141,14 +143,14 @@ fn delivery_with_redirect_or_other_4xx_is_dead_at_once() {
 
 #[test]
 fn cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
-    let mut core = subscribed(&["LEAD"]);
+    let mut core = subscribed_sandbox(&["LEAD"]);
     for company in 2..=15 {
         let token = format!("svc_pat_{company}");
         core.issue(NOW, &token, crate::token::TokenKind::Pat, company, None);
     }
     for id in 1..=30 {
         for company in 1..=15 {
-            webhook::events::happened(&mut core, NOW, company, created(id));
+            webhook::events::happened(&mut core, NOW, company, lead_created(id));
         }
     }
     let claimed = dispatch::deliveries(&mut core, NOW);
@@ -167,19 +169,19 @@ fn cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
 
 #[test]
 fn company_deliveries_in_flight_are_limited_to_20() {
-    let mut core = subscribed(&["LEAD"]);
+    let mut core = subscribed_sandbox(&["LEAD"]);
     configure(&mut core, 2, &["LEAD"]);
     install(&mut core, 1, 2);
-    create(&mut core, NOW, 40);
+    create_leads(&mut core, NOW, 40);
     let mut under_way: Vec<Dispatch> = (0..5)
-        .flat_map(|n| dispatch::deliveries(&mut core, after(n)))
+        .flat_map(|n| dispatch::deliveries(&mut core, now_plus(n)))
         .collect();
     assert_eq!((under_way.len(), IN_FLIGHT_MAX), (20, 20));
     for dispatch in under_way.drain(..3) {
-        end(&mut core, after(6), &dispatch, 200);
+        end_attempt(&mut core, now_plus(6), &dispatch, 200);
     }
     assert_eq!(
-        dispatch::deliveries(&mut core, after(6)).len(),
+        dispatch::deliveries(&mut core, now_plus(6)).len(),
         3,
         "as many as ended"
     );
@@ -227,84 +229,84 @@ fn undeliverable_event_dies_without_an_attempt() {
         ),
     ];
     for (act, change, why) in cases {
-        let mut core = subscribed(&["LEAD"]);
-        create(&mut core, NOW, 1);
+        let mut core = subscribed_sandbox(&["LEAD"]);
+        create_leads(&mut core, NOW, 1);
         admin(&mut core, act, &change);
         assert!(
             dispatch::deliveries(&mut core, NOW).is_empty(),
             "{act} {change}"
         );
-        assert_eq!(dead(&core), [why], "{act} {change}");
+        assert_eq!(dead_reasons(&core), [why], "{act} {change}");
         assert_eq!(core.webhooks.attempts.iter().count(), 0, "{act} {change}");
     }
-    let mut core = subscribed(&["LEAD"]);
-    create(&mut core, NOW, 1);
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    create_leads(&mut core, NOW, 1);
     core.webhooks.configs.insert(1, config(&["LEAD"]));
     assert!(dispatch::deliveries(&mut core, NOW).is_empty());
-    assert_eq!(dead(&core), ["signing secret unresolvable"]);
+    assert_eq!(dead_reasons(&core), ["signing secret unresolvable"]);
 }
 
 #[test]
 fn delivery_to_target_turned_private_is_dead_without_attempt() {
-    let mut core = subscribed(&["LEAD"]);
-    create(&mut core, NOW, 1);
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    create_leads(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     dispatch::delivered(&mut core, NOW, &dispatch, &AttemptOutcome::Private, TOOK);
-    assert_eq!(dead(&core), ["target private or internal"]);
+    assert_eq!(dead_reasons(&core), ["target private or internal"]);
     assert_eq!(core.webhooks.attempts.iter().count(), 0);
 }
 
 #[test]
 fn disconnected_company_gets_no_retry_either() {
-    let mut core = subscribed(&["LEAD"]);
-    create(&mut core, NOW, 1);
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    create_leads(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
-    end(&mut core, NOW, &dispatch, 503);
-    core.company(after(1), |company| company.disconnected = true);
-    assert!(dispatch::deliveries(&mut core, after(30)).is_empty());
-    assert_eq!(dead(&core), ["installation revoked"]);
+    end_attempt(&mut core, NOW, &dispatch, 503);
+    core.company(now_plus(1), |company| company.disconnected = true);
+    assert!(dispatch::deliveries(&mut core, now_plus(30)).is_empty());
+    assert_eq!(dead_reasons(&core), ["installation revoked"]);
 }
 
 #[test]
 fn journal_keeps_every_attempt_seven_days() {
-    let mut core = subscribed(&["LEAD"]);
-    create(&mut core, NOW, 1);
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    create_leads(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
-    end(&mut core, NOW, &dispatch, 401);
+    end_attempt(&mut core, NOW, &dispatch, 401);
     let kept = |core: &Sandbox| core.webhooks.attempts.iter().count();
-    dispatch::deliveries(&mut core, after(7 * 86_400));
+    dispatch::deliveries(&mut core, now_plus(7 * 86_400));
     assert_eq!(kept(&core), 1);
-    dispatch::deliveries(&mut core, after(7 * 86_400 + 1));
+    dispatch::deliveries(&mut core, now_plus(7 * 86_400 + 1));
     assert_eq!(kept(&core), 0);
 }
 
 #[test]
 fn dead_deliveries_are_not_resent_after_a_config_fix() {
-    let mut core = subscribed(&["LEAD"]);
-    create(&mut core, NOW, 1);
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    create_leads(&mut core, NOW, 1);
     admin(&mut core, "webhook", &json!({ "enabled": false }));
     dispatch::deliveries(&mut core, NOW);
     admin(&mut core, "webhook", &json!({ "enabled": true }));
     assert!(
-        dispatch::deliveries(&mut core, after(100_000)).is_empty(),
+        dispatch::deliveries(&mut core, now_plus(100_000)).is_empty(),
         "there is no replay"
     );
 }
 
 #[test]
 fn deliveries_can_be_shuffled_doubled_and_late() {
-    let mut core = subscribed(&["LEAD"]);
+    let mut core = subscribed_sandbox(&["LEAD"]);
     let shapes = "shape webhook-shuffled yes; shape webhook-twice 100%; shape webhook-late 5s";
     core.settings.shapes = faults::parse(shapes).expect("shapes").1;
-    create(&mut core, NOW, 10);
+    create_leads(&mut core, NOW, 10);
     let made: Vec<_> = core.webhooks.rows.keys().map(|id| id.event).collect();
     let mut times = std::collections::BTreeMap::<_, u32>::new();
     let mut order = Vec::new();
     for second in 0..20 {
-        for dispatch in dispatch::deliveries(&mut core, after(second)) {
+        for dispatch in dispatch::deliveries(&mut core, now_plus(second)) {
             *times.entry(dispatch.id.event).or_default() += 1;
             order.push(dispatch.id.event);
-            end(&mut core, after(second), &dispatch, 200);
+            end_attempt(&mut core, now_plus(second), &dispatch, 200);
         }
     }
     assert_eq!(times.len(), made.len());
@@ -312,10 +314,10 @@ fn deliveries_can_be_shuffled_doubled_and_late() {
         times.values().all(|times| *times == 2),
         "each exactly twice: {times:?}"
     );
-    assert!(dispatch::deliveries(&mut core, after(9_999)).is_empty());
+    assert!(dispatch::deliveries(&mut core, now_plus(9_999)).is_empty());
     assert_eq!(core.webhooks.counts.delivered, 10);
-    let mut plain = subscribed(&["LEAD"]);
-    create(&mut plain, NOW, 10);
+    let mut plain = subscribed_sandbox(&["LEAD"]);
+    create_leads(&mut plain, NOW, 10);
     let straight: Vec<_> = dispatch::deliveries(&mut plain, NOW)
         .iter()
         .map(|one| one.id.event)
@@ -329,24 +331,24 @@ fn deliveries_can_be_shuffled_doubled_and_late() {
 
 #[test]
 fn failed_repeat_of_a_delivery_is_not_retried() {
-    let mut core = subscribed(&["LEAD"]);
+    let mut core = subscribed_sandbox(&["LEAD"]);
     core.settings.shapes = faults::parse("shape webhook-twice 100%").expect("shapes").1;
-    create(&mut core, NOW, 1);
+    create_leads(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
-    end(&mut core, NOW, &dispatch, 200);
-    let again = dispatch::deliveries(&mut core, after(5))
+    end_attempt(&mut core, NOW, &dispatch, 200);
+    let again = dispatch::deliveries(&mut core, now_plus(5))
         .pop()
         .expect("once more");
     assert_eq!(again.id, dispatch.id);
-    end(&mut core, after(5), &again, 503);
-    assert!(core.webhooks.rows.is_empty() && dead(&core).is_empty());
+    end_attempt(&mut core, now_plus(5), &again, 503);
+    assert!(core.webhooks.rows.is_empty() && dead_reasons(&core).is_empty());
 }
 
 #[test]
 fn each_of_the_seven_events_is_delivered() {
-    let mut core = subscribed(&["LEAD", "CALL"]);
-    for event in one_of_each() {
-        happen(&mut core, NOW, event);
+    let mut core = subscribed_sandbox(&["LEAD", "CALL"]);
+    for event in event_of_each_name() {
+        emit_event(&mut core, NOW, event);
     }
     assert_eq!(dispatch::deliveries(&mut core, NOW).len(), 7);
 }

@@ -1,18 +1,18 @@
-//! The HTTP client of the dispatcher: its check of addresses, and its timeouts.
+//! Tests of the HTTP client of the dispatcher: its check of addresses, and its timeouts.
 
 use super::NOW;
-use super::webhook_dispatch::create;
-use super::webhook_recording::subscribed;
+use super::webhook_dispatch::create_leads;
+use super::webhook_recording::subscribed_sandbox;
 use crate::webhook::post::DeliveryClient;
 use crate::webhook::{AttemptOutcome, Dispatch, dispatch};
 use crate::{Request, ViolationKind};
 use serde_json::json;
 use std::time::Duration;
 
-/// A due delivery to this address.
-fn due(target: &str) -> Dispatch {
-    let mut core = subscribed(&["LEAD"]);
-    create(&mut core, NOW, 1);
+/// Returns a due delivery to the URL `target`.
+fn due_delivery(target: &str) -> Dispatch {
+    let mut core = subscribed_sandbox(&["LEAD"]);
+    create_leads(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     Dispatch {
         target: target.parse().expect("a URL"),
@@ -22,7 +22,7 @@ fn due(target: &str) -> Dispatch {
 
 #[test]
 fn requests_of_admin_that_make_no_sense_are_refused_in_words() {
-    let mut core = subscribed(&["LEAD"]);
+    let mut core = subscribed_sandbox(&["LEAD"]);
     for (act, body) in [
         ("webhook/revoke", json!({ "installation": 5 })),
         ("webhook/regenerate", json!({})),
@@ -45,16 +45,17 @@ fn requests_of_admin_that_make_no_sense_are_refused_in_words() {
     assert_eq!(core.violations().count(ViolationKind::UnknownPath), 0);
 }
 
-/// The core accepts the name. The client checks its addresses when it connects.
+/// The core accepts the name `localhost`. The client checks the addresses of a name when the client
+/// connects.
 #[tokio::test]
 async fn target_name_with_private_address_is_not_connected() {
-    // An error means that another test installed it already.
+    // An error means that another test has installed the provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a port");
     let port = listener.local_addr().expect("bound").port();
-    let dispatch = due(&format!("https://localhost:{port}/"));
+    let dispatch = due_delivery(&format!("https://localhost:{port}/"));
     let poster = DeliveryClient::new(None, false);
     assert_eq!(poster.post(&dispatch, NOW).await, AttemptOutcome::Private);
     let connected = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
@@ -69,7 +70,7 @@ async fn receiver_without_handshake_times_out_before_10_seconds() {
         .await
         .expect("a port");
     let port = listener.local_addr().expect("bound").port();
-    let dispatch = due(&format!("https://127.0.0.1:{port}/"));
+    let dispatch = due_delivery(&format!("https://127.0.0.1:{port}/"));
     let poster = DeliveryClient::new(None, true);
     let begun = tokio::time::Instant::now();
     assert_eq!(poster.post(&dispatch, NOW).await, AttemptOutcome::TimedOut);

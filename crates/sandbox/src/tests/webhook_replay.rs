@@ -1,7 +1,7 @@
-//! A restart restores the same queue, keys, and journal, whatever happened before.
+//! Tests that a restart restores the same queue, keys, and journal, whatever happened before.
 
 use super::webhook_recording::{config, install};
-use super::{NOW, TOKEN, call_with, restarted, submit};
+use super::{NOW, TOKEN, call_with, restart_sandbox, submit};
 use crate::faults::Dice;
 use crate::webhook::{AttemptOutcome, Dispatch, dispatch};
 use crate::{Request, Sandbox, Settings, webhook};
@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-fn begun(settings: Settings) -> Sandbox {
+fn started_sandbox(settings: Settings) -> Sandbox {
     let mut core = Sandbox::new(settings);
     core.begin(NOW, TOKEN, None);
     core
 }
 
-/// One random step.
+/// Does one random step. `flying` has the deliveries whose attempts have not ended.
 fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Dispatch>) {
     core.tick(now);
     let id = i64::try_from(dice.below(5)).unwrap_or(0);
@@ -69,13 +69,14 @@ fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Di
     }
 }
 
-/// Returns what a person sees at the admin path. Rows under way count as waiting.
-fn seen(core: &mut Sandbox, now: EventTime) -> Value {
-    let mut told = core.handle(now, &Request::get("/sandbox/webhooks")).value();
-    for row in told["queue"].as_array_mut().expect("a list") {
+/// Returns the body of the admin path `/sandbox/webhooks`. Rows whose attempt has not ended count
+/// as waiting.
+fn queue_overview(core: &mut Sandbox, now: EventTime) -> Value {
+    let mut reply = core.handle(now, &Request::get("/sandbox/webhooks")).value();
+    for row in reply["queue"].as_array_mut().expect("a list") {
         row["inFlight"] = json!(false);
     }
-    told
+    reply
 }
 
 proptest! {
@@ -87,23 +88,23 @@ proptest! {
             persist_jitter: Duration::from_secs(2),
             ..Settings::default()
         };
-        let mut core = begun(settings);
+        let mut core = started_sandbox(settings);
         webhook::configure_webhook(&mut core, 1, config(&["LEAD", "CALL"]), false);
         let (mut dice, mut now, mut flying) = (Dice::new(seed), NOW, Vec::new());
         for _ in 0..400 {
             now = now.plus(Duration::from_millis(dice.below(4_000)));
             step(&mut core, now, &mut dice, &mut flying);
         }
-        let mut again = restarted(&core);
+        let mut again = restart_sandbox(&core);
         again.begin(now, TOKEN, None);
         again.tick(now);
-        let (restored, lived) = (seen(&mut again, now), seen(&mut core, now));
+        let (restored, lived) = (queue_overview(&mut again, now), queue_overview(&mut core, now));
         for part in [
             "configs", "installations", "attempts", "dead", "queue", "counts",
         ] {
             prop_assert!(restored[part] == lived[part], "{}: {}", part, restored[part]);
         }
-        // Both continue in the same way, once the deliveries under way have ended in the first.
+        // Both sandboxes continue in the same way after the open attempts have ended in the first.
         for one in flying {
             dispatch::delivered(&mut core, now, &one, &AttemptOutcome::Status(503), Duration::ZERO);
         }

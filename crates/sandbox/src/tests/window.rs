@@ -1,4 +1,4 @@
-//! Compares the fixed window with a slow and obvious model.
+//! Tests that compare the fixed window with a slow and obvious model.
 
 use super::{NOW, info, sandbox};
 use crate::token::TokenKey;
@@ -7,7 +7,8 @@ use callbridge_call::EventTime;
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// Counts over the whole history each time, as the document describes it.
+/// Returns for each request whether it is within the rate, according to the document. `moments` has
+/// the times of the requests.
 fn model(moments: &[EventTime], rate: Rate) -> Vec<bool> {
     let mut opened: Option<EventTime> = None;
     let mut counted = 0;
@@ -25,6 +26,7 @@ fn model(moments: &[EventTime], rate: Rate) -> Vec<bool> {
         .collect()
 }
 
+/// Returns times that follow each other by these milliseconds, from [`NOW`] on.
 fn moments(gaps: &[u32]) -> Vec<EventTime> {
     let mut at = NOW;
     gaps.iter()
@@ -48,11 +50,11 @@ proptest! {
         let rate = Rate { requests, window: Duration::from_secs(seconds) };
         let mut windows = Windows::new(rate);
         let moments = moments(&gaps);
-        let told: Vec<_> =
+        let counts: Vec<_> =
             moments.iter().map(|&at| windows.count(TokenKey::from_value("one"), at)).collect();
-        let within: Vec<bool> = told.iter().map(|counted| counted.within).collect();
+        let within: Vec<bool> = counts.iter().map(|counted| counted.within).collect();
         prop_assert_eq!(within, model(&moments, rate));
-        for (at, counted) in moments.iter().zip(&told) {
+        for (at, counted) in moments.iter().zip(&counts) {
             prop_assert!(*at >= counted.opened);
             prop_assert!(at.since(counted.opened) < rate.window, "counted in a window gone by");
             prop_assert!(moments.contains(&counted.opened), "opened by a request");
@@ -84,11 +86,12 @@ proptest! {
 fn fullest_window_and_span_are_remembered() {
     let mut windows = Windows::new(Rate::default());
     let key = TokenKey::from_value("one");
-    // 40 at the end of one window and 40 at the start of the next: 40 and 40, but 80 in a span.
+    // The client sends 40 requests at the end of one window and 40 at the start of the next window.
+    // No window has more than 41 requests, but a span of 60 seconds has 80.
     windows.count(key, NOW);
     for second in [55, 61] {
         for _ in 0..40 {
-            windows.count(key, super::after(second));
+            windows.count(key, super::now_plus(second));
         }
     }
     let fullest = windows.fullest;

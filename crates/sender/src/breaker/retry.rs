@@ -112,7 +112,7 @@ mod tests {
         );
     }
 
-    fn waits(seed: u64) -> [Duration; 5] {
+    fn retry_waits(seed: u64) -> [Duration; 5] {
         let mut failures = CallFailures::new(seed);
         [0, 1, 2, 3, 4].map(|counted| failures.wait(counted).expect("another attempt"))
     }
@@ -120,12 +120,12 @@ mod tests {
     #[test]
     fn waits_are_1_4_10_20_25_minutes_and_then_none() {
         for seed in 0..500 {
-            for (wait, minutes) in waits(seed).into_iter().zip([1, 4, 10, 20, 25]) {
+            for (wait, minutes) in retry_waits(seed).into_iter().zip([1, 4, 10, 20, 25]) {
                 let most = MINUTE * minutes;
                 assert!(wait <= most && wait > most - most / 16, "{wait:?}");
             }
         }
-        assert_ne!(waits(1), waits(2));
+        assert_ne!(retry_waits(1), retry_waits(2));
         let mut failures = CallFailures::new(7);
         assert_eq!(failures.wait(5), None);
         assert_eq!(failures.wait(u32::MAX), None);

@@ -1,4 +1,5 @@
-//! Compares the pacer with a fixed window of any origin, through delays, stalls, and restarts.
+//! Tests that compare the pacer with a fixed window of any origin, through delays, stalls, and
+//! restarts.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,12 +10,12 @@ fn rate(text: &str) -> Rate {
     text.parse().expect("a rate")
 }
 
-fn fresh(text: &str) -> Pacer {
+fn fresh_pacer(text: &str) -> Pacer {
     Pacer::start(rate(text), BTreeMap::new(), Duration::ZERO)
 }
 
 /// Makes a pacer after slots of another boot, or slots whose boot is unknown.
-fn doubtful(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duration) -> Pacer {
+fn doubtful_pacer(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duration) -> Pacer {
     let (sent, ended) = (now, None);
     let uses = slots.into_iter().map(|slot| (slot, Use { sent, ended }));
     let mut pacer = Pacer::start(rate, uses.collect(), now);
@@ -23,7 +24,7 @@ fn doubtful(rate: Rate, slots: impl IntoIterator<Item = u32>, now: Duration) -> 
 }
 
 /// Returns the number of slots that count in a window that is open now.
-fn used(pacer: &Pacer, now: Duration) -> usize {
+fn used_slots(pacer: &Pacer, now: Duration) -> usize {
     pacer.frees(now).count()
 }
 
@@ -39,9 +40,9 @@ fn burst(pacer: &mut Pacer, now: Duration) -> u32 {
 
 #[test]
 fn fresh_pacer_sends_whole_limit_then_waits_one_window() {
-    let mut pacer = fresh("60/60s");
+    let mut pacer = fresh_pacer("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
-    assert_eq!(used(&pacer, S), 60);
+    assert_eq!(used_slots(&pacer, S), 60);
     assert_eq!(burst(&mut pacer, 61 * S), 0);
     let free = pacer.frees(61 * S).next().expect("a slot");
     assert_eq!(free, Some(61 * S + Duration::from_millis(30)));
@@ -50,7 +51,7 @@ fn fresh_pacer_sends_whole_limit_then_waits_one_window() {
 
 #[test]
 fn slot_frees_one_window_after_its_answer() {
-    let mut pacer = fresh("1/60s");
+    let mut pacer = fresh_pacer("1/60s");
     let slot = pacer.take(S, Pace::AtOnce).expect("free");
     assert_eq!(pacer.take(100 * S, Pace::AtOnce), Err(None));
     pacer.note_end(slot, 100 * S);
@@ -61,7 +62,7 @@ fn slot_frees_one_window_after_its_answer() {
 
 #[test]
 fn request_that_was_never_sent_gives_its_slot_back() {
-    let mut pacer = fresh("1/60s");
+    let mut pacer = fresh_pacer("1/60s");
     let slot = pacer.take(S, Pace::AtOnce).expect("free");
     pacer.never_sent(slot);
     assert_eq!(pacer.take(S, Pace::AtOnce), Ok(slot));
@@ -69,7 +70,7 @@ fn request_that_was_never_sent_gives_its_slot_back() {
 
 #[test]
 fn backlog_is_paced_evenly_and_live_call_does_not_wait() {
-    let mut pacer = fresh("60/60s");
+    let mut pacer = fresh_pacer("60/60s");
     let mut now = S;
     let mut sent = Vec::new();
     while sent.len() < 20 {
@@ -86,13 +87,13 @@ fn backlog_is_paced_evenly_and_live_call_does_not_wait() {
 
 #[test]
 fn restart_in_same_boot_keeps_slots_and_adds_no_wait() {
-    let mut pacer = fresh("3/60s");
+    let mut pacer = fresh_pacer("3/60s");
     let first = pacer.take(S, Pace::AtOnce).expect("free");
     pacer.note_end(first, 2 * S);
     pacer.take(3 * S, Pace::AtOnce).expect("free");
     let kept = pacer.uses(4 * S).collect();
     let mut again = Pacer::start(rate("3/60s"), kept, 10 * S);
-    assert_eq!(used(&again, 10 * S), 2);
+    assert_eq!(used_slots(&again, 10 * S), 2);
     assert!(again.take(10 * S, Pace::AtOnce).is_ok());
     let ends: Vec<_> = again.uses(10 * S).map(|(_, one)| one.ended).collect();
     assert_eq!(
@@ -105,7 +106,7 @@ fn restart_in_same_boot_keeps_slots_and_adds_no_wait() {
 /// Promise: After a reboot, callbridge sends nothing for 60 seconds.
 #[test]
 fn reboot_is_followed_by_a_window_of_silence() {
-    let mut pacer = doubtful(rate("60/60s"), [0, 7], S);
+    let mut pacer = doubtful_pacer(rate("60/60s"), [0, 7], S);
     let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
     assert_eq!(pacer.take(S, Pace::AtOnce), Err(Some(until)));
     assert_eq!(pacer.silent_until, Some(until));
@@ -114,18 +115,21 @@ fn reboot_is_followed_by_a_window_of_silence() {
 
 #[test]
 fn freed_slot_is_no_longer_counted_from_that_moment() {
-    let mut pacer = fresh("2/60s");
+    let mut pacer = fresh_pacer("2/60s");
     assert_eq!(pacer.rate, rate("2/60s"));
     assert_eq!(burst(&mut pacer, S), 2);
     let free = pacer.frees(S).next().flatten().expect("answered");
     let before = free - Duration::from_nanos(1);
-    assert_eq!((used(&pacer, before), used(&pacer, free)), (2, 0));
+    assert_eq!(
+        (used_slots(&pacer, before), used_slots(&pacer, free)),
+        (2, 0)
+    );
     assert_eq!(pacer.uses(free).count(), 0);
 }
 
 /// Makes a pacer that met 429s at these seconds.
-fn refused_at(seconds: &[u32]) -> Pacer {
-    let mut pacer = fresh("60/60s");
+fn pacer_limited_at(seconds: &[u32]) -> Pacer {
+    let mut pacer = fresh_pacer("60/60s");
     for second in seconds {
         pacer.note_limit(S * *second);
     }
@@ -134,8 +138,8 @@ fn refused_at(seconds: &[u32]) -> Pacer {
 
 #[test]
 fn third_window_in_a_row_with_a_429_halves_the_rate() {
-    assert_eq!(refused_at(&[1, 2, 60, 61, 62]).allowed(62 * S), 60);
-    let pacer = refused_at(&[1, 2, 61, 121]);
+    assert_eq!(pacer_limited_at(&[1, 2, 60, 61, 62]).allowed(62 * S), 60);
+    let pacer = pacer_limited_at(&[1, 2, 61, 121]);
     assert_eq!(pacer.allowed(121 * S), 30);
     assert!(pacer.is_shared(121 * S));
     assert_eq!(pacer.shared(), Some((30, 121 * S)));
@@ -143,7 +147,7 @@ fn third_window_in_a_row_with_a_429_halves_the_rate() {
 
 #[test]
 fn window_without_a_429_begins_the_count_again() {
-    let pacer = refused_at(&[1, 61, 181, 241]);
+    let pacer = pacer_limited_at(&[1, 61, 181, 241]);
     assert_eq!(pacer.allowed(241 * S), 60);
     let mut pacer = pacer;
     pacer.note_limit(301 * S);
@@ -152,7 +156,7 @@ fn window_without_a_429_begins_the_count_again() {
 
 #[test]
 fn rate_is_halved_down_to_a_quarter_and_no_further() {
-    let mut pacer = refused_at(&[1, 61, 121]);
+    let mut pacer = pacer_limited_at(&[1, 61, 121]);
     for second in [181, 241, 301] {
         pacer.note_limit(S * second);
     }
@@ -165,7 +169,7 @@ fn rate_is_halved_down_to_a_quarter_and_no_further() {
 
 #[test]
 fn lowered_rate_doubles_after_ten_minutes_without_a_429() {
-    let pacer = refused_at(&[1, 61, 121, 181, 241, 301]);
+    let pacer = pacer_limited_at(&[1, 61, 121, 181, 241, 301]);
     assert_eq!(pacer.allowed(900 * S), 15);
     assert_eq!(pacer.allowed(901 * S), 30);
     assert!(pacer.is_shared(1500 * S));
@@ -176,11 +180,11 @@ fn lowered_rate_doubles_after_ten_minutes_without_a_429() {
 
 #[test]
 fn each_429_keeps_a_lowered_rate_for_ten_minutes_more() {
-    let mut pacer = refused_at(&[1, 61, 121]);
+    let mut pacer = pacer_limited_at(&[1, 61, 121]);
     pacer.note_limit(700 * S);
     assert_eq!(pacer.allowed(1299 * S), 30);
     assert_eq!(pacer.allowed(1300 * S), 60);
-    let mut pacer = refused_at(&[1, 61, 121, 181, 241, 301]);
+    let mut pacer = pacer_limited_at(&[1, 61, 121, 181, 241, 301]);
     pacer.note_limit(1000 * S);
     assert_eq!(pacer.allowed(1000 * S), 30, "doubled before");
     assert_eq!(pacer.allowed(1600 * S), 60);
@@ -188,7 +192,7 @@ fn each_429_keeps_a_lowered_rate_for_ten_minutes_more() {
 
 #[test]
 fn doubt_starts_silence_and_restored_share_limits_pace() {
-    let mut pacer = fresh("60/60s");
+    let mut pacer = fresh_pacer("60/60s");
     assert_eq!(pacer.shared(), None);
     pacer.doubt(S);
     let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
@@ -203,7 +207,7 @@ fn doubt_starts_silence_and_restored_share_limits_pace() {
 
 #[test]
 fn lower_limit_after_restart_counts_earlier_requests() {
-    let mut pacer = fresh("60/60s");
+    let mut pacer = fresh_pacer("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(S).collect();
     let mut lower = Pacer::start(rate("10/60s"), kept, 2 * S);
@@ -213,7 +217,7 @@ fn lower_limit_after_restart_counts_earlier_requests() {
 
 #[test]
 fn shorter_window_before_restart_counts_in_crm_window() {
-    let mut pacer = fresh("30/30s");
+    let mut pacer = fresh_pacer("30/30s");
     assert_eq!(burst(&mut pacer, S), 30);
     assert_eq!(
         burst(&mut pacer, 32 * S),
@@ -228,18 +232,22 @@ fn shorter_window_before_restart_counts_in_crm_window() {
 
 #[test]
 fn shorter_window_after_restart_keeps_crm_window_limit() {
-    let mut pacer = fresh("60/60s");
+    let mut pacer = fresh_pacer("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
     let kept = pacer.uses(31 * S).collect();
     let mut again = Pacer::start(rate("10/10s"), kept, 32 * S);
-    assert_eq!(used(&again, 32 * S), 0, "none in the last ten seconds");
+    assert_eq!(
+        used_slots(&again, 32 * S),
+        0,
+        "none in the last ten seconds"
+    );
     assert_eq!(burst(&mut again, 33 * S), 0, "sixty in the last minute");
     assert_eq!(burst(&mut again, 62 * S), 10);
 }
 
 #[test]
 fn rate_above_the_crm_limit_is_the_only_limit() {
-    let mut pacer = fresh("60/6s");
+    let mut pacer = fresh_pacer("60/6s");
     assert_eq!(burst(&mut pacer, S), 60);
     assert_eq!(burst(&mut pacer, 8 * S), 60);
     assert_eq!(pacer.uses(8 * S).count(), 60);
@@ -248,8 +256,8 @@ fn rate_above_the_crm_limit_is_the_only_limit() {
 /// Something that happens between two requests, with times in milliseconds.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A request: the stall of its commit, the way there, and the way back. Beyond 30 s it times
-    /// out.
+    /// A request: the stall of its commit, the time until it arrives, and the time until its answer
+    /// arrives. A request that takes longer than 30 s times out.
     Request {
         pace: Pace,
         stall: u64,
@@ -257,7 +265,7 @@ enum Event {
         back: u64,
     },
     /// The commit of a request fails, so nothing is sent.
-    Grounded,
+    CommitFails,
     /// Time passes.
     Idle(u64),
     /// The process is killed, and started again in the same boot with this rate.
@@ -268,7 +276,7 @@ enum Event {
     Refused,
 }
 
-/// Makes rates of one token. With each of them, one minute of the CRM can hold 60 requests.
+/// Makes rates of one token. Each of the rates allows at most 60 requests in a minute.
 fn rates() -> impl Strategy<Value = Rate> {
     let texts = [
         "60/60s", "60/60s", "10/10s", "30/30s", "7/60s", "1/1s", "20/20s", "60/90s",
@@ -285,7 +293,7 @@ fn event() -> impl Strategy<Value = Event> {
         40 => (pace, stall, quick(), quick()).prop_map(|(pace, stall, there, back)| {
             Event::Request { pace, stall, there, back }
         }),
-        2 => Just(Event::Grounded),
+        2 => Just(Event::CommitFails),
         4 => quick().prop_map(Event::Idle),
         2 => (down, rates()).prop_map(|(down, rate)| Event::Restart { down, rate }),
         1 => (20_000..60_000_u64, rates()).prop_map(|(down, rate)| Event::Reboot { down, rate }),
@@ -293,7 +301,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Makes events. Many requests at once find the limit, and few find what is between them.
+/// Makes events. Many requests at once reach the limit, and few requests leave time between them.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let many = (1..80_usize, 0..300_u64, 0..300_u64).prop_map(|(times, there, back)| {
         let (pace, stall) = (Pace::AtOnce, 0);
@@ -314,8 +322,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 const TIME_OUT: u64 = 30_000;
 const NEVER_LATER: u64 = 5_000;
 
-/// A simulated process and network, with a time that goes on over reboots.
-struct Played {
+/// A simulated process and network, with a time that continues through reboots.
+struct Simulation {
     now: u64,
     /// Time at which this boot began.
     booted: u64,
@@ -325,7 +333,7 @@ struct Played {
     arrived: Vec<u64>,
 }
 
-impl Played {
+impl Simulation {
     fn new(rate: Rate) -> Self {
         Self {
             now: 0,
@@ -337,7 +345,7 @@ impl Played {
     }
 
     /// Returns the boot clock at this moment.
-    fn boot(&self, at: u64) -> Duration {
+    fn boot_time(&self, at: u64) -> Duration {
         Duration::from_millis(at - self.booted)
     }
 
@@ -350,26 +358,29 @@ impl Played {
                 there,
                 back,
             } => self.request(pace, stall, there, back),
-            Event::Grounded => {
-                if let Ok(slot) = self.pacer.take(self.boot(self.now), Pace::AtOnce) {
+            Event::CommitFails => {
+                if let Ok(slot) = self.pacer.take(self.boot_time(self.now), Pace::AtOnce) {
                     self.pacer.never_sent(slot);
                 }
             }
             Event::Idle(for_ms) => self.now += for_ms,
             Event::Refused => {
-                self.pacer.note_limit(self.boot(self.now));
+                self.pacer.note_limit(self.boot_time(self.now));
             }
             Event::Restart { down, rate } => {
-                let kept = self.pacer.uses(self.boot(self.now)).collect();
-                self.killed(down);
-                self.pacer = Pacer::start(rate, kept, self.boot(self.now));
+                let kept = self.pacer.uses(self.boot_time(self.now)).collect();
+                self.kill(down);
+                self.pacer = Pacer::start(rate, kept, self.boot_time(self.now));
             }
             Event::Reboot { down, rate } => {
-                let kept = self.pacer.uses(self.boot(self.now)).map(|(slot, _)| slot);
+                let kept = self
+                    .pacer
+                    .uses(self.boot_time(self.now))
+                    .map(|(slot, _)| slot);
                 let kept: Vec<u32> = kept.collect();
-                self.killed(down);
+                self.kill(down);
                 self.booted = self.now - 3_000;
-                self.pacer = doubtful(rate, kept, self.boot(self.now));
+                self.pacer = doubtful_pacer(rate, kept, self.boot_time(self.now));
             }
         }
     }
@@ -383,13 +394,13 @@ impl Played {
         self.under_way = open;
         for (slot, _, ended) in Vec::<(u32, u64, u64)>::into_iter(seen) {
             self.pacer
-                .note_end(slot, self.boot(ended))
+                .note_end(slot, self.boot_time(ended))
                 .expect("under way");
         }
     }
 
     fn request(&mut self, pace: Pace, stall: u64, there: u64, back: u64) {
-        let taken = self.pacer.take(self.boot(self.now), pace);
+        let taken = self.pacer.take(self.boot_time(self.now), pace);
         let Ok(slot) = taken else {
             // A wait can end later than planned, but never earlier.
             self.now += 250;
@@ -412,7 +423,7 @@ impl Played {
 
     /// Kills the process. The kill closes the connections: a request that has not arrived 5 s later
     /// is lost.
-    fn killed(&mut self, down: u64) {
+    fn kill(&mut self, down: u64) {
         let closed = self.now;
         self.arrived.retain(|at| *at < closed + NEVER_LATER);
         self.under_way.clear();
@@ -420,9 +431,9 @@ impl Played {
     }
 }
 
-/// Returns the most that any window holds, wherever it opens, by a clock that runs at this rate of
-/// ours.
-fn fullest(arrived: &[u64], window: u64, per_million: u64) -> usize {
+/// Returns the maximum number of requests that arrive in any `window` milliseconds of the CRM's
+/// clock. `per_million`: microseconds of the CRM's clock per second of our clock.
+fn largest_window(arrived: &[u64], window: u64, per_million: u64) -> usize {
     let by_theirs = |at: &u64| at * per_million; // millionths of a millisecond
     let mut arrived: Vec<u64> = arrived.iter().map(by_theirs).collect();
     arrived.sort_unstable();
@@ -446,28 +457,28 @@ proptest! {
         theirs in 999_500..1_000_500_u64,
     ) {
         let rate = rate(&format!("{limit}/60s"));
-        let mut played = Played::new(rate);
+        let mut simulation = Simulation::new(rate);
         for event in &events {
-            played.play(&match event.clone() {
+            simulation.play(&match event.clone() {
                 Event::Restart { down, .. } => Event::Restart { down, rate },
                 Event::Reboot { down, .. } => Event::Reboot { down, rate },
                 other => other,
             });
         }
-        let held = fullest(&played.arrived, 60_000, theirs);
-        prop_assert!(held <= limit as usize, "{held} in a window: {:?}", played.arrived);
+        let held = largest_window(&simulation.arrived, 60_000, theirs);
+        prop_assert!(held <= limit as usize, "{held} in a window: {:?}", simulation.arrived);
     }
 
     #[test]
     fn rate_changes_never_exceed_sixty_requests_per_window(
         first in rates(), events in events(), theirs in 999_500..1_000_500_u64,
     ) {
-        let mut played = Played::new(first);
+        let mut simulation = Simulation::new(first);
         for event in &events {
-            played.play(event);
+            simulation.play(event);
         }
-        let held = fullest(&played.arrived, 60_000, theirs);
-        prop_assert!(held <= 60, "{held} in a window: {:?}", played.arrived);
+        let held = largest_window(&simulation.arrived, 60_000, theirs);
+        prop_assert!(held <= 60, "{held} in a window: {:?}", simulation.arrived);
     }
 
     #[test]
@@ -475,16 +486,16 @@ proptest! {
         rate in prop::sample::select(vec!["10/10s", "30/30s", "1/1s", "3/20s"]).prop_map(rate),
         events in events(), theirs in 999_500..1_000_500_u64,
     ) {
-        let mut played = Played::new(rate);
+        let mut simulation = Simulation::new(rate);
         for event in events {
-            played.play(&match event {
+            simulation.play(&match event {
                 Event::Restart { down, .. } => Event::Restart { down, rate },
                 Event::Reboot { down, .. } => Event::Reboot { down, rate },
                 other => other,
             });
         }
         let window = u64::try_from(rate.window().as_millis()).expect("short");
-        let held = fullest(&played.arrived, window, theirs);
-        prop_assert!(held <= rate.limit() as usize, "{held}: {:?}", played.arrived);
+        let held = largest_window(&simulation.arrived, window, theirs);
+        prop_assert!(held <= rate.limit() as usize, "{held}: {:?}", simulation.arrived);
     }
 }

@@ -1,17 +1,17 @@
-//! Calls with a lost requestId: when they are sent again, and when they are given up.
+//! Tests of when calls with a lost requestId are sent again, and when they are given up.
 
 use super::step::*;
-use super::tests::{HOUR, after, confirm, lost, next_check};
+use super::tests::{HOUR, confirm, lost_call, next_check, wall_time};
 use super::*;
-use crate::testing::{at, submitted};
+use crate::testing::{now_at, submitted_call};
 use callbridge_model::Reason;
 use callbridge_spool::{HELD_MAX, IfAbsent, Step};
 
-/// Makes a lost call after this many resubmissions.
-fn resent(resubmits: u32) -> Unconfirmed {
+/// Makes a call with a lost requestId after this many resubmissions.
+fn resent_call(resubmits: u32) -> Unconfirmed {
     Unconfirmed {
         resubmits,
-        ..lost(1, at(0))
+        ..lost_call(1, now_at(0))
     }
 }
 
@@ -19,13 +19,13 @@ fn resent(resubmits: u32) -> Unconfirmed {
 fn lost_call_is_resent_after_a_minute_an_hour_and_a_day() {
     let confirm = confirm();
     for (resubmits, age) in [(0, 60), (1, HOUR), (2, 24 * HOUR)] {
-        let call = resent(resubmits);
-        let before = confirm.settle(&call, after(age - 1), true);
-        assert_eq!(next_check(before), after(age), "{resubmits}");
-        let due = confirm.settle(&call, after(age), true);
+        let call = resent_call(resubmits);
+        let before = confirm.settle(&call, wall_time(age - 1), true);
+        assert_eq!(next_check(before), wall_time(age), "{resubmits}");
+        let due = confirm.settle(&call, wall_time(age), true);
         assert!(matches!(due, Step::Resubmit { .. }), "{due:?}");
     }
-    let dead = confirm.settle(&resent(3), after(61), true);
+    let dead = confirm.settle(&resent_call(3), wall_time(61), true);
     let Step::Died {
         reason, message, ..
     } = dead
@@ -43,28 +43,28 @@ fn lost_call_is_resent_after_a_minute_an_hour_and_a_day() {
 
 #[test]
 fn wait_of_a_lost_call_is_checked_every_hour() {
-    let step = confirm().settle(&resent(2), after(2 * HOUR), true);
+    let step = confirm().settle(&resent_call(2), wall_time(2 * HOUR), true);
     let Step::NotYet { next_check, absent } = step else {
         panic!("{step:?}");
     };
-    assert_eq!((next_check, absent), (after(3 * HOUR), Some(0)));
+    assert_eq!((next_check, absent), (wall_time(3 * HOUR), Some(0)));
 }
 
 #[test]
 fn lost_call_from_a_clock_ahead_is_resent_at_once() {
     let call = Unconfirmed {
         resubmits: 2,
-        ..lost(1, at(HELD_MAX.as_secs() + 10))
+        ..lost_call(1, now_at(HELD_MAX.as_secs() + 10))
     };
-    let step = confirm().settle(&call, after(1), true);
+    let step = confirm().settle(&call, wall_time(1), true);
     assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
 }
 
 #[test]
 fn request_id_is_lost_until_the_call_can_be_resent() {
     let confirm = confirm();
-    let poll = submitted(1, at(0));
-    let step = confirm.lost_step(&poll, after(2), "404");
+    let poll = submitted_call(1, now_at(0));
+    let step = confirm.lost_step(&poll, wall_time(2), "404");
     let Step::Unresolved {
         next_check,
         if_absent,
@@ -73,12 +73,12 @@ fn request_id_is_lost_until_the_call_can_be_resent() {
     else {
         panic!("{step:?}");
     };
-    assert_eq!((next_check, if_absent), (after(60), IfAbsent::Resubmit));
+    assert_eq!((next_check, if_absent), (wall_time(60), IfAbsent::Resubmit));
     assert_eq!(why, "404");
-    assert_eq!(next_check_of_lost(&confirm, 90, 0), after(90));
+    assert_eq!(next_check_of_lost(&confirm, 90, 0), wall_time(90));
     assert_eq!(
         next_check_of_lost(&confirm, 90, 3),
-        after(90),
+        wall_time(90),
         "given up at once"
     );
 }
@@ -86,9 +86,9 @@ fn request_id_is_lost_until_the_call_can_be_resent() {
 fn next_check_of_lost(confirm: &Confirm, now: u64, resubmits: u32) -> EventTime {
     let call = Unconfirmed {
         resubmits,
-        ..submitted(1, at(0))
+        ..submitted_call(1, now_at(0))
     };
-    next_check(confirm.lost_step(&call, after(now), "404"))
+    next_check(confirm.lost_step(&call, wall_time(now), "404"))
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn interrupted_call_is_resent_without_waiting() {
     let call = Unconfirmed {
         if_absent: IfAbsent::Interrupted,
         resubmits: 9,
-        ..lost(1, at(0))
+        ..lost_call(1, now_at(0))
     };
     for pages_read in [true, false] {
-        let step = confirm().settle(&call, after(1), pages_read);
+        let step = confirm().settle(&call, wall_time(1), pages_read);
         assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
     }
 }
@@ -108,11 +108,11 @@ fn interrupted_call_is_resent_without_waiting() {
 fn changed_call_is_sent_only_if_pages_were_read() {
     let call = Unconfirmed {
         if_absent: IfAbsent::Changed,
-        ..lost(1, at(0))
+        ..lost_call(1, now_at(0))
     };
-    let step = confirm().settle(&call, after(1), true);
+    let step = confirm().settle(&call, wall_time(1), true);
     assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
-    let step = confirm().settle(&call, after(1), false);
+    let step = confirm().settle(&call, wall_time(1), false);
     let reason = Reason::Unconfirmed;
     assert!(
         matches!(&step, Step::Died { reason: it, .. } if *it == reason),
@@ -125,10 +125,10 @@ fn given_up_call_that_no_page_shows_is_a_server_error() {
     let call = Unconfirmed {
         if_absent: IfAbsent::ServerError,
         message: "500".to_owned(),
-        ..lost(1, at(0))
+        ..lost_call(1, now_at(0))
     };
     for pages_read in [true, false] {
-        let step = confirm().settle(&call, after(1), pages_read);
+        let step = confirm().settle(&call, wall_time(1), pages_read);
         assert_eq!(step, dead_step(Reason::ServerError, "500".to_owned()));
     }
 }
@@ -136,17 +136,20 @@ fn given_up_call_that_no_page_shows_is_a_server_error() {
 #[test]
 fn lost_call_without_any_confirmation_is_never_resent() {
     let mut confirm = confirm();
-    confirm.refuse_polls(at(0), "403");
-    confirm.refuse_pages(at(0), "403");
-    let call = lost(1, at(0));
+    confirm.refuse_polls(now_at(0), "403");
+    confirm.refuse_pages(now_at(0), "403");
+    let call = lost_call(1, now_at(0));
     for (now, next) in [(70, HOUR + 70), (24 * HOUR - 1, 24 * HOUR)] {
-        assert_eq!(confirm.waits_until(&call, after(now)), Some(after(next)));
         assert_eq!(
-            next_check(confirm.settle(&call, after(now), false)),
-            after(next)
+            confirm.waits_until(&call, wall_time(now)),
+            Some(wall_time(next))
+        );
+        assert_eq!(
+            next_check(confirm.settle(&call, wall_time(now), false)),
+            wall_time(next)
         );
     }
-    let step = confirm.settle(&call, after(24 * HOUR), false);
+    let step = confirm.settle(&call, wall_time(24 * HOUR), false);
     let reason = Reason::Unconfirmed;
     assert!(
         matches!(&step, Step::Died { reason: it, .. } if *it == reason),
@@ -157,11 +160,11 @@ fn lost_call_without_any_confirmation_is_never_resent() {
 #[test]
 fn expired_request_id_is_lost_or_ends_where_nothing_confirms() {
     let mut confirm = confirm();
-    let call = submitted(1, at(0));
-    let now = after(24 * HOUR);
+    let call = submitted_call(1, now_at(0));
+    let now = wall_time(24 * HOUR);
     assert_eq!(next_check(confirm.expired_step(&call, now)), now);
-    confirm.refuse_polls(at(0), "403: xato");
-    confirm.refuse_pages(at(0), "403");
+    confirm.refuse_polls(now_at(0), "403: xato");
+    confirm.refuse_pages(now_at(0), "403");
     let Step::Died {
         reason, message, ..
     } = confirm.expired_step(&call, now)
@@ -169,6 +172,6 @@ fn expired_request_id_is_lost_or_ends_where_nothing_confirms() {
         panic!("it counts as written");
     };
     assert_eq!(reason, Reason::Unconfirmed);
-    let words = "whether it is journaled (403: xato): check in the CRM";
-    assert!(message.contains(words), "{message}");
+    let expected_part = "whether it is journaled (403: xato): check in the CRM";
+    assert!(message.contains(expected_part), "{message}");
 }

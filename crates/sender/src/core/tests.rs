@@ -1,8 +1,8 @@
-//! The core as a whole: from a head to a request, and from an answer to operations.
+//! Tests of the whole core: from a head to a request, and from an answer to operations.
 
 use super::*;
 use crate::queue::Task;
-use crate::testing::{T0, at, info, print, row, submitted, uuid};
+use crate::testing::{T0, fingerprint, info, now_at, row, submitted_call, uuid};
 use callbridge_crm::{ApiError, ApiReply, ApiResult, FailureWord, Page, TokenInfo, WriteStatus};
 use callbridge_model::CallUuid;
 use callbridge_spool::{Confirmable, Due, OutcomeSource};
@@ -12,7 +12,7 @@ mod pauses;
 mod restart;
 mod tokens;
 
-pub(super) fn due(id: i64) -> Due {
+pub(super) fn due_call(id: i64) -> Due {
     Due {
         row: RowId(id),
         uuid: uuid(id),
@@ -20,16 +20,16 @@ pub(super) fn due(id: i64) -> Due {
     }
 }
 
-pub(super) fn live(id: i64) -> WorkQueue {
+pub(super) fn live_queue(id: i64) -> WorkQueue {
     WorkQueue {
-        live: Some(due(id)),
+        live: Some(due_call(id)),
         ready: 1,
         ..WorkQueue::default()
     }
 }
 
 /// Makes a head with one accepted call that is due for a poll.
-pub(super) fn unconfirmed(call: &Unconfirmed) -> WorkQueue {
+pub(super) fn unconfirmed_queue(call: &Unconfirmed) -> WorkQueue {
     WorkQueue {
         polls: vec![call.clone()],
         oldest_submitted: vec![call.clone()],
@@ -43,11 +43,11 @@ pub(super) fn unconfirmed(call: &Unconfirmed) -> WorkQueue {
 }
 
 /// Makes a sender whose token is verified.
-pub(super) fn ready(settings: Settings) -> Core {
-    let (mut core, ops) = Core::start(settings, Known::default(), at(0));
+pub(super) fn ready_core(settings: Settings) -> Core {
+    let (mut core, ops) = Core::start(settings, Known::default(), now_at(0));
     assert!(matches!(&ops[..], [Op::Meta { .. }]), "{ops:?}");
-    core.token(at(0), Some(print()));
-    let (request, answered) = exchange(&mut core, at(0), &WorkQueue::default(), record());
+    core.token(now_at(0), Some(fingerprint()));
+    let (request, answered) = exchange(&mut core, now_at(0), &WorkQueue::default(), token_record());
     assert_eq!(request, Request::TokenInfo);
     let bind = Op::BindCompany {
         company: "12".to_owned(),
@@ -57,15 +57,15 @@ pub(super) fn ready(settings: Settings) -> Core {
     core
 }
 
-pub(super) fn record() -> ApiResult {
+pub(super) fn token_record() -> ApiResult {
     Ok(ApiReply::TokenInfo(info()))
 }
 
-pub(super) fn status(status: WriteStatus) -> ApiResult {
+pub(super) fn status_answer(status: WriteStatus) -> ApiResult {
     Ok(ApiReply::Status(status))
 }
 
-pub(super) fn page(calls: &[CallUuid]) -> ApiResult {
+pub(super) fn page_answer(calls: &[CallUuid]) -> ApiResult {
     Ok(ApiReply::Page(Page {
         rows: 1,
         uuids: calls.to_vec(),
@@ -75,12 +75,12 @@ pub(super) fn page(calls: &[CallUuid]) -> ApiResult {
     }))
 }
 
-pub(super) fn forbidden() -> ApiResult {
+pub(super) fn forbidden_answer() -> ApiResult {
     Err(ApiError::Forbidden("yo'q".to_owned()))
 }
 
-/// Makes the next request from these rows.
-pub(super) fn sent(core: &mut Core, now: Now, head: &WorkQueue) -> (u32, Task, Launch) {
+/// Makes the next request of this head. Returns its slot, its task, and its launch.
+pub(super) fn launch_next(core: &mut Core, now: Now, head: &WorkQueue) -> (u32, Task, Launch) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent at {now:?}");
     };
@@ -91,7 +91,7 @@ pub(super) fn sent(core: &mut Core, now: Now, head: &WorkQueue) -> (u32, Task, L
         ..RequestInputs::default()
     };
     let launch = core.launch(now, plan, inputs);
-    assert!(launch.request.is_some(), "it goes: {task:?}");
+    assert!(launch.request.is_some(), "a request is sent: {task:?}");
     (slot, task, launch)
 }
 
@@ -102,8 +102,8 @@ pub(super) fn exchange(
     head: &WorkQueue,
     answer: ApiResult,
 ) -> (Request, Answered) {
-    let (slot, _, launch) = sent(core, now, head);
-    let (request, _) = launch.request.expect("it goes");
+    let (slot, _, launch) = launch_next(core, now, head);
+    let (request, _) = launch.request.expect("a request");
     let answered = core.judge_answer(now, slot, answer.into());
     (request, answered.expect("under way"))
 }
@@ -120,13 +120,13 @@ pub(super) fn lane(core: &mut Core, now: Now, head: &WorkQueue) -> Option<Lane> 
     }
 }
 
-pub(super) fn pause(core: &Core, now: Now) -> Option<String> {
+pub(super) fn pause_reason(core: &Core, now: Now) -> Option<String> {
     let status = core.status(now, &WorkQueue::default());
     status.pause.map(|pause| pause.reason)
 }
 
 /// Returns the only step among the operations.
-pub(super) fn step(answered: &Answered) -> Step {
+pub(super) fn only_step(answered: &Answered) -> Step {
     let mut steps = answered.ops.iter().filter_map(|op| match op {
         Op::Step { step, .. } => Some(step.clone()),
         _ => None,
@@ -136,100 +136,132 @@ pub(super) fn step(answered: &Answered) -> Step {
 
 #[test]
 fn nothing_is_sent_before_the_token_is_known() {
-    let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
-    assert_eq!(core.next(at(0), &live(1)), Decision::Idle);
-    assert_eq!(pause(&core, at(0)).as_deref(), Some("token_missing"));
-    core.token(at(0), Some(print()));
-    assert_eq!(lane(&mut core, at(0), &live(1)), Some(Lane::Token));
-    assert_eq!(pause(&core, at(0)), None);
+    let (mut core, _) = Core::start(Settings::default(), Known::default(), now_at(0));
+    assert_eq!(core.next(now_at(0), &live_queue(1)), Decision::Idle);
+    assert_eq!(
+        pause_reason(&core, now_at(0)).as_deref(),
+        Some("token_missing")
+    );
+    core.token(now_at(0), Some(fingerprint()));
+    assert_eq!(
+        lane(&mut core, now_at(0), &live_queue(1)),
+        Some(Lane::Token)
+    );
+    assert_eq!(pause_reason(&core, now_at(0)), None);
     assert!(core.is_asking());
 }
 
 /// Promise: A request is written within five seconds after its slot was taken, or not at all.
 #[test]
 fn request_too_late_for_its_slot_keeps_slot_and_goes_again() {
-    let mut core = ready(Settings::default());
-    let (_, answered) = exchange(&mut core, at(10), &live(1), Err(ApiError::TooLate));
+    let mut core = ready_core(Settings::default());
+    let (_, answered) = exchange(
+        &mut core,
+        now_at(10),
+        &live_queue(1),
+        Err(ApiError::TooLate),
+    );
     let Step::Returned {
         not_before,
         failures,
         ..
-    } = step(&answered)
+    } = only_step(&answered)
     else {
         panic!("{:?}", answered.ops);
     };
-    assert_eq!((not_before, failures), (at(10).wall, 0));
+    assert_eq!((not_before, failures), (now_at(10).wall, 0));
     assert!(answered.again);
-    assert!(matches!(&answered.ops[0], Op::Slot(row) if row.answered == Some(at(10).boot)));
-    assert_eq!(core.budget.used(at(69)), 1, "the slot stays taken");
-    assert_eq!(core.budget.used(at(71)), 0);
-    assert_eq!(pause(&core, at(10)), None, "it says nothing about the CRM");
-    assert_eq!(lane(&mut core, at(10), &live(1)), Some(Lane::Live));
+    assert!(matches!(&answered.ops[0], Op::Slot(row) if row.answered == Some(now_at(10).boot)));
+    assert_eq!(core.budget.used(now_at(69)), 1, "the slot stays taken");
+    assert_eq!(core.budget.used(now_at(71)), 0);
+    assert_eq!(
+        pause_reason(&core, now_at(10)),
+        None,
+        "it says nothing about the CRM"
+    );
+    assert_eq!(
+        lane(&mut core, now_at(10), &live_queue(1)),
+        Some(Lane::Live)
+    );
 }
 
 #[test]
 fn request_too_late_ends_no_wait_after_a_429() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let limited: ApiResult = Err(ApiError::TooMany(true));
-    let (first, _, _) = sent(&mut core, at(10), &live(1));
-    let (second, _, _) = sent(&mut core, at(10), &live(2));
-    core.judge_answer(at(10), first, limited.into());
-    core.judge_answer(at(10), second, Err(ApiError::TooLate).into());
-    assert_eq!(pause(&core, at(10)).as_deref(), Some("rate_limited"));
+    let (first, _, _) = launch_next(&mut core, now_at(10), &live_queue(1));
+    let (second, _, _) = launch_next(&mut core, now_at(10), &live_queue(2));
+    core.judge_answer(now_at(10), first, limited.into());
+    core.judge_answer(now_at(10), second, Err(ApiError::TooLate).into());
+    assert_eq!(
+        pause_reason(&core, now_at(10)).as_deref(),
+        Some("rate_limited")
+    );
 }
 
 #[test]
 fn poll_of_an_expiring_request_id_precedes_everything() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let head = WorkQueue {
-        oldest_submitted: vec![submitted(3, at(0))],
-        ..live(1)
+        oldest_submitted: vec![submitted_call(3, now_at(0))],
+        ..live_queue(1)
     };
     let end = 3600 * 24 - 900;
-    exchange(&mut core, at(end - 2), &WorkQueue::default(), record());
-    assert_eq!(lane(&mut core, at(end - 1), &head), Some(Lane::Live));
-    assert_eq!(lane(&mut core, at(end), &head), Some(Lane::Deadline));
+    exchange(
+        &mut core,
+        now_at(end - 2),
+        &WorkQueue::default(),
+        token_record(),
+    );
+    assert_eq!(lane(&mut core, now_at(end - 1), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(end), &head), Some(Lane::Deadline));
 }
 
 #[test]
 fn call_whose_24_hours_are_over_has_a_lost_request_id() {
-    let mut core = ready(Settings::default());
-    let call = submitted(3, at(0));
-    let day = at(24 * 3600);
-    exchange(&mut core, day, &WorkQueue::default(), record());
+    let mut core = ready_core(Settings::default());
+    let call = submitted_call(3, now_at(0));
+    let day = now_at(24 * 3600);
+    exchange(&mut core, day, &WorkQueue::default(), token_record());
     let settle = Decision::Settle(Box::new(call.clone()));
-    assert_eq!(core.next(day, &unconfirmed(&call)), settle);
+    assert_eq!(core.next(day, &unconfirmed_queue(&call)), settle);
     let step = core.settle(day, &call);
     assert!(matches!(step, Step::Unresolved { .. }), "{step:?}");
 }
 
 #[test]
 fn wrong_clock_stops_sending_and_is_shown_as_pause() {
-    let mut core = ready(Settings::default());
-    core.settings.clock_right_from = Some(at(10).wall);
-    assert_eq!(core.next(at(9), &live(1)), Decision::WaitUntil(at(10).boot));
-    assert_eq!(pause(&core, at(9)).as_deref(), Some("clock"));
-    assert_eq!(lane(&mut core, at(10), &live(1)), Some(Lane::Live));
-    assert_eq!(pause(&core, at(10)), None);
+    let mut core = ready_core(Settings::default());
+    core.settings.clock_right_from = Some(now_at(10).wall);
+    assert_eq!(
+        core.next(now_at(9), &live_queue(1)),
+        Decision::WaitUntil(now_at(10).boot)
+    );
+    assert_eq!(pause_reason(&core, now_at(9)).as_deref(), Some("clock"));
+    assert_eq!(
+        lane(&mut core, now_at(10), &live_queue(1)),
+        Some(Lane::Live)
+    );
+    assert_eq!(pause_reason(&core, now_at(10)), None);
 }
 
 #[test]
 fn dry_run_submits_nothing_and_is_shown_as_pause() {
-    let mut core = ready(Settings {
+    let mut core = ready_core(Settings {
         dry_run: true,
         ..Settings::default()
     });
-    let hourly = Decision::WaitUntil(at(3_600).boot);
-    assert_eq!(core.next(at(10), &live(1)), hourly);
-    assert_eq!(pause(&core, at(10)).as_deref(), Some("dry_run"));
+    let hourly = Decision::WaitUntil(now_at(3_600).boot);
+    assert_eq!(core.next(now_at(10), &live_queue(1)), hourly);
+    assert_eq!(pause_reason(&core, now_at(10)).as_deref(), Some("dry_run"));
 }
 
 #[test]
 fn call_of_other_token_is_read_for_and_then_resent() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let foreign = Unconfirmed {
         token: TokenFingerprint::of("svc_pat_old"),
-        ..submitted(3, at(0))
+        ..submitted_call(3, now_at(0))
     };
     let head = WorkQueue {
         unresolved: Some(foreign.clone()),
@@ -238,39 +270,56 @@ fn call_of_other_token_is_read_for_and_then_resent() {
         ..WorkQueue::default()
     };
     let settle = Decision::Settle(Box::new(foreign.clone()));
-    assert_eq!(core.next(at(59), &head), settle, "it waits for its minute");
-    assert!(matches!(core.settle(at(59), &foreign), Step::NotYet { .. }));
-    let (request, answered) = exchange(&mut core, at(60), &head, page(&[]));
-    assert!(matches!(request, Request::Filter(_)), "{request:?}");
-    assert!(matches!(step(&answered), Step::Resubmit { .. }));
-    core.confirm.rest_pages(at(60).wall);
-    assert_eq!(core.next(at(60), &head), settle, "pages cannot be read");
+    assert_eq!(
+        core.next(now_at(59), &head),
+        settle,
+        "it waits for its minute"
+    );
     assert!(matches!(
-        core.settle(at(60), &foreign),
+        core.settle(now_at(59), &foreign),
+        Step::NotYet { .. }
+    ));
+    let (request, answered) = exchange(&mut core, now_at(60), &head, page_answer(&[]));
+    assert!(matches!(request, Request::Filter(_)), "{request:?}");
+    assert!(matches!(only_step(&answered), Step::Resubmit { .. }));
+    core.confirm.rest_pages(now_at(60).wall);
+    assert_eq!(core.next(now_at(60), &head), settle, "pages cannot be read");
+    assert!(matches!(
+        core.settle(now_at(60), &foreign),
         Step::Resubmit { .. }
     ));
 }
 
 #[test]
 fn call_that_a_page_shows_is_journaled() {
-    let mut core = ready(Settings::default());
-    core.confirm.refuse_polls(at(0), "403");
-    let call = submitted(3, at(0));
-    let (request, answered) = exchange(&mut core, at(20), &unconfirmed(&call), page(&[call.uuid]));
+    let mut core = ready_core(Settings::default());
+    core.confirm.refuse_polls(now_at(0), "403");
+    let call = submitted_call(3, now_at(0));
+    let (request, answered) = exchange(
+        &mut core,
+        now_at(20),
+        &unconfirmed_queue(&call),
+        page_answer(&[call.uuid]),
+    );
     assert!(matches!(request, Request::Filter(_)), "{request:?}");
     let journaled = Step::Journaled(OutcomeSource::Confirmation);
-    assert_eq!(step(&answered), journaled);
+    assert_eq!(only_step(&answered), journaled);
     assert_eq!(answered.steps, [(call, journaled)]);
 }
 
 #[test]
 fn call_that_no_page_shows_is_asked_for_again() {
-    let mut core = ready(Settings::default());
-    core.confirm.refuse_polls(at(0), "403");
-    let call = submitted(3, at(0));
-    let (_, answered) = exchange(&mut core, at(20), &unconfirmed(&call), page(&[]));
+    let mut core = ready_core(Settings::default());
+    core.confirm.refuse_polls(now_at(0), "403");
+    let call = submitted_call(3, now_at(0));
+    let (_, answered) = exchange(
+        &mut core,
+        now_at(20),
+        &unconfirmed_queue(&call),
+        page_answer(&[]),
+    );
     assert!(matches!(
-        step(&answered),
+        only_step(&answered),
         Step::NotYet {
             absent: Some(1),
             ..
@@ -280,62 +329,64 @@ fn call_that_no_page_shows_is_asked_for_again() {
 
 #[test]
 fn call_is_polled_once_at_a_time() {
-    let mut core = ready(Settings::default());
-    let head = unconfirmed(&submitted(3, at(0)));
-    let (_, task, _) = sent(&mut core, at(10), &head);
+    let mut core = ready_core(Settings::default());
+    let head = unconfirmed_queue(&submitted_call(3, now_at(0)));
+    let (_, task, _) = launch_next(&mut core, now_at(10), &head);
     assert_eq!(task.lane, Lane::Confirmation);
     assert_eq!(
-        core.next(at(10), &head),
-        Decision::WaitUntil(at(3_600).boot)
+        core.next(now_at(10), &head),
+        Decision::WaitUntil(now_at(3_600).boot)
     );
 }
 
 #[test]
 fn pending_call_is_polled_again_by_the_schedule() {
-    let mut core = ready(Settings::default());
-    let head = unconfirmed(&submitted(3, at(0)));
-    let pending = status(WriteStatus::Pending("PENDING".to_owned()));
-    let (_, answered) = exchange(&mut core, at(2), &head, pending);
-    let next_check = at(5).wall;
+    let mut core = ready_core(Settings::default());
+    let head = unconfirmed_queue(&submitted_call(3, now_at(0)));
+    let pending = status_answer(WriteStatus::Pending("PENDING".to_owned()));
+    let (_, answered) = exchange(&mut core, now_at(2), &head, pending);
+    let next_check = now_at(5).wall;
     let absent = None;
-    assert_eq!(step(&answered), Step::NotYet { next_check, absent });
+    assert_eq!(only_step(&answered), Step::NotYet { next_check, absent });
     assert!(!answered.again);
 }
 
 #[test]
 fn a_404_to_a_poll_loses_the_request_id() {
-    let mut core = ready(Settings::default());
-    let head = unconfirmed(&submitted(3, at(0)));
+    let mut core = ready_core(Settings::default());
+    let head = unconfirmed_queue(&submitted_call(3, now_at(0)));
     let missing = Err(ApiError::NotFound {
         own: true,
         message: String::new(),
     });
-    let (_, answered) = exchange(&mut core, at(2), &head, missing);
+    let (_, answered) = exchange(&mut core, now_at(2), &head, missing);
     assert!(answered.again);
     assert_eq!(answered.request_id.as_deref(), Some("r3"));
-    let Step::Unresolved { next_check, .. } = step(&answered) else {
+    let Step::Unresolved { next_check, .. } = only_step(&answered) else {
         panic!("{:?}", answered.ops);
     };
-    assert_eq!(next_check, at(60).wall);
+    assert_eq!(next_check, now_at(60).wall);
 }
 
 #[test]
 fn accepted_call_is_submitted_with_its_token() {
-    let mut core = ready(Settings::default());
-    let (slot, task, launch) = sent(&mut core, at(1), &live(1));
+    let mut core = ready_core(Settings::default());
+    let (slot, task, launch) = launch_next(&mut core, now_at(1), &live_queue(1));
     assert_eq!(task.work, Work::Submit(RowId(1)));
-    let send = Op::step(RowId(1), Step::Send, at(1).wall);
+    let send = Op::step(RowId(1), Step::Send, now_at(1).wall);
     assert!(launch.ops.contains(&send), "{:?}", launch.ops);
     let answer = ApiResponse::from(Ok(ApiReply::Accepted("r1".to_owned())));
-    let answered = core.judge_answer(at(2), slot, answer).expect("under way");
+    let answered = core
+        .judge_answer(now_at(2), slot, answer)
+        .expect("under way");
     let accepted = Step::Accepted {
         request_id: "r1".to_owned(),
-        token: print(),
+        token: fingerprint(),
     };
-    assert_eq!(step(&answered), accepted);
+    assert_eq!(only_step(&answered), accepted);
     assert!(core.has_accepted());
     assert_eq!(
-        core.judge_answer(at(2), slot, record().into()),
+        core.judge_answer(now_at(2), slot, token_record().into()),
         None,
         "once"
     );
@@ -343,14 +394,14 @@ fn accepted_call_is_submitted_with_its_token() {
 
 /// Sends call 1, which times out. Returns the seconds until it is sent again, and the failures that
 /// count against it.
-fn timed_out(core: &mut Core, seconds: u64) -> (u64, u32) {
-    let now = at(seconds);
-    let (_, answered) = exchange(core, now, &live(1), Err(ApiError::TimedOut));
+fn time_out_call(core: &mut Core, seconds: u64) -> (u64, u32) {
+    let now = now_at(seconds);
+    let (_, answered) = exchange(core, now, &live_queue(1), Err(ApiError::TimedOut));
     let Step::Returned {
         not_before,
         failures,
         ..
-    } = step(&answered)
+    } = only_step(&answered)
     else {
         panic!("{:?}", answered.ops);
     };
@@ -359,25 +410,25 @@ fn timed_out(core: &mut Core, seconds: u64) -> (u64, u32) {
 
 #[test]
 fn failed_call_waits_a_minute_and_counts_after_others_passed() {
-    let mut core = ready(Settings::default());
-    let (wait, failures) = timed_out(&mut core, 1);
+    let mut core = ready_core(Settings::default());
+    let (wait, failures) = time_out_call(&mut core, 1);
     assert!((56..=60).contains(&wait) && failures == 0, "{wait}");
     let accepted = Ok(ApiReply::Accepted("r2".to_owned()));
-    exchange(&mut core, at(30), &live(2), accepted);
-    let (wait, failures) = timed_out(&mut core, 61);
+    exchange(&mut core, now_at(30), &live_queue(2), accepted);
+    let (wait, failures) = time_out_call(&mut core, 61);
     assert!((225..=240).contains(&wait) && failures == 1, "{wait}");
 }
 
 #[test]
 fn call_that_failed_five_times_is_looked_for_and_given_up() {
     for pages in [true, false] {
-        let mut core = ready(Settings::default());
+        let mut core = ready_core(Settings::default());
         if !pages {
-            core.confirm.rest_pages(at(1).wall);
+            core.confirm.rest_pages(now_at(1).wall);
         }
         core.failures.note_failure(RowId(1), 4);
         core.failures.note_success(RowId(2));
-        let Decision::Send(plan) = core.next(at(1), &live(1)) else {
+        let Decision::Send(plan) = core.next(now_at(1), &live_queue(1)) else {
             panic!("sent");
         };
         let slot = plan.slot;
@@ -385,10 +436,12 @@ fn call_that_failed_five_times_is_looked_for_and_given_up() {
             row: Some(row(RowId(1), 4)),
             ..RequestInputs::default()
         };
-        core.launch(at(1), plan, inputs);
+        core.launch(now_at(1), plan, inputs);
         let answer = ApiResponse::from(Err(ApiError::TimedOut));
-        let answered = core.judge_answer(at(1), slot, answer).expect("under way");
-        match step(&answered) {
+        let answered = core
+            .judge_answer(now_at(1), slot, answer)
+            .expect("under way");
+        match only_step(&answered) {
             Step::Unresolved {
                 if_absent: IfAbsent::ServerError,
                 ..
@@ -410,88 +463,116 @@ fn only_call_that_fails_for_a_day_is_given_up() {
         (24 * 3600, 1, false),
         (24 * 3600 + 1, 2, false),
     ] {
-        let mut core = ready(Settings::default());
-        exchange(&mut core, at(1), &live(1), Err(ApiError::TimedOut));
-        exchange(&mut core, at(seconds - 9), &WorkQueue::default(), record());
+        let mut core = ready_core(Settings::default());
+        exchange(
+            &mut core,
+            now_at(1),
+            &live_queue(1),
+            Err(ApiError::TimedOut),
+        );
+        exchange(
+            &mut core,
+            now_at(seconds - 9),
+            &WorkQueue::default(),
+            token_record(),
+        );
         let head = WorkQueue {
             ready: unsent,
-            ..live(1)
+            ..live_queue(1)
         };
-        let (_, answered) = exchange(&mut core, at(seconds), &head, Err(ApiError::TimedOut));
-        let is_given_up = matches!(step(&answered), Step::Unresolved { .. });
+        let (_, answered) = exchange(&mut core, now_at(seconds), &head, Err(ApiError::TimedOut));
+        let is_given_up = matches!(only_step(&answered), Step::Unresolved { .. });
         assert_eq!(is_given_up, given_up, "{seconds} {unsent}");
     }
 }
 
 #[test]
 fn failed_launch_returns_its_slot() {
-    let mut core = ready(Settings::default());
-    let Decision::Send(plan) = core.next(at(10), &live(1)) else {
+    let mut core = ready_core(Settings::default());
+    let Decision::Send(plan) = core.next(now_at(10), &live_queue(1)) else {
         panic!("submitted");
     };
-    let before = core.status(at(10), &live(1)).budget(at(10).boot).used;
+    let before = core
+        .status(now_at(10), &live_queue(1))
+        .budget(now_at(10).boot)
+        .used;
     let none = Launch {
         request: None,
         ops: Vec::new(),
     };
-    assert_eq!(core.launch(at(10), plan, RequestInputs::default()), none);
-    let after = core.status(at(10), &live(1)).budget(at(10).boot).used;
+    assert_eq!(
+        core.launch(now_at(10), plan, RequestInputs::default()),
+        none
+    );
+    let after = core
+        .status(now_at(10), &live_queue(1))
+        .budget(now_at(10).boot)
+        .used;
     assert_eq!(after, before - 1);
 }
 
 #[test]
 fn drain_time_includes_pages_or_one_poll_per_call() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let head = WorkQueue {
         ready: 100,
         submitted: 60,
         ..WorkQueue::default()
     };
-    let backlog = core.status(at(0), &head).backlog;
+    let backlog = core.status(now_at(0), &head).backlog;
     assert_eq!((backlog.calls, backlog.drain_sec), (160, 104));
-    core.confirm.rest_pages(at(0).wall);
-    let backlog = core.status(at(0), &head).backlog;
+    core.confirm.rest_pages(now_at(0).wall);
+    let backlog = core.status(now_at(0), &head).backlog;
     assert_eq!((backlog.calls, backlog.drain_sec), (160, 260));
 }
 
 #[test]
 fn confirmation_waits_two_minutes_for_webhooks() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let head = WorkQueue {
         webhook_pace: Some(callbridge_spool::WebhookPace {
-            at: at(1).wall,
+            at: now_at(1).wall,
             after: Duration::from_secs(1),
             usual: Duration::from_secs(1),
         }),
-        ..unconfirmed(&submitted(3, at(0)))
+        ..unconfirmed_queue(&submitted_call(3, now_at(0)))
     };
-    assert_eq!(core.next(at(100), &head), Decision::WaitUntil(at(120).boot));
     assert_eq!(
-        core.ask(at(100)).confirmable_before,
+        core.next(now_at(100), &head),
+        Decision::WaitUntil(now_at(120).boot)
+    );
+    assert_eq!(
+        core.ask(now_at(100)).confirmable_before,
         T0.minus(Duration::from_secs(20))
     );
-    assert_eq!(lane(&mut core, at(120), &head), Some(Lane::Confirmation));
+    assert_eq!(
+        lane(&mut core, now_at(120), &head),
+        Some(Lane::Confirmation)
+    );
 }
 
 #[test]
 fn at_most_four_requests_are_under_way_unless_they_are_slow() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     for id in 1..=4 {
-        sent(&mut core, at(10), &live(id));
+        launch_next(&mut core, now_at(10), &live_queue(id));
     }
     assert_eq!(
-        core.next(at(10), &live(5)),
-        Decision::WaitUntil(at(11).boot)
+        core.next(now_at(10), &live_queue(5)),
+        Decision::WaitUntil(now_at(11).boot)
     );
-    assert_eq!(lane(&mut core, at(15), &live(5)), Some(Lane::Live));
+    assert_eq!(
+        lane(&mut core, now_at(15), &live_queue(5)),
+        Some(Lane::Live)
+    );
 }
 
 #[test]
 fn interrupted_calls_are_looked_for_before_they_are_sent_again() {
-    let core = ready(Settings::default());
+    let core = ready_core(Settings::default());
     let mut sending = row(RowId(1), 2);
     sending.progress.state = State::Sending;
-    let ops = core.interrupted(&[sending, row(RowId(2), 0)], at(100));
+    let ops = core.interrupted(&[sending, row(RowId(2), 0)], now_at(100));
     let [Op::Step { row, step, .. }, Op::Count { counter, by: 1 }] = &ops[..] else {
         panic!("{ops:?}");
     };
@@ -504,6 +585,6 @@ fn interrupted_calls_are_looked_for_before_they_are_sent_again() {
     else {
         panic!("{step:?}");
     };
-    assert_eq!(*next_check, at(115).wall);
-    assert_eq!(core.interrupted(&[], at(100)), []);
+    assert_eq!(*next_check, now_at(115).wall);
+    assert_eq!(core.interrupted(&[], now_at(100)), []);
 }

@@ -1,4 +1,4 @@
-//! One test for each row of the design's table of answers, and one for the effects of each verdict.
+//! Tests of each row of the design's table of answers, and of the effects of each verdict.
 
 use super::*;
 use crate::testing::info;
@@ -14,11 +14,11 @@ fn message() -> String {
     "xato".to_owned()
 }
 
-fn why() -> String {
+fn reason_text() -> String {
     "403: xato".to_owned()
 }
 
-fn server(status: u16, own: bool) -> ApiResult {
+fn server_error(status: u16, own: bool) -> ApiResult {
     Err(ApiError::Server {
         status,
         own,
@@ -26,7 +26,7 @@ fn server(status: u16, own: bool) -> ApiResult {
     })
 }
 
-fn rejected(status: u16, errors: Value) -> ApiResult {
+fn rejection(status: u16, errors: Value) -> ApiResult {
     Err(ApiError::Rejected {
         status,
         message: message(),
@@ -50,7 +50,7 @@ fn a_200_with_request_id_is_accepted() {
 fn a_200_without_request_id_or_accept_false_is_a_failure() {
     for answer in [
         Err(ApiError::Unreadable("no requestId".to_owned())),
-        server(200, true),
+        server_error(200, true),
         Err(ApiError::Unreadable("no JSON".to_owned())),
     ] {
         assert!(is_failed(&verdict(Endpoint::Submit, answer)));
@@ -60,7 +60,7 @@ fn a_200_without_request_id_or_accept_false_is_a_failure() {
 #[test]
 fn submit_400_is_refused_with_crm_message_and_errors() {
     let errors = json!([{"field": "startedAt", "reason": "VALID_EPOCH_SEC"}]);
-    let refused = verdict(Endpoint::Submit, rejected(400, errors.clone()));
+    let refused = verdict(Endpoint::Submit, rejection(400, errors.clone()));
     let message = "400: xato".to_owned();
     let expected = Verdict::Refused(Reason::Rejected, message, errors);
     assert_eq!(refused, expected);
@@ -72,12 +72,12 @@ fn submit_400_is_refused_with_crm_message_and_errors() {
 
 #[test]
 fn submit_409_is_a_conflict_and_any_other_4xx_rejected() {
-    let conflict = verdict(Endpoint::Submit, rejected(409, Value::Null));
+    let conflict = verdict(Endpoint::Submit, rejection(409, Value::Null));
     let message = "409: xato".to_owned();
     let expected = Verdict::Refused(Reason::Conflict, message, Value::Null);
     assert_eq!(conflict, expected);
     for status in [402, 407, 410, 412, 413, 418, 422, 423, 431, 451, 499] {
-        let other = verdict(Endpoint::Submit, rejected(status, Value::Null));
+        let other = verdict(Endpoint::Submit, rejection(status, Value::Null));
         assert_eq!(other.word(), "rejected", "{status}");
     }
 }
@@ -100,13 +100,13 @@ fn a_401_or_406_refuses_the_token_on_every_endpoint() {
 fn a_403_means_a_missing_grant_except_on_token_info() {
     for endpoint in [Endpoint::Submit, Endpoint::Poll, Endpoint::Filter] {
         let refused = verdict(endpoint, Err(ApiError::Forbidden(message())));
-        assert_eq!(refused, Verdict::NotGranted(why()));
+        assert_eq!(refused, Verdict::NotGranted(reason_text()));
     }
     let record = verdict(Endpoint::TokenInfo, Err(ApiError::Forbidden(message())));
     assert!(is_failed(&record));
 }
 
-fn missing(own: bool) -> [ApiError; 4] {
+fn wrong_address_errors(own: bool) -> [ApiError; 4] {
     let not_found = ApiError::NotFound {
         own,
         message: String::new(),
@@ -119,7 +119,7 @@ fn missing(own: bool) -> [ApiError; 4] {
 #[test]
 fn submit_404_405_415_3xx_in_envelope_is_a_wrong_address() {
     for endpoint in [Endpoint::Submit, Endpoint::TokenInfo] {
-        for error in missing(true) {
+        for error in wrong_address_errors(true) {
             let status = error.to_string();
             let wrong = verdict(endpoint, Err(error));
             assert_eq!(wrong, Verdict::WrongAddress(status));
@@ -130,7 +130,7 @@ fn submit_404_405_415_3xx_in_envelope_is_a_wrong_address() {
 #[test]
 fn proxy_404_is_a_failure_once_a_call_was_accepted() {
     for endpoint in [Endpoint::Submit, Endpoint::TokenInfo] {
-        for error in missing(false) {
+        for error in wrong_address_errors(false) {
             let before = judge(endpoint, Err(error.clone()), false);
             assert!(matches!(before, Verdict::WrongAddress(_)), "{before:?}");
             assert!(is_failed(&judge(endpoint, Err(error), true)));
@@ -140,15 +140,15 @@ fn proxy_404_is_a_failure_once_a_call_was_accepted() {
 
 #[test]
 fn poll_404_in_envelope_loses_the_request_id() {
-    let [found, others @ ..] = missing(true);
+    let [found, others @ ..] = wrong_address_errors(true);
     assert_eq!(
         verdict(Endpoint::Poll, Err(found)),
         Verdict::Lost("404".to_owned())
     );
-    for error in others.into_iter().chain(missing(false)) {
+    for error in others.into_iter().chain(wrong_address_errors(false)) {
         assert!(is_failed(&verdict(Endpoint::Poll, Err(error))));
     }
-    let lost = verdict(Endpoint::Poll, rejected(400, Value::Null));
+    let lost = verdict(Endpoint::Poll, rejection(400, Value::Null));
     assert_eq!(lost, Verdict::Lost("400: xato".to_owned()));
 }
 
@@ -158,7 +158,7 @@ fn page_400_max_asks_for_smaller_pages_and_other_4xx_refuse() {
         json!([{"field": "size", "reason": "MAX"}]),
         json!([{"reason": "max"}]),
     ] {
-        let refused = verdict(Endpoint::Filter, rejected(400, errors));
+        let refused = verdict(Endpoint::Filter, rejection(400, errors));
         assert_eq!(refused.kind(), VerdictKind::PageTooLarge);
     }
     for errors in [
@@ -166,14 +166,14 @@ fn page_400_max_asks_for_smaller_pages_and_other_4xx_refuse() {
         json!([{"field": "size", "reason": "MIN"}]),
         Value::Null,
     ] {
-        let refused = verdict(Endpoint::Filter, rejected(400, errors));
+        let refused = verdict(Endpoint::Filter, rejection(400, errors));
         assert_eq!(refused.kind(), VerdictKind::PageRefused);
     }
-    for error in missing(true) {
+    for error in wrong_address_errors(true) {
         let refused = verdict(Endpoint::Filter, Err(error));
         assert_eq!(refused.kind(), VerdictKind::PageRefused);
     }
-    for error in missing(false) {
+    for error in wrong_address_errors(false) {
         assert!(is_failed(&verdict(Endpoint::Filter, Err(error))));
     }
 }
@@ -181,7 +181,7 @@ fn page_400_max_asks_for_smaller_pages_and_other_4xx_refuse() {
 #[test]
 fn token_info_4xx_is_a_failure() {
     for status in [400, 409, 422] {
-        let answer = rejected(status, Value::Null);
+        let answer = rejection(status, Value::Null);
         assert!(is_failed(&verdict(Endpoint::TokenInfo, answer)));
     }
 }
@@ -199,12 +199,12 @@ fn a_429_limits_the_rate_everywhere() {
 #[test]
 fn a_5xx_timeout_reset_or_proxy_4xx_is_a_failure() {
     for answer in [
-        server(400, false),
-        server(401, false),
-        server(403, false),
-        server(409, false),
-        server(500, true),
-        server(502, false),
+        server_error(400, false),
+        server_error(401, false),
+        server_error(403, false),
+        server_error(409, false),
+        server_error(500, true),
+        server_error(502, false),
         Err(ApiError::TimedOut),
         Err(ApiError::Lost("reset".to_owned())),
     ] {
@@ -333,16 +333,16 @@ fn verdicts() -> Vec<Verdict> {
         Verdict::Pending,
         Verdict::Record(info()),
         Verdict::Page(Page::default()),
-        Verdict::PageTooLarge(why()),
-        Verdict::PageRefused(why()),
-        Verdict::Lost(why()),
-        Verdict::Refused(Reason::Conflict, why(), Value::Null),
-        Verdict::NotGranted(why()),
-        Verdict::TokenRefused(why()),
-        Verdict::WrongAddress(why()),
-        Verdict::Failed(why()),
-        Verdict::Unreachable(why()),
-        Verdict::TooLate(why()),
+        Verdict::PageTooLarge(reason_text()),
+        Verdict::PageRefused(reason_text()),
+        Verdict::Lost(reason_text()),
+        Verdict::Refused(Reason::Conflict, reason_text(), Value::Null),
+        Verdict::NotGranted(reason_text()),
+        Verdict::TokenRefused(reason_text()),
+        Verdict::WrongAddress(reason_text()),
+        Verdict::Failed(reason_text()),
+        Verdict::Unreachable(reason_text()),
+        Verdict::TooLate(reason_text()),
         Verdict::RateLimited { own: true },
     ]
 }
@@ -382,18 +382,18 @@ fn each_verdict_has_its_word_message_and_repetition() {
     assert_eq!(kinds, VerdictKind::VARIANTS);
 }
 
-fn pause(pause: Pause) -> Vec<Effect> {
+fn pause_effects(pause: Pause) -> Vec<Effect> {
     vec![
         Effect::EndpointWorks,
         Effect::Pause(pause),
-        Effect::GiveBack(why()),
+        Effect::GiveBack(reason_text()),
     ]
 }
 
 #[test]
 fn each_verdict_has_the_effects_of_the_table() {
     let works = Effect::EndpointWorks;
-    let back = Effect::GiveBack(why());
+    let back = Effect::GiveBack(reason_text());
     let expected = [
         vec![works.clone(), Effect::CallAccepted("r1".to_owned())],
         vec![works.clone(), Effect::CallJournaled],
@@ -402,16 +402,19 @@ fn each_verdict_has_the_effects_of_the_table() {
         vec![works.clone(), Effect::ReadPage(Page::default())],
         vec![works.clone(), Effect::ShrinkPages],
         vec![works.clone(), Effect::RestPages],
-        vec![works.clone(), Effect::RequestIdLost(why())],
+        vec![works.clone(), Effect::RequestIdLost(reason_text())],
         vec![
             works.clone(),
-            Effect::CallRefused(Reason::Conflict, why(), Value::Null),
+            Effect::CallRefused(Reason::Conflict, reason_text(), Value::Null),
         ],
-        pause(Pause::NoGrant(why())),
-        pause(Pause::TokenRefused(why())),
-        pause(Pause::WrongAddress(why())),
-        vec![Effect::EndpointFails(why()), Effect::CallFailed(why())],
-        vec![Effect::CrmUnreachable(why()), back.clone()],
+        pause_effects(Pause::NoGrant(reason_text())),
+        pause_effects(Pause::TokenRefused(reason_text())),
+        pause_effects(Pause::WrongAddress(reason_text())),
+        vec![
+            Effect::EndpointFails(reason_text()),
+            Effect::CallFailed(reason_text()),
+        ],
+        vec![Effect::CrmUnreachable(reason_text()), back.clone()],
         vec![back.clone()],
         vec![
             Effect::SlowDown { own: true },
@@ -421,8 +424,11 @@ fn each_verdict_has_the_effects_of_the_table() {
     for (verdict, expected) in verdicts().into_iter().zip(expected) {
         assert_eq!(effects(Endpoint::Submit, verdict), expected);
     }
-    let refused = effects(Endpoint::Poll, Verdict::NotGranted(why()));
-    assert_eq!(refused, [works, Effect::RestEndpoint(why()), back.clone()]);
-    let failed = effects(Endpoint::Filter, Verdict::Failed(why()));
-    assert_eq!(failed, [Effect::EndpointFails(why()), back]);
+    let refused = effects(Endpoint::Poll, Verdict::NotGranted(reason_text()));
+    assert_eq!(
+        refused,
+        [works, Effect::RestEndpoint(reason_text()), back.clone()]
+    );
+    let failed = effects(Endpoint::Filter, Verdict::Failed(reason_text()));
+    assert_eq!(failed, [Effect::EndpointFails(reason_text()), back]);
 }

@@ -1,7 +1,7 @@
-//! The next request, lane by lane.
+//! Tests of the choice of the next request, lane by lane.
 
 use super::*;
-use crate::testing::{at, submitted};
+use crate::testing::{now_at, submitted_call};
 use callbridge_model::LeadId;
 use strum::VariantArray as _;
 
@@ -9,8 +9,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIVE: RowId = RowId(1);
 const OLDER: RowId = RowId(2);
 
-/// Returns a state in which nothing waits, and every endpoint can be asked.
-fn idle() -> View {
+/// Returns a view in which nothing waits, and every endpoint can be used.
+fn idle_view() -> View {
     View {
         access: AccessByEndpoint {
             submit: Access::Yes,
@@ -34,19 +34,19 @@ fn idle() -> View {
     }
 }
 
-fn call(id: i64) -> Unconfirmed {
-    submitted(id, at(0))
+fn unconfirmed_call(id: i64) -> Unconfirmed {
+    submitted_call(id, now_at(0))
 }
 
-fn aged(id: i64, seconds: u32) -> Option<(Unconfirmed, Duration)> {
-    Some((call(id), SECOND * seconds))
+fn unconfirmed_of_age(id: i64, seconds: u32) -> Option<(Unconfirmed, Duration)> {
+    Some((unconfirmed_call(id), SECOND * seconds))
 }
 
 fn lead(id: i64) -> LeadRequest {
     LeadRequest::LookUp(LeadId::new(id).expect("positive"))
 }
 
-fn closed(view: View, change: fn(&mut AccessByEndpoint)) -> View {
+fn with_access(view: View, change: fn(&mut AccessByEndpoint)) -> View {
     let mut view = view;
     change(&mut view.access);
     view
@@ -61,7 +61,7 @@ fn work(view: &View) -> Option<Work> {
 }
 
 /// Returns a view in which every lane has a candidate.
-fn busy() -> View {
+fn busy_view() -> View {
     View {
         token_info_due: true,
         stand_in_due: true,
@@ -71,22 +71,22 @@ fn busy() -> View {
             all: 100,
             due: 50,
             oldest: 10 * SECOND,
-            poll: aged(3, 10),
-            absent: aged(4, 10),
-            ending: Some(call(5)),
-            lost: Some(call(6)),
-            settle: Some(call(7)),
+            poll: unconfirmed_of_age(3, 10),
+            absent: unconfirmed_of_age(4, 10),
+            ending: Some(unconfirmed_call(5)),
+            lost: Some(unconfirmed_call(6)),
+            settle: Some(unconfirmed_call(7)),
         },
         lead_ending: Some(lead(1)),
         lead_turn: Some(lead(2)),
         lead: Some(lead(3)),
         lead_spare: Some(lead(4)),
-        ..idle()
+        ..idle_view()
     }
 }
 
 /// Removes the candidate of this lane.
-fn done(view: &mut View, lane: Lane) {
+fn remove_candidate(view: &mut View, lane: Lane) {
     match lane {
         Lane::Settle => view.unconfirmed.settle = None,
         Lane::Token => view.token_info_due = false,
@@ -107,11 +107,11 @@ fn done(view: &mut View, lane: Lane) {
 
 #[test]
 fn lanes_are_served_in_their_order() {
-    let mut view = busy();
+    let mut view = busy_view();
     let mut served = Vec::new();
     while let Some(task) = next(&view) {
         served.push(task.lane);
-        done(&mut view, task.lane);
+        remove_candidate(&mut view, task.lane);
     }
     served.dedup();
     assert_eq!(served, Lane::VARIANTS);
@@ -121,22 +121,22 @@ fn lanes_are_served_in_their_order() {
 
 #[test]
 fn nothing_waiting_means_no_request() {
-    assert_eq!(next(&idle()), None);
+    assert_eq!(next(&idle_view()), None);
 }
 
 #[test]
 fn each_lane_asks_for_its_own_candidate() {
-    let mut view = busy();
+    let mut view = busy_view();
     let mut asked = Vec::new();
     while let Some(task) = next(&view) {
         asked.push(task.work);
-        done(&mut view, task.lane);
+        remove_candidate(&mut view, task.lane);
     }
     let page = Work::Page { begins: true };
     let expected = [
-        Work::Settle(Box::new(call(7))),
+        Work::Settle(Box::new(unconfirmed_call(7))),
         Work::TokenInfo,
-        Work::Poll(Box::new(call(5))),
+        Work::Poll(Box::new(unconfirmed_call(5))),
         Work::Lead(Box::new(lead(1))),
         page.clone(),
         Work::Submit(LIVE),
@@ -169,10 +169,10 @@ fn live_call_goes_before_backlog() {
     let view = View {
         live: Some(LIVE),
         backlog: Some(OLDER),
-        ..idle()
+        ..idle_view()
     };
     assert_eq!(work(&view), Some(Work::Submit(LIVE)));
-    let view = closed(view, |access| access.submit = Access::No);
+    let view = with_access(view, |access| access.submit = Access::No);
     assert_eq!(next(&view), None);
     let backlog = View {
         live: None,
@@ -182,34 +182,41 @@ fn live_call_goes_before_backlog() {
     assert_eq!(next(&backlog), None);
 }
 
-/// Returns a view in which calls are ready, and this many others are unconfirmed.
-fn loaded(due: u32, oldest: u32) -> View {
+/// Returns a view in which calls are ready, and `due` other calls can be confirmed. The oldest of
+/// them was submitted `oldest` seconds ago.
+fn view_with_ready_calls(due: u32, oldest: u32) -> View {
     View {
         live: Some(LIVE),
         unconfirmed: UnconfirmedCalls {
             all: u64::from(due),
             due,
             oldest: SECOND * oldest,
-            poll: aged(3, oldest),
+            poll: unconfirmed_of_age(3, oldest),
             ..UnconfirmedCalls::default()
         },
-        ..idle()
+        ..idle_view()
     }
 }
 
 #[test]
 fn under_load_50_calls_or_two_minutes_are_worth_a_page() {
-    assert_eq!(lane(&loaded(49, 119)), Some(Lane::Live));
-    assert_eq!(lane(&loaded(50, 10)), Some(Lane::DueConfirmation));
-    assert_eq!(lane(&loaded(1, 120)), Some(Lane::DueConfirmation));
-    assert_eq!(lane(&loaded(0, 120)), Some(Lane::Live));
+    assert_eq!(lane(&view_with_ready_calls(49, 119)), Some(Lane::Live));
+    assert_eq!(
+        lane(&view_with_ready_calls(50, 10)),
+        Some(Lane::DueConfirmation)
+    );
+    assert_eq!(
+        lane(&view_with_ready_calls(1, 120)),
+        Some(Lane::DueConfirmation)
+    );
+    assert_eq!(lane(&view_with_ready_calls(0, 120)), Some(Lane::Live));
 }
 
 #[test]
 fn confirmations_take_at_most_every_second_slot_under_load() {
     let view = View {
         confirmed_last: true,
-        ..loaded(100, 600)
+        ..view_with_ready_calls(100, 600)
     };
     assert_eq!(lane(&view), Some(Lane::Live));
 }
@@ -218,7 +225,7 @@ fn confirmations_take_at_most_every_second_slot_under_load() {
 fn running_reading_goes_on_under_load() {
     let view = View {
         is_reading: true,
-        ..loaded(0, 0)
+        ..view_with_ready_calls(0, 0)
     };
     let page = Work::Page { begins: false };
     assert_eq!(work(&view), Some(page));
@@ -231,85 +238,96 @@ fn running_reading_goes_on_under_load() {
 
 #[test]
 fn without_pages_old_calls_are_polled_in_turns_with_submissions() {
-    let young = closed(loaded(9, 119), |access| access.pages = Access::No);
+    let young = with_access(view_with_ready_calls(9, 119), |access| {
+        access.pages = Access::No
+    });
     assert_eq!(lane(&young), Some(Lane::Live));
-    let old = closed(loaded(9, 120), |access| access.pages = Access::No);
-    assert_eq!(work(&old), Some(Work::Poll(Box::new(call(3)))));
-    let no_polls = closed(old, |access| access.poll = Access::No);
+    let old = with_access(view_with_ready_calls(9, 120), |access| {
+        access.pages = Access::No
+    });
+    assert_eq!(work(&old), Some(Work::Poll(Box::new(unconfirmed_call(3)))));
+    let no_polls = with_access(old, |access| access.poll = Access::No);
     assert_eq!(lane(&no_polls), Some(Lane::Live));
 }
 
 #[test]
 fn call_that_pages_missed_is_polled_under_load() {
-    let mut view = loaded(9, 60);
-    view.unconfirmed.absent = aged(4, 120);
-    assert_eq!(work(&view), Some(Work::Poll(Box::new(call(4)))));
-    view.unconfirmed.absent = aged(4, 119);
+    let mut view = view_with_ready_calls(9, 60);
+    view.unconfirmed.absent = unconfirmed_of_age(4, 120);
+    assert_eq!(work(&view), Some(Work::Poll(Box::new(unconfirmed_call(4)))));
+    view.unconfirmed.absent = unconfirmed_of_age(4, 119);
     assert_eq!(lane(&view), Some(Lane::Live));
 }
 
-/// Returns a view in which no calls are ready, and this many are unconfirmed.
-fn waiting(due: u32, age: u32) -> View {
+/// Returns a view in which no calls are ready, and `due` calls can be confirmed. The oldest of them
+/// was submitted `age` seconds ago.
+fn view_without_ready_calls(due: u32, age: u32) -> View {
     View {
         live: None,
-        ..loaded(due, age)
+        ..view_with_ready_calls(due, age)
     }
 }
 
 #[test]
 fn when_idle_three_calls_are_worth_a_page_and_fewer_are_polled() {
     let page = Work::Page { begins: true };
-    assert_eq!(work(&waiting(3, 11)), Some(page));
-    let poll = Work::Poll(Box::new(call(3)));
-    assert_eq!(work(&waiting(2, 11)), Some(poll.clone()));
-    assert_eq!(work(&waiting(1, 2)), Some(poll));
+    assert_eq!(work(&view_without_ready_calls(3, 11)), Some(page));
+    let poll = Work::Poll(Box::new(unconfirmed_call(3)));
+    assert_eq!(work(&view_without_ready_calls(2, 11)), Some(poll.clone()));
+    assert_eq!(work(&view_without_ready_calls(1, 2)), Some(poll));
 }
 
 #[test]
 fn young_call_among_three_waits_for_a_page() {
-    let mut view = waiting(0, 9);
+    let mut view = view_without_ready_calls(0, 9);
     view.unconfirmed.all = 3;
     assert_eq!(next(&view), None);
-    view.unconfirmed.poll = aged(3, 10);
+    view.unconfirmed.poll = unconfirmed_of_age(3, 10);
     assert_eq!(lane(&view), Some(Lane::Confirmation));
-    view.unconfirmed.poll = aged(3, 9);
+    view.unconfirmed.poll = unconfirmed_of_age(3, 9);
     view.unconfirmed.all = 2;
     assert_eq!(lane(&view), Some(Lane::Confirmation));
     view.page_under_way = true;
     assert_eq!(next(&view), None, "the page can show it");
-    let no_pages = closed(waiting(3, 9), |access| access.pages = Access::No);
+    let no_pages = with_access(view_without_ready_calls(3, 9), |access| {
+        access.pages = Access::No
+    });
     assert_eq!(lane(&no_pages), Some(Lane::Confirmation), "none will come");
 }
 
 #[test]
 fn without_polls_a_page_is_read_for_one_call() {
-    let view = closed(waiting(1, 11), |access| access.poll = Access::No);
+    let view = with_access(view_without_ready_calls(1, 11), |access| {
+        access.poll = Access::No
+    });
     assert_eq!(work(&view), Some(Work::Page { begins: true }));
-    let none = closed(waiting(0, 11), |access| access.poll = Access::No);
+    let none = with_access(view_without_ready_calls(0, 11), |access| {
+        access.poll = Access::No
+    });
     assert_eq!(next(&none), None);
 }
 
 #[test]
 fn call_that_pages_missed_is_polled_before_others_when_idle() {
-    let mut view = waiting(1, 11);
-    view.unconfirmed.absent = aged(4, 11);
-    assert_eq!(work(&view), Some(Work::Poll(Box::new(call(4)))));
+    let mut view = view_without_ready_calls(1, 11);
+    view.unconfirmed.absent = unconfirmed_of_age(4, 11);
+    assert_eq!(work(&view), Some(Work::Poll(Box::new(unconfirmed_call(4)))));
 }
 
 #[test]
 fn pages_for_a_lost_request_id_are_read_under_any_load() {
-    let mut view = waiting(0, 2);
+    let mut view = view_without_ready_calls(0, 2);
     view.unconfirmed.poll = None;
-    view.unconfirmed.lost = Some(call(6));
+    view.unconfirmed.lost = Some(unconfirmed_call(6));
     assert_eq!(work(&view), Some(Work::Page { begins: true }));
 }
 
 #[test]
 fn deadline_poll_needs_access_to_polls() {
-    let mut view = loaded(1, 10);
-    view.unconfirmed.ending = Some(call(5));
+    let mut view = view_with_ready_calls(1, 10);
+    view.unconfirmed.ending = Some(unconfirmed_call(5));
     assert_eq!(lane(&view), Some(Lane::Deadline));
-    let closed = closed(view, |access| access.poll = Access::No);
+    let closed = with_access(view, |access| access.poll = Access::No);
     assert_eq!(lane(&closed), Some(Lane::Live));
 }
 
@@ -317,15 +335,15 @@ fn deadline_poll_needs_access_to_polls() {
 fn token_info_needs_access_to_its_endpoint() {
     let view = View {
         token_info_due: true,
-        ..idle()
+        ..idle_view()
     };
     assert_eq!(lane(&view), Some(Lane::Token));
-    let closed = closed(view, |access| access.token = Access::No);
+    let closed = with_access(view, |access| access.token = Access::No);
     assert_eq!(next(&closed), None);
 }
 
 /// Returns a view in which all breakers are open, and a probe is due.
-fn outage() -> View {
+fn outage_view() -> View {
     View {
         access: AccessByEndpoint {
             submit: Access::Probe,
@@ -333,13 +351,13 @@ fn outage() -> View {
             pages: Access::Probe,
             token: Access::Probe,
         },
-        ..waiting(2, 11)
+        ..view_without_ready_calls(2, 11)
     }
 }
 
 #[test]
 fn probes_take_turns_between_endpoints() {
-    let mut view = outage();
+    let mut view = outage_view();
     view.live = Some(LIVE);
     assert_eq!(lane(&view), Some(Lane::Live));
     view.last_probed = Some(Endpoint::Submit);
@@ -353,7 +371,7 @@ fn probes_take_turns_between_endpoints() {
 
 #[test]
 fn call_is_probe_after_token_info_or_a_page() {
-    let mut view = outage();
+    let mut view = outage_view();
     view.live = Some(LIVE);
     view.token_info_due = true;
     assert_eq!(lane(&view), Some(Lane::Token));
@@ -368,7 +386,7 @@ fn call_is_probe_after_token_info_or_a_page() {
 
 #[test]
 fn repeated_probe_yields_only_to_another_probe() {
-    let mut view = outage();
+    let mut view = outage_view();
     view.live = Some(LIVE);
     view.last_probed = Some(Endpoint::Submit);
     view.access.poll = Access::Yes;
@@ -379,10 +397,10 @@ fn repeated_probe_yields_only_to_another_probe() {
 
 #[test]
 fn work_names_its_row_endpoint_and_poll() {
-    let poll = Work::Poll(Box::new(call(3)));
+    let poll = Work::Poll(Box::new(unconfirmed_call(3)));
     assert_eq!(poll.row(), Some(RowId(3)));
-    assert_eq!(poll.poll(), Some(&call(3)));
-    let settle = Work::Settle(Box::new(call(3)));
+    assert_eq!(poll.poll(), Some(&unconfirmed_call(3)));
+    let settle = Work::Settle(Box::new(unconfirmed_call(3)));
     assert_eq!((settle.row(), settle.poll()), (Some(RowId(3)), None));
     assert_eq!(Work::Submit(LIVE).row(), Some(LIVE));
     assert_eq!(Work::TokenInfo.row(), None);
@@ -405,23 +423,23 @@ fn work_names_its_row_endpoint_and_poll() {
 /// The ten states of `docs/design/sender.md`, with their answers.
 #[test]
 fn ten_states_on_paper_have_these_answers() {
-    let saturated = loaded(50, 20);
+    let saturated = view_with_ready_calls(50, 20);
     let after_page = View {
         confirmed_last: true,
-        ..loaded(50, 20)
+        ..view_with_ready_calls(50, 20)
     };
-    let quiet = waiting(1, 5);
-    let burst_is_over = waiting(3, 11);
+    let quiet = view_without_ready_calls(1, 5);
+    let burst_is_over = view_without_ready_calls(3, 11);
     let ending = View {
         unconfirmed: UnconfirmedCalls {
-            ending: Some(call(5)),
-            ..loaded(50, 600).unconfirmed
+            ending: Some(unconfirmed_call(5)),
+            ..view_with_ready_calls(50, 600).unconfirmed
         },
-        ..loaded(50, 600)
+        ..view_with_ready_calls(50, 600)
     };
     let no_grants = View {
         backlog: Some(OLDER),
-        ..closed(waiting(9, 600), |access| {
+        ..with_access(view_without_ready_calls(9, 600), |access| {
             access.poll = Access::No;
             access.pages = Access::No;
         })
@@ -429,9 +447,9 @@ fn ten_states_on_paper_have_these_answers() {
     let out = View {
         backlog: Some(OLDER),
         last_probed: Some(Endpoint::Poll),
-        ..outage()
+        ..outage_view()
     };
-    let nothing_open = closed(outage(), |access| {
+    let nothing_open = with_access(outage_view(), |access| {
         access.submit = Access::No;
         access.poll = Access::No;
         access.pages = Access::No;
@@ -439,15 +457,15 @@ fn ten_states_on_paper_have_these_answers() {
     });
     let lost = View {
         unconfirmed: UnconfirmedCalls {
-            settle: Some(call(7)),
+            settle: Some(unconfirmed_call(7)),
             ..UnconfirmedCalls::default()
         },
         live: Some(LIVE),
-        ..idle()
+        ..idle_view()
     };
     let new_token = View {
         token_info_due: true,
-        ..closed(loaded(50, 600), |access| {
+        ..with_access(view_with_ready_calls(50, 600), |access| {
             access.submit = Access::No;
             access.poll = Access::No;
             access.pages = Access::No;
@@ -456,14 +474,18 @@ fn ten_states_on_paper_have_these_answers() {
     let page = Some(Work::Page { begins: true });
     let states = [
         ("1 new token", new_token, Some(Work::TokenInfo)),
-        ("2 requestId ends", ending, Some(poll(&call(5)))),
+        ("2 requestId ends", ending, Some(poll(&unconfirmed_call(5)))),
         ("3 saturated, 50 unconfirmed", saturated, page.clone()),
         (
             "4 the slot after that",
             after_page,
             Some(Work::Submit(LIVE)),
         ),
-        ("5 one call on a quiet line", quiet, Some(poll(&call(3)))),
+        (
+            "5 one call on a quiet line",
+            quiet,
+            Some(poll(&unconfirmed_call(3))),
+        ),
         ("6 three calls, none ready", burst_is_over, page),
         (
             "7 nothing can confirm",
@@ -475,7 +497,7 @@ fn ten_states_on_paper_have_these_answers() {
         (
             "10 lost requestId, no pages",
             lost,
-            Some(Work::Settle(Box::new(call(7)))),
+            Some(Work::Settle(Box::new(unconfirmed_call(7)))),
         ),
     ];
     for (state, view, answer) in states {

@@ -1,4 +1,4 @@
-//! `check` finds problems of a real server.
+//! Tests that `check` finds problems of a real server.
 
 use super::*;
 use callbridge_testbed::authority::{Authority, Flaw};

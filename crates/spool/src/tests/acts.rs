@@ -1,9 +1,9 @@
 //! Runs every operation and every query of the spool, one after the other, over a given number of
 //! rows of each kind.
 
-use super::call::{at, finished, journal};
-use super::deliveries::{foreign, signature};
-use super::record_files::{self, unreadable};
+use super::call::{finished_call, journal, time_at};
+use super::deliveries::{report_foreign_call, signature};
+use super::record_files::{self, unreadable_op};
 use crate::{
     Book, Delivery, Done, Finished, IfAbsent, LetterFilter, Op, QueueQuery, RowId, Settings,
     SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
@@ -52,7 +52,7 @@ pub fn token() -> TokenFingerprint {
 }
 
 fn step_named(name: &str, n: u32) -> Step {
-    let later = at(1_000 + i64::from(n));
+    let later = time_at(1_000 + i64::from(n));
     match name {
         "send" => Step::Send,
         "return" => Step::Returned {
@@ -82,7 +82,7 @@ fn step_named(name: &str, n: u32) -> Step {
 /// Makes the n-th call of a kind.
 fn call(kind: usize, n: u32) -> Finished {
     let (outcome, reason, _) = KINDS[kind];
-    let mut call = finished(
+    let mut call = finished_call(
         u32::try_from(kind).expect("small") * 1_000_000 + n,
         outcome,
         reason,
@@ -100,12 +100,12 @@ fn finish(store: &mut Store, call: Finished) {
 }
 
 pub fn step(store: &mut Store, row: RowId, step: Step) {
-    let at = at(2_000);
+    let at = time_at(2_000);
     write(store, vec![Op::Step { row, step, at }]);
 }
 
-/// Makes an operation with a lead that has its own number, as reported at this second.
-fn told(n: u32, at: i64) -> Op {
+/// Makes an operation that learns a lead with its own number, as reported at this second.
+fn learn_op(n: u32, at: i64) -> Op {
     let lead = LeadId::new(i64::from(n) + 1).expect("positive");
     let phone = FirstPhone::Is(number(n));
     let at = EpochSeconds::new(at);
@@ -140,7 +140,7 @@ pub fn settings() -> Settings {
 }
 
 /// Fills a spool with `n` rows of each kind, and as many unreadable dead letters and notices.
-pub fn filled(n: u32) -> (Store, Rows) {
+pub fn filled_store(n: u32) -> (Store, Rows) {
     let mut store = super::store(settings());
     store.remember_statements();
     let rows = fill(&mut store, n);
@@ -152,23 +152,23 @@ pub fn fill(store: &mut Store, n: u32) -> Rows {
     let rows = std::array::from_fn(|kind| {
         let calls = (0..n).map(|n| Op::Finish(Box::new(call(kind, n))));
         let done = write(store, calls.collect());
-        let ids: Vec<RowId> = done.iter().map(new).collect();
+        let ids: Vec<RowId> = done.iter().map(row_id_of).collect();
         for name in KINDS[kind].2 {
             let steps = ids.iter().zip(0..n).map(|(row, n)| Op::Step {
                 row: *row,
                 step: step_named(name, n),
-                at: at(i64::from(n)),
+                at: time_at(i64::from(n)),
             });
             write(store, steps.collect());
         }
         ids
     });
-    write(store, (0..n).map(unreadable).collect());
-    write(store, (0..n).map(|n| told(n, 1)).collect());
+    write(store, (0..n).map(unreadable_op).collect());
+    write(store, (0..n).map(|n| learn_op(n, 1)).collect());
     Rows(rows)
 }
 
-fn new(done: &Done) -> RowId {
+fn row_id_of(done: &Done) -> RowId {
     match done {
         Done::New(row) | Done::Conflict(row) | Done::Unreadable(Some(row)) => *row,
         other => panic!("{other:?}"),
@@ -198,15 +198,15 @@ pub const ACTS: &[Act] = &[
     }),
     ("another call with its uuid", |store, _| {
         let mut conflicting_uuid = journal(900_001);
-        conflicting_uuid.call.started = at(90_000);
-        conflicting_uuid.call.ended = at(90_005);
+        conflicting_uuid.call.started = time_at(90_000);
+        conflicting_uuid.call.ended = time_at(90_005);
         for _ in 0..2 {
             finish(store, conflicting_uuid.clone());
         }
     }),
     ("an incomplete call told whole", |store, rows| {
         let n = u32::try_from(INCOMPLETE).expect("small") * 1_000_000 + rows.middle();
-        finish(store, finished(n, Outcome::Journal, None));
+        finish(store, finished_call(n, Outcome::Journal, None));
     }),
     (
         "a call that an incomplete one was a part of",
@@ -218,11 +218,11 @@ pub const ACTS: &[Act] = &[
         },
     ),
     ("an internal call", |store, _| {
-        finish(store, finished(900_003, Outcome::Internal, None))
+        finish(store, finished_call(900_003, Outcome::Internal, None))
     }),
     ("a new letter", |store, _| {
         let reason = Some(Reason::NoLead);
-        finish(store, finished(900_004, Outcome::DeadLetter, reason));
+        finish(store, finished_call(900_004, Outcome::DeadLetter, reason));
     }),
     ("an open call", |store, _| {
         let open = |snapshot| Op::Open {
@@ -241,14 +241,14 @@ pub const ACTS: &[Act] = &[
         tables::resume::position(store, "file:///cel").expect("readable");
     }),
     ("bytes nobody reads", |store, _| {
-        let row = new(&write(store, vec![unreadable(1)])[0]);
+        let row = row_id_of(&write(store, vec![unreadable_op(1)])[0]);
         let kept = tables::letters::letter(store, row).expect("readable");
         let kept = kept.expect("a letter").bytes;
         assert_eq!(kept.expect("a message").length, 100);
         let refused = Op::Step {
             row,
             step: Step::Expire,
-            at: at(1),
+            at: time_at(1),
         };
         store
             .write(vec![refused])
@@ -256,11 +256,11 @@ pub const ACTS: &[Act] = &[
         step(store, row, Step::Discard);
     }),
     ("a file that is unreadable at first", |store, _| {
-        record_files::becomes_readable(store);
+        record_files::make_readable(store);
     }),
     ("unreadable bytes that find no room", |store, _| {
-        let op = unreadable(1);
-        let row = new(&write(store, vec![op.clone()])[0]);
+        let op = unreadable_op(1);
+        let row = row_id_of(&write(store, vec![op.clone()])[0]);
         let all = UNREADABLE_BYTES_ALL.cast_signed();
         store.tally.add(Book::UnreadableBytes, all);
         assert_eq!(write(store, vec![op]), [Done::Unreadable(None)]);
@@ -287,7 +287,7 @@ pub const ACTS: &[Act] = &[
         step(store, rows.at(HELD, 0), step_named("accept", 7))
     }),
     ("poll", |store, rows| {
-        let next_poll = at(9_000);
+        let next_poll = time_at(9_000);
         let (next_check, absent) = (next_poll, None);
         step(
             store,
@@ -365,7 +365,7 @@ pub const ACTS: &[Act] = &[
             boot_id: "boot".into(),
             sent: Duration::ZERO,
             answered: None,
-            wall_sent: at(1),
+            wall_sent: time_at(1),
         };
         write(store, vec![Op::Slot(slot)]);
         tables::slots::slots(store).expect("readable");
@@ -403,7 +403,7 @@ pub const ACTS: &[Act] = &[
         write(store, vec![Op::NoticeSent(notice)]);
     }),
     ("deliveries", |store, rows| {
-        let sent = at(3_000);
+        let sent = time_at(3_000);
         step(store, rows.at(READY, 3), Step::Send);
         let learn = WebhookEvent::Learn(Box::new(LeadNews::new(
             LeadId::new(9_001).expect("an id"),
@@ -442,11 +442,11 @@ pub const ACTS: &[Act] = &[
             };
             let event = format!("event {}", row.id);
             write(store, vec![delivery(&event), delivery(&event)]);
-            write(store, vec![foreign("c", "ONLINE_PBX", 0)]);
+            write(store, vec![report_foreign_call("c", "ONLINE_PBX", 0)]);
         }
     }),
     ("purge what is due", |store, _| {
-        write(store, vec![Op::Purge(at(MONTH + 2))]);
+        write(store, vec![Op::Purge(time_at(MONTH + 2))]);
     }),
     ("the sender's head, all due", |store, _| {
         head(store, 100_000);
@@ -536,7 +536,7 @@ pub const ACTS: &[Act] = &[
         tables::waiting::waiting_after(store, page.last().copied(), PAGE).expect("readable");
     }),
     ("waiting calls that have waited", |store, _| {
-        tables::waiting::waiting_before(store, at(1_000_000_000), PAGE).expect("readable");
+        tables::waiting::waiting_before(store, time_at(1_000_000_000), PAGE).expect("readable");
     }),
     ("a lead with another number", |store, rows| {
         let mut news = LeadNews::new(
@@ -577,9 +577,9 @@ fn letters(store: &Store, filter: LetterFilter) {
 
 pub fn ask(seconds: i64, token: Option<TokenFingerprint>) -> QueueQuery {
     QueueQuery {
-        now: at(seconds),
+        now: time_at(seconds),
         tokens: token.into_iter().collect(),
-        confirmable_before: at(seconds),
+        confirmable_before: time_at(seconds),
         untried_first: false,
     }
 }

@@ -1,7 +1,7 @@
 //! The operations and queries of a hub and of a collector, for `plans.rs`.
 
 use super::acts::Act;
-use super::call::at;
+use super::call::time_at;
 use crate::{
     BranchChange, BranchRequest, Done, HubPosition, HubSilence, NewBranch, Offer, Op, Store,
     TokenRotation, tables,
@@ -12,7 +12,13 @@ use std::time::Duration;
 pub const HUB: &[Act] = &[
     ("a collector's offers", |store, _| {
         for offer in [Offer::Unconfirmed, Offer::Forwarded] {
-            write(store, Op::Offer { offer, at: at(1) });
+            write(
+                store,
+                Op::Offer {
+                    offer,
+                    at: time_at(1),
+                },
+            );
         }
     }),
     ("the calls to forward", |store, _| {
@@ -25,7 +31,7 @@ pub const HUB: &[Act] = &[
             store,
             Op::BeginHub {
                 incarnation,
-                at: at(1),
+                at: time_at(1),
             },
         );
     }),
@@ -70,6 +76,6 @@ fn request(seen: Option<(&str, u64)>) -> Op {
         },
         calls: 0,
         report: Some("{}".to_owned()),
-        at: at(2),
+        at: time_at(2),
     }))
 }

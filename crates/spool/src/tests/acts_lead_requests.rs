@@ -1,7 +1,7 @@
 //! The acts that are not about calls: lookups, merges, and lead fields.
 
 use super::acts::{Act, SUBMITTED, ask, step, token, write};
-use super::call::{at, failed};
+use super::call::{failure_op, time_at};
 use crate::{Op, RowId, Step, Store, tables};
 use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_request::LeadChange;
@@ -9,8 +9,8 @@ use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::LeadId;
 
-fn outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
-    let (outcome, at) = (Box::new(outcome), at(seconds));
+fn report_outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
+    let (outcome, at) = (Box::new(outcome), time_at(seconds));
     write(store, vec![Op::Lead(LeadChange::Request { outcome, at })]);
 }
 
@@ -18,37 +18,37 @@ fn lead() -> LeadId {
     LeadId::new(4_001).expect("a lead")
 }
 
-fn fails(store: &mut Store, row: RowId) {
-    let failed = failed(row, at(2_000));
+fn fail_call(store: &mut Store, row: RowId) {
+    let failed = failure_op(row, time_at(2_000));
     write(store, vec![failed]);
 }
 
 /// The acts about leads. They follow [`super::acts::ACTS`].
-pub const ERRANDS: &[Act] = &[
+pub const LEAD_ACTS: &[Act] = &[
     ("fail, look up, fail again", |store, rows| {
         let lead_request = LeadRequest::LookUp(lead());
-        fails(store, rows.at(SUBMITTED, 4));
+        fail_call(store, rows.at(SUBMITTED, 4));
         tables::lead_requests::lead_requests(store, &ask(2_001, Some(token()))).expect("readable");
-        outcome(store, LeadOutcome::Sent(lead_request.clone()), 2_001);
-        outcome(store, LeadOutcome::Back(lead_request.clone()), 2_002);
-        outcome(store, LeadOutcome::Again(lead_request, "500".into()), 2_003);
-        outcome(
+        report_outcome(store, LeadOutcome::Sent(lead_request.clone()), 2_001);
+        report_outcome(store, LeadOutcome::Back(lead_request.clone()), 2_002);
+        report_outcome(store, LeadOutcome::Again(lead_request, "500".into()), 2_003);
+        report_outcome(
             store,
             LeadOutcome::LookedUp(lead(), Finding::LeadMissing),
             2_004,
         );
-        fails(store, rows.at(SUBMITTED, 5));
+        fail_call(store, rows.at(SUBMITTED, 5));
     }),
     ("a kind of errand rests", |store, _| {
         let lead_request = LeadRequest::LookUp(lead());
-        outcome(
+        report_outcome(
             store,
             LeadOutcome::Rest(RequestKind::LookUps, lead_request, "403".into()),
             2_005,
         );
         tables::meta::memory(store).expect("readable");
-        tables::lead_requests::lead_requests_waiting(store, at(0)).expect("readable");
-        outcome(store, LeadOutcome::Granted, 2_007);
+        tables::lead_requests::lead_requests_waiting(store, time_at(0)).expect("readable");
+        report_outcome(store, LeadOutcome::Granted, 2_007);
     }),
     ("a call goes on to another lead", |store, rows| {
         let row = rows.at(SUBMITTED, 4);
@@ -81,21 +81,21 @@ pub const ERRANDS: &[Act] = &[
         );
     }),
     ("a lead shows its calls", |store, _| {
-        outcome(
+        report_outcome(
             store,
-            LeadOutcome::Catalogue(Catalogue::unread("403".into(), at(1))),
+            LeadOutcome::Catalogue(Catalogue::unread("403".into(), time_at(1))),
             2_010,
         );
-        let write = tables::shows::field_write(store, lead(), at(2_011))
+        let write = tables::shows::field_write(store, lead(), time_at(2_011))
             .expect("readable")
             .expect("shows");
-        outcome(store, LeadOutcome::Writes(lead(), write), 2_011);
-        outcome(
+        report_outcome(store, LeadOutcome::Writes(lead(), write), 2_011);
+        report_outcome(
             store,
             LeadOutcome::Accepted(lead(), "r".into(), token()),
             2_012,
         );
         tables::lead_requests::lead_requests(store, &ask(2_020, Some(token()))).expect("readable");
-        outcome(store, LeadOutcome::Written(lead()), 2_021);
+        report_outcome(store, LeadOutcome::Written(lead()), 2_021);
     }),
 ];

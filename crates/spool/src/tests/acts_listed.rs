@@ -1,7 +1,7 @@
 //! The acts of `calls`: pages of calls, of a number, and of calls between extensions.
 
 use super::acts::{Act, SUBMITTED, write};
-use super::call::{T0, at, finished};
+use super::call::{T0, finished_call, time_at};
 use crate::{AuditedCall, CallFate, CallFilter, LeadByHand, Op, Place, Store, tables};
 use callbridge_model::{LeadId, Outcome, Phone, TypedNumber};
 
@@ -13,7 +13,7 @@ fn page(store: &Store, filter: &CallFilter) {
     tables::listed::list_calls(store, filter, filter.beginning()).expect("readable");
 }
 
-/// The acts of `calls`. They follow [`super::acts_lead_requests::ERRANDS`].
+/// The acts of `calls`. They follow [`super::acts_lead_requests::LEAD_ACTS`].
 pub const LISTED: &[Act] = &[
     ("a page of calls", |store, _| {
         page(store, &CallFilter::default())
@@ -57,7 +57,7 @@ pub const LISTED: &[Act] = &[
         drop(delays.expect("readable"));
     }),
     ("the newest call", |store, _| {
-        let newest = tables::listed::newest_start(store, at(100_000).floor_seconds().get());
+        let newest = tables::listed::newest_start(store, time_at(100_000).floor_seconds().get());
         assert!(newest.expect("readable").is_some());
     }),
     ("the extensions of the newest calls", |store, _| {
@@ -67,10 +67,10 @@ pub const LISTED: &[Act] = &[
         "a missed call, one that came late, and their talk",
         |store, _| {
             let call = |store: &mut Store, n: u32, started: i64, answered: bool| {
-                let mut call = finished(n, Outcome::Journal, None);
+                let mut call = finished_call(n, Outcome::Journal, None);
                 call.judged.record.client_phone = Phone::from_digits(998_930_000_002);
                 (call.judged.record.answered, call.call.answered) = (answered, answered);
-                call.call.started = at(started);
+                call.call.started = time_at(started);
                 write(store, vec![Op::Finish(Box::new(call))]);
             };
             call(store, 910_001, 910_000, false);
@@ -79,7 +79,7 @@ pub const LISTED: &[Act] = &[
             let waiting = tables::missed::missed_waiting(store, None, None, 5).expect("readable");
             assert!(!waiting.is_empty());
             call(store, 910_004, 910_200, true);
-            let mut kept_out = finished(910_005, Outcome::Skipped, None);
+            let mut kept_out = finished_call(910_005, Outcome::Skipped, None);
             kept_out.judged.kept_out_unanswered = true;
             write(store, vec![Op::Finish(Box::new(kept_out))]);
             let from = T0 + 910_000;
@@ -90,7 +90,7 @@ pub const LISTED: &[Act] = &[
     ),
     ("what became of calls, and one forgotten", |store, _| {
         let asked = |n: u32| {
-            let call = finished(n, Outcome::Journal, None);
+            let call = finished_call(n, Outcome::Journal, None);
             let ids = call.call.also_known_as.iter();
             AuditedCall {
                 pbx: "pbx1".to_owned(),
@@ -108,11 +108,11 @@ pub const LISTED: &[Act] = &[
         let given = LeadByHand {
             phone: phone.clone(),
             lead_id: LeadId::new(9).expect("positive"),
-            at: at(0).floor_seconds(),
+            at: time_at(0).floor_seconds(),
             who: "ana".to_owned(),
         };
         let action = crate::Action {
-            at: at(0),
+            at: time_at(0),
             who: "ana".to_owned(),
             action: "lead give 9".to_owned(),
         };
@@ -140,7 +140,7 @@ pub const LISTED: &[Act] = &[
         assert_eq!(moved.len(), 1);
     }),
     ("a call between extensions, and their list", |store, _| {
-        let call = finished(900_000, Outcome::Internal, None);
+        let call = finished_call(900_000, Outcome::Internal, None);
         write(store, vec![Op::Finish(Box::new(call))]);
         let last = tables::listed::newest_internal(store).expect("readable");
         let (calls, _) = tables::listed::internal_since(store, last - 1).expect("readable");

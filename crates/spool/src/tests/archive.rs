@@ -1,4 +1,4 @@
-//! Export and import of a state: an imported state is the same, and damaged or hostile archives are
+//! Tests that an imported state equals the exported state, and that damaged or hostile archives are
 //! refused.
 
 use crate::archive::{ArchiveError, ArchivedSecrets, MANIFEST, Manifest, ManifestFile};
@@ -15,11 +15,11 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use tar::{Archive, Builder, EntryType, Header};
 
-fn exported(state: &Path, path: &Path) -> Result<Manifest, ArchiveError> {
-    exported_with(state, path, false)
+fn export_folder(state: &Path, path: &Path) -> Result<Manifest, ArchiveError> {
+    export_folder_with(state, path, false)
 }
 
-fn exported_with(state: &Path, path: &Path, secrets: bool) -> Result<Manifest, ArchiveError> {
+fn export_folder_with(state: &Path, path: &Path, secrets: bool) -> Result<Manifest, ArchiveError> {
     let mut how = OpenOptions::new();
     let mut to = how
         .create_new(true)
@@ -32,20 +32,20 @@ fn exported_with(state: &Path, path: &Path, secrets: bool) -> Result<Manifest, A
     export(&place, secrets, (&mut to, path), program, &mut |_| ())
 }
 
-fn imported(path: &Path, state: &Path) -> Result<Manifest, ArchiveError> {
+fn import_folder(path: &Path, state: &Path) -> Result<Manifest, ArchiveError> {
     let from = File::open(path).expect("a file");
     let place = StatePlace::Folder(state.to_path_buf());
     import(&place, (from, path), &mut |_| ())
 }
 
-/// Exports a state with a mark in it, while the state is open.
+/// Exports a state with a row `mark` of value `here`, while the state is open.
 async fn archive(folder: &Path) -> PathBuf {
     let (state, path) = (folder.join("state"), folder.join("exported"));
     let (handle, guard) = open(&state, Settings::default()).expect("open");
     let (key, value) = ("mark".to_owned(), "here".to_owned());
     let written = handle.write(vec![Op::Meta { key, value }]).await;
     written.expect("stored");
-    exported(&state, &path).expect("exported");
+    export_folder(&state, &path).expect("exported");
     drop(handle);
     guard.close();
     path
@@ -60,7 +60,7 @@ async fn leftover_of_a_killed_export_does_not_block_the_next() {
     let left = format!(".export.db.{}", std::process::id());
     std::fs::write(folder.path().join("state").join(left), "half").expect("written");
     std::fs::remove_file(&path).expect("removed");
-    exported(&folder.path().join("state"), &path).expect("exported");
+    export_folder(&folder.path().join("state"), &path).expect("exported");
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn state_exported_while_open_imports_with_owner_only_mode() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = archive(folder.path()).await;
     let state = folder.path().join("new");
-    imported(&path, &state).expect("imported");
+    import_folder(&path, &state).expect("imported");
     let about = state.join(FILE).metadata().expect("imported");
     assert_eq!(about.permissions().mode() & 0o777, 0o600);
     let (handle, guard) = open(&state, Settings::default()).expect("open");
@@ -77,11 +77,13 @@ async fn state_exported_while_open_imports_with_owner_only_mode() {
     drop(handle);
     guard.close();
     let left = folder.path().join("state").read_dir().expect("a folder");
-    let names: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
+    let names: Vec<_> = left
+        .map(|entry| entry.expect("a file").file_name())
+        .collect();
     assert!(
         !names
             .iter()
-            .any(|it| it.to_string_lossy().contains("export")),
+            .any(|name| name.to_string_lossy().contains("export")),
         "{names:?}"
     );
 }
@@ -92,14 +94,14 @@ async fn import_into_used_or_nonempty_folder_is_refused() {
     let path = archive(folder.path()).await;
     let state = folder.path().join("used");
     let (handle, guard) = open(&state, Settings::default()).expect("open");
-    let error = imported(&path, &state).expect_err("in use");
+    let error = import_folder(&path, &state).expect_err("in use");
     assert!(
         matches!(error, ArchiveError::State(Error::Locked { .. })),
         "{error}"
     );
     drop(handle);
     guard.close();
-    let error = imported(&path, &state).expect_err("not empty");
+    let error = import_folder(&path, &state).expect_err("not empty");
     assert!(error.exit_code() == Code::Configuration && error.to_string().contains("not empty"));
 }
 
@@ -121,7 +123,7 @@ async fn secrets_are_exported_only_if_asked_for() {
     let folder = folder.path();
     let state = folder.join("state");
     let (handle, guard) = open(&state, Settings::default()).expect("open");
-    let none = exported_with(&state, &folder.join("none"), true).expect("exported");
+    let none = export_folder_with(&state, &folder.join("none"), true).expect("exported");
     assert_eq!(none.secrets, ArchivedSecrets::None);
     let store = ConnectionStore::new(&state);
     let connect = ConnectionChange {
@@ -136,13 +138,13 @@ async fn secrets_are_exported_only_if_asked_for() {
         ("with", true, ArchivedSecrets::Included),
     ] {
         let path = folder.join(name);
-        let manifest = exported_with(&state, &path, wanted).expect("exported");
+        let manifest = export_folder_with(&state, &path, wanted).expect("exported");
         assert_eq!(manifest.secrets, secrets);
         let archive = std::fs::read(&path).expect("read");
         let holds = archive.windows(6).any(|bytes| bytes == b"hidden");
         assert_eq!(holds, wanted, "{name}");
         let new = folder.join(format!("state {name}"));
-        assert_eq!(imported(&path, &new).expect("imported"), manifest);
+        assert_eq!(import_folder(&path, &new).expect("imported"), manifest);
         let store = ConnectionStore::new(&new);
         let stored = store.read().expect("readable");
         assert_eq!(stored, wanted.then(connection));
@@ -187,31 +189,31 @@ async fn cut_or_changed_archive_is_refused() {
     let path = archive(folder).await;
     let whole = std::fs::read(&path).expect("read");
     for cut in [0, 1, 511, 512, 1024, 5000, whole.len() / 2, whole.len() - 1] {
-        refused(folder, &format!("cut to {cut}"), &whole[..cut], "it");
+        assert_refused(folder, &format!("cut to {cut}"), &whole[..cut], "it");
     }
     let mut last_changed = whole.clone();
     *last_changed.last_mut().expect("bytes") ^= 1;
-    refused(folder, "last byte", &last_changed, "more bytes at its end");
+    assert_refused(folder, "last byte", &last_changed, "more bytes at its end");
     let more = [&whole[..], &[0; 512], b"x"].concat();
-    refused(folder, "more", &more, "more bytes at its end");
+    assert_refused(folder, "more", &more, "more bytes at its end");
     let twice = [&whole[..], &whole[..]].concat();
-    refused(folder, "twice", &twice, "more bytes at its end");
-    refused(folder, "sqlite", b"SQLite format 3\0", "not a complete tar");
+    assert_refused(folder, "twice", &twice, "more bytes at its end");
+    assert_refused(folder, "sqlite", b"SQLite format 3\0", "not a complete tar");
 
     let at = whole.windows(8).position(|bytes| bytes == b"markhere");
     let mut content = whole.clone();
     content[at.expect("the mark")] ^= 1;
-    refused(folder, "content", &content, "was changed after the export");
+    assert_refused(folder, "content", &content, "was changed after the export");
     // Tar pads a file to whole records with zeros.
     let file = folder.join("padded");
     std::fs::write(&file, [&whole[..], &[0; 10_240]].concat()).expect("written");
-    imported(&file, &folder.join("state of padded")).expect("imported");
+    import_folder(&file, &folder.join("state of padded")).expect("imported");
 }
 
 #[tokio::test]
 async fn export_without_a_state_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let error = exported(&folder.path().join("nowhere"), &folder.path().join("x"));
+    let error = export_folder(&folder.path().join("nowhere"), &folder.path().join("x"));
     assert!(matches!(
         error,
         Err(ArchiveError::State(Error::Missing { .. }))
@@ -262,7 +264,7 @@ fn tar_of(entries: &[TarEntry]) -> Vec<u8> {
     tar.into_inner().expect("ended")
 }
 
-fn listed(name: &str, bytes: &[u8]) -> ManifestFile {
+fn manifest_file(name: &str, bytes: &[u8]) -> ManifestFile {
     let sha256 = digest(&SHA256, bytes);
     let hex = sha256.as_ref().iter().map(|byte| format!("{byte:02x}"));
     ManifestFile {
@@ -284,9 +286,9 @@ fn manifest(files: &[ManifestFile]) -> TarEntry {
 }
 
 /// Packs an archive that is complete by its manifest, with this database in it.
-fn packed(database: &[u8]) -> Vec<u8> {
+fn pack_archive(database: &[u8]) -> Vec<u8> {
     tar_of(&[
-        manifest(&[listed(FILE, database)]),
+        manifest(&[manifest_file(FILE, database)]),
         TarEntry::file(FILE, database),
     ])
 }
@@ -295,8 +297,8 @@ fn packed(database: &[u8]) -> Vec<u8> {
 fn entries_other_than_the_listed_files_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
-    let database = changed(folder, "whole", "");
-    let all = manifest(&[listed(FILE, &database)]);
+    let database = changed_database(folder, "whole", "");
+    let all = manifest(&[manifest_file(FILE, &database)]);
     let db = TarEntry::file(FILE, &database);
     let other = b"{}";
 
@@ -310,15 +312,15 @@ fn entries_other_than_the_listed_files_are_refused() {
     ] {
         let file = TarEntry::file(name, other);
         let tar = tar_of(&[all.clone(), file.clone()]);
-        refused(folder, what, &tar, "spool.db must be");
+        assert_refused(folder, what, &tar, "spool.db must be");
         let tar = tar_of(&[all.clone(), db.clone(), file.clone()]);
-        refused(folder, &format!("{what}, too many"), &tar, "does not list");
-        let lists_it = manifest(&[listed(FILE, &database), listed(name, other)]);
+        assert_refused(folder, &format!("{what}, too many"), &tar, "does not list");
+        let lists_it = manifest(&[manifest_file(FILE, &database), manifest_file(name, other)]);
         let tar = tar_of(&[lists_it, db.clone(), file.clone()]);
-        refused(folder, &format!("{what}, listed"), &tar, "and not only");
-        let lists_only_it = manifest(&[listed(name, other)]);
+        assert_refused(folder, &format!("{what}, listed"), &tar, "and not only");
+        let lists_only_it = manifest(&[manifest_file(name, other)]);
         let tar = tar_of(&[lists_only_it, file]);
-        refused(folder, &format!("{what}, alone"), &tar, "and not only");
+        assert_refused(folder, &format!("{what}, alone"), &tar, "and not only");
     }
     for (kind, what) in [
         (EntryType::Symlink, "a symbolic link"),
@@ -333,37 +335,40 @@ fn entries_other_than_the_listed_files_are_refused() {
         (EntryType::XHeader, "an extended header"),
     ] {
         let tar = tar_of(&[all.clone(), TarEntry::special(FILE, kind, "/etc/passwd")]);
-        refused(folder, what, &tar, "is not a regular file");
+        assert_refused(folder, what, &tar, "is not a regular file");
     }
 
     let tar = tar_of(&[all.clone(), db.clone(), db.clone()]);
-    refused(folder, "an entry too many", &tar, "does not list");
+    assert_refused(folder, "an entry too many", &tar, "does not list");
     let tar = tar_of(std::slice::from_ref(&all));
-    refused(folder, "an entry too few", &tar, "is missing");
+    assert_refused(folder, "an entry too few", &tar, "is missing");
     let tar = tar_of(&[db.clone(), all.clone()]);
-    refused(folder, "a late manifest", &tar, "manifest.json must be");
-    let twice = manifest(&[listed(FILE, &database), listed(FILE, &database)]);
+    assert_refused(folder, "a late manifest", &tar, "manifest.json must be");
+    let twice = manifest(&[
+        manifest_file(FILE, &database),
+        manifest_file(FILE, &database),
+    ]);
     let tar = tar_of(&[twice, db.clone(), db.clone()]);
-    refused(folder, "a file listed twice", &tar, "and not only");
+    assert_refused(folder, "a file listed twice", &tar, "and not only");
     let tar = tar_of(&[manifest(&[])]);
-    refused(folder, "no file", &tar, "and not only");
-    refused(folder, "no entry", &tar_of(&[]), "is missing");
+    assert_refused(folder, "no file", &tar, "and not only");
+    assert_refused(folder, "no entry", &tar_of(&[]), "is missing");
 
-    let mut longer = listed(FILE, &database);
+    let mut longer = manifest_file(FILE, &database);
     longer.bytes += 1;
     let tar = tar_of(&[manifest(&[longer]), db.clone()]);
-    refused(
+    assert_refused(
         folder,
         "another length",
         &tar,
         "was changed after the export",
     );
     let another = ManifestFile {
-        sha256: listed(FILE, other).sha256,
-        ..listed(FILE, &database)
+        sha256: manifest_file(FILE, other).sha256,
+        ..manifest_file(FILE, &database)
     };
     let tar = tar_of(&[manifest(&[another]), db.clone()]);
-    refused(
+    assert_refused(
         folder,
         "another digest",
         &tar,
@@ -371,14 +376,14 @@ fn entries_other_than_the_listed_files_are_refused() {
     );
 
     let text = TarEntry::file(MANIFEST, b"no JSON");
-    refused(
+    assert_refused(
         folder,
         "no JSON",
         &tar_of(&[text, db.clone()]),
         "manifest.json in it",
     );
     let long = TarEntry::file(MANIFEST, &[b' '; 70_000]);
-    refused(
+    assert_refused(
         folder,
         "a long manifest",
         &tar_of(&[long, db.clone()]),
@@ -387,7 +392,7 @@ fn entries_other_than_the_listed_files_are_refused() {
 
     let path = folder.join("whole");
     std::fs::write(&path, tar_of(&[all, db])).expect("written");
-    imported(&path, &folder.join("state of whole")).expect("imported");
+    import_folder(&path, &folder.join("state of whole")).expect("imported");
 }
 
 #[test]
@@ -397,7 +402,7 @@ fn newer_schema_in_the_manifest_is_refused_by_name() {
         br#"{"program":"9.0.0","schema":999,"exportedAt":1795151317,"secrets":"none","files":[]}"#;
     let path = folder.path().join("newer");
     std::fs::write(&path, tar_of(&[TarEntry::file(MANIFEST, json)])).expect("written");
-    let error = imported(&path, &folder.path().join("state")).expect_err("newer");
+    let error = import_folder(&path, &folder.path().join("state")).expect_err("newer");
     assert_eq!(error.exit_code(), Code::Configuration);
     let message = error.to_string();
     assert!(
@@ -408,7 +413,7 @@ fn newer_schema_in_the_manifest_is_refused_by_name() {
 }
 
 /// Returns the database of a state after these statements.
-fn changed(folder: &Path, name: &str, statements: &str) -> Vec<u8> {
+fn changed_database(folder: &Path, name: &str, statements: &str) -> Vec<u8> {
     let state = folder.join(format!("from-{name}"));
     let (handle, guard) = open(&state, Settings::default()).expect("open");
     drop(handle);
@@ -463,11 +468,11 @@ fn import_of_foreign_or_damaged_database_is_refused() {
             "that callbridge does not create",
         ),
     ];
-    for (name, statements, words) in hostile {
-        let database = changed(folder, name, statements);
-        refused(folder, name, &packed(&database), words);
+    for (name, statements, text) in hostile {
+        let database = changed_database(folder, name, statements);
+        assert_refused(folder, name, &pack_archive(&database), text);
     }
-    let whole = changed(folder, "whole", "");
+    let whole = changed_database(folder, "whole", "");
     let mut damaged = whole.clone();
     let last = damaged.len() - 4096;
     damaged[last..].fill(0xff);
@@ -477,23 +482,25 @@ fn import_of_foreign_or_damaged_database_is_refused() {
         ("no database", b"#!/bin/sh\n", "cannot be read"),
         ("empty", b"", "was not written by callbridge"),
     ] {
-        refused(folder, name, &packed(database), text);
+        assert_refused(folder, name, &pack_archive(database), text);
     }
     // An intact archive is imported in the same way.
     let path = folder.join("packed");
-    std::fs::write(&path, packed(&whole)).expect("written");
-    imported(&path, &folder.join("taken % over?#")).expect("imported");
+    std::fs::write(&path, pack_archive(&whole)).expect("written");
+    import_folder(&path, &folder.join("taken % over?#")).expect("imported");
 }
 
 /// Checks that an import of this file fails with this text, and leaves nothing in the folder.
-fn refused(folder: &Path, name: &str, archive: &[u8], text: &str) {
+fn assert_refused(folder: &Path, name: &str, archive: &[u8], text: &str) {
     let path = folder.join(format!("archive of {name}"));
     std::fs::write(&path, archive).expect("written");
     let state = folder.join(format!("state of {name}"));
-    let error = imported(&path, &state).expect_err(name);
+    let error = import_folder(&path, &state).expect_err(name);
     let message = error.to_string();
     assert!(message.contains(text), "{name}: {message}");
     let Ok(left) = state.read_dir() else { return };
-    let left: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
+    let left: Vec<_> = left
+        .map(|entry| entry.expect("a file").file_name())
+        .collect();
     assert_eq!(left, ["spool.lock"], "{name}");
 }

@@ -1,7 +1,7 @@
-//! The audit finds what happened to each call in a PBX's CDR file, even if the call's row is
+//! Tests that the audit finds the fate of each call in a PBX's CDR file, even if the call's row is
 //! purged.
 
-use super::call::{at, finished, journal};
+use super::call::{finished_call, journal, time_at};
 use crate::tables::audited::SUMMARIES_KEPT_FOR;
 use crate::{AuditedCall, CallFate, Finished, Op, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::EventTime;
@@ -10,25 +10,25 @@ use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Makes a call as a file reports it: by its own id, or only by the id of a channel.
-fn told(call: &Finished, own: bool) -> AuditedCall {
+/// Makes a call as a file reports it: by its own id if `own` is true, or only by a channel's id.
+fn audited_call(call: &Finished, own: bool) -> AuditedCall {
     let ids = call.call.also_known_as.iter().skip(usize::from(!own));
     AuditedCall {
         pbx: "pbx1".to_owned(),
         ids: ids.map(|id| id.as_str().to_owned()).collect(),
         uuid: match own {
-            true => call.judged.record.uuid.unwrap_or_else(other),
-            false => other(),
+            true => call.judged.record.uuid.unwrap_or_else(unknown_uuid),
+            false => unknown_uuid(),
         },
     }
 }
 
 /// Returns a uuid that no call has.
-fn other() -> CallUuid {
+fn unknown_uuid() -> CallUuid {
     CallUuid(uuid::Uuid::from_u128(u128::MAX))
 }
 
-fn fate(store: &Store, call: AuditedCall) -> CallFate {
+fn fate_of(store: &Store, call: AuditedCall) -> CallFate {
     let fates = tables::audited::fates(store, &[call]).expect("readable");
     fates[0].fate
 }
@@ -37,7 +37,7 @@ fn store() -> Store {
     super::store(Settings::default())
 }
 
-fn take(store: &mut Store, call: &Finished) {
+fn store_call(store: &mut Store, call: &Finished) {
     let op = Op::Finish(Box::new(call.clone()));
     store.write(vec![op]).expect("stored");
 }
@@ -51,7 +51,7 @@ fn step(store: &mut Store, step: Step, now: EventTime) {
     store.write(vec![op]).expect("a step");
 }
 
-/// Purges everything that is due then.
+/// Purges all rows that are due at this time.
 fn purge(store: &mut Store, now: EventTime) {
     for _ in 0..4 {
         store.write(vec![Op::Purge(now)]).expect("purged");
@@ -62,22 +62,31 @@ fn purge(store: &mut Store, now: EventTime) {
 fn call_is_known_by_its_uuid_and_by_any_of_its_channels() {
     let mut store = store();
     let call = journal(1);
-    assert_eq!(fate(&store, told(&call, true)), CallFate::Unknown);
-    take(&mut store, &call);
+    assert_eq!(
+        fate_of(&store, audited_call(&call, true)),
+        CallFate::Unknown
+    );
+    store_call(&mut store, &call);
     for own in [true, false] {
-        let stands = CallFate::Stands(State::Ready);
-        assert_eq!(fate(&store, told(&call, own)), stands);
+        let expected_fate = CallFate::Stands(State::Ready);
+        assert_eq!(fate_of(&store, audited_call(&call, own)), expected_fate);
     }
-    let internal = finished(2, Outcome::Internal, None);
-    take(&mut store, &internal);
-    assert_eq!(fate(&store, told(&internal, true)), CallFate::Counted);
-    let waiting = finished(3, Outcome::DeadLetter, Some(Reason::NoLead));
-    take(&mut store, &waiting);
-    let stands = CallFate::Stands(State::Waiting);
-    assert_eq!(fate(&store, told(&waiting, false)), stands);
-    let mut elsewhere = told(&call, false);
+    let internal = finished_call(2, Outcome::Internal, None);
+    store_call(&mut store, &internal);
+    assert_eq!(
+        fate_of(&store, audited_call(&internal, true)),
+        CallFate::Counted
+    );
+    let waiting = finished_call(3, Outcome::DeadLetter, Some(Reason::NoLead));
+    store_call(&mut store, &waiting);
+    let expected_fate = CallFate::Stands(State::Waiting);
+    assert_eq!(
+        fate_of(&store, audited_call(&waiting, false)),
+        expected_fate
+    );
+    let mut elsewhere = audited_call(&call, false);
     elsewhere.pbx = "pbx2".to_owned();
-    assert_eq!(fate(&store, elsewhere), CallFate::Unknown);
+    assert_eq!(fate_of(&store, elsewhere), CallFate::Unknown);
 }
 
 #[test]
@@ -91,48 +100,67 @@ fn open_call_is_recognized_by_its_snapshot() {
         snapshot: Some(format!("{{\"id\":\"{id}\"}}").into_bytes()),
     };
     store.write(vec![open]).expect("stored");
-    assert_eq!(fate(&store, told(&call, true)), CallFate::Open);
-    assert_eq!(fate(&store, told(&journal(2), true)), CallFate::Unknown);
+    assert_eq!(fate_of(&store, audited_call(&call, true)), CallFate::Open);
+    assert_eq!(
+        fate_of(&store, audited_call(&journal(2), true)),
+        CallFate::Unknown
+    );
 }
 
 #[test]
 fn fate_of_purged_call_is_known_while_its_summary_is_kept() {
     let mut store = store();
-    let call = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
-    let internal = finished(2, Outcome::Internal, None);
-    take(&mut store, &call);
-    take(&mut store, &internal);
-    step(&mut store, Step::Discard, at(60));
-    let stands = CallFate::Stands(State::Discarded);
-    purge(&mut store, at(0).plus(60 * DAY));
+    let call = finished_call(1, Outcome::DeadLetter, Some(Reason::NoLead));
+    let internal = finished_call(2, Outcome::Internal, None);
+    store_call(&mut store, &call);
+    store_call(&mut store, &internal);
+    step(&mut store, Step::Discard, time_at(60));
+    let expected_fate = CallFate::Stands(State::Discarded);
+    purge(&mut store, time_at(0).plus(60 * DAY));
     let rows = "SELECT (SELECT count(*) FROM calls) + (SELECT count(*) FROM seen_calls)";
     assert_eq!(
         store.query_one::<i64>(rows, ()),
         Ok(0),
         "only summaries are left"
     );
-    for now in [at(0).plus(60 * DAY), at(0).plus(SUMMARIES_KEPT_FOR)] {
+    for now in [
+        time_at(0).plus(60 * DAY),
+        time_at(0).plus(SUMMARIES_KEPT_FOR),
+    ] {
         purge(&mut store, now);
-        assert_eq!(fate(&store, told(&call, true)), stands);
-        assert_eq!(fate(&store, told(&internal, true)), CallFate::Counted);
+        assert_eq!(fate_of(&store, audited_call(&call, true)), expected_fate);
+        assert_eq!(
+            fate_of(&store, audited_call(&internal, true)),
+            CallFate::Counted
+        );
     }
-    purge(&mut store, at(60).plus(SUMMARIES_KEPT_FOR));
-    assert_eq!(fate(&store, told(&call, true)), CallFate::Unknown);
-    assert_eq!(fate(&store, told(&internal, true)), CallFate::Unknown);
+    purge(&mut store, time_at(60).plus(SUMMARIES_KEPT_FOR));
+    assert_eq!(
+        fate_of(&store, audited_call(&call, true)),
+        CallFate::Unknown
+    );
+    assert_eq!(
+        fate_of(&store, audited_call(&internal, true)),
+        CallFate::Unknown
+    );
 }
 
 #[test]
 fn deleted_row_is_reported_and_call_can_be_added_again() {
     let mut store = store();
     let call = journal(1);
-    take(&mut store, &call);
+    store_call(&mut store, &call);
     store.execute("DELETE FROM calls", ()).expect("by hand");
-    assert_eq!(fate(&store, told(&call, true)), CallFate::RowGone);
-    let AuditedCall { pbx, ids, .. } = told(&call, true);
+    assert_eq!(
+        fate_of(&store, audited_call(&call, true)),
+        CallFate::RowGone
+    );
+    let AuditedCall { pbx, ids, .. } = audited_call(&call, true);
     let forget = Op::Forget { pbx, ids };
     let again = Op::Finish(Box::new(call.clone()));
     for _ in 0..2 {
-        // The second time the call is stored, so nothing is forgotten, and there is no second call.
+        // In the second round, the call is stored, so nothing is forgotten, and no second call is
+        // added.
         store
             .write(vec![forget.clone(), again.clone()])
             .expect("taken in");
@@ -140,13 +168,13 @@ fn deleted_row_is_reported_and_call_can_be_added_again() {
             .query_one("SELECT count(*) FROM calls", ())
             .expect("rows");
         assert_eq!(rows, 1);
-        let stands = CallFate::Stands(State::Ready);
-        assert_eq!(fate(&store, told(&call, false)), stands);
+        let expected_fate = CallFate::Stands(State::Ready);
+        assert_eq!(fate_of(&store, audited_call(&call, false)), expected_fate);
     }
 }
 
-/// Stores a call that the CRM has confirmed.
-fn journal_it(store: &mut Store, now: EventTime) {
+/// Applies the steps of row 1 from ready to confirmed by the CRM.
+fn confirm_call(store: &mut Store, now: EventTime) {
     let token = callbridge_model::TokenFingerprint::of("token");
     let request_id = "r-1".to_owned();
     for one in [
@@ -162,21 +190,21 @@ fn journal_it(store: &mut Store, now: EventTime) {
 fn audit_expects_journaled_calls_and_purged_without_values() {
     let mut store = store();
     let call = journal(1);
-    take(&mut store, &call);
+    store_call(&mut store, &call);
     let asked = [
-        told(&call, true),
-        told(&call, false),
-        told(&journal(2), true),
+        audited_call(&call, true),
+        audited_call(&call, false),
+        audited_call(&journal(2), true),
     ];
     let journaled = |store: &Store| tables::audited::journaled(store, &asked).expect("read");
     assert_eq!(journaled(&store), [None, None, None], "it is ready");
-    journal_it(&mut store, at(60));
+    confirm_call(&mut store, time_at(60));
     let record = &call.judged.record;
     let uuid = record.uuid.expect("a uuid");
     let shows = crate::JournaledCall {
         uuid,
         started: record.started_at,
-        since: Some(at(60)),
+        since: Some(time_at(60)),
         sent: Some(crate::SentValues {
             leads: record.lead_id.into_iter().collect(),
             duration_sec: record.duration_sec,
@@ -188,8 +216,8 @@ fn audit_expects_journaled_calls_and_purged_without_values() {
     assert_eq!(journaled(&store), both, "by its own id, and by a channel's");
     let known = |store: &Store, uuid| tables::audited::known_as_journaled(store, &[uuid]);
     assert_eq!(known(&store, uuid), Ok(1));
-    assert_eq!(known(&store, other()), Ok(0));
-    purge(&mut store, at(0).plus(60 * DAY));
+    assert_eq!(known(&store, unknown_uuid()), Ok(0));
+    purge(&mut store, time_at(0).plus(60 * DAY));
     let purged = crate::JournaledCall {
         since: None,
         sent: None,
@@ -202,16 +230,20 @@ fn audit_expects_journaled_calls_and_purged_without_values() {
 fn call_lost_by_crm_is_sent_again_with_same_uuid() {
     let mut store = store();
     let call = journal(1);
-    take(&mut store, &call);
-    journal_it(&mut store, at(60));
+    store_call(&mut store, &call);
+    confirm_call(&mut store, time_at(60));
     let why = "the journal does not have it".to_owned();
-    step(&mut store, Step::SendAgain { why: why.clone() }, at(90));
+    step(
+        &mut store,
+        Step::SendAgain { why: why.clone() },
+        time_at(90),
+    );
     let row = tables::calls::row(&store, RowId(1))
         .expect("readable")
         .expect("a row");
     assert_eq!(
         (row.state, row.uuid),
-        (State::Ready, call.judged.record.uuid.expect("one"))
+        (State::Ready, call.judged.record.uuid.expect("a uuid"))
     );
     assert_eq!((&row.request_id, row.live), (&None, false));
     assert_eq!(
@@ -223,14 +255,14 @@ fn call_lost_by_crm_is_sent_again_with_same_uuid() {
         books.balance() && books.ready == 1 && books.journaled == 0,
         "{books:?}"
     );
-    // The call is found meanwhile, so it is journaled, and not sent.
+    // A webhook reports the call before it is sent, so the call is journaled.
     step(
         &mut store,
         Step::Journaled(crate::OutcomeSource::Webhook),
-        at(91),
+        time_at(91),
     );
     assert_eq!(
-        fate(&store, told(&call, true)),
+        fate_of(&store, audited_call(&call, true)),
         CallFate::Stands(State::Journaled)
     );
 }
@@ -238,15 +270,15 @@ fn call_lost_by_crm_is_sent_again_with_same_uuid() {
 #[test]
 fn stored_values_are_the_pbx_values_and_none_once_discarded() {
     let mut store = store();
-    let mut call = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
+    let mut call = finished_call(1, Outcome::DeadLetter, Some(Reason::NoLead));
     call.judged.record.by_hand = Some(callbridge_model::ByHand {
-        at: at(9).floor_seconds(),
+        at: time_at(9).floor_seconds(),
         reported_answered: false,
         reported_talk_sec: 0,
     });
-    take(&mut store, &call);
+    store_call(&mut store, &call);
     let values = |store: &Store| {
-        let asked = [told(&call, false)];
+        let asked = [audited_call(&call, false)];
         let mut fates = tables::audited::fates(store, &asked).expect("readable");
         fates.remove(0).values
     };
@@ -258,6 +290,6 @@ fn stored_values_are_the_pbx_values_and_none_once_discarded() {
     );
     assert_eq!((found.answered, found.talk_time_sec), (false, 0));
     assert_eq!(found.phone.as_deref(), record.phone());
-    step(&mut store, Step::Discard, at(60));
+    step(&mut store, Step::Discard, time_at(60));
     assert_eq!(values(&store), None);
 }

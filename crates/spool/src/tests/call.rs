@@ -1,4 +1,4 @@
-//! Made-up calls.
+//! Invented calls and times for the tests of the spool.
 
 use crate::{CallFailure, FIRST_POLL, Finished, Op, QueueQuery, RowId};
 use callbridge_call::{
@@ -12,13 +12,13 @@ use std::time::Duration;
 /// The time at which tests begin.
 pub const T0: i64 = 1_795_151_317;
 
-/// Returns the time this many seconds after the beginning.
-pub fn at(seconds: i64) -> EventTime {
+/// Returns the time this many seconds after [`T0`].
+pub fn time_at(seconds: i64) -> EventTime {
     EventTime::from_seconds(T0 + seconds)
 }
 
 /// Makes the `n`-th call, with its own number, linkedid, and uuid.
-pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
+pub fn finished_call(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
     let linkedid = format!("{T0}.{}", n * 2);
     let number = format!("99890{n:07}");
     let id = |text: &str| UniqueId::new(text).expect("not empty");
@@ -81,7 +81,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         message: reason.map_or_else(String::new, |reason| format!("because of {reason}")),
         live: true,
         remarks: Vec::new(),
-        judged_at: at(i64::from(n) + 6),
+        judged_at: time_at(i64::from(n) + 6),
         kept_out_unanswered: false,
     };
     Finished::new(judged, call)
@@ -89,11 +89,11 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
 
 /// Makes a call for the journal.
 pub fn journal(n: u32) -> Finished {
-    finished(n, Outcome::Journal, None)
+    finished_call(n, Outcome::Journal, None)
 }
 
-/// Makes the failure of that call.
-pub fn failed(row: RowId, at: EventTime) -> Op {
+/// Makes the operation that reports a FAILED call at this time.
+pub fn failure_op(row: RowId, at: EventTime) -> Op {
     let (message, errors) = ("FAILED".to_owned(), serde_json::Value::Null);
     Op::FailedCall(CallFailure {
         row,

@@ -1,6 +1,6 @@
-//! Which leads are looked up if several claim a number, and how often.
+//! Tests of which leads are looked up if several leads claim a number, and how often.
 
-use super::call::{ask, at, finished};
+use super::call::{ask, finished_call, time_at};
 use crate::{Op, Settings, Store, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -19,16 +19,16 @@ fn write(store: &mut Store, op: Op) {
 }
 
 /// Makes a dead letter whose number belongs to leads 1 and 2, by pages of leads.
-fn torn() -> (Store, Phone) {
+fn store_with_ambiguous_number() -> (Store, Phone) {
     let settings = Settings {
         look_up: true,
         ..Settings::default()
     };
     let mut store = super::store(settings);
-    let letter = finished(7, Outcome::DeadLetter, Some(Reason::AmbiguousLead));
+    let letter = finished_call(7, Outcome::DeadLetter, Some(Reason::AmbiguousLead));
     let phone = letter.judged.record.client_phone.clone().expect("a number");
     for id in [1, 2] {
-        let second = EpochSeconds::new(at(-60).floor_seconds().get());
+        let second = EpochSeconds::new(time_at(-60).floor_seconds().get());
         let first = FirstPhone::Is(phone.clone());
         let news = LeadNews::new(lead(id), second, ChangeKind::Filter, first);
         write(&mut store, Op::Learn(Box::new(news)));
@@ -37,14 +37,14 @@ fn torn() -> (Store, Phone) {
     (store, phone)
 }
 
-fn purged(store: &mut Store, seconds: i64) {
-    write(store, Op::Purge(at(seconds)));
+fn purge(store: &mut Store, seconds: i64) {
+    write(store, Op::Purge(time_at(seconds)));
 }
 
 /// Returns the lead that is to be looked up, if nothing else is due.
-fn due(store: &Store, seconds: i64) -> Option<LeadId> {
-    let due = tables::lead_requests::lead_requests(store, &ask(at(seconds)));
-    match &due.expect("errands").due[..] {
+fn due_lookup(store: &Store, seconds: i64) -> Option<LeadId> {
+    let due = tables::lead_requests::lead_requests(store, &ask(time_at(seconds)));
+    match &due.expect("lead requests").due[..] {
         [] => None,
         [
             DueRequest {
@@ -56,12 +56,12 @@ fn due(store: &Store, seconds: i64) -> Option<LeadId> {
     }
 }
 
-fn outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
-    let (outcome, at) = (Box::new(outcome), at(seconds));
+fn report_outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
+    let (outcome, at) = (Box::new(outcome), time_at(seconds));
     write(store, Op::Lead(LeadChange::Request { outcome, at }));
 }
 
-fn left(store: &Store, phone: &Phone) -> Vec<LeadId> {
+fn leads_of_phone(store: &Store, phone: &Phone) -> Vec<LeadId> {
     tables::directory::holders(store, phone)
         .expect("readable")
         .leads()
@@ -69,13 +69,13 @@ fn left(store: &Store, phone: &Phone) -> Vec<LeadId> {
 
 #[test]
 fn ambiguous_leads_are_looked_up_daily_and_missing_dropped() {
-    let (mut store, phone) = torn();
-    assert_eq!(due(&store, 50), None);
+    let (mut store, phone) = store_with_ambiguous_number();
+    assert_eq!(due_lookup(&store, 50), None);
     for day in [0, DAY] {
-        purged(&mut store, day + 60);
+        purge(&mut store, day + 60);
         for id in [1, 2] {
-            assert_eq!(due(&store, day + 61), Some(lead(id)));
-            outcome(
+            assert_eq!(due_lookup(&store, day + 61), Some(lead(id)));
+            report_outcome(
                 &mut store,
                 LeadOutcome::Sent(LeadRequest::LookUp(lead(id))),
                 day + 61,
@@ -84,16 +84,16 @@ fn ambiguous_leads_are_looked_up_daily_and_missing_dropped() {
                 (DAY, 2) => Finding::LeadMissing,
                 _ => Finding::LeadExists,
             };
-            outcome(
+            report_outcome(
                 &mut store,
                 LeadOutcome::LookedUp(lead(id), finding),
                 day + 62,
             );
         }
-        purged(&mut store, day + 120);
-        assert_eq!(due(&store, day + 121), None, "once a day");
+        purge(&mut store, day + 120);
+        assert_eq!(due_lookup(&store, day + 121), None, "once a day");
     }
-    assert_eq!(left(&store, &phone), [lead(1)]);
+    assert_eq!(leads_of_phone(&store, &phone), [lead(1)]);
     assert_eq!(
         store.take_awaited(),
         Some(vec![phone]),
@@ -103,16 +103,16 @@ fn ambiguous_leads_are_looked_up_daily_and_missing_dropped() {
 
 #[test]
 fn lead_that_is_another_now_claims_for_that_one() {
-    let (mut store, phone) = torn();
-    purged(&mut store, 60);
-    outcome(&mut store, LeadOutcome::MergedInto(lead(1), lead(2)), 62);
-    assert_eq!(left(&store, &phone), [lead(2)]);
-    assert_eq!(due(&store, 63), Some(lead(2)));
+    let (mut store, phone) = store_with_ambiguous_number();
+    purge(&mut store, 60);
+    report_outcome(&mut store, LeadOutcome::MergedInto(lead(1), lead(2)), 62);
+    assert_eq!(leads_of_phone(&store, &phone), [lead(2)]);
+    assert_eq!(due_lookup(&store, 63), Some(lead(2)));
     let why = "500".to_owned();
-    outcome(
+    report_outcome(
         &mut store,
         LeadOutcome::Again(LeadRequest::LookUp(lead(2)), why),
         64,
     );
-    assert_eq!(due(&store, 65), None, "tomorrow");
+    assert_eq!(due_lookup(&store, 65), None, "tomorrow");
 }

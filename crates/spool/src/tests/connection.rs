@@ -1,10 +1,10 @@
-//! The connection is private, and it is still there after its process has ended.
+//! Tests that the connection is private, and is kept after its process has ended.
 
 use crate::{ConnectionChange, ConnectionStore, Error, Op, Settings, StoredConnection, open};
 use callbridge_model::Secret;
 use std::os::unix::fs::PermissionsExt as _;
 
-pub(super) fn stored(name: &str) -> StoredConnection {
+pub(super) fn stored_connection(name: &str) -> StoredConnection {
     StoredConnection {
         refresh_token: Secret::from(format!("svcrt_{name}_hidden")),
         content: Secret::from(format!("{{\"{name}\":\"hidden\"}}")),
@@ -13,8 +13,8 @@ pub(super) fn stored(name: &str) -> StoredConnection {
 
 pub(super) fn change(from: Option<&str>, to: Option<&str>) -> ConnectionChange {
     ConnectionChange {
-        from: from.map(stored),
-        to: to.map(stored),
+        from: from.map(stored_connection),
+        to: to.map(stored_connection),
     }
 }
 
@@ -34,7 +34,7 @@ async fn connection_outlives_its_process_in_private_file() {
     drop(handle);
     guard.close();
     // The connection is read and changed without any other process, in the same file.
-    assert_eq!(store.read(), Ok(Some(stored("a"))));
+    assert_eq!(store.read(), Ok(Some(stored_connection("a"))));
     let about = folder.path().join("spool.db").metadata().expect("there");
     assert_eq!(about.permissions().mode() & 0o777, 0o600);
     let (handle, guard) = open(folder.path(), Settings::default()).expect("open");
@@ -48,7 +48,7 @@ async fn connection_outlives_its_process_in_private_file() {
 fn secrets_appear_in_no_debug_output_or_error() {
     let change = change(Some("a"), Some("b"));
     let op = Op::Connection(Box::new(change.clone()));
-    let shown = format!("{change:?} {op:?} {:?}", stored("a"));
+    let shown = format!("{change:?} {op:?} {:?}", stored_connection("a"));
     assert!(!shown.contains("hidden"), "{shown}");
     let folder = tempfile::tempdir().expect("a folder");
     let (_handle, guard) = open(folder.path(), Settings::default()).expect("open");

@@ -1,10 +1,10 @@
-//! Only the holder of its refresh token changes a connection, from any process.
+//! Tests that only the holder of the refresh token changes a connection, from any process.
 
 use crate::tables::connection;
-use crate::tests::connection::{change, stored};
+use crate::tests::connection::{change, stored_connection};
 use crate::{Done, Op, Settings};
 
-/// A change that names a token that is not stored is refused, both ways.
+/// A change that names a token that is not stored is refused, by the leader and by any process.
 #[tokio::test(flavor = "multi_thread")]
 async fn change_needs_the_stored_refresh_token() {
     let place = super::place();
@@ -36,8 +36,8 @@ async fn change_needs_the_stored_refresh_token() {
                 assert_eq!(store.change(&change), Ok(done), "{what}");
             }
             let read = handle.read(|store| connection::connection(store)).await;
-            assert_eq!(read, Ok(left.map(stored)), "{what}");
-            assert_eq!(store.read(), Ok(left.map(stored)), "{what}");
+            assert_eq!(read, Ok(left.map(stored_connection)), "{what}");
+            assert_eq!(store.read(), Ok(left.map(stored_connection)), "{what}");
         }
     }
     drop(handle);

@@ -1,6 +1,6 @@
-//! A dead letter `incomplete` whose call is reported again, with more facts.
+//! Tests of a dead letter `incomplete` whose call is reported again, with more facts.
 
-use super::call::{at, finished, journal};
+use super::call::{finished_call, journal, time_at};
 use crate::{Done, Finished, Op, RowId, Settings, State, Step, Store, tables};
 use callbridge_model::{CallUuid, Outcome, Reason};
 
@@ -11,8 +11,8 @@ fn finish(store: &mut Store, call: &Finished) -> Done {
     done.expect("stored").remove(0)
 }
 
-fn incomplete(n: u32) -> Finished {
-    let mut half = finished(n, Outcome::DeadLetter, Some(Reason::Incomplete));
+fn incomplete_call(n: u32) -> Finished {
+    let mut half = finished_call(n, Outcome::DeadLetter, Some(Reason::Incomplete));
     half.call.incomplete = Some("its end was not received".into());
     half.call.ended = half.call.started;
     half
@@ -21,11 +21,14 @@ fn incomplete(n: u32) -> Finished {
 #[test]
 fn unretried_incomplete_dead_letter_is_corrected_once() {
     let mut store = super::store(Settings::default());
-    let Done::New(row) = finish(&mut store, &incomplete(1)) else {
+    let Done::New(row) = finish(&mut store, &incomplete_call(1)) else {
         panic!("a letter")
     };
     // The same incomplete call again changes nothing.
-    assert_eq!(finish(&mut store, &incomplete(1)), Done::Repeat(Some(row)));
+    assert_eq!(
+        finish(&mut store, &incomplete_call(1)),
+        Done::Repeat(Some(row))
+    );
     let whole = journal(1);
     assert_eq!(finish(&mut store, &whole), Done::Corrected(row));
     let stored = tables::calls::row(&store, row)
@@ -40,8 +43,8 @@ fn unretried_incomplete_dead_letter_is_corrected_once() {
 #[test]
 fn letter_that_a_person_has_sent_is_left_alone() {
     let mut store = super::store(Settings::default());
-    finish(&mut store, &incomplete(1));
-    let record = incomplete(1).judged.record;
+    finish(&mut store, &incomplete_call(1));
+    let record = incomplete_call(1).judged.record;
     let step = Step::Retry {
         by_itself: false,
         record: record.clone(),
@@ -49,7 +52,7 @@ fn letter_that_a_person_has_sent_is_left_alone() {
     let retry = Op::Step {
         row: RowId(1),
         step,
-        at: at(9),
+        at: time_at(9),
     };
     store.write(vec![retry]).expect("retried");
     assert_eq!(
@@ -65,7 +68,7 @@ fn letter_that_a_person_has_sent_is_left_alone() {
 #[test]
 fn dead_letter_of_part_of_another_call_is_discarded() {
     let mut store = super::store(Settings::default());
-    let part = incomplete(1);
+    let part = incomplete_call(1);
     finish(&mut store, &part);
     let mut whole = journal(7);
     whole.judged.record.uuid = Some(CallUuid(uuid::Uuid::from_u128(77)));

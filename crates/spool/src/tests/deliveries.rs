@@ -1,6 +1,6 @@
-//! What webhooks of the CRM change, and when they are recognized.
+//! Tests of the changes that webhooks of the CRM make, and of their recognition.
 
-use super::call::{ask, at, finished, journal};
+use super::call::{ask, finished_call, journal, time_at};
 use super::table::steps;
 use crate::{
     CallEcho, DELIVERIES_KEPT, Delivered, Delivery, Done, Error, ForeignCall, IfAbsent, Op, RowId,
@@ -28,14 +28,14 @@ pub fn signature(text: &str) -> [u8; 32] {
     digest.as_ref().try_into().expect("32 bytes")
 }
 
-/// Makes the event of this name, of our company: the `n`-th call is complete.
+/// Makes an event of our company with the id `name`: the `n`-th call is complete.
 fn event(name: &str, n: u32, seconds: i64) -> Delivery {
     Delivery {
         installation: "9001".into(),
         event: name.into(),
         signature: signature(&format!("{name} {seconds}")),
         company: "77".into(),
-        at: at(seconds),
+        at: time_at(seconds),
         news: WebhookEvent::Completed {
             uuid: journal(n).judged.record.uuid.expect("a uuid"),
             leads: vec![LeadId::new(4001).expect("an id")],
@@ -53,13 +53,13 @@ fn deliver(store: &mut Store, delivery: Delivery) -> Delivered {
 }
 
 fn step(store: &mut Store, row: RowId, step: Step, seconds: i64) -> Result<Done, Error> {
-    let at = at(seconds);
+    let at = time_at(seconds);
     let done = store.write(vec![Op::Step { row, step, at }]);
     done.map(|mut done| done.pop().expect("an answer"))
 }
 
-/// Stores the first call, ready, and its next steps.
-fn call(store: &mut Store, way: &[Step]) -> RowId {
+/// Stores call 1 as ready, applies these steps, and returns its row.
+fn store_call(store: &mut Store, way: &[Step]) -> RowId {
     let done = store.write(vec![Op::Finish(Box::new(journal(1)))]);
     let Ok([Done::New(row)]) = done.as_deref() else {
         panic!("{done:?}");
@@ -70,22 +70,22 @@ fn call(store: &mut Store, way: &[Step]) -> RowId {
     *row
 }
 
-fn accepted() -> Step {
+fn accepted_step() -> Step {
     Step::Accepted {
         request_id: "r-1".into(),
         token: TokenFingerprint::of("token"),
     }
 }
 
-fn unresolved(if_absent: IfAbsent) -> Step {
+fn unresolved_step(if_absent: IfAbsent) -> Step {
     Step::Unresolved {
-        next_check: at(20),
+        next_check: time_at(20),
         if_absent,
         why: "killed".into(),
     }
 }
 
-fn died(reason: Reason) -> Step {
+fn died_step(reason: Reason) -> Step {
     Step::Died {
         reason,
         message: "words".into(),
@@ -93,7 +93,7 @@ fn died(reason: Reason) -> Step {
     }
 }
 
-fn state(store: &Store, row: RowId) -> State {
+fn state_of(store: &Store, row: RowId) -> State {
     tables::calls::row(store, row)
         .expect("readable")
         .expect("a row")
@@ -103,10 +103,10 @@ fn state(store: &Store, row: RowId) -> State {
 #[test]
 fn webhook_confirms_unsettled_call_and_keeps_a_known_outcome() {
     let sent = || vec![Step::Send];
-    let submitted = || vec![Step::Send, accepted()];
-    let letter = |reason| vec![Step::Send, accepted(), died(reason)];
+    let submitted = || vec![Step::Send, accepted_step()];
+    let letter = |reason| vec![Step::Send, accepted_step(), died_step(reason)];
     let returned = Step::Returned {
-        not_before: at(60),
+        not_before: time_at(60),
         why: "time-out".into(),
         failures: 1,
     };
@@ -116,30 +116,33 @@ fn webhook_confirms_unsettled_call_and_keeps_a_known_outcome() {
         (vec![Step::Send, returned], State::Journaled),
         (submitted(), State::Journaled),
         (
-            vec![Step::Send, unresolved(IfAbsent::Resubmit)],
+            vec![Step::Send, unresolved_step(IfAbsent::Resubmit)],
             State::Journaled,
         ),
         (
-            vec![Step::Send, unresolved(IfAbsent::ServerError)],
+            vec![Step::Send, unresolved_step(IfAbsent::ServerError)],
             State::Journaled,
         ),
-        (vec![Step::Send, unresolved(IfAbsent::Changed)], State::Dead),
+        (
+            vec![Step::Send, unresolved_step(IfAbsent::Changed)],
+            State::Dead,
+        ),
         (letter(Reason::ServerError), State::Journaled),
         (letter(Reason::Unconfirmed), State::Journaled),
         (letter(Reason::Failed), State::Dead),
         (letter(Reason::Rejected), State::Dead),
         (letter(Reason::NoLead), State::Waiting),
         (
-            vec![died(Reason::Unconfirmed), Step::Discard],
+            vec![died_step(Reason::Unconfirmed), Step::Discard],
             State::Discarded,
         ),
     ];
     for (way, end) in ways {
         let mut store = store();
-        let row = call(&mut store, &way);
-        let before = state(&store, row);
+        let row = store_call(&mut store, &way);
+        let before = state_of(&store, row);
         let delivered = deliver(&mut store, event("a", 1, 30));
-        assert_eq!(state(&store, row), end, "{way:?}");
+        assert_eq!(state_of(&store, row), end, "{way:?}");
         let expected = match (before == end, end) {
             (_, State::Journaled) => Delivered::Confirmed {
                 row,
@@ -161,7 +164,7 @@ fn webhook_confirms_unsettled_call_and_keeps_a_known_outcome() {
 #[test]
 fn answer_after_webhook_changes_nothing_and_is_accepted() {
     let mut store = store();
-    let row = call(&mut store, &[Step::Send]);
+    let row = store_call(&mut store, &[Step::Send]);
     deliver(&mut store, event("a", 1, 30));
     let before = (super::stored::columns(&store), store.books());
     let answers: Vec<Step> = steps().into_iter().filter(Step::is_answer).collect();
@@ -189,7 +192,7 @@ fn answer_after_webhook_changes_nothing_and_is_accepted() {
         Ok(Done::Stepped(State::Journaled)),
         "it is no longer dead"
     );
-    // If the journal lost a call, a person sends it again.
+    // A person can send the call again, because the journal can lose calls.
     for other in steps() {
         if other.is_answer() || matches!(other, Step::SendAgain { .. } | Step::Reopened { .. }) {
             continue;
@@ -211,23 +214,23 @@ fn answer_after_webhook_changes_nothing_and_is_accepted() {
 #[test]
 fn call_confirmed_by_poll_refuses_a_later_failure() {
     let mut store = store();
-    let row = call(
+    let row = store_call(
         &mut store,
         &[
             Step::Send,
-            accepted(),
+            accepted_step(),
             Step::Journaled(crate::OutcomeSource::Confirmation),
         ],
     );
     let settled = deliver(&mut store, event("a", 1, 30));
     assert_eq!(settled, Delivered::Settled(row));
-    assert!(step(&mut store, row, died(Reason::Failed), 40).is_err());
+    assert!(step(&mut store, row, died_step(Reason::Failed), 40).is_err());
 }
 
 #[test]
 fn webhook_repeat_is_known_for_a_day_per_installation() {
     let mut store = store();
-    let row = call(&mut store, &[Step::Send]);
+    let row = store_call(&mut store, &[Step::Send]);
     let confirmed = Delivered::Confirmed {
         row,
         other_lead: false,
@@ -240,7 +243,7 @@ fn webhook_repeat_is_known_for_a_day_per_installation() {
     };
     assert_eq!(deliver(&mut store, other), Delivered::Settled(row));
     let purge = |store: &mut Store, seconds| {
-        let now = at(seconds);
+        let now = time_at(seconds);
         store.write(vec![Op::Purge(now)]).expect("purged");
     };
     let day = i64::try_from(DELIVERIES_KEPT.as_secs()).expect("small");
@@ -256,11 +259,11 @@ fn webhook_repeat_is_known_for_a_day_per_installation() {
 #[test]
 fn replayed_signature_under_other_installation_is_repeat() {
     let mut store = store();
-    let row = call(&mut store, &[Step::Send]);
+    let row = store_call(&mut store, &[Step::Send]);
     let first = event("a", 1, 30);
     let replayed = Delivery {
         installation: "9002".into(),
-        at: at(40),
+        at: time_at(40),
         ..first.clone()
     };
     let delivered = deliver(&mut store, first);
@@ -276,10 +279,10 @@ fn replayed_signature_under_other_installation_is_repeat() {
 #[test]
 fn delivery_of_unknown_or_other_company_changes_nothing() {
     let mut unbound = super::store(Settings::default());
-    let row = call(&mut unbound, &[Step::Send]);
+    let row = store_call(&mut unbound, &[Step::Send]);
     let delivered = deliver(&mut unbound, event("a", 1, 30));
     assert_eq!(delivered, Delivered::CompanyUnknown);
-    assert_eq!(state(&unbound, row), State::Sending);
+    assert_eq!(state_of(&unbound, row), State::Sending);
     let bind = Op::BindCompany {
         company: "77".into(),
         application: "5".into(),
@@ -290,7 +293,7 @@ fn delivery_of_unknown_or_other_company_changes_nothing() {
         ..event("a", 1, 30)
     };
     assert_eq!(deliver(&mut unbound, theirs), Delivered::OtherCompany);
-    assert_eq!(state(&unbound, row), State::Sending);
+    assert_eq!(state_of(&unbound, row), State::Sending);
     assert_eq!(deliver(&mut unbound, event("b", 2, 30)), Delivered::NotOurs);
     let again = deliver(&mut unbound, event("a", 1, 30));
     assert!(matches!(again, Delivered::Confirmed { .. }), "{again:?}");
@@ -299,7 +302,7 @@ fn delivery_of_unknown_or_other_company_changes_nothing() {
 #[test]
 fn webhook_with_another_lead_confirms_and_reports_other_lead() {
     let mut store = store();
-    let row = call(&mut store, &[Step::Send]);
+    let row = store_call(&mut store, &[Step::Send]);
     let mut elsewhere = event("a", 1, 30);
     elsewhere.news = WebhookEvent::Completed {
         uuid: journal(1).judged.record.uuid.expect("a uuid"),
@@ -317,24 +320,24 @@ fn webhook_with_another_lead_confirms_and_reports_other_lead() {
 fn webhook_pace_shows_last_confirmation_and_usual_delay() {
     let mut store = store();
     let head = |store: &Store| {
-        tables::work_queue::head(store, &ask(at(100)))
+        tables::work_queue::head(store, &ask(time_at(100)))
             .expect("a head")
             .webhook_pace
     };
     let seconds = Duration::from_secs;
     assert_eq!(head(&store), None);
     for n in 1..=3 {
-        let finish = Op::Finish(Box::new(finished(n, Outcome::Journal, None)));
+        let finish = Op::Finish(Box::new(finished_call(n, Outcome::Journal, None)));
         store.write(vec![finish]).expect("stored");
         let row = RowId(n.into());
         step(&mut store, row, Step::Send, 10).expect("sent");
         if n < 3 {
-            step(&mut store, row, accepted(), 10).expect("accepted");
+            step(&mut store, row, accepted_step(), 10).expect("accepted");
         }
         deliver(&mut store, event(&n.to_string(), n, 10 + 8 / i64::from(n)));
     }
     let seen = WebhookPace {
-        at: at(12),
+        at: time_at(12),
         after: Duration::ZERO,
         usual: seconds(7) - seconds(7) / 8,
     };
@@ -344,17 +347,17 @@ fn webhook_pace_shows_last_confirmation_and_usual_delay() {
 #[test]
 fn delivery_in_failed_write_is_rolled_back_and_repeatable() {
     let mut store = store();
-    let row = call(&mut store, &[Step::Send]);
+    let row = store_call(&mut store, &[Step::Send]);
     let refused = Op::Step {
         row,
         step: Step::Expire,
-        at: at(30),
+        at: time_at(30),
     };
     let delivery = Op::Delivery(Box::new(event("a", 1, 30)));
     let done = store.write(vec![delivery, refused]);
     assert!(done.is_err());
     assert_eq!(
-        state(&store, row),
+        state_of(&store, row),
         State::Sending,
         "all of a request or nothing"
     );
@@ -363,8 +366,8 @@ fn delivery_in_failed_write_is_rolled_back_and_repeatable() {
     assert!(matches!(again, Delivered::Confirmed { .. }), "{again:?}");
 }
 
-/// Makes the same event with 4 s of talk and no other value.
-fn echo(name: &str, n: u32, seconds: i64) -> Delivery {
+/// Makes an event like [`event`], but with 4 s of talk and no other value of the call.
+fn echo_event(name: &str, n: u32, seconds: i64) -> Delivery {
     let mut echo = event(name, n, seconds);
     if let WebhookEvent::Completed { shown, .. } = &mut echo.news {
         let talk_time_sec = Some(4);
@@ -380,13 +383,13 @@ fn echo(name: &str, n: u32, seconds: i64) -> Delivery {
 fn webhook_values_are_compared_only_for_calls_sent_here() {
     let compared = |steps: &[Step]| {
         let mut store = store();
-        call(&mut store, steps);
-        deliver(&mut store, echo("a", 1, 30));
-        deliver(&mut store, echo("a", 1, 31));
+        store_call(&mut store, steps);
+        deliver(&mut store, echo_event("a", 1, 30));
+        deliver(&mut store, echo_event("a", 1, 31));
         let fields = tables::echoes::fields(&store).expect("readable");
         fields
             .into_iter()
-            .map(|it| (it.field, it.compared, it.last))
+            .map(|field| (field.field, field.compared, field.last))
             .collect::<Vec<_>>()
     };
     let sent = compared(&[Step::Send]);
@@ -398,13 +401,16 @@ fn webhook_values_are_compared_only_for_calls_sent_here() {
         sent.contains(&(SentField::Start, 1, Echo::Missing)),
         "{sent:?}"
     );
-    assert!(sent.iter().all(|it| it.0 != SentField::Phone), "{sent:?}");
-    assert_eq!(compared(&[]), [], "another sender's, perhaps");
+    assert!(
+        sent.iter().all(|field| field.0 != SentField::Phone),
+        "{sent:?}"
+    );
+    assert_eq!(compared(&[]), [], "another sender may have sent the call");
 }
 
-/// Reports that this provider of this company has journaled the first call, with a start this many
-/// seconds off.
-pub fn foreign(company: &str, provider: &str, seconds: i64) -> Op {
+/// Makes the report that a provider of this company has journaled call 1. The reported start is
+/// `seconds` later than the start of our call.
+pub fn report_foreign_call(company: &str, provider: &str, seconds: i64) -> Op {
     let record = journal(1).judged.record;
     Op::Foreign {
         company: company.to_owned(),
@@ -413,32 +419,34 @@ pub fn foreign(company: &str, provider: &str, seconds: i64) -> Op {
             phone: record.client_phone.expect("a number"),
             started: EpochSeconds::new(record.started_at.get() + seconds),
         },
-        at: at(20),
+        at: time_at(20),
     }
 }
 
 #[test]
 fn call_journaled_by_other_provider_matches_in_any_order() {
     let found = |store: &Store| {
-        let all =
-            tables::echoes::foreign_calls(store, at(60).floor_seconds().get()).expect("readable");
-        let all = all.into_iter().map(|it| (it.provider, it.calls));
+        let all = tables::echoes::foreign_calls(store, time_at(60).floor_seconds().get())
+            .expect("readable");
+        let all = all
+            .into_iter()
+            .map(|provider| (provider.provider, provider.calls));
         all.collect::<Vec<_>>()
     };
     for foreign_first in [true, false] {
         let mut store = store();
         if !foreign_first {
-            call(&mut store, &[Step::Send]);
+            store_call(&mut store, &[Step::Send]);
         }
         let all = [
-            foreign("77", "ONLINE_PBX", -60),
-            foreign("77", "ASTERISK", 61),
-            foreign("78", "THEIRS", 0),
+            report_foreign_call("77", "ONLINE_PBX", -60),
+            report_foreign_call("77", "ASTERISK", 61),
+            report_foreign_call("78", "THEIRS", 0),
         ];
         store.write(all.into()).expect("stored");
         if foreign_first {
             assert_eq!(found(&store), []);
-            call(&mut store, &[Step::Send]);
+            store_call(&mut store, &[Step::Send]);
         }
         deliver(&mut store, event("a", 1, 30));
         assert_eq!(found(&store), [("ONLINE_PBX".to_owned(), 1)]);

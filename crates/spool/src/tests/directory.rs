@@ -1,6 +1,6 @@
-//! The directory in the database agrees with the rules for leads.
+//! Tests that the directory in the database agrees with the rules for leads.
 
-use super::call::{at, finished};
+use super::call::{finished_call, time_at};
 use crate::{DirectorySize, Done, Handle, Op, Settings, Store, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::memory::Remembered;
@@ -42,7 +42,7 @@ fn write(store: &mut Store, news: LeadNews) -> bool {
 }
 
 fn any_name() -> impl Strategy<Value = FactUpdate<Name>> {
-    prop::option::of(prop::option::of("[a-c]{1,2}")).prop_map(|told| match told {
+    prop::option::of(prop::option::of("[a-c]{1,2}")).prop_map(|update| match update {
         None => FactUpdate::Unchanged,
         Some(name) => FactUpdate::from(name.as_deref().and_then(Name::new)),
     })
@@ -188,14 +188,14 @@ fn directory_list_continues_from_page_to_page() {
     assert_eq!(page(Some(8)), []);
 }
 
-fn awaited(handle: &Handle) -> Option<Vec<Phone>> {
+fn awaited_numbers(handle: &Handle) -> Option<Vec<Phone>> {
     let asked = handle.read(|store| Ok(store.take_awaited())).wait();
     asked.expect("readable")
 }
 
 /// Stores a call from the n-th number that is a dead letter of this reason.
-fn letter(handle: &Handle, n: i64, reason: Reason) {
-    let mut call = finished(
+fn store_letter(handle: &Handle, n: i64, reason: Reason) {
+    let mut call = finished_call(
         u32::try_from(n).expect("small"),
         Outcome::DeadLetter,
         Some(reason),
@@ -209,18 +209,18 @@ fn letter(handle: &Handle, n: i64, reason: Reason) {
 fn learned_lead_lists_numbers_of_waiting_calls_once() {
     let place = super::place();
     let (handle, guard) = place.open(Settings::default());
-    letter(&handle, 1, Reason::NoLead);
-    letter(&handle, 2, Reason::AmbiguousLead);
-    letter(&handle, 3, Reason::Failed);
+    store_letter(&handle, 1, Reason::NoLead);
+    store_letter(&handle, 2, Reason::AmbiguousLead);
+    store_letter(&handle, 3, Reason::Failed);
     let tell = |id, at, n| {
         let op = learn(news(id, at, ChangeKind::Created, Some(n)));
         handle.write(vec![op]).wait().expect("stored");
     };
     (1..6).for_each(|n| tell(n, 10, n));
-    assert_eq!(awaited(&handle), Some(vec![phone(1), phone(2)]));
-    assert_eq!(awaited(&handle), Some(vec![]), "told once");
+    assert_eq!(awaited_numbers(&handle), Some(vec![phone(1), phone(2)]));
+    assert_eq!(awaited_numbers(&handle), Some(vec![]), "told once");
     tell(1, 10, 1);
-    assert_eq!(awaited(&handle), Some(vec![]), "nothing new");
+    assert_eq!(awaited_numbers(&handle), Some(vec![]), "nothing new");
     guard.close();
 }
 
@@ -236,7 +236,7 @@ fn directory_is_there_again_after_a_restart() {
     let (handle, guard) = place.open(Settings::default());
     let op = learn(news(
         1,
-        at(1).floor_seconds().get(),
+        time_at(1).floor_seconds().get(),
         ChangeKind::Created,
         Some(1),
     ));

@@ -1,4 +1,4 @@
-//! A full disk.
+//! Tests of a full disk.
 
 use super::call::journal;
 use crate::dispatch::prepare;
@@ -7,15 +7,15 @@ use crate::{Done, Error, Op, Settings, Store, tables};
 use callbridge_model::ExitCode as _;
 use callbridge_testkit::Wait as _;
 
-fn call(n: u32) -> Op {
+fn finish_op(n: u32) -> Op {
     Op::Finish(Box::new(journal(n)))
 }
 
-fn filled() -> (Store, u32) {
+fn full_store() -> (Store, u32) {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
     store.limit_pages(85);
     for n in 0..1000 {
-        match store.write(vec![call(n)]) {
+        match store.write(vec![finish_op(n)]) {
             Ok(_) => {}
             Err(Error::Full { .. }) => return (store, n),
             Err(other) => panic!("{other}"),
@@ -26,8 +26,8 @@ fn filled() -> (Store, u32) {
 
 #[test]
 fn write_to_full_disk_is_retryable_and_keeps_stored_calls() {
-    let (mut store, taken) = filled();
-    let error = store.write(vec![call(taken)]).expect_err("still full");
+    let (mut store, taken) = full_store();
+    let error = store.write(vec![finish_op(taken)]).expect_err("still full");
     assert!(error.is_retryable());
     assert_eq!(error.exit_code().number(), 73);
     assert_eq!(store.books().ready, u64::from(taken));
@@ -43,9 +43,9 @@ fn write_to_full_disk_is_retryable_and_keeps_stored_calls() {
 
 #[test]
 fn writes_succeed_again_when_the_disk_has_room() {
-    let (mut store, taken) = filled();
+    let (mut store, taken) = full_store();
     store.limit_pages(10_000);
-    let done = store.write(vec![call(taken)]).expect("room");
+    let done = store.write(vec![finish_op(taken)]).expect("room");
     assert!(matches!(done[..], [Done::New(_)]));
     assert_eq!(store.books().ready, u64::from(taken) + 1);
     assert_eq!(tables::books::recount(&store).expect("a recount"), []);
@@ -53,12 +53,12 @@ fn writes_succeed_again_when_the_disk_has_room() {
 
 #[test]
 fn group_write_on_full_disk_stores_only_accepted_requests() {
-    let (mut store, taken) = filled();
+    let (mut store, taken) = full_store();
     let small = Op::Count {
         counter: "small".into(),
         by: 1,
     };
-    let requests = vec![vec![small], (taken..taken + 50).map(call).collect()];
+    let requests = vec![vec![small], (taken..taken + 50).map(finish_op).collect()];
     let works: Result<Vec<_>, Error> = requests.into_iter().map(prepare).collect();
     let answers = store.write_group(&works.expect("storable"));
     assert!(
@@ -74,7 +74,7 @@ fn group_write_on_full_disk_stores_only_accepted_requests() {
 
 #[test]
 fn full_disk_error_stays_until_data_is_written() {
-    let (mut store, taken) = filled();
+    let (mut store, taken) = full_store();
     // Fills the last free bytes, so not one row has room.
     for n in 0.. {
         let small = Op::Meta {
@@ -86,7 +86,10 @@ fn full_disk_error_stays_until_data_is_written() {
         }
     }
     let (handle, guard) = start(store, None).expect("a thread");
-    let error = handle.write(vec![call(taken)]).wait().expect_err("full");
+    let error = handle
+        .write(vec![finish_op(taken)])
+        .wait()
+        .expect_err("full");
     assert_eq!(handle.health().trouble, Some(error.clone()));
     assert_eq!(handle.write(Vec::new()).wait(), Err(error.clone()));
     assert_eq!(handle.health().trouble, Some(error));
@@ -98,17 +101,17 @@ fn full_disk_error_stays_until_data_is_written() {
         .wait();
     room.expect("read");
     assert_eq!(handle.write(Vec::new()).wait(), Ok(Vec::new()));
-    handle.write(vec![call(taken)]).wait().expect("room");
+    handle.write(vec![finish_op(taken)]).wait().expect("room");
     assert_eq!(handle.health().trouble, None);
     guard.close();
 }
 
 #[test]
 fn full_disk_error_survives_empty_write_with_little_room() {
-    let (store, taken) = filled();
+    let (store, taken) = full_store();
     store.limit_pages(89);
     let (handle, guard) = start(store, None).expect("a thread");
-    let many = (taken..taken + 50).map(call).collect();
+    let many = (taken..taken + 50).map(finish_op).collect();
     let error = handle.write(many).wait().expect_err("no room for fifty");
     assert_eq!(handle.write(Vec::new()).wait(), Ok(Vec::new()));
     assert_eq!(handle.health().trouble, Some(error));

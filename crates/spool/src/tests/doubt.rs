@@ -1,6 +1,7 @@
-//! Stored values other than calls that cannot be read: they count as missing, and block nothing.
+//! Tests that stored values other than calls count as missing if they cannot be read, and block
+//! nothing.
 
-use super::call::{T0, ask, at, journal};
+use super::call::{T0, ask, journal, time_at};
 use crate::{Op, Settings, tables};
 use callbridge_testkit::Wait as _;
 
@@ -38,7 +39,7 @@ fn unreadable_stored_memory_is_reset_and_stops_nothing() {
         let (handle, _guard) = place.open(settings());
         let read = handle
             .read(|store| {
-                let head = tables::work_queue::head(store, &ask(at(500)))?;
+                let head = tables::work_queue::head(store, &ask(time_at(500)))?;
                 let floor = tables::meta::meta(store, "lead_field.floor")?;
                 let others = KEYS[..4].iter().map(|key| tables::meta::meta(store, key));
                 let others = others.collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! What is stored after the end of a process, and who can open it.
+//! Tests of the data that is stored after the end of a process, and of who can open the data.
 
 use super::call::journal;
 use crate::folder::{FILE, LOCK};
@@ -46,7 +46,7 @@ fn locked_state_error_names_the_process_that_holds_it() {
     open(dir.path(), Settings::default()).expect("free again");
 }
 
-/// A word of the refusal, and a function that makes such a file.
+/// A text of the refusal, and a function that makes the file that is refused.
 type Case = (&'static str, fn(&Path));
 
 /// Promise: A newer, foreign, or damaged state is refused and kept.
@@ -66,16 +66,16 @@ fn newer_foreign_or_damaged_spool_is_refused_unchanged() {
             std::fs::write(file, "no database ".repeat(1000)).expect("written");
         }),
     ];
-    for (words, make) in cases {
+    for (expected_text, make) in cases {
         let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
         let file = dir.path().join(FILE);
         make(&file);
         let before = std::fs::read(&file).expect("readable");
-        let error = open(dir.path(), Settings::default()).expect_err(words);
+        let error = open(dir.path(), Settings::default()).expect_err(expected_text);
         assert_eq!(error.exit_code().number(), 78, "{error}");
-        assert!(error.to_string().contains(words), "{error}");
+        assert!(error.to_string().contains(expected_text), "{error}");
         let after = std::fs::read(&file).expect("still there");
-        assert!(before == after, "{words}: the file was touched");
+        assert!(before == after, "{expected_text}: the file was touched");
     }
 }
 
@@ -102,7 +102,7 @@ fn folder_that_cannot_be_made_is_named() {
 }
 
 /// Makes a state of many calls, as a kill would leave it.
-fn left_by_a_kill(dir: &Path) -> rusqlite::Connection {
+fn database_after_kill(dir: &Path) -> rusqlite::Connection {
     let (handle, guard) = open(dir, Settings::default()).expect("opens");
     let calls = (0..300).map(|n| Op::Finish(Box::new(journal(n))));
     handle.write(calls.collect()).wait().expect("stored");
@@ -114,7 +114,7 @@ fn left_by_a_kill(dir: &Path) -> rusqlite::Connection {
 }
 
 /// Waits for the check's result while writes go on.
-fn checked(dir: &Path) -> Integrity {
+fn wait_for_check(dir: &Path) -> Integrity {
     let (handle, _guard) = open(dir, Settings::default()).expect("opens");
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while handle.health().integrity == Integrity::Checking {
@@ -127,12 +127,12 @@ fn checked(dir: &Path) -> Integrity {
 #[test]
 fn after_an_unclean_stop_the_file_is_checked_beside_the_work() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
-    drop(left_by_a_kill(dir.path()));
-    assert_eq!(checked(dir.path()), Integrity::Sound);
+    drop(database_after_kill(dir.path()));
+    assert_eq!(wait_for_check(dir.path()), Integrity::Sound);
     assert_eq!(
-        checked(dir.path()),
+        wait_for_check(dir.path()),
         Integrity::NotNeeded,
-        "that one ended in order"
+        "the last process ended in order"
     );
 }
 
@@ -155,7 +155,7 @@ fn first_leaf(file: &[u8], root: u64) -> u64 {
 #[test]
 fn check_finds_a_torn_page_and_leaves_the_file_to_people() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a folder");
-    let db = left_by_a_kill(dir.path());
+    let db = database_after_kill(dir.path());
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'calls'";
     let root = db.query_row(root, [], |row| row.get::<_, i64>(0));
     let root = root.map(i64::cast_unsigned).expect("a page");
@@ -171,7 +171,7 @@ fn check_finds_a_torn_page_and_leaves_the_file_to_people() {
         .expect("opens");
     std::os::unix::fs::FileExt::write_all_at(&torn, &[0xff; 2048], (page - 1) * 4096)
         .expect("torn");
-    let found = checked(dir.path());
+    let found = wait_for_check(dir.path());
     assert!(matches!(found, Integrity::Damaged(_)), "{found:?}");
     assert!(file.exists());
 }

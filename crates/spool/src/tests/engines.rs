@@ -1,4 +1,4 @@
-//! Checks that the same tests run on both engines.
+//! Tests that the same tests run on both engines.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! The values that lead fields show of calls.
+//! Tests of the values that lead fields show of calls.
 
-use super::call::{T0, ask, at, journal};
+use super::call::{T0, ask, journal, time_at};
 use crate::{Op, RowId, Settings, Step, Store, tables};
 use callbridge_call::{Direction, EpochSeconds};
 use callbridge_leads::lead_field;
@@ -28,7 +28,7 @@ fn settings(fields: &str) -> Settings {
 
 fn store() -> Store {
     let mut store = super::store(settings("last_call=11,last_employee=13"));
-    know(&mut store, &[(11, "LED"), (13, "LED")], 0);
+    learn_catalogue(&mut store, &[(11, "LED"), (13, "LED")], 0);
     store
 }
 
@@ -36,36 +36,36 @@ fn lead() -> LeadId {
     LeadId::new(4_001).expect("a lead")
 }
 
-fn has(lead_requests: &DueRequests, lead_request: &LeadRequest) -> bool {
+fn has_request(lead_requests: &DueRequests, lead_request: &LeadRequest) -> bool {
     lead_requests
         .due
         .iter()
         .any(|job| job.lead_request == *lead_request)
 }
 
-fn outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
-    let (outcome, at) = (Box::new(outcome), at(seconds));
+fn report_outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) {
+    let (outcome, at) = (Box::new(outcome), time_at(seconds));
     store
         .write(vec![Op::Lead(LeadChange::Request { outcome, at })])
         .expect("stored");
 }
 
-fn know(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
+fn learn_catalogue(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
     let fields = kinds.iter().map(|(id, kind)| CrmField {
         id: FieldId::new(*id).expect("an id"),
         info_type: Some((*kind).to_owned()),
         name: None,
     });
-    let read = Catalogue::read(fields.collect(), true, at(seconds));
-    outcome(store, LeadOutcome::Catalogue(read), seconds);
+    let read = Catalogue::read(fields.collect(), true, time_at(seconds));
+    report_outcome(store, LeadOutcome::Catalogue(read), seconds);
 }
 
-/// Stores the n-th call as journaled. It began this many seconds after the beginning.
-fn journaled(store: &mut Store, n: u32, started: i64, seconds: i64) {
-    journaled_as(store, n, started, seconds, |_| {});
+/// Stores the n-th call, which began at second `started`, and journals it at second `seconds`.
+fn store_journaled(store: &mut Store, n: u32, started: i64, seconds: i64) {
+    store_journaled_with(store, n, started, seconds, |_| {});
 }
 
-fn journaled_as(
+fn store_journaled_with(
     store: &mut Store,
     n: u32,
     started: i64,
@@ -74,7 +74,7 @@ fn journaled_as(
 ) {
     let mut call = journal(n);
     call.judged.record.started_at = EpochSeconds::new(T0 + started);
-    call.call.started = at(started);
+    call.call.started = time_at(started);
     call.judged.record.employee_id = EmployeeId::new(500 + i64::from(n));
     change(&mut call.judged.record);
     let done = store.write(vec![Op::Finish(Box::new(call))]);
@@ -91,7 +91,7 @@ fn journaled_as(
         Step::Journaled(crate::OutcomeSource::Confirmation),
     ];
     for step in steps {
-        let at = at(seconds);
+        let at = time_at(seconds);
         store
             .write(vec![Op::Step { row, step, at }])
             .expect("stored");
@@ -104,28 +104,28 @@ fn body(store: &Store) -> String {
 }
 
 fn body_at(store: &Store, seconds: i64) -> String {
-    let write = tables::shows::field_write(store, lead(), at(seconds)).expect("readable");
+    let write = tables::shows::field_write(store, lead(), time_at(seconds)).expect("readable");
     write.map_or_else(String::new, |write| write.body.to_string())
 }
 
 /// Returns the values that a request made now would write.
-fn writes(store: &Store, seconds: i64) -> LeadOutcome {
-    let write = tables::shows::field_write(store, lead(), at(seconds)).expect("readable");
+fn values_to_write(store: &Store, seconds: i64) -> LeadOutcome {
+    let write = tables::shows::field_write(store, lead(), time_at(seconds)).expect("readable");
     LeadOutcome::Writes(lead(), write.expect("shows"))
 }
 
 fn write(store: &mut Store, seconds: i64) {
     assert!(!is_idle(store, seconds));
-    let sent = writes(store, seconds);
-    outcome(store, sent, seconds);
+    let sent = values_to_write(store, seconds);
+    report_outcome(store, sent, seconds);
     let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenFingerprint::of("token"));
-    outcome(store, accepted, seconds);
-    outcome(store, LeadOutcome::Written(lead()), seconds + 2);
+    report_outcome(store, accepted, seconds);
+    report_outcome(store, LeadOutcome::Written(lead()), seconds + 2);
 }
 
 fn is_due(store: &Store, lead_request: &LeadRequest, seconds: i64) -> bool {
-    let due = tables::lead_requests::lead_requests(store, &ask(at(seconds)))
-        .expect("errands")
+    let due = tables::lead_requests::lead_requests(store, &ask(time_at(seconds)))
+        .expect("lead requests")
         .due;
     due.iter().any(|job| job.lead_request == *lead_request)
 }
@@ -137,18 +137,18 @@ fn is_idle(store: &Store, seconds: i64) -> bool {
 #[test]
 fn calls_out_of_order_make_one_field_write_of_newest() {
     let mut store = store();
-    journaled(&mut store, 2, 200, 300);
-    journaled(&mut store, 3, 290, 301);
-    journaled(&mut store, 1, 100, 302);
+    store_journaled(&mut store, 2, 200, 300);
+    store_journaled(&mut store, 3, 290, 301);
+    store_journaled(&mut store, 1, 100, 302);
     assert_eq!(
         body(&store),
         r#"{"fields":[{"id":11,"value":"2026-11-20T05:13:27+00:00"},{"id":13,"value":"503"}]}"#
     );
     write(&mut store, 303);
     assert!(is_idle(&store, 400));
-    journaled(&mut store, 4, 250, 410);
+    store_journaled(&mut store, 4, 250, 410);
     assert!(is_idle(&store, 500), "an old one from the backlog");
-    journaled(&mut store, 5, 405, 420);
+    store_journaled(&mut store, 5, 405, 420);
     assert!(!is_idle(&store, 500));
     assert!(body(&store).contains("05:15:22"), "{}", body(&store));
     assert_eq!(store.counters().get("lead_fields_written"), Some(&2));
@@ -158,7 +158,7 @@ fn calls_out_of_order_make_one_field_write_of_newest() {
 fn missed_calls_field_counts_until_the_customer_is_reached() {
     let fields = "last_missed=12:number,missed-count=15:number,answered-by=13";
     let mut store = super::store(settings(fields));
-    know(&mut store, &[(12, "LED"), (13, "LED"), (15, "LED")], 0);
+    learn_catalogue(&mut store, &[(12, "LED"), (13, "LED"), (15, "LED")], 0);
     let missed = |call: &mut CallRecord| {
         call.client_phone = Phone::from_e164("+998901110001");
         call.answered = false;
@@ -175,14 +175,14 @@ fn missed_calls_field_counts_until_the_customer_is_reached() {
         let body: Value = serde_json::from_str(&body(store)).expect("JSON");
         assert_eq!(body, wanted);
     };
-    journaled_as(&mut store, 1, 10, 20, missed);
-    journaled_as(&mut store, 2, 30, 40, missed);
+    store_journaled_with(&mut store, 1, 10, 20, missed);
+    store_journaled_with(&mut store, 2, 30, 40, missed);
     shown(&store, [json!(T0 + 30), json!("-"), json!(2)]);
     write(&mut store, 41);
-    journaled_as(&mut store, 3, 50, 60, talk);
+    store_journaled_with(&mut store, 3, 50, 60, talk);
     shown(&store, [Value::Null, json!("101"), json!(0)]);
     write(&mut store, 61);
-    journaled_as(&mut store, 4, 70, 80, missed);
+    store_journaled_with(&mut store, 4, 70, 80, missed);
     shown(&store, [json!(T0 + 70), json!("-"), json!(1)]);
 }
 
@@ -199,26 +199,26 @@ fn sent_field_write_survives_restart_and_is_retried() {
     let step = |step| Op::Step {
         row: RowId(1),
         step,
-        at: at(100),
+        at: time_at(100),
     };
     let lead_request = |outcome| {
         Op::Lead(LeadChange::Request {
             outcome: Box::new(outcome),
-            at: at(100),
+            at: time_at(100),
         })
     };
     let ops = vec![
         lead_request(LeadOutcome::Catalogue(Catalogue::read(
             vec![field],
             true,
-            at(100),
+            time_at(100),
         ))),
         call,
         step(Step::Send),
         step(Step::Journaled(crate::OutcomeSource::Webhook)),
     ];
     handle.write(ops).wait().expect("stored");
-    let sent = handle.read(|store| Ok(writes(store, 100))).wait();
+    let sent = handle.read(|store| Ok(values_to_write(store, 100))).wait();
     let sent = sent.expect("readable");
     handle
         .write(vec![lead_request(sent)])
@@ -228,9 +228,12 @@ fn sent_field_write_survives_restart_and_is_retried() {
     let (handle, _guard) = place.open(settings("last_call=11"));
     let due = move |seconds: i64| {
         let found = handle
-            .read(move |store| tables::lead_requests::lead_requests(store, &ask(at(seconds))))
+            .read(move |store| tables::lead_requests::lead_requests(store, &ask(time_at(seconds))))
             .wait();
-        has(&found.expect("errands"), &LeadRequest::FieldWrite(lead()))
+        has_request(
+            &found.expect("lead requests"),
+            &LeadRequest::FieldWrite(lead()),
+        )
     };
     assert!(!due(101), "it may still be on its way");
     assert!(due(100 + 120), "no answer ever came");
@@ -240,19 +243,19 @@ fn sent_field_write_survives_restart_and_is_retried() {
 fn field_catalogue_is_read_before_first_write_and_daily() {
     let mut store = super::store(settings("last_call=11"));
     let wanted = |store: &Store, seconds| is_due(store, &LeadRequest::Catalogue, seconds);
-    journaled(&mut store, 1, 10, 20);
+    store_journaled(&mut store, 1, 10, 20);
     assert!(wanted(&store, 21) && is_idle(&store, 21));
     let day = 24 * 3600;
-    know(&mut store, &[(11, "LED")], 22);
+    learn_catalogue(&mut store, &[(11, "LED")], 22);
     assert!(!wanted(&store, 23) && !is_idle(&store, 23));
     assert!(wanted(&store, 22 + day));
-    outcome(
+    report_outcome(
         &mut store,
         LeadOutcome::Sent(LeadRequest::Catalogue),
         22 + day,
     );
     assert!(!wanted(&store, 23 + day), "under way");
-    outcome(
+    report_outcome(
         &mut store,
         LeadOutcome::Again(LeadRequest::Catalogue, "500".into()),
         24 + day,
@@ -263,44 +266,46 @@ fn field_catalogue_is_read_before_first_write_and_daily() {
 #[test]
 fn non_lead_fields_are_left_out_and_counted() {
     let mut store = super::store(settings("last_call=11,last_employee=13"));
-    know(&mut store, &[(11, "CONTACT"), (13, "LED")], 0);
-    journaled(&mut store, 1, 10, 20);
+    learn_catalogue(&mut store, &[(11, "CONTACT"), (13, "LED")], 0);
+    store_journaled(&mut store, 1, 10, 20);
     assert_eq!(body(&store), r#"{"fields":[{"id":13,"value":"501"}]}"#);
     write(&mut store, 21);
     assert!(is_idle(&store, 100));
     assert_eq!(store.counters().get("lead_fields_left_out"), Some(&1));
-    know(&mut store, &[], 200);
-    journaled(&mut store, 2, 190, 201);
-    let nothing = writes(&store, 202);
-    outcome(&mut store, nothing, 202);
+    learn_catalogue(&mut store, &[], 200);
+    store_journaled(&mut store, 2, 190, 201);
+    let nothing = values_to_write(&store, 202);
+    report_outcome(&mut store, nothing, 202);
     assert!(is_idle(&store, 1_000), "nothing is left to send");
 }
 
-fn fields_rest(store: &Store) -> bool {
+fn is_field_write_paused(store: &Store) -> bool {
     let memory = tables::meta::memory(store).expect("readable");
-    memory.current_pause(RequestKind::Fields, at(23)).is_some()
+    memory
+        .current_pause(RequestKind::Fields, time_at(23))
+        .is_some()
 }
 
-/// Reports that the values written now are refused.
-fn refused(store: &mut Store, seconds: i64) {
-    let sent = writes(store, seconds);
-    outcome(store, sent, seconds);
+/// Reports that the CRM refused the values that are written at this second.
+fn refuse_values(store: &mut Store, seconds: i64) {
+    let sent = values_to_write(store, seconds);
+    report_outcome(store, sent, seconds);
     let why = Refusal::new("400".into(), &Value::Null, RefusedPart::SomeItem);
-    outcome(store, LeadOutcome::Refused(lead(), why), seconds);
+    report_outcome(store, LeadOutcome::Refused(lead(), why), seconds);
 }
 
 #[test]
 fn repeated_field_refusals_give_up_values_and_rest_an_hour() {
     let mut store = store();
-    journaled(&mut store, 1, 1, 20);
+    store_journaled(&mut store, 1, 1, 20);
     for given_up in [None, Some(&1), Some(&2)] {
-        assert!(!is_idle(&store, 22) && !fields_rest(&store));
-        refused(&mut store, 22);
+        assert!(!is_idle(&store, 22) && !is_field_write_paused(&store));
+        refuse_values(&mut store, 22);
         assert_eq!(store.counters().get("lead_fields_given_up"), given_up);
     }
     assert!(is_idle(&store, 30), "given up");
-    assert!(fields_rest(&store));
-    journaled(&mut store, 4, 24, 24);
+    assert!(is_field_write_paused(&store));
+    store_journaled(&mut store, 4, 24, 24);
     assert!(is_idle(&store, 25));
     assert!(!is_idle(&store, 22 + 3_600), "an hour later");
 }
@@ -308,14 +313,14 @@ fn repeated_field_refusals_give_up_values_and_rest_an_hour() {
 #[test]
 fn refused_field_is_reported_and_other_fields_are_written() {
     let mut store = store();
-    let said = |store: &Store| {
-        let fields = tables::shows::lead_fields(store, at(23)).expect("readable");
+    let problems = |store: &Store| {
+        let fields = tables::shows::lead_fields(store, time_at(23)).expect("readable");
         let fields = fields.expect("fields").fields.into_iter();
         let fits = fields.map(|(name, _, fit)| format!("{name}: {}", fit.expect("read")));
         fits.collect::<Vec<_>>().join("; ")
     };
-    journaled(&mut store, 1, 10, 20);
-    refused(&mut store, 21);
+    store_journaled(&mut store, 1, 10, 20);
+    refuse_values(&mut store, 21);
     assert_eq!(
         body(&store),
         r#"{"fields":[{"id":11,"value":"2026-11-20T05:08:47+00:00"}]}"#,
@@ -323,16 +328,16 @@ fn refused_field_is_reported_and_other_fields_are_written() {
     );
     write(&mut store, 22);
     assert_eq!(body(&store), r#"{"fields":[{"id":13,"value":"501"}]}"#);
-    refused(&mut store, 25);
+    refuse_values(&mut store, 25);
     assert!(is_idle(&store, 30), "given up");
     let item = r#"the CRM did not accept {"id":13,"value":"501"} of lead 4001: 400"#;
     let wrong = format!("last_call: a field of leads; last_employee: {item}");
-    assert_eq!(said(&store), wrong);
-    journaled(&mut store, 2, 30, 40);
+    assert_eq!(problems(&store), wrong);
+    store_journaled(&mut store, 2, 30, 40);
     assert!(!body(&store).contains("13"), "it rests: {}", body(&store));
     write(&mut store, 41);
     let later = 25 + 3_600;
-    journaled(&mut store, 3, later, later + 10);
+    store_journaled(&mut store, 3, later, later + 10);
     for (id, seconds) in [(11, later + 20), (13, later + 30)] {
         let body = body_at(&store, seconds);
         let one = format!("[{{\"id\":{id},");
@@ -343,7 +348,7 @@ fn refused_field_is_reported_and_other_fields_are_written() {
         write(&mut store, seconds);
     }
     assert_eq!(
-        said(&store),
+        problems(&store),
         "last_call: a field of leads; last_employee: a field of leads"
     );
 }
@@ -351,17 +356,18 @@ fn refused_field_is_reported_and_other_fields_are_written() {
 #[test]
 fn write_without_a_grant_waits_for_an_hour_with_its_words() {
     let mut store = store();
-    journaled(&mut store, 1, 10, 20);
+    store_journaled(&mut store, 1, 10, 20);
     let lead_request = LeadRequest::FieldWrite(lead());
-    let sent = writes(&store, 21);
-    outcome(&mut store, sent, 21);
-    outcome(
+    let sent = values_to_write(&store, 21);
+    report_outcome(&mut store, sent, 21);
+    report_outcome(
         &mut store,
         LeadOutcome::Rest(RequestKind::Fields, lead_request, "403".into()),
         22,
     );
-    let due = tables::lead_requests::lead_requests(&store, &ask(at(23))).expect("errands");
-    assert_eq!((due.due, due.next), (vec![], Some(at(22 + 3_600))));
+    let due =
+        tables::lead_requests::lead_requests(&store, &ask(time_at(23))).expect("lead requests");
+    assert_eq!((due.due, due.next), (vec![], Some(time_at(22 + 3_600))));
     assert!(!is_idle(&store, 22 + 3_600));
 }
 
@@ -369,22 +375,22 @@ fn write_without_a_grant_waits_for_an_hour_with_its_words() {
 fn purged_field_state_is_not_replaced_by_older_call() {
     let mut store = store();
     let old = 500 * 24 * 3600;
-    journaled(&mut store, 1, -old, 20);
+    store_journaled(&mut store, 1, -old, 20);
     assert!(
         tables::shows::field_state(&store, lead())
             .expect("readable")
             .is_none(),
         "too old to know"
     );
-    journaled(&mut store, 2, 10, 20);
+    store_journaled(&mut store, 2, 10, 20);
     write(&mut store, 21);
-    store.write(vec![Op::Purge(at(old))]).expect("purged");
+    store.write(vec![Op::Purge(time_at(old))]).expect("purged");
     assert!(
         tables::shows::field_state(&store, lead())
             .expect("readable")
             .is_none()
     );
-    journaled(&mut store, 3, 5, 30);
+    store_journaled(&mut store, 3, 5, 30);
     assert!(
         tables::shows::field_state(&store, lead())
             .expect("readable")
@@ -392,7 +398,7 @@ fn purged_field_state_is_not_replaced_by_older_call() {
         "{:?}",
         tables::shows::field_state(&store, lead())
     );
-    journaled(&mut store, 4, 11, 30);
+    store_journaled(&mut store, 4, 11, 30);
     assert!(
         tables::shows::field_state(&store, lead())
             .expect("readable")
@@ -403,24 +409,24 @@ fn purged_field_state_is_not_replaced_by_older_call() {
 #[test]
 fn field_write_is_polled_if_token_is_known_else_repeated() {
     let mut store = store();
-    journaled(&mut store, 1, 10, 20);
-    let sent = writes(&store, 21);
-    outcome(&mut store, sent, 21);
+    store_journaled(&mut store, 1, 10, 20);
+    let sent = values_to_write(&store, 21);
+    report_outcome(&mut store, sent, 21);
     let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenFingerprint::of("token"));
-    outcome(&mut store, accepted, 21);
+    report_outcome(&mut store, accepted, 21);
     let poll = LeadRequest::FieldPoll(FieldPoll {
         lead: lead(),
         request_id: "f-1".into(),
         token: TokenFingerprint::of("token"),
     });
     let due = |tokens: &[&str]| {
-        let mut ask = ask(at(30));
+        let mut ask = ask(time_at(30));
         ask.tokens = tokens
             .iter()
             .map(|token| TokenFingerprint::of(token))
             .collect();
         let due = tables::lead_requests::lead_requests(&store, &ask)
-            .expect("errands")
+            .expect("lead requests")
             .due;
         due.into_iter()
             .map(|job| (job.urgency, job.lead_request))
@@ -428,8 +434,8 @@ fn field_write_is_polled_if_token_is_known_else_repeated() {
     };
     assert_eq!(due(&["token"]), [(Urgency::Spare, poll.clone())]);
     assert_eq!(due(&["new", "token"]), [(Urgency::Ending, poll)]);
-    let anew = LeadRequest::FieldWrite(lead());
-    assert_eq!(due(&["new", "newer"]), [(Urgency::Spare, anew)]);
+    let next_write = LeadRequest::FieldWrite(lead());
+    assert_eq!(due(&["new", "newer"]), [(Urgency::Spare, next_write)]);
     let text = body(&store);
     assert!(text.contains("501"), "the same values: {text}");
 }

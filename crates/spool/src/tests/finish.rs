@@ -1,6 +1,6 @@
-//! How a new call is stored.
+//! Tests of how a new call is stored.
 
-use super::call::{ask, at, finished, journal};
+use super::call::{ask, finished_call, journal, time_at};
 use crate::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Store, tables};
 use callbridge_model::{Outcome, Reason};
 
@@ -36,7 +36,7 @@ fn call_for_the_journal_is_ready_and_reads_back_as_it_came() {
     assert_eq!(row.call, call.call);
     assert_eq!(row.since, call.judged.judged_at);
     assert!(row.live);
-    let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(time_at(100))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(id));
     assert_eq!(store.books().ready, 1);
 }
@@ -69,7 +69,7 @@ fn same_uuid_with_other_number_or_start_is_dead_letter() {
     };
     assert_eq!(finish(&mut store, &other), Done::Repeat(Some(letter)));
     let mut later = journal(1);
-    later.call.started = at(3600);
+    later.call.started = time_at(3600);
     let Done::Conflict(second) = finish(&mut store, &later) else {
         panic!("a third call under one uuid was lost");
     };
@@ -105,10 +105,10 @@ fn repeat_without_a_number_matches_the_call_with_one() {
 #[test]
 fn internal_and_skipped_calls_are_counted_once_and_remembered() {
     let mut store = store();
-    let internal = finished(1, Outcome::Internal, None);
+    let internal = finished_call(1, Outcome::Internal, None);
     assert_eq!(finish(&mut store, &internal), Done::Counted);
     assert_eq!(finish(&mut store, &internal), Done::Repeat(None));
-    let skipped = finished(2, Outcome::Skipped, None);
+    let skipped = finished_call(2, Outcome::Skipped, None);
     assert_eq!(finish(&mut store, &skipped), Done::Counted);
     let books = store.books();
     assert_eq!((books.internal, books.skipped, books.finished), (1, 1, 0));
@@ -130,11 +130,11 @@ fn call_without_a_lead_is_waiting_and_others_are_dead() {
     let mut store = store();
     finish(
         &mut store,
-        &finished(1, Outcome::DeadLetter, Some(Reason::NoLead)),
+        &finished_call(1, Outcome::DeadLetter, Some(Reason::NoLead)),
     );
     finish(
         &mut store,
-        &finished(2, Outcome::DeadLetter, Some(Reason::AmbiguousLead)),
+        &finished_call(2, Outcome::DeadLetter, Some(Reason::AmbiguousLead)),
     );
     let books = store.books();
     assert_eq!((books.waiting, books.dead, books.finished), (1, 1, 2));
@@ -167,7 +167,7 @@ fn inconsistent_call_is_refused_and_writes_nothing() {
     let mut store = store();
     let mut nameless = journal(1);
     nameless.judged.record.uuid = None;
-    let pointless = finished(2, Outcome::DeadLetter, None);
+    let pointless = finished_call(2, Outcome::DeadLetter, None);
     for call in [nameless, pointless] {
         let error = store
             .write(vec![Op::Finish(Box::new(call))])

@@ -1,7 +1,9 @@
-//! A call costs the same, however many calls of its number came before.
+//! Tests that the cost of a call does not depend on the number of earlier calls of its number.
 
-use super::call::at;
-use super::sqlite::suite::missed::{One, call, finish, missed, seen, store, talk};
+use super::call::time_at;
+use super::sqlite::suite::missed::{
+    CustomerCall, call, finish, missed_call, store, talk, waiting_times,
+};
 use crate::{Finished, Store};
 use callbridge_call::EventTime;
 use callbridge_model::{Outcome, Phone, Reason};
@@ -16,17 +18,17 @@ const CALLS: u32 = 2_000;
 /// A way in which the calls of one number can arrive.
 type Arrival = (&'static str, fn(u32) -> Finished);
 
-const fn unanswered_callback(start: i64) -> One {
-    One {
+const fn unanswered_callback(start: i64) -> CustomerCall {
+    CustomerCall {
         inbound: false,
-        ..missed(start)
+        ..missed_call(start)
     }
 }
 
-const fn kept_out(start: i64) -> One {
-    One {
+const fn kept_out_call(start: i64) -> CustomerCall {
+    CustomerCall {
         kept_out: true,
-        ..missed(start)
+        ..missed_call(start)
     }
 }
 
@@ -36,7 +38,7 @@ fn start(n: u32) -> i64 {
 }
 
 /// Makes the n-th call as an incomplete dead letter, for which it is known whether it was answered.
-fn incomplete(n: u32, one: One) -> Finished {
+fn incomplete_call(n: u32, one: CustomerCall) -> Finished {
     let mut call = call(n, one);
     call.judged.outcome = Outcome::DeadLetter;
     call.judged.reason = Some(Reason::Incomplete);
@@ -46,55 +48,57 @@ fn incomplete(n: u32, one: One) -> Finished {
 
 /// Makes a call under the uuid of call 1 with another start.
 fn reused_id(n: u32) -> Finished {
-    let mut conflicting_uuid = call(1, missed(start(n)));
+    let mut conflicting_uuid = call(1, missed_call(start(n)));
     conflicting_uuid.call.started = EventTime::from_seconds(super::call::T0 + start(n));
     conflicting_uuid
 }
 
 const ARRIVALS: &[Arrival] = &[
-    ("missed only", |n| call(n, missed(start(n)))),
-    ("newest first", |n| call(n, missed(-start(n)))),
-    ("kept out of the journal", |n| call(n, kept_out(start(n)))),
+    ("missed only", |n| call(n, missed_call(start(n)))),
+    ("newest first", |n| call(n, missed_call(-start(n)))),
+    ("kept out of the journal", |n| {
+        call(n, kept_out_call(start(n)))
+    }),
     ("failed callbacks between", |n| {
         if n.is_multiple_of(2) {
             call(n, unanswered_callback(start(n)))
         } else {
-            call(n, missed(start(n)))
+            call(n, missed_call(start(n)))
         }
     }),
     ("talks between", |n| {
         if n.is_multiple_of(2) {
             call(n, talk(start(n)))
         } else {
-            call(n, missed(start(n)))
+            call(n, missed_call(start(n)))
         }
     }),
     ("talks between, newest first", |n| {
         if n.is_multiple_of(2) {
             call(n, talk(-start(n)))
         } else {
-            call(n, missed(-start(n)))
+            call(n, missed_call(-start(n)))
         }
     }),
     ("all talks late, oldest first", |n| {
         if n > CALLS / 2 {
             call(n, talk(start(n - CALLS / 2) - 70))
         } else {
-            call(n, missed(start(n)))
+            call(n, missed_call(start(n)))
         }
     }),
     ("all talks late, newest first", |n| {
         if n > CALLS / 2 {
             call(n, talk(start(CALLS + 1 - n) - 70))
         } else {
-            call(n, missed(start(n)))
+            call(n, missed_call(start(n)))
         }
     }),
     ("incomplete, then corrected", |n| {
         if n > CALLS / 2 {
-            call(n - CALLS / 2, missed(start(n - CALLS / 2)))
+            call(n - CALLS / 2, missed_call(start(n - CALLS / 2)))
         } else {
-            incomplete(n, missed(start(n)))
+            incomplete_call(n, missed_call(start(n)))
         }
     }),
     ("one id for all calls", reused_id),
@@ -123,16 +127,19 @@ fn late_talks_leave_only_the_tries_after_them() {
     let mut store = store();
     for n in 1..=100_u32 {
         let one = if n.is_multiple_of(3) {
-            kept_out(start(n))
+            kept_out_call(start(n))
         } else {
-            missed(start(n))
+            missed_call(start(n))
         };
         finish(&mut store, call(n, one));
     }
     for n in 1..100 {
         finish(&mut store, call(1_000 + n, talk(start(n) + 10)));
         let left = u64::from(100 - n);
-        assert_eq!(seen(&store), Some((start(n + 1), start(100), left)));
+        assert_eq!(
+            waiting_times(&store),
+            Some((start(n + 1), start(100), left))
+        );
     }
 }
 
@@ -140,14 +147,14 @@ fn late_talks_leave_only_the_tries_after_them() {
 fn correction_of_an_incomplete_talk_gives_back_the_tries() {
     let mut store = store();
     for n in 1..=5 {
-        finish(&mut store, call(n, missed(start(n))));
+        finish(&mut store, call(n, missed_call(start(n))));
     }
-    finish(&mut store, incomplete(6, talk(start(4) + 10)));
-    assert_eq!(seen(&store), Some((start(5), start(5), 1)));
+    finish(&mut store, incomplete_call(6, talk(start(4) + 10)));
+    assert_eq!(waiting_times(&store), Some((start(5), start(5), 1)));
     let mut whole = call(6, unanswered_callback(start(4) + 10));
-    whole.judged.judged_at = at(100_001);
+    whole.judged.judged_at = time_at(100_001);
     finish(&mut store, whole);
-    assert_eq!(seen(&store), Some((start(1), start(5), 5)));
+    assert_eq!(waiting_times(&store), Some((start(1), start(5), 5)));
 }
 
 #[test]
@@ -157,8 +164,8 @@ fn talk_with_an_impossible_start_ends_no_wait() {
     future.judged.outcome = Outcome::DeadLetter;
     future.judged.reason = Some(Reason::InvalidEpoch);
     finish(&mut store, future);
-    finish(&mut store, call(2, missed(100)));
-    assert_eq!(seen(&store), Some((100, 100, 1)));
+    finish(&mut store, call(2, missed_call(100)));
+    assert_eq!(waiting_times(&store), Some((100, 100, 1)));
 }
 
 /// Returns the CPU time of this thread, which does not depend on what else runs.
@@ -175,9 +182,9 @@ fn cost_of_a_missed_call_does_not_grow_with_a_flood() {
     for quarter in 0..4 {
         let began = cpu_time();
         for n in quarter * 5_000 + 1..=(quarter + 1) * 5_000 {
-            finish(&mut store, call(n, missed(i64::from(n))));
+            finish(&mut store, call(n, missed_call(i64::from(n))));
             if n.is_multiple_of(200) {
-                finish(&mut store, of_another(n));
+                finish(&mut store, call_of_other_number(n));
             }
         }
         quarters.push(cpu_time() - began);
@@ -187,8 +194,8 @@ fn cost_of_a_missed_call_does_not_grow_with_a_flood() {
     assert_eq!(waiting_tries(&store), (101, 20_100));
 }
 
-fn of_another(n: u32) -> Finished {
-    let mut other = call(50_000 + n, missed(i64::from(n)));
+fn call_of_other_number(n: u32) -> Finished {
+    let mut other = call(50_000 + n, missed_call(i64::from(n)));
     let digits = 998_930_000_000 + i64::from(n);
     other.judged.record.client_phone = Phone::from_digits(digits);
     other

@@ -1,12 +1,12 @@
-//! Leads that a person assigned, and actions on dead letters, are kept unchanged.
+//! Tests that leads that a person assigned, and actions on dead letters, are kept unchanged.
 
-use super::call::{at, finished};
+use super::call::{finished_call, time_at};
 use crate::{ACTIONS_MAX, Action, LeadByHand, Op, RowId, Settings, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use callbridge_testkit::Wait as _;
 
-fn given(digits: i64, lead: i64, who: &str) -> LeadByHand {
+fn lead_by_hand(digits: i64, lead: i64, who: &str) -> LeadByHand {
     LeadByHand {
         phone: Phone::from_digits(998_901_110_000 + digits).expect("a number"),
         lead_id: LeadId::new(lead).expect("positive"),
@@ -18,11 +18,11 @@ fn given(digits: i64, lead: i64, who: &str) -> LeadByHand {
 #[test]
 fn given_lead_outlives_a_restart_is_replaced_and_taken_away() {
     let place = super::place();
-    let (first, second) = (given(1, 4_001, "ana"), given(2, 4_002, "bek"));
-    let anew = given(1, 4_003, "bek");
+    let (first, second) = (lead_by_hand(1, 4_001, "ana"), lead_by_hand(2, 4_002, "bek"));
+    let replacement = lead_by_hand(1, 4_003, "bek");
     {
         let (handle, guard) = place.open(Settings::default());
-        let ops = [first.clone(), second.clone(), anew.clone()].map(Op::Give);
+        let ops = [first.clone(), second.clone(), replacement.clone()].map(Op::Give);
         handle.write(ops.to_vec()).wait().expect("stored");
         guard.close();
     }
@@ -38,7 +38,7 @@ fn given_lead_outlives_a_restart_is_replaced_and_taken_away() {
         })
         .wait();
     let (one, page, rest) = read.expect("readable");
-    assert_eq!((one, page), (Some(anew.clone()), vec![anew]));
+    assert_eq!((one, page), (Some(replacement.clone()), vec![replacement]));
     assert_eq!(rest, [second]);
     let (phone, gone) = (first.phone.clone(), first.phone);
     handle.write(vec![Op::Take(phone)]).wait().expect("taken");
@@ -52,11 +52,11 @@ fn given_lead_outlives_a_restart_is_replaced_and_taken_away() {
 fn actions_of_dead_letter_keep_first_and_last() {
     let place = super::place();
     let (handle, _guard) = place.open(Settings::default());
-    let letter = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
+    let letter = finished_call(1, Outcome::DeadLetter, Some(Reason::NoLead));
     let finish = Op::Finish(Box::new(letter));
     handle.write(vec![finish]).wait().expect("stored");
     let actions = (0..60).map(|n| Action {
-        at: at(n),
+        at: time_at(n),
         who: "ana".to_owned(),
         action: format!("retry {n}"),
     });

@@ -1,6 +1,6 @@
-//! What the spool's thread guarantees to its callers.
+//! Tests of the guarantees of the spool's thread to its callers.
 
-use super::call::{at, journal};
+use super::call::{journal, time_at};
 use crate::{Done, Error, Op, RowId, Settings, State, Step, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -13,11 +13,11 @@ fn call(n: u32) -> Op {
     Op::Finish(Box::new(journal(n)))
 }
 
-fn nobody() -> Op {
+fn step_of_missing_row() -> Op {
     Op::Step {
         row: RowId(1_000_000),
         step: Step::Send,
-        at: at(0),
+        at: time_at(0),
     }
 }
 
@@ -52,7 +52,7 @@ fn queued_writes_share_one_commit_with_separate_answers() {
         is_reading.await.expect("it reads");
         let asked = (0..20).map(|n| {
             let ops = if n == 7 {
-                vec![call(n), nobody()]
+                vec![call(n), step_of_missing_row()]
             } else {
                 vec![call(n)]
             };
@@ -60,7 +60,7 @@ fn queued_writes_share_one_commit_with_separate_answers() {
             tokio::spawn(async move { handle.write(ops).await })
         });
         let asked: Vec<_> = asked.collect();
-        // On one thread, each task runs until it waits for the answer before this one continues.
+        // On one thread, each task runs until it waits for its answer. Then this task continues.
         tokio::task::yield_now().await;
         release.send(()).expect("it waits");
         hold.await.expect("joined").expect("read");
@@ -90,7 +90,10 @@ async fn commit_wakes_watchers_and_refused_write_does_not() {
     handle.write(vec![call(1)]).await.expect("stored");
     assert!(changed.has_changed().expect("open"));
     changed.mark_unchanged();
-    handle.write(vec![nobody()]).await.expect_err("no such row");
+    handle
+        .write(vec![step_of_missing_row()])
+        .await
+        .expect_err("no such row");
     assert!(
         !changed.has_changed().expect("open"),
         "nothing was committed"
@@ -109,7 +112,7 @@ async fn read_sees_every_write_asked_for_before_it() {
         row.expect("readable").map(|row| row.state),
         Some(State::Ready)
     );
-    // If it is dropped inside an async task, it still ends in order.
+    // If the guard is dropped inside an async task, the thread still ends in order.
     drop(guard);
     assert_eq!(handle.write(vec![call(2)]).await, Err(Error::Closed));
     handle.closed().await;

@@ -1,6 +1,6 @@
-//! A hub notices that it has lost commits, and a collector keeps its calls.
+//! Tests that a hub notices that it has lost commits, and that a collector keeps its calls.
 
-use super::call::{at, journal};
+use super::call::{journal, time_at};
 use crate::{
     BranchChange, BranchRequest, Done, Error, FORWARDED_KEPT, Finished, HubAnswer, HubPosition,
     HubSilence, NewBranch, Offer, Op, RowId, Settings, State, Step, Store, TokenRotation, tables,
@@ -22,7 +22,7 @@ fn hub(branches: &[&str]) -> Store {
     let incarnation = "first".to_owned();
     let begin = Op::BeginHub {
         incarnation,
-        at: at(1),
+        at: time_at(1),
     };
     store.write(vec![begin]).expect("stored");
     for name in branches {
@@ -59,11 +59,16 @@ fn request(branch: &str, seen: Option<&HubPosition>, next: &str, seconds: i64) -
         },
         calls: 1,
         report: None,
-        at: at(seconds),
+        at: time_at(seconds),
     }))
 }
 
-fn asks(store: &mut Store, branch: &str, seen: Option<&HubPosition>, next: &str) -> HubAnswer {
+fn send_request(
+    store: &mut Store,
+    branch: &str,
+    seen: Option<&HubPosition>,
+    next: &str,
+) -> HubAnswer {
     let done = store.write(vec![request(branch, seen, next, 5)]);
     match done.expect("stored").remove(0) {
         Done::Hub(answer) => answer,
@@ -77,9 +82,9 @@ fn hub_store_numbers_each_commit_and_other_stores_have_none() {
     plain.write(vec![finish(journal(1))]).expect("stored");
     assert_eq!(plain.hub(), None);
     let mut store = hub(&["a"]);
-    let first = asks(&mut store, "a", None, "x").position;
+    let first = send_request(&mut store, "a", None, "x").position;
     store.write(vec![finish(journal(1))]).expect("stored");
-    let second = asks(&mut store, "a", Some(&first), "x");
+    let second = send_request(&mut store, "a", Some(&first), "x");
     assert_eq!(second.position.seq, first.seq + 2);
     assert!(!second.lost_commits);
     let refused = store.write(vec![request("b", None, "x", 5)]);
@@ -92,17 +97,17 @@ fn hub_store_numbers_each_commit_and_other_stores_have_none() {
 #[test]
 fn restored_state_is_noticed_by_the_branch_that_saw_more() {
     let mut store = hub(&["a", "b"]);
-    asks(&mut store, "b", None, "x");
-    // Answers of commits that this state no longer has.
+    send_request(&mut store, "b", None, "x");
+    // The branch saw commits that this state no longer has.
     let lost = HubPosition {
         incarnation: "first".to_owned(),
         seq: 50,
     };
-    // Other commits have passed that number in the meantime.
+    // Other commits have passed the lost sequence number in the meantime.
     for n in 1..60 {
         store.write(vec![finish(journal(n))]).expect("stored");
     }
-    let answer = asks(&mut store, "a", Some(&lost), "second");
+    let answer = send_request(&mut store, "a", Some(&lost), "second");
     assert!(answer.lost_commits);
     assert_eq!(answer.position.incarnation, "second");
     let row = store.hub().expect("a hub");
@@ -112,10 +117,10 @@ fn restored_state_is_noticed_by_the_branch_that_saw_more() {
         (silence.boot_id.as_str(), silence.until.as_secs()),
         ("boot", 105)
     );
-    let head = tables::work_queue::head(&store, &super::call::ask(at(9))).expect("a head");
+    let head = tables::work_queue::head(&store, &super::call::ask(time_at(9))).expect("a head");
     assert_eq!(head.silence, Some(silence));
     // The other branch has seen the incarnation before, so it has lost nothing new.
-    let answer = asks(&mut store, "b", Some(&lost), "third");
+    let answer = send_request(&mut store, "b", Some(&lost), "third");
     assert!(!answer.lost_commits);
     assert_eq!(answer.position.incarnation, "second");
 }
@@ -127,13 +132,13 @@ fn new_state_is_noticed_by_an_incarnation_that_it_never_had() {
         incarnation: "of the deleted state".to_owned(),
         seq: 1,
     };
-    assert!(asks(&mut store, "a", Some(&other), "second").lost_commits);
-    assert!(!asks(&mut store, "a", Some(&other), "third").lost_commits);
+    assert!(send_request(&mut store, "a", Some(&other), "second").lost_commits);
+    assert!(!send_request(&mut store, "a", Some(&other), "third").lost_commits);
     let text = store.hub().expect("a hub").position.incarnation.clone();
     assert_eq!(text, "second");
 }
 
-fn invented(seq: u64) -> HubPosition {
+fn invented_position(seq: u64) -> HubPosition {
     HubPosition {
         incarnation: format!("invented {seq}"),
         seq,
@@ -143,10 +148,10 @@ fn invented(seq: u64) -> HubPosition {
 #[test]
 fn lost_commits_of_one_branch_count_once_an_hour() {
     let mut store = hub(&["a", "b"]);
-    assert!(asks(&mut store, "a", Some(&invented(1)), "second").lost_commits);
-    assert!(!asks(&mut store, "a", Some(&invented(2)), "third").lost_commits);
-    assert!(asks(&mut store, "b", Some(&invented(3)), "fourth").lost_commits);
-    let later = request("a", Some(&invented(4)), "fifth", 3_605);
+    assert!(send_request(&mut store, "a", Some(&invented_position(1)), "second").lost_commits);
+    assert!(!send_request(&mut store, "a", Some(&invented_position(2)), "third").lost_commits);
+    assert!(send_request(&mut store, "b", Some(&invented_position(3)), "fourth").lost_commits);
+    let later = request("a", Some(&invented_position(4)), "fifth", 3_605);
     let done = store.write(vec![later]).expect("stored").remove(0);
     assert!(matches!(
         done,
@@ -198,7 +203,7 @@ fn forwarded_calls_are_offered_again_newest_first() {
         .write((1..=4).map(|n| finish(journal(n))).collect())
         .expect("stored");
     for n in [1, 2] {
-        let forwarded = Op::step(RowId(n), Step::Forwarded, at(10));
+        let forwarded = Op::step(RowId(n), Step::Forwarded, time_at(10));
         store.write(vec![forwarded]).expect("stored");
     }
     let died = Step::Died {
@@ -207,13 +212,16 @@ fn forwarded_calls_are_offered_again_newest_first() {
         errors: serde_json::Value::Null,
     };
     store
-        .write(vec![Op::step(RowId(3), died, at(10))])
+        .write(vec![Op::step(RowId(3), died, time_at(10))])
         .expect("stored");
     let books = store.books();
     assert_eq!((books.forwarded, books.ready, books.dead), (2, 1, 1));
     let offer = Offer::Forwarded;
     store
-        .write(vec![Op::Offer { offer, at: at(20) }])
+        .write(vec![Op::Offer {
+            offer,
+            at: time_at(20),
+        }])
         .expect("stored");
     let next = tables::forward::next_calls(&store, 10).expect("readable");
     let ids: Vec<i64> = next.iter().map(|row| row.id.0).collect();
@@ -231,9 +239,9 @@ fn forwarded_calls_are_kept_31_days_and_counted_after_that() {
     let mut store = super::store(settings);
     store.write(vec![finish(journal(1))]).expect("stored");
     store
-        .write(vec![Op::step(RowId(1), Step::Forwarded, at(0))])
+        .write(vec![Op::step(RowId(1), Step::Forwarded, time_at(0))])
         .expect("stored");
-    let until = at(0).plus(FORWARDED_KEPT);
+    let until = time_at(0).plus(FORWARDED_KEPT);
     store.write(vec![Op::Purge(until)]).expect("stored");
     let kept = tables::calls::row(&store, RowId(1)).expect("readable");
     assert_eq!(kept.expect("a row").state, State::Forwarded);
@@ -267,9 +275,9 @@ fn branches_with_several_pbxs_take_one_turn_each() {
     store.write(ops).expect("stored");
     let mut sent = Vec::new();
     for _ in 0..4 {
-        let head = tables::work_queue::head(&store, &super::call::ask(at(2_000)));
+        let head = tables::work_queue::head(&store, &super::call::ask(time_at(2_000)));
         let due = head.expect("a head").backlog.expect("a call");
-        let send = Op::step(due.row, Step::Send, at(2_000));
+        let send = Op::step(due.row, Step::Send, time_at(2_000));
         store.write(vec![send]).expect("sent");
         sent.push(due.row.0);
     }

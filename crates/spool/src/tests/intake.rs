@@ -1,7 +1,7 @@
-//! Calls that PostgreSQL stores together have the same result as calls that SQLite stores one by
-//! one.
+//! Tests that calls that PostgreSQL stores together have the same result as calls that SQLite
+//! stores one by one.
 
-use super::call::{at, finished};
+use super::call::{finished_call, time_at};
 use super::place::Engine;
 use crate::transfer::dump;
 use crate::{
@@ -57,7 +57,7 @@ prop_compose! {
         of_branch in any::<bool>(),
     ) -> Finished {
         let (outcome, reason, kept_out) = VERDICTS[verdict];
-        let mut new = finished(n, outcome, reason);
+        let mut new = finished_call(n, outcome, reason);
         let record = &mut new.judged.record;
         let id = format!("{}.{n}", super::call::T0);
         record.pbx = PBXS[pbx].to_owned();
@@ -72,7 +72,7 @@ prop_compose! {
         record.client_phone = number
             .as_ref()
             .and_then(|number| Phone::from_e164(&format!("+{number}")));
-        let start = at(shift + i64::from(n) * 10);
+        let start = time_at(shift + i64::from(n) * 10);
         record.started_at = start.floor_seconds();
         new.call.started = start;
         new.call.ended = start.plus(Duration::from_secs(u64::from(duration)));
@@ -85,7 +85,7 @@ prop_compose! {
         new.call.also_known_as = ids.filter_map(UniqueId::new).collect();
         new.call.linkedid = UniqueId::new(id).expect("not empty");
         new.judged.kept_out_unanswered = kept_out && !answered && direction == Direction::Inbound;
-        new.judged.judged_at = at(1_000);
+        new.judged.judged_at = time_at(1_000);
         new.branch = of_branch.then(|| "branch".to_owned());
         new
     }
@@ -114,7 +114,7 @@ fn request(branch: &str) -> Op {
         },
         calls: 1,
         report: None,
-        at: at(1_000),
+        at: time_at(1_000),
     }))
 }
 
@@ -135,7 +135,7 @@ fn settings(notices: bool) -> Settings {
 fn make_hub(store: &mut Store) {
     let begin = Op::BeginHub {
         incarnation: "first".to_owned(),
-        at: at(1),
+        at: time_at(1),
     };
     let branch = Op::AddBranch(NewBranch {
         name: "branch".to_owned(),
@@ -235,7 +235,7 @@ fn request_of_500_calls_takes_a_few_round_trips() {
         let mut ops = vec![request("branch")];
         for n in 0..500 {
             // Each customer calls ten times. The last round repeats the one before it.
-            let mut new = finished(round.min(2) * 1_000 + n, Outcome::Journal, None);
+            let mut new = finished_call(round.min(2) * 1_000 + n, Outcome::Journal, None);
             let number = format!("+99890{:07}", n / 10);
             new.judged.record.client_phone = Phone::from_e164(&number);
             new.judged.record.answered = n % 10 > 4;
@@ -253,7 +253,7 @@ fn request_of_500_calls_takes_a_few_round_trips() {
 #[test]
 fn request_that_fails_leaves_the_others_of_its_group() {
     let mut store = hub(false);
-    let calls = [1, 2, 3].map(|n| Op::Finish(Box::new(finished(n, Outcome::Journal, None))));
+    let calls = [1, 2, 3].map(|n| Op::Finish(Box::new(finished_call(n, Outcome::Journal, None))));
     let [first, second, third] = calls;
     let group = [
         vec![request("branch"), first],

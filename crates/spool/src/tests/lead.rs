@@ -1,6 +1,6 @@
-//! Which process leads on PostgreSQL, and what happens to one that lost its session.
+//! Tests of which process leads on PostgreSQL, and of a process that lost its session.
 
-use super::call::{at, journal};
+use super::call::{journal, time_at};
 use super::place::{Engine, Place, url};
 use crate::postgres::PostgresUrl;
 use crate::{
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Another process leads within this time.
+/// Maximum time until another process leads.
 const TAKEOVER: Duration = Duration::from_secs(15);
 
 pub(super) fn schema() -> (Place, String) {
@@ -33,7 +33,7 @@ pub(super) fn instance(name: &str) -> Instance {
     Instance::new(name, "0.1.0", "settings", Some("boot".to_owned()))
 }
 
-pub(super) async fn opened(url: PostgresUrl, instance: Instance) -> (Handle, Guard) {
+pub(super) async fn open_instance(url: PostgresUrl, instance: Instance) -> (Handle, Guard) {
     // This blocks while it waits for the server.
     tokio::task::spawn_blocking(move || open_postgres(&url, instance, Settings::default()))
         .await
@@ -41,14 +41,14 @@ pub(super) async fn opened(url: PostgresUrl, instance: Instance) -> (Handle, Gua
         .expect("opens")
 }
 
-pub(super) async fn closed(guard: Guard) {
+pub(super) async fn close_guard(guard: Guard) {
     tokio::task::spawn_blocking(|| guard.close())
         .await
         .expect("joined");
 }
 
 /// Waits until the leadership satisfies the condition.
-pub(super) async fn becomes(
+pub(super) async fn wait_for_leadership(
     watch: &mut watch::Receiver<Leadership>,
     wanted: fn(&Leadership) -> bool,
 ) -> Leadership {
@@ -57,7 +57,7 @@ pub(super) async fn becomes(
 }
 
 /// Waits until this process leads again after a loss. The loss can be over already.
-async fn leads_again(watch: &mut watch::Receiver<Leadership>) {
+async fn wait_to_lead_again(watch: &mut watch::Receiver<Leadership>) {
     let again = async {
         loop {
             watch.changed().await.expect("open");
@@ -82,7 +82,7 @@ fn slot() -> Vec<Op> {
         boot_id: "boot".into(),
         sent: Duration::from_secs(1),
         answered: None,
-        wall_sent: at(1),
+        wall_sent: time_at(1),
     })]
 }
 
@@ -96,9 +96,9 @@ async fn is_takeover(handle: &Handle) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn standby_names_leader_and_takes_over_when_it_ends() {
     let (_place, schema) = schema();
-    let (first, guard) = opened(url(&schema), instance("hub1")).await;
+    let (first, guard) = open_instance(url(&schema), instance("hub1")).await;
     first.write(finish(1)).await.expect("stored");
-    let (second, second_guard) = opened(url(&schema), instance("hub2").another()).await;
+    let (second, second_guard) = open_instance(url(&schema), instance("hub2").another()).await;
     let mut watch = second.leadership();
     let standby = watch.borrow_and_update().clone();
     let Leadership::Standby {
@@ -121,8 +121,8 @@ async fn standby_names_leader_and_takes_over_when_it_ends() {
     let standbys = standbys.expect("readable");
     assert_eq!(standbys.len(), 1);
     assert!(standbys[0].label.ends_with("hub2"), "{standbys:?}");
-    closed(guard).await;
-    becomes(&mut watch, Leadership::is_leading).await;
+    close_guard(guard).await;
+    wait_for_leadership(&mut watch, Leadership::is_leading).await;
     let second = second.renewed();
     assert!(is_takeover(&second).await);
     let books = second
@@ -132,39 +132,39 @@ async fn standby_names_leader_and_takes_over_when_it_ends() {
     assert_eq!(books.ready, 1);
     let standbys = second.read(|store| tables::leaders::standbys(store)).await;
     assert_eq!(standbys.expect("readable"), []);
-    closed(second_guard).await;
+    close_guard(second_guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doubt_of_takeover_outlives_a_restart_until_a_request() {
     let (_place, schema) = schema();
-    let (first, guard) = opened(url(&schema), instance("hub1")).await;
+    let (first, guard) = open_instance(url(&schema), instance("hub1")).await;
     assert!(!is_takeover(&first).await, "a new state");
-    closed(guard).await;
+    close_guard(guard).await;
     for _ in 0..2 {
-        let (second, guard) = opened(url(&schema), instance("hub2").another()).await;
+        let (second, guard) = open_instance(url(&schema), instance("hub2").another()).await;
         assert!(is_takeover(&second).await, "no request was made yet");
-        closed(guard).await;
+        close_guard(guard).await;
     }
-    let (second, guard) = opened(url(&schema), instance("hub2").another()).await;
+    let (second, guard) = open_instance(url(&schema), instance("hub2").another()).await;
     second.write(slot()).await.expect("stored");
-    closed(guard).await;
-    let (second, guard) = opened(url(&schema), instance("hub2").another()).await;
+    close_guard(guard).await;
+    let (second, guard) = open_instance(url(&schema), instance("hub2").another()).await;
     assert!(!is_takeover(&second).await, "its slots are known");
-    closed(guard).await;
+    close_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ended_session_is_reported_and_old_handles_are_refused() {
     let (_place, schema) = schema();
-    let (handle, guard) = opened(url(&schema), instance("hub1")).await;
+    let (handle, guard) = open_instance(url(&schema), instance("hub1")).await;
     handle.write(finish(1)).await.expect("stored");
     let mut watch = handle.leadership();
     watch.mark_unchanged();
     let backend = backend(&handle).await;
     Postgres::shared().sql(&format!("SELECT pg_terminate_backend({backend})"));
-    becomes(&mut watch, |now| matches!(now, Leadership::Lost(_))).await;
-    becomes(&mut watch, Leadership::is_leading).await;
+    wait_for_leadership(&mut watch, |now| matches!(now, Leadership::Lost(_))).await;
+    wait_for_leadership(&mut watch, Leadership::is_leading).await;
     let refused = handle
         .write(finish(2))
         .await
@@ -179,7 +179,7 @@ async fn ended_session_is_reported_and_old_handles_are_refused() {
     assert!(matches!(done[..], [Done::New(_)]));
     let recount = handle.read(tables::books::recount).await;
     assert_eq!(recount.expect("a recount"), []);
-    closed(guard).await;
+    close_guard(guard).await;
 }
 
 /// Returns the server's process of this session.
@@ -194,8 +194,8 @@ async fn leader_that_is_cut_off_writes_nothing_more() {
     let proxy = Proxy::start(Postgres::shared().port()).await;
     let through = Postgres::shared().url_at(proxy.port(), &schema);
     let through = PostgresUrl::parse(&through).expect("a URL");
-    let (first, guard) = opened(through, instance("hub1")).await;
-    let (second, second_guard) = opened(url(&schema), instance("hub2").another()).await;
+    let (first, guard) = open_instance(through, instance("hub1")).await;
+    let (second, second_guard) = open_instance(url(&schema), instance("hub2").another()).await;
     first.write(finish(1)).await.expect("stored");
     let (mut cut, mut waits) = (first.leadership(), second.leadership());
     let begun = Instant::now();
@@ -205,22 +205,22 @@ async fn leader_that_is_cut_off_writes_nothing_more() {
         matches!(lost, Error::SessionLost(..) | Error::NotLeader(..)),
         "{lost}"
     );
-    becomes(&mut waits, Leadership::is_leading).await;
+    wait_for_leadership(&mut waits, Leadership::is_leading).await;
     let took = begun.elapsed();
     assert!(took < TAKEOVER, "{took:?}");
     let second = second.renewed();
     let done = second.write(finish(2)).await.expect("stored");
     assert!(
         matches!(done[..], [Done::New(_)]),
-        "the first stored nothing of it"
+        "the first process stored nothing"
     );
     proxy.join();
-    becomes(&mut cut, |now| {
+    wait_for_leadership(&mut cut, |now| {
         matches!(now, Leadership::Standby { leader: Some(leader), .. } if leader.name == "hub2")
     })
     .await;
-    closed(guard).await;
-    closed(second_guard).await;
+    close_guard(guard).await;
+    close_guard(second_guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -233,10 +233,10 @@ async fn host_that_never_answers_does_not_hide_the_next_one() {
     let both = both.replacen("127.0.0.1:", &first, 1);
     let begun = Instant::now();
     let url = PostgresUrl::parse(&both).expect("a URL");
-    let (handle, guard) = opened(url, instance("hub1")).await;
+    let (handle, guard) = open_instance(url, instance("hub1")).await;
     assert!(handle.leadership().borrow().is_leading());
     assert!(begun.elapsed() < TAKEOVER, "{:?}", begun.elapsed());
-    closed(guard).await;
+    close_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,7 +245,7 @@ async fn commit_whose_answer_is_dropped_is_stored_once() {
     let proxy = Proxy::start(Postgres::shared().port()).await;
     let through = Postgres::shared().url_at(proxy.port(), &schema);
     let through = PostgresUrl::parse(&through).expect("a URL");
-    let (handle, guard) = opened(through, instance("hub1")).await;
+    let (handle, guard) = open_instance(through, instance("hub1")).await;
     let mut watch = handle.leadership();
     for n in 1..4 {
         let handle = handle.renewed();
@@ -264,7 +264,7 @@ async fn commit_whose_answer_is_dropped_is_stored_once() {
             proxy.mute();
         };
         let (unknown, ()) = tokio::join!(writing, muting);
-        leads_again(&mut watch).await;
+        wait_to_lead_again(&mut watch).await;
         let handle = handle.renewed();
         let recount = handle.read(tables::books::recount).await;
         assert_eq!(recount.expect("a recount"), []);
@@ -285,14 +285,14 @@ async fn commit_whose_answer_is_dropped_is_stored_once() {
             "no id is given twice: {next:?}"
         );
     }
-    closed(guard).await;
+    close_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn server_that_starts_again_makes_slots_doubtful() {
     let server = Postgres::start(Durability::Synced, "");
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
-    let (handle, guard) = opened(url.clone(), instance("hub1")).await;
+    let (handle, guard) = open_instance(url.clone(), instance("hub1")).await;
     handle.write(slot()).await.expect("stored");
     handle.write(finish(1)).await.expect("stored");
     let leads = LeadDirectory::in_database(&url);
@@ -301,7 +301,7 @@ async fn server_that_starts_again_makes_slots_doubtful() {
     let mut watch = handle.leadership();
     watch.mark_unchanged();
     server.kill();
-    becomes(&mut watch, |now| {
+    wait_for_leadership(&mut watch, |now| {
         matches!(
             now,
             Leadership::Standby {
@@ -319,7 +319,7 @@ async fn server_that_starts_again_makes_slots_doubtful() {
     assert!(refused.is_retryable(), "{refused}");
     leads.find(&phone).expect_err("no server");
     server.start_again();
-    becomes(&mut watch, Leadership::is_leading).await;
+    wait_for_leadership(&mut watch, Leadership::is_leading).await;
     let handle = handle.renewed();
     assert!(
         is_takeover(&handle).await,
@@ -333,14 +333,14 @@ async fn server_that_starts_again_makes_slots_doubtful() {
     // A reader that failed pauses for a second.
     pass(Duration::from_secs(1)).await;
     leads.find(&phone).expect("readable again");
-    closed(guard).await;
+    close_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frozen_server_loses_session_and_leader_resumes_after_thaw() {
     let server = Postgres::start(Durability::None, "");
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
-    let (handle, guard) = opened(url, instance("hub1")).await;
+    let (handle, guard) = open_instance(url, instance("hub1")).await;
     let mut watch = handle.leadership();
     watch.mark_unchanged();
     server.freeze();
@@ -349,19 +349,19 @@ async fn frozen_server_loses_session_and_leader_resumes_after_thaw() {
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert!(error.is_retryable(), "{error}");
     server.thaw();
-    becomes(&mut watch, Leadership::is_leading).await;
+    wait_for_leadership(&mut watch, Leadership::is_leading).await;
     handle.renewed().write(finish(1)).await.expect("stored");
-    closed(guard).await;
+    close_guard(guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn newer_schema_keeps_process_a_standby_and_is_not_touched() {
     let (place, schema) = schema();
-    let (handle, guard) = opened(url(&schema), instance("hub1")).await;
+    let (handle, guard) = open_instance(url(&schema), instance("hub1")).await;
     handle.write(finish(1)).await.expect("stored");
-    closed(guard).await;
+    close_guard(guard).await;
     place.sql("UPDATE callbridge_schema SET version = 99");
-    let (older, guard) = opened(url(&schema), instance("hub1")).await;
+    let (older, guard) = open_instance(url(&schema), instance("hub1")).await;
     let standby = older.leadership().borrow().clone();
     assert!(
         matches!(
@@ -375,8 +375,8 @@ async fn newer_schema_keeps_process_a_standby_and_is_not_touched() {
     );
     older.write(finish(2)).await.expect_err("a standby");
     place.sql("UPDATE callbridge_schema SET version = 1");
-    becomes(&mut older.leadership(), Leadership::is_leading).await;
-    closed(guard).await;
+    wait_for_leadership(&mut older.leadership(), Leadership::is_leading).await;
+    close_guard(guard).await;
 }
 
 fn try_open(url: &str) -> Result<(), Error> {

@@ -1,6 +1,6 @@
-//! What happens to calls that FAILED.
+//! Tests of calls that FAILED, and of the requests about their leads.
 
-use super::call::{T0, ask, at, failed, journal};
+use super::call::{T0, ask, failure_op, journal, time_at};
 use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{ChangeKind, FirstPhone, LeadNews};
@@ -24,11 +24,11 @@ fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("a lead")
 }
 
-fn op(store: &mut Store, op: Op) -> Done {
+fn write_op(store: &mut Store, op: Op) -> Done {
     store.write(vec![op]).expect("stored").remove(0)
 }
 
-fn look_ups(lead_requests: &DueRequests) -> Vec<LeadId> {
+fn due_lookups(lead_requests: &DueRequests) -> Vec<LeadId> {
     let due = lead_requests.due.iter().map(|job| match job.lead_request {
         LeadRequest::LookUp(lead) => lead,
         ref other => panic!("{other:?}"),
@@ -37,29 +37,30 @@ fn look_ups(lead_requests: &DueRequests) -> Vec<LeadId> {
 }
 
 fn step(store: &mut Store, row: RowId, step: Step, seconds: i64) -> Done {
-    let at = at(seconds);
-    op(store, Op::Step { row, step, at })
+    let at = time_at(seconds);
+    write_op(store, Op::Step { row, step, at })
 }
 
-fn outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) -> Done {
-    let (outcome, at) = (Box::new(outcome), at(seconds));
-    op(store, Op::Lead(LeadChange::Request { outcome, at }))
+fn report_outcome(store: &mut Store, outcome: LeadOutcome, seconds: i64) -> Done {
+    let (outcome, at) = (Box::new(outcome), time_at(seconds));
+    write_op(store, Op::Lead(LeadChange::Request { outcome, at }))
 }
 
-/// Stores the n-th call, with an employee, sent and accepted.
-fn submitted(store: &mut Store, n: u32, id: i64) -> RowId {
+/// Stores the n-th call, with the lead `id` and an employee, and applies its steps until the CRM
+/// has accepted the call.
+fn submit_call(store: &mut Store, n: u32, id: i64) -> RowId {
     let mut call = journal(n);
     call.judged.record.lead_id = Some(lead(id));
     call.judged.record.employee_id = EmployeeId::new(501);
-    let row = match op(store, Op::Finish(Box::new(call))) {
+    let row = match write_op(store, Op::Finish(Box::new(call))) {
         Done::New(row) => row,
         other => panic!("{other:?}"),
     };
-    accepted(store, row);
+    accept_call(store, row);
     row
 }
 
-fn accepted(store: &mut Store, row: RowId) {
+fn accept_call(store: &mut Store, row: RowId) {
     step(store, row, Step::Send, 100);
     let accepted = Step::Accepted {
         request_id: "r".into(),
@@ -68,9 +69,9 @@ fn accepted(store: &mut Store, row: RowId) {
     step(store, row, accepted, 100);
 }
 
-fn fails(store: &mut Store, row: RowId, seconds: i64) -> Done {
-    let failed = failed(row, at(seconds));
-    op(store, failed)
+fn fail_call(store: &mut Store, row: RowId, seconds: i64) -> Done {
+    let failed = failure_op(row, time_at(seconds));
+    write_op(store, failed)
 }
 
 fn row(store: &Store, row: RowId) -> Row {
@@ -79,7 +80,7 @@ fn row(store: &Store, row: RowId) -> Row {
         .expect("a row")
 }
 
-fn settled(store: &Store) {
+fn assert_books_balance(store: &Store) {
     assert!(store.books().balance());
     assert_eq!(tables::books::recount(store).expect("a recount"), []);
 }
@@ -87,21 +88,27 @@ fn settled(store: &Store) {
 #[test]
 fn failed_calls_of_one_lead_share_one_lookup_and_message() {
     let mut store = store(false);
-    let rows: Vec<RowId> = (0..200).map(|n| submitted(&mut store, n, 4_999)).collect();
+    let rows: Vec<RowId> = (0..200)
+        .map(|n| submit_call(&mut store, n, 4_999))
+        .collect();
     for row in &rows[..150] {
-        assert_eq!(fails(&mut store, *row, 110), Done::Stepped(State::Dead));
+        assert_eq!(fail_call(&mut store, *row, 110), Done::Stepped(State::Dead));
     }
     assert_eq!(
-        tables::lead_requests::lead_requests_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, time_at(0)),
         Ok((1, 0))
     );
-    let due = tables::lead_requests::lead_requests(&store, &ask(at(110))).expect("errands");
-    assert_eq!(look_ups(&due), [lead(4_999)]);
+    let due = tables::lead_requests::lead_requests(&store, &ask(time_at(110))).expect("errands");
+    assert_eq!(due_lookups(&due), [lead(4_999)]);
     let look_up = LeadRequest::LookUp(lead(4_999));
-    outcome(&mut store, LeadOutcome::Sent(look_up), 111);
-    let due = tables::lead_requests::lead_requests(&store, &ask(at(112))).expect("errands");
-    assert_eq!((due.due, due.next), (vec![], Some(at(231))), "under way");
-    let done = outcome(
+    report_outcome(&mut store, LeadOutcome::Sent(look_up), 111);
+    let due = tables::lead_requests::lead_requests(&store, &ask(time_at(112))).expect("errands");
+    assert_eq!(
+        (due.due, due.next),
+        (vec![], Some(time_at(231))),
+        "under way"
+    );
+    let done = report_outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_999), Finding::LeadMissing),
         113,
@@ -114,29 +121,29 @@ fn failed_calls_of_one_lead_share_one_lookup_and_message() {
         }
     );
     for row in &rows[150..] {
-        fails(&mut store, *row, 700);
+        fail_call(&mut store, *row, 700);
     }
     assert_eq!(
-        tables::lead_requests::lead_requests_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, time_at(0)),
         Ok((0, 0)),
         "none for those after it"
     );
     let letters = tables::letters::letters(&store, &LetterFilter::default()).expect("letters");
     assert_eq!(letters.len(), 200);
     for letter in letters {
-        let words = "lead 4999 does not exist (deleted or another company's)";
-        assert!(letter.message.starts_with(words), "{}", letter.message);
+        let message = "lead 4999 does not exist (deleted or another company's)";
+        assert!(letter.message.starts_with(message), "{}", letter.message);
         let json = letter.to_json();
         let fix = json["fix"].as_str().unwrap_or_default();
         assert!(fix.contains("--lead LEAD"), "{fix}");
         assert!(!fix.contains("--employee"), "{fix}");
     }
-    settled(&store);
+    assert_books_balance(&store);
     // A finding does not stay valid forever.
-    let again = submitted(&mut store, 900, 4_999);
-    fails(&mut store, again, 113 + 601);
+    let again = submit_call(&mut store, 900, 4_999);
+    fail_call(&mut store, again, 113 + 601);
     assert_eq!(
-        tables::lead_requests::lead_requests_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, time_at(0)),
         Ok((1, 0))
     );
 }
@@ -144,9 +151,9 @@ fn failed_calls_of_one_lead_share_one_lookup_and_message() {
 #[test]
 fn dead_letter_of_existing_lead_names_the_unknown_employee() {
     let mut store = store(false);
-    let row = submitted(&mut store, 1, 4_001);
-    fails(&mut store, row, 110);
-    outcome(
+    let row = submit_call(&mut store, 1, 4_001);
+    fail_call(&mut store, row, 110);
+    report_outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         111,
@@ -154,14 +161,14 @@ fn dead_letter_of_existing_lead_names_the_unknown_employee() {
     let letter = tables::letters::letter(&store, row)
         .expect("readable")
         .expect("a letter");
-    let words = "the lead exists: employee 501 is not known; the CRM answered \"FAILED\"";
-    assert_eq!(letter.message, words);
+    let message = "the lead exists: employee 501 is not known; the CRM answered \"FAILED\"";
+    assert_eq!(letter.message, message);
     let attempts: Vec<_> = letter
         .attempts
         .iter()
         .map(|attempt| attempt.message.as_str())
         .collect();
-    assert_eq!(attempts, ["FAILED", words]);
+    assert_eq!(attempts, ["FAILED", message]);
     let fix = letter.to_json()["fix"].to_string();
     assert!(fix.contains("--employee EMPLOYEE"), "{fix}");
     assert!(fix.contains("--failed-employee drop"), "{fix}");
@@ -170,9 +177,12 @@ fn dead_letter_of_existing_lead_names_the_unknown_employee() {
 #[test]
 fn unknown_employee_is_dropped_once_and_counted() {
     let mut store = store(true);
-    let first = submitted(&mut store, 1, 4_001);
-    assert_eq!(fails(&mut store, first, 110), Done::Stepped(State::Dead));
-    let done = outcome(
+    let first = submit_call(&mut store, 1, 4_001);
+    assert_eq!(
+        fail_call(&mut store, first, 110),
+        Done::Stepped(State::Dead)
+    );
+    let done = report_outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         111,
@@ -188,23 +198,29 @@ fn unknown_employee_is_dropped_once_and_counted() {
     assert_eq!((sent.state, sent.record.employee_id), (State::Ready, None));
     assert_eq!(sent.record.lead_id, Some(lead(4_001)));
     assert_eq!(sent.uuid, row(&store, first).uuid);
-    let words = &sent.attempts.last().expect("one").message;
+    let message = &sent.attempts.last().expect("one").message;
     assert!(
-        words.contains("employee 501 is not known, and left out"),
-        "{words}"
+        message.contains("employee 501 is not known, and left out"),
+        "{message}"
     );
     // A known finding makes no dead letter and no notice.
     let notices = tables::outbox::notices(&store, 10).expect("notices").len();
-    let second = submitted(&mut store, 2, 4_001);
-    assert_eq!(fails(&mut store, second, 112), Done::Stepped(State::Ready));
+    let second = submit_call(&mut store, 2, 4_001);
+    assert_eq!(
+        fail_call(&mut store, second, 112),
+        Done::Stepped(State::Ready)
+    );
     assert_eq!(
         tables::outbox::notices(&store, 10).expect("notices").len(),
         notices
     );
     assert_eq!(store.counters().get("employees_dropped"), Some(&2));
-    // If the employee was not the cause, it stays a dead letter.
-    accepted(&mut store, second);
-    assert_eq!(fails(&mut store, second, 120), Done::Stepped(State::Dead));
+    // If the employee was not the cause, the call stays a dead letter.
+    accept_call(&mut store, second);
+    assert_eq!(
+        fail_call(&mut store, second, 120),
+        Done::Stepped(State::Dead)
+    );
     let letter = tables::letters::letter(&store, second)
         .expect("readable")
         .expect("a letter");
@@ -213,22 +229,22 @@ fn unknown_employee_is_dropped_once_and_counted() {
         "{}",
         letter.message
     );
-    settled(&store);
+    assert_books_balance(&store);
 }
 
 #[test]
 fn dead_letter_with_unclear_lookup_ignores_later_lookup() {
     let mut store = store(true);
-    let old = submitted(&mut store, 1, 4_001);
-    fails(&mut store, old, 110);
-    outcome(
+    let old = submit_call(&mut store, 1, 4_001);
+    fail_call(&mut store, old, 110);
+    report_outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::Unclear),
         111,
     );
-    let new = submitted(&mut store, 2, 4_001);
-    fails(&mut store, new, 2_000);
-    outcome(
+    let new = submit_call(&mut store, 2, 4_001);
+    fail_call(&mut store, new, 2_000);
+    report_outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         2_001,
@@ -237,34 +253,34 @@ fn dead_letter_with_unclear_lookup_ignores_later_lookup() {
     assert_eq!(row(&store, new).state, State::Ready);
 }
 
-fn look_ups_rest(store: &Store) -> bool {
+fn is_lookup_paused(store: &Store) -> bool {
     let memory = tables::meta::memory(store).expect("readable");
     memory
-        .current_pause(RequestKind::LookUps, at(200))
+        .current_pause(RequestKind::LookUps, time_at(200))
         .is_some()
 }
 
 #[test]
 fn failing_lookup_is_given_up_and_forbidden_lookup_rests() {
     let mut store = store(false);
-    let letter = submitted(&mut store, 1, 4_001);
-    fails(&mut store, letter, 110);
+    let letter = submit_call(&mut store, 1, 4_001);
+    fail_call(&mut store, letter, 110);
     let look_up = || LeadRequest::LookUp(lead(4_001));
-    outcome(
+    report_outcome(
         &mut store,
         LeadOutcome::Rest(RequestKind::LookUps, look_up(), "403".into()),
         111,
     );
-    let due = tables::lead_requests::lead_requests(&store, &ask(at(200))).expect("errands");
-    assert_eq!((due.due, due.next), (vec![], Some(at(111 + 3_600))));
-    assert!(look_ups_rest(&store));
-    let due = tables::lead_requests::lead_requests(&store, &ask(at(3_711))).expect("errands");
-    assert_eq!(look_ups(&due), [lead(4_001)], "an hour later");
+    let due = tables::lead_requests::lead_requests(&store, &ask(time_at(200))).expect("errands");
+    assert_eq!((due.due, due.next), (vec![], Some(time_at(111 + 3_600))));
+    assert!(is_lookup_paused(&store));
+    let due = tables::lead_requests::lead_requests(&store, &ask(time_at(3_711))).expect("errands");
+    assert_eq!(due_lookups(&due), [lead(4_001)], "an hour later");
     let mut seconds = 4_000;
     let mut tries = 0;
-    while tables::lead_requests::lead_requests_waiting(&store, at(5_000)) == Ok((1, 0)) {
-        outcome(&mut store, LeadOutcome::Sent(look_up()), seconds);
-        outcome(
+    while tables::lead_requests::lead_requests_waiting(&store, time_at(5_000)) == Ok((1, 0)) {
+        report_outcome(&mut store, LeadOutcome::Sent(look_up()), seconds);
+        report_outcome(
             &mut store,
             LeadOutcome::Again(look_up(), "500".into()),
             seconds,
@@ -282,25 +298,25 @@ fn failing_lookup_is_given_up_and_forbidden_lookup_rests() {
 #[test]
 fn granted_right_ends_rest_of_forbidden_lookups() {
     let mut store = store(false);
-    let letter = submitted(&mut store, 1, 4_001);
-    fails(&mut store, letter, 110);
+    let letter = submit_call(&mut store, 1, 4_001);
+    fail_call(&mut store, letter, 110);
     let lead_request = LeadRequest::LookUp(lead(4_001));
     let rest = LeadOutcome::Rest(RequestKind::LookUps, lead_request, "403".into());
-    outcome(&mut store, rest, 111);
-    assert!(look_ups_rest(&store));
-    outcome(&mut store, LeadOutcome::Granted, 200);
-    assert!(!look_ups_rest(&store));
-    let due = tables::lead_requests::lead_requests(&store, &ask(at(201))).expect("errands");
-    assert_eq!(look_ups(&due), [lead(4_001)]);
+    report_outcome(&mut store, rest, 111);
+    assert!(is_lookup_paused(&store));
+    report_outcome(&mut store, LeadOutcome::Granted, 200);
+    assert!(!is_lookup_paused(&store));
+    let due = tables::lead_requests::lead_requests(&store, &ask(time_at(201))).expect("errands");
+    assert_eq!(due_lookups(&due), [lead(4_001)]);
 }
 
 #[test]
 fn look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
     let mut store = store(false);
-    let letter = submitted(&mut store, 1, 4_001);
-    fails(&mut store, letter, 110);
+    let letter = submit_call(&mut store, 1, 4_001);
+    fail_call(&mut store, letter, 110);
     let purge = |store: &mut Store, days: i64| {
-        let now = at(110 + days * 86_400);
+        let now = time_at(110 + days * 86_400);
         store.write(vec![Op::Purge(now)]).expect("purged");
         tables::lead_requests::lead_requests_waiting(store, now)
             .expect("readable")
@@ -308,7 +324,7 @@ fn look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
     };
     assert_eq!(purge(&mut store, 8), 1);
     let step = Step::Discard;
-    let (row, at) = (letter, at(110 + 8 * 86_400));
+    let (row, at) = (letter, time_at(110 + 8 * 86_400));
     store
         .write(vec![Op::Step { row, step, at }])
         .expect("discarded");
@@ -318,14 +334,14 @@ fn look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
 #[test]
 fn without_a_sender_nothing_is_looked_up() {
     let mut store = super::store(Settings::default());
-    let row = submitted(&mut store, 1, 4_001);
-    fails(&mut store, row, 110);
+    let row = submit_call(&mut store, 1, 4_001);
+    fail_call(&mut store, row, 110);
     assert_eq!(
-        tables::lead_requests::lead_requests_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, time_at(0)),
         Ok((0, 0))
     );
     assert_eq!(
-        tables::lead_requests::lead_requests(&store, &ask(at(110))),
+        tables::lead_requests::lead_requests(&store, &ask(time_at(110))),
         Ok(Default::default())
     );
 }
@@ -333,15 +349,15 @@ fn without_a_sender_nothing_is_looked_up() {
 #[test]
 fn employee_of_a_manual_retry_can_be_dropped_again() {
     let mut store = store(true);
-    let letter = submitted(&mut store, 1, 4_001);
-    fails(&mut store, letter, 110);
-    outcome(
+    let letter = submit_call(&mut store, 1, 4_001);
+    fail_call(&mut store, letter, 110);
+    report_outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         111,
     );
-    accepted(&mut store, letter);
-    fails(&mut store, letter, 120);
+    accept_call(&mut store, letter);
+    fail_call(&mut store, letter, 120);
     let mut record = row(&store, letter).record;
     record.employee_id = EmployeeId::new(777);
     step(
@@ -353,30 +369,33 @@ fn employee_of_a_manual_retry_can_be_dropped_again() {
         },
         130,
     );
-    accepted(&mut store, letter);
+    accept_call(&mut store, letter);
     assert_eq!(
-        fails(&mut store, letter, 140),
+        fail_call(&mut store, letter, 140),
         Done::Stepped(State::Ready),
-        "another employee is another question"
+        "another employee needs another lookup"
     );
 }
 
-fn merged(store: &mut Store, into: i64, from: &[i64], seconds: i64) {
+fn merge_leads(store: &mut Store, into: i64, from: &[i64], seconds: i64) {
     let (at, what) = (EpochSeconds::new(T0 + seconds), ChangeKind::Merged);
     let news = LeadNews {
         merged: from.iter().copied().map(lead).collect(),
         ..LeadNews::new(lead(into), at, what, FirstPhone::Unchanged)
     };
-    op(store, Op::Learn(Box::new(news)));
+    write_op(store, Op::Learn(Box::new(news)));
 }
 
 #[test]
 fn failed_call_of_merged_lead_goes_to_surviving_lead_once() {
     let mut store = store(false);
-    let row_id = submitted(&mut store, 1, 4_001);
-    merged(&mut store, 4_002, &[4_001], 50);
-    merged(&mut store, 4_003, &[4_002], 60);
-    assert_eq!(fails(&mut store, row_id, 110), Done::Stepped(State::Ready));
+    let row_id = submit_call(&mut store, 1, 4_001);
+    merge_leads(&mut store, 4_002, &[4_001], 50);
+    merge_leads(&mut store, 4_003, &[4_002], 60);
+    assert_eq!(
+        fail_call(&mut store, row_id, 110),
+        Done::Stepped(State::Ready)
+    );
     let sent = row(&store, row_id);
     assert_eq!(
         sent.record.lead_id,
@@ -384,9 +403,9 @@ fn failed_call_of_merged_lead_goes_to_surviving_lead_once() {
         "the end of the chain"
     );
     assert!(sent.live, "it happens now");
-    let words = &sent.attempts.last().expect("one").message;
+    let message = &sent.attempts.last().expect("one").message;
     assert_eq!(
-        words,
+        message,
         "FAILED; lead 4001 was merged into 4003: the call goes to that lead"
     );
     assert_eq!(
@@ -394,56 +413,62 @@ fn failed_call_of_merged_lead_goes_to_surviving_lead_once() {
         0
     );
     assert_eq!(
-        tables::lead_requests::lead_requests_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, time_at(0)),
         Ok((0, 0))
     );
     assert_eq!(store.counters().get("calls_to_survivor"), Some(&1));
     // The lead was merged back, so the call is not sent in a circle.
-    merged(&mut store, 4_001, &[4_003], 70);
-    accepted(&mut store, row_id);
-    assert_eq!(fails(&mut store, row_id, 120), Done::Stepped(State::Dead));
-    settled(&store);
+    merge_leads(&mut store, 4_001, &[4_003], 70);
+    accept_call(&mut store, row_id);
+    assert_eq!(
+        fail_call(&mut store, row_id, 120),
+        Done::Stepped(State::Dead)
+    );
+    assert_books_balance(&store);
 }
 
 #[test]
 fn merge_between_answer_and_commit_is_not_lost() {
     let mut store = store(false);
-    let id = submitted(&mut store, 1, 4_001);
-    let answered = failed(id, at(110));
-    merged(&mut store, 4_002, &[4_001], 50);
+    let id = submit_call(&mut store, 1, 4_001);
+    let answered = failure_op(id, time_at(110));
+    merge_leads(&mut store, 4_002, &[4_001], 50);
     assert_eq!(row(&store, id).state, State::Submitted);
     let done = store.write(vec![answered]).expect("stored");
     assert_eq!(done, [Done::Stepped(State::Ready)]);
     assert_eq!(row(&store, id).record.lead_id, Some(lead(4_002)));
-    settled(&store);
+    assert_books_balance(&store);
 }
 
 #[test]
 fn lead_merge_releases_dead_letter_once_and_keeps_others() {
     let mut store = store(false);
     let (first, other) = (
-        submitted(&mut store, 1, 4_001),
-        submitted(&mut store, 2, 4_009),
+        submit_call(&mut store, 1, 4_001),
+        submit_call(&mut store, 2, 4_009),
     );
     for row in [first, other] {
-        fails(&mut store, row, 110);
+        fail_call(&mut store, row, 110);
     }
-    merged(&mut store, 4_002, &[4_001], 90);
+    merge_leads(&mut store, 4_002, &[4_001], 90);
     let sent = row(&store, first);
     assert_eq!(
         (sent.state, sent.record.lead_id),
         (State::Ready, Some(lead(4_002)))
     );
     assert!(!sent.live, "it waited for a person");
-    assert_eq!(sent.since, at(110), "an event from before its letter");
+    assert_eq!(sent.since, time_at(110), "an event from before its letter");
     assert_eq!(row(&store, other).state, State::Dead);
-    merged(&mut store, 4_002, &[4_001], 90);
+    merge_leads(&mut store, 4_002, &[4_001], 90);
     assert_eq!(store.counters().get("calls_to_survivor"), Some(&1), "once");
-    settled(&store);
+    assert_books_balance(&store);
     // A call that becomes a dead letter again stays one.
-    accepted(&mut store, first);
-    assert_eq!(fails(&mut store, first, 200), Done::Stepped(State::Dead));
-    merged(&mut store, 4_002, &[4_001], 300);
+    accept_call(&mut store, first);
+    assert_eq!(
+        fail_call(&mut store, first, 200),
+        Done::Stepped(State::Dead)
+    );
+    merge_leads(&mut store, 4_002, &[4_001], 300);
     assert_eq!(row(&store, first).state, State::Dead);
 }
 
@@ -458,14 +483,14 @@ fn missing_lead_is_removed_from_its_numbers() {
         ChangeKind::Created,
         FirstPhone::Is(phone.clone()),
     );
-    op(&mut store, Op::Learn(Box::new(created)));
-    let row = submitted(&mut store, 1, 4_001);
-    fails(&mut store, row, 110);
+    write_op(&mut store, Op::Learn(Box::new(created)));
+    let row = submit_call(&mut store, 1, 4_001);
+    fail_call(&mut store, row, 110);
     let before = format!(
         "{:?}",
         tables::directory::holders(&store, &phone).expect("readable")
     );
-    outcome(
+    report_outcome(
         &mut store,
         LeadOutcome::LookedUp(lead(4_001), Finding::LeadMissing),
         111,

@@ -1,6 +1,6 @@
-//! What a person sees of a dead letter, and what can be done with it.
+//! Tests of the fields of a dead letter, and of the actions of a person.
 
-use super::call::{at, finished, journal};
+use super::call::{finished_call, journal, time_at};
 use crate::{
     Book, Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step,
     Store, UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, UnreadableBytes,
@@ -25,12 +25,12 @@ fn finish(store: &mut Store, call: Finished) -> RowId {
     }
 }
 
-fn dead(n: u32, reason: Reason) -> Finished {
-    finished(n, Outcome::DeadLetter, Some(reason))
+fn dead_letter(n: u32, reason: Reason) -> Finished {
+    finished_call(n, Outcome::DeadLetter, Some(reason))
 }
 
 fn step(store: &mut Store, row: RowId, step: Step) -> Result<Vec<Done>, Error> {
-    let at = at(500);
+    let at = time_at(500);
     store.write(vec![Op::Step { row, step, at }])
 }
 
@@ -42,7 +42,7 @@ fn unreadable(bytes: Vec<u8>) -> Op {
         cut_from: None,
         file: None,
         why: "no JSON".into(),
-        at: at(9),
+        at: time_at(9),
         content_type: None,
     })
 }
@@ -55,7 +55,7 @@ fn empty_message_is_stored_as_a_dead_letter() {
     let listed = tables::letters::letters(&store, &filter).expect("readable");
     let shown = tables::letters::letter(&store, listed[0].id).expect("readable");
     for letter in [Some(listed[0].clone()), shown] {
-        let bytes = letter.and_then(|it| it.bytes).expect("a message");
+        let bytes = letter.and_then(|found| found.bytes).expect("a message");
         assert_eq!((bytes.bytes, bytes.length), (Vec::new(), 0));
     }
 }
@@ -72,7 +72,7 @@ fn rejected_letter() -> crate::Letter {
     };
     step(&mut store, id, died).expect("sending");
     let action = crate::Action {
-        at: at(300),
+        at: time_at(300),
         who: "ana".to_owned(),
         action: "retry with lead 4001".to_owned(),
     };
@@ -148,7 +148,7 @@ fn line_of_dead_list_has_the_promised_shape() {
 #[test]
 fn retried_dead_letter_sends_corrections_under_same_uuid() {
     let mut store = store();
-    let id = finish(&mut store, dead(1, Reason::NoLead));
+    let id = finish(&mut store, dead_letter(1, Reason::NoLead));
     let mut record = tables::calls::row(&store, id)
         .expect("readable")
         .expect("a row")
@@ -176,7 +176,7 @@ fn retried_dead_letter_sends_corrections_under_same_uuid() {
         by_itself: false,
         record: journal(2).judged.record,
     };
-    let id = finish(&mut store, dead(3, Reason::Failed));
+    let id = finish(&mut store, dead_letter(3, Reason::Failed));
     let error = step(&mut store, id, other).expect_err("another call's uuid");
     assert!(matches!(error, Error::UuidTaken { .. }), "{error:?}");
 }
@@ -186,7 +186,7 @@ fn uuid_conflict_retry_under_same_uuid_is_refused() {
     let mut store = store();
     finish(&mut store, journal(1));
     let mut other = journal(1);
-    other.call.started = at(3600);
+    other.call.started = time_at(3600);
     let letter = finish(&mut store, other.clone());
     let retry = Step::Retry {
         by_itself: false,
@@ -207,7 +207,7 @@ fn filter_chooses_by_id_reason_and_page() {
         } else {
             Reason::Failed
         };
-        finish(&mut store, dead(n, reason));
+        finish(&mut store, dead_letter(n, reason));
     }
     store
         .write(vec![unreadable(b"?".to_vec())])
@@ -300,11 +300,11 @@ fn unreadable_message_keeps_its_content_type_and_bytes() {
     assert_eq!(message.bytes, bytes, "all that are kept");
 }
 
-/// Returns how many of this many messages are kept.
-fn kept(store: &mut Store, number: u64, op: impl Fn() -> Op) -> u64 {
+/// Writes `number` messages, and returns how many are kept.
+fn count_kept(store: &mut Store, number: u64, op: impl Fn() -> Op) -> u64 {
     let ops = (0..number).map(|_| op()).collect();
     let done = store.write(ops).expect("stored").into_iter();
-    let kept = done.filter(|it| matches!(it, Done::Unreadable(Some(_))));
+    let kept = done.filter(|answer| matches!(answer, Done::Unreadable(Some(_))));
     kept.count() as u64
 }
 
@@ -313,22 +313,22 @@ fn full_room_keeps_no_more_unreadable_messages() {
     let mut store = store();
     let message = || unreadable(vec![b'?']);
     let most = UNREADABLE_LETTERS_MAX;
-    assert_eq!(kept(&mut store, most + 300, message), most);
+    assert_eq!(count_kept(&mut store, most + 300, message), most);
     assert_eq!(store.counters()["unreadable_not_kept"], 300);
     assert_eq!(store.books().unreadable, most + 300);
     step(&mut store, RowId(1), Step::Discard).expect("forgotten");
-    assert_eq!(kept(&mut store, 2, message), 1);
+    assert_eq!(count_kept(&mut store, 2, message), 1);
 }
 
 #[test]
 fn full_bytes_keep_no_more_unreadable_messages() {
     let mut store = store();
     let long = || unreadable(vec![0xff; UNREADABLE_BYTES_MAX]);
-    assert_eq!(kept(&mut store, 1, long), 1);
-    // This simulates earlier messages that filled the rest. The sum decides what is kept.
+    assert_eq!(count_kept(&mut store, 1, long), 1);
+    // This simulates earlier messages. The sum of their bytes decides which messages are kept.
     let before = UNREADABLE_BYTES_ALL - (3 << 20);
     store.tally.add(Book::UnreadableBytes, before.cast_signed());
-    assert_eq!(kept(&mut store, 3, long), 2);
+    assert_eq!(count_kept(&mut store, 3, long), 2);
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn unreadable_message_can_be_retried_but_not_sent() {
     assert!(matches!(error, Error::Refused { .. }));
     let error = step(&mut store, RowId(2), Step::Discard).expect_err("nobody");
     assert_eq!(error, Error::NoRow(RowId(2)));
-    let record = dead(1, Reason::Failed).judged.record;
+    let record = dead_letter(1, Reason::Failed).judged.record;
     step(
         &mut store,
         RowId(1),
@@ -358,7 +358,7 @@ fn unreadable_message_can_be_retried_but_not_sent() {
 #[test]
 fn repeated_dead_letter_queues_one_notice_each_time() {
     let mut store = store();
-    let id = finish(&mut store, dead(1, Reason::Failed));
+    let id = finish(&mut store, dead_letter(1, Reason::Failed));
     let record = tables::calls::row(&store, id)
         .expect("readable")
         .expect("a row")
@@ -387,7 +387,7 @@ fn repeated_dead_letter_queues_one_notice_each_time() {
     assert_eq!(notices[2].reason, Some(Reason::Conflict));
     assert_eq!(notices[2].trunk.as_deref(), Some("city"));
     let body: serde_json::Value = serde_json::from_str(&notices[0].body).expect("JSON");
-    assert_eq!(body["reason"], "failed", "as it was then");
+    assert_eq!(body["reason"], "failed", "the reason at that time");
     let sent = Op::NoticeSent(notices[0].notice);
     store.write(vec![sent]).expect("stored");
     assert_eq!(
@@ -397,7 +397,7 @@ fn repeated_dead_letter_queues_one_notice_each_time() {
 }
 
 /// Returns `MESSAGE-ID STATE at SECOND` of each notice, after a check that its body agrees.
-fn told(store: &Store) -> Vec<String> {
+fn notice_lines(store: &Store) -> Vec<String> {
     let notices = tables::outbox::notices(store, 100).expect("notices");
     let line = |notice: &crate::Notice| {
         let body: serde_json::Value = serde_json::from_str(&notice.body).expect("JSON");
@@ -415,10 +415,10 @@ fn told(store: &Store) -> Vec<String> {
 fn waiting_calls_are_published_only_if_that_is_asked_for() {
     let mut store = store();
     store.settings.waiting_notices = false;
-    let released = finish(&mut store, dead(1, Reason::NoLead));
-    let expired = finish(&mut store, dead(2, Reason::NoEmployee));
-    finish(&mut store, dead(3, Reason::Failed));
-    assert_eq!(told(&store), ["3:1 dead"]);
+    let released = finish(&mut store, dead_letter(1, Reason::NoLead));
+    let expired = finish(&mut store, dead_letter(2, Reason::NoEmployee));
+    finish(&mut store, dead_letter(3, Reason::Failed));
+    assert_eq!(notice_lines(&store), ["3:1 dead"]);
     let record = tables::calls::row(&store, released).expect("readable");
     let record = record.expect("a row").record.clone();
     let release = Step::Retry {
@@ -427,17 +427,17 @@ fn waiting_calls_are_published_only_if_that_is_asked_for() {
     };
     let journaled = Step::Journaled(crate::OutcomeSource::Webhook);
     for (id, one) in [(released, release), (released, journaled.clone())] {
-        step(&mut store, id, one).expect("it leaves");
+        step(&mut store, id, one).expect("a step that exists");
     }
     assert_eq!(
-        told(&store),
+        notice_lines(&store),
         ["3:1 dead"],
         "nothing of a call that was never published"
     );
     step(&mut store, expired, Step::Expire).expect("30 days are over");
     step(&mut store, expired, Step::Discard).expect("by a person");
     assert_eq!(
-        told(&store),
+        notice_lines(&store),
         ["3:1 dead", "2:2 dead", "2:2:discarded discarded"]
     );
 }
@@ -445,11 +445,11 @@ fn waiting_calls_are_published_only_if_that_is_asked_for() {
 #[test]
 fn dead_letter_that_is_closed_raises_its_own_notice() {
     let mut store = store();
-    let retried = finish(&mut store, dead(1, Reason::Failed));
-    let released = finish(&mut store, dead(2, Reason::NoLead));
-    let hooked = finish(&mut store, dead(3, Reason::Unconfirmed));
-    let discarded = finish(&mut store, dead(4, Reason::Rejected));
-    let expired = finish(&mut store, dead(5, Reason::NoEmployee));
+    let retried = finish(&mut store, dead_letter(1, Reason::Failed));
+    let released = finish(&mut store, dead_letter(2, Reason::NoLead));
+    let hooked = finish(&mut store, dead_letter(3, Reason::Unconfirmed));
+    let discarded = finish(&mut store, dead_letter(4, Reason::Rejected));
+    let expired = finish(&mut store, dead_letter(5, Reason::NoEmployee));
     let bytes = store.write(vec![unreadable(b"?".to_vec())]);
     bytes.expect("stored");
     let came = [
@@ -460,7 +460,7 @@ fn dead_letter_that_is_closed_raises_its_own_notice() {
         "5:1 waiting",
         "6:1 dead",
     ];
-    assert_eq!(told(&store), came);
+    assert_eq!(notice_lines(&store), came);
     let record = |store: &Store, id| {
         tables::calls::row(store, id)
             .expect("readable")
@@ -500,7 +500,7 @@ fn dead_letter_that_is_closed_raises_its_own_notice() {
         "5:2 dead",
         "1:1:journaled journaled",
     ];
-    assert_eq!(told(&store)[came.len()..], left);
+    assert_eq!(notice_lines(&store)[came.len()..], left);
     let notices = tables::outbox::notices(&store, 100).expect("notices");
     assert_eq!(notices[6].reason, Some(Reason::Failed), "as the letter was");
     assert_eq!(notices[12].reason, None, "it was no letter any more");
@@ -512,7 +512,7 @@ fn dead_letter_that_is_closed_raises_its_own_notice() {
         Step::Journaled(crate::OutcomeSource::Webhook),
     )
     .expect("ready");
-    assert_eq!(told(&store).len(), came.len() + left.len());
+    assert_eq!(notice_lines(&store).len(), came.len() + left.len());
 }
 
 #[test]
@@ -540,23 +540,23 @@ fn unconfirmed_call_sent_once_is_listed_without_notice() {
         accepted(),
         died(),
     ];
-    for (n, way, told) in [(1, once, 0), (2, twice, 1)] {
+    for (n, way, expected) in [(1, once, 0), (2, twice, 1)] {
         let id = finish(&mut store, journal(n));
         for one in way {
             step(&mut store, id, one).expect("a step");
         }
-        assert_eq!(notices(&store), told, "call {n}");
+        assert_eq!(notices(&store), expected, "call {n}");
     }
     let letters = tables::letters::letters(&store, &LetterFilter::default());
     assert_eq!(letters.expect("readable").len(), 2, "both are listed");
     step(&mut store, RowId(1), Step::Discard).expect("a letter");
-    assert_eq!(notices(&store), 1, "nor of its end");
+    assert_eq!(notices(&store), 1, "discarding sends no notice");
 }
 
 #[test]
 fn without_a_queue_no_notices_pile_up() {
     let mut store = super::store(Settings::default());
-    finish(&mut store, dead(1, Reason::Failed));
+    finish(&mut store, dead_letter(1, Reason::Failed));
     assert_eq!(tables::outbox::notices(&store, 10).expect("notices"), []);
 }
 
@@ -565,7 +565,7 @@ fn without_a_queue_no_notices_pile_up() {
 fn waiting_calls_are_found_by_number_and_expire() {
     let mut store = store();
     for n in [1, 2, 3] {
-        let mut call = dead(n, Reason::NoLead);
+        let mut call = dead_letter(n, Reason::NoLead);
         if n == 3 {
             call.judged.record.client_phone = Phone::from_e164("+998900000001");
         }
@@ -577,15 +577,12 @@ fn waiting_calls_are_found_by_number_and_expire() {
         .map(|phone| (phone.phone.as_str(), phone.calls))
         .collect();
     assert_eq!(seen, [("+998900000001", 2), ("+998900000002", 1)]);
-    assert_eq!(
-        phones[0].last,
-        finished(3, Outcome::Journal, None).judged.record.started_at
-    );
+    assert_eq!(phones[0].last, journal(3).judged.record.started_at);
     let rest = tables::waiting::waiting_phones(&store, Some(&phones[0].phone), 10).expect("phones");
     assert_eq!(rest, phones[1..]);
     let rows = tables::waiting::waiting_by_phone(&store, &phones[0].phone).expect("rows");
     assert_eq!(rows, [RowId(1), RowId(3)]);
-    let old = tables::waiting::waiting_before(&store, at(8), 10).expect("rows");
+    let old = tables::waiting::waiting_before(&store, time_at(8), 10).expect("rows");
     assert_eq!(old, [RowId(1)]);
     step(&mut store, RowId(1), Step::Expire).expect("waiting");
     assert_eq!(

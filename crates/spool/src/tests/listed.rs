@@ -1,6 +1,6 @@
-//! The calls that `calls` finds.
+//! Tests of the calls that `calls` finds.
 
-use super::call::{T0, at, finished, journal};
+use super::call::{T0, finished_call, journal, time_at};
 use crate::{
     CallFilter, Finished, INTERNAL_KEPT, Listed, Op, Place, RowId, Settings, State, Step, Store,
     tables,
@@ -18,14 +18,14 @@ fn finish(store: &mut Store, call: Finished) {
 }
 
 fn step(store: &mut Store, row: i64, step: Step) {
-    let (row, at) = (RowId(row), at(100));
+    let (row, at) = (RowId(row), time_at(100));
     store
         .write(vec![Op::Step { row, step, at }])
         .expect("a step");
 }
 
 /// Returns all entries, page by page.
-fn all(store: &Store, filter: &CallFilter) -> Vec<Listed> {
+fn list_all(store: &Store, filter: &CallFilter) -> Vec<Listed> {
     let (mut found, mut next) = (Vec::new(), Some(filter.beginning()));
     while let Some(after) = next {
         let (calls, then) = tables::listed::list_calls(store, filter, after).expect("readable");
@@ -35,18 +35,18 @@ fn all(store: &Store, filter: &CallFilter) -> Vec<Listed> {
     found
 }
 
-fn starts(calls: &[Listed]) -> Vec<i64> {
+fn start_seconds(calls: &[Listed]) -> Vec<i64> {
     let starts = calls.iter().map(|call| call.record.started_at.get() - T0);
     starts.collect()
 }
 
-fn of(change: impl FnOnce(&mut CallFilter)) -> CallFilter {
+fn filter_with(change: impl FnOnce(&mut CallFilter)) -> CallFilter {
     let mut filter = CallFilter::default();
     change(&mut filter);
     filter
 }
 
-fn typed(text: &str) -> TypedNumber {
+fn typed_number(text: &str) -> TypedNumber {
     TypedNumber::read(text, []).expect("a number")
 }
 
@@ -57,13 +57,17 @@ fn calls_are_listed_by_start_across_pages() {
     for n in (0..1_201).rev() {
         finish(&mut store, journal(n));
     }
-    let found = all(&store, &CallFilter::default());
-    assert!(starts(&found).into_iter().eq(0..1_201));
-    let part = all(
+    let found = list_all(&store, &CallFilter::default());
+    assert!(start_seconds(&found).into_iter().eq(0..1_201));
+    let part = list_all(
         &store,
-        &of(|filter| (filter.from, filter.until) = (Some(T0 + 3), Some(T0 + 6))),
+        &filter_with(|filter| (filter.from, filter.until) = (Some(T0 + 3), Some(T0 + 6))),
     );
-    assert_eq!(starts(&part), [3, 4, 5], "from the first, before the last");
+    assert_eq!(
+        start_seconds(&part),
+        [3, 4, 5],
+        "from the first, before the last"
+    );
 }
 
 #[test]
@@ -71,10 +75,10 @@ fn calls_that_began_in_one_second_are_all_listed() {
     let mut store = store();
     for n in 0..1_100 {
         let mut call = journal(n);
-        call.call.started = at(7);
+        call.call.started = time_at(7);
         finish(&mut store, call);
     }
-    assert_eq!(all(&store, &CallFilter::default()).len(), 1_100);
+    assert_eq!(list_all(&store, &CallFilter::default()).len(), 1_100);
 }
 
 #[test]
@@ -83,12 +87,12 @@ fn list_knows_state_trunk_and_reason() {
     finish(&mut store, journal(1));
     finish(
         &mut store,
-        finished(2, Outcome::DeadLetter, Some(Reason::NoLead)),
+        finished_call(2, Outcome::DeadLetter, Some(Reason::NoLead)),
     );
     let mut other = journal(3);
     other.judged.record.trunk = Some("gsm".into());
     finish(&mut store, other);
-    let found = all(&store, &CallFilter::default());
+    let found = list_all(&store, &CallFilter::default());
     let states: Vec<_> = found.iter().map(|call| (call.state, call.reason)).collect();
     let waiting = (Some(State::Waiting), Some(Reason::NoLead));
     assert_eq!(
@@ -99,13 +103,19 @@ fn list_knows_state_trunk_and_reason() {
             (Some(State::Ready), None)
         ]
     );
-    let gsm = all(&store, &of(|filter| filter.trunk = Some("gsm".into())));
-    assert_eq!(starts(&gsm), [3]);
-    let waiting = all(&store, &of(|filter| filter.state = Some(State::Waiting)));
-    assert_eq!(starts(&waiting), [2]);
+    let gsm = list_all(
+        &store,
+        &filter_with(|filter| filter.trunk = Some("gsm".into())),
+    );
+    assert_eq!(start_seconds(&gsm), [3]);
+    let waiting = list_all(
+        &store,
+        &filter_with(|filter| filter.state = Some(State::Waiting)),
+    );
+    assert_eq!(start_seconds(&waiting), [2]);
     let by_both: Vec<bool> = found
         .iter()
-        .map(|call| of(|filter| filter.state = Some(State::Waiting)).matches(call))
+        .map(|call| filter_with(|filter| filter.state = Some(State::Waiting)).matches(call))
         .collect();
     assert_eq!(
         by_both,
@@ -132,17 +142,20 @@ fn number_is_found_by_last_digits_among_similar_numbers() {
     hidden.judged.record.client_phone = None;
     finish(&mut store, hidden);
     let found = |text: &str| {
-        let phone = Some(typed(text));
-        starts(&all(&store, &of(|filter| filter.phone = phone)))
+        let phone = Some(typed_number(text));
+        start_seconds(&list_all(
+            &store,
+            &filter_with(|filter| filter.phone = phone),
+        ))
     };
     assert_eq!(found("0001"), [1, 2, 11, 12]);
     assert_eq!(found("1110001"), [1, 11]);
     assert_eq!(found("+998901120001"), [2, 12]);
     assert_eq!(found("9999"), [0_i64; 0]);
-    let filter = of(|filter| filter.phone = Some(typed("1110001")));
+    let filter = filter_with(|filter| filter.phone = Some(typed_number("1110001")));
     let (back, next) =
         tables::listed::list_calls_back(&store, &filter, Place::END, 500).expect("readable");
-    assert_eq!((starts(&back), next), (vec![11, 1], None));
+    assert_eq!((start_seconds(&back), next), (vec![11, 1], None));
 }
 
 #[test]
@@ -161,16 +174,16 @@ fn newest_calls_come_first_over_any_number_of_pages() {
             found.extend(calls);
             next = then;
         }
-        starts(&found)
+        start_seconds(&found)
     };
     assert!(
         back(&CallFilter::default())
             .into_iter()
             .eq((0..1_201).rev())
     );
-    let part = of(|filter| (filter.from, filter.until) = (Some(T0 + 3), Some(T0 + 6)));
+    let part = filter_with(|filter| (filter.from, filter.until) = (Some(T0 + 3), Some(T0 + 6)));
     assert_eq!(back(&part), [5, 4, 3], "from the first, before the last");
-    let of_nobody = of(|filter| filter.extension = Some("no such".into()));
+    let of_nobody = filter_with(|filter| filter.extension = Some("no such".into()));
     assert_eq!(back(&of_nobody), [0_i64; 0]);
     assert_eq!(Place::read("1"), None);
     assert_eq!(Place::read("1.x"), None);
@@ -183,7 +196,7 @@ fn period_figures_count_calls_by_state_and_list_delays() {
         finish(&mut store, journal(n));
     }
     let reason = Some(Reason::NoLead);
-    finish(&mut store, finished(6, Outcome::DeadLetter, reason));
+    finish(&mut store, finished_call(6, Outcome::DeadLetter, reason));
     step(&mut store, 2, Step::Send);
     let figures = tables::figures::outcomes(&store, T0 + 1, T0 + 7).expect("readable");
     let figures: Vec<_> = figures.into_iter().collect();
@@ -220,9 +233,9 @@ fn newest_1000_internal_calls_are_kept_for_7_days() {
     let mut store = store();
     let kept = u32::try_from(INTERNAL_KEPT).expect("small");
     for n in 0..kept + 5 {
-        finish(&mut store, finished(n, Outcome::Internal, None));
+        finish(&mut store, finished_call(n, Outcome::Internal, None));
     }
-    finish(&mut store, finished(7, Outcome::Internal, None));
+    finish(&mut store, finished_call(7, Outcome::Internal, None));
     let listed = |store: &Store| {
         let (mut found, filter) = (Vec::new(), CallFilter::default());
         let mut next = Some(filter.beginning());
@@ -232,7 +245,7 @@ fn newest_1000_internal_calls_are_kept_for_7_days() {
             found.extend(calls);
             next = then;
         }
-        starts(&found)
+        start_seconds(&found)
     };
     assert!(
         listed(&store).into_iter().eq(5..i64::from(kept) + 5),
@@ -248,14 +261,14 @@ fn newest_1000_internal_calls_are_kept_for_7_days() {
     assert_eq!((calls.len(), calls[0].state), (2, None));
     assert_eq!(tables::listed::newest_internal(&store), Ok(last));
     let week = 7 * 24 * 3600;
-    let now = at(week + i64::from(kept));
+    let now = time_at(week + i64::from(kept));
     store.write(vec![Op::Purge(now)]).expect("purged");
     assert_eq!(listed(&store).len(), 5, "those of the last seven days");
-    // After a week without such calls, SQLite's ids begin again. A reader that has followed sees
-    // the next.
+    // After a week without internal calls, SQLite's ids begin again. A reader that has followed the
+    // calls sees the next call.
     let now = now.plus(Duration::from_secs(week.unsigned_abs()));
     store.write(vec![Op::Purge(now)]).expect("purged");
-    finish(&mut store, finished(kept + 9, Outcome::Internal, None));
+    finish(&mut store, finished_call(kept + 9, Outcome::Internal, None));
     let (calls, after) = tables::listed::internal_since(&store, last).expect("readable");
     assert_eq!(calls.len(), 1);
     assert_eq!(tables::listed::newest_internal(&store), Ok(after));
@@ -269,7 +282,7 @@ fn moved_since_returns_each_new_or_changed_call_once() {
     finish(&mut store, journal(2));
     step(&mut store, 1, Step::Send);
     let returned = Step::Returned {
-        not_before: at(0),
+        not_before: time_at(0),
         why: "503".to_owned(),
         failures: 0,
     };
@@ -282,7 +295,7 @@ fn moved_since_returns_each_new_or_changed_call_once() {
     assert_eq!(
         states,
         [(RowId(2), ready), (RowId(1), ready)],
-        "each once, as it stands"
+        "each once, in its present state"
     );
     assert_eq!(
         crate::tables::listed::moved_since(&store, after, 10),
@@ -292,7 +305,7 @@ fn moved_since_returns_each_new_or_changed_call_once() {
     let refused = Op::Step {
         row: RowId(1),
         step: Step::Journaled(crate::OutcomeSource::Confirmation),
-        at: at(1),
+        at: time_at(1),
     };
     let new = Op::Finish(Box::new(journal(3)));
     assert!(store.write(vec![new, refused]).is_err());

@@ -1,6 +1,6 @@
-//! Loss of the lock between two statements.
+//! Tests of a lock that is lost between two statements.
 
-use super::call::{at, journal};
+use super::call::{journal, time_at};
 use crate::tests::place::Place;
 use crate::{Done, Error, Op, RowId, Settings, State, Step, Store, tables};
 use callbridge_model::TokenFingerprint;
@@ -15,13 +15,13 @@ fn requests(n: u32, row: RowId) -> [Vec<Op>; 3] {
     };
     [
         finish(n),
-        vec![Op::step(row, Step::Send, at(7))],
-        vec![Op::step(row, accepted, at(7))],
+        vec![Op::step(row, Step::Send, time_at(7))],
+        vec![Op::step(row, accepted, time_at(7))],
     ]
 }
 
 /// Makes settings with which the session is lost before the n-th statement, once.
-fn lost_at(n: u64) -> (Settings, Arc<AtomicU64>) {
+fn session_loss_settings(n: u64) -> (Settings, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
     let settings = Settings {
@@ -46,7 +46,7 @@ fn finish(n: u32) -> Vec<Op> {
 }
 
 /// Writes the requests. If the session is lost, reads the books again, and repeats the request.
-/// Returns whether it was lost.
+/// Returns whether the session was lost.
 fn work(store: &mut Store, place: &Place, n: u32) -> bool {
     let mut was_lost = false;
     let row = RowId(store.next_id);
@@ -66,7 +66,9 @@ fn work(store: &mut Store, place: &Place, n: u32) -> bool {
             store.next_id,
             row.0 + i64::from(request != requests(n, row)[0])
         );
-        store.write(request).expect("nothing of it was stored");
+        store
+            .write(request)
+            .expect("the lost request stored nothing");
     }
     if store.query_one::<i64>("SELECT 1", ()).is_err() {
         regain(store, place);
@@ -81,11 +83,11 @@ fn lock_lost_before_any_statement_stores_nothing_of_the_request() {
     let place = super::place();
     drop(place.store(Settings::default()));
     for n in 1..1_000 {
-        let (settings, count) = lost_at(u64::MAX);
+        let (settings, count) = session_loss_settings(u64::MAX);
         let mut store = place.store(settings);
         let before = count.load(Ordering::Relaxed);
         drop(store);
-        let (settings, _) = lost_at(before + u64::from(n));
+        let (settings, _) = session_loss_settings(before + u64::from(n));
         store = place.store(settings);
         let was_lost = work(&mut store, &place, n);
         assert_eq!(store.books().submitted, u64::from(n));

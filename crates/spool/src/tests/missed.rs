@@ -1,6 +1,6 @@
-//! A customer waits for a callback exactly until someone has talked with them.
+//! Tests that a customer waits for a callback exactly until an employee has talked with them.
 
-use super::call::{T0, at, finished};
+use super::call::{T0, finished_call, time_at};
 use crate::{Done, Finished, MissedCustomer, Op, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A call of one customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct One {
+pub struct CustomerCall {
     pub start: i64,
     pub length: u32,
     pub inbound: bool,
@@ -18,8 +18,8 @@ pub struct One {
     pub kept_out: bool,
 }
 
-pub const fn missed(start: i64) -> One {
-    One {
+pub const fn missed_call(start: i64) -> CustomerCall {
+    CustomerCall {
         start,
         length: 5,
         inbound: true,
@@ -28,8 +28,8 @@ pub const fn missed(start: i64) -> One {
     }
 }
 
-pub const fn talk(start: i64) -> One {
-    One {
+pub const fn talk(start: i64) -> CustomerCall {
+    CustomerCall {
         start,
         length: 60,
         inbound: false,
@@ -42,13 +42,13 @@ fn phone() -> Phone {
     Phone::from_e164("+998901110001").expect("a number")
 }
 
-pub fn call(n: u32, one: One) -> Finished {
+pub fn call(n: u32, one: CustomerCall) -> Finished {
     let kept_out = one.kept_out && one.inbound && !one.answered;
     let outcome = match kept_out {
         true => Outcome::Skipped,
         false => Outcome::Journal,
     };
-    let mut call = finished(n, outcome, None);
+    let mut call = finished_call(n, outcome, None);
     let (record, facts) = (&mut call.judged.record, &mut call.call);
     record.direction = match one.inbound {
         true => Direction::Inbound,
@@ -62,7 +62,7 @@ pub fn call(n: u32, one: One) -> Finished {
     facts.started = EventTime::from_seconds(T0 + one.start);
     facts.ended = facts.started.plus(Duration::from_secs(one.length.into()));
     call.judged.kept_out_unanswered = kept_out;
-    call.judged.judged_at = at(100_000);
+    call.judged.judged_at = time_at(100_000);
     call
 }
 
@@ -77,21 +77,21 @@ pub fn finish(store: &mut Store, call: Finished) -> Done {
     done.remove(0)
 }
 
-fn waiting(store: &Store) -> Vec<MissedCustomer> {
+fn waiting_customers(store: &Store) -> Vec<MissedCustomer> {
     tables::missed::missed_waiting(store, None, None, 10).expect("readable")
 }
 
 /// Returns the first attempt, the last attempt, and the number of attempts.
-pub fn seen(store: &Store) -> Option<(i64, i64, u64)> {
-    let all = waiting(store);
+pub fn waiting_times(store: &Store) -> Option<(i64, i64, u64)> {
+    let all = waiting_customers(store);
     assert!(all.len() <= 1, "{all:?}");
     let only = all.first()?;
     let second = |at: EpochSeconds| at.get() - T0;
     Some((second(only.first_at), second(only.last_at), only.tries))
 }
 
-/// Computes the same values directly from the list of calls.
-fn expected(calls: &[One]) -> Option<(i64, i64, u64)> {
+/// Computes the values of [`waiting_times`] directly from the list of calls.
+fn expected_times(calls: &[CustomerCall]) -> Option<(i64, i64, u64)> {
     let talks = calls.iter().filter(|one| one.answered);
     let until = talks.map(|one| one.start + i64::from(one.length)).max();
     let tries = calls.iter().filter(|one| one.inbound && !one.answered);
@@ -108,33 +108,33 @@ fn missed_calls_add_up_until_either_side_answers() {
     for inbound in [true, false] {
         let mut store = store();
         for (n, start) in (1..).zip([100, 200, 300]) {
-            finish(&mut store, call(n, missed(start)));
+            finish(&mut store, call(n, missed_call(start)));
         }
-        assert_eq!(seen(&store), Some((100, 300, 3)));
-        let only = waiting(&store).remove(0);
+        assert_eq!(waiting_times(&store), Some((100, 300, 3)));
+        let only = waiting_customers(&store).remove(0);
         assert_eq!(
             (only.trunk.as_str(), only.lead_id),
             ("city", LeadId::new(4001))
         );
-        let in_vain = One {
+        let in_vain = CustomerCall {
             inbound: false,
-            ..missed(350)
+            ..missed_call(350)
         };
         finish(&mut store, call(8, in_vain));
-        assert_eq!(seen(&store), Some((100, 300, 3)), "nobody talked");
+        assert_eq!(waiting_times(&store), Some((100, 300, 3)), "nobody talked");
         finish(
             &mut store,
             call(
                 9,
-                One {
+                CustomerCall {
                     inbound,
                     ..talk(400)
                 },
             ),
         );
-        assert_eq!(seen(&store), None);
-        finish(&mut store, call(10, missed(500)));
-        assert_eq!(seen(&store), Some((500, 500, 1)), "anew");
+        assert_eq!(waiting_times(&store), None);
+        finish(&mut store, call(10, missed_call(500)));
+        assert_eq!(waiting_times(&store), Some((500, 500, 1)), "anew");
     }
 }
 
@@ -144,94 +144,112 @@ fn answered_call_between_extensions_is_no_talk() {
     let mut internal = call(1, talk(100));
     internal.judged.record.direction = Direction::Internal;
     finish(&mut store, internal);
-    // It begins before the other call ends.
-    finish(&mut store, call(2, missed(110)));
-    assert_eq!(seen(&store), Some((110, 110, 1)));
+    // The missed call begins before the internal call ends.
+    finish(&mut store, call(2, missed_call(110)));
+    assert_eq!(waiting_times(&store), Some((110, 110, 1)));
 }
 
 #[test]
 fn left_out_call_counts_as_missed_but_not_as_finished() {
     let mut store = store();
-    let kept_out = One {
+    let kept_out = CustomerCall {
         kept_out: true,
-        ..missed(100)
+        ..missed_call(100)
     };
     assert_eq!(finish(&mut store, call(1, kept_out)), Done::Counted);
-    assert_eq!(seen(&store), Some((100, 100, 1)));
+    assert_eq!(waiting_times(&store), Some((100, 100, 1)));
     let books = store.books();
     assert_eq!((books.skipped, books.finished), (1, 0));
     let calls = tables::figures::customer_calls(&store, T0, T0 + 1_000).expect("readable");
     assert_eq!(calls.len(), 1);
     assert!(calls[0].inbound && !calls[0].answered);
     finish(&mut store, call(2, talk(200)));
-    assert_eq!(seen(&store), None);
+    assert_eq!(waiting_times(&store), None);
 }
 
 #[test]
 fn complete_account_of_a_call_overrides_the_incomplete_one() {
     let mut store = store();
-    let mut cut = call(1, missed(100));
+    let mut cut = call(1, missed_call(100));
     (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
     cut.judged.record.incomplete = true;
     finish(&mut store, cut);
-    assert_eq!(seen(&store), None, "nobody knows whether it was answered");
-    let whole = One {
+    assert_eq!(
+        waiting_times(&store),
+        None,
+        "nobody knows whether it was answered"
+    );
+    let whole = CustomerCall {
         answered: true,
         length: 90,
-        ..missed(100)
+        ..missed_call(100)
     };
     let done = finish(&mut store, call(1, whole));
     assert_eq!(done, Done::Corrected(RowId(1)));
-    assert_eq!(seen(&store), None, "it was answered");
+    assert_eq!(waiting_times(&store), None, "it was answered");
 }
 
 #[test]
 fn incomplete_call_marked_answered_by_hand_is_not_missed() {
     let mut store = store();
-    let mut cut = call(1, missed(100));
+    let mut cut = call(1, missed_call(100));
     (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
     let mut record = cut.judged.record.clone();
     finish(&mut store, cut);
-    assert_eq!(seen(&store), None, "nobody knows whether it was answered");
+    assert_eq!(
+        waiting_times(&store),
+        None,
+        "nobody knows whether it was answered"
+    );
     record.answered = true;
-    let (row, at) = (RowId(1), at(100_001));
+    let (row, at) = (RowId(1), time_at(100_001));
     let step = Step::Retry {
         by_itself: false,
         record,
     };
     let done = store.write(vec![Op::Step { row, step, at }]);
     assert_eq!(done.expect("stored"), [Done::Stepped(State::Ready)]);
-    assert_eq!(seen(&store), None, "a person said that it was answered");
-    finish(&mut store, call(2, missed(50)));
-    assert_eq!(seen(&store), None, "they were talked to since");
+    assert_eq!(
+        waiting_times(&store),
+        None,
+        "a person said that it was answered"
+    );
+    finish(&mut store, call(2, missed_call(50)));
+    assert_eq!(
+        waiting_times(&store),
+        None,
+        "an employee talked with the customer since"
+    );
 }
 
 #[test]
 fn missed_customers_are_dropped_after_thirty_days() {
     let mut store = store();
-    finish(&mut store, call(1, missed(100)));
-    let days = |days: i64| at(100 + days * 86_400 + 1);
+    finish(&mut store, call(1, missed_call(100)));
+    let days = |days: i64| time_at(100 + days * 86_400 + 1);
     store.write(vec![Op::Purge(days(29))]).expect("purged");
-    assert_eq!(seen(&store), Some((100, 100, 1)));
+    assert_eq!(waiting_times(&store), Some((100, 100, 1)));
     store.write(vec![Op::Purge(days(30))]).expect("purged");
-    assert_eq!(seen(&store), None);
-    let mut old = call(2, missed(200));
+    assert_eq!(waiting_times(&store), None);
+    let mut old = call(2, missed_call(200));
     old.judged.judged_at = days(31);
     finish(&mut store, old);
-    assert_eq!(seen(&store), None, "read out of an old file");
+    assert_eq!(waiting_times(&store), None, "read out of an old file");
 }
 
 #[test]
 fn missed_customers_are_paged_longest_first_and_by_trunk() {
     let mut store = store();
     for (n, digits) in (1..).zip([3, 1, 2]) {
-        let mut call = call(n, missed(i64::from(n) * 10));
+        let mut call = call(n, missed_call(i64::from(n) * 10));
         let number = 998_901_110_000 + digits;
         call.judged.record.client_phone = Phone::from_digits(number);
         finish(&mut store, call);
     }
     let ends = |all: &[MissedCustomer]| -> Vec<char> {
-        let last = all.iter().filter_map(|it| it.phone.as_str().chars().last());
+        let last = all
+            .iter()
+            .filter_map(|customer| customer.phone.as_str().chars().last());
         last.collect()
     };
     let page = tables::missed::missed_waiting(&store, None, None, 2).expect("readable");
@@ -244,7 +262,7 @@ fn missed_customers_are_paged_longest_first_and_by_trunk() {
     assert_eq!(trunks, [("city".to_owned(), 3)]);
 }
 
-fn any_call() -> impl Strategy<Value = One> {
+fn any_call() -> impl Strategy<Value = CustomerCall> {
     (
         0..600_i64,
         1..120_u32,
@@ -252,13 +270,15 @@ fn any_call() -> impl Strategy<Value = One> {
         0..4_u8,
         any::<bool>(),
     )
-        .prop_map(|(start, length, inbound, answered, kept_out)| One {
-            start,
-            length,
-            inbound,
-            answered: answered == 0,
-            kept_out,
-        })
+        .prop_map(
+            |(start, length, inbound, answered, kept_out)| CustomerCall {
+                start,
+                length,
+                inbound,
+                answered: answered == 0,
+                kept_out,
+            },
+        )
 }
 
 proptest! {
@@ -271,15 +291,15 @@ proptest! {
     ) {
         let mut store = store();
         let mut come = Vec::new();
-        let all = order.iter().map(|it| it.index(calls.len())).chain(0..calls.len());
+        let all = order.iter().map(|index| index.index(calls.len())).chain(0..calls.len());
         for at in all {
             let n = u32::try_from(at).expect("small") + 1;
             finish(&mut store, call(n, calls[at]));
             if !come.contains(&at) {
                 come.push(at);
             }
-            let so_far: Vec<One> = come.iter().map(|at| calls[*at]).collect();
-            prop_assert_eq!(seen(&store), expected(&so_far), "{:?}", so_far);
+            let so_far: Vec<CustomerCall> = come.iter().map(|at| calls[*at]).collect();
+            prop_assert_eq!(waiting_times(&store), expected_times(&so_far), "{:?}", so_far);
         }
     }
 }
@@ -288,9 +308,9 @@ proptest! {
 async fn employee_work_is_read_by_hour_with_the_day_before() {
     let place = super::place();
     let (handle, _guard) = place.open(Settings::default());
-    let kept_out = One {
+    let kept_out = CustomerCall {
         kept_out: true,
-        ..missed(100)
+        ..missed_call(100)
     };
     let calls = [kept_out, talk(9_000), talk(20_000)];
     for (n, one) in (1..).zip(calls) {

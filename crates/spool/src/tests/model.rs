@@ -1,6 +1,6 @@
-//! The store agrees with the pure function for any sequence of operations.
+//! Tests that the store agrees with the pure function for any sequence of operations.
 
-use super::call::{ask, at, finished};
+use super::call::{ask, finished_call, time_at};
 use super::table::steps;
 use crate::dispatch::prepare;
 use crate::{
@@ -44,20 +44,20 @@ struct Model {
 
 impl Model {
     fn books(&self) -> Books {
-        let of = |wanted| {
+        let count = |wanted| {
             let found = self.rows.values().filter(|(_, state)| *state == wanted);
             found.count() as u64
         };
         Books {
             finished: self.rows.len() as u64,
-            ready: of(State::Ready),
-            sending: of(State::Sending),
-            submitted: of(State::Submitted),
-            journaled: of(State::Journaled),
-            dead: of(State::Dead),
-            waiting: of(State::Waiting),
-            discarded: of(State::Discarded),
-            forwarded: of(State::Forwarded),
+            ready: count(State::Ready),
+            sending: count(State::Sending),
+            submitted: count(State::Submitted),
+            journaled: count(State::Journaled),
+            dead: count(State::Dead),
+            waiting: count(State::Waiting),
+            discarded: count(State::Discarded),
+            forwarded: count(State::Forwarded),
             internal: self.internal,
             skipped: self.skipped,
             unreadable: 0,
@@ -117,11 +117,11 @@ impl Model {
     }
 }
 
-fn nobody() -> Op {
+fn step_of_missing_row() -> Op {
     Op::Step {
         row: RowId(1_000_000),
         step: Step::Send,
-        at: at(0),
+        at: time_at(0),
     }
 }
 
@@ -129,26 +129,26 @@ fn op_of(act: &Act, model: &Model) -> Op {
     match act {
         Act::Finish(n, way) => {
             let (outcome, reason) = WAYS[*way];
-            let call: Finished = finished(*n, outcome, reason);
+            let call: Finished = finished_call(*n, outcome, reason);
             Op::Finish(Box::new(call))
         }
         Act::Step(nth, kind) => {
             let rows: Vec<_> = model.rows.iter().collect();
             let Some((row, (n, _))) = rows.get(nth % rows.len().max(1)) else {
-                return nobody();
+                return step_of_missing_row();
             };
             let mut step = steps()[*kind].clone();
             if let Step::Retry { record, .. } | Step::Recheck { record, .. } = &mut step {
-                *record = finished(*n, Outcome::Journal, None).judged.record;
+                *record = finished_call(*n, Outcome::Journal, None).judged.record;
             }
             if let Step::Moved { record, .. } = &mut step {
-                **record = finished(*n, Outcome::Journal, None).judged.record;
+                **record = finished_call(*n, Outcome::Journal, None).judged.record;
             }
             let row = **row;
-            let at = at(1000);
+            let at = time_at(1000);
             Op::Step { row, step, at }
         }
-        Act::Nobody => nobody(),
+        Act::Nobody => step_of_missing_row(),
     }
 }
 
@@ -189,7 +189,7 @@ fn check(store: &Store, model: &Model) {
     let letters = tables::letters::letters(store, &LetterFilter::default()).expect("letters");
     let books = store.books();
     assert_eq!(letters.len() as u64, books.dead + books.waiting);
-    let head = tables::work_queue::head(store, &ask(at(10_000))).expect("a head");
+    let head = tables::work_queue::head(store, &ask(time_at(10_000))).expect("a head");
     assert_eq!(
         head.live.is_some() || head.backlog.is_some(),
         books.ready > 0

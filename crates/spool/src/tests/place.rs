@@ -15,12 +15,12 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Makes a store that ends with its value.
+    /// Makes a store whose rows are deleted when the value is dropped.
     pub fn store(self, settings: Settings) -> Store {
         match self {
             Self::Sqlite => Store::in_memory(settings).expect("memory"),
             Self::Postgres => {
-                // Tables of this schema end with their session.
+                // Tables of this schema are dropped at the end of their session.
                 let url = url("pg_temp");
                 let session = Session::open(&url, Access::Write, "test").expect("a session");
                 session

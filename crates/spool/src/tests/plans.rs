@@ -1,12 +1,12 @@
-//! An operation costs the same, however many rows there are.
+//! Tests that an operation costs the same, however many rows there are.
 //!
 //! Every operation and every query runs on a small and a large spool, and SQLite's count of its
 //! steps is compared. The test fails for a line of `tables/` that runs a statement and is not
 //! reached here. If you add a statement, add the act that reaches it to `acts.rs`.
 
-use super::sqlite::suite::acts::{ACTS, filled};
+use super::sqlite::suite::acts::{ACTS, filled_store};
 use super::sqlite::suite::acts_hub::HUB;
-use super::sqlite::suite::acts_lead_requests::ERRANDS;
+use super::sqlite::suite::acts_lead_requests::LEAD_ACTS;
 use super::sqlite::suite::acts_listed::LISTED;
 use crate::{Store, tables};
 use std::collections::BTreeSet;
@@ -38,11 +38,11 @@ fn steps(store: &Store) -> i32 {
 
 #[test]
 fn operation_cost_does_not_grow_with_spool_size() {
-    let (mut small, few) = filled(SMALL);
-    let (mut large, many) = filled(LARGE);
+    let (mut small, few) = filled_store(SMALL);
+    let (mut large, many) = filled_store(LARGE);
     let _ = (steps(&small), steps(&large));
     let mut grown = Vec::new();
-    for (name, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
+    for (name, act) in ACTS.iter().chain(LEAD_ACTS).chain(LISTED).chain(HUB) {
         act(&mut small, &few);
         let a = steps(&small);
         act(&mut large, &many);
@@ -53,12 +53,12 @@ fn operation_cost_does_not_grow_with_spool_size() {
     }
     assert!(grown.is_empty(), "{}", grown.join("\n"));
     assert_eq!(tables::books::recount(&large).expect("a recount"), []);
-    let (mut tiny, fewer) = filled(TINY);
-    for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
+    let (mut tiny, fewer) = filled_store(TINY);
+    for (_, act) in ACTS.iter().chain(LEAD_ACTS).chain(LISTED).chain(HUB) {
         act(&mut tiny, &fewer);
     }
-    no_statement_escapes(&[&large, &tiny]);
-    every_statement_finds_its_index(&large);
+    assert_acts_reach_all_statements(&[&large, &tiny]);
+    assert_statements_use_indexes(&large);
 }
 
 /// Code that runs a statement.
@@ -85,7 +85,7 @@ fn asking_lines() -> BTreeSet<(String, u32)> {
         let name = name.expect("a name");
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or("");
         for (line, number) in code.lines().zip(1..) {
-            let asks = ASKS.iter().any(|it| line.contains(it));
+            let asks = ASKS.iter().any(|ask| line.contains(ask));
             let pragma = line.contains("PRAGMA");
             if asks && !pragma && !line.contains("db.") && !["schema.rs"].contains(&name) {
                 lines.insert((name.to_owned(), number));
@@ -95,22 +95,23 @@ fn asking_lines() -> BTreeSet<(String, u32)> {
     lines
 }
 
-fn no_statement_escapes(stores: &[&Store]) {
+fn assert_acts_reach_all_statements(stores: &[&Store]) {
     let askers = stores.iter().flat_map(|store| store.askers());
     let met: BTreeSet<(String, u32)> = askers
         .filter_map(|(file, line)| Some((file.rsplit_once('/')?.1.to_owned(), line)))
         .collect();
-    // The statements for a failed transaction, and those that write the books.
-    let beside = |at: &&(String, u32)| ["books.rs"].contains(&at.0.as_str());
+    // These statements are exempt: they handle a failed transaction, or write the books.
+    let is_exempt = |at: &&(String, u32)| ["books.rs"].contains(&at.0.as_str());
     let lines = asking_lines();
-    let unmet = lines.difference(&met).filter(|at| !beside(at));
+    let unmet = lines.difference(&met).filter(|at| !is_exempt(at));
     let unmet: Vec<_> = unmet.collect();
     assert!(unmet.is_empty(), "no act of acts.rs reaches {unmet:?}");
 }
 
 /// Only a statement with a LIMIT can scan a table, and then an index must give the order.
-fn every_statement_finds_its_index(store: &Store) {
-    // `few`: calls in flight, and open calls. `whole`: the recount, which only tests make.
+fn assert_statements_use_indexes(store: &Store) {
+    // `few`: statements that read calls in flight and open calls. `whole`: statements of the
+    // recount, which only tests make.
     let few = ["WHERE state = 'sending'", "FROM open_calls"];
     let whole = ["GROUP BY state", "sum(length(bytes))", "HAVING"];
     for text in store.statements() {

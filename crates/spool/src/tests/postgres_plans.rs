@@ -1,10 +1,11 @@
-//! PostgreSQL finds the index of each statement, whatever its statistics of the tables are.
+//! Tests that PostgreSQL finds the index of each statement, whatever its statistics of the tables
+//! are.
 //!
 //! A statement of a session is planned once, perhaps while the tables are empty.
 
-use super::postgres::suite::acts::{ACTS, Rows, ask, filled, token};
+use super::postgres::suite::acts::{ACTS, Rows, ask, filled_store, token};
 use super::postgres::suite::acts_hub::HUB;
-use super::postgres::suite::acts_lead_requests::ERRANDS;
+use super::postgres::suite::acts_lead_requests::LEAD_ACTS;
 use super::postgres::suite::acts_listed::LISTED;
 use crate::{Store, tables};
 use callbridge_model::TokenFingerprint;
@@ -28,9 +29,9 @@ fn script(store: &Store, text: &str) {
 }
 
 /// Makes a store that has run every statement, with few rows.
-fn small() -> (Store, Rows) {
-    let (mut store, rows) = filled(8);
-    for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
+fn small_store() -> (Store, Rows) {
+    let (mut store, rows) = filled_store(8);
+    for (_, act) in ACTS.iter().chain(LEAD_ACTS).chain(LISTED).chain(HUB) {
         act(&mut store, &rows);
     }
     (store, rows)
@@ -67,8 +68,8 @@ fn plan(store: &Store, text: &str) -> Vec<String> {
     plan.expect("a plan")
 }
 
-/// Returns reads of a large table that no index bounds, and sorts.
-fn faults(plan: &[String]) -> Vec<&String> {
+/// Returns the lines of the plan that sort, or that read a large table without a bounding index.
+fn plan_faults(plan: &[String]) -> Vec<&String> {
     let mut faults = Vec::new();
     for (at, line) in plan.iter().enumerate() {
         let reads_large = LARGE.iter().any(|table| {
@@ -112,7 +113,7 @@ fn check_plans(store: &Store, state: &str) {
             continue;
         }
         let plan = plan(store, &text);
-        if !faults(&plan).is_empty() {
+        if !plan_faults(&plan).is_empty() {
             bad.push(format!("{text}\n{}", plan.join("\n")));
         }
     }
@@ -121,22 +122,22 @@ fn check_plans(store: &Store, state: &str) {
 
 #[test]
 fn every_statement_finds_its_index_in_tables_of_any_size() {
-    let (store, _) = small();
+    let (store, _) = small_store();
     check_plans(&store, "few rows, never analyzed");
     grow(&store);
     check_plans(&store, "many rows, never analyzed");
     script(&store, "ANALYZE");
     check_plans(&store, "many rows, analyzed");
-    let (store, _) = small();
+    let (store, _) = small_store();
     script(&store, "ANALYZE");
     check_plans(&store, "few rows, analyzed");
 }
 
 #[test]
 fn work_queue_is_read_in_two_round_trips() {
-    let (mut store, rows) = filled(8);
+    let (mut store, rows) = filled_store(8);
     let mut most = 0;
-    for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
+    for (_, act) in ACTS.iter().chain(LEAD_ACTS).chain(LISTED).chain(HUB) {
         act(&mut store, &rows);
         for token in [token(), TokenFingerprint::of("another")] {
             let ask = ask(100_000, Some(token));

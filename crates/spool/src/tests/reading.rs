@@ -1,6 +1,6 @@
-//! What a process sees that only reads a PostgreSQL state.
+//! Tests of a process that only reads a PostgreSQL state.
 
-use super::lead::{closed, finish, instance, opened, schema};
+use super::lead::{close_guard, finish, instance, open_instance, schema};
 use super::place::url;
 use crate::postgres::PostgresUrl;
 use crate::{Error, Guard, Handle, Leadership, Settings, Store, read_postgres, tables};
@@ -13,12 +13,12 @@ fn reader(url: &PostgresUrl) -> (Handle, Guard) {
     read_postgres(url, Settings::default()).expect("a thread")
 }
 
-async fn ready(reader: &Handle) -> Result<u64, Error> {
+async fn ready_calls(reader: &Handle) -> Result<u64, Error> {
     reader.read(|store| Ok(store.books().ready)).await
 }
 
 /// Returns the leader's name and the problem that a reader shows.
-fn shown(reader: &Handle) -> (Option<String>, Option<Error>) {
+fn leader_and_problem(reader: &Handle) -> (Option<String>, Option<Error>) {
     let leadership = reader.leadership().borrow().clone();
     let Leadership::Standby { leader, problem } = leadership else {
         panic!("{leadership:?}");
@@ -29,31 +29,35 @@ fn shown(reader: &Handle) -> (Option<String>, Option<Error>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_sees_each_commit_and_writes_nothing() {
     let (_place, schema) = schema();
-    let (leader, guard) = opened(url(&schema), instance("hub1")).await;
+    let (leader, guard) = open_instance(url(&schema), instance("hub1")).await;
     let (reader, reader_guard) = reader(&url(&schema));
-    assert_eq!(shown(&reader), (None, None), "nothing was asked yet");
+    assert_eq!(
+        leader_and_problem(&reader),
+        (None, None),
+        "nothing was asked yet"
+    );
     for n in 1..4 {
         leader.write(finish(n)).await.expect("stored");
-        assert_eq!(ready(&reader).await, Ok(u64::from(n)));
+        assert_eq!(ready_calls(&reader).await, Ok(u64::from(n)));
     }
-    assert_eq!(shown(&reader), (Some("hub1".to_owned()), None));
+    assert_eq!(leader_and_problem(&reader), (Some("hub1".to_owned()), None));
     let refused = reader.write(finish(9)).await.expect_err("a reader");
     assert_eq!(
         refused,
         Error::NotLeader(url(&schema).place(), Some("hub1".to_owned()))
     );
-    closed(guard).await;
-    assert_eq!(ready(&reader).await, Ok(3), "no process leads");
+    close_guard(guard).await;
+    assert_eq!(ready_calls(&reader).await, Ok(3), "no process leads");
     let next = reader.read(|store| Ok(store.next_id)).await;
     assert_eq!(next, Ok(4));
-    closed(reader_guard).await;
-    assert_eq!(ready(&reader).await, Err(Error::Closed));
+    close_guard(reader_guard).await;
+    assert_eq!(ready_calls(&reader).await, Err(Error::Closed));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn read_has_the_books_of_its_rows_while_the_leader_writes() {
     let (_place, schema) = schema();
-    let (leader, guard) = opened(url(&schema), instance("hub1")).await;
+    let (leader, guard) = open_instance(url(&schema), instance("hub1")).await;
     leader.write(finish(1)).await.expect("stored");
     let (reader, reader_guard) = reader(&url(&schema));
     let (begun, begins) = tokio::sync::oneshot::channel();
@@ -70,8 +74,8 @@ async fn read_has_the_books_of_its_rows_while_the_leader_writes() {
     leader.write(finish(2)).await.expect("stored");
     written.send(()).expect("awaited");
     assert_eq!(reading.await.expect("joined"), Ok(Vec::new()));
-    closed(guard).await;
-    closed(reader_guard).await;
+    close_guard(guard).await;
+    close_guard(reader_guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,32 +83,32 @@ async fn reader_of_no_state_reports_it_and_creates_nothing() {
     let (_place, schema) = schema();
     let (reader, reader_guard) = reader(&url(&schema));
     let missing = Error::Missing(url(&schema).place());
-    assert_eq!(ready(&reader).await, Err(missing.clone()));
-    assert_eq!(shown(&reader), (None, Some(missing)));
+    assert_eq!(ready_calls(&reader).await, Err(missing.clone()));
+    assert_eq!(leader_and_problem(&reader), (None, Some(missing)));
     let found = Postgres::shared().sql(&format!("SELECT to_regnamespace('{schema}') IS NULL"));
     assert_eq!(found, "t");
-    let (_leader, guard) = opened(url(&schema), instance("hub1")).await;
-    assert_eq!(ready(&reader).await, Ok(0));
-    assert_eq!(shown(&reader), (Some("hub1".to_owned()), None));
-    closed(guard).await;
-    closed(reader_guard).await;
+    let (_leader, guard) = open_instance(url(&schema), instance("hub1")).await;
+    assert_eq!(ready_calls(&reader).await, Ok(0));
+    assert_eq!(leader_and_problem(&reader), (Some("hub1".to_owned()), None));
+    close_guard(guard).await;
+    close_guard(reader_guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_refuses_other_schema_versions_until_they_match() {
     let (place, schema) = schema();
-    let (_leader, guard) = opened(url(&schema), instance("hub1")).await;
-    closed(guard).await;
+    let (_leader, guard) = open_instance(url(&schema), instance("hub1")).await;
+    close_guard(guard).await;
     let (reader, reader_guard) = reader(&url(&schema));
     place.sql("UPDATE callbridge_schema SET version = 99");
     let newer = Error::NewerSchema(url(&schema).place(), 99, 1);
-    assert_eq!(ready(&reader).await, Err(newer));
+    assert_eq!(ready_calls(&reader).await, Err(newer));
     place.sql("UPDATE callbridge_schema SET version = 0");
-    let older = ready(&reader).await.expect_err("an older schema");
+    let older = ready_calls(&reader).await.expect_err("an older schema");
     assert!(matches!(older, Error::Unusable(..)), "{older}");
     place.sql("UPDATE callbridge_schema SET version = 1");
-    assert_eq!(ready(&reader).await, Ok(0));
-    closed(reader_guard).await;
+    assert_eq!(ready_calls(&reader).await, Ok(0));
+    close_guard(reader_guard).await;
 }
 
 /// Ends the reader's session, as a restart of the server does.
@@ -117,34 +121,34 @@ async fn end_session(reader: &Handle) {
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_whose_session_ended_connects_again() {
     let (_place, schema) = schema();
-    let (leader, guard) = opened(url(&schema), instance("hub1")).await;
+    let (leader, guard) = open_instance(url(&schema), instance("hub1")).await;
     let (reader, reader_guard) = reader(&url(&schema));
-    assert_eq!(ready(&reader).await, Ok(0));
+    assert_eq!(ready_calls(&reader).await, Ok(0));
     let seen = reader.read(|store| Ok(store.letters_so_far())).await;
     let seen = seen.expect("readable");
     end_session(&reader).await;
     leader.write(finish(1)).await.expect("stored");
-    assert_eq!(ready(&reader).await, Ok(1));
+    assert_eq!(ready_calls(&reader).await, Ok(1));
     let letters = reader.read(move |store| tables::letters::letters_since(store, seen, 10));
     let letters = letters.await.expect("readable");
     assert_eq!(letters, None, "who follows the letters reads all of them");
-    closed(guard).await;
-    closed(reader_guard).await;
+    close_guard(guard).await;
+    close_guard(reader_guard).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reader_reports_a_lost_server_and_resumes_when_it_is_back() {
     let server = Postgres::start(Durability::None, "");
     let url = PostgresUrl::parse(&server.url("hub")).expect("a URL");
-    let (leader, guard) = opened(url.clone(), instance("hub1")).await;
+    let (leader, guard) = open_instance(url.clone(), instance("hub1")).await;
     leader.write(finish(1)).await.expect("stored");
     let (reader, reader_guard) = reader(&url);
-    assert_eq!(ready(&reader).await, Ok(1));
+    assert_eq!(ready_calls(&reader).await, Ok(1));
     server.kill();
-    let lost = ready(&reader).await.expect_err("no server");
+    let lost = ready_calls(&reader).await.expect_err("no server");
     assert!(matches!(lost, Error::SessionLost(..)), "{lost}");
     assert_eq!(
-        shown(&reader),
+        leader_and_problem(&reader),
         (Some("hub1".to_owned()), Some(lost.clone()))
     );
     let refused = reader.write(finish(2)).await.expect_err("no server");
@@ -152,7 +156,7 @@ async fn reader_reports_a_lost_server_and_resumes_when_it_is_back() {
     server.start_again();
     // A reader that failed pauses for a second.
     pass(Duration::from_secs(1)).await;
-    assert_eq!(ready(&reader).await, Ok(1));
-    closed(guard).await;
-    closed(reader_guard).await;
+    assert_eq!(ready_calls(&reader).await, Ok(1));
+    close_guard(guard).await;
+    close_guard(reader_guard).await;
 }

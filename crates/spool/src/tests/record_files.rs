@@ -1,10 +1,10 @@
-//! Dead letters `unreadable`, and files that become readable.
+//! Tests of dead letters `unreadable`, and of files that become readable.
 
-use super::call::at;
+use super::call::time_at;
 use super::letters::store;
 use crate::{Done, LetterFilter, Op, RowId, Store, UnreadableBytes, tables};
 
-pub(super) fn unreadable(n: u32) -> Op {
+pub(super) fn unreadable_op(n: u32) -> Op {
     Op::Unreadable(UnreadableBytes {
         source: "amqp://pbx/".into(),
         pbx: "pbx1".into(),
@@ -12,7 +12,7 @@ pub(super) fn unreadable(n: u32) -> Op {
         cut_from: None,
         file: None,
         why: "no JSON".into(),
-        at: at(i64::from(n)),
+        at: time_at(i64::from(n)),
         content_type: None,
     })
 }
@@ -26,12 +26,12 @@ pub(super) fn unreadable_file(bytes: &[u8], cut_from: Option<u64>) -> Op {
         cut_from,
         file: Some("/cdr/a.json".into()),
         why: "no JSON".into(),
-        at: at(9),
+        at: time_at(9),
         content_type: None,
     })
 }
 
-fn unread(store: &Store) -> Vec<(i64, String, u64)> {
+fn unreadable_letters(store: &Store) -> Vec<(i64, String, u64)> {
     let filter = LetterFilter::default();
     let letters = tables::letters::letters(store, &filter).expect("readable");
     let unread = letters.into_iter().map(|letter| {
@@ -51,35 +51,38 @@ fn file_has_one_unreadable_letter_until_it_is_read() {
     // After a restart, the same file is read again.
     let done = store.write(vec![torn]).expect("stored");
     assert_eq!(done, [Done::Unreadable(Some(RowId(1)))]);
-    assert_eq!(unread(&store), [(1, "{\"a\":".to_owned(), 5)]);
+    assert_eq!(unreadable_letters(&store), [(1, "{\"a\":".to_owned(), 5)]);
     assert_eq!(store.books().unreadable, 1);
     let longer = unreadable_file(b"{\"a\":1", Some(2_000_000));
     store.write(vec![longer]).expect("stored");
-    assert_eq!(unread(&store), [(2, "{\"a\":1".to_owned(), 2_000_000)]);
+    assert_eq!(
+        unreadable_letters(&store),
+        [(2, "{\"a\":1".to_owned(), 2_000_000)]
+    );
     let read = |source: &str, file: &str| Op::FileRead {
         source: source.to_owned(),
         file: file.to_owned(),
-        at: at(10),
+        at: time_at(10),
     };
     let others = vec![
         read("file:///cdr/", "/cdr/b.json"),
         read("file:///other/", "/cdr/a.json"),
     ];
     store.write(others).expect("stored");
-    assert_eq!(unread(&store).len(), 1);
+    assert_eq!(unreadable_letters(&store).len(), 1);
     let own = read("file:///cdr/", "/cdr/a.json");
     store.write(vec![own.clone(), own]).expect("stored");
-    assert_eq!(unread(&store), []);
+    assert_eq!(unreadable_letters(&store), []);
     assert_eq!(store.books().unreadable, 2);
 }
 
-/// Stores a file that cannot be read, twice with the same content, and that can then be read.
-pub(super) fn becomes_readable(store: &mut Store) {
+/// Stores an unreadable file twice with the same content, and then reports that the file is read.
+pub(super) fn make_readable(store: &mut Store) {
     let torn = unreadable_file(b"{", None);
     let read = Op::FileRead {
         source: "file:///cdr/".to_owned(),
         file: "/cdr/a.json".to_owned(),
-        at: at(10),
+        at: time_at(10),
     };
     let done = store.write(vec![torn.clone(), torn, read]);
     let done = done.expect("stored");

@@ -1,6 +1,6 @@
-//! A copy is distinguished from the file itself.
+//! Tests that a copy of a state is distinguished from the state itself.
 
-use super::call::at;
+use super::call::time_at;
 use crate::folder::{FILE, LOCK};
 use crate::{Integrity, Op, Settings, SlotRow, open};
 use callbridge_model::TokenFingerprint;
@@ -15,7 +15,7 @@ fn slot() -> Op {
         boot_id: "boot".into(),
         sent: Duration::from_secs(1),
         answered: None,
-        wall_sent: at(1),
+        wall_sent: time_at(1),
     })
 }
 
@@ -32,10 +32,10 @@ fn is_restored(dir: &Path, request: bool) -> bool {
 }
 
 /// Makes a folder in which requests were made, and the place of its backup.
-fn used(root: &Path) -> (PathBuf, PathBuf) {
+fn used_folder(root: &Path) -> (PathBuf, PathBuf) {
     let (state, backup) = (root.join("state"), root.join("backup"));
     assert!(!is_restored(&state, true), "a fresh file is no copy");
-    assert!(!is_restored(&state, true), "nor is one that was used");
+    assert!(!is_restored(&state, true), "a used state is no copy");
     (state, backup)
 }
 
@@ -52,7 +52,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn folder_put_back_from_its_backup_is_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
-    let (state, backup) = used(root.path());
+    let (state, backup) = used_folder(root.path());
     copy(&state, &backup);
     is_restored(&state, true);
     std::fs::remove_dir_all(&state).expect("removed");
@@ -64,7 +64,7 @@ fn folder_put_back_from_its_backup_is_a_copy() {
 #[test]
 fn folder_that_is_written_over_in_place_is_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
-    let (state, backup) = used(root.path());
+    let (state, backup) = used_folder(root.path());
     copy(&state, &backup);
     is_restored(&state, true);
     copy(&backup, &state);
@@ -74,7 +74,7 @@ fn folder_that_is_written_over_in_place_is_a_copy() {
 #[test]
 fn backup_of_a_running_daemon_whose_times_were_kept_is_a_copy() {
     let root = tempfile::tempdir().expect("a folder");
-    let (state, backup) = used(root.path());
+    let (state, backup) = used_folder(root.path());
     let (_handle, guard) = open(&state, Settings::default()).expect("opens");
     copy(&state, &backup);
     guard.close();
@@ -92,7 +92,7 @@ fn backup_of_a_running_daemon_whose_times_were_kept_is_a_copy() {
 #[test]
 fn folder_that_was_moved_or_killed_in_is_none() {
     let root = tempfile::tempdir().expect("a folder");
-    let (state, elsewhere) = used(root.path());
+    let (state, elsewhere) = used_folder(root.path());
     std::fs::rename(&state, &elsewhere).expect("moved");
     assert!(!is_restored(&elsewhere, true));
     // After a kill, the lock has no stamp, and the file has no clean end.
@@ -101,14 +101,14 @@ fn folder_that_was_moved_or_killed_in_is_none() {
     std::mem::forget(guard);
     let left = handle.read(|store| Ok(store.restored())).wait();
     assert_eq!(left, Ok(false));
-    let words = std::fs::read_to_string(elsewhere.join(LOCK)).expect("a lock");
-    assert_eq!(words.lines().count(), 1, "{words}");
+    let lock_text = std::fs::read_to_string(elsewhere.join(LOCK)).expect("a lock");
+    assert_eq!(lock_text.lines().count(), 1, "{lock_text}");
 }
 
 #[test]
 fn doubt_stays_until_somebody_made_a_request() {
     let root = tempfile::tempdir().expect("a folder");
-    let (state, backup) = used(root.path());
+    let (state, backup) = used_folder(root.path());
     copy(&state, &backup);
     assert!(is_restored(&backup, false), "a command looked");
     assert!(is_restored(&backup, false), "another one");
@@ -119,7 +119,7 @@ fn doubt_stays_until_somebody_made_a_request() {
 #[test]
 fn interrupted_check_is_repeated_and_not_seen_as_restore() {
     let root = tempfile::tempdir().expect("a folder");
-    let (state, _) = used(root.path());
+    let (state, _) = used_folder(root.path());
     let (handle, guard) = open(&state, Settings::default()).expect("opens");
     assert_eq!(handle.health().integrity, Integrity::NotNeeded);
     let broken_off = Integrity::Unknown("interrupted".to_owned());

@@ -1,6 +1,6 @@
-//! Every stored value is read back unchanged.
+//! Tests that every stored value is read back unchanged.
 
-use super::call::{ask, at, finished};
+use super::call::{ask, finished_call, time_at};
 use crate::{Done, Finished, Op, Settings, SlotRow, Store, tables};
 use callbridge_call::call::DecidingEvent;
 use callbridge_call::{
@@ -48,7 +48,7 @@ prop_compose! {
         digits in "[0-9]{3,15}",
         seconds in any::<(i64, u32, u32)>(),
     ) -> Finished {
-        let mut all = finished(7, Outcome::Journal, None);
+        let mut all = finished_call(7, Outcome::Journal, None);
         let call = &mut all.call;
         call.also_known_as = ids;
         call.direction = direction;
@@ -172,7 +172,7 @@ fn spool_that_is_empty_knows_nothing() {
     assert_eq!(tables::resume::position(&store, "file:///x"), Ok(None));
     assert_eq!(tables::calls::row(&store, crate::RowId(1)), Ok(None));
     assert_eq!(
-        tables::work_queue::head(&store, &ask(at(0))),
+        tables::work_queue::head(&store, &ask(time_at(0))),
         Ok(crate::WorkQueue::default())
     );
     assert_eq!(store.books(), callbridge_model::status::Books::default());

@@ -1,6 +1,6 @@
-//! Which stored call an id refers to.
+//! Tests of which stored call an id refers to.
 
-use super::call::{at, finished, journal};
+use super::call::{finished_call, journal, time_at};
 use crate::{Finished, Op, Search, Settings, Store, tables};
 use callbridge_call::UniqueId;
 use callbridge_model::{CallUuid, Outcome, Reason};
@@ -19,14 +19,14 @@ fn store(words: &[u32]) -> (Store, Vec<Finished>) {
 fn call(n: u32, word: u32) -> Finished {
     let mut call = match n {
         1 => journal(n),
-        _ => finished(n, Outcome::DeadLetter, Some(Reason::NoLead)),
+        _ => finished_call(n, Outcome::DeadLetter, Some(Reason::NoLead)),
     };
     let uuid = uuid::Uuid::from_u128(u128::from(word) << 96 | u128::from(n));
     call.judged.record.uuid = Some(CallUuid(uuid));
     call
 }
 
-fn found(store: &Store, id: &str) -> Option<CallUuid> {
+fn found_uuid(store: &Store, id: &str) -> Option<CallUuid> {
     match tables::calls::search_call(store, id).expect("readable") {
         Search::One(row) => Some(row.uuid),
         Search::None => None,
@@ -43,10 +43,10 @@ fn call_is_found_by_linkedid_channel_uuid_or_uuid_prefix() {
     let linkedid = calls[0].judged.record.linkedid.as_str();
     let upper = text.to_uppercase();
     for id in [linkedid, &channel, &text, &upper, &text[..10], "abcd"] {
-        assert_eq!(found(&store, id), uuid, "{id}");
+        assert_eq!(found_uuid(&store, id), uuid, "{id}");
     }
     for id in ["", "1", "abc", "zzzz", "abce", "1795151317.99999"] {
-        assert_eq!(found(&store, id), None, "{id}");
+        assert_eq!(found_uuid(&store, id), None, "{id}");
     }
 }
 
@@ -68,7 +68,7 @@ fn call_is_found_by_ids_of_its_pbx_that_are_uuids() {
     done.expect("stored");
     let own = uuid.expect("a uuid").to_string();
     for id in [ids[0], ids[1], &own] {
-        assert_eq!(found(&store, id), uuid, "{id}");
+        assert_eq!(found_uuid(&store, id), uuid, "{id}");
     }
 }
 
@@ -76,11 +76,13 @@ fn call_is_found_by_ids_of_its_pbx_that_are_uuids() {
 fn letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
     let (mut store, calls) = store(&[0xabcd_ef01, 0x1234_5678]);
     let years = 100 * 365 * 86_400;
-    store.write(vec![Op::Purge(at(years))]).expect("purged");
+    store
+        .write(vec![Op::Purge(time_at(years))])
+        .expect("purged");
     let record = &calls[1].judged.record;
     let forgotten = tables::seen_calls::seen_call(&store, &record.pbx, &record.linkedid);
     assert_eq!(forgotten.expect("readable"), None);
-    assert_eq!(found(&store, &record.linkedid), record.uuid);
+    assert_eq!(found_uuid(&store, &record.linkedid), record.uuid);
 }
 
 #[test]

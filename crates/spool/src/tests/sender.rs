@@ -1,6 +1,6 @@
-//! The spool as the sender sees it.
+//! Tests of the operations and queries of the spool that the sender uses.
 
-use super::call::{ask, at, finished, journal};
+use super::call::{ask, finished_call, journal, time_at};
 use crate::{
     ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, IfAbsent, Op, QueueQuery, RowId,
     Settings, State, Step, Store, UnreadableBytes, tables,
@@ -18,7 +18,7 @@ fn backlog(n: u32) -> Finished {
     call
 }
 
-fn with(calls: impl IntoIterator<Item = Finished>) -> Store {
+fn store_with(calls: impl IntoIterator<Item = Finished>) -> Store {
     let mut store = store();
     let ops = calls.into_iter().map(|call| Op::Finish(Box::new(call)));
     store.write(ops.collect()).expect("stored");
@@ -29,7 +29,7 @@ fn step(store: &mut Store, row: i64, step: Step, seconds: i64) {
     let op = Op::Step {
         row: RowId(row),
         step,
-        at: at(seconds),
+        at: time_at(seconds),
     };
     store.write(vec![op]).expect("a step that exists");
 }
@@ -45,14 +45,14 @@ fn submit(store: &mut Store, row: i64, seconds: i64) {
 
 #[test]
 fn newest_live_and_newest_other_call_are_at_the_head() {
-    let mut store = with([backlog(1), backlog(2), journal(3), journal(4)]);
-    let head = tables::work_queue::head(&store, &ask(at(10))).expect("a head");
+    let mut store = store_with([backlog(1), backlog(2), journal(3), journal(4)]);
+    let head = tables::work_queue::head(&store, &ask(time_at(10))).expect("a head");
     assert_eq!(head.backlog.map(|due| due.row), Some(RowId(2)));
     assert_eq!(head.live.map(|due| due.row), Some(RowId(4)));
     assert_eq!((head.ready, head.sending, head.submitted), (4, 0, 0));
     step(&mut store, 4, Step::Send, 10);
     step(&mut store, 2, Step::Send, 10);
-    let head = tables::work_queue::head(&store, &ask(at(10))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(time_at(10))).expect("a head");
     assert_eq!(head.backlog.map(|due| due.row), Some(RowId(1)));
     assert_eq!(head.live.map(|due| due.row), Some(RowId(3)));
     let sending: Vec<_> = tables::calls::sending(&store)
@@ -65,8 +65,8 @@ fn newest_live_and_newest_other_call_are_at_the_head() {
 
 #[test]
 fn live_call_is_backlog_after_five_minutes() {
-    let store = with([backlog(1), journal(2)]);
-    let head = tables::work_queue::head(&store, &ask(at(0))).expect("a head");
+    let store = store_with([backlog(1), journal(2)]);
+    let head = tables::work_queue::head(&store, &ask(time_at(0))).expect("a head");
     let last = head.live.expect("live").since.plus(crate::LIVE_FOR);
     let in_time = tables::work_queue::head(&store, &ask(last)).expect("a head");
     assert_eq!(in_time.live.map(|due| due.row), Some(RowId(2)));
@@ -78,18 +78,18 @@ fn live_call_is_backlog_after_five_minutes() {
 
 #[test]
 fn returned_call_waits_and_yields_to_untried_calls() {
-    let mut store = with([journal(1), journal(2)]);
+    let mut store = store_with([journal(1), journal(2)]);
     step(&mut store, 1, Step::Send, 10);
     let returned = Step::Returned {
-        not_before: at(30),
+        not_before: time_at(30),
         why: "503 Service Unavailable".into(),
         failures: 1,
     };
     step(&mut store, 1, returned, 11);
-    let head = tables::work_queue::head(&store, &ask(at(29))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(time_at(29))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
-    assert_eq!(head.next_not_before, Some(at(30)));
-    let head = tables::work_queue::head(&store, &ask(at(30))).expect("a head");
+    assert_eq!(head.next_not_before, Some(time_at(30)));
+    let head = tables::work_queue::head(&store, &ask(time_at(30))).expect("a head");
     assert_eq!(
         head.live.map(|due| due.row),
         Some(RowId(2)),
@@ -98,7 +98,7 @@ fn returned_call_waits_and_yields_to_untried_calls() {
     assert_eq!(head.next_not_before, None);
     let untried = QueueQuery {
         untried_first: true,
-        ..ask(at(30))
+        ..ask(time_at(30))
     };
     let head = tables::work_queue::head(&store, &untried).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
@@ -107,35 +107,35 @@ fn returned_call_waits_and_yields_to_untried_calls() {
         .expect("a row");
     assert_eq!(row.attempts.len(), 1);
     assert_eq!(row.attempts[0].message, "503 Service Unavailable");
-    assert_eq!(row.not_before, at(30).micros());
+    assert_eq!(row.not_before, time_at(30).micros());
 }
 
 #[test]
 fn submitted_calls_fall_due_for_their_polls_in_order() {
-    let mut store = with((1..=12).map(journal));
+    let mut store = store_with((1..=12).map(journal));
     for row in 1..=12 {
         submit(&mut store, row, 100 + row);
     }
-    let first = at(101).plus(FIRST_POLL);
-    let head = tables::work_queue::head(&store, &ask(at(101))).expect("a head");
+    let first = time_at(101).plus(FIRST_POLL);
+    let head = tables::work_queue::head(&store, &ask(time_at(101))).expect("a head");
     assert_eq!((head.polls.len(), head.next_poll), (0, Some(first)));
     let head = tables::work_queue::head(&store, &ask(first)).expect("a head");
     assert_eq!(head.polls.len(), 1);
     assert_eq!(head.polls[0].request_id.as_deref(), Some("r-1"));
-    assert_eq!(head.polls[0].submitted_at, at(101));
+    assert_eq!(head.polls[0].submitted_at, time_at(101));
     step(
         &mut store,
         1,
         Step::NotYet {
-            next_check: at(400),
+            next_check: time_at(400),
             absent: None,
         },
         104,
     );
-    let head = tables::work_queue::head(&store, &ask(at(300))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(time_at(300))).expect("a head");
     let rows: Vec<_> = head.polls.iter().map(|poll| poll.row.0).collect();
     assert_eq!(rows, [2, 3, 4, 5, 6, 7, 8, 9]);
-    assert_eq!(head.next_poll, Some(at(400)));
+    assert_eq!(head.next_poll, Some(time_at(400)));
     assert_eq!(
         head.oldest_submitted.first().map(|oldest| oldest.row),
         Some(RowId(1))
@@ -143,20 +143,20 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
     let row = tables::calls::row(&store, RowId(1))
         .expect("readable")
         .expect("a row");
-    assert_eq!((row.polls, row.next_poll), (1, Some(at(400))));
+    assert_eq!((row.polls, row.next_poll), (1, Some(time_at(400))));
     step(
         &mut store,
         1,
         Step::Journaled(crate::OutcomeSource::Confirmation),
         401,
     );
-    let head = tables::work_queue::head(&store, &ask(at(500))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(time_at(500))).expect("a head");
     assert_eq!(
         head.oldest_submitted.first().map(|oldest| oldest.row),
         Some(RowId(2))
     );
     assert_eq!(
-        tables::work_queue::to_reconcile(&store, &ask(at(500)))
+        tables::work_queue::to_reconcile(&store, &ask(time_at(500)))
             .expect("rows")
             .len(),
         11
@@ -165,7 +165,7 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
 
 #[test]
 fn resubmission_forgets_the_poll_and_counts_itself() {
-    let mut store = with([journal(1)]);
+    let mut store = store_with([journal(1)]);
     submit(&mut store, 1, 100);
     step(&mut store, 1, Step::Resubmit { why: "404".into() }, 200);
     let row = tables::calls::row(&store, RowId(1))
@@ -179,12 +179,12 @@ fn resubmission_forgets_the_poll_and_counts_itself() {
     let row = tables::calls::row(&store, RowId(1))
         .expect("readable")
         .expect("a row");
-    assert_eq!((row.polls, row.submitted_at), (0, Some(at(300))));
+    assert_eq!((row.polls, row.submitted_at), (0, Some(time_at(300))));
 }
 
 #[test]
 fn retried_call_has_all_its_resubmissions_again() {
-    let mut store = with([journal(1)]);
+    let mut store = store_with([journal(1)]);
     for n in 1..=3 {
         submit(&mut store, 1, n * 100);
         let why = "404".to_owned();
@@ -208,10 +208,10 @@ fn retried_call_has_all_its_resubmissions_again() {
 
 #[test]
 fn of_very_many_attempts_the_first_and_the_last_are_kept() {
-    let mut store = with([journal(1)]);
+    let mut store = store_with([journal(1)]);
     for n in 0..70 {
         step(&mut store, 1, Step::Send, n);
-        let not_before = at(n);
+        let not_before = time_at(n);
         let why = n.to_string();
         step(
             &mut store,
@@ -227,14 +227,14 @@ fn of_very_many_attempts_the_first_and_the_last_are_kept() {
     let row = tables::calls::row(&store, RowId(1))
         .expect("readable")
         .expect("a row");
-    let words: Vec<_> = row
+    let messages: Vec<_> = row
         .attempts
         .iter()
         .map(|attempt| attempt.message.as_str())
         .collect();
-    assert_eq!(words.len(), ATTEMPTS_MAX);
+    assert_eq!(messages.len(), ATTEMPTS_MAX);
     assert_eq!(
-        (words[0], words[1], words[ATTEMPTS_MAX - 1]),
+        (messages[0], messages[1], messages[ATTEMPTS_MAX - 1]),
         ("0", "21", "69")
     );
 }
@@ -280,9 +280,13 @@ fn state_belongs_to_one_address_until_it_is_rebound() {
 
 #[test]
 fn old_finished_calls_are_purged_and_stay_in_the_books() {
-    let mut store = with([journal(1), journal(2), finished(3, Outcome::Internal, None)]);
+    let mut store = store_with([
+        journal(1),
+        journal(2),
+        finished_call(3, Outcome::Internal, None),
+    ]);
     let reason = Some(Reason::Failed);
-    let letter = finished(4, Outcome::DeadLetter, reason);
+    let letter = finished_call(4, Outcome::DeadLetter, reason);
     store
         .write(vec![Op::Finish(Box::new(letter))])
         .expect("stored");
@@ -297,7 +301,9 @@ fn old_finished_calls_are_purged_and_stay_in_the_books() {
     let before = store.books();
     let month = 30 * 24 * 3600;
     let purge = |store: &mut Store, seconds| {
-        let done = store.write(vec![Op::Purge(at(seconds))]).expect("purged");
+        let done = store
+            .write(vec![Op::Purge(time_at(seconds))])
+            .expect("purged");
         match done[..] {
             [Done::PurgeCounts(purged)] => (purged.calls, purged.seen_calls),
             _ => panic!("{done:?}"),
@@ -331,7 +337,7 @@ fn row_id_is_never_reused() {
         cut_from: None,
         file: None,
         why: "why".into(),
-        at: at(0),
+        at: time_at(0),
         content_type: None,
     });
     let done = handle.write(vec![bytes.clone()]).wait();
@@ -339,7 +345,7 @@ fn row_id_is_never_reused() {
     let discard = Op::Step {
         row: RowId(1),
         step: Step::Discard,
-        at: at(1),
+        at: time_at(1),
     };
     handle.write(vec![discard]).wait().expect("forgotten");
     guard.close();
@@ -350,7 +356,7 @@ fn row_id_is_never_reused() {
         .write(vec![Op::Step {
             row: RowId(1),
             step: Step::Discard,
-            at: at(1),
+            at: time_at(1),
         }])
         .wait();
     assert_eq!(error, Err(Error::NoRow(RowId(1))));
@@ -358,11 +364,11 @@ fn row_id_is_never_reused() {
 
 #[test]
 fn orphan_is_sought_however_often_it_was_missed() {
-    let mut store = with([journal(1), journal(2)]);
+    let mut store = store_with([journal(1), journal(2)]);
     submit(&mut store, 1, 100);
     submit(&mut store, 2, 100);
     let missed = Step::NotYet {
-        next_check: at(110),
+        next_check: time_at(110),
         absent: Some(2),
     };
     step(&mut store, 1, missed.clone(), 110);
@@ -370,7 +376,7 @@ fn orphan_is_sought_however_often_it_was_missed() {
     let rows = |token: &str| {
         let ask = QueueQuery {
             tokens: vec![TokenFingerprint::of(token)],
-            ..ask(at(500))
+            ..ask(time_at(500))
         };
         tables::work_queue::to_reconcile(&store, &ask)
             .expect("rows")
@@ -382,10 +388,10 @@ fn orphan_is_sought_however_often_it_was_missed() {
 #[test]
 fn interrupted_call_is_resent_without_counting() {
     for (if_absent, counted) in [(IfAbsent::Interrupted, 0), (IfAbsent::Resubmit, 1)] {
-        let mut store = with([journal(1)]);
+        let mut store = store_with([journal(1)]);
         step(&mut store, 1, Step::Send, 10);
         let why = "ended".to_owned();
-        let next_check = at(20);
+        let next_check = time_at(20);
         let unresolved = Step::Unresolved {
             next_check,
             if_absent,
@@ -405,14 +411,14 @@ fn interrupted_call_is_resent_without_counting() {
     }
 }
 
-fn retried(store: &Store) -> Option<RowId> {
-    let head = tables::work_queue::head(store, &ask(at(10))).expect("a head");
+fn retried_row(store: &Store) -> Option<RowId> {
+    let head = tables::work_queue::head(store, &ask(time_at(10))).expect("a head");
     head.retried.map(|due| due.row)
 }
 
 #[test]
 fn call_that_a_person_retries_is_found_until_it_is_accepted() {
-    let mut store = with([journal(1), journal(2)]);
+    let mut store = store_with([journal(1), journal(2)]);
     let record = journal(1).judged.record;
     let refused = Step::Died {
         reason: Reason::Rejected,
@@ -424,24 +430,24 @@ fn call_that_a_person_retries_is_found_until_it_is_accepted() {
         by_itself: false,
     };
     step(&mut store, 1, refused.clone(), 1);
-    assert_eq!(retried(&store), None);
+    assert_eq!(retried_row(&store), None);
     step(&mut store, 1, by_person.clone(), 2);
-    assert_eq!(retried(&store), Some(RowId(1)));
+    assert_eq!(retried_row(&store), Some(RowId(1)));
     step(&mut store, 1, refused.clone(), 3);
     let why = "the others were refused too".to_owned();
     step(&mut store, 1, Step::Reopened { why }, 4);
-    assert_eq!(retried(&store), None, "no person reopened it");
+    assert_eq!(retried_row(&store), None, "no person reopened it");
     step(&mut store, 1, refused, 5);
     step(&mut store, 1, by_person, 6);
     submit(&mut store, 1, 7);
     let why = "it is not in the journal".to_owned();
     step(&mut store, 1, Step::Resubmit { why }, 8);
-    assert_eq!(retried(&store), None, "it was accepted");
+    assert_eq!(retried_row(&store), None, "it was accepted");
 }
 
 #[test]
 fn refused_call_is_ready_again_when_it_is_reopened() {
-    let mut store = with([journal(1)]);
+    let mut store = store_with([journal(1)]);
     step(&mut store, 1, Step::Send, 10);
     let died = Step::Died {
         reason: Reason::Rejected,

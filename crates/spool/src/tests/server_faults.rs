@@ -1,9 +1,9 @@
-//! Calls while the server of the state fails.
+//! Tests of calls while the server of the state fails.
 //!
 //! Every server here syncs its commits.
 
 use super::call::journal;
-use super::lead::{becomes, closed, instance, opened};
+use super::lead::{close_guard, instance, open_instance, wait_for_leadership};
 use crate::postgres::{Access, PostgresUrl, Session};
 use crate::{Done, Error, Guard, Handle, LeadDirectory, Leadership, Op, RowId, tables};
 use callbridge_model::Phone;
@@ -88,7 +88,7 @@ impl Calls {
 
 async fn leader(url: &str) -> (Handle, Guard) {
     let url = PostgresUrl::parse(url).expect("a URL");
-    opened(url, instance("hub1")).await
+    open_instance(url, instance("hub1")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +112,7 @@ async fn commit_without_an_answer_is_stored_once_if_at_all() {
         assert_eq!(calls.write_again().await, is_committed, "{loss:?}");
     }
     calls.assert_all_stored().await;
-    closed(guard).await;
+    close_guard(guard).await;
 }
 
 /// A failure that lasts until the second function is called.
@@ -145,7 +145,7 @@ async fn killed_stopped_or_frozen_server_loses_no_call() {
         calls.write_again().await;
     }
     calls.assert_all_stored().await;
-    closed(guard).await;
+    close_guard(guard).await;
 }
 
 /// This test needs root, or users who can make namespaces. Otherwise the run lists it as skipped.
@@ -178,7 +178,7 @@ async fn fill_disk() {
     }
     assert_eq!(calls.handle.health().trouble, None);
     calls.assert_all_stored().await;
-    closed(guard).await;
+    close_guard(guard).await;
     drop(server);
 }
 
@@ -224,7 +224,7 @@ async fn server_without_a_free_connection_loses_no_call() {
     }
     others.push(next.await.expect("joined"));
     let mut watch = calls.handle.leadership();
-    becomes(&mut watch, |now| {
+    wait_for_leadership(&mut watch, |now| {
         matches!(now, Leadership::Standby { problem: Some(Error::SessionLost(_, why)), .. }
             if why.contains("53300"))
     })
@@ -237,5 +237,5 @@ async fn server_without_a_free_connection_loses_no_call() {
     drop(others);
     calls.write_again().await;
     calls.assert_all_stored().await;
-    closed(guard).await;
+    close_guard(guard).await;
 }

@@ -1,6 +1,6 @@
 //! The file does not stay larger than its content.
 
-use super::call::{at, finished, journal};
+use super::call::{finished_call, journal, time_at};
 use crate::folder::FILE;
 use crate::{Done, Handle, Op, PurgeCounts, RowId, Settings, Step, open, tables};
 use callbridge_model::{Outcome, TokenFingerprint};
@@ -26,7 +26,7 @@ fn open_call(key: u64, bytes: usize, fill: u8) -> Op {
 }
 
 fn purge(handle: &Handle, seconds: i64) -> PurgeCounts {
-    let now = at(seconds);
+    let now = time_at(seconds);
     let done = handle.write(vec![Op::Purge(now)]).wait();
     match done.as_deref() {
         Ok([Done::PurgeCounts(purged)]) => *purged,
@@ -102,7 +102,7 @@ fn backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
         let all = (1..=i64::from(calls)).map(|row| Op::Step {
             row: RowId(row),
             step: step.clone(),
-            at: at(0),
+            at: time_at(0),
         });
         handle.write(all.collect()).wait().expect("steps");
     }
@@ -174,7 +174,7 @@ fn many_calls_leave_a_small_log_behind() {
     let log = dir.path().join("spool.db-wal");
     let bytes = std::fs::metadata(log).expect("a log").len();
     assert!(bytes <= 24 << 20, "the log has {bytes} bytes");
-    let internal = finished(1_000_000, Outcome::Internal, None);
+    let internal = finished_call(1_000_000, Outcome::Internal, None);
     handle
         .write(vec![Op::Finish(Box::new(internal))])
         .wait()

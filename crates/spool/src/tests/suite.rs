@@ -37,7 +37,7 @@ use crate::tests::place::Place;
 use crate::tests::{call, table};
 use crate::{Settings, Store};
 
-/// Makes a store of this engine that ends with its value.
+/// Makes a store of this engine whose rows are deleted when the value is dropped.
 fn store(settings: Settings) -> Store {
     ENGINE.store(settings)
 }

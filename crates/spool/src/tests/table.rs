@@ -1,6 +1,6 @@
-//! Which step exists in which state.
+//! Tests of which step exists in which state.
 
-use super::call::{at, journal};
+use super::call::{journal, time_at};
 use crate::{IfAbsent, Refused, State, Step, next};
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::{Reason, TokenFingerprint};
@@ -20,22 +20,22 @@ pub fn steps() -> [Step; 22] {
             token: TokenFingerprint::of("token"),
         },
         Step::Returned {
-            not_before: at(60),
+            not_before: time_at(60),
             why: "503".into(),
             failures: 1,
         },
         Step::Journaled(crate::OutcomeSource::Confirmation),
         Step::Journaled(crate::OutcomeSource::Webhook),
         Step::NotYet {
-            next_check: at(70),
+            next_check: time_at(70),
             absent: None,
         },
         Step::NotYet {
-            next_check: at(80),
+            next_check: time_at(80),
             absent: Some(1),
         },
         Step::Unresolved {
-            next_check: at(80),
+            next_check: time_at(80),
             if_absent: IfAbsent::Resubmit,
             why: "404".into(),
         },

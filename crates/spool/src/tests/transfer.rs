@@ -1,9 +1,10 @@
-//! A state that was moved to another place, and back, is the same, and has one place at any moment.
+//! Tests that a state that was moved to another place and back is the same, and has one place at
+//! any moment.
 
 use super::place::{Engine, Place};
 use super::sqlite::suite::acts::{ACTS, fill, settings};
 use super::sqlite::suite::acts_hub::HUB;
-use super::sqlite::suite::acts_lead_requests::ERRANDS;
+use super::sqlite::suite::acts_lead_requests::LEAD_ACTS;
 use super::sqlite::suite::acts_listed::LISTED;
 use crate::archive::ArchivedSecrets;
 use crate::held::{HeldState, Use};
@@ -36,7 +37,7 @@ fn state_place(place: &Place) -> StatePlace {
 
 fn ignore(_: Copied<'_>) {}
 
-fn moved(from: &Place, to: &Place) -> Result<crate::Transfer, Error> {
+fn move_between(from: &Place, to: &Place) -> Result<crate::Transfer, Error> {
     move_state(&state_place(from), &state_place(to), &mut ignore)
 }
 
@@ -59,12 +60,12 @@ fn assert_same(found: &str, expected: &str) {
 }
 
 /// Makes a state with rows of every kind.
-fn filled(engine: Engine, count: u32) -> Place {
+fn filled_place(engine: Engine, count: u32) -> Place {
     let place = Place::new(engine);
     let mut store = place.store(settings());
     let rows = fill(&mut store, count);
     if count >= 8 {
-        for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED).chain(HUB) {
+        for (_, act) in ACTS.iter().chain(LEAD_ACTS).chain(LISTED).chain(HUB) {
             act(&mut store, &rows);
         }
     }
@@ -106,7 +107,7 @@ fn state_moved_there_and_back_is_the_same() {
         (Engine::Sqlite, Engine::Sqlite),
         (Engine::Postgres, Engine::Postgres),
     ] {
-        let origin = filled(first, 20);
+        let origin = filled_place(first, 20);
         let target = Place::new(second);
         let before = dump(&origin);
         for table in [
@@ -119,7 +120,7 @@ fn state_moved_there_and_back_is_the_same() {
         ] {
             assert!(before.contains(&format!("\n{table} ")), "{table}");
         }
-        let there = moved(&origin, &target).expect("moved");
+        let there = move_between(&origin, &target).expect("moved");
         assert!(there.rows["calls"] > 200, "{there:?}");
         assert_same(&dump(&target), &before);
         let refused = origin
@@ -131,15 +132,15 @@ fn state_moved_there_and_back_is_the_same() {
         assert!(to.contains(&new_place(&target)), "{refused}");
         let refused = origin.connections().read().expect_err("moved away");
         assert!(matches!(refused, Error::Moved(..)), "{refused}");
-        let again = moved(&origin, &Place::new(second)).expect_err("moved away");
+        let again = move_between(&origin, &Place::new(second)).expect_err("moved away");
         assert!(matches!(again, Error::Moved(..)), "{again}");
-        moved(&target, &origin).expect("moved back");
+        move_between(&target, &origin).expect("moved back");
         assert_same(&dump(&origin), &before);
         let refused = target
             .try_open(Settings::default())
             .expect_err("moved back");
         assert!(matches!(refused, Error::Moved(..)), "{refused}");
-        moved(&origin, &target).expect("moved there again");
+        move_between(&origin, &target).expect("moved there again");
         assert_same(&dump(&target), &before);
         let (handle, guard) = target.open(Settings::default());
         let recount = block_on(handle.read(tables::books::recount));
@@ -160,17 +161,18 @@ fn new_place(place: &Place) -> String {
 #[test]
 fn place_with_another_state_is_refused_and_not_changed() {
     for engine in ENGINES {
-        let origin = filled(Engine::Sqlite, 4);
-        let other = filled(engine, 4);
+        let origin = filled_place(Engine::Sqlite, 4);
+        let other = filled_place(engine, 4);
         let before = dump(&other);
-        let refused = moved(&origin, &other).expect_err("it has rows");
+        let refused = move_between(&origin, &other).expect_err("it has rows");
         assert!(matches!(refused, Error::NotEmpty(..)), "{refused}");
         let elsewhere = Place::new(engine);
-        moved(&other, &elsewhere).expect("moved");
-        let refused = moved(&origin, &other).expect_err("another state was moved away from it");
+        move_between(&other, &elsewhere).expect("moved");
+        let refused =
+            move_between(&origin, &other).expect_err("another state was moved away from it");
         assert!(matches!(refused, Error::Moved(..)), "{refused}");
         assert_same(&dump(&other), &before);
-        let refused = moved(&origin, &origin).expect_err("the same place");
+        let refused = move_between(&origin, &origin).expect_err("the same place");
         assert!(matches!(refused, Error::SamePlace(_)), "{refused}");
         origin.store(Settings::default());
     }
@@ -179,13 +181,13 @@ fn place_with_another_state_is_refused_and_not_changed() {
 #[test]
 fn place_in_use_or_missing_is_refused() {
     for engine in ENGINES {
-        let origin = filled(engine, 4);
+        let origin = filled_place(engine, 4);
         let target = Place::new(engine);
         let nothing = Place::new(engine);
-        let missing = moved(&nothing, &target).expect_err("no state");
+        let missing = move_between(&nothing, &target).expect_err("no state");
         assert!(matches!(missing, Error::Missing(_)), "{missing}");
         let (handle, guard) = origin.open(Settings::default());
-        let used = moved(&origin, &target).expect_err("in use");
+        let used = move_between(&origin, &target).expect_err("in use");
         match engine {
             Engine::Sqlite => assert!(matches!(used, Error::Locked(..)), "{used}"),
             Engine::Postgres => {
@@ -197,7 +199,7 @@ fn place_in_use_or_missing_is_refused() {
         }
         drop(handle);
         guard.close();
-        moved(&origin, &target).expect("free");
+        move_between(&origin, &target).expect("free");
     }
 }
 
@@ -205,20 +207,20 @@ fn place_in_use_or_missing_is_refused() {
 #[test]
 fn new_state_without_calls_is_replaced() {
     for engine in ENGINES {
-        let (origin, target) = (filled(Engine::Sqlite, 4), Place::new(engine));
+        let (origin, target) = (filled_place(Engine::Sqlite, 4), Place::new(engine));
         let before = dump(&origin);
         let mut store = target.store(Settings::default());
         store
             .write(vec![Op::meta("bound.address", "https://other.example")])
             .expect("stored");
         drop(store);
-        moved(&origin, &target).expect("moved");
+        move_between(&origin, &target).expect("moved");
         assert_same(&dump(&target), &before);
     }
 }
 
 /// Returns the rows of a state that `run` would open.
-fn usable(place: &Place) -> Result<String, Error> {
+fn usable_rows(place: &Place) -> Result<String, Error> {
     let held = HeldState::open(&state_place(place), Use::To, "test").expect("free");
     let text = refuse_unusable(&held).and_then(|()| crate::transfer::dump(&held));
     held.close();
@@ -226,18 +228,19 @@ fn usable(place: &Place) -> Result<String, Error> {
 }
 
 /// Makes a hook that loses the session before the n-th statement of both states.
-fn lost_at(n: u64, count: &Arc<AtomicU64>) -> crate::StatementHook {
+fn session_loss_hook(n: u64, count: &Arc<AtomicU64>) -> crate::StatementHook {
     let count = Arc::clone(count);
     Arc::new(move |_| count.fetch_add(1, Ordering::Relaxed) + 1 < n)
 }
 
-/// Moves a state, and returns the number of statements. The session is lost before the n-th.
+/// Moves a state, and returns the number of statements. The session is lost before the n-th
+/// statement.
 fn try_move(from: &Place, to: &Place, n: u64) -> Result<u64, Error> {
     let mut source = HeldState::open(&state_place(from), Use::From, "test")?;
     let mut target = HeldState::open(&state_place(to), Use::To, "test")?;
     let count = Arc::new(AtomicU64::new(0));
-    source.set_hook(lost_at(n, &count));
-    target.set_hook(lost_at(n, &count));
+    source.set_hook(session_loss_hook(n, &count));
+    target.set_hook(session_loss_hook(n, &count));
     move_rows(&source, &target, &mut ignore)?;
     source.close();
     target.close();
@@ -257,13 +260,13 @@ fn move_interrupted_at_any_statement_leaves_one_state() {
         (Engine::Sqlite, Engine::Postgres),
         (Engine::Postgres, Engine::Sqlite),
     ] {
-        let (origin, target) = (filled(first, 1), Place::new(second));
+        let (origin, target) = (filled_place(first, 1), Place::new(second));
         let before = dump(&origin);
         try_move(&origin, &target, u64::MAX).expect("moved");
-        moved(&target, &origin).expect("moved back");
+        move_between(&target, &origin).expect("moved back");
         // Later moves do not look for rows in the target.
         let all = try_move(&origin, &target, u64::MAX).expect("moved again");
-        moved(&target, &origin).expect("moved back");
+        move_between(&target, &origin).expect("moved back");
         assert!(all > 180, "{all} statements are too few");
         let mut was_last_step_missing = false;
         let mut n = 0;
@@ -273,22 +276,22 @@ fn move_interrupted_at_any_statement_leaves_one_state() {
             if try_move(&origin, &target, n).is_ok() {
                 break;
             }
-            if let Ok(text) = usable(&target) {
+            if let Ok(text) = usable_rows(&target) {
                 assert!(!text.contains("\ncalls "), "statement {n}: a part");
             }
-            match usable(&origin) {
+            match usable_rows(&origin) {
                 Ok(text) => assert_same(&text, &before),
                 Err(Error::Moved(..)) => {
                     was_last_step_missing = true;
-                    moved(&origin, &target).expect("finished");
-                    assert_same(&usable(&target).expect("usable"), &before);
-                    moved(&target, &origin).expect("moved back");
+                    move_between(&origin, &target).expect("finished");
+                    assert_same(&usable_rows(&target).expect("usable"), &before);
+                    move_between(&target, &origin).expect("moved back");
                 }
                 Err(error) => panic!("statement {n}: {error}"),
             }
         }
         assert!(was_last_step_missing);
-        assert_same(&usable(&target).expect("usable"), &before);
+        assert_same(&usable_rows(&target).expect("usable"), &before);
     }
 }
 
@@ -298,7 +301,7 @@ fn pair_of_tokens_stored_during_a_move_is_moved() {
         (Engine::Sqlite, Engine::Postgres),
         (Engine::Postgres, Engine::Sqlite),
     ] {
-        let (origin, target) = (filled(first, 2), Place::new(second));
+        let (origin, target) = (filled_place(first, 2), Place::new(second));
         let (from, to) = (state_place(&origin), state_place(&target));
         let connections = origin.connections();
         let mut is_done = false;
@@ -326,7 +329,7 @@ fn leader_of_a_database_is_doubted_after_a_move_to_a_folder() {
     drop(handle);
     guard.close();
     let target = Place::new(Engine::Sqlite);
-    moved(&origin, &target).expect("moved");
+    move_between(&origin, &target).expect("moved");
     for _ in 0..2 {
         let (handle, guard) = target.open(Settings::default());
         let predecessor = block_on(handle.read(|store| Ok(store.predecessor().clone())));
@@ -344,7 +347,10 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn progress_counts_the_rows_of_each_table() {
-    let (origin, target) = (filled(Engine::Sqlite, 60), Place::new(Engine::Postgres));
+    let (origin, target) = (
+        filled_place(Engine::Sqlite, 60),
+        Place::new(Engine::Postgres),
+    );
     let mut calls = Vec::new();
     let mut note = |copied: Copied<'_>| {
         if copied.table == "calls" {
@@ -369,12 +375,12 @@ fn state_with_a_part_of_another_is_not_opened() {
         drop(store);
         let refused = place.try_open(Settings::default()).expect_err("unfinished");
         assert!(matches!(refused, Error::Unfinished(_)), "{refused}");
-        let refused = moved(&place, &Place::new(engine)).expect_err("unfinished");
+        let refused = move_between(&place, &Place::new(engine)).expect_err("unfinished");
         assert!(matches!(refused, Error::Unfinished(_)), "{refused}");
     }
 }
 
-fn exported(place: &Place, path: &Path, secrets: bool) -> ArchivedSecrets {
+fn export_place(place: &Place, path: &Path, secrets: bool) -> ArchivedSecrets {
     let mut to = OpenOptions::new()
         .create_new(true)
         .write(true)
@@ -385,7 +391,7 @@ fn exported(place: &Place, path: &Path, secrets: bool) -> ArchivedSecrets {
     written.expect("exported").secrets
 }
 
-fn imported(place: &Place, path: &Path) -> Result<(), crate::archive::ArchiveError> {
+fn import_place(place: &Place, path: &Path) -> Result<(), crate::archive::ArchiveError> {
     let from = File::open(path).expect("a file");
     import(&state_place(place), (from, path), &mut ignore).map(drop)
 }
@@ -394,12 +400,18 @@ fn imported(place: &Place, path: &Path) -> Result<(), crate::archive::ArchiveErr
 #[test]
 fn database_exported_in_use_is_imported_into_any_place() {
     let folder = tempfile::tempdir().expect("a folder");
-    let origin = filled(Engine::Postgres, 10);
+    let origin = filled_place(Engine::Postgres, 10);
     let (handle, guard) = origin.open(Settings::default());
     let path = folder.path().join("with");
-    assert_eq!(exported(&origin, &path, true), ArchivedSecrets::Included);
+    assert_eq!(
+        export_place(&origin, &path, true),
+        ArchivedSecrets::Included
+    );
     let without = folder.path().join("without");
-    assert_eq!(exported(&origin, &without, false), ArchivedSecrets::LeftOut);
+    assert_eq!(
+        export_place(&origin, &without, false),
+        ArchivedSecrets::LeftOut
+    );
     for (path, has_secrets) in [(&path, true), (&without, false)] {
         let archive = std::fs::read(path).expect("readable");
         let found = archive.windows(6).any(|bytes| bytes == b"hidden");
@@ -412,8 +424,8 @@ fn database_exported_in_use_is_imported_into_any_place() {
     let before = dump(&origin);
     for engine in ENGINES {
         let place = Place::new(engine);
-        imported(&place, &path).expect("imported");
-        let refused = imported(&place, &path).expect_err("not empty");
+        import_place(&place, &path).expect("imported");
+        let refused = import_place(&place, &path).expect_err("not empty");
         assert!(refused.to_string().contains("not empty"), "{refused}");
         assert_same(&dump(&place), &before);
         let (handle, guard) = place.open(Settings::default());
@@ -421,7 +433,7 @@ fn database_exported_in_use_is_imported_into_any_place() {
         drop(handle);
         guard.close();
         let bare = Place::new(engine);
-        imported(&bare, &without).expect("imported");
+        import_place(&bare, &without).expect("imported");
         assert_eq!(bare.connections().read().expect("readable"), None);
     }
 }
@@ -430,7 +442,7 @@ fn database_exported_in_use_is_imported_into_any_place() {
 fn export_is_a_snapshot_of_one_moment() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("exported");
-    let origin = filled(Engine::Postgres, 2);
+    let origin = filled_place(Engine::Postgres, 2);
     let mut store: Store = origin.store(Settings::default());
     let before = store.books();
     let mut to = File::create_new(&path).expect("a file");
@@ -452,7 +464,7 @@ fn export_is_a_snapshot_of_one_moment() {
     assert!(store.books().ready > before.ready);
     drop(store);
     let copy = Place::new(Engine::Sqlite);
-    imported(&copy, &path).expect("imported");
+    import_place(&copy, &path).expect("imported");
     assert_eq!(copy.store(Settings::default()).books(), before);
 }
 
@@ -460,8 +472,8 @@ fn export_is_a_snapshot_of_one_moment() {
 fn state_that_was_moved_away_is_not_exported() {
     let folder = tempfile::tempdir().expect("a folder");
     for engine in ENGINES {
-        let (origin, target) = (filled(engine, 2), Place::new(Engine::Sqlite));
-        moved(&origin, &target).expect("moved");
+        let (origin, target) = (filled_place(engine, 2), Place::new(Engine::Sqlite));
+        move_between(&origin, &target).expect("moved");
         let path = folder.path().join("exported");
         let mut to = File::create(&path).expect("a file");
         let place = state_place(&origin);
@@ -476,10 +488,10 @@ fn state_that_was_moved_away_is_not_exported() {
 
 #[test]
 fn database_is_filled_only_by_the_holder_of_its_lock() {
-    let origin = filled(Engine::Sqlite, 2);
+    let origin = filled_place(Engine::Sqlite, 2);
     let target = Place::new(Engine::Postgres);
     let (handle, guard) = target.open(Settings::default());
-    let refused = moved(&origin, &target).expect_err("another process leads");
+    let refused = move_between(&origin, &target).expect_err("another process leads");
     assert!(matches!(refused, Error::InUse(..)), "{refused}");
     drop(handle);
     guard.close();

@@ -1,10 +1,10 @@
-//! The order of calls if several PBXs have calls that wait.
+//! Tests of the order of calls if several PBXs have calls that wait.
 
-use super::call::{ask, at, journal};
+use super::call::{ask, journal, time_at};
 use crate::{Due, Op, Settings, Step, Store, tables};
 use callbridge_model::CallUuid;
 
-/// Returns the PBX of each call, by the uuid that it has here.
+/// Returns the PBX of the n-th call.
 fn pbx_of(n: u32) -> &'static str {
     match n {
         0..100 => "loop",
@@ -13,7 +13,7 @@ fn pbx_of(n: u32) -> &'static str {
     }
 }
 
-fn comes(n: u32, live: bool) -> Op {
+fn finish_op(n: u32, live: bool) -> Op {
     let mut call = journal(n);
     call.judged.record.pbx = pbx_of(n).to_owned();
     call.judged.live = live;
@@ -24,15 +24,16 @@ fn uuid(n: u32) -> CallUuid {
     journal(n).judged.record.uuid.expect("a uuid")
 }
 
-/// Returns the numbers of the next calls, each sent before the next is chosen. All are old.
-fn turns(store: &mut Store, many: usize) -> Vec<u32> {
+/// Returns the numbers of the next calls at second 2,000, when all calls are old. Each call is sent
+/// before the next call is chosen.
+fn next_calls(store: &mut Store, many: usize) -> Vec<u32> {
     let mut sent = Vec::new();
     for _ in 0..many {
-        let head = tables::work_queue::head(store, &ask(at(2_000))).expect("a head");
+        let head = tables::work_queue::head(store, &ask(time_at(2_000))).expect("a head");
         let Due {
             row, uuid: next, ..
         } = head.live.or(head.backlog).expect("one that is ready");
-        let (step, at) = (Step::Send, at(2_000));
+        let (step, at) = (Step::Send, time_at(2_000));
         store.write(vec![Op::Step { row, step, at }]).expect("sent");
         let number = (0..300).find(|n| uuid(*n) == next);
         sent.push(number.expect("one of them"));
@@ -43,21 +44,21 @@ fn turns(store: &mut Store, many: usize) -> Vec<u32> {
 #[test]
 fn branch_that_calls_without_end_keeps_no_other_waiting() {
     let mut store = super::store(Settings::default());
-    let looping = (0..50).map(|n| comes(n, true));
-    let others = [100, 101, 200].map(|n| comes(n, true));
-    let late = [102, 103].map(|n| comes(n, false));
+    let looping = (0..50).map(|n| finish_op(n, true));
+    let others = [100, 101, 200].map(|n| finish_op(n, true));
+    let late = [102, 103].map(|n| finish_op(n, false));
     let all = looping.chain(others).chain(late);
     store.write(all.collect()).expect("stored");
     // Each PBX has its turn, and its newest call goes first.
-    assert_eq!(turns(&mut store, 5), [103, 200, 102, 49, 101]);
-    assert_eq!(turns(&mut store, 6), [48, 100, 47, 46, 45, 44]);
+    assert_eq!(next_calls(&mut store, 5), [103, 200, 102, 49, 101]);
+    assert_eq!(next_calls(&mut store, 6), [48, 100, 47, 46, 45, 44]);
 }
 
 #[test]
 fn pbx_sends_its_newest_calls_first() {
     let mut store = super::store(Settings::default());
-    let backlog = (0..3).map(|n| comes(n, false));
-    let live = (3..6).map(|n| comes(n, true));
+    let backlog = (0..3).map(|n| finish_op(n, false));
+    let live = (3..6).map(|n| finish_op(n, true));
     store.write(backlog.chain(live).collect()).expect("stored");
-    assert_eq!(turns(&mut store, 6), [5, 4, 3, 2, 1, 0]);
+    assert_eq!(next_calls(&mut store, 6), [5, 4, 3, 2, 1, 0]);
 }

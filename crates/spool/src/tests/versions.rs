@@ -1,4 +1,4 @@
-//! Files of another schema version.
+//! Tests of files of another schema version.
 
 use super::call::journal;
 use crate::folder::FILE;
@@ -51,7 +51,7 @@ fn next_version_migrates_a_state_and_keeps_its_calls() {
         .query_row("SELECT later FROM calls", [], |row| row.get(0))
         .expect("the call");
     assert_eq!(later, "ready");
-    // The state of this version again, except for the new column.
+    // The schema version is set back. Only the new column remains.
     db.execute_batch(&format!("PRAGMA user_version = {from}"))
         .expect("set");
     db.close().expect("closed");

@@ -1,7 +1,7 @@
-//! Ten thousand random steps. After each step, every column of every row in SQL is compared with
-//! the pure transitions and a simple model of a row.
+//! Tests of ten thousand random steps. After each step, every column of every row in SQL is
+//! compared with the pure transitions and a simple model of a row.
 
-use super::call::{T0, at, finished};
+use super::call::{T0, finished_call, time_at};
 use super::stored::{Stored, columns};
 use crate::{
     ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, IfAbsent, Op, OutcomeSource, RowId, Settings, State,
@@ -39,7 +39,7 @@ struct Model {
 }
 
 impl Model {
-    fn book(&mut self, state: State) -> &mut u64 {
+    fn book_of(&mut self, state: State) -> &mut u64 {
         let books = &mut self.books;
         match state {
             State::Ready => &mut books.ready,
@@ -53,7 +53,7 @@ impl Model {
         }
     }
 
-    fn born(&mut self, id: RowId, n: u32, reason: Option<Reason>, live: bool) {
+    fn add_row(&mut self, id: RowId, n: u32, reason: Option<Reason>, live: bool) {
         let state = match reason {
             None => State::Ready,
             Some(reason) if reason.is_waiting() => State::Waiting,
@@ -62,7 +62,7 @@ impl Model {
         let row = Stored {
             state,
             live,
-            since: at(i64::from(n) + 6).micros(),
+            since: time_at(i64::from(n) + 6).micros(),
             started: T0 + i64::from(n),
             times_dead: u32::from(reason.is_some()),
             reason: reason.map(|reason| reason.word().to_owned()),
@@ -72,7 +72,7 @@ impl Model {
         };
         self.rows.insert(id, (n, row));
         self.books.finished += 1;
-        *self.book(state) += 1;
+        *self.book_of(state) += 1;
     }
 
     /// Applies a step. Returns `false` if the step does not exist.
@@ -88,11 +88,11 @@ impl Model {
         let Ok(to) = next(from, step) else {
             return false;
         };
-        changed(row, step, at);
+        apply_changes(row, step, at);
         if from != to {
             (row.state, row.since) = (to, at.micros());
-            *self.book(from) -= 1;
-            *self.book(to) += 1;
+            *self.book_of(from) -= 1;
+            *self.book_of(to) += 1;
         }
         true
     }
@@ -107,7 +107,7 @@ impl Model {
 }
 
 /// Applies a step's changes to the columns other than `state` and `since`.
-fn changed(row: &mut Stored, step: &Step, at: EventTime) {
+fn apply_changes(row: &mut Stored, step: &Step, at: EventTime) {
     let now = at.micros();
     match step {
         Step::Send => {
@@ -115,19 +115,19 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             row.first_sent = row.first_sent.or(Some(now));
         }
         Step::Journaled(OutcomeSource::Confirmation) | Step::Discard | Step::Forwarded => {}
-        Step::Journaled(OutcomeSource::Webhook) => settled_by_webhook(row),
+        Step::Journaled(OutcomeSource::Webhook) => settle_by_webhook(row),
         Step::SendAgain { why } => {
-            attempted(row, at, why);
+            add_attempt(row, at, why);
             row.reason = None;
-            anew(row);
+            reset_for_sending(row);
             (row.settled_externally, row.request_id, row.token) = (false, None, None);
         }
         Step::Reopened { why } => {
-            attempted(row, at, why);
-            anew(row);
+            add_attempt(row, at, why);
+            reset_for_sending(row);
         }
         Step::Expire => row.times_dead += 1,
-        Step::Rejudged { reason, message } => rejudged(row, *reason, message),
+        Step::Rejudged { reason, message } => rejudge(row, *reason, message),
         Step::Accepted { request_id, token } => {
             row.request_id = Some(request_id.clone());
             row.token = Some(token.as_str().to_owned());
@@ -141,7 +141,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             why,
             failures,
         } => {
-            attempted(row, at, why);
+            add_attempt(row, at, why);
             (row.not_before, row.failures) = (not_before.micros(), *failures);
         }
         Step::NotYet {
@@ -165,11 +165,11 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             if_absent,
             why,
         } => {
-            attempted(row, at, why);
-            unresolved(row, *next_check, *if_absent, why);
+            add_attempt(row, at, why);
+            mark_unresolved(row, *next_check, *if_absent, why);
         }
         Step::Resubmit { why } => {
-            attempted(row, at, why);
+            add_attempt(row, at, why);
             row.resubmits += u32::from(row.if_absent.as_deref() != Some("interrupted"));
             (row.next_poll, row.if_absent, row.not_before) = (None, None, 0);
             row.message.clear();
@@ -179,35 +179,35 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             message,
             errors,
         } => {
-            attempted(row, at, message);
+            add_attempt(row, at, message);
             row.errors = (!errors.is_null()).then(|| errors.to_string());
             let taken =
                 row.request_id.is_some() && row.resubmits + row.absent + row.times_dead == 0;
             let alone = *reason == Reason::Unconfirmed && taken;
-            waits_for(row, *reason, message, !alone);
+            set_reason(row, *reason, message, !alone);
         }
-        Step::Retry { .. } => anew(row),
-        Step::Moved { why, .. } => moved(row, at, why),
+        Step::Retry { .. } => reset_for_sending(row),
+        Step::Moved { why, .. } => move_row(row, at, why),
         Step::Recheck { before, .. } => {
-            anew(row);
-            unresolved(row, at, IfAbsent::Changed, before);
+            reset_for_sending(row);
+            mark_unresolved(row, at, IfAbsent::Changed, before);
         }
     }
 }
 
-fn settled_by_webhook(row: &mut Stored) {
+fn settle_by_webhook(row: &mut Stored) {
     row.settled_externally = true;
     (row.reason, row.errors) = (None, None);
     row.message.clear();
 }
 
-fn waits_for(row: &mut Stored, reason: Reason, message: &str, appears: bool) {
+fn set_reason(row: &mut Stored, reason: Reason, message: &str, appears: bool) {
     row.reason = Some(reason.word().to_owned());
     row.message = message.to_owned();
     row.times_dead += u32::from(appears);
 }
 
-fn attempted(row: &mut Stored, at: EventTime, message: &str) {
+fn add_attempt(row: &mut Stored, at: EventTime, message: &str) {
     let mut attempts: Vec<Attempt> = serde_json::from_str(&row.attempts).expect("attempts");
     if attempts.len() == ATTEMPTS_MAX {
         attempts.remove(1);
@@ -217,7 +217,7 @@ fn attempted(row: &mut Stored, at: EventTime, message: &str) {
     row.attempts = serde_json::to_string(&attempts).expect("JSON");
 }
 
-fn unresolved(row: &mut Stored, next: EventTime, if_absent: IfAbsent, why: &str) {
+fn mark_unresolved(row: &mut Stored, next: EventTime, if_absent: IfAbsent, why: &str) {
     if row.state != State::Submitted {
         row.submitted_at = Some(row.first_sent.unwrap_or(row.started * 1_000_000));
     }
@@ -227,20 +227,20 @@ fn unresolved(row: &mut Stored, next: EventTime, if_absent: IfAbsent, why: &str)
     row.message = why.to_owned();
 }
 
-fn rejudged(row: &mut Stored, reason: Reason, message: &str) {
+fn rejudge(row: &mut Stored, reason: Reason, message: &str) {
     let stays = reason.is_waiting() == (row.state == State::Waiting);
-    waits_for(row, reason, message, !stays);
+    set_reason(row, reason, message, !stays);
 }
 
-fn moved(row: &mut Stored, at: EventTime, why: &str) {
-    attempted(row, at, why);
+fn move_row(row: &mut Stored, at: EventTime, why: &str) {
+    add_attempt(row, at, why);
     let live = row.live && row.state != State::Dead;
     row.reason = None;
-    anew(row);
+    reset_for_sending(row);
     (row.live, row.first_sent) = (live, None);
 }
 
-fn anew(row: &mut Stored) {
+fn reset_for_sending(row: &mut Stored) {
     let perhaps_written = ["server_error", "unconfirmed"];
     let reason = row.reason.take().unwrap_or_default();
     if !perhaps_written.contains(&reason.as_str()) {
@@ -253,10 +253,10 @@ fn anew(row: &mut Stored) {
 
 /// Makes a step of any kind, with its own values.
 fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
-    let later = at(now + i64::from(dice.throw(600)));
+    let later = time_at(now + i64::from(dice.throw(600)));
     let why = format!("words {}", dice.throw(1_000));
     let reasons = Reason::ALL;
-    let record = finished(n, Outcome::Journal, None).judged.record;
+    let record = finished_call(n, Outcome::Journal, None).judged.record;
     match dice.throw(25) {
         // Few journaled calls are sent again.
         24 if dice.throw(8) == 0 => Step::SendAgain { why },
@@ -362,14 +362,14 @@ fn finish(store: &mut Store, model: &mut Model, dice: &mut Dice, n: u32) {
     ];
     let reason = reason[dice.throw(4) as usize];
     let outcome = reason.map_or(Outcome::Journal, |_| Outcome::DeadLetter);
-    let mut call = finished(n, outcome, reason);
+    let mut call = finished_call(n, outcome, reason);
     call.judged.live = dice.throw(2) == 0;
     let live = call.judged.live;
     let done = store.write(vec![Op::Finish(Box::new(call))]);
     let Ok([Done::New(id)]) = done.as_deref() else {
         panic!("{done:?}");
     };
-    model.born(*id, n, reason, live);
+    model.add_row(*id, n, reason, live);
 }
 
 #[test]
@@ -392,9 +392,9 @@ fn ten_thousand_random_steps_match_pure_transitions() {
             finish(&mut store, &mut model, &mut dice, calls);
         } else if step.is_multiple_of(100) {
             let before = model.rows.len();
-            model.purge(at(now));
+            model.purge(time_at(now));
             purged += before - model.rows.len();
-            store.write(vec![Op::Purge(at(now))]).expect("purged");
+            store.write(vec![Op::Purge(time_at(now))]).expect("purged");
         } else {
             // One row, or two in one request. Then either both steps exist, or neither is taken.
             let mut after = model.clone();
@@ -407,12 +407,12 @@ fn ten_thousand_random_steps_match_pure_transitions() {
                     continue;
                 };
                 let way = likely_step(&mut dice, &model.rows[&row], now);
-                exist &= after.step(row, &way, at(now));
+                exist &= after.step(row, &way, time_at(now));
                 *taken.entry(way.name()).or_default() += u32::from(exist);
                 ops.push(Op::Step {
                     row,
                     step: way,
-                    at: at(now),
+                    at: time_at(now),
                 });
             }
             let done = store.write(ops);

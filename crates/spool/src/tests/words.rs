@@ -1,4 +1,4 @@
-//! Messages for a person, and results for a script.
+//! Tests of messages for a person, and of results for a script.
 
 use super::call::journal;
 use crate::{Error, Op, Refused, RowId, Settings, State, tables};
@@ -6,8 +6,8 @@ use callbridge_model::ExitCode as _;
 use callbridge_testkit::Wait as _;
 use std::path::PathBuf;
 
-/// Refusals to open the folder.
-fn of_the_folder() -> Vec<Error> {
+/// Returns the errors of opening the folder.
+fn folder_errors() -> Vec<Error> {
     let path = PathBuf::from("/state/spool.db");
     let dir = PathBuf::from("/state");
     let locked = |pid| Error::Locked(dir.clone(), pid);
@@ -23,8 +23,8 @@ fn of_the_folder() -> Vec<Error> {
     ]
 }
 
-/// Refusals of one request.
-fn of_a_request() -> Vec<Error> {
+/// Returns the errors of one request.
+fn request_errors() -> Vec<Error> {
     let path = PathBuf::from("/state/spool.db");
     let row = RowId(7);
     let why = || "words of SQLite".to_owned();
@@ -49,11 +49,11 @@ fn of_a_request() -> Vec<Error> {
 
 #[test]
 fn errors_name_the_problem_the_place_and_the_fix() {
-    let all = [of_the_folder(), of_a_request()].concat();
+    let all = [folder_errors(), request_errors()].concat();
     let lines = all.iter().map(|error| {
-        let words = error.to_string();
-        let words = words.replace(": ", ":\n   ").replace("; ", ";\n   ");
-        format!("{} {words}\n", error.exit_code().number())
+        let message = error.to_string();
+        let lines = message.replace(": ", ":\n   ").replace("; ", ";\n   ");
+        format!("{} {lines}\n", error.exit_code().number())
     });
     insta::assert_snapshot!(lines.collect::<String>(), @r"
     75 the state in /state is in use by process 4711:

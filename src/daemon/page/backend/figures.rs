@@ -159,13 +159,18 @@ mod tests {
     #[test]
     fn hours_and_days_begin_where_the_pbx_has_them() {
         let zone = jiff::tz::TimeZone::get("Europe/Berlin").expect("a zone");
-        // Two days after its clocks went back: a day of 25 hours is among the seven.
+        // In Berlin, the clocks went back two days before, so one of the seven days has 25 hours.
         let now: jiff::Timestamp = "2026-10-27T14:33:20Z".parse().expect("a time");
         let bounds = Bounds::for_time(&now.to_zoned(zone)).expect("bounds");
         assert_eq!((bounds.hours.len(), bounds.days.len()), (HOURS, DAYS));
         assert_eq!(bounds.hours[HOURS - 1], now.as_second() - 33 * 60 - 20);
-        let long = bounds.days.windows(2).map(|it| it[1] - it[0]);
+        let long = bounds.days.windows(2).map(|pair| pair[1] - pair[0]);
         assert!(long.eq([24, 24, 24, 24, 25, 24].map(|hours| hours * 3600)));
-        assert!(bounds.hours.windows(2).all(|it| it[1] - it[0] == 3600));
+        assert!(
+            bounds
+                .hours
+                .windows(2)
+                .all(|pair| pair[1] - pair[0] == 3600)
+        );
     }
 }

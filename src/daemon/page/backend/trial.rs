@@ -64,14 +64,14 @@ mod tests {
 
     #[test]
     fn finding_is_well_in_doubt_or_failed() {
-        let line = |ok: bool, fix: &str| {
+        let result_of = |ok: bool, fix: &str| {
             let line = serde_json::json!({"name": "token", "ok": ok, "message": "w", "fix": fix});
             let read = serde_json::from_str::<CheckFinding>(&line.to_string());
             read.expect("a finding").result()
         };
-        assert_eq!(line(true, ""), "ok");
-        assert_eq!(line(true, "look"), "doubt");
-        assert_eq!(line(false, "mend"), "failed");
+        assert_eq!(result_of(true, ""), "ok");
+        assert_eq!(result_of(true, "look"), "doubt");
+        assert_eq!(result_of(false, "mend"), "failed");
     }
 
     #[test]

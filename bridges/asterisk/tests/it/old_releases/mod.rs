@@ -1,5 +1,5 @@
 //! Tests with calls of Asterisk 1.8 to 16 with chan_sip (`tests/recordings/asterisk-old`). The
-//! assembler is restarted, receives nothing more from some time on, or receives changed messages.
+//! assembler is restarted, loses its connection, or receives changed messages.
 
 mod recording;
 
@@ -11,8 +11,9 @@ use std::time::Duration;
 /// Messages arrive up to this many microseconds late.
 const LATE_MICROS: u64 = 400_000;
 
-/// Restarts the assembler. The next one knows only the stored open calls.
-fn started_again(mut ended: Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
+/// Returns a new assembler that knows only the stored open calls of `ended`. `kept` holds the
+/// snapshots between restarts.
+fn restart_from_snapshots(mut ended: Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
     for change in ended.take_changes() {
         match change.snapshot {
             Some(snapshot) => kept.insert(change.key, snapshot),
@@ -36,12 +37,12 @@ fn difference(name: &str, before: &[FinishedCall], after: &[FinishedCall]) -> St
     format!("{name}: {differ:?}\n")
 }
 
-/// Checks that the recordings of these files give the same calls after this change of their
-/// messages.
-fn unchanged(files: &str, change: impl Fn(&mut Vec<Message>)) {
+/// Checks that `change` of the messages changes no call of the recordings whose names end with
+/// `files`.
+fn check_unchanged(files: &str, change: impl Fn(&mut Vec<Message>)) {
     let mut wrong = String::new();
     let all = recording::all().into_iter();
-    for recording in all.filter(|it| it.name.ends_with(files)) {
+    for recording in all.filter(|recording| recording.name.ends_with(files)) {
         let mut messages = recording.messages.clone();
         change(&mut messages);
         let before = recording.calls(&recording.messages);
@@ -66,20 +67,22 @@ fn inbound_calls_of_old_releases_have_the_recorded_dids() {
 
 #[test]
 fn duplicate_messages_change_no_call() {
-    unchanged("", |messages| {
-        let twice = messages.iter().flat_map(|it| [it.clone(), it.clone()]);
+    check_unchanged("", |messages| {
+        let twice = messages
+            .iter()
+            .flat_map(|message| [message.clone(), message.clone()]);
         *messages = twice.collect();
     });
 }
 
 #[test]
 fn replayed_messages_change_no_call() {
-    unchanged("", |messages| messages.extend(messages.clone()));
+    check_unchanged("", |messages| messages.extend(messages.clone()));
 }
 
 #[test]
 fn rows_of_cel_out_of_order_change_no_call() {
-    unchanged("cel.csv", |messages| {
+    check_unchanged("cel.csv", |messages| {
         let mut chance = 7_u64;
         let mut late = |at: EventTime| {
             chance = chance
@@ -96,7 +99,8 @@ fn restart_after_each_event_changes_no_call() {
     let mut wrong = String::new();
     for recording in recording::all() {
         let (messages, mut kept) = (&recording.messages, BTreeMap::new());
-        let restarted = recording.calls_over(messages, |it| started_again(it, &mut kept));
+        let restarted = recording
+            .calls_with_next_assembler(messages, |ended| restart_from_snapshots(ended, &mut kept));
         wrong += &difference(&recording.name, &recording.calls(messages), &restarted);
     }
     assert!(wrong.is_empty(), "\n{wrong}");
@@ -112,29 +116,34 @@ fn cut_off_call_reports_talk_received_until_cut() {
         for last in recording.pauses() {
             let (cut, calls) = recording.calls_until(last);
             let received: Duration = talks.iter().map(|(a, b)| (*b).min(cut).since(*a)).sum();
-            let told: Duration = calls.iter().map(|call| call.talk).sum();
-            let off = received.max(told) - received.min(told);
+            let reported: Duration = calls.iter().map(|call| call.talk).sum();
+            let off = received.max(reported) - received.min(reported);
             if off > Duration::from_millis(600) {
                 let name = &recording.name;
-                wrong += &format!("{name} after {last}: {told:?} of {received:?}\n");
+                wrong += &format!("{name} after {last}: {reported:?} of {received:?}\n");
             }
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// The masquerade of a transfer by REFER can wait until the ringing telephone is answered, and is
-/// only reported then. The channel that transferred had left when the transfer was reported.
+/// The masquerade of a transfer by REFER can happen only when the ringing telephone is answered. By
+/// the time the masquerade is reported, the channel that transferred has hung up.
 #[test]
 fn late_masquerade_of_refer_transfer_changes_no_talk() {
-    let told = "1.8-cel-on-ami blonde_transfer_refer cel.csv";
+    let name = "1.8-cel-on-ami blonde_transfer_refer cel.csv";
     let mut all = recording::all().into_iter();
-    let recording = all.find(|it| it.name == told).expect("the recording");
+    let recording = all
+        .find(|recording| recording.name == name)
+        .expect("the recording");
     let calls = recording.calls(&recording.messages);
     let (transferred, answered) = ("1795212897.85", "1795212899.8586");
     let is_late = |row: &str| {
         let of_masquerade = ["HANGUP", "CHAN_END", "APP_END"];
-        row.contains(transferred) && of_masquerade.iter().any(|it| row[1..].starts_with(it))
+        row.contains(transferred)
+            && of_masquerade
+                .iter()
+                .any(|event| row[1..].starts_with(event))
     };
     let mut late = 0;
     let moved = recording.messages.iter().map(|(at, message)| {
@@ -150,21 +159,21 @@ fn late_masquerade_of_refer_transfer_changes_no_talk() {
     let mut moved: Vec<Message> = moved.collect();
     moved.sort_by_key(|(at, _)| *at);
     assert_eq!(late, 5);
-    let told = recording.calls(&moved);
+    let late_calls = recording.calls(&moved);
     let talk = |calls: &[FinishedCall]| -> Vec<u128> {
         calls.iter().map(|call| call.talk.as_millis()).collect()
     };
     let near: Vec<bool> = talk(&calls)
         .iter()
-        .zip(talk(&told))
+        .zip(talk(&late_calls))
         .map(|(a, b)| a.abs_diff(b) < 10)
         .collect();
-    assert_eq!(near, [true], "{:?} {:?}", talk(&calls), talk(&told));
-    assert_eq!(told[0].incomplete, None);
+    assert_eq!(near, [true], "{:?} {:?}", talk(&calls), talk(&late_calls));
+    assert_eq!(late_calls[0].incomplete, None);
 }
 
 /// Returns a row of CEL without its peer, as with a mapping without `${BRIDGEPEER}`.
-fn without_peer((at, message): &Message) -> Message {
+fn remove_peer((at, message): &Message) -> Message {
     const FROM_THE_END: usize = 4;
     let row = String::from_utf8_lossy(message).into_owned();
     let mut cells: Vec<&str> = row.trim_end().split("\",\"").collect();
@@ -177,7 +186,7 @@ fn without_peer((at, message): &Message) -> Message {
 fn old_cel_without_peers_yields_same_or_incomplete_calls() {
     let words = |call: &FinishedCall| {
         let (talk, whole) = (call.talk, call.ended.since(call.started));
-        let seconds = [talk, whole].map(|it| format!("{:.1}", it.as_secs_f64()));
+        let seconds = [talk, whole].map(|time| format!("{:.1}", time.as_secs_f64()));
         format!(
             "{seconds:?} {:?} {:?}",
             call.direction, call.employees_in_order
@@ -186,16 +195,16 @@ fn old_cel_without_peers_yields_same_or_incomplete_calls() {
     let (mut wrong, mut whole) = (String::new(), 0);
     let old = |name: &str| name.starts_with("1.8") || name.starts_with("11 ");
     let all = recording::all().into_iter();
-    for recording in all.filter(|it| old(&it.name) && it.name.ends_with("cel.csv")) {
+    for recording in all.filter(|other| old(&other.name) && other.name.ends_with("cel.csv")) {
         let calls = recording.calls(&recording.messages);
-        let messages: Vec<Message> = recording.messages.iter().map(without_peer).collect();
-        for told in recording.calls(&messages) {
-            let mut same = calls.iter().filter(|it| it.linkedid == told.linkedid);
+        let messages: Vec<Message> = recording.messages.iter().map(remove_peer).collect();
+        for call in recording.calls(&messages) {
+            let mut same = calls.iter().filter(|other| other.linkedid == call.linkedid);
             let right = same.next().map(words);
-            if told.incomplete.is_none() && right.as_ref() != Some(&words(&told)) {
-                wrong += &format!("{}: {} not {right:?}\n", recording.name, words(&told));
+            if call.incomplete.is_none() && right.as_ref() != Some(&words(&call)) {
+                wrong += &format!("{}: {} not {right:?}\n", recording.name, words(&call));
             }
-            whole += usize::from(told.incomplete.is_none());
+            whole += usize::from(call.incomplete.is_none());
         }
     }
     assert!(wrong.is_empty(), "\n{wrong}");

@@ -1,4 +1,4 @@
-//! Passes the recordings to an assembler.
+//! Reads the recordings, and passes their messages to an assembler.
 
 use callbridge_call::{
     Assembler, Endpoints, EventTime, FinishedCall, Mark, PbxEvent, Settings, TrunkEndpoint,
@@ -18,12 +18,12 @@ const RELEASES: [&str; 6] = [
 ];
 
 /// Recordings whose talk is not reported, by parts of the names of release, scenario, and file.
-const UNTOLD: [(&str, &str, &str); 3] = [
+const WITHOUT_TALK: [(&str, &str, &str); 3] = [
     ("1.8", "conference", ""),
     ("11", "conference", "cel"),
     ("11-shipped-cel-conf", "", "cel"),
 ];
-/// A longer time between two messages is a pause.
+/// A time between two messages that is longer than this is a pause.
 const LONG: Duration = Duration::from_millis(500);
 
 /// A message, and the time of its event.
@@ -37,9 +37,11 @@ pub struct Recording {
     pub messages: Vec<Message>,
 }
 
-fn sorted(folder: &Path) -> Vec<PathBuf> {
+fn sorted_entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder");
-    let mut all: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).collect();
+    let mut all: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     all.sort();
     all
 }
@@ -52,7 +54,7 @@ pub fn all() -> Vec<Recording> {
     );
     let mut all = Vec::new();
     for release in RELEASES {
-        for folder in sorted(&Path::new(root).join(release)) {
+        for folder in sorted_entries(&Path::new(root).join(release)) {
             for (file, format) in [("ami.raw", Format::Ami), ("cel.csv", Format::CelCsv)] {
                 if folder.join(file).is_file() {
                     all.push(Recording::read(release, &folder, (file, format)));
@@ -92,7 +94,7 @@ impl Recording {
         }
     }
 
-    pub fn tell(&self, assembler: &mut Assembler, (at, message): &Message) {
+    pub fn send_message(&self, assembler: &mut Assembler, (at, message): &Message) {
         let mut decoder = decoder(self.format);
         if let Decoded::Event { received, .. } = decoder.decode(message) {
             assembler.on_event(&received.event, *at);
@@ -101,18 +103,18 @@ impl Recording {
 
     /// Returns the calls of these messages.
     pub fn calls(&self, messages: &[Message]) -> Vec<FinishedCall> {
-        self.calls_over(messages, |assembler| assembler)
+        self.calls_with_next_assembler(messages, |assembler| assembler)
     }
 
     /// Returns the calls of these messages. `next` returns the assembler for the next message.
-    pub fn calls_over(
+    pub fn calls_with_next_assembler(
         &self,
         messages: &[Message],
         mut next: impl FnMut(Assembler) -> Assembler,
     ) -> Vec<FinishedCall> {
         let (mut assembler, mut calls) = (assembler(), Vec::new());
         for message in messages {
-            self.tell(&mut assembler, message);
+            self.send_message(&mut assembler, message);
             calls.append(&mut assembler.take_finished());
             assembler = next(assembler);
         }
@@ -122,12 +124,12 @@ impl Recording {
         calls
     }
 
-    /// Returns the customers' calls as far as they were received, if the connection ends half-way
-    /// between this message and the next one. Also returns that time.
+    /// Returns the calls with customers if the connection ends after the message with the index
+    /// `last`, half-way before the next message. Also returns when the connection ends.
     pub fn calls_until(&self, last: usize) -> (EventTime, Vec<FinishedCall>) {
         let mut assembler = assembler();
         for message in &self.messages[..=last] {
-            self.tell(&mut assembler, message);
+            self.send_message(&mut assembler, message);
         }
         let (at, next) = (self.messages[last].0, self.messages.get(last + 1));
         let cut = next.map_or(at, |next| at.plus(next.0.since(at) / 2));
@@ -143,14 +145,14 @@ impl Recording {
         (cut, calls.filter(|call| call.trunk.is_some()).collect())
     }
 
-    /// Returns the messages with a long pause after them, in which people talk or wait.
+    /// Returns the indexes of the messages that a long pause follows, in which people talk or wait.
     pub fn pauses(&self) -> Vec<usize> {
         let pairs = self.messages.windows(2).enumerate();
         let long = pairs.filter(|(_, pair)| pair[1].0.since(pair[0].0) > LONG);
         long.map(|(last, _)| last).collect()
     }
 
-    fn took_place(&self) -> Vec<Value> {
+    fn expected_calls(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.folder.join("expected.json"));
         let expected: Value = serde_json::from_str(&text.expect("what is expected")).expect("JSON");
         expected["calls"].as_array().expect("calls").clone()
@@ -158,7 +160,7 @@ impl Recording {
 
     /// Returns the numbers that incoming customers dialed, in order.
     pub fn dids(&self) -> Vec<Option<String>> {
-        let calls = self.took_place().into_iter();
+        let calls = self.expected_calls().into_iter();
         let inbound = calls.filter(|call| call["direction"] == "INBOUND");
         let dids = inbound.map(|call| call["did"].as_str().map(str::to_owned));
         let mut dids: Vec<Option<String>> = dids.collect();
@@ -166,10 +168,10 @@ impl Recording {
         dids
     }
 
-    /// Returns when customers and employees talked, according to the telephones. `None` if the
-    /// source does not report all of it, or if dialing a feature code counts as talk.
+    /// Returns when customers and employees talked, according to the telephones. Returns `None` if
+    /// the source does not report all talk, or if dialing a feature code counts as talk.
     pub fn talks(&self) -> Option<Vec<(EventTime, EventTime)>> {
-        let calls = self.took_place();
+        let calls = self.expected_calls();
         let by_rule = |call: &Value| call.get("talkTimeSecByBridgeRule").is_some();
         let untold = |(release, scene, file): &(&str, &str, &str)| {
             let mut words = self.name.split(' ');
@@ -178,7 +180,7 @@ impl Recording {
                 word.contains(**part)
             })
         };
-        if calls.iter().any(by_rule) || UNTOLD.iter().any(untold) {
+        if calls.iter().any(by_rule) || WITHOUT_TALK.iter().any(untold) {
             return None;
         }
         let talks = calls.iter().flat_map(|call| {

@@ -160,20 +160,20 @@ fn weight(from: EventTime, to: EventTime) -> f64 {
 mod tests {
     use super::*;
 
-    fn at(seconds: f64) -> EventTime {
+    fn time_at(seconds: f64) -> EventTime {
         EventTime::from_micros((1_795_000_000.0 * 1e6 + seconds * 1e6) as i64)
     }
 
     fn scale(moments: &[f64]) -> Scale {
-        Scale::new(moments.iter().map(|&s| at(s)).collect(), 100.0, 1100.0)
+        Scale::new(moments.iter().map(|&s| time_at(s)).collect(), 100.0, 1100.0)
     }
 
     #[test]
     fn short_call_has_a_straight_axis() {
         let scale = scale(&[0.0, 0.1, 1.0, 2.0]);
-        assert!((scale.x(at(1.0)) - 600.0).abs() < 0.01);
+        assert!((scale.x(time_at(1.0)) - 600.0).abs() < 0.01);
         assert_eq!(scale.shortened_stretches().count(), 0);
-        let ticks = scale.ticks(at(0.0));
+        let ticks = scale.ticks(time_at(0.0));
         assert!((5..=12).contains(&ticks.len()), "{ticks:?}");
         assert!(ticks.windows(2).all(|pair| pair[1].0 - pair[0].0 >= 70.0));
     }
@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn twelve_hours_leave_room_for_the_seconds_at_both_ends() {
         let scale = scale(&[0.0, 2.0, 5.0, 43_190.0, 43_195.0, 43_200.0]);
-        let widths =
-            [(0.0, 5.0), (43_190.0, 43_200.0)].map(|(a, b)| scale.x(at(b)) - scale.x(at(a)));
+        let widths = [(0.0, 5.0), (43_190.0, 43_200.0)]
+            .map(|(a, b)| scale.x(time_at(b)) - scale.x(time_at(a)));
         assert!(widths.iter().all(|width| *width > 100.0), "{widths:?}");
         let cuts: Vec<(f64, Duration)> = scale.shortened_stretches().collect();
         assert_eq!(cuts.len(), 1);
@@ -191,16 +191,18 @@ mod tests {
             43_181,
             "but for two seconds at each end"
         );
-        assert!((scale.x(at(43_200.0)) - 1100.0).abs() < 0.01);
-        assert!(scale.ticks(at(0.0)).len() >= 6);
+        assert!((scale.x(time_at(43_200.0)) - 1100.0).abs() < 0.01);
+        assert!(scale.ticks(time_at(0.0)).len() >= 6);
     }
 
     #[test]
     fn scale_places_single_moment_and_never_decreases() {
         let one = scale(&[0.0]);
-        assert!((one.x(at(0.0)) - 100.0).abs() < 0.01 && !one.ticks(at(0.0)).is_empty());
+        assert!((one.x(time_at(0.0)) - 100.0).abs() < 0.01 && !one.ticks(time_at(0.0)).is_empty());
         let scale = scale(&[0.0, 1.0, 700.0, 701.0, 5_000.0]);
-        let xs: Vec<f64> = (0..=5_000).map(|s| scale.x(at(f64::from(s)))).collect();
+        let xs: Vec<f64> = (0..=5_000)
+            .map(|s| scale.x(time_at(f64::from(s))))
+            .collect();
         assert!(xs.windows(2).all(|pair| pair[1] >= pair[0]));
     }
 }

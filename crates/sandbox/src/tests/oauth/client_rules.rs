@@ -1,9 +1,9 @@
-//! Violations of clients with their tokens and secrets (§4.1, §5.1, §5.2, §5.6, §7.7).
+//! Tests of violations of clients with their tokens and secrets (§4.1, §5.1, §5.2, §5.6, §7.7).
 
-use super::super::{INFO, NOW, SUBMIT, TOKEN, after, call, kinds};
+use super::super::{INFO, NOW, SUBMIT, TOKEN, call, kinds, now_plus};
 use super::{
-    CLIENT, SECRET, TOKEN_PATH, alive, approved, connected, exchange, exchange_with, form, page,
-    refresh, revoke, with_application,
+    CLIENT, SECRET, TOKEN_PATH, approve, connect, exchange, exchange_with, form, page, refresh,
+    revoke, sandbox_with_application, token_info_status,
 };
 use crate::oauth::connection;
 use crate::{Request, Role, ViolationKind};
@@ -11,8 +11,8 @@ use serde_json::json;
 
 #[test]
 fn token_or_secret_out_of_its_place_is_counted() {
-    let mut core = with_application();
-    let (access, token) = connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (access, token) = connect(&mut core, NOW);
     let info = || Request::get(INFO).with_token(TOKEN);
     let query = |text: &str| {
         let mut request = info();
@@ -47,7 +47,7 @@ fn token_or_secret_out_of_its_place_is_counted() {
     ];
     for (what, request) in table {
         let mut core = core.clone();
-        core.handle(after(1), &request);
+        core.handle(now_plus(1), &request);
         assert_eq!(
             core.violations().count(ViolationKind::SecretMisplaced),
             1,
@@ -59,8 +59,8 @@ fn token_or_secret_out_of_its_place_is_counted() {
 
 #[test]
 fn oauth_endpoints_report_header_query_and_pat_as_violations() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     let good = exchange(&code);
     let mut query = good.clone();
     query.query = format!("client_secret={SECRET}");
@@ -93,7 +93,7 @@ fn oauth_endpoints_report_header_query_and_pat_as_violations() {
         assert_eq!(kinds(&core), expected);
     }
     assert_eq!(
-        alive(&mut core, NOW, TOKEN),
+        token_info_status(&mut core, NOW, TOKEN),
         200,
         "a PAT is not revoked here"
     );
@@ -101,8 +101,8 @@ fn oauth_endpoints_report_header_query_and_pat_as_violations() {
 
 #[test]
 fn client_credentials_of_a_header_or_a_query_do_not_count() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     let mut request = exchange_with(&code, &[("client_secret", "")]);
     request.query = format!("client_secret={SECRET}");
     let request = request.with_header(
@@ -114,7 +114,7 @@ fn client_credentials_of_a_header_or_a_query_do_not_count() {
 
 #[test]
 fn another_method_is_405_and_counted() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     let answer = core.handle(NOW, &Request::get(TOKEN_PATH));
     assert_eq!(
         (answer.status, kinds(&core)),
@@ -124,43 +124,43 @@ fn another_method_is_405_and_counted() {
 
 #[test]
 fn repeated_refused_body_or_credentials_are_violations() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     for second in [0, 2] {
-        core.handle(after(second), &refresh("svcrt_none"));
+        core.handle(now_plus(second), &refresh("svcrt_none"));
     }
     assert_eq!(kinds(&core), [ViolationKind::RepeatAfter400]);
     let wrong = exchange_with("svc_ac_1", &[("client_secret", "svc_sec_old")]);
     for second in [10, 12] {
-        core.handle(after(second), &wrong);
+        core.handle(now_plus(second), &wrong);
     }
     assert_eq!(
         kinds(&core),
         [ViolationKind::RepeatAfter400, ViolationKind::RepeatAfter401]
     );
-    core.handle(after(80), &wrong);
+    core.handle(now_plus(80), &wrong);
     assert_eq!(kinds(&core).len(), 2, "a minute later");
 }
 
 #[test]
 fn rotated_client_secret_is_over_at_once() {
-    let mut core = with_application();
-    let (_, token) = connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (_, token) = connect(&mut core, NOW);
     let fresh = "svc_sec_fresh";
     let rotate = Request::post(
         "/sandbox/admin/oauth/application",
         &json!({ "clientId": super::application().client_id, "clientSecret": fresh }),
     );
-    assert_eq!(core.handle(after(1), &rotate).status, 200);
-    assert_eq!(core.handle(after(2), &refresh(&token)).status, 401);
+    assert_eq!(core.handle(now_plus(1), &rotate).status, 200);
+    assert_eq!(core.handle(now_plus(2), &refresh(&token)).status, 401);
     let with = super::refresh_with(&token, &[("client_secret", fresh)]);
-    assert_eq!(core.handle(after(3), &with).status, 200);
+    assert_eq!(core.handle(now_plus(3), &with).status, 200);
     assert_eq!(kinds(&core), []);
 }
 
 #[test]
 fn endpoint_on_wrong_host_gets_404_and_violation() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     let at = |mut request: Request, role| {
         request.role = role;
         request
@@ -170,7 +170,7 @@ fn endpoint_on_wrong_host_gets_404_and_violation() {
         at(exchange(&code), Role::Api),
         at(revoke("x"), Role::Api),
         at(info(), Role::Auth),
-        at(page(&super::asked()), Role::Auth),
+        at(page(&super::consent_parameters()), Role::Auth),
     ];
     for request in &wrong {
         assert_eq!(core.handle(NOW, request).status, 404);
@@ -180,7 +180,7 @@ fn endpoint_on_wrong_host_gets_404_and_violation() {
         assert_eq!(core.handle(NOW, &request).status, 200);
     }
     assert_eq!(
-        core.handle(NOW, &at(page(&super::asked()), Role::Api))
+        core.handle(NOW, &at(page(&super::consent_parameters()), Role::Api))
             .status,
         200
     );
@@ -188,13 +188,13 @@ fn endpoint_on_wrong_host_gets_404_and_violation() {
 
 #[test]
 fn company_that_disconnected_makes_the_client_stop() {
-    let mut core = with_application();
-    let (access, token) = connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (access, token) = connect(&mut core, NOW);
     connection::disconnect(&mut core, super::ID, 1);
-    assert_eq!(alive(&mut core, after(2), &access), 401);
-    assert_eq!(core.handle(after(3), &refresh(&token)).status, 400);
+    assert_eq!(token_info_status(&mut core, now_plus(2), &access), 401);
+    assert_eq!(core.handle(now_plus(3), &refresh(&token)).status, 400);
     assert_eq!(kinds(&core), [], "finding out is no breach");
-    assert_eq!(core.handle(after(5), &refresh(&token)).status, 400);
+    assert_eq!(core.handle(now_plus(5), &refresh(&token)).status, 400);
     assert_eq!(
         kinds(&core),
         [ViolationKind::RepeatAfter400],

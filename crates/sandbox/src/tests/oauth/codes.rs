@@ -1,9 +1,9 @@
-//! Codes: what the exchange returns, and when it refuses (§3.1, §4.1, §4.1.1, §5.6, §7.6).
+//! Tests of codes: the answer of the exchange, and its refusals (§3.1, §4.1, §4.1.1, §5.6, §7.6).
 
-use super::super::{NOW, after, holds, keys, kinds, sandbox};
+use super::super::{NOW, has_fields, keys, kinds, now_plus, sandbox};
 use super::{
-    BACK, CLIENT, Refused, SECRET, TOKEN_PATH, alive, application, approved, codes, connected,
-    exchange, exchange_with, form, is_refusal, pair, with_application,
+    BACK, CLIENT, Refused, SECRET, TOKEN_PATH, application, approve, codes, connect, exchange,
+    exchange_with, form, is_refusal, pair, sandbox_with_application, token_info_status,
 };
 use crate::oauth::connection;
 use crate::token::TokenKey;
@@ -12,15 +12,18 @@ use serde_json::json;
 
 #[test]
 fn code_gives_a_pair_without_an_envelope() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     let answer = core.handle(NOW, &exchange(&code));
-    let told = answer.value();
+    let reply = answer.value();
     let expected = json!({
         "token_type": "Bearer", "expires_in": 3600,
         "scope": "PERMISSION_OPEN_API_CALL:SAVE PERMISSION_OPEN_API_CALL:READ",
     });
-    assert!(answer.status == 200 && holds(&told, &expected), "{told}");
+    assert!(
+        answer.status == 200 && has_fields(&reply, &expected),
+        "{reply}"
+    );
     assert_eq!(
         keys(&answer),
         [
@@ -35,37 +38,37 @@ fn code_gives_a_pair_without_an_envelope() {
     );
     let (access, refresh) = pair(&answer);
     assert!(access.starts_with("svc_at_") && refresh.starts_with("svcrt_"));
-    assert_eq!(alive(&mut core, NOW, &access), 200);
+    assert_eq!(token_info_status(&mut core, NOW, &access), 200);
     assert_eq!(kinds(&core), []);
 }
 
 #[test]
 fn signing_keys_are_64_hex_digits_and_need_configuration() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
-    let told = core.handle(NOW, &exchange(&code)).value();
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
+    let reply = core.handle(NOW, &exchange(&code)).value();
     for name in ["webhook_secret", "embedded_secret"] {
-        let secret = told[name].as_str().expect("a secret");
+        let secret = reply[name].as_str().expect("a secret");
         let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
         assert!(secret.len() == 64 && secret.chars().all(hex), "{secret}");
     }
-    assert_ne!(told["webhook_secret"], told["embedded_secret"]);
+    assert_ne!(reply["webhook_secret"], reply["embedded_secret"]);
     let mut core = sandbox();
     let mut bare = application();
     bare.embedded = false;
     connection::register(&mut core, bare);
-    let code = approved(&mut core, NOW);
-    let told = core.handle(NOW, &exchange(&code)).value();
-    assert!(told.get("webhook_secret").is_none() && told.get("embedded_secret").is_none());
+    let code = approve(&mut core, NOW);
+    let reply = core.handle(NOW, &exchange(&code)).value();
+    assert!(reply.get("webhook_secret").is_none() && reply.get("embedded_secret").is_none());
 }
 
 #[test]
 fn signing_keys_come_only_in_first_exchange_of_connection() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     let secret = |core: &mut crate::Sandbox, second| {
-        let code = approved(core, after(second));
-        let told = core.handle(after(second), &exchange(&code)).value();
-        told.get("webhook_secret").cloned()
+        let code = approve(core, now_plus(second));
+        let reply = core.handle(now_plus(second), &exchange(&code)).value();
+        reply.get("webhook_secret").cloned()
     };
     let first = secret(&mut core, 0).expect("the first");
     assert_eq!(secret(&mut core, 1), None, "connected again");
@@ -76,10 +79,10 @@ fn signing_keys_come_only_in_first_exchange_of_connection() {
 
 #[test]
 fn code_works_once() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     let first = core.handle(NOW, &exchange(&code));
-    let second = core.handle(after(1), &exchange(&code));
+    let second = core.handle(now_plus(1), &exchange(&code));
     assert!(is_refusal(&second, 400), "{}", second.value());
     assert_eq!(
         (codes(&core), kinds(&core)),
@@ -87,7 +90,7 @@ fn code_works_once() {
     );
     let (access, _) = pair(&first);
     assert_eq!(
-        alive(&mut core, after(2), &access),
+        token_info_status(&mut core, now_plus(2), &access),
         200,
         "the first pair stays"
     );
@@ -95,21 +98,21 @@ fn code_works_once() {
 
 #[test]
 fn code_lives_ten_minutes() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     assert_eq!(
-        core.clone().handle(after(599), &exchange(&code)).status,
+        core.clone().handle(now_plus(599), &exchange(&code)).status,
         200
     );
-    let late = core.handle(after(600), &exchange(&code));
+    let late = core.handle(now_plus(600), &exchange(&code));
     assert!(is_refusal(&late, 400));
     assert_eq!((codes(&core), kinds(&core)), (vec![6906], vec![]));
 }
 
 #[test]
 fn refused_exchange_does_not_use_the_code_up() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     let wrong = [
         exchange_with(&code, &[("redirect_uri", "http://127.0.0.1:9/back/")]),
         exchange_with(&code, &[("client_secret", "svc_sec_other")]),
@@ -124,13 +127,13 @@ fn refused_exchange_does_not_use_the_code_up() {
 
 #[test]
 fn code_is_for_its_application_alone() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     let mut other = application();
     other.id = 3;
     other.client_id = "svc_app_other".to_owned();
     other.secret = TokenKey::from_value("svc_sec_other");
     connection::register(&mut core, other);
-    let code = approved(&mut core, NOW);
+    let code = approve(&mut core, NOW);
     let foreign = [
         ("client_id", "svc_app_other"),
         ("client_secret", "svc_sec_other"),
@@ -161,8 +164,8 @@ fn token_refusal_has_status_and_shows_code_only_in_log() {
         ),
     ];
     for (other, status, code) in table {
-        let mut core = with_application();
-        let good = approved(&mut core, NOW);
+        let mut core = sandbox_with_application();
+        let good = approve(&mut core, NOW);
         let answer = core.handle(NOW, &exchange_with(&good, other));
         assert!(
             is_refusal(&answer, status),
@@ -178,8 +181,8 @@ fn token_refusal_has_status_and_shows_code_only_in_log() {
 
 #[test]
 fn only_a_form_is_read_and_each_field_once() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     let good = String::from_utf8(exchange(&code).body).expect("a form");
     let json = json!({
         "grant_type": "authorization_code", "code": code, "redirect_uri": BACK,
@@ -214,29 +217,29 @@ fn only_a_form_is_read_and_each_field_once() {
 
 #[test]
 fn oauth_endpoints_need_no_token_and_count_in_no_window() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     for second in 0..70 {
-        let answer = core.handle(after(second), &form(TOKEN_PATH, &[("client_id", "x")]));
+        let answer = core.handle(now_plus(second), &form(TOKEN_PATH, &[("client_id", "x")]));
         assert_eq!(answer.status, 401);
     }
     assert_eq!(core.fullest().windows, 0);
-    let (access, _) = connected(&mut core, after(71));
-    assert_eq!(alive(&mut core, after(71), &access), 200);
+    let (access, _) = connect(&mut core, now_plus(71));
+    assert_eq!(token_info_status(&mut core, now_plus(71), &access), 200);
 }
 
 #[test]
 fn lost_exchange_uses_code_and_first_retry_is_no_violation() {
     for action in [Action::Lost, Action::StatusAfter(500), Action::Broken] {
-        let mut core = with_application();
-        let code = approved(&mut core, NOW);
+        let mut core = sandbox_with_application();
+        let code = approve(&mut core, NOW);
         core.faults
             .rules
             .push((Rule::next(Endpoint::OauthToken, 1, action), 0, 0));
         core.handle(NOW, &exchange(&code));
-        let again = core.handle(after(5), &exchange(&code));
+        let again = core.handle(now_plus(5), &exchange(&code));
         assert!(is_refusal(&again, 400));
         assert_eq!(kinds(&core), [], "{action:?}");
-        core.handle(after(9), &exchange(&code));
+        core.handle(now_plus(9), &exchange(&code));
         assert_eq!(
             kinds(&core),
             [ViolationKind::RepeatAfter400],

@@ -1,10 +1,10 @@
-//! Connections: grants, companies, tokens of both kinds, windows, requestIds (§2.2, §3.1, §3.2,
-//! §5.2 to §5.5, Limits).
+//! Tests of connections: grants, companies, tokens of both kinds, windows, and requestIds (§2.2,
+//! §3.1, §3.2, §5.2 to §5.5, Limits).
 
-use super::super::{INFO, NOW, SUBMIT, TOKEN, after, call, holds, kinds, poll};
+use super::super::{INFO, NOW, SUBMIT, TOKEN, call, has_fields, kinds, now_plus, poll};
 use super::{
-    ID, READ, SAVE, alive, approved, codes, connected, exchange, grant, is_refusal, pair, refresh,
-    refresh_with, revoke, with_application,
+    ID, READ, SAVE, approve, codes, connect, exchange, grant, is_refusal, pair, refresh,
+    refresh_with, revoke, sandbox_with_application, token_info_status,
 };
 use crate::oauth::connection;
 use crate::{Request, Sandbox, ViolationKind};
@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 
 fn info(core: &mut Sandbox, second: u64, token: &str) -> Value {
     let request = Request::get(INFO).with_token(token);
-    core.handle(after(second), &request).value()
+    core.handle(now_plus(second), &request).value()
 }
 
 fn submit(core: &mut Sandbox, second: u64, token: &str) -> crate::Response {
     let request = Request::post(SUBMIT, &call()).with_token(token);
-    core.handle(after(second), &request)
+    core.handle(now_plus(second), &request)
 }
 
 #[test]
 fn token_info_distinguishes_access_token_and_pat() {
-    let mut core = with_application();
-    let (access, _) = connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (access, _) = connect(&mut core, NOW);
     let public = info(&mut core, 1, &access);
     let end = NOW.floor_seconds().get() + 3_600;
     let expected = json!({
@@ -40,7 +40,7 @@ fn token_info_distinguishes_access_token_and_pat() {
     let expected = json!({
         "data": { "application": { "id": 1, "type": "PRIVATE" }, "kind": "PAT", "expiresAt": null },
     });
-    assert!(holds(&private, &expected), "{private}");
+    assert!(has_fields(&private, &expected), "{private}");
     for value in [&access, TOKEN] {
         assert!(!public.to_string().contains(value) && !private.to_string().contains(value));
     }
@@ -48,27 +48,27 @@ fn token_info_distinguishes_access_token_and_pat() {
 
 #[test]
 fn access_token_warns_of_its_end_in_every_success() {
-    let mut core = with_application();
-    let (access, _) = connected(&mut core, NOW);
-    let told = info(&mut core, 1, &access);
-    assert_eq!(told["message"], "Token expires today. Please renew it.");
-    assert_eq!(told["accept"], true);
+    let mut core = sandbox_with_application();
+    let (access, _) = connect(&mut core, NOW);
+    let reply = info(&mut core, 1, &access);
+    assert_eq!(reply["message"], "Token expires today. Please renew it.");
+    assert_eq!(reply["accept"], true);
 }
 
 #[test]
 fn company_narrows_the_grants_of_tokens_that_exist() {
-    let mut core = with_application();
-    let (access, token) = connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (access, token) = connect(&mut core, NOW);
     assert_eq!(submit(&mut core, 1, &access).status, 200);
     assert!(connection::set_grants(&mut core, ID, 1, vec![grant(READ)]));
     assert_eq!(submit(&mut core, 3, &access).status, 403);
-    let told = core.handle(after(4), &refresh(&token));
+    let reply = core.handle(now_plus(4), &refresh(&token));
     assert_eq!(
-        told.value()["scope"],
+        reply.value()["scope"],
         READ,
         "the scope is what is approved now"
     );
-    let (newer, _) = pair(&told);
+    let (newer, _) = pair(&reply);
     assert_eq!(submit(&mut core, 5, &newer).status, 403);
     assert!(connection::set_grants(&mut core, ID, 1, vec![grant(SAVE)]));
     assert_eq!(submit(&mut core, 7, &access).status, 200);
@@ -76,8 +76,8 @@ fn company_narrows_the_grants_of_tokens_that_exist() {
 
 #[test]
 fn grants_of_one_connection_do_not_apply_to_another() {
-    let mut core = with_application();
-    let (first, _) = connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (first, _) = connect(&mut core, NOW);
     let (second, _) = connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
     connection::set_grants(&mut core, ID, 2, Vec::new());
     assert_eq!(submit(&mut core, 1, &first).status, 200);
@@ -97,74 +97,78 @@ fn grants_of_one_connection_do_not_apply_to_another() {
 
 #[test]
 fn blocked_company_tokens_get_401_until_unblocked() {
-    let mut core = with_application();
-    let (access, _) = connected(&mut core, NOW);
-    core.company(after(1), |own| own.blocked = true);
-    assert_eq!(alive(&mut core, after(2), &access), 401);
-    assert_eq!(alive(&mut core, after(2), TOKEN), 401);
-    core.company(after(70), |own| own.blocked = false);
+    let mut core = sandbox_with_application();
+    let (access, _) = connect(&mut core, NOW);
+    core.company(now_plus(1), |own| own.blocked = true);
+    assert_eq!(token_info_status(&mut core, now_plus(2), &access), 401);
+    assert_eq!(token_info_status(&mut core, now_plus(2), TOKEN), 401);
+    core.company(now_plus(70), |own| own.blocked = false);
     for token in [&access, TOKEN] {
-        assert_eq!(alive(&mut core, after(71), token), 200);
+        assert_eq!(token_info_status(&mut core, now_plus(71), token), 200);
     }
 }
 
 #[test]
 fn blocked_company_gets_oauth_401_and_keeps_tokens_and_codes() {
-    let mut core = with_application();
-    let (access, token) = connected(&mut core, NOW);
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (access, token) = connect(&mut core, NOW);
+    let code = approve(&mut core, NOW);
     let (foreign, _) =
         connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
-    core.company(after(1), |own| own.blocked = true);
+    core.company(now_plus(1), |own| own.blocked = true);
     for request in [
         refresh(&token),
         exchange(&code),
         revoke(&token),
         revoke(&access),
     ] {
-        let answer = core.handle(after(2), &request);
+        let answer = core.handle(now_plus(2), &request);
         assert!(is_refusal(&answer, 401), "{}", answer.value());
     }
     assert_eq!((codes(&core), kinds(&core)), (vec![2715; 4], vec![]));
     // The answer is the same as for a wrong secret, and another company is not affected.
     let wrong = refresh_with(&token, &[("client_secret", "svc_sec_old")]);
     let (wrong, blocked) = (
-        core.handle(after(3), &wrong),
-        core.handle(after(70), &refresh(&token)),
+        core.handle(now_plus(3), &wrong),
+        core.handle(now_plus(70), &refresh(&token)),
     );
     assert_eq!(wrong.body, blocked.body);
-    assert_eq!(core.handle(after(70), &revoke(&foreign)).status, 200);
-    assert_eq!(alive(&mut core, after(70), &foreign), 401, "revoked");
+    assert_eq!(core.handle(now_plus(70), &revoke(&foreign)).status, 200);
+    assert_eq!(
+        token_info_status(&mut core, now_plus(70), &foreign),
+        401,
+        "revoked"
+    );
     assert_eq!(kinds(&core), [], "asked again after a minute");
-    core.handle(after(75), &refresh(&token));
+    core.handle(now_plus(75), &refresh(&token));
     assert_eq!(
         kinds(&core),
         [ViolationKind::RepeatAfter401],
         "and again at once"
     );
-    core.company(after(80), |own| own.blocked = false);
-    assert_eq!(alive(&mut core, after(81), &access), 200);
-    pair(&core.handle(after(82), &refresh(&token)));
-    pair(&core.handle(after(82), &exchange(&code)));
+    core.company(now_plus(80), |own| own.blocked = false);
+    assert_eq!(token_info_status(&mut core, now_plus(81), &access), 200);
+    pair(&core.handle(now_plus(82), &refresh(&token)));
+    pair(&core.handle(now_plus(82), &exchange(&code)));
 }
 
 #[test]
 fn refreshed_token_has_new_window_but_excess_is_violation() {
-    let mut core = with_application();
-    let (access, token) = connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (access, token) = connect(&mut core, NOW);
     for _ in 0..60 {
-        assert_eq!(alive(&mut core, after(1), &access), 200);
+        assert_eq!(token_info_status(&mut core, now_plus(1), &access), 200);
     }
-    let (newer, _) = pair(&core.handle(after(2), &refresh(&token)));
-    assert_eq!(alive(&mut core, after(2), &access), 429);
+    let (newer, _) = pair(&core.handle(now_plus(2), &refresh(&token)));
+    assert_eq!(token_info_status(&mut core, now_plus(2), &access), 429);
     assert_eq!(kinds(&core).last(), Some(&ViolationKind::WindowExceeded));
     assert_eq!(
-        alive(&mut core, after(3), &newer),
+        token_info_status(&mut core, now_plus(3), &newer),
         200,
         "a counter of its own"
     );
     assert_eq!(kinds(&core).last(), Some(&ViolationKind::FreshBudget));
-    assert_eq!(alive(&mut core, after(4), TOKEN), 200);
+    assert_eq!(token_info_status(&mut core, now_plus(4), TOKEN), 200);
     let fresh = core.violations().count(ViolationKind::FreshBudget);
     assert_eq!(
         fresh, 1,
@@ -174,15 +178,15 @@ fn refreshed_token_has_new_window_but_excess_is_violation() {
 
 #[test]
 fn request_is_read_by_the_token_value_that_made_it_alone() {
-    let mut core = with_application();
-    let (access, token) = connected(&mut core, NOW);
-    let told = submit(&mut core, 1, &access).value();
-    let id = told["requestId"].as_str().expect("a requestId").to_owned();
-    let (newer, _) = pair(&core.handle(after(2), &refresh(&token)));
+    let mut core = sandbox_with_application();
+    let (access, token) = connect(&mut core, NOW);
+    let reply = submit(&mut core, 1, &access).value();
+    let id = reply["requestId"].as_str().expect("a requestId").to_owned();
+    let (newer, _) = pair(&core.handle(now_plus(2), &refresh(&token)));
     let by = |core: &mut Sandbox, value: &str| {
         let mut request = poll(&id);
         request.headers.clear();
-        core.handle(after(4), &request.with_token(value)).status
+        core.handle(now_plus(4), &request.with_token(value)).status
     };
     assert_eq!(by(&mut core, &newer), 404);
     assert_eq!(kinds(&core), [ViolationKind::ForeignPoll]);
@@ -195,28 +199,31 @@ fn request_is_read_by_the_token_value_that_made_it_alone() {
 
 #[test]
 fn pat_cannot_refresh_and_new_pat_keeps_access_tokens() {
-    let mut core = with_application();
-    let (access, _) = connected(&mut core, NOW);
-    core.issue_pat(after(1), "svc_pat_second", None);
-    assert_eq!(alive(&mut core, after(2), TOKEN), 401);
-    assert_eq!(alive(&mut core, after(2), &access), 200);
+    let mut core = sandbox_with_application();
+    let (access, _) = connect(&mut core, NOW);
+    core.issue_pat(now_plus(1), "svc_pat_second", None);
+    assert_eq!(token_info_status(&mut core, now_plus(2), TOKEN), 401);
+    assert_eq!(token_info_status(&mut core, now_plus(2), &access), 200);
     assert!(is_refusal(
-        &core.handle(after(3), &refresh("svc_pat_second")),
+        &core.handle(now_plus(3), &refresh("svc_pat_second")),
         400
     ));
     assert_eq!(codes(&core), [6906]);
     assert_eq!(kinds(&core), [ViolationKind::SecretMisplaced]);
-    assert_eq!(alive(&mut core, after(4), "svc_pat_second"), 200);
+    assert_eq!(
+        token_info_status(&mut core, now_plus(4), "svc_pat_second"),
+        200
+    );
 }
 
 #[test]
 fn disconnected_company_has_its_installation_revoked() {
-    let mut core = with_application();
-    connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    connect(&mut core, NOW);
     let first = core.webhooks.installed(1, ID).expect("an installation");
     connection::disconnect(&mut core, ID, 1);
     assert_eq!(core.webhooks.installed(1, ID), None);
-    connected(&mut core, after(2));
+    connect(&mut core, now_plus(2));
     let second = core.webhooks.installed(1, ID).expect("another");
     assert_ne!(first, second);
 }

@@ -1,9 +1,9 @@
-//! The authorization page (§4.2, §5.6.1, §5.6.3).
+//! Tests of the authorization page (§4.2, §5.6.1, §5.6.3).
 
-use super::super::{NOW, after, kinds};
+use super::super::{NOW, kinds, now_plus};
 use super::{
-    BACK, CLIENT, READ, SAVE, approved, asked, brought_back, codes, connected, decided, exchange,
-    grant, page, with_application,
+    BACK, CLIENT, READ, SAVE, approve, codes, connect, consent_parameters, decision_request,
+    exchange, grant, page, redirect_parameters, sandbox_with_application,
 };
 use crate::oauth::connection;
 use crate::{Request, Response, Sandbox, ViolationKind};
@@ -13,9 +13,10 @@ fn text(answer: &Response) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
 
-/// Returns the parameters with another value for one of them, or without it.
-fn asked_with<'a>(name: &str, value: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
-    let all = asked().into_iter();
+/// Returns the parameters of a consent with this value of the parameter `name`. With `None`, the
+/// parameter is missing.
+fn consent_parameters_with<'a>(name: &str, value: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
+    let all = consent_parameters().into_iter();
     all.filter_map(|(own, old)| match value {
         _ if own != name => Some((own, old)),
         Some(value) => Some((own, value)),
@@ -24,8 +25,9 @@ fn asked_with<'a>(name: &str, value: Option<&'a str>) -> Vec<(&'a str, &'a str)>
     .collect()
 }
 
-/// Checks that the answer is a page with 400 and no redirect, and that the log has the code.
-fn refused(core: &mut Sandbox, request: &Request, code: u16) {
+/// Checks that the answer to the request is a page with 400 and no redirect, and that the last line
+/// of the log has this code.
+fn assert_refused(core: &mut Sandbox, request: &Request, code: u16) {
     let answer = core.handle(NOW, request);
     assert_eq!(
         (answer.status, answer.location.as_ref()),
@@ -40,8 +42,8 @@ fn refused(core: &mut Sandbox, request: &Request, code: u16) {
 
 #[test]
 fn page_asks_a_person_for_each_grant_and_the_company() {
-    let mut core = with_application();
-    let answer = core.handle(NOW, &page(&asked()));
+    let mut core = sandbox_with_application();
+    let answer = core.handle(NOW, &page(&consent_parameters()));
     let page = text(&answer);
     assert_eq!(answer.status, 200);
     for part in [
@@ -60,9 +62,12 @@ fn page_asks_a_person_for_each_grant_and_the_company() {
 
 #[test]
 fn approval_redirects_with_code_and_unchanged_state() {
-    let mut core = with_application();
-    let answer = core.handle(NOW, &decided(&asked(), &[("decision", "approve")]));
-    let back = brought_back(&answer);
+    let mut core = sandbox_with_application();
+    let answer = core.handle(
+        NOW,
+        &decision_request(&consent_parameters(), &[("decision", "approve")]),
+    );
+    let back = redirect_parameters(&answer);
     assert!(
         answer
             .location
@@ -79,20 +84,26 @@ fn approval_redirects_with_code_and_unchanged_state() {
 
 #[test]
 fn redirect_without_state_has_code_and_keeps_query() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     let to = "https://app.example/back?a=1";
-    let mut parameters = asked_with("redirect_uri", Some(to));
+    let mut parameters = consent_parameters_with("redirect_uri", Some(to));
     parameters.retain(|(name, _)| *name != "state");
-    let back = brought_back(&core.handle(NOW, &decided(&parameters, &[("decision", "approve")])));
+    let back = redirect_parameters(&core.handle(
+        NOW,
+        &decision_request(&parameters, &[("decision", "approve")]),
+    ));
     assert_eq!(back[0], ("a".to_owned(), "1".to_owned()));
     assert!(back[1].0 == "code" && back.len() == 2);
 }
 
 #[test]
 fn decline_redirects_with_access_denied_and_is_no_violation() {
-    let mut core = with_application();
-    let answer = core.handle(NOW, &decided(&asked(), &[("decision", "decline")]));
-    let back = brought_back(&answer);
+    let mut core = sandbox_with_application();
+    let answer = core.handle(
+        NOW,
+        &decision_request(&consent_parameters(), &[("decision", "decline")]),
+    );
+    let back = redirect_parameters(&answer);
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(
         back,
@@ -103,24 +114,30 @@ fn decline_redirects_with_access_denied_and_is_no_violation() {
 
 #[test]
 fn invalid_parameters_show_an_error_page_and_never_redirect() {
-    let mut core = with_application();
-    let scope = |scope| asked_with("scope", Some(scope));
+    let mut core = sandbox_with_application();
+    let scope = |scope| consent_parameters_with("scope", Some(scope));
     let lead = "PERMISSION_OPEN_API_LEAD:READ";
     let table = [
-        (asked_with("response_type", Some("token")), 6907),
-        (asked_with("response_type", None), 6907),
-        (asked_with("client_id", Some("")), 6907),
-        (asked_with("redirect_uri", None), 6907),
-        (asked_with("client_id", Some("svc_app_none")), 6900),
         (
-            asked_with("redirect_uri", Some("http://127.0.0.1:9/back/")),
+            consent_parameters_with("response_type", Some("token")),
+            6907,
+        ),
+        (consent_parameters_with("response_type", None), 6907),
+        (consent_parameters_with("client_id", Some("")), 6907),
+        (consent_parameters_with("redirect_uri", None), 6907),
+        (
+            consent_parameters_with("client_id", Some("svc_app_none")),
+            6900,
+        ),
+        (
+            consent_parameters_with("redirect_uri", Some("http://127.0.0.1:9/back/")),
             6902,
         ),
         (
-            asked_with("redirect_uri", Some("https://evil.example/")),
+            consent_parameters_with("redirect_uri", Some("https://evil.example/")),
             6902,
         ),
-        (asked_with("scope", None), 6904),
+        (consent_parameters_with("scope", None), 6904),
         (scope(""), 6904),
         (scope("PERMISSION_OPEN_API_CALL"), 6904),
         (
@@ -135,48 +152,57 @@ fn invalid_parameters_show_an_error_page_and_never_redirect() {
         (scope(lead), 6904),
     ];
     for (parameters, code) in table {
-        refused(&mut core, &page(&parameters), code);
-        refused(
+        assert_refused(&mut core, &page(&parameters), code);
+        assert_refused(
             &mut core,
-            &decided(&parameters, &[("decision", "approve")]),
+            &decision_request(&parameters, &[("decision", "approve")]),
             code,
         );
     }
-    let mut twice = asked();
+    let mut twice = consent_parameters();
     twice.push(("client_id", CLIENT));
-    refused(&mut core, &page(&twice), 6907);
+    assert_refused(&mut core, &page(&twice), 6907);
 }
 
 #[test]
 fn only_a_published_application_can_be_connected() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     let mut hidden = super::application();
     hidden.published = false;
     connection::register(&mut core, hidden);
-    refused(&mut core, &page(&asked()), 6900);
+    assert_refused(&mut core, &page(&consent_parameters()), 6900);
     let mut suspended = super::application();
     suspended.suspended = true;
     connection::register(&mut core, suspended);
-    refused(&mut core, &page(&asked()), 6906);
+    assert_refused(&mut core, &page(&consent_parameters()), 6906);
 }
 
 #[test]
 fn unticked_grants_narrow_the_scope() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     let form = [("decision", "approve"), ("picked", "yes"), ("grant", READ)];
-    let back = brought_back(&core.handle(NOW, &decided(&asked(), &form)));
-    let told = core.handle(NOW, &exchange(&back[0].1)).value();
-    assert_eq!(told["scope"], READ);
+    let back =
+        redirect_parameters(&core.handle(NOW, &decision_request(&consent_parameters(), &form)));
+    let reply = core.handle(NOW, &exchange(&back[0].1)).value();
+    assert_eq!(reply["scope"], READ);
     let none = [("decision", "approve"), ("picked", "yes")];
-    refused(&mut core, &decided(&asked(), &none), 6904);
+    assert_refused(
+        &mut core,
+        &decision_request(&consent_parameters(), &none),
+        6904,
+    );
     let more = [none[0], none[1], ("grant", "PERMISSION_OPEN_API_LEAD:READ")];
-    refused(&mut core, &decided(&asked(), &more), 6904);
+    assert_refused(
+        &mut core,
+        &decision_request(&consent_parameters(), &more),
+        6904,
+    );
 }
 
 #[test]
 fn grant_that_was_taken_from_the_application_is_not_given() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     let mut less = super::application();
     less.allowed = vec![grant(READ)];
     connection::register(&mut core, less);
@@ -185,37 +211,38 @@ fn grant_that_was_taken_from_the_application_is_not_given() {
 
 #[test]
 fn another_company_consents_for_itself_and_a_blocked_one_cannot() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     core.ensure_company(2);
     let form = [("decision", "approve"), ("company", "2")];
-    let back = brought_back(&core.handle(NOW, &decided(&asked(), &form)));
+    let back =
+        redirect_parameters(&core.handle(NOW, &decision_request(&consent_parameters(), &form)));
     let (access, _) = super::pair(&core.handle(NOW, &exchange(&back[0].1)));
     let info = Request::get(super::INFO).with_token(&access);
     assert_eq!(core.handle(NOW, &info).value()["data"]["company"]["id"], 2);
-    refused(
+    assert_refused(
         &mut core,
-        &decided(&asked(), &[form[0], ("company", "3")]),
+        &decision_request(&consent_parameters(), &[form[0], ("company", "3")]),
         6907,
     );
     core.company(NOW, |own| own.blocked = true);
-    let own = decided(&asked(), &[form[0], ("company", "1")]);
+    let own = decision_request(&consent_parameters(), &[form[0], ("company", "1")]);
     assert_eq!(core.handle(NOW, &own).status, 401);
     assert_eq!(codes(&core).last(), Some(&2715));
 }
 
 #[test]
 fn internal_consent_address_is_an_unknown_path() {
-    let mut core = with_application();
-    let (access, _) = connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (access, _) = connect(&mut core, NOW);
     let request = Request::get("/v1/open-api/oauth/authorize").with_token(&access);
-    assert_eq!(core.handle(after(1), &request).status, 404);
+    assert_eq!(core.handle(now_plus(1), &request).status, 404);
     assert_eq!(kinds(&core), [ViolationKind::UnknownPath]);
 }
 
 #[test]
 fn secret_at_the_page_is_counted() {
-    let mut core = with_application();
-    let mut parameters = asked();
+    let mut core = sandbox_with_application();
+    let mut parameters = consent_parameters();
     parameters.push(("client_secret", super::SECRET));
     assert_eq!(core.handle(NOW, &page(&parameters)).status, 200);
     assert_eq!(kinds(&core), [ViolationKind::SecretMisplaced]);
@@ -227,7 +254,7 @@ proptest! {
         texts in prop::collection::vec("[<>\"'&a-z/=]{0,40}", 6),
         bytes in prop::collection::vec(any::<u8>(), 0..80),
     ) {
-        let mut core = with_application();
+        let mut core = sandbox_with_application();
         let mut named = super::application();
         named.name = texts[0].clone();
         named.redirect_uris.push(texts[5].clone());

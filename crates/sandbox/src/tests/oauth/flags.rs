@@ -1,4 +1,4 @@
-//! The flags of one application.
+//! Tests of the flags of one application.
 
 use super::{BACK, CLIENT, READ, SAVE};
 use crate::token::TokenKey;
@@ -13,7 +13,7 @@ struct Command {
     options: Options,
 }
 
-fn checked(flags: &[&str]) -> Result<Config, String> {
+fn check_flags(flags: &[&str]) -> Result<Config, String> {
     let given = std::iter::once(&"sandbox").chain(flags);
     let command = Command::try_parse_from(given).map_err(|error| error.to_string())?;
     command.options.check().map_err(|error| error.to_string())
@@ -44,7 +44,7 @@ fn flags_register_application_and_store_secret_in_file() {
         "--auth-listen=127.0.0.1:0",
         "--application-embedded",
     ];
-    let config = checked(&flags).expect("fine");
+    let config = check_flags(&flags).expect("fine");
     let oauth = &config.settings;
     assert_eq!(oauth.access_life, Duration::from_secs(20));
     assert_eq!(oauth.refresh_life, Duration::from_secs(172_800));
@@ -62,20 +62,20 @@ fn flags_register_application_and_store_secret_in_file() {
         (2, 2)
     );
     assert!(application.published && application.embedded && !application.suspended);
-    let again = checked(&flags).expect("fine").settings;
+    let again = check_flags(&flags).expect("fine").settings;
     assert_eq!(again.application.as_ref(), Some(application));
     assert_ne!(
         again.salt, oauth.salt,
         "values of a start are nobody else's"
     );
-    let defaults = checked(&[]).expect("fine").settings;
+    let defaults = check_flags(&[]).expect("fine").settings;
     assert!(defaults.application.is_none());
     assert_eq!(defaults.access_life, Duration::from_secs(3_600));
 }
 
 #[test]
 fn application_flag_errors_are_all_reported_at_once() {
-    let wrong = checked(&[
+    let wrong = check_flags(&[
         "--client-id=mine",
         "--redirect-uri=http://example.com/back",
         "--application-grants=CALL",
@@ -92,7 +92,7 @@ fn application_flag_errors_are_all_reported_at_once() {
     --redirect-uri: `http://example.com/back`: neither https:// nor http:// on loopback
     --application-grants: `CALL` is not a grant such as PERMISSION_OPEN_API_CALL:SAVE
     ");
-    let orphan = checked(&["--redirect-uri=http://127.0.0.1:9/back"]);
+    let orphan = check_flags(&["--redirect-uri=http://127.0.0.1:9/back"]);
     let needs = "--redirect-uri: needs --client-id svc_app_…";
     assert_eq!(orphan.expect_err("no client"), needs);
 }

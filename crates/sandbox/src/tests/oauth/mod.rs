@@ -1,4 +1,4 @@
-//! OAuth against the document: §3.1, §4.1, §4.2, §5.4, §5.6, §7.6.
+//! Tests of OAuth against the document: §3.1, §4.1, §4.2, §5.4, §5.6, §7.6.
 
 mod client_rules;
 mod codes;
@@ -28,14 +28,14 @@ pub(super) const READ: &str = "PERMISSION_OPEN_API_CALL:READ";
 /// The id of [`application`].
 pub(super) const ID: i64 = 2;
 
-/// Fields with other values, and the status and code of their refusal.
+/// Changed form fields, and the status and code of the expected refusal.
 pub(super) type Refused = (&'static [(&'static str, &'static str)], u16, u16);
 
 pub(super) fn grant(text: &str) -> Grant {
     Grant::parse(text).expect("a grant")
 }
 
-/// A published application that can request calls, with webhooks and an embedded page.
+/// Returns a published application with an embedded page, which can request the grants for calls.
 pub(super) fn application() -> Application {
     Application {
         id: ID,
@@ -47,8 +47,8 @@ pub(super) fn application() -> Application {
     }
 }
 
-/// A sandbox with a PAT and [`application`].
-pub(super) fn with_application() -> Sandbox {
+/// Returns a sandbox with a PAT and [`application`], which has a webhook.
+pub(super) fn sandbox_with_application() -> Sandbox {
     let mut core = sandbox();
     connection::register(&mut core, application());
     let config = Config {
@@ -61,7 +61,7 @@ pub(super) fn with_application() -> Sandbox {
     core
 }
 
-/// A form for the token or the revoke endpoint.
+/// Returns a request that posts a form to the token endpoint or the revoke endpoint.
 pub(super) fn form(path: &str, fields: &[(&str, &str)]) -> Request {
     let body = Serializer::new(String::new()).extend_pairs(fields).finish();
     Request::post_bytes(path, body).with_header("content-type", "application/x-www-form-urlencoded")
@@ -71,7 +71,8 @@ pub(super) fn exchange(code: &str) -> Request {
     exchange_with(code, &[])
 }
 
-/// The exchange of a code with other values for some fields. An empty value removes the field.
+/// Returns a request that exchanges a code. The fields in `other` have other values than usual. An
+/// empty value removes the field.
 pub(super) fn exchange_with(code: &str, other: &[(&str, &str)]) -> Request {
     let fields = [
         ("grant_type", "authorization_code"),
@@ -80,13 +81,15 @@ pub(super) fn exchange_with(code: &str, other: &[(&str, &str)]) -> Request {
         ("client_id", CLIENT),
         ("client_secret", SECRET),
     ];
-    form(TOKEN_PATH, &with(&fields, other))
+    form(TOKEN_PATH, &replace_fields(&fields, other))
 }
 
 pub(super) fn refresh(token: &str) -> Request {
     refresh_with(token, &[])
 }
 
+/// Returns a request that refreshes a token. The fields in `other` have other values than usual. An
+/// empty value removes the field.
 pub(super) fn refresh_with(token: &str, other: &[(&str, &str)]) -> Request {
     let fields = [
         ("grant_type", "refresh_token"),
@@ -94,7 +97,7 @@ pub(super) fn refresh_with(token: &str, other: &[(&str, &str)]) -> Request {
         ("client_id", CLIENT),
         ("client_secret", SECRET),
     ];
-    form(TOKEN_PATH, &with(&fields, other))
+    form(TOKEN_PATH, &replace_fields(&fields, other))
 }
 
 pub(super) fn revoke(token: &str) -> Request {
@@ -106,7 +109,8 @@ pub(super) fn revoke(token: &str) -> Request {
     form(REVOKE_PATH, &fields)
 }
 
-fn with<'a>(
+/// Returns `fields` with the values in `other`. An empty value removes the field.
+fn replace_fields<'a>(
     fields: &[(&'a str, &'a str)],
     other: &[(&'a str, &'a str)],
 ) -> Vec<(&'a str, &'a str)> {
@@ -118,7 +122,7 @@ fn with<'a>(
         .collect()
 }
 
-/// A request for the authorization page with these parameters.
+/// Returns a request for the authorization page with these parameters.
 pub(super) fn page(parameters: &[(&str, &str)]) -> Request {
     let mut request = Request::get("/consent");
     request.query = Serializer::new(String::new())
@@ -127,7 +131,8 @@ pub(super) fn page(parameters: &[(&str, &str)]) -> Request {
     request
 }
 
-pub(super) fn asked() -> Vec<(&'static str, &'static str)> {
+/// Returns valid parameters for the authorization page.
+pub(super) fn consent_parameters() -> Vec<(&'static str, &'static str)> {
     vec![
         ("response_type", "code"),
         ("client_id", CLIENT),
@@ -140,8 +145,9 @@ pub(super) fn asked() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// A person's decision on the authorization page.
-pub(super) fn decided(parameters: &[(&str, &str)], form: &[(&str, &str)]) -> Request {
+/// Returns a request that posts a person's decision `form` on the authorization page with these
+/// parameters.
+pub(super) fn decision_request(parameters: &[(&str, &str)], form: &[(&str, &str)]) -> Request {
     let mut request = page(parameters);
     request.method = "POST".to_owned();
     request.body = Serializer::new(String::new())
@@ -151,8 +157,8 @@ pub(super) fn decided(parameters: &[(&str, &str)], form: &[(&str, &str)]) -> Req
     request.with_header("content-type", "application/x-www-form-urlencoded")
 }
 
-/// Returns the parameters in the address that the browser is sent back to.
-pub(super) fn brought_back(answer: &Response) -> Vec<(String, String)> {
+/// Returns the query parameters of the address that the answer redirects the browser to.
+pub(super) fn redirect_parameters(answer: &Response) -> Vec<(String, String)> {
     assert_eq!(
         answer.status,
         302,
@@ -166,10 +172,13 @@ pub(super) fn brought_back(answer: &Response) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Approves everything and returns the code.
-pub(super) fn approved(core: &mut Sandbox, now: EventTime) -> String {
-    let answer = core.handle(now, &decided(&asked(), &[("decision", "approve")]));
-    let back = brought_back(&answer);
+/// Approves all grants on the authorization page, and returns the code.
+pub(super) fn approve(core: &mut Sandbox, now: EventTime) -> String {
+    let answer = core.handle(
+        now,
+        &decision_request(&consent_parameters(), &[("decision", "approve")]),
+    );
+    let back = redirect_parameters(&answer);
     let code = back.iter().find(|(name, _)| name == "code");
     code.expect("a code").1.clone()
 }
@@ -177,37 +186,37 @@ pub(super) fn approved(core: &mut Sandbox, now: EventTime) -> String {
 /// Returns the access token and the refresh token of an answer.
 pub(super) fn pair(answer: &Response) -> (String, String) {
     assert_eq!(answer.status, 200, "{}", answer.value());
-    let told = answer.value();
-    let text = |name: &str| told[name].as_str().expect("a token").to_owned();
+    let reply = answer.value();
+    let text = |name: &str| reply[name].as_str().expect("a token").to_owned();
     (text("access_token"), text("refresh_token"))
 }
 
-/// Approves everything, exchanges the code, and returns the pair.
-pub(super) fn connected(core: &mut Sandbox, now: EventTime) -> (String, String) {
-    let code = approved(core, now);
+/// Approves all grants, exchanges the code, and returns the access token and the refresh token.
+pub(super) fn connect(core: &mut Sandbox, now: EventTime) -> (String, String) {
+    let code = approve(core, now);
     pair(&core.handle(now, &exchange(&code)))
 }
 
 /// Returns the status of `token/info` with this token.
-pub(super) fn alive(core: &mut Sandbox, now: EventTime, token: &str) -> u16 {
+pub(super) fn token_info_status(core: &mut Sandbox, now: EventTime, token: &str) -> u16 {
     core.handle(now, &Request::get(INFO).with_token(token))
         .status
 }
 
-/// Returns the codes of the log, which no body contains.
+/// Returns the codes in the log of OAuth requests. No answer has these codes in its body.
 pub(super) fn codes(core: &Sandbox) -> Vec<u16> {
     core.oauth.log.0.iter().map(|line| line.code).collect()
 }
 
 /// Returns `true` for a refusal of §7.6: the envelope with `error` null and `errors` empty.
 pub(super) fn is_refusal(answer: &Response, status: u16) -> bool {
-    let told = answer.value();
+    let reply = answer.value();
     let keys = super::keys(answer);
     let whole = keys == ["accept", "data", "error", "errors", "message", "requestId"];
     answer.status == status
         && whole
-        && told["error"].is_null()
-        && told["data"].is_null()
-        && told["errors"] == Value::Array(Vec::new())
-        && told["accept"] == false
+        && reply["error"].is_null()
+        && reply["data"].is_null()
+        && reply["errors"] == Value::Array(Vec::new())
+        && reply["accept"] == false
 }

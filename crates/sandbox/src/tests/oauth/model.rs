@@ -1,9 +1,10 @@
-//! Compares any order of consents, refreshes, revocations, disconnects, waits, and restarts with a
-//! slow and obvious model.
+//! Tests that compare any order of consents, refreshes, revocations, disconnects, waits, and
+//! restarts with a slow and obvious model.
 
-use super::super::{NOW, restarted, sandbox};
+use super::super::{NOW, restart_sandbox, sandbox};
 use super::{
-    CLIENT, ID, REVOKE_PATH, SECRET, alive, application, approved, exchange, form, pair, refresh,
+    CLIENT, ID, REVOKE_PATH, SECRET, application, approve, exchange, form, pair, refresh,
+    token_info_status,
 };
 use crate::Sandbox;
 use crate::oauth::connection;
@@ -39,7 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A pair of tokens and its state.
+/// An access token, its refresh token, and their state.
 struct Pair {
     access: String,
     token: String,
@@ -58,7 +59,12 @@ struct Model {
 }
 
 impl Model {
-    fn born(&mut self, now: EventTime, parent: Option<usize>, (access, token): (String, String)) {
+    fn add_pair(
+        &mut self,
+        now: EventTime,
+        parent: Option<usize>,
+        (access, token): (String, String),
+    ) {
         self.pairs.push(Pair {
             access,
             token,
@@ -70,20 +76,23 @@ impl Model {
         });
     }
 
-    fn refreshes(&self, now: EventTime, nth: usize) -> bool {
+    /// Returns `true` if the refresh token of the pair `nth` can be used.
+    fn can_refresh(&self, now: EventTime, nth: usize) -> bool {
         let own = &self.pairs[nth];
         let young = now.since(own.born) < Duration::from_secs(30 * 86_400);
         young && !own.used && !own.token_over && !self.suspended && !self.blocked
     }
 
-    /// Returns `true` if the access token works. Only whole seconds count, as in `expiresAt`.
-    fn works(&self, now: EventTime, nth: usize) -> bool {
+    /// Returns `true` if the access token of the pair `nth` is valid. Only whole seconds count, as
+    /// in `expiresAt`.
+    fn is_access_valid(&self, now: EventTime, nth: usize) -> bool {
         let own = &self.pairs[nth];
         let age = now.floor_seconds().get() - own.born.floor_seconds().get();
         age < 3_600 && !own.access_over && !self.blocked
     }
 
-    fn came_of(&self, mut nth: usize, ancestor: usize) -> bool {
+    /// Returns `true` if the pair `nth` is `ancestor`, or came from `ancestor` by refreshes.
+    fn is_descendant(&self, mut nth: usize, ancestor: usize) -> bool {
         loop {
             if nth == ancestor {
                 return true;
@@ -95,8 +104,8 @@ impl Model {
         }
     }
 
-    /// Revokes a token, unless the company is blocked.
-    fn revoked(&mut self, ancestor: usize) {
+    /// Revokes the pair `ancestor` and its descendants, unless the company is blocked.
+    fn revoke_unless_blocked(&mut self, ancestor: usize) {
         if !self.blocked {
             self.revoke(ancestor);
         }
@@ -104,7 +113,7 @@ impl Model {
 
     fn revoke(&mut self, ancestor: usize) {
         for nth in 0..self.pairs.len() {
-            if self.came_of(nth, ancestor) {
+            if self.is_descendant(nth, ancestor) {
                 (self.pairs[nth].access_over, self.pairs[nth].token_over) = (true, true);
             }
         }
@@ -136,9 +145,9 @@ impl World {
         match *step {
             Step::Connect if self.model.suspended || self.model.blocked => {}
             Step::Connect => {
-                let code = approved(&mut self.core, now);
-                let told = pair(&self.core.handle(now, &exchange(&code)));
-                self.model.born(now, None, told);
+                let code = approve(&mut self.core, now);
+                let tokens = pair(&self.core.handle(now, &exchange(&code)));
+                self.model.add_pair(now, None, tokens);
             }
             Step::Refresh(back) if pairs > 0 => {
                 let nth = nth(back);
@@ -147,18 +156,18 @@ impl World {
                     .handle(now, &refresh(&self.model.pairs[nth].token));
                 assert_eq!(
                     answer.status == 200,
-                    self.model.refreshes(now, nth),
+                    self.model.can_refresh(now, nth),
                     "{nth}"
                 );
                 if answer.status == 200 {
                     self.model.pairs[nth].used = true;
-                    self.model.born(now, Some(nth), pair(&answer));
+                    self.model.add_pair(now, Some(nth), pair(&answer));
                 }
             }
             Step::RevokeRefresh(back) if pairs > 0 => {
                 let nth = nth(back);
                 self.revoke(&self.model.pairs[nth].token.clone());
-                self.model.revoked(nth);
+                self.model.revoke_unless_blocked(nth);
             }
             Step::RevokeAccess(back) if pairs > 0 => {
                 let nth = nth(back);
@@ -181,7 +190,7 @@ impl World {
                 self.model.blocked = blocked;
             }
             Step::Wait(seconds) => self.now = now.plus(Duration::from_secs(seconds)),
-            Step::Restart => self.core = restarted(&self.core),
+            Step::Restart => self.core = restart_sandbox(&self.core),
         }
     }
 
@@ -197,14 +206,14 @@ impl World {
 
     fn check(&mut self) {
         for nth in 0..self.model.pairs.len() {
-            let works = self.model.works(self.now, nth);
-            // On a copy, because a check must not fill a window.
-            let status = alive(
+            let is_valid = self.model.is_access_valid(self.now, nth);
+            // The request goes to a copy of the sandbox, because a check must not fill a window.
+            let status = token_info_status(
                 &mut self.core.clone(),
                 self.now,
                 &self.model.pairs[nth].access,
             );
-            assert_eq!(status == 200, works, "pair {nth}: {status}");
+            assert_eq!(status == 200, is_valid, "pair {nth}: {status}");
         }
     }
 }

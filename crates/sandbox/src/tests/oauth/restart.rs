@@ -1,9 +1,9 @@
 //! Tests of restarts, of the paths below `/sandbox`, and that no secret is printed.
 
-use super::super::{INFO, NOW, after, holds, restarted, sandbox};
+use super::super::{INFO, NOW, has_fields, now_plus, restart_sandbox, sandbox};
 use super::{
-    BACK, CLIENT, ID, READ, SAVE, alive, application, approved, connected, exchange, pair, refresh,
-    with_application,
+    BACK, CLIENT, ID, READ, SAVE, application, approve, connect, exchange, pair, refresh,
+    sandbox_with_application, token_info_status,
 };
 use crate::oauth::connection;
 use crate::{Request, Sandbox};
@@ -20,33 +20,33 @@ fn post(core: &mut Sandbox, act: &str, body: &Value) -> (u16, Value) {
 fn restart_keeps_codes_tokens_grants_and_ends() {
     let mut core = sandbox();
     connection::register(&mut core, application());
-    let (first, one) = connected(&mut core, NOW);
-    let (second, two) = pair(&core.handle(after(1), &refresh(&one)));
-    let code = approved(&mut core, after(2));
+    let (first, one) = connect(&mut core, NOW);
+    let (second, two) = pair(&core.handle(now_plus(1), &refresh(&one)));
+    let code = approve(&mut core, now_plus(2));
     connection::set_grants(&mut core, ID, 1, vec![super::grant(READ)]);
 
-    let mut core = restarted(&core);
+    let mut core = restart_sandbox(&core);
     assert_eq!(
-        core.handle(after(4), &refresh(&one)).status,
+        core.handle(now_plus(4), &refresh(&one)).status,
         400,
         "used before"
     );
     for token in [&first, &second] {
-        assert_eq!(alive(&mut core, after(5), token), 200);
+        assert_eq!(token_info_status(&mut core, now_plus(5), token), 200);
     }
     let info = Request::get(INFO).with_token(&first);
-    let told = core.handle(after(5), &info).value();
-    assert_eq!(told["data"]["permissions"][0]["scope"], "READ");
-    let (third, three) = pair(&core.handle(after(6), &refresh(&two)));
+    let reply = core.handle(now_plus(5), &info).value();
+    assert_eq!(reply["data"]["permissions"][0]["scope"], "READ");
+    let (third, three) = pair(&core.handle(now_plus(6), &refresh(&two)));
     assert!(![&first, &second].contains(&&third), "no value comes twice");
-    assert_eq!(core.handle(after(7), &exchange(&code)).status, 200);
+    assert_eq!(core.handle(now_plus(7), &exchange(&code)).status, 200);
 
-    let mut core = restarted(&core);
-    assert_eq!(core.handle(after(8), &exchange(&code)).status, 400);
+    let mut core = restart_sandbox(&core);
+    assert_eq!(core.handle(now_plus(8), &exchange(&code)).status, 400);
     assert!(connection::disconnect(&mut core, ID, 1));
-    let mut core = restarted(&core);
-    assert_eq!(alive(&mut core, after(10), &third), 401);
-    assert_eq!(core.handle(after(11), &refresh(&three)).status, 400);
+    let mut core = restart_sandbox(&core);
+    assert_eq!(token_info_status(&mut core, now_plus(10), &third), 401);
+    assert_eq!(core.handle(now_plus(11), &refresh(&three)).status, 400);
     let text = serde_json::to_string(&core).expect("JSON");
     for value in [&first, &second, &third, &one, &two, &three, &code] {
         assert!(
@@ -64,12 +64,12 @@ fn flag_application_resets_only_when_flags_change() {
     let mut suspended = application();
     suspended.suspended = true;
     connection::register(&mut core, suspended);
-    core.begin(after(1), super::super::TOKEN, None);
+    core.begin(now_plus(1), super::super::TOKEN, None);
     assert!(core.oauth.client(CLIENT).expect("known").suspended);
     let mut other = application();
     other.name = "renamed".to_owned();
     core.settings.application = Some(other);
-    core.begin(after(2), super::super::TOKEN, None);
+    core.begin(now_plus(2), super::super::TOKEN, None);
     assert!(!core.oauth.client(CLIENT).expect("known").suspended);
 }
 
@@ -77,12 +77,12 @@ fn flag_application_resets_only_when_flags_change() {
 fn registered_application_can_change_and_shows_secret_once() {
     let mut core = sandbox();
     let new = json!({ "redirectUris": [BACK], "grants": [SAVE, READ], "embedded": true });
-    let (status, told) = post(&mut core, "application", &new);
-    assert_eq!(status, 200, "{told}");
-    let client_id = told["clientId"].as_str().expect("an id").to_owned();
+    let (status, reply) = post(&mut core, "application", &new);
+    assert_eq!(status, 200, "{reply}");
+    let client_id = reply["clientId"].as_str().expect("an id").to_owned();
     assert!(client_id.starts_with("svc_app_"));
     assert!(
-        told["clientSecret"]
+        reply["clientSecret"]
             .as_str()
             .expect("a secret")
             .starts_with("svc_sec_")
@@ -94,7 +94,7 @@ fn registered_application_can_change_and_shows_secret_once() {
     );
     let seen = core.handle(NOW, &Request::get("/sandbox/oauth")).value();
     let expected = json!({ "clientId": client_id, "suspended": true, "redirectUris": [BACK] });
-    assert!(holds(&seen["applications"][0], &expected), "{seen}");
+    assert!(has_fields(&seen["applications"][0], &expected), "{seen}");
     for wrong in [
         "javascript:alert(1)",
         "http://example.com/",
@@ -109,11 +109,11 @@ fn registered_application_can_change_and_shows_secret_once() {
 
 #[test]
 fn person_approves_narrows_revokes_and_disconnects() {
-    let mut core = with_application();
+    let mut core = sandbox_with_application();
     let save = Some(vec![super::grant(SAVE)]);
     let issued = connection::issue_pair(&mut core, NOW, ID, 2, save);
     let (access, token) = issued.expect("a pair");
-    assert_eq!(alive(&mut core, NOW, &access), 200);
+    assert_eq!(token_info_status(&mut core, NOW, &access), 200);
     let narrowed = json!({ "company": 2, "grants": [READ] });
     assert_eq!(post(&mut core, "grants", &narrowed).0, 200);
     assert_eq!(
@@ -123,14 +123,14 @@ fn person_approves_narrows_revokes_and_disconnects() {
     let (newer, last) = pair(&core.handle(NOW, &refresh(&token)));
     assert_eq!(post(&mut core, "revoke", &json!({ "company": 2 })).0, 200);
     for token in [&access, &newer] {
-        assert_eq!(alive(&mut core, NOW, token), 401);
+        assert_eq!(token_info_status(&mut core, NOW, token), 401);
     }
     assert_eq!(core.handle(NOW, &refresh(&last)).status, 400);
-    let (_, told) = post(&mut core, "approve", &json!({ "scope": SAVE }));
-    let code = told["code"].as_str().expect("a code");
+    let (_, reply) = post(&mut core, "approve", &json!({ "scope": SAVE }));
+    let code = reply["code"].as_str().expect("a code");
     let (access, _) = pair(&core.handle(NOW, &exchange(code)));
     assert_eq!(post(&mut core, "disconnect", &json!({})).0, 200);
-    assert_eq!(alive(&mut core, NOW, &access), 401);
+    assert_eq!(token_info_status(&mut core, NOW, &access), 401);
     assert_eq!(
         post(&mut core, "disconnect", &json!({})).0,
         400,
@@ -140,8 +140,8 @@ fn person_approves_narrows_revokes_and_disconnects() {
 
 #[test]
 fn overview_counts_connections_and_shows_refusals() {
-    let mut core = with_application();
-    let (_, one) = connected(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let (_, one) = connect(&mut core, NOW);
     core.handle(NOW, &refresh(&one));
     core.handle(NOW, &refresh(&one));
     let seen = core.handle(NOW, &Request::get("/sandbox/oauth")).value();
@@ -152,14 +152,14 @@ fn overview_counts_connections_and_shows_refusals() {
             "working": 1, "used": 1, "revoked": 0, "expired": 0,
         },
     });
-    assert!(holds(&seen["connections"][0], &expected), "{seen}");
+    assert!(has_fields(&seen["connections"][0], &expected), "{seen}");
     assert_eq!(seen["refused"][0]["code"], 6906);
 }
 
 #[test]
 fn debug_text_of_the_core_contains_no_secret() {
-    let mut core = with_application();
-    let code = approved(&mut core, NOW);
+    let mut core = sandbox_with_application();
+    let code = approve(&mut core, NOW);
     let request = exchange(&code);
     let answer = core.handle(NOW, &request);
     let (access, token) = pair(&answer);
@@ -189,7 +189,7 @@ proptest! {
         revoke in any::<bool>(),
         bytes in prop::option::of(prop::collection::vec(any::<u8>(), 0..60)),
     ) {
-        let mut core = with_application();
+        let mut core = sandbox_with_application();
         let path = if revoke { super::REVOKE_PATH } else { super::TOKEN_PATH };
         let pairs: Vec<(&str, &str)> = fields.iter().map(|(n, v)| (*n, v.as_str())).collect();
         let mut request = super::form(path, &pairs);

@@ -1,4 +1,4 @@
-//! Lead requests: when they are sent, and the effects of their answers.
+//! Tests of when lead requests are sent, and of the effects of their answers.
 
 use super::*;
 use callbridge_crm::{Endpoint, FilterPage, LeadsPage};
@@ -12,7 +12,7 @@ fn lead() -> LeadId {
     LeadId::new(4001).expect("positive")
 }
 
-fn job(urgency: Urgency, lead_request: LeadRequest) -> WorkQueue {
+fn queue_with_request(urgency: Urgency, lead_request: LeadRequest) -> WorkQueue {
     WorkQueue {
         lead_requests: DueRequests {
             due: vec![DueRequest {
@@ -25,79 +25,79 @@ fn job(urgency: Urgency, lead_request: LeadRequest) -> WorkQueue {
     }
 }
 
-fn look_up() -> WorkQueue {
-    job(Urgency::Soon, LeadRequest::LookUp(lead()))
+fn queue_with_lookup() -> WorkQueue {
+    queue_with_request(Urgency::Soon, LeadRequest::LookUp(lead()))
 }
 
-fn backfill(page: u32) -> WorkQueue {
+fn queue_with_backfill(page: u32) -> WorkQueue {
     let page = LeadsPage {
         page,
         size: 50,
         since: None,
     };
-    job(Urgency::Spare, LeadRequest::Backfill(page))
+    queue_with_request(Urgency::Spare, LeadRequest::Backfill(page))
 }
 
 #[test]
 fn lead_request_precedes_backlog_once_in_ten_seconds() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let live = WorkQueue {
-        live: Some(due(1)),
-        ..look_up()
+        live: Some(due_call(1)),
+        ..queue_with_lookup()
     };
-    assert_eq!(lane(&mut core, at(1), &live), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(1), &live), Some(Lane::Live));
     let backlog = WorkQueue {
-        backlog: Some(due(1)),
-        ..look_up()
+        backlog: Some(due_call(1)),
+        ..queue_with_lookup()
     };
-    let (request, _) = exchange(&mut core, at(2), &backlog, Err(ApiError::TimedOut));
+    let (request, _) = exchange(&mut core, now_at(2), &backlog, Err(ApiError::TimedOut));
     assert_eq!(request, Request::Lead(lead()));
     let other = LeadId::new(4002).expect("positive");
     let backlog = WorkQueue {
-        backlog: Some(due(1)),
-        ..job(Urgency::Soon, LeadRequest::LookUp(other))
+        backlog: Some(due_call(1)),
+        ..queue_with_request(Urgency::Soon, LeadRequest::LookUp(other))
     };
-    assert_eq!(lane(&mut core, at(11), &backlog), Some(Lane::Backlog));
-    assert_eq!(lane(&mut core, at(12), &backlog), Some(Lane::LeadTurn));
+    assert_eq!(lane(&mut core, now_at(11), &backlog), Some(Lane::Backlog));
+    assert_eq!(lane(&mut core, now_at(12), &backlog), Some(Lane::LeadTurn));
 }
 
 #[test]
 fn spare_lead_requests_use_at_most_half_of_budget() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let backlog = WorkQueue {
-        backlog: Some(due(1)),
-        ..backfill(1)
+        backlog: Some(due_call(1)),
+        ..queue_with_backfill(1)
     };
-    assert_eq!(lane(&mut core, at(1), &backlog), Some(Lane::Backlog));
-    let told = || Ok(ApiReply::Data(serde_json::json!({ "data": [] })));
+    assert_eq!(lane(&mut core, now_at(1), &backlog), Some(Lane::Backlog));
+    let empty_list = || Ok(ApiReply::Data(serde_json::json!({ "data": [] })));
     let mut sent = 1; // token/info
     for second in 1..60 {
-        let page = backfill(u32::try_from(second).expect("small"));
-        let Decision::Send(plan) = core.next(at(second), &page) else {
+        let page = queue_with_backfill(u32::try_from(second).expect("small"));
+        let Decision::Send(plan) = core.next(now_at(second), &page) else {
             continue;
         };
         let slot = plan.slot;
-        core.launch(at(second), plan, RequestInputs::default());
-        let heard = ApiResponse::from(told());
-        core.judge_answer(at(second), slot, heard)
+        core.launch(now_at(second), plan, RequestInputs::default());
+        let response = ApiResponse::from(empty_list());
+        core.judge_answer(now_at(second), slot, response)
             .expect("under way");
         sent += 1;
     }
     assert_eq!(sent, 30);
-    // For a call, the other half is free.
+    // The other half of the budget is free for calls.
     let live = WorkQueue {
-        live: Some(due(1)),
-        ..backfill(99)
+        live: Some(due_call(1)),
+        ..queue_with_backfill(99)
     };
-    assert_eq!(lane(&mut core, at(59), &live), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(59), &live), Some(Lane::Live));
 }
 
 #[test]
 fn poll_is_not_delayed_by_a_lead_request_awaiting_budget() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     for _ in 0..29 {
         let taken = core.budget.take(
-            at(1),
+            now_at(1),
             Task {
                 lane: Lane::Token,
                 work: Work::TokenInfo,
@@ -106,15 +106,18 @@ fn poll_is_not_delayed_by_a_lead_request_awaiting_budget() {
         assert!(matches!(taken, Decision::Send(_)), "room");
     }
     let head = WorkQueue {
-        next_poll: Some(at(3).wall),
-        ..backfill(1)
+        next_poll: Some(now_at(3).wall),
+        ..queue_with_backfill(1)
     };
-    assert_eq!(core.next(at(1), &head), Decision::WaitUntil(at(3).boot));
+    assert_eq!(
+        core.next(now_at(1), &head),
+        Decision::WaitUntil(now_at(3).boot)
+    );
 }
 
 #[test]
 fn refused_lead_request_does_not_stop_calls() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let refusals = [
         Err(ApiError::WrongAddress {
             status: 405,
@@ -135,16 +138,16 @@ fn refused_lead_request_does_not_stop_calls() {
             message: String::new(),
             errors: serde_json::Value::Null,
         }),
-        // After this one, the token's record is read before the next lead request.
-        forbidden(),
+        // After this refusal, the token's record is read before the next lead request.
+        forbidden_answer(),
     ];
     for (n, answer) in (1..).zip(refusals) {
-        let head = backfill(n);
-        let now = at(u64::from(n) * 20);
+        let head = queue_with_backfill(n);
+        let now = now_at(u64::from(n) * 20);
         let (_, outcome) = exchange(&mut core, now, &head, answer);
         assert_eq!((outcome.endpoint, outcome.row), (Endpoint::Leads, None));
         let live = WorkQueue {
-            live: Some(due(1)),
+            live: Some(due_call(1)),
             ..WorkQueue::default()
         };
         assert_eq!(lane(&mut core, now, &live), Some(Lane::Live), "{n}");
@@ -158,48 +161,66 @@ fn refused_token_or_429_of_a_lead_request_pauses_everything() {
         (Err(ApiError::UNAUTHORIZED), "token_refused"),
         (Err(ApiError::TooMany(true)), "rate_limited"),
     ] {
-        let mut core = ready(Settings::default());
-        let (_, outcome) = exchange(&mut core, at(2), &look_up(), answer);
+        let mut core = ready_core(Settings::default());
+        let (_, outcome) = exchange(&mut core, now_at(2), &queue_with_lookup(), answer);
         assert!(outcome.again);
-        let pause = core.status(at(2), &look_up()).pause.expect("a pause");
+        let pause = core
+            .status(now_at(2), &queue_with_lookup())
+            .pause
+            .expect("a pause");
         assert_eq!(pause.reason, reason);
-        assert_eq!(lane(&mut core, at(2), &look_up()), None);
+        assert_eq!(lane(&mut core, now_at(2), &queue_with_lookup()), None);
     }
 }
 
 #[test]
 fn lead_request_with_unchanged_result_waits_a_minute() {
-    let mut core = ready(Settings::default());
-    exchange(&mut core, at(2), &look_up(), Err(ApiError::TimedOut));
-    assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Lead));
+    let mut core = ready_core(Settings::default());
+    exchange(
+        &mut core,
+        now_at(2),
+        &queue_with_lookup(),
+        Err(ApiError::TimedOut),
+    );
+    assert_eq!(
+        lane(&mut core, now_at(12), &queue_with_lookup()),
+        Some(Lane::Lead)
+    );
     // The answer changed nothing in the spool.
     let lead_request = LeadRequest::LookUp(lead());
-    core.lead_requests.note_answer(at(12), &lead_request, true);
-    assert_eq!(lane(&mut core, at(71), &look_up()), None);
-    assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::Lead));
+    core.lead_requests
+        .note_answer(now_at(12), &lead_request, true);
+    assert_eq!(lane(&mut core, now_at(71), &queue_with_lookup()), None);
+    assert_eq!(
+        lane(&mut core, now_at(72), &queue_with_lookup()),
+        Some(Lane::Lead)
+    );
 }
 
 #[test]
 fn lead_request_without_its_grant_is_not_tried() {
-    let head = |lead_request| job(Urgency::Soon, lead_request);
+    let head = |lead_request| queue_with_request(Urgency::Soon, lead_request);
     for (lead_request, needed) in [
         (LeadRequest::LookUp(lead()), Grant::LeadRead),
         (LeadRequest::FieldWrite(lead()), Grant::LeadSave),
     ] {
-        let mut core = ready(Settings::default());
+        let mut core = ready_core(Settings::default());
         let mut info = super::tests::info();
         if let Some(grants) = &mut info.grants {
-            grants.retain(|it| it != needed.word());
+            grants.retain(|grant| grant != needed.word());
         }
         core.tokens.info = Some(info);
-        assert_eq!(lane(&mut core, at(2), &head(lead_request.clone())), None);
+        assert_eq!(
+            lane(&mut core, now_at(2), &head(lead_request.clone())),
+            None
+        );
         let silent = TokenInfo {
             grants: None,
             ..super::tests::info()
         };
         core.tokens.info = Some(silent);
         assert_eq!(
-            lane(&mut core, at(2), &head(lead_request)),
+            lane(&mut core, now_at(2), &head(lead_request)),
             Some(Lane::Lead)
         );
     }
@@ -207,30 +228,30 @@ fn lead_request_without_its_grant_is_not_tried() {
 
 #[test]
 fn lead_requests_of_a_kind_run_singly_and_not_in_dry_run() {
-    let mut core = ready(Settings::default());
-    let Decision::Send(plan) = core.next(at(1), &look_up()) else {
+    let mut core = ready_core(Settings::default());
+    let Decision::Send(plan) = core.next(now_at(1), &queue_with_lookup()) else {
         panic!("it goes");
     };
-    core.launch(at(1), plan, RequestInputs::default());
+    core.launch(now_at(1), plan, RequestInputs::default());
     let other = LeadId::new(4002).expect("positive");
-    let other = job(Urgency::Soon, LeadRequest::LookUp(other));
-    assert_eq!(lane(&mut core, at(2), &other), None);
-    let mut dry = ready(Settings {
+    let other = queue_with_request(Urgency::Soon, LeadRequest::LookUp(other));
+    assert_eq!(lane(&mut core, now_at(2), &other), None);
+    let mut dry = ready_core(Settings {
         dry_run: true,
         ..Settings::default()
     });
-    assert_eq!(lane(&mut dry, at(2), &look_up()), None);
+    assert_eq!(lane(&mut dry, now_at(2), &queue_with_lookup()), None);
 }
 
 #[test]
 fn obsolete_field_write_uses_no_slot() {
-    let mut core = ready(Settings::default());
-    let head = job(Urgency::Spare, LeadRequest::FieldWrite(lead()));
-    let Decision::Send(plan) = core.next(at(1), &head) else {
+    let mut core = ready_core(Settings::default());
+    let head = queue_with_request(Urgency::Spare, LeadRequest::FieldWrite(lead()));
+    let Decision::Send(plan) = core.next(now_at(1), &head) else {
         panic!("it goes");
     };
-    let used = core.budget.used(at(1));
-    let launch = core.launch(at(1), plan, RequestInputs::default());
+    let used = core.budget.used(now_at(1));
+    let launch = core.launch(now_at(1), plan, RequestInputs::default());
     let Launch { request: None, ops } = launch else {
         panic!("nothing is left to write");
     };
@@ -238,25 +259,25 @@ fn obsolete_field_write_uses_no_slot() {
         matches!(ops[..], [Op::Lead(LeadChange::Request { .. })]),
         "due later: {ops:?}"
     );
-    assert_eq!(core.budget.used(at(1)), used - 1);
+    assert_eq!(core.budget.used(now_at(1)), used - 1);
 }
 
 #[test]
 fn command_request_goes_after_live_calls_before_backlog() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     assert!(
         core.lead_requests
             .ask(RequestId(1), Request::CrmFields.into())
     );
     let head = WorkQueue {
-        live: Some(due(1)),
-        backlog: Some(due(2)),
+        live: Some(due_call(1)),
+        backlog: Some(due_call(2)),
         ..WorkQueue::default()
     };
-    assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(1), &head), Some(Lane::Live));
     let head = WorkQueue { live: None, ..head };
-    let told = Ok(ApiReply::Data(serde_json::json!({})));
-    let (request, outcome) = exchange(&mut core, at(1), &head, told);
+    let fields = Ok(ApiReply::Data(serde_json::json!({})));
+    let (request, outcome) = exchange(&mut core, now_at(1), &head, fields);
     assert_eq!(request, Request::CrmFields);
     assert!(!outcome.again);
     assert!(matches!(
@@ -267,7 +288,7 @@ fn command_request_goes_after_live_calls_before_backlog() {
             _
         ))
     ));
-    assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
+    assert_eq!(lane(&mut core, now_at(1), &head), Some(Lane::Backlog));
     assert!(
         core.lead_requests
             .ask(RequestId(2), Request::CrmFields.into())
@@ -275,7 +296,7 @@ fn command_request_goes_after_live_calls_before_backlog() {
     assert!(
         core.lead_requests.drop_asked(RequestId(2)) && !core.lead_requests.drop_asked(RequestId(2))
     );
-    assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
+    assert_eq!(lane(&mut core, now_at(1), &head), Some(Lane::Backlog));
 }
 
 #[test]
@@ -285,7 +306,7 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
         size: PageSize::LARGEST,
         since: None,
     };
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     assert!(
         core.lead_requests
             .ask(RequestId(1), Request::Filter(page).into())
@@ -294,25 +315,24 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
         core.lead_requests
             .ask(RequestId(2), Request::CrmFields.into())
     );
-    let told = |reply| Ok(reply);
-    let fields = told(ApiReply::Data(serde_json::json!({})));
-    let (request, _) = exchange(&mut core, at(1), &WorkQueue::default(), fields);
+    let fields = Ok(ApiReply::Data(serde_json::json!({})));
+    let (request, _) = exchange(&mut core, now_at(1), &WorkQueue::default(), fields);
     assert_eq!(request, Request::CrmFields, "what else is asked goes first");
-    // Calls wait, so they go first, with one page in ten seconds.
+    // Calls that wait go first, and one page is read in ten seconds.
     let waiting = WorkQueue {
-        backlog: Some(due(2)),
+        backlog: Some(due_call(2)),
         ..WorkQueue::default()
     };
-    assert_eq!(lane(&mut core, at(2), &waiting), Some(Lane::Backlog));
-    let empty = || told(ApiReply::Page(Page::default()));
-    let (request, outcome) = exchange(&mut core, at(12), &waiting, empty());
+    assert_eq!(lane(&mut core, now_at(2), &waiting), Some(Lane::Backlog));
+    let empty = || Ok(ApiReply::Page(Page::default()));
+    let (request, outcome) = exchange(&mut core, now_at(12), &waiting, empty());
     assert_eq!(request, Request::Filter(page));
     assert!(!outcome.again);
     // Without calls, pages go at the pace of requests that can wait, and half of the budget is
     // left.
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let idle = WorkQueue::default();
-    let before = core.budget.used(at(0));
+    let before = core.budget.used(now_at(0));
     for second in 0..50 {
         if core.lead_requests.asked.is_empty() {
             assert!(
@@ -320,7 +340,7 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
                     .ask(RequestId(second), Request::Filter(page).into())
             );
         }
-        let now = at(second);
+        let now = now_at(second);
         let Decision::Send(plan) = core.next(now, &idle) else {
             continue;
         };
@@ -339,11 +359,11 @@ fn audit_pages_yield_to_calls_and_leave_half_of_budget() {
         assert_eq!(lane, Lane::SpareLead);
         core.judge_answer(now, slot, ApiResponse::from(empty()));
     }
-    let used = core.budget.used(at(50)) - before;
+    let used = core.budget.used(now_at(50)) - before;
     assert!((1..=30).contains(&used), "{used}");
 }
 
-fn with(scope: &[&str]) -> ApiResult {
+fn token_record_with(scope: &[&str]) -> ApiResult {
     let mut grants = Vec::new();
     for grant in scope {
         grants.push(format!("PERMISSION_OPEN_API_{grant}"));
@@ -354,7 +374,7 @@ fn with(scope: &[&str]) -> ApiResult {
     }))
 }
 
-fn is_granted(answered: &Answered) -> bool {
+fn has_granted_request(answered: &Answered) -> bool {
     answered.ops.iter().any(|op| match op {
         Op::Lead(LeadChange::Request { outcome, .. }) => {
             **outcome == callbridge_leads::lead_request::LeadOutcome::Granted
@@ -365,22 +385,30 @@ fn is_granted(answered: &Answered) -> bool {
 
 #[test]
 fn right_that_is_given_later_counts_within_an_hour() {
-    let mut core = ready(Settings::default());
-    let head = look_up();
+    let mut core = ready_core(Settings::default());
+    let head = queue_with_lookup();
     // The company removes the right, which is noticed an hour later.
-    assert_eq!(lane(&mut core, at(3_599), &head), Some(Lane::Lead));
-    let (request, answered) = exchange(&mut core, at(3_600), &head, with(&["CALL:SAVE"]));
+    assert_eq!(lane(&mut core, now_at(3_599), &head), Some(Lane::Lead));
+    let (request, answered) = exchange(
+        &mut core,
+        now_at(3_600),
+        &head,
+        token_record_with(&["CALL:SAVE"]),
+    );
     assert_eq!(
-        (request, is_granted(&answered)),
+        (request, has_granted_request(&answered)),
         (Request::TokenInfo, false)
     );
-    assert_eq!(lane(&mut core, at(7_199), &head), None);
-    let given = with(&["CALL:SAVE", "LEAD:READ"]);
-    let (request, answered) = exchange(&mut core, at(7_200), &head, given.clone());
-    assert_eq!((request, is_granted(&answered)), (Request::TokenInfo, true));
-    assert_eq!(lane(&mut core, at(7_201), &head), Some(Lane::Lead));
-    let (_, answered) = exchange(&mut core, at(10_800), &head, given);
-    assert!(!is_granted(&answered), "nothing is new");
+    assert_eq!(lane(&mut core, now_at(7_199), &head), None);
+    let given = token_record_with(&["CALL:SAVE", "LEAD:READ"]);
+    let (request, answered) = exchange(&mut core, now_at(7_200), &head, given.clone());
+    assert_eq!(
+        (request, has_granted_request(&answered)),
+        (Request::TokenInfo, true)
+    );
+    assert_eq!(lane(&mut core, now_at(7_201), &head), Some(Lane::Lead));
+    let (_, answered) = exchange(&mut core, now_at(10_800), &head, given);
+    assert!(!has_granted_request(&answered), "nothing is new");
 }
 
 /// Sends a command's write of lead fields, which the CRM accepts.
@@ -391,31 +419,31 @@ fn set_fields(core: &mut Core, seconds: u64) {
     };
     assert!(core.lead_requests.ask(RequestId(seconds), list.into()));
     let accepted = Ok(ApiReply::Accepted("r1".to_owned()));
-    exchange(core, at(seconds), &WorkQueue::default(), accepted);
+    exchange(core, now_at(seconds), &WorkQueue::default(), accepted);
 }
 
 #[test]
 fn answer_against_the_record_reads_it_again_once_a_minute() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     exchange(
         &mut core,
-        at(3_600),
+        now_at(3_600),
         &WorkQueue::default(),
-        with(&["CALL:SAVE"]),
+        token_record_with(&["CALL:SAVE"]),
     );
     set_fields(&mut core, 3_610);
     let (request, _) = exchange(
         &mut core,
-        at(3_610),
+        now_at(3_610),
         &WorkQueue::default(),
-        with(&["CALL:SAVE"]),
+        token_record_with(&["CALL:SAVE"]),
     );
     assert_eq!(request, Request::TokenInfo);
     set_fields(&mut core, 3_669);
-    assert_eq!(lane(&mut core, at(3_669), &WorkQueue::default()), None);
+    assert_eq!(lane(&mut core, now_at(3_669), &WorkQueue::default()), None);
     set_fields(&mut core, 3_670);
     assert_eq!(
-        lane(&mut core, at(3_670), &WorkQueue::default()),
+        lane(&mut core, now_at(3_670), &WorkQueue::default()),
         Some(Lane::Token)
     );
 }

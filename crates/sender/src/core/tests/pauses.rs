@@ -1,8 +1,8 @@
-//! Pauses, refused calls, and endpoints that fail or are not granted.
+//! Tests of pauses, refused calls, and endpoints that fail or are not granted.
 
 use super::*;
 
-fn rejected(status: u16) -> ApiResult {
+fn rejection(status: u16) -> ApiResult {
     Err(ApiError::Rejected {
         status,
         message: "xato".to_owned(),
@@ -10,12 +10,12 @@ fn rejected(status: u16) -> ApiResult {
     })
 }
 
-fn accepted() -> ApiResult {
+fn accepted_answer() -> ApiResult {
     Ok(ApiReply::Accepted("r1".to_owned()))
 }
 
-fn failed() -> ApiResult {
-    status(WriteStatus::Failed(
+fn failed_status() -> ApiResult {
+    status_answer(WriteStatus::Failed(
         FailureWord::Failed,
         "the lead is gone".to_owned(),
         serde_json::Value::Null,
@@ -23,7 +23,7 @@ fn failed() -> ApiResult {
 }
 
 /// Returns the rows that go back to `ready`.
-fn reopened(ops: &[Op]) -> Vec<i64> {
+fn reopened_rows(ops: &[Op]) -> Vec<i64> {
     let mut rows = Vec::new();
     for op in ops {
         if let Op::Step {
@@ -39,61 +39,74 @@ fn reopened(ops: &[Op]) -> Vec<i64> {
 }
 
 /// Makes a sender that met five refused calls in a row.
-fn refused() -> Core {
-    let mut core = ready(Settings::default());
+fn core_with_refused_calls() -> Core {
+    let mut core = ready_core(Settings::default());
     for id in 1..=5 {
-        assert_eq!(pause(&core, at(1)), None);
-        exchange(&mut core, at(1), &live(id), rejected(400));
+        assert_eq!(pause_reason(&core, now_at(1)), None);
+        exchange(&mut core, now_at(1), &live_queue(id), rejection(400));
     }
     core
 }
 
 #[test]
 fn five_refusals_pause_until_a_trial_call_an_hour_later() {
-    let mut core = refused();
-    assert_eq!(pause(&core, at(1)).as_deref(), Some("calls_refused"));
-    assert_eq!(lane(&mut core, at(3_600), &live(6)), Some(Lane::Token));
-    exchange(&mut core, at(3_600), &live(6), record());
-    assert_eq!(lane(&mut core, at(3_600), &live(6)), None);
-    let (request, answered) = exchange(&mut core, at(3_601), &live(6), accepted());
+    let mut core = core_with_refused_calls();
+    assert_eq!(
+        pause_reason(&core, now_at(1)).as_deref(),
+        Some("calls_refused")
+    );
+    assert_eq!(
+        lane(&mut core, now_at(3_600), &live_queue(6)),
+        Some(Lane::Token)
+    );
+    exchange(&mut core, now_at(3_600), &live_queue(6), token_record());
+    assert_eq!(lane(&mut core, now_at(3_600), &live_queue(6)), None);
+    let (request, answered) = exchange(&mut core, now_at(3_601), &live_queue(6), accepted_answer());
     assert!(matches!(request, Request::Submit(_)));
-    assert_eq!(pause(&core, at(3_601)), None);
-    assert_eq!(reopened(&answered.ops), [1, 2, 3, 4, 5]);
+    assert_eq!(pause_reason(&core, now_at(3_601)), None);
+    assert_eq!(reopened_rows(&answered.ops), [1, 2, 3, 4, 5]);
 }
 
 #[test]
 fn refused_trial_call_keeps_the_pause_for_another_hour() {
-    let mut core = refused();
-    exchange(&mut core, at(3_600), &live(6), record());
-    let (_, answered) = exchange(&mut core, at(3_601), &live(6), rejected(400));
-    assert!(reopened(&answered.ops).is_empty());
-    assert_eq!(pause(&core, at(3_601)).as_deref(), Some("calls_refused"));
-    exchange(&mut core, at(7_200), &live(6), record());
-    assert_eq!(lane(&mut core, at(7_200), &live(7)), None);
-    let (_, answered) = exchange(&mut core, at(7_201), &live(7), accepted());
-    assert_eq!(reopened(&answered.ops), [1, 2, 3, 4, 5, 6]);
+    let mut core = core_with_refused_calls();
+    exchange(&mut core, now_at(3_600), &live_queue(6), token_record());
+    let (_, answered) = exchange(&mut core, now_at(3_601), &live_queue(6), rejection(400));
+    assert!(reopened_rows(&answered.ops).is_empty());
+    assert_eq!(
+        pause_reason(&core, now_at(3_601)).as_deref(),
+        Some("calls_refused")
+    );
+    exchange(&mut core, now_at(7_200), &live_queue(6), token_record());
+    assert_eq!(lane(&mut core, now_at(7_200), &live_queue(7)), None);
+    let (_, answered) = exchange(&mut core, now_at(7_201), &live_queue(7), accepted_answer());
+    assert_eq!(reopened_rows(&answered.ops), [1, 2, 3, 4, 5, 6]);
 }
 
 #[test]
 fn only_one_trial_call_is_under_way() {
-    let mut core = refused();
-    exchange(&mut core, at(3_600), &live(6), record());
-    sent(&mut core, at(3_601), &live(6));
-    assert_eq!(lane(&mut core, at(3_601), &live(7)), None);
+    let mut core = core_with_refused_calls();
+    exchange(&mut core, now_at(3_600), &live_queue(6), token_record());
+    launch_next(&mut core, now_at(3_601), &live_queue(6));
+    assert_eq!(lane(&mut core, now_at(3_601), &live_queue(7)), None);
 }
 
 #[test]
 fn polls_go_on_while_calls_are_refused() {
-    let mut core = refused();
-    let head = unconfirmed(&submitted(9, at(0)));
-    assert_eq!(lane(&mut core, at(10), &head), Some(Lane::Confirmation));
+    let mut core = core_with_refused_calls();
+    let head = unconfirmed_queue(&submitted_call(9, now_at(0)));
+    assert_eq!(lane(&mut core, now_at(10), &head), Some(Lane::Confirmation));
 }
 
 #[test]
 fn another_token_ends_a_pause_for_refused_calls() {
-    let mut core = refused();
-    assert_eq!(core.token(at(2), None), [], "none is no other");
-    let ops = core.token(at(3), Some(TokenFingerprint::of("svc_pat_two")));
+    let mut core = core_with_refused_calls();
+    assert_eq!(
+        core.token(now_at(2), None),
+        [],
+        "a missing token is no new token"
+    );
+    let ops = core.token(now_at(3), Some(TokenFingerprint::of("svc_pat_two")));
     assert_eq!(ops.len(), 5);
     assert!(matches!(
         &ops[0],
@@ -106,10 +119,10 @@ fn another_token_ends_a_pause_for_refused_calls() {
 
 #[test]
 fn restart_ends_a_pause_for_refused_calls() {
-    let mut core = refused();
+    let mut core = core_with_refused_calls();
     let mut ops = Vec::new();
     core.memory.clear();
-    core.remember(at(2), &mut ops);
+    core.remember(now_at(2), &mut ops);
     let [Op::Meta { value, .. }] = &ops[..] else {
         panic!("{ops:?}");
     };
@@ -117,57 +130,73 @@ fn restart_ends_a_pause_for_refused_calls() {
         memory: Some(value.clone()),
         ..Known::default()
     };
-    let (core, ops) = Core::start(Settings::default(), known, at(3));
-    assert_eq!(reopened(&ops), [1, 2, 3, 4, 5]);
-    assert_eq!(pause(&core, at(3)).as_deref(), Some("token_missing"));
+    let (core, ops) = Core::start(Settings::default(), known, now_at(3));
+    assert_eq!(reopened_rows(&ops), [1, 2, 3, 4, 5]);
+    assert_eq!(
+        pause_reason(&core, now_at(3)).as_deref(),
+        Some("token_missing")
+    );
 }
 
 /// Makes a sender that met five calls in a row that FAILED.
-fn five_failed() -> Core {
-    let mut core = ready(Settings::default());
+fn core_with_failed_calls() -> Core {
+    let mut core = ready_core(Settings::default());
     for id in 1..=5 {
-        let head = unconfirmed(&submitted(id, at(0)));
-        exchange(&mut core, at(20), &head, failed());
+        let head = unconfirmed_queue(&submitted_call(id, now_at(0)));
+        exchange(&mut core, now_at(20), &head, failed_status());
     }
     core
 }
 
 #[test]
 fn failed_calls_pause_until_one_is_journaled() {
-    let mut core = five_failed();
-    assert_eq!(pause(&core, at(20)).as_deref(), Some("calls_refused"));
-    let head = unconfirmed(&submitted(6, at(10)));
-    let (_, answered) = exchange(&mut core, at(21), &head, status(WriteStatus::Success));
-    assert_eq!(reopened(&answered.ops), [1, 2, 3, 4, 5]);
-    assert_eq!(pause(&core, at(21)), None);
+    let mut core = core_with_failed_calls();
+    assert_eq!(
+        pause_reason(&core, now_at(20)).as_deref(),
+        Some("calls_refused")
+    );
+    let head = unconfirmed_queue(&submitted_call(6, now_at(10)));
+    let (_, answered) = exchange(
+        &mut core,
+        now_at(21),
+        &head,
+        status_answer(WriteStatus::Success),
+    );
+    assert_eq!(reopened_rows(&answered.ops), [1, 2, 3, 4, 5]);
+    assert_eq!(pause_reason(&core, now_at(21)), None);
 }
 
 #[test]
 fn webhook_ends_a_pause_for_failed_calls() {
-    let mut core = five_failed();
+    let mut core = core_with_failed_calls();
     let head = WorkQueue {
         webhook_pace: Some(callbridge_spool::WebhookPace {
-            at: at(21).wall,
+            at: now_at(21).wall,
             after: Duration::from_secs(1),
             usual: Duration::from_secs(1),
         }),
-        ..live(7)
+        ..live_queue(7)
     };
-    let Decision::Commit(ops) = core.next(at(22), &head) else {
+    let Decision::Commit(ops) = core.next(now_at(22), &head) else {
         panic!("the refused calls are sent again");
     };
-    assert_eq!((ops.len(), pause(&core, at(22))), (5, None));
-    assert_eq!(lane(&mut core, at(22), &head), Some(Lane::Live));
+    assert_eq!((ops.len(), pause_reason(&core, now_at(22))), (5, None));
+    assert_eq!(lane(&mut core, now_at(22), &head), Some(Lane::Live));
 }
 
 #[test]
 fn failed_calls_cause_no_pause_once_a_later_one_is_journaled() {
-    let mut core = ready(Settings::default());
-    let journaled = unconfirmed(&submitted(9, at(10)));
-    exchange(&mut core, at(15), &journaled, status(WriteStatus::Success));
+    let mut core = ready_core(Settings::default());
+    let journaled = unconfirmed_queue(&submitted_call(9, now_at(10)));
+    exchange(
+        &mut core,
+        now_at(15),
+        &journaled,
+        status_answer(WriteStatus::Success),
+    );
     for id in 1..=5 {
-        let head = unconfirmed(&submitted(id, at(0)));
-        let (_, answered) = exchange(&mut core, at(20), &head, failed());
+        let head = unconfirmed_queue(&submitted_call(id, now_at(0)));
+        let (_, answered) = exchange(&mut core, now_at(20), &head, failed_status());
         assert!(
             answered
                 .ops
@@ -175,100 +204,136 @@ fn failed_calls_cause_no_pause_once_a_later_one_is_journaled() {
                 .any(|op| matches!(op, Op::FailedCall(_)))
         );
     }
-    assert_eq!(pause(&core, at(20)), None);
+    assert_eq!(pause_reason(&core, now_at(20)), None);
 }
 
 #[test]
 fn missing_grant_is_looked_for_once_a_minute() {
-    let mut core = ready(Settings::default());
-    let (_, answered) = exchange(&mut core, at(1), &live(1), forbidden());
-    assert!(matches!(step(&answered), Step::Returned { .. }));
-    assert_eq!(pause(&core, at(1)).as_deref(), Some("no_grant"));
-    assert_eq!(lane(&mut core, at(60), &live(1)), None);
+    let mut core = ready_core(Settings::default());
+    let (_, answered) = exchange(&mut core, now_at(1), &live_queue(1), forbidden_answer());
+    assert!(matches!(only_step(&answered), Step::Returned { .. }));
+    assert_eq!(pause_reason(&core, now_at(1)).as_deref(), Some("no_grant"));
+    assert_eq!(lane(&mut core, now_at(60), &live_queue(1)), None);
     let without = TokenInfo {
         grants: Some(Vec::new()),
         ..info()
     };
     exchange(
         &mut core,
-        at(61),
-        &live(1),
+        now_at(61),
+        &live_queue(1),
         Ok(ApiReply::TokenInfo(without)),
     );
-    assert_eq!(pause(&core, at(61)).as_deref(), Some("no_grant"));
-    assert_eq!(lane(&mut core, at(120), &live(1)), None);
-    exchange(&mut core, at(121), &live(1), record());
-    assert_eq!(pause(&core, at(121)), None);
-    assert_eq!(lane(&mut core, at(121), &live(1)), Some(Lane::Live));
+    assert_eq!(pause_reason(&core, now_at(61)).as_deref(), Some("no_grant"));
+    assert_eq!(lane(&mut core, now_at(120), &live_queue(1)), None);
+    exchange(&mut core, now_at(121), &live_queue(1), token_record());
+    assert_eq!(pause_reason(&core, now_at(121)), None);
+    assert_eq!(
+        lane(&mut core, now_at(121), &live_queue(1)),
+        Some(Lane::Live)
+    );
 }
 
 #[test]
 fn unexplained_403_is_tried_with_one_call_a_minute() {
-    let mut core = ready(Settings::default());
-    exchange(&mut core, at(1), &live(1), forbidden());
-    exchange(&mut core, at(61), &live(1), record());
-    assert_eq!(pause(&core, at(61)), None, "token/info shows the grant");
-    let (request, _) = exchange(&mut core, at(61), &live(1), forbidden());
+    let mut core = ready_core(Settings::default());
+    exchange(&mut core, now_at(1), &live_queue(1), forbidden_answer());
+    exchange(&mut core, now_at(61), &live_queue(1), token_record());
+    assert_eq!(
+        pause_reason(&core, now_at(61)),
+        None,
+        "token/info shows the grant"
+    );
+    let (request, _) = exchange(&mut core, now_at(61), &live_queue(1), forbidden_answer());
     assert!(matches!(request, Request::Submit(_)));
-    assert_eq!(pause(&core, at(61)).as_deref(), Some("no_grant"));
-    assert_eq!(lane(&mut core, at(120), &live(1)), None);
-    exchange(&mut core, at(121), &live(1), record());
-    exchange(&mut core, at(121), &live(1), accepted());
-    assert_eq!(lane(&mut core, at(122), &live(2)), Some(Lane::Live));
+    assert_eq!(pause_reason(&core, now_at(61)).as_deref(), Some("no_grant"));
+    assert_eq!(lane(&mut core, now_at(120), &live_queue(1)), None);
+    exchange(&mut core, now_at(121), &live_queue(1), token_record());
+    exchange(&mut core, now_at(121), &live_queue(1), accepted_answer());
+    assert_eq!(
+        lane(&mut core, now_at(122), &live_queue(2)),
+        Some(Lane::Live)
+    );
 }
 
 #[test]
 fn wrong_address_is_probed_with_token_info_and_one_call() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     for seconds in [1, 61] {
         let missing = ApiError::NotFound {
             own: true,
             message: String::new(),
         };
-        exchange(&mut core, at(seconds), &live(1), Err(missing));
-        let paused = pause(&core, at(seconds));
+        exchange(&mut core, now_at(seconds), &live_queue(1), Err(missing));
+        let paused = pause_reason(&core, now_at(seconds));
         assert_eq!(paused.as_deref(), Some("wrong_address"));
     }
-    exchange(&mut core, at(121), &live(1), record());
-    exchange(&mut core, at(121), &live(1), accepted());
-    assert_eq!(pause(&core, at(121)), None);
+    exchange(&mut core, now_at(121), &live_queue(1), token_record());
+    exchange(&mut core, now_at(121), &live_queue(1), accepted_answer());
+    assert_eq!(pause_reason(&core, now_at(121)), None);
 }
 
 #[test]
 fn record_that_cannot_be_read_again_stops_no_call() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let address = ApiError::WrongAddress {
         status: 405,
         own: true,
     };
-    for (n, answer) in (0..).zip([Err(ApiError::TimedOut), Err(address), forbidden()]) {
-        let now = at(3_600 + 60 * n);
+    for (n, answer) in (0..).zip([Err(ApiError::TimedOut), Err(address), forbidden_answer()]) {
+        let now = now_at(3_600 + 60 * n);
         let (request, _) = exchange(&mut core, now, &WorkQueue::default(), answer);
         assert_eq!(request, Request::TokenInfo, "again after a minute");
-        assert_eq!(pause(&core, now), None);
-        assert_eq!(lane(&mut core, now, &live(1)), Some(Lane::Live));
+        assert_eq!(pause_reason(&core, now), None);
+        assert_eq!(lane(&mut core, now, &live_queue(1)), Some(Lane::Live));
     }
     let unauthorized = Err(ApiError::UNAUTHORIZED);
-    exchange(&mut core, at(3_780), &WorkQueue::default(), unauthorized);
-    assert_eq!(pause(&core, at(3_780)).as_deref(), Some("token_refused"));
+    exchange(
+        &mut core,
+        now_at(3_780),
+        &WorkQueue::default(),
+        unauthorized,
+    );
+    assert_eq!(
+        pause_reason(&core, now_at(3_780)).as_deref(),
+        Some("token_refused")
+    );
 }
 
 #[test]
 fn polls_without_grant_leave_their_work_to_pages() {
-    let mut core = ready(Settings::default());
-    let call = submitted(3, at(0));
-    let (request, answered) = exchange(&mut core, at(2), &unconfirmed(&call), forbidden());
+    let mut core = ready_core(Settings::default());
+    let call = submitted_call(3, now_at(0));
+    let (request, answered) = exchange(
+        &mut core,
+        now_at(2),
+        &unconfirmed_queue(&call),
+        forbidden_answer(),
+    );
     assert!(matches!(request, Request::Poll { .. }), "{request:?}");
-    assert_eq!((answered.verdict, pause(&core, at(2))), ("no_grant", None));
-    let degraded = core.status(at(2), &unconfirmed(&call)).degraded;
+    assert_eq!(
+        (answered.verdict, pause_reason(&core, now_at(2))),
+        ("no_grant", None)
+    );
+    let degraded = core.status(now_at(2), &unconfirmed_queue(&call)).degraded;
     assert_eq!((degraded.len(), degraded[0].part.as_str()), (1, "polls"));
     assert_eq!(degraded[0].reason, "403: yo'q");
     assert!(degraded[0].fallback.starts_with("pages"), "{degraded:?}");
-    let (request, _) = exchange(&mut core, at(12), &unconfirmed(&call), page(&[call.uuid]));
+    let (request, _) = exchange(
+        &mut core,
+        now_at(12),
+        &unconfirmed_queue(&call),
+        page_answer(&[call.uuid]),
+    );
     assert!(matches!(request, Request::Filter(_)), "{request:?}");
-    exchange(&mut core, at(3_600), &unconfirmed(&call), record());
-    let head = unconfirmed(&call);
-    let (request, _) = exchange(&mut core, at(3_600), &head, forbidden());
+    exchange(
+        &mut core,
+        now_at(3_600),
+        &unconfirmed_queue(&call),
+        token_record(),
+    );
+    let head = unconfirmed_queue(&call);
+    let (request, _) = exchange(&mut core, now_at(3_600), &head, forbidden_answer());
     assert!(
         matches!(request, Request::Poll { .. }),
         "an hour later: {request:?}"
@@ -278,16 +343,26 @@ fn polls_without_grant_leave_their_work_to_pages() {
 /// Promise: Calls that nothing can confirm are sent once and listed under one problem.
 #[test]
 fn calls_that_nothing_can_confirm_are_sent_once() {
-    let mut core = ready(Settings::default());
-    let call = submitted(3, at(0));
-    exchange(&mut core, at(2), &unconfirmed(&call), forbidden());
-    exchange(&mut core, at(12), &unconfirmed(&call), forbidden());
+    let mut core = ready_core(Settings::default());
+    let call = submitted_call(3, now_at(0));
+    exchange(
+        &mut core,
+        now_at(2),
+        &unconfirmed_queue(&call),
+        forbidden_answer(),
+    );
+    exchange(
+        &mut core,
+        now_at(12),
+        &unconfirmed_queue(&call),
+        forbidden_answer(),
+    );
     let head = WorkQueue {
-        live: Some(due(9)),
-        ..unconfirmed(&call)
+        live: Some(due_call(9)),
+        ..unconfirmed_queue(&call)
     };
-    assert_eq!(lane(&mut core, at(13), &head), Some(Lane::Live));
-    let status = core.status(at(13), &head);
+    assert_eq!(lane(&mut core, now_at(13), &head), Some(Lane::Live));
+    let status = core.status(now_at(13), &head);
     assert_eq!((status.pause, status.degraded.len()), (None, 1));
     assert!(status.degraded[0].fallback.contains("`unconfirmed`"));
     let lost = Unconfirmed {
@@ -301,14 +376,14 @@ fn calls_that_nothing_can_confirm_are_sent_once() {
         ..WorkQueue::default()
     };
     let settle = Decision::Settle(Box::new(lost.clone()));
-    assert_eq!(core.next(at(3_000), &gone), settle);
+    assert_eq!(core.next(now_at(3_000), &gone), settle);
     assert!(
-        matches!(core.settle(at(3_000), &lost), Step::NotYet { .. }),
+        matches!(core.settle(now_at(3_000), &lost), Step::NotYet { .. }),
         "not resent"
     );
     let Step::Died {
         reason, message, ..
-    } = core.settle(at(24 * 3_600), &lost)
+    } = core.settle(now_at(24 * 3_600), &lost)
     else {
         panic!("listed");
     };
@@ -318,66 +393,87 @@ fn calls_that_nothing_can_confirm_are_sent_once() {
 
 #[test]
 fn unreachable_crm_is_shown_and_probed_by_one_request() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     let refused = Err(ApiError::NotConnected("refused".to_owned()));
-    let (_, answered) = exchange(&mut core, at(1), &live(1), refused);
-    let Step::Returned { not_before, .. } = step(&answered) else {
+    let (_, answered) = exchange(&mut core, now_at(1), &live_queue(1), refused);
+    let Step::Returned { not_before, .. } = only_step(&answered) else {
         panic!("{:?}", answered.ops);
     };
-    assert_eq!(not_before, at(1).wall, "the call did not fail");
-    assert_eq!(pause(&core, at(1)).as_deref(), Some("unreachable"));
-    assert!(core.ask(at(1)).untried_first);
-    assert!(core.stops_commands(at(1)));
+    assert_eq!(not_before, now_at(1).wall, "the call did not fail");
+    assert_eq!(
+        pause_reason(&core, now_at(1)).as_deref(),
+        Some("unreachable")
+    );
+    assert!(core.ask(now_at(1)).untried_first);
+    assert!(core.stops_commands(now_at(1)));
     let head = WorkQueue {
-        backlog: Some(due(2)),
-        ..live(1)
+        backlog: Some(due_call(2)),
+        ..live_queue(1)
     };
-    let Decision::WaitUntil(until) = core.next(at(1), &head) else {
+    let Decision::WaitUntil(until) = core.next(now_at(1), &head) else {
         panic!("it waits for the probe");
     };
-    assert!(until > at(1).boot && until <= at(2).boot);
-    sent(&mut core, at(2), &head);
-    assert_eq!(lane(&mut core, at(2), &head), None, "one probe at a time");
+    assert!(until > now_at(1).boot && until <= now_at(2).boot);
+    launch_next(&mut core, now_at(2), &head);
+    assert_eq!(
+        lane(&mut core, now_at(2), &head),
+        None,
+        "one probe at a time"
+    );
 }
 
 #[test]
 fn failing_submissions_stop_no_poll_and_no_command() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     for id in 1..=5 {
-        exchange(&mut core, at(1), &live(id), Err(ApiError::TimedOut));
+        exchange(
+            &mut core,
+            now_at(1),
+            &live_queue(id),
+            Err(ApiError::TimedOut),
+        );
     }
-    assert_eq!(pause(&core, at(1)).as_deref(), Some("failing"));
-    assert!(!core.stops_commands(at(1)));
+    assert_eq!(pause_reason(&core, now_at(1)).as_deref(), Some("failing"));
+    assert!(!core.stops_commands(now_at(1)));
     let head = WorkQueue {
-        live: Some(due(6)),
-        ..unconfirmed(&submitted(9, at(0)))
+        live: Some(due_call(6)),
+        ..unconfirmed_queue(&submitted_call(9, now_at(0)))
     };
-    assert_eq!(lane(&mut core, at(2), &head), Some(Lane::Live), "the probe");
-    sent(&mut core, at(2), &head);
-    assert_eq!(lane(&mut core, at(10), &head), Some(Lane::Confirmation));
+    assert_eq!(
+        lane(&mut core, now_at(2), &head),
+        Some(Lane::Live),
+        "the probe"
+    );
+    launch_next(&mut core, now_at(2), &head);
+    assert_eq!(lane(&mut core, now_at(10), &head), Some(Lane::Confirmation));
 }
 
 #[test]
 fn token_info_is_the_probe_where_no_call_waits() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     for id in 1..=5 {
-        exchange(&mut core, at(1), &live(id), Err(ApiError::TimedOut));
+        exchange(
+            &mut core,
+            now_at(1),
+            &live_queue(id),
+            Err(ApiError::TimedOut),
+        );
     }
-    let (request, _) = exchange(&mut core, at(2), &WorkQueue::default(), record());
+    let (request, _) = exchange(&mut core, now_at(2), &WorkQueue::default(), token_record());
     assert_eq!(request, Request::TokenInfo);
-    assert_eq!(pause(&core, at(2)), None);
+    assert_eq!(pause_reason(&core, now_at(2)), None);
 }
 
 #[test]
 fn after_a_429_one_request_at_a_time_waits_1_2_4_8_s() {
-    let mut core = ready(Settings::default());
-    let mut now = at(1);
+    let mut core = ready_core(Settings::default());
+    let mut now = now_at(1);
     let mut waits = Vec::new();
     for _ in 0..6 {
         let limited = Err(ApiError::TooMany(true));
-        exchange(&mut core, now, &live(1), limited);
-        assert_eq!(pause(&core, now).as_deref(), Some("rate_limited"));
-        let Decision::WaitUntil(until) = core.next(now, &live(1)) else {
+        exchange(&mut core, now, &live_queue(1), limited);
+        assert_eq!(pause_reason(&core, now).as_deref(), Some("rate_limited"));
+        let Decision::WaitUntil(until) = core.next(now, &live_queue(1)) else {
             panic!("it waits");
         };
         let wait = until - now.boot;
@@ -397,19 +493,33 @@ fn after_a_429_one_request_at_a_time_waits_1_2_4_8_s() {
     ]) {
         assert!((least..=least + more).contains(wait), "{wait} of {least}");
     }
-    sent(&mut core, now, &live(1));
-    assert_eq!(core.next(now, &live(2)), Decision::Idle, "its answer first");
+    launch_next(&mut core, now, &live_queue(1));
+    assert_eq!(
+        core.next(now, &live_queue(2)),
+        Decision::Idle,
+        "its answer first"
+    );
 }
 
 #[test]
 fn another_answer_ends_the_wait_after_a_429() {
-    let mut core = ready(Settings::default());
-    exchange(&mut core, at(1), &live(1), Err(ApiError::TooMany(true)));
-    exchange(&mut core, at(3), &live(1), accepted());
-    assert_eq!(pause(&core, at(3)), None);
-    exchange(&mut core, at(4), &live(2), Err(ApiError::TooMany(false)));
-    let Decision::WaitUntil(until) = core.next(at(4), &live(2)) else {
+    let mut core = ready_core(Settings::default());
+    exchange(
+        &mut core,
+        now_at(1),
+        &live_queue(1),
+        Err(ApiError::TooMany(true)),
+    );
+    exchange(&mut core, now_at(3), &live_queue(1), accepted_answer());
+    assert_eq!(pause_reason(&core, now_at(3)), None);
+    exchange(
+        &mut core,
+        now_at(4),
+        &live_queue(2),
+        Err(ApiError::TooMany(false)),
+    );
+    let Decision::WaitUntil(until) = core.next(now_at(4), &live_queue(2)) else {
         panic!("it waits");
     };
-    assert!(until <= at(6).boot, "from 1 s on again");
+    assert!(until <= now_at(6).boot, "from 1 s on again");
 }

@@ -1,128 +1,142 @@
-//! A token that was replaced and is still valid reads the requestIds that it received (§4.6).
+//! Tests that a replaced token reads the requestIds that it received while it is valid (§4.6).
 
 use super::*;
 use crate::tokens::Standing;
 
-fn second() -> TokenFingerprint {
+fn second_token() -> TokenFingerprint {
     TokenFingerprint::of("svc_at_two")
 }
 
-/// Makes a sender whose first token was replaced at 100 s and expires at 400 s. The second one is
+/// Makes a sender whose first token was replaced at 100 s and expires at 400 s. The second token is
 /// verified.
-fn refreshed() -> Core {
-    let mut core = ready(Settings::default());
-    core.token(at(100), Some(second()));
-    core.set_previous_token(Some((print(), at(400).wall.floor_seconds())));
-    let (request, token) = answered(&mut core, at(100), &WorkQueue::default(), record());
-    assert_eq!((request, token), (Request::TokenInfo, second()));
+fn core_with_two_tokens() -> Core {
+    let mut core = ready_core(Settings::default());
+    core.token(now_at(100), Some(second_token()));
+    core.set_previous_token(Some((fingerprint(), now_at(400).wall.floor_seconds())));
+    let (request, token) = exchange_with_token(
+        &mut core,
+        now_at(100),
+        &WorkQueue::default(),
+        token_record(),
+    );
+    assert_eq!((request, token), (Request::TokenInfo, second_token()));
     core
 }
 
-fn waits(accepted: Now) -> WorkQueue {
-    unconfirmed(&submitted(3, accepted))
+fn queue_with_call(accepted: Now) -> WorkQueue {
+    unconfirmed_queue(&submitted_call(3, accepted))
 }
 
 /// Sends the next request, answers it, and returns its token.
-fn answered(
+fn exchange_with_token(
     core: &mut Core,
     now: Now,
     head: &WorkQueue,
     answer: ApiResult,
 ) -> (Request, TokenFingerprint) {
-    let (slot, _, launch) = sent(core, now, head);
+    let (slot, _, launch) = launch_next(core, now, head);
     core.judge_answer(now, slot, answer.into())
         .expect("under way");
-    launch.request.expect("it goes")
+    launch.request.expect("a request")
 }
 
 #[test]
 fn poll_uses_submitting_token_until_token_expires() {
-    let mut core = refreshed();
-    assert_eq!(core.ask(at(101)).tokens, [second(), print()]);
-    let (request, token) = answered(
+    let mut core = core_with_two_tokens();
+    assert_eq!(
+        core.ask(now_at(101)).tokens,
+        [second_token(), fingerprint()]
+    );
+    let (request, token) = exchange_with_token(
         &mut core,
-        at(101),
-        &waits(at(90)),
+        now_at(101),
+        &queue_with_call(now_at(90)),
         Ok(ApiReply::Status(WriteStatus::Success)),
     );
     let request_id = "r3".to_owned();
-    assert_eq!((request, token), (Request::Poll { request_id }, print()));
-    assert_eq!(core.ask(at(399)).tokens, [second(), print()]);
-    assert_eq!(core.ask(at(400)).tokens, [second()]);
+    assert_eq!(
+        (request, token),
+        (Request::Poll { request_id }, fingerprint())
+    );
+    assert_eq!(
+        core.ask(now_at(399)).tokens,
+        [second_token(), fingerprint()]
+    );
+    assert_eq!(core.ask(now_at(400)).tokens, [second_token()]);
 }
 
 #[test]
 fn previous_token_polls_go_first_in_last_minute() {
-    let mut core = refreshed();
+    let mut core = core_with_two_tokens();
     let head = WorkQueue {
-        live: Some(due(1)),
-        oldest_submitted: vec![submitted(3, at(90))],
+        live: Some(due_call(1)),
+        oldest_submitted: vec![submitted_call(3, now_at(90))],
         ..WorkQueue::default()
     };
-    assert_eq!(lane(&mut core, at(339), &head), Some(Lane::Live));
-    assert_eq!(lane(&mut core, at(340), &head), Some(Lane::Deadline));
-    assert_eq!(lane(&mut core, at(400), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(339), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(340), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, now_at(400), &head), Some(Lane::Live));
 }
 
 #[test]
 fn a_401_for_the_older_token_ends_that_one_alone() {
-    let mut core = refreshed();
-    answered(
+    let mut core = core_with_two_tokens();
+    exchange_with_token(
         &mut core,
-        at(101),
-        &waits(at(90)),
+        now_at(101),
+        &queue_with_call(now_at(90)),
         Err(ApiError::UNAUTHORIZED),
     );
-    assert_eq!(core.ask(at(102)).tokens, [second()]);
+    assert_eq!(core.ask(now_at(102)).tokens, [second_token()]);
     let live = WorkQueue {
-        live: Some(due(1)),
+        live: Some(due_call(1)),
         ..WorkQueue::default()
     };
-    assert_eq!(lane(&mut core, at(102), &live), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(102), &live), Some(Lane::Live));
 }
 
 #[test]
 fn last_quarter_of_a_short_life_is_its_end() {
-    let mut core = ready(Settings::default());
-    core.token(at(100), Some(second()));
-    let until = at(120).wall.floor_seconds();
+    let mut core = ready_core(Settings::default());
+    core.token(now_at(100), Some(second_token()));
+    let until = now_at(120).wall.floor_seconds();
     let short = Ok(ApiReply::TokenInfo(TokenInfo {
         expires_at: Some(until),
         ..info()
     }));
-    answered(&mut core, at(100), &WorkQueue::default(), short);
+    exchange_with_token(&mut core, now_at(100), &WorkQueue::default(), short);
     let call = Unconfirmed {
-        token: second(),
-        ..submitted(3, at(101))
+        token: second_token(),
+        ..submitted_call(3, now_at(101))
     };
     let head = WorkQueue {
-        live: Some(due(1)),
+        live: Some(due_call(1)),
         oldest_submitted: vec![call],
         ..WorkQueue::default()
     };
-    assert_eq!(lane(&mut core, at(114), &head), Some(Lane::Live));
-    assert_eq!(lane(&mut core, at(115), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, now_at(114), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, now_at(115), &head), Some(Lane::Deadline));
 }
 
 #[test]
 fn new_token_without_the_older_one_reads_nothing_of_it() {
-    let mut core = ready(Settings::default());
-    core.token(at(100), Some(second()));
-    assert_eq!(core.ask(at(101)).tokens, [second()]);
-    core.set_previous_token(Some((second(), at(400).wall.floor_seconds())));
+    let mut core = ready_core(Settings::default());
+    core.token(now_at(100), Some(second_token()));
+    assert_eq!(core.ask(now_at(101)).tokens, [second_token()]);
+    core.set_previous_token(Some((second_token(), now_at(400).wall.floor_seconds())));
     assert_eq!(
-        core.ask(at(101)).tokens,
-        [second()],
+        core.ask(now_at(101)).tokens,
+        [second_token()],
         "itself is none before"
     );
     let poll = Task {
         lane: Lane::Deadline,
-        work: Work::Poll(Box::new(submitted(3, at(90)))),
+        work: Work::Poll(Box::new(submitted_call(3, now_at(90)))),
     };
-    let Decision::Send(plan) = core.budget.take(at(101), poll) else {
+    let Decision::Send(plan) = core.budget.take(now_at(101), poll) else {
         panic!("room");
     };
-    let launch = core.launch(at(101), plan, RequestInputs::default());
+    let launch = core.launch(now_at(101), plan, RequestInputs::default());
     assert_eq!(
         launch,
         Launch {
@@ -134,32 +148,36 @@ fn new_token_without_the_older_one_reads_nothing_of_it() {
 
 #[test]
 fn expired_token_call_is_not_resubmitted_before_poll_answer() {
-    let mut core = refreshed();
-    core.confirm.rest_pages(at(300).wall);
-    let Decision::Send(plan) = core.next(at(399), &waits(at(390))) else {
+    let mut core = core_with_two_tokens();
+    core.confirm.rest_pages(now_at(300).wall);
+    let Decision::Send(plan) = core.next(now_at(399), &queue_with_call(now_at(390))) else {
         panic!("a poll");
     };
     let slot = plan.slot;
-    core.launch(at(399), plan, RequestInputs::default());
+    core.launch(now_at(399), plan, RequestInputs::default());
     let over = WorkQueue {
-        unresolved: Some(submitted(3, at(390))),
+        unresolved: Some(submitted_call(3, now_at(390))),
         submitted: 1,
         ..WorkQueue::default()
     };
-    assert!(!matches!(core.next(at(401), &over), Decision::Settle(_)));
-    let heard = ApiResponse::from(Err(ApiError::TimedOut));
-    core.judge_answer(at(401), slot, heard).expect("under way");
-    assert!(matches!(core.next(at(403), &over), Decision::Settle(_)));
+    assert!(!matches!(
+        core.next(now_at(401), &over),
+        Decision::Settle(_)
+    ));
+    let response = ApiResponse::from(Err(ApiError::TimedOut));
+    core.judge_answer(now_at(401), slot, response)
+        .expect("under way");
+    assert!(matches!(core.next(now_at(403), &over), Decision::Settle(_)));
 }
 
 #[test]
 fn token_of_unexpected_company_is_foreign_and_not_bound() {
     let own = info();
     for (named, foreign) in [(None, false), (Some(own.company), false), (Some(13), true)] {
-        let mut tokens = KnownTokens::new(&Known::default(), &Memory::default(), at(0));
+        let mut tokens = KnownTokens::new(&Known::default(), &Memory::default(), now_at(0));
         tokens.company = named;
         let mut ops = Vec::new();
-        let standing = tokens.read(at(0), own.clone(), &mut ops);
+        let standing = tokens.read(now_at(0), own.clone(), &mut ops);
         assert_eq!(matches!(standing, Standing::Foreign(_)), foreign);
         let binds = ops.iter().any(|op| matches!(op, Op::BindCompany { .. }));
         assert_eq!(binds, !foreign, "{named:?}");
@@ -168,43 +186,46 @@ fn token_of_unexpected_company_is_foreign_and_not_bound() {
 
 #[test]
 fn poll_with_an_expiring_token_precedes_everything() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     core.tokens.info = Some(TokenInfo {
-        expires_at: Some(at(3600).wall.floor_seconds()),
+        expires_at: Some(now_at(3600).wall.floor_seconds()),
         ..info()
     });
     let head = WorkQueue {
-        oldest_submitted: vec![submitted(3, at(0))],
-        ..live(1)
+        oldest_submitted: vec![submitted_call(3, now_at(0))],
+        ..live_queue(1)
     };
-    assert_eq!(lane(&mut core, at(3600 - 901), &head), Some(Lane::Live));
-    assert_eq!(lane(&mut core, at(3600 - 900), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, now_at(3600 - 901), &head), Some(Lane::Live));
+    assert_eq!(
+        lane(&mut core, now_at(3600 - 900), &head),
+        Some(Lane::Deadline)
+    );
     // The token has expired, so no request can use it any more.
-    assert_eq!(lane(&mut core, at(3599), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, now_at(3599), &head), Some(Lane::Deadline));
 }
 
 /// Promise: A new token brings no new budget.
 #[test]
 fn another_token_has_no_fresh_budget() {
-    let mut core = ready(Settings {
+    let mut core = ready_core(Settings {
         rate: "3/60s".parse().expect("a rate"),
         ..Settings::default()
     });
     for id in 1..=2 {
         exchange(
             &mut core,
-            at(1),
-            &live(id),
+            now_at(1),
+            &live_queue(id),
             Ok(ApiReply::Accepted("r".to_owned())),
         );
     }
-    core.token(at(41), Some(second()));
+    core.token(now_at(41), Some(second_token()));
     // The first request was answered in second 0.
     for second in 41..60 {
-        assert_eq!(lane(&mut core, at(second), &WorkQueue::default()), None);
+        assert_eq!(lane(&mut core, now_at(second), &WorkQueue::default()), None);
     }
     assert_eq!(
-        lane(&mut core, at(61), &WorkQueue::default()),
+        lane(&mut core, now_at(61), &WorkQueue::default()),
         Some(Lane::Token)
     );
 }
@@ -213,34 +234,41 @@ fn another_token_has_no_fresh_budget() {
 fn answers_to_the_old_token_do_not_affect_the_new_one() {
     for answer in [
         Err(ApiError::UNAUTHORIZED),
-        forbidden(),
-        status(WriteStatus::Success),
+        forbidden_answer(),
+        status_answer(WriteStatus::Success),
     ] {
-        let mut core = ready(Settings::default());
-        let (slot, _, _) = sent(&mut core, at(10), &waits(at(0)));
-        core.token(at(11), Some(second()));
-        assert_eq!(lane(&mut core, at(11), &live(1)), None, "one is under way");
-        core.judge_answer(at(12), slot, answer.into())
+        let mut core = ready_core(Settings::default());
+        let (slot, _, _) = launch_next(&mut core, now_at(10), &queue_with_call(now_at(0)));
+        core.token(now_at(11), Some(second_token()));
+        assert_eq!(
+            lane(&mut core, now_at(11), &live_queue(1)),
+            None,
+            "one is under way"
+        );
+        core.judge_answer(now_at(12), slot, answer.into())
             .expect("under way");
-        assert_eq!(pause(&core, at(12)), None);
-        assert_eq!(lane(&mut core, at(12), &live(1)), Some(Lane::Token));
+        assert_eq!(pause_reason(&core, now_at(12)), None);
+        assert_eq!(
+            lane(&mut core, now_at(12), &live_queue(1)),
+            Some(Lane::Token)
+        );
     }
 }
 
 #[test]
 fn deadline_does_not_wait_for_webhooks() {
-    let mut core = ready(Settings::default());
+    let mut core = ready_core(Settings::default());
     core.tokens.info = Some(TokenInfo {
-        expires_at: Some(at(900).wall.floor_seconds()),
+        expires_at: Some(now_at(900).wall.floor_seconds()),
         ..info()
     });
     let head = WorkQueue {
         webhook_pace: Some(callbridge_spool::WebhookPace {
-            at: at(1).wall,
+            at: now_at(1).wall,
             after: Duration::from_secs(1),
             usual: Duration::from_secs(1),
         }),
-        ..waits(at(0))
+        ..queue_with_call(now_at(0))
     };
-    assert_eq!(lane(&mut core, at(2), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, now_at(2), &head), Some(Lane::Deadline));
 }
