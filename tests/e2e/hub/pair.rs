@@ -330,6 +330,8 @@ impl Pair {
                 return (recent, status);
             }
             assert!(begin.elapsed() < PATIENCE, "no status");
+            // The status of a hub that has ended is known at once.
+            pass(ASK_EVERY).await;
         }
     }
 
