@@ -329,7 +329,7 @@ impl Pair {
             {
                 return (recent, status);
             }
-            assert!(begin.elapsed() < PATIENCE, "no status");
+            assert!(begin.elapsed() < PATIENCE, "no status\n{}", self.logs());
             // The status of a hub that has ended is known at once.
             pass(ASK_EVERY).await;
         }

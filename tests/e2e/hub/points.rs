@@ -372,8 +372,9 @@ fn step() -> u64 {
     value.map_or(1, |value| value.parse().expect("a number of statements"))
 }
 
-/// Runs the chosen points of this fault. `tests/run hub --points` runs all points.
-async fn run_points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) {
+/// Runs the chosen points of this fault, and returns the errors. `tests/run hub --points` runs all
+/// points.
+async fn run_points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) -> Vec<String> {
     let mut summary = Summary::default();
     let mut runs = JoinSet::new();
     let mut next = 1;
@@ -411,7 +412,8 @@ async fn run_points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) {
         }
     }
     report(&summary.line(fault));
-    assert_eq!(summary.errors, [""; 0], "{fault:?}");
+    let errors = summary.errors.into_iter();
+    errors.map(|error| format!("{fault:?} {error}")).collect()
 }
 
 /// Returns the points at these percentages of the statements of a run.
@@ -435,7 +437,8 @@ async fn killed_or_frozen_leader_is_replaced_and_loses_no_call() {
     report(&format!("{count} statements\n"));
     let all = Fault::OF_PAIR.iter().zip(&chosen);
     let runs = all.map(|(fault, chosen)| run_points(&stage, *fault, chosen));
-    LocalSet::new().run_until(join_all(runs)).await;
+    let errors = LocalSet::new().run_until(join_all(runs)).await.concat();
+    assert_eq!(errors, [""; 0]);
 }
 
 /// Promise: A hub that was killed knows its slots when it is started again.
@@ -448,5 +451,6 @@ async fn killed_hub_started_again_knows_calls_and_slots() {
         &[2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70],
     );
     let runs = run_points(&stage, Fault::Restarted, &chosen);
-    LocalSet::new().run_until(runs).await;
+    let errors = LocalSet::new().run_until(runs).await;
+    assert_eq!(errors, [""; 0]);
 }
