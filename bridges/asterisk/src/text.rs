@@ -102,8 +102,8 @@ pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
     Cow::Owned(plain)
 }
 
-/// Returns the character that a backslash and `escaped` stand for. `None` if they are not an
-/// escape.
+/// Decodes the escape that consists of a backslash and `escaped`. Returns `None` if `escaped` makes
+/// no escape.
 const fn unescaped_char(escaped: char) -> Option<char> {
     Some(match escaped {
         'a' => '\x07',

@@ -39,9 +39,9 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Calls `take` with each text that AMI would write under the member's name. An array stands
-    /// for a repeated key. An object, as in Wazo's `ChanVariable`, becomes texts of the form
-    /// `name=value`.
+    /// Calls `take` with each text that AMI would write under the member's name. Each
+    /// element of an array is one text. Each member of an object, as in Wazo's `ChanVariable`, is a
+    /// text of the form `name=value`.
     #[inline]
     pub fn into_texts(self, mut take: impl FnMut(Text<'a>)) {
         match self {

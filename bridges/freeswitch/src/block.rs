@@ -80,7 +80,7 @@ pub(crate) fn decode(value: &[u8]) -> (Text<'_>, bool) {
     }
 }
 
-/// Returns the byte that an escape such as `%2B` at the beginning of `text` stands for.
+/// Decodes the escape at the beginning of `text`, such as `%2B`.
 fn escaped_byte(text: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = text else {
         return None;

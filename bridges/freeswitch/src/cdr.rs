@@ -438,7 +438,7 @@ fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
 
 /// Prefix of an argument of `conference` that dials someone into the conference.
 const CALLS_IN: &str = "bridge:";
-/// Name that stands for a conference whose name is the channel's id.
+/// With this name, the dialplan asks for a conference that has the channel's id as its name.
 const OWN_ROOM: &str = "_uuid_";
 
 /// Returns the name of the conference in `argument`: `600` of `600@default+1234+flags{mute}`, where

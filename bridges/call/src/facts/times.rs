@@ -10,8 +10,8 @@ use std::time::Duration;
 /// The moments that decide whether a call is over or silent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Times {
-    /// Set when the call's events arrive as they happen. If the source keeps events until they are
-    /// read, each event arrived within 5 s of its own time.
+    /// Set when the call's events arrive as they happen. A source that keeps events until they are
+    /// read must have delivered each event at most 5 s after the event's timestamp.
     pub(crate) live: bool,
     /// Time of the first event. `opened_arrived` is its arrival.
     pub(crate) opened: EventTime,

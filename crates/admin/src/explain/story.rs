@@ -80,7 +80,7 @@ impl Times {
     }
 }
 
-/// Returns the letters that stand for the channel with this number: `A` to `Z`, then `AA`.
+/// Returns the label of the channel with this number: `A` to `Z`, then `AA`.
 pub fn label(number: usize) -> String {
     match number {
         0..26 => letter(number).to_string(),
