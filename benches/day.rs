@@ -120,9 +120,10 @@ fn call(number: u32) -> Vec<(f64, String)> {
     let mut tell = |after: f64, event: &str, of_city: bool, extra: &str| {
         let mut line = String::new();
         let channel = if of_city { &city } else { &phone };
-        let more = match of_city {
-            true => [caller.as_str(), "7001", "Dial", dial, extra],
-            false => ["101", "s", "AppDial", "(Outgoing Line)", extra],
+        let more = if of_city {
+            [caller.as_str(), "7001", "Dial", dial, extra]
+        } else {
+            ["101", "s", "AppDial", "(Outgoing Line)", extra]
         };
         row(&mut line, event, begins + after, channel, more);
         rows.push((begins + after, line));

@@ -208,9 +208,10 @@ pub fn main() {
         let line = |way: &str, measure: &dyn Fn() -> Duration| {
             let name = format!("{words}: {way}");
             let wanted = name.contains(only);
-            match wanted {
-                true => line(&name, n, measure()),
-                false => "not measured".to_owned(),
+            if wanted {
+                line(&name, n, measure())
+            } else {
+                "not measured".to_owned()
             }
         };
         let appended = line("write + fdatasync, appending", &|| {

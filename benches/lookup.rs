@@ -168,9 +168,10 @@ fn run_asker(asker: u32, leads: i64, ours: SocketAddr, plain: SocketAddr) -> Ans
         if answer.contains("reason=late") || answer.contains("reason=full") {
             times.put_off += 1;
         } else {
-            let wanted = match known {
-                true => format!("known=yes&lead={}&name=Customer%20Karimova", n + 1),
-                false => "known=no&lead=&".to_owned(),
+            let wanted = if known {
+                format!("known=yes&lead={}&name=Customer%20Karimova", n + 1)
+            } else {
+                "known=no&lead=&".to_owned()
             };
             assert!(answer.contains(&wanted), "{answer}");
         }

@@ -225,9 +225,10 @@ impl Crowd {
 
 async fn measure_intake(crowded: bool) -> (f64, f64) {
     let daemon = Daemon::start(TAKEN, "60/60s").await;
-    let crowd = match crowded {
-        true => Some(Crowd::visit(&daemon).await),
-        false => None,
+    let crowd = if crowded {
+        Some(Crowd::visit(&daemon).await)
+    } else {
+        None
     };
     let took = daemon.measure_until("finished", u64::from(TAKEN)).await;
     let asked = crowd.map_or(0.0, Crowd::leave);
@@ -236,9 +237,10 @@ async fn measure_intake(crowded: bool) -> (f64, f64) {
 
 async fn measure_pace(crowded: bool) -> (Duration, f64) {
     let daemon = Daemon::start(SENT, "60/6s").await;
-    let crowd = match crowded {
-        true => Some(Crowd::visit(&daemon).await),
-        false => None,
+    let crowd = if crowded {
+        Some(Crowd::visit(&daemon).await)
+    } else {
+        None
     };
     let took = daemon.measure_until("journaled", u64::from(SENT)).await;
     (took, crowd.map_or(0.0, Crowd::leave))

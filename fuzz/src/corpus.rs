@@ -99,9 +99,10 @@ fn main() {
             }
             let bytes = fs::read(path).expect("a recording");
             let start = &bytes[..bytes.len().min(16 << 10)];
-            let seed = match cut {
-                true => [&[200], start].concat(),
-                false => [LOGGED_IN, start].concat(),
+            let seed = if cut {
+                [&[200], start].concat()
+            } else {
+                [LOGGED_IN, start].concat()
             };
             write(&folder, &format!("live-{i}"), &seed);
             write(

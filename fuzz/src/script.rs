@@ -77,13 +77,17 @@ fn id(number: u8) -> String {
 
 fn channel(step: &Step, number: u8) -> ChannelRef<'static> {
     let name = NAMES[usize::from(number) % NAMES.len()];
-    let name = match name.ends_with("0000000") {
-        true => format!("{name}{:x}", number % 16),
-        false => name.to_owned(),
+    let name = if name.ends_with("0000000") {
+        format!("{name}{:x}", number % 16)
+    } else {
+        name.to_owned()
     };
-    let unless_name_only = |text: String| match step.name_only {
-        true => Cow::Borrowed(""),
-        false => Cow::Owned(text),
+    let unless_name_only = |text: String| {
+        if step.name_only {
+            Cow::Borrowed("")
+        } else {
+            Cow::Owned(text)
+        }
     };
     ChannelRef {
         name: Cow::Owned(name),

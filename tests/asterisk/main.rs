@@ -88,9 +88,12 @@ impl Options {
     fn chosen(&self) -> Result<Vec<Scenario>> {
         let all = scenarios::all();
         let whole = |name: &str| all.iter().any(|scenario| scenario.name == name);
-        let fits = |scenario: &Scenario, name: &String| match whole(name) {
-            true => scenario.name == name,
-            false => scenario.name.contains(name.as_str()),
+        let fits = |scenario: &Scenario, name: &String| {
+            if whole(name) {
+                scenario.name == name
+            } else {
+                scenario.name.contains(name.as_str())
+            }
         };
         for name in &self.names {
             if !all.iter().any(|scenario| fits(scenario, name)) {

@@ -43,7 +43,7 @@ pub async fn wait_until(browser: &Browser, what: &str, is: &str) -> Result<()> {
             looks.tick().await;
             let script = format!("return Boolean({is})");
             let result = browser.execute(&script).await;
-            if result.is_ok_and(|it| it.as_bool() == Some(true)) {
+            if result.is_ok_and(|value| value.as_bool() == Some(true)) {
                 return;
             }
         }

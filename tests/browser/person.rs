@@ -194,7 +194,7 @@ impl Person<'_> {
         // Every sixth of fifty-one calls had that lead.
         let has_lead = |n: &u32| i64::from(*n) % UNKNOWN_LEADS == 1;
         let calls = (1..=FAILED).filter(has_lead).count();
-        self.wait_until_journaled(calls, |it| it.call.lead_id == 4001)
+        self.wait_until_journaled(calls, |record| record.call.lead_id == 4001)
             .await
     }
 
@@ -216,8 +216,10 @@ impl Person<'_> {
         self.click("button[value=retry]").await?;
         self.wait_until("the job", "location.pathname.startsWith('/jobs/')")
             .await?;
-        self.wait_until_journaled(1, |it| it.call.answered && it.call.talk_time_sec == Some(1))
-            .await
+        self.wait_until_journaled(1, |record| {
+            record.call.answered && record.call.talk_time_sec == Some(1)
+        })
+        .await
     }
 
     /// Returns the number of rows in the table.

@@ -197,7 +197,7 @@ impl Browser {
     pub async fn console(&self) -> Result<Vec<String>> {
         let entries = self.post("/se/log", &json!({"type": "browser"})).await?;
         let entries = entries.as_array().cloned().unwrap_or_default();
-        let messages = entries.iter().filter_map(|it| it["message"].as_str());
+        let messages = entries.iter().filter_map(|entry| entry["message"].as_str());
         Ok(messages.map(str::to_owned).collect())
     }
 }

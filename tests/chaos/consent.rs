@@ -43,7 +43,8 @@ async fn prepare_connected(name: &'static str) -> Scene {
 }
 
 fn count_token_pairs(scene: &Scene) -> usize {
-    let given = |it: &&Seen| it.purpose() == Purpose::Exchange && it.received_status() == Some(200);
+    let given =
+        |seen: &&Seen| seen.purpose() == Purpose::Exchange && seen.received_status() == Some(200);
     scene.judge.seen().iter().filter(given).count()
 }
 

@@ -30,7 +30,7 @@ async fn live_call_over_ami_goes_before_a_draining_backlog() {
     let before = scene.judge.count();
     pbx.say(&call.events().collect::<Vec<_>>().concat()).await;
     let calls = scene.scale.calls as u64 + 1;
-    let is_finished = |it: &Status| it.books.finished == calls;
+    let is_finished = |status: &Status| status.books.finished == calls;
     scene
         .wait_for(&mut program, "the live call's end", is_finished)
         .await;

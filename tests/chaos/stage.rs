@@ -363,7 +363,7 @@ fn trace(name: &str, seen: &[Seen]) -> String {
     let line = |it: &Seen| {
         let answer = it.answer.as_ref();
         let status = answer.map_or(0, |it| it.status);
-        let reply = answer.map_or(String::new(), |it| text(&it.body));
+        let reply = answer.map_or(String::new(), |reply| text(&reply.body));
         let (what, body) = (it.purpose(), text(&it.body));
         let whole = answer.is_some_and(|it| it.whole);
         format!(

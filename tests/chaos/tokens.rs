@@ -74,7 +74,7 @@ async fn use_other_company_token(scene: &Scene, kills: usize) {
     let story = async {
         scene.wait_until_under_way().await;
         scene.place.write("token", OTHER);
-        let has_request = async || scene.judge.has_seen(|it| it.token() == OTHER);
+        let has_request = async || scene.judge.has_seen(|seen| seen.token() == OTHER);
         until("the question whose token it is", has_request).await;
         scene.wait_until_problem_shown(kills, "wrong_company").await;
         scene.place.write("token", TOKEN);
@@ -87,7 +87,7 @@ fn assert_untouched(seen: &[Seen]) {
     let with_it = seen.iter().filter(|it| it.token() == OTHER);
     let purposes: Vec<Purpose> = with_it.map(Seen::purpose).collect();
     assert!(purposes.contains(&Purpose::TokenInfo), "it was never asked");
-    let is_token_info = |it: &Purpose| *it == Purpose::TokenInfo;
+    let is_token_info = |purpose: &Purpose| *purpose == Purpose::TokenInfo;
     assert!(purposes.iter().all(is_token_info), "{purposes:?}");
 }
 

@@ -327,9 +327,10 @@ fn rabbitmq_users_have_no_password_or_extra_configure_right() {
     let permissions = definitions["permissions"].as_array().expect("permissions");
     for given in permissions {
         // mod_amqp declares its exchange at each start, even if the exchange exists.
-        let expected = match given["user"] == "freeswitch" {
-            true => "^TAP\\.Events$",
-            false => "^$",
+        let expected = if given["user"] == "freeswitch" {
+            "^TAP\\.Events$"
+        } else {
+            "^$"
         };
         assert_eq!(given["configure"], expected, "{given}");
     }

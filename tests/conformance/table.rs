@@ -56,13 +56,13 @@ pub fn parse(text: &str) -> (Vec<Row>, Vec<String>) {
             Some(How::Explained(why)) => why.len() > 20,
             _ => !rule.is_empty(),
         };
-        match how.filter(|_| is_explained) {
-            Some(how) => rows.push(Row {
+        match how {
+            Some(how) if is_explained => rows.push(Row {
                 section: section.to_owned(),
                 place: place.to_owned(),
                 how,
             }),
-            None => faults.push(format!("line {}: neither tests nor a reason", number + 1)),
+            _ => faults.push(format!("line {}: neither tests nor a reason", number + 1)),
         }
     }
     (rows, faults)

@@ -169,7 +169,7 @@ fn actual_calls(scenario: &Path) -> Vec<Value> {
 fn find_match<'t>(call: &Value, reported: &'t [Value]) -> Option<&'t Value> {
     let mut by_id = reported
         .iter()
-        .filter(|it| it["linkedid"] == call["linkedid"]);
+        .filter(|other| other["linkedid"] == call["linkedid"]);
     let by_number = |it: &&Value| it["clientPhone"] == call["clientPhone"];
     match reported {
         [one] => Some(one),

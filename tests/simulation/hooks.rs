@@ -100,9 +100,10 @@ impl World {
         let Some(hooks) = &mut self.hooks else { return };
         let through =
             !(hooks.cut || hooks.down || hooks.broken > 0 && hooks.dice.chance(hooks.broken));
-        let outcome = match through {
-            true => AttemptOutcome::Status(self.receive(dispatch)),
-            false => AttemptOutcome::Broken("connection refused".to_owned()),
+        let outcome = if through {
+            AttemptOutcome::Status(self.receive(dispatch))
+        } else {
+            AttemptOutcome::Broken("connection refused".to_owned())
         };
         self.log.event(
             self.truth,

@@ -118,7 +118,7 @@ fn calls_without_errors_need_no_time_beyond_budget() {
     println!("| requests that fail | pace | slowest | requests | paused | dead |");
     for permille in [0, 50, 150, 300] {
         let runs: Vec<BacklogResult> = seeds(4)
-            .map(|it| run_backlog(it, rate, permille, CALLS))
+            .map(|backlog| run_backlog(backlog, rate, permille, CALLS))
             .collect();
         let sum = |of: fn(&BacklogResult) -> f64| runs.iter().map(of).sum::<f64>();
         let count = runs.len() as f64;

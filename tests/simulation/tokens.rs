@@ -190,10 +190,7 @@ fn failing_token_endpoint_ends_no_connection_unless_pair_lost() {
         let mut dice = Dice::new(seed);
         let mut kept = Kept::new(seed);
         for _ in 0..6 {
-            let kinds: &[&str] = match dice.chance(5) {
-                true => &DONE,
-                false => &UNDONE,
-            };
+            let kinds: &[&str] = if dice.chance(5) { &DONE } else { &UNDONE };
             let fault = *dice.pick(kinds);
             let chance = *dice.pick(&[30, 100]);
             kept.faults(&format!("oauth-token chance {chance}% {fault}"));

@@ -67,7 +67,9 @@ impl Prometheus {
 
     async fn is_ready(&self) -> bool {
         let response = self.http.get(format!("{}/-/ready", self.base)).send();
-        response.await.is_ok_and(|it| it.status().is_success())
+        response
+            .await
+            .is_ok_and(|response| response.status().is_success())
     }
 
     /// Returns the `data` of the answer.

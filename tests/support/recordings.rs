@@ -202,9 +202,10 @@ impl Recording {
         let events = events.filter(|event| !cel || event.starts_with(b"Event: CEL"));
         let timed = events.filter_map(|event| {
             let mut pairs = pairs(event);
-            let body = match cel {
-                true => body(&pairs).to_string(),
-                false => wazo_body(event),
+            let body = if cel {
+                body(&pairs).to_string()
+            } else {
+                wazo_body(event)
             };
             let time = pairs.remove("Timestamp")?;
             let seconds: f64 = time.as_str()?.parse().ok()?;

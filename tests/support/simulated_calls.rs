@@ -22,9 +22,10 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
     let started = now.minus(Duration::from_secs(u64::from(duration)));
     let linkedid = format!("{}.{n}", started.floor_seconds());
     let uuid = uuid_of(&linkedid);
-    let direction = match n.is_multiple_of(2) {
-        true => Direction::Inbound,
-        false => Direction::Outbound,
+    let direction = if n.is_multiple_of(2) {
+        Direction::Inbound
+    } else {
+        Direction::Outbound
     };
     let record = CallRecord {
         uuid: Some(CallUuid(uuid)),

@@ -81,9 +81,10 @@ fn intake(line: bool) -> Intake {
         catch_up: false,
         ..folder.clone()
     };
-    let sources = match line {
-        true => vec![socket, folder],
-        false => vec![folder],
+    let sources = if line {
+        vec![socket, folder]
+    } else {
+        vec![folder]
     };
     Intake::new(settings, sources, Memory::default()).expect("an intake")
 }

@@ -148,10 +148,7 @@ mod tests {
             if let Ok(text) = text(&name, &[flag("lead", &value)], std::slice::from_ref(&note)) {
                 let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
                 let lines: Vec<&str> = lines.collect();
-                let wanted = match value.is_empty() {
-                    true => "--lead".to_owned(),
-                    false => format!("--lead={value}"),
-                };
+                let wanted = if value.is_empty() { "--lead".to_owned() } else { format!("--lead={value}") };
                 proptest::prop_assert_eq!(lines, [wanted]);
             }
         }

@@ -69,7 +69,8 @@ impl Manager {
                 );
                 let sent = String::from_utf8(self.filter_messages(event.as_bytes()));
                 let sent = sent.expect("UTF-8");
-                return reply("Response: Success\r\nMessage: Event Sent").map(|it| it + &sent);
+                return reply("Response: Success\r\nMessage: Event Sent")
+                    .map(|answer| answer + &sent);
             }
             _ => {}
         }

@@ -22,9 +22,12 @@ async fn stage(place: &Place, calls: &[Call]) -> (Server, RunningCommand, Browse
 #[tokio::test]
 async fn dry_run_keeps_dead_letters_and_retry_with_lead_sends_them() {
     let place = Place::new();
-    let lead = |n: u32| match n.is_multiple_of(3) {
-        true => UNKNOWN_LEAD,
-        false => 4_002,
+    let lead = |n: u32| {
+        if n.is_multiple_of(3) {
+            UNKNOWN_LEAD
+        } else {
+            4_002
+        }
     };
     let calls: Vec<Call> = (1..=90).map(|n| Call::new(n, lead(n))).collect();
     let (crm, running, browser) = stage(&place, &calls).await;

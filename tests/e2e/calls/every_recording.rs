@@ -286,9 +286,12 @@ impl Queues {
 
     /// Publishes all CEL events or all CDRs to their queue. Returns the number of messages.
     async fn publish(&self, queue: &str) -> u64 {
-        let bodies = |recording: &Recording| match queue == self.cel {
-            true => recording.cel(),
-            false => recording.cdrs(),
+        let bodies = |recording: &Recording| {
+            if queue == self.cel {
+                recording.cel()
+            } else {
+                recording.cdrs()
+            }
         };
         let bodies: Vec<String> = self.scene.group.iter().flat_map(bodies).collect();
         Broker::shared().publish(queue, &bodies).await;

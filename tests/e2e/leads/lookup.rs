@@ -172,7 +172,7 @@ fn leads_of(n: u32) -> [i64; 4] {
 /// the lead that the caller has after the change, or `None` if the caller has no lead or two.
 async fn change_leads(crm: &Server, call: &Call, leads: i64, change: LeadChange) -> Option<i64> {
     let [own, second, third, fourth] = leads_of(call.n);
-    let mut lead_left = Some(own).filter(|_| leads == 1);
+    let mut lead_left = if leads == 1 { Some(own) } else { None };
     let other_phone = |n: u32| Call::without_lead(1_000 + n).phone();
     match change {
         LeadChange::Nothing => {}
@@ -197,7 +197,7 @@ async fn change_leads(crm: &Server, call: &Call, leads: i64, change: LeadChange)
         }
         LeadChange::Deleted => {
             webhooks::admin(crm, "lead/delete", &json!({"id": own})).await;
-            lead_left = Some(second).filter(|_| leads == 2);
+            lead_left = if leads == 2 { Some(second) } else { None };
         }
         LeadChange::Created => {
             create_lead(crm, own, &call.phone()).await;
@@ -258,7 +258,7 @@ async fn twenty_calls_are_journaled_on_the_very_leads_that_were_shown() {
         {
             create_lead(&crm, *id, &call.phone()).await;
         }
-        let only_lead = Some(own).filter(|_| *leads == 1);
+        let only_lead = if *leads == 1 { Some(own) } else { None };
         wait_for_answer(address, &query(call), &answer(only_lead, *leads)).await;
     }
 

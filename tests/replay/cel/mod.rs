@@ -47,9 +47,12 @@ fn wazo_bus_events_yield_expected_calls_in_either_order() {
 #[test]
 fn cel_over_amqp_yields_expected_calls_in_either_order() {
     // Times in milliseconds cannot show that two channels were joined for less than a millisecond.
-    let read = |folder: &Path| match folder.ends_with("missed_by_a_hair") {
-        true => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z"),
-        false => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%3f%z"),
+    let read = |folder: &Path| {
+        if folder.ends_with("missed_by_a_hair") {
+            as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z")
+        } else {
+            as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%3f%z")
+        }
     };
     check_each(Format::CelAmqp, read, CEL, keep_arrivals);
     check_each(Format::CelAmqp, read, CEL, delay_randomly);

@@ -117,7 +117,7 @@ fn run(recording: &Recording, line: bool, file: bool, cut: Option<Span>) -> Stor
     for (at, message) in recording
         .messages
         .iter()
-        .filter(|(_, it)| line && !is_cel(it))
+        .filter(|(_, message)| line && !is_cel(message))
     {
         if cut.is_none_or(|(from, until)| !(from..until).contains(at)) {
             steps.push((*at, Step::Receive(LINE, message)));
@@ -208,7 +208,10 @@ fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
             let filled = run(&recording, true, true, Some(cut));
             let right = |call: &CallRecord| {
                 let as_told = [whole.get(&call.linkedid), by_cel.get(&call.linkedid)];
-                as_told.into_iter().flatten().any(|it| is_same(it, call))
+                as_told
+                    .into_iter()
+                    .flatten()
+                    .any(|told| is_same(told, call))
             };
             let faulty = filled.calls.values().any(|call| !right(call));
             let missing = whole.keys().any(|id| !filled.calls.contains_key(id));
@@ -251,12 +254,15 @@ fn call_without_an_end_in_any_source_is_soon_incomplete() {
         (back, Step::Up),
         (back, Step::Receive(LINE, BOOTED)),
     ];
-    let received = recording.messages.iter().filter(|(_, it)| !is_cel(it));
+    let received = recording
+        .messages
+        .iter()
+        .filter(|(_, message)| !is_cel(message));
     let lived = |(at, _): &&(EventTime, Vec<u8>)| *at < died;
     steps.extend(
         received
             .filter(lived)
-            .map(|(at, it)| (*at, Step::Receive(LINE, it))),
+            .map(|(at, message)| (*at, Step::Receive(LINE, message))),
     );
     let written = rows.iter().filter(lived);
     steps.extend(written.map(|(at, row)| (at.plus(READ_AFTER), Step::Receive(FILE, row))));

@@ -34,7 +34,12 @@ pub fn all() -> Vec<Recording> {
     let entries = std::fs::read_dir(folder).expect("the recordings");
     let mut all: Vec<Recording> = entries
         .filter_map(|entry| read(&entry.expect("an entry").path()))
-        .filter(|recording| recording.messages.iter().any(|(_, it)| is_cel(it)))
+        .filter(|recording| {
+            recording
+                .messages
+                .iter()
+                .any(|(_, message)| is_cel(message))
+        })
         .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     assert!(all.len() >= 80, "only {} recordings", all.len());

@@ -57,7 +57,7 @@ pub fn breaches(seen: &[Seen], times: &Times, law: &Law) -> Vec<String> {
     wrong.extend(missing_grants(&order));
     wrong.extend(polls(&order, times));
     let refused =
-        |it: &&&Seen| it.purpose() == Purpose::Filter && it.received_status() == Some(400);
+        |seen: &&&Seen| seen.purpose() == Purpose::Filter && seen.received_status() == Some(400);
     let refused = order.iter().filter(refused).count();
     if refused > law.refused_pages {
         wrong.push(format!(
@@ -173,8 +173,10 @@ fn submissions(order: &[&Seen], times: &Times, law: &Law) -> Vec<String> {
                 say("sent twice at the same time");
             }
             let Some(id) = a.request_id() else { continue };
-            let lost =
-                a.life < b.life && !is_known(a, &times.kills, |it| it.has_acceptance(&uuid, &id));
+            let lost = a.life < b.life
+                && !is_known(a, &times.kills, |witness| {
+                    witness.has_acceptance(&uuid, &id)
+                });
             if !(law.again && (a.token() != b.token() || lost)) {
                 say("§4.5.4: sent again after a 200 that was delivered whole");
             }
@@ -189,7 +191,9 @@ fn forgotten(order: &[&Seen], times: &Times) -> Vec<String> {
     let mut lives: BTreeMap<usize, Vec<(&Seen, bool)>> = BTreeMap::new();
     for seen in order.iter().filter(|it| it.life < times.kills.len()) {
         if let (Some(uuid), Some(id)) = (seen.uuid(), seen.request_id()) {
-            let written = is_known(seen, &times.kills, |it| it.has_acceptance(&uuid, &id));
+            let written = is_known(seen, &times.kills, |witness| {
+                witness.has_acceptance(&uuid, &id)
+            });
             lives.entry(seen.life).or_default().push((seen, written));
         }
     }
@@ -254,7 +258,9 @@ fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
                     last: seen.at,
                     late: 0,
                     life: seen.life,
-                    written: is_known(seen, &times.kills, |it| it.has_refused_token(seen.token())),
+                    written: is_known(seen, &times.kills, |witness| {
+                        witness.has_refused_token(seen.token())
+                    }),
                     asked: None,
                 });
                 if seen.purpose() == Purpose::TokenInfo {
@@ -280,7 +286,7 @@ fn missing_grants(order: &[&Seen]) -> Vec<String> {
         late: usize,
     }
     let all_is_well =
-        |it: &&&Seen| it.purpose() == Purpose::TokenInfo && it.received_status() == Some(200);
+        |seen: &&&Seen| seen.purpose() == Purpose::TokenInfo && seen.received_status() == Some(200);
     let well: Vec<&&Seen> = order.iter().filter(all_is_well).collect();
     let mut denied: BTreeMap<(&str, Purpose), Denied> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -363,7 +369,7 @@ fn polls(order: &[&Seen], times: &Times) -> Vec<String> {
             && (body.contains("\"SUCCESS\"") || body.contains("FAILED"))
         {
             let uuid = given.get(id).map_or("", |(_, uuid)| uuid.as_str());
-            let written = is_known(seen, &times.kills, |it| it.has_outcome(uuid));
+            let written = is_known(seen, &times.kills, |witness| witness.has_outcome(uuid));
             over.insert(id, (seen.life, written));
         }
     }

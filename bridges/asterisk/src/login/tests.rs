@@ -96,9 +96,10 @@ fn answer_actions(
     let mut results = Vec::new();
     for (nth, action) in actions.iter().enumerate() {
         let id = action.lines().last().expect("an id");
-        let words = match denied(nth) {
-            true => "Response: Error\r\nMessage: Permission denied",
-            false => "Response: Success\r\nMessage: done",
+        let words = if denied(nth) {
+            "Response: Error\r\nMessage: Permission denied"
+        } else {
+            "Response: Success\r\nMessage: done"
         };
         results.push(login.on_frame(format!("{words}\r\n{id}\r\n").as_bytes()));
     }

@@ -294,9 +294,9 @@ mod tests {
                 };
                 let by_stream = which(&|it| is_due(it, now, stream));
                 prop_assert_eq!(settling.due_by_stream(now, stream), by_stream);
-                let by_clock = which(&|it| clock_deadline(it, stream).is_some_and(|at| now >= at));
+                let by_clock = which(&|call| clock_deadline(call, stream).is_some_and(|at| now >= at));
                 prop_assert_eq!(settling.due_by_clock(now, stream), by_clock);
-                let next = plain.values().filter_map(|it| clock_deadline(*it, stream)).min();
+                let next = plain.values().filter_map(|call| clock_deadline(*call, stream)).min();
                 prop_assert_eq!(settling.next(stream), next);
                 prop_assert_eq!(&settling.deadlines, &plain);
                 let scraps = plain.values().filter(|it| it.is_scraps()).count();

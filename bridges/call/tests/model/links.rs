@@ -168,9 +168,10 @@ impl Reporter<'_> {
 
     fn room_event(&self, bridge: Br, enters: bool) -> Kind<'static> {
         let (bridge, technology) = (owned(&self.story.bridges[bridge].name), owned("softmix"));
-        match enters {
-            true => Kind::BridgeEnter { bridge, technology },
-            false => Kind::BridgeLeave { bridge, technology },
+        if enters {
+            Kind::BridgeEnter { bridge, technology }
+        } else {
+            Kind::BridgeLeave { bridge, technology }
         }
     }
 

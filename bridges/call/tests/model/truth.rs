@@ -142,9 +142,10 @@ fn connected_parts(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<
     }
     for instant in instants {
         for &a in instant.place.keys() {
-            let met = match links {
-                true => audible_channels(story, instant, a),
-                false => channels_in_same_bridge(story, instant, a),
+            let met = if links {
+                audible_channels(story, instant, a)
+            } else {
+                channels_in_same_bridge(story, instant, a)
             };
             pairs.extend(met.into_iter().map(|b| (a, b)));
         }
@@ -280,9 +281,12 @@ fn calls_in_part(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) 
 /// Groups dialed lines by call. Lines belong to one call if one call dialed the lines, or if the
 /// lines were dialed to one number at the same time.
 fn group_by_call(story: &Deeds, went: &[Ch], links: bool) -> Vec<Vec<Ch>> {
-    let root = |ch: Ch| match links {
-        true => origin(story, ch),
-        false => story.channels[ch].linkedid,
+    let root = |ch: Ch| {
+        if links {
+            origin(story, ch)
+        } else {
+            story.channels[ch].linkedid
+        }
     };
     let ended = |ch: Ch| {
         let mut hangups = story.deeds.iter().filter(|deed| deed.act == Act::Hangup);

@@ -63,7 +63,7 @@ fn listener_starting_late_gets_correct_or_incomplete_calls() {
                 // The dialed number is only reported when the channel is created.
                 let creation_received = creations[call.linkedid.as_str()] >= from;
                 let wanted = wanted.map(|call| ExpectedCall {
-                    did: call.did.filter(|_| creation_received),
+                    did: if creation_received { call.did } else { None },
                     ..call
                 });
                 let wanted = Expected {

@@ -58,7 +58,11 @@ impl Service {
                 errors: Value::Null,
             });
         }
-        let since = request.since.filter(|_| self.range == Range::Taken);
+        let since = if self.range == Range::Taken {
+            request.since
+        } else {
+            None
+        };
         let since = since.map_or(i64::MIN, EpochSeconds::get);
         let mut all: Vec<_> = self.leads.iter().filter(|(_, at)| *at >= since).collect();
         all.sort_by_key(|(id, at)| (*at, *id));

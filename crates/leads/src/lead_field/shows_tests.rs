@@ -342,9 +342,10 @@ fn refused_item_is_dropped_and_other_items_are_written() {
     for (alone, is_taken) in [(11, true), (12, false), (13, true)] {
         assert_eq!(ids(&unnamed), [alone]);
         send(&mut unnamed, &all);
-        let changed = match is_taken {
-            true => unnamed.note_written(time_at(2)),
-            false => unnamed.note_refused(&RefusedPart::SomeItem, time_at(2)),
+        let changed = if is_taken {
+            unnamed.note_written(time_at(2))
+        } else {
+            unnamed.note_refused(&RefusedPart::SomeItem, time_at(2))
         };
         assert_eq!((changed.0, changed.1[0].1.id.get()), (1, alone));
     }

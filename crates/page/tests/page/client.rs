@@ -182,9 +182,10 @@ impl Browser {
 
     /// Returns the head of a request as a browser would write it, without the last empty line.
     pub fn head(&self, method: &str, path: &str) -> String {
-        let cookie = match self.cookie.is_empty() {
-            true => String::new(),
-            false => format!("Cookie: {}\r\n", self.cookie),
+        let cookie = if self.cookie.is_empty() {
+            String::new()
+        } else {
+            format!("Cookie: {}\r\n", self.cookie)
         };
         format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAccept-Language: {}\r\n{cookie}",

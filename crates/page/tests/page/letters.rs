@@ -205,9 +205,10 @@ async fn bulk_retry_runs_in_batches_of_100_with_linked_progress() {
     );
     fake.permits.add_permits(1000);
     let done = load_until(&anna, &path, progress_contains("value=\"10000\"")).await;
-    let done = match done.body.contains("The job is done") {
-        true => done,
-        false => load_until(&anna, &path, |page| page.body.contains("The job is done")).await,
+    let done = if done.body.contains("The job is done") {
+        done
+    } else {
+        load_until(&anna, &path, |page| page.body.contains("The job is done")).await
     };
     assert!(!done.body.contains("http-equiv=\"refresh\""));
     assert!(done.body.contains("10,000"), "{}", done.body);

@@ -242,9 +242,10 @@ fn call(name: &str, now: i64, n: u32) -> Listed {
             _ => None,
         },
         record: CallRecord {
-            direction: match n.is_multiple_of(3) {
-                true => Direction::Outbound,
-                false => Direction::Inbound,
+            direction: if n.is_multiple_of(3) {
+                Direction::Outbound
+            } else {
+                Direction::Inbound
             },
             trunk: Some(if n == 0 { name } else { "city" }.to_owned()),
             employee: (!n.is_multiple_of(4)).then(|| (101 + n % 7).to_string()),

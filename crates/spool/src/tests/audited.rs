@@ -16,9 +16,10 @@ fn audited_call(call: &Finished, own: bool) -> AuditedCall {
     AuditedCall {
         pbx: "pbx1".to_owned(),
         ids: ids.map(|id| id.as_str().to_owned()).collect(),
-        uuid: match own {
-            true => call.judged.record.uuid.unwrap_or_else(unknown_uuid),
-            false => unknown_uuid(),
+        uuid: if own {
+            call.judged.record.uuid.unwrap_or_else(unknown_uuid)
+        } else {
+            unknown_uuid()
         },
     }
 }

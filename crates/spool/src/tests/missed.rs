@@ -44,15 +44,17 @@ fn phone() -> Phone {
 
 pub fn call(n: u32, one: CustomerCall) -> Finished {
     let kept_out = one.kept_out && one.inbound && !one.answered;
-    let outcome = match kept_out {
-        true => Outcome::Skipped,
-        false => Outcome::Journal,
+    let outcome = if kept_out {
+        Outcome::Skipped
+    } else {
+        Outcome::Journal
     };
     let mut call = finished_call(n, outcome, None);
     let (record, facts) = (&mut call.judged.record, &mut call.call);
-    record.direction = match one.inbound {
-        true => Direction::Inbound,
-        false => Direction::Outbound,
+    record.direction = if one.inbound {
+        Direction::Inbound
+    } else {
+        Direction::Outbound
     };
     facts.direction = record.direction;
     (record.answered, facts.answered) = (one.answered, one.answered);

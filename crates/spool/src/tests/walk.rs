@@ -417,10 +417,7 @@ fn ten_thousand_random_steps_match_pure_transitions() {
             }
             let done = store.write(ops);
             assert_eq!(done.is_ok(), exist, "step {step}: {done:?}");
-            match exist {
-                true => model = after,
-                false => refused += 1,
-            }
+            if exist { model = after } else { refused += 1 }
         }
         compare(&store, &model, step);
     }
