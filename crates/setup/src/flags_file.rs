@@ -148,7 +148,8 @@ mod tests {
             if let Ok(text) = text(&name, &[flag("lead", &value)], std::slice::from_ref(&note)) {
                 let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
                 let lines: Vec<&str> = lines.collect();
-                let wanted = if value.is_empty() { "--lead".to_owned() } else { format!("--lead={value}") };
+                let wanted =
+                    if value.is_empty() { "--lead".to_owned() } else { format!("--lead={value}") };
                 proptest::prop_assert_eq!(lines, [wanted]);
             }
         }

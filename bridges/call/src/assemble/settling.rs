@@ -294,7 +294,8 @@ mod tests {
                 };
                 let by_stream = which(&|it| is_due(it, now, stream));
                 prop_assert_eq!(settling.due_by_stream(now, stream), by_stream);
-                let by_clock = which(&|call| clock_deadline(call, stream).is_some_and(|at| now >= at));
+                let by_clock =
+                    which(&|call| clock_deadline(call, stream).is_some_and(|at| now >= at));
                 prop_assert_eq!(settling.due_by_clock(now, stream), by_clock);
                 let next = plain.values().filter_map(|call| clock_deadline(*call, stream)).min();
                 prop_assert_eq!(settling.next(stream), next);
