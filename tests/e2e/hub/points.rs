@@ -422,15 +422,29 @@ fn step() -> u64 {
 }
 
 /// Runs the chosen points of this fault, and returns the errors. `tests/run hub --points` runs all
-/// points.
-async fn run_points(stage: &Arc<Stage>, fault: Fault, chosen: &[u64]) -> Vec<String> {
+/// points. `statements` is the number of statements of a run without a fault.
+async fn run_points(
+    stage: &Arc<Stage>,
+    fault: Fault,
+    statements: u64,
+    chosen: &[u64],
+) -> Vec<String> {
     let mut summary = Summary::default();
     let mut runs = JoinSet::new();
     let mut next = 1;
     let mut is_end_reached = false;
     let mut chosen = chosen.iter().copied();
     loop {
-        while runs.len() < RUNS_MAX && !is_end_reached {
+        while !is_end_reached {
+            // Most runs end after about this many statements. The next points are mostly spared.
+            let runs_max = if next > statements {
+                BUSY_MAX
+            } else {
+                RUNS_MAX
+            };
+            if runs.len() >= runs_max {
+                break;
+            }
             let n = if is_full_run() {
                 Some(next)
             } else {
@@ -485,7 +499,7 @@ async fn killed_or_frozen_leader_is_replaced_and_loses_no_call() {
     ];
     report(&format!("{count} statements\n"));
     let all = Fault::OF_PAIR.iter().zip(&chosen);
-    let runs = all.map(|(fault, chosen)| run_points(&stage, *fault, chosen));
+    let runs = all.map(|(fault, chosen)| run_points(&stage, *fault, count, chosen));
     let errors = LocalSet::new().run_until(join_all(runs)).await.concat();
     assert_eq!(errors, [""; 0]);
 }
@@ -499,7 +513,7 @@ async fn killed_hub_started_again_knows_calls_and_slots() {
         count,
         &[2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70],
     );
-    let runs = run_points(&stage, Fault::Restarted, &chosen);
+    let runs = run_points(&stage, Fault::Restarted, count, &chosen);
     let errors = LocalSet::new().run_until(runs).await;
     assert_eq!(errors, [""; 0]);
 }
