@@ -165,8 +165,9 @@ pub(super) fn describe(right: MissingRight) -> (RightKind, String) {
         }
         MissingRight::Filter => (
             RightKind::Filter,
-            "no event passed the filter that the PBX accepted, so callbridge logged in again \
-             without it, and receives all events of the classes call, cdr, system, agent and user"
+            "the PBX accepted the event filter, but no event passed it. callbridge logged in again \
+             without a filter, and receives all events of the classes call, cdr, system, agent, \
+             and user"
                 .to_owned(),
         ),
         MissingRight::Echo => (

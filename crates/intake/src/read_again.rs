@@ -34,14 +34,15 @@ pub fn is_newer(why: &str) -> bool {
 pub fn call(message: &UnreadMessage) -> Result<ReportedCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().carries_whole_calls()) {
-        let reason = "bytes from a PBX's connection are not a whole call: discard it";
+        let reason =
+            "the message came over a PBX connection and is not a complete call: discard it";
         return Err(reason.to_owned());
     }
     let kept = message.bytes.len() as u64;
     let length = message.length;
     if kept < length {
         return Err(format!(
-            "only the first {kept} of its {length} bytes are kept: discard it"
+            "the message is incomplete, only {kept} of {length} bytes were stored: discard it"
         ));
     }
     let content_type = message.content_type.as_deref();

@@ -121,7 +121,7 @@ async fn ami_filter_that_blocks_all_events_is_reported_and_dropped() {
         filters,
         "the second login requests no filter"
     );
-    assert!(place.logs().contains("logged in again without it"));
+    assert!(place.logs().contains("logged in again without a filter"));
 
     let calls = live::moved_to_soon(&recordings_with_queue_events("11"));
     live::send_events(&pbx, &calls).await;

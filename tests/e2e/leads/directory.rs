@@ -273,7 +273,7 @@ async fn lead_webhooks_release_waiting_calls_and_others_get_reasons() {
         };
         assert!(letters.iter().any(has_message), "{wanted}: {letters:?}");
     };
-    assert_message("the directory has leads 4002 and 4012 for the number");
+    assert_message("the directory has two leads with this number: 4002 and 4012");
     assert_message("deleted 20");
 
     administer(&crm, "lead", lead(4001, &[1])).await;

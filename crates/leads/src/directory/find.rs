@@ -70,7 +70,7 @@ impl Finding {
                 LeadAnswer::One(lead, format!("the directory: {message}"))
             }
             [a, b, ..] => {
-                let message = format!("the directory has leads {a} and {b} for the number");
+                let message = format!("the directory has two leads with this number: {a} and {b}");
                 LeadAnswer::Two(a, b, message)
             }
         }

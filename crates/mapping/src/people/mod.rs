@@ -209,7 +209,7 @@ impl People {
             (None, _) => LeadAnswer::None(format!("the number is not in {shown}")),
             (Some(lead), None) => LeadAnswer::One(lead, format!("the number's row in {shown}")),
             (Some(a), Some(b)) => {
-                let message = format!("{shown} has leads {a} and {b} for the number");
+                let message = format!("{shown} lists two leads with this number: {a} and {b}");
                 LeadAnswer::Two(a, b, message)
             }
         }

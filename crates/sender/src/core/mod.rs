@@ -395,7 +395,10 @@ impl Core {
         } else {
             // Our rules never make a call without lead or uuid ready. If there is one, it must not
             // stop the queue.
-            confirm::dead_step(Reason::NoLead, "the call has no lead or no uuid".to_owned())
+            confirm::dead_step(
+                Reason::NoLead,
+                "the call has no lead or no uuid, so it cannot be submitted".to_owned(),
+            )
         };
         ops.push(Op::step(id, step, now.wall));
         body.map(Request::Submit)

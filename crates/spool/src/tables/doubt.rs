@@ -32,7 +32,7 @@ const ALL: [RememberedText; 6] = [
     RememberedText {
         key: backfill::KEY,
         reads: parses_as::<Backfill>,
-        then: "lead/filter is read from its beginning",
+        then: "all leads are read from the CRM again",
     },
     RememberedText {
         key: deliveries::WEBHOOK_PACE,
@@ -42,7 +42,7 @@ const ALL: [RememberedText; 6] = [
     RememberedText {
         key: shows::FLOOR,
         reads: |text| text.parse::<i64>().is_ok(),
-        then: "no call that is stored so far is shown at a lead that shows none",
+        then: "leads that show no call yet show only calls that are stored from now on",
     },
     RememberedText {
         key: unknown_employees::KEY,
@@ -63,7 +63,12 @@ pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
             continue;
         };
         let length = text.len();
-        tracing::error!(key, length, then, "cannot read what was remembered");
+        tracing::error!(
+            key,
+            length,
+            then,
+            "cannot read a stored setting, so it was reset"
+        );
         if key == shows::FLOOR {
             doubt_floor(db)?;
         } else {
