@@ -38,14 +38,18 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
+fn read(folder: &Path, file: &str) -> Vec<u8> {
+    std::fs::read(folder.join(file)).expect("readable")
+}
+
 /// Reads one recording.
 pub fn one(name: &str) -> Recording {
-    let read = |file: &str| std::fs::read(folder().join(name).join(file)).expect("readable");
-    let expected: Value = serde_json::from_slice(&read("expected.json")).expect("JSON");
+    let folder = folder().join(name);
+    let expected: Value = serde_json::from_slice(&read(&folder, "expected.json")).expect("JSON");
     Recording {
         name: name.to_owned(),
-        ami: read("ami.raw"),
-        json: read("amiws.jsonl"),
+        ami: read(&folder, "ami.raw"),
+        json: read(&folder, "amiws.jsonl"),
         calls: expected["calls"].as_array().expect("calls").clone(),
         moved: 0,
     }
@@ -54,22 +58,20 @@ pub fn one(name: &str) -> Recording {
 /// Returns the recordings of an old release with chan_sip, in the order of their times.
 pub fn for_release(release: &str) -> Vec<Recording> {
     let folder = folder().join("asterisk-old").join(release);
-    let entries = std::fs::read_dir(&folder).expect("the recordings");
-    let read = |name: String| {
-        let file = |file: &str| std::fs::read(folder.join(&name).join(file)).expect("readable");
-        let expected: Value = serde_json::from_slice(&file("expected.json")).expect("JSON");
-        Recording {
-            ami: file("ami.raw"),
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the recordings") {
+        let entry = entry.expect("an entry");
+        let recorded = entry.path();
+        let expected = read(&recorded, "expected.json");
+        let expected: Value = serde_json::from_slice(&expected).expect("JSON");
+        all.push(Recording {
+            name: entry.file_name().into_string().expect("UTF-8"),
+            ami: read(&recorded, "ami.raw"),
             json: Vec::new(),
             calls: expected["calls"].as_array().expect("calls").clone(),
             moved: 0,
-            name,
-        }
-    };
-    let names = entries.map(|entry| entry.expect("an entry").file_name());
-    let mut all: Vec<Recording> = names
-        .map(|name| read(name.into_string().expect("UTF-8")))
-        .collect();
+        });
+    }
     all.sort_by_key(Recording::start);
     all
 }
@@ -135,24 +137,28 @@ pub fn simultaneous(all: Vec<Recording>) -> Vec<Vec<Recording>> {
     let Some(begin) = all.iter().map(Recording::start).max() else {
         return Vec::new();
     };
-    let names = |recording: &Recording| {
-        let ids = recording.ids().into_iter();
-        let counters = ids.filter_map(|id| id.split_once('.').map(|(_, n)| n.to_owned()));
-        counters.chain(recording.values("Channel")).collect()
-    };
-    let groups = disjoint(all, names).into_iter();
-    let moved = |group: Vec<Recording>| group.iter().map(|it| it.moved_to(begin)).collect();
-    groups.map(moved).collect()
+    let mut groups = disjoint(all, counters_and_channels);
+    for recording in groups.iter_mut().flatten() {
+        *recording = recording.moved_to(begin);
+    }
+    groups
+}
+
+/// Returns the counters of the unique ids and the channel names.
+fn counters_and_channels(recording: &Recording) -> BTreeSet<String> {
+    let ids = recording.ids().into_iter();
+    let counters = ids.filter_map(|id| id.split_once('.').map(|(_, n)| n.to_owned()));
+    counters.chain(recording.values("Channel")).collect()
 }
 
 /// Merges the events of several recordings into one stream, in the order of their times.
 pub fn interleaved(recordings: &[Recording]) -> Vec<u8> {
-    let events = recordings.iter().flat_map(Recording::events);
-    let timed = |event| {
-        let time = pairs(event).remove("Timestamp");
-        time.map(|time| (time.as_str().unwrap_or_default().to_owned(), event))
-    };
-    let mut all: Vec<(String, &[u8])> = events.filter_map(timed).collect();
+    let mut all: Vec<(String, &[u8])> = Vec::new();
+    for event in recordings.iter().flat_map(Recording::events) {
+        if let Some(time) = pairs(event).remove("Timestamp") {
+            all.push((time.as_str().unwrap_or_default().to_owned(), event));
+        }
+    }
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     all.iter()
         .flat_map(|(_, event)| event.iter().copied())
@@ -217,21 +223,16 @@ impl Recording {
     /// Returns `true` if CEL describes this recording. The recording must contain CEL and at most
     /// one outbound call, because CEL names only the first of two consecutive Dials.
     pub fn is_in_cel(&self) -> bool {
-        let outbound = |call: &&Value| call["direction"] == "OUTBOUND";
-        !self.cel().is_empty() && self.calls.iter().filter(outbound).count() < 2
+        let outbound = self.calls.iter().filter(|call| is_outbound(call));
+        !self.cel().is_empty() && outbound.count() < 2
     }
 
     /// Returns the CDRs as `cdr_csv` wrote them.
     pub fn rows(&self) -> Vec<u8> {
         let file = folder().join(&self.name).join("cdr.csv");
         let rows = std::fs::read_to_string(file).expect("rows of CDRs");
-        let move_time = |value: &str| {
-            let time = jiff::civil::DateTime::strptime("%Y-%m-%d %H:%M:%S", value).ok()?;
-            let moved = time + jiff::SignedDuration::from_secs(self.moved);
-            Some(moved.strftime("%Y-%m-%d %H:%M:%S").to_string())
-        };
-        let moved = |value: &str| move_time(value).unwrap_or_else(|| value.to_owned());
-        let values: Vec<String> = rows.split('"').map(moved).collect();
+        let values = rows.split('"').map(|value| moved_time(value, self.moved));
+        let values: Vec<String> = values.collect();
         shift(values.join("\"").as_bytes(), self.moved)
     }
 
@@ -240,8 +241,8 @@ impl Recording {
         let cel = self
             .events()
             .filter(|event| event.starts_with(b"Event: CEL"));
-        let line = |event| [cel_rows::row(event), b"\n".to_vec()].concat();
-        cel.flat_map(line).collect()
+        cel.flat_map(|event| [cel_rows::row(event), b"\n".to_vec()].concat())
+            .collect()
     }
 
     /// Returns the CEL rows of a recording from [`for_release`].
@@ -253,8 +254,9 @@ impl Recording {
 
     /// Returns the events of a PBX that sends no CEL over AMI.
     pub fn channel_events(&self) -> Vec<&[u8]> {
-        let own = |event: &&[u8]| !event.starts_with(b"Event: CEL");
-        self.events().filter(own).collect()
+        self.events()
+            .filter(|event| !event.starts_with(b"Event: CEL"))
+            .collect()
     }
 
     /// Returns the CDRs as asterisk-cdr-amqp publishes them.
@@ -269,32 +271,29 @@ impl Recording {
     /// Returns `true` if the CDRs of every customer call name the call's lead and no other lead.
     pub fn has_leads_in_cdrs(&self) -> bool {
         let cdrs = self.cdrs();
-        let named = |call: &Value| {
-            let of_call = format!("\"linkedid\":{}", call["linkedid"]);
-            let of_call = cdrs.iter().filter(|cdr| cdr.contains(&of_call));
-            let fields = of_call.flat_map(|cdr| cdr.split("lead=").skip(1));
-            let leads: BTreeSet<&str> = fields.filter_map(|field| field.get(..4)).collect();
-            leads.len() == 1 && leads.contains(call["leadId"].to_string().as_str())
-        };
-        !self.calls.is_empty() && self.calls.iter().all(named)
+        !self.calls.is_empty()
+            && self
+                .calls
+                .iter()
+                .all(|call| name_only_its_lead(&cdrs, call))
     }
 
     /// Returns the unique id of the first channel that shows each number as its caller's.
     pub fn ids_by_caller(&self) -> BTreeMap<String, String> {
         let mut ids = BTreeMap::new();
         for event in self.events().map(pairs) {
-            let text = |key: &str| event.get(key).and_then(Value::as_str).map(str::to_owned);
-            if let (Some(number), Some(id)) = (text("CallerIDNum"), text("Uniqueid")) {
-                ids.entry(number).or_insert(id);
+            let number = event.get("CallerIDNum").and_then(Value::as_str);
+            let id = event.get("Uniqueid").and_then(Value::as_str);
+            if let (Some(number), Some(id)) = (number, id) {
+                ids.entry(number.to_owned()).or_insert(id.to_owned());
             }
         }
         ids
     }
 
     fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = String> + 'a {
-        let own = move |event| pairs(event).remove(key);
         self.events()
-            .filter_map(own)
+            .filter_map(move |event| pairs(event).remove(key))
             .map(|value| value.as_str().unwrap_or_default().to_owned())
     }
 
@@ -317,8 +316,7 @@ impl Recording {
     /// Returns `true` if the PBX called the customer first, as Originate does.
     pub fn is_placed_by_pbx(&self) -> bool {
         let first = self.values("Channel").next().unwrap_or_default();
-        let outbound = |call: &Value| call["direction"] == "OUTBOUND";
-        self.calls.iter().all(outbound)
+        self.calls.iter().all(is_outbound)
             && first.starts_with("PJSIP/")
             && !first.starts_with("PJSIP/1")
     }
@@ -357,6 +355,31 @@ impl Recording {
         }
         named
     }
+}
+
+fn is_outbound(call: &Value) -> bool {
+    call["direction"] == "OUTBOUND"
+}
+
+/// Returns a time of `cdr_csv` moved by `seconds`, and any other value unchanged.
+fn moved_time(value: &str, seconds: i64) -> String {
+    let format = "%Y-%m-%d %H:%M:%S";
+    match jiff::civil::DateTime::strptime(format, value) {
+        Ok(time) => {
+            let moved = time + jiff::SignedDuration::from_secs(seconds);
+            moved.strftime(format).to_string()
+        }
+        Err(_) => value.to_owned(),
+    }
+}
+
+/// Returns `true` if the CDRs of this call name its lead and no other lead.
+fn name_only_its_lead(cdrs: &[String], call: &Value) -> bool {
+    let of_call = format!("\"linkedid\":{}", call["linkedid"]);
+    let of_call = cdrs.iter().filter(|cdr| cdr.contains(&of_call));
+    let fields = of_call.flat_map(|cdr| cdr.split("lead=").skip(1));
+    let leads: BTreeSet<&str> = fields.filter_map(|field| field.get(..4)).collect();
+    leads.len() == 1 && leads.contains(call["leadId"].to_string().as_str())
 }
 
 /// Returns the latest time of these events, which are AMI text or JSON. Returns `None` without a
@@ -424,52 +447,67 @@ fn wazo_body(event: &[u8]) -> String {
     json!({"name": name, "origin_uuid": "0b0d7c1e-52a2", "data": data}).to_string()
 }
 
+fn field<'a>(pairs: &'a Map<String, Value>, key: &str) -> &'a str {
+    pairs[key].as_str().expect("text")
+}
+
 /// Returns a CEL event of AMI in the format of asterisk-cel-amqp, with its time in the time zone of
 /// Tashkent.
 fn body(pairs: &Map<String, Value>) -> Value {
-    let get = |key: &str| pairs[key].as_str().expect("text");
-    let micros: f64 = get("Timestamp").parse().expect("an epoch");
+    let micros: f64 = field(pairs, "Timestamp").parse().expect("an epoch");
     let at = jiff::Timestamp::from_millisecond((micros * 1000.0).floor() as i64);
     let zone = TimeZone::fixed(Offset::constant(5));
     let at = at.expect("a time").to_zoned(zone);
-    let extra = get("Extra");
+    let extra = field(pairs, "Extra");
     let extra = match serde_json::from_str::<Value>(extra) {
         Ok(object) => object,
         Err(_) => extra.into(),
     };
     json!({
-        "event_name": get("EventName"), "account_code": get("AccountCode"),
+        "event_name": field(pairs, "EventName"), "account_code": field(pairs, "AccountCode"),
         "caller_id": {
-            "num": get("CallerIDnum"), "name": get("CallerIDname"), "ani": get("CallerIDani"),
-            "rdnis": get("CallerIDrdnis"), "dnid": get("CallerIDdnid"),
+            "num": field(pairs, "CallerIDnum"), "name": field(pairs, "CallerIDname"),
+            "ani": field(pairs, "CallerIDani"), "rdnis": field(pairs, "CallerIDrdnis"),
+            "dnid": field(pairs, "CallerIDdnid"),
         },
-        "extension": get("Exten"), "context": get("Context"), "channel": get("Channel"),
-        "application": get("Application"), "app_data": get("AppData"),
+        "extension": field(pairs, "Exten"), "context": field(pairs, "Context"),
+        "channel": field(pairs, "Channel"), "application": field(pairs, "Application"),
+        "app_data": field(pairs, "AppData"),
         "event_time": at.strftime("%Y-%m-%dT%H:%M:%S.%3f%z").to_string(),
-        "ama_flags": get("AMAFlags"), "unique_id": get("UniqueID"),
-        "linked_id": get("LinkedID"), "user_field": get("Userfield"), "peer": get("Peer"),
-        "peer_acount": get("PeerAccount"), "extra": extra,
+        "ama_flags": field(pairs, "AMAFlags"), "unique_id": field(pairs, "UniqueID"),
+        "linked_id": field(pairs, "LinkedID"), "user_field": field(pairs, "Userfield"),
+        "peer": field(pairs, "Peer"), "peer_acount": field(pairs, "PeerAccount"),
+        "extra": extra,
     })
 }
 
 /// Returns a CDR of AMI in the format of asterisk-cdr-amqp.
 fn cdr_body(pairs: &Map<String, Value>) -> Value {
-    let get = |key: &str| pairs[key].as_str().expect("text");
-    let time = |key: &str| match get(key) {
+    json!({
+        "clid": field(pairs, "CallerID"), "src": field(pairs, "Source"),
+        "dst": field(pairs, "Destination"), "dcontext": field(pairs, "DestinationContext"),
+        "channel": field(pairs, "Channel"), "dstchannel": field(pairs, "DestinationChannel"),
+        "lastapp": field(pairs, "LastApplication"), "lastdata": field(pairs, "LastData"),
+        "start": cdr_time(pairs, "StartTime"), "answer": cdr_time(pairs, "AnswerTime"),
+        "end": cdr_time(pairs, "EndTime"), "durationsec": cdr_seconds(pairs, "Duration"),
+        "billsec": cdr_seconds(pairs, "BillableSeconds"),
+        "disposition": field(pairs, "Disposition"),
+        "accountcode": field(pairs, "AccountCode"), "amaflags": field(pairs, "AMAFlags"),
+        "linkedid": field(pairs, "LinkedID"), "uniqueid": field(pairs, "UniqueID"),
+        "userfield": field(pairs, "UserField"),
+    })
+}
+
+/// Returns a time of a CDR, or the epoch if the field is empty.
+fn cdr_time(pairs: &Map<String, Value>, key: &str) -> String {
+    match field(pairs, key) {
         "" => "1970-01-01T00:00:00.000+0000".to_owned(),
         time => time.replace(' ', "T") + ".000+0000",
-    };
-    let seconds = |key: &str| get(key).parse::<i64>().expect("seconds");
-    json!({
-        "clid": get("CallerID"), "src": get("Source"), "dst": get("Destination"),
-        "dcontext": get("DestinationContext"), "channel": get("Channel"),
-        "dstchannel": get("DestinationChannel"), "lastapp": get("LastApplication"),
-        "lastdata": get("LastData"), "start": time("StartTime"), "answer": time("AnswerTime"),
-        "end": time("EndTime"), "durationsec": seconds("Duration"),
-        "billsec": seconds("BillableSeconds"), "disposition": get("Disposition"),
-        "accountcode": get("AccountCode"), "amaflags": get("AMAFlags"),
-        "linkedid": get("LinkedID"), "uniqueid": get("UniqueID"), "userfield": get("UserField"),
-    })
+    }
+}
+
+fn cdr_seconds(pairs: &Map<String, Value>, key: &str) -> i64 {
+    field(pairs, key).parse().expect("seconds")
 }
 
 /// Moves every time and unique id (ten digits, a point, and a digit) by `by` seconds.

@@ -47,25 +47,33 @@ pub struct Law {
 
 /// Returns all violations as text.
 pub fn breaches(seen: &[Seen], times: &Times, law: &Law) -> Vec<String> {
-    let mut order: Vec<&Seen> = seen.iter().filter(|it| !it.method.is_empty()).collect();
-    order.sort_by_key(|it| it.at);
+    let mut order: Vec<&Seen> = seen
+        .iter()
+        .filter(|request| !request.method.is_empty())
+        .collect();
+    order.sort_by_key(|request| request.at);
     let mut wrong = windows(&order, law);
-    wrong.extend(order.iter().flat_map(|it| form(it, law)));
+    wrong.extend(order.iter().flat_map(|request| form(request, law)));
     wrong.extend(submissions(&order, times, law));
     wrong.extend(forgotten(&order, times));
     wrong.extend(refused_tokens(&order, times));
     wrong.extend(missing_grants(&order));
     wrong.extend(polls(&order, times));
-    let refused =
-        |seen: &&&Seen| seen.purpose() == Purpose::Filter && seen.received_status() == Some(400);
-    let refused = order.iter().filter(refused).count();
+    let pages = order
+        .iter()
+        .filter(|request| request.purpose() == Purpose::Filter);
+    let refused = pages
+        .filter(|page| page.received_status() == Some(400))
+        .count();
     if refused > law.refused_pages {
         wrong.push(format!(
             "§4.7: {refused} pages of the journal refused with 400"
         ));
     }
-    let limited = |it: &&&Seen| status(it) == Some(429) && it.fault.is_none();
-    let limited = order.iter().filter(limited).count();
+    let limited = order
+        .iter()
+        .filter(|request| status(request) == Some(429) && request.fault.is_none());
+    let limited = limited.count();
     if limited > 0 {
         wrong.push(format!("Limits: 429 × {limited}"));
     }
@@ -82,18 +90,22 @@ fn status(seen: &Seen) -> Option<u16> {
 /// Returns the highest number of counted requests of one token in any span of this length.
 pub fn fullest(order: &[&Seen], window: Duration) -> usize {
     let mut arrivals: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
-    let counts = |it: &&&Seen| status(it) != Some(401) && it.purpose() != Purpose::Exchange;
-    for seen in order.iter().filter(counts) {
-        arrivals.entry(seen.token()).or_default().push(seen.at);
+    for seen in order {
+        if status(seen) != Some(401) && seen.purpose() != Purpose::Exchange {
+            arrivals.entry(seen.token()).or_default().push(seen.at);
+        }
     }
-    let of_token = |times: &Vec<Duration>| {
-        let spans = (0..times.len()).map(|first| {
-            let end = times[first] + window;
-            times.partition_point(|at| *at < end) - first
-        });
-        spans.max().unwrap_or(0)
-    };
-    arrivals.values().map(of_token).max().unwrap_or(0)
+    let most = arrivals.values().map(|times| most_within(times, window));
+    most.max().unwrap_or(0)
+}
+
+/// Returns the highest number of these times in any span of this length.
+fn most_within(times: &[Duration], window: Duration) -> usize {
+    let spans = (0..times.len()).map(|first| {
+        let end = times[first] + window;
+        times.partition_point(|at| *at < end) - first
+    });
+    spans.max().unwrap_or(0)
 }
 
 fn windows(order: &[&Seen], law: &Law) -> Vec<String> {
@@ -105,47 +117,53 @@ fn windows(order: &[&Seen], law: &Law) -> Vec<String> {
 
 /// Checks headers, method, path, and fields.
 fn form(seen: &Seen, law: &Law) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let mut must = |holds: bool, words: &str| {
-        if !holds {
-            let (method, path) = (&seen.method, &seen.path);
-            wrong.push(format!("{words}: {method} {path} {:?}", seen.headers));
-        }
-    };
-    let one = |name: &'static str| seen.header(name).count() == 1;
     let exchange = seen.purpose() == Purpose::Exchange;
-    must(exchange != one("x-open-api-token"), "§5.1: not one token");
-    must(exchange == seen.token().is_empty(), "§5.1: an empty token");
+    let one_token = seen.header("x-open-api-token").count() == 1;
     let plain = seen.header("authorization").count() == 0;
-    must(plain, "§5.1.2: Authorization");
     let here = seen.header("host").eq([law.host.as_str()]);
-    must(here, "another host");
+    let content_type = seen.header("content-type").next().unwrap_or_default();
+    let mut checks = vec![
+        (exchange != one_token, "§5.1: not one token"),
+        (exchange == seen.token().is_empty(), "§5.1: an empty token"),
+        (plain, "§5.1.2: Authorization"),
+        (here, "another host"),
+    ];
     match seen.purpose() {
-        Purpose::Other => must(false, "§4: no such endpoint"),
-        Purpose::TokenInfo | Purpose::Poll => must(seen.body.is_empty(), "§4: a body on a GET"),
+        Purpose::Other => checks.push((false, "§4: no such endpoint")),
+        Purpose::TokenInfo | Purpose::Poll => {
+            checks.push((seen.body.is_empty(), "§4: a body on a GET"));
+        }
         Purpose::Exchange => {
-            let form = seen.header("content-type").next().unwrap_or_default();
-            must(form == "application/x-www-form-urlencoded", "§4.1: no form");
+            let form = content_type == "application/x-www-form-urlencoded";
+            checks.push((form, "§4.1: no form"));
         }
         Purpose::Submit | Purpose::Filter => {
-            let json = seen.header("content-type").next().unwrap_or_default();
-            must(json.starts_with("application/json"), "no JSON type");
-            must(seen.json().is_object(), "no JSON object");
+            let json = content_type.starts_with("application/json");
+            checks.push((json, "no JSON type"));
+            checks.push((seen.json().is_object(), "no JSON object"));
         }
     }
     if seen.purpose() == Purpose::Filter {
         let body = seen.json();
-        let known = |key: &String| FILTER.contains(&key.as_str());
-        let fields = body.as_object().is_some_and(|it| it.keys().all(known));
-        must(fields, "§4.7: a field that is not published");
-        let within = |name: &str, most: i64| {
-            let value = body[name].as_i64();
-            value.is_some_and(|value| (1..=most).contains(&value))
-        };
-        must(within("page", i64::MAX), "§4.7: no page");
-        must(within("size", 100), "§4.7: no such size");
+        let published = body
+            .as_object()
+            .is_some_and(|fields| fields.keys().all(|key| FILTER.contains(&key.as_str())));
+        checks.push((published, "§4.7: a field that is not published"));
+        checks.push((is_within(&body["page"], i64::MAX), "§4.7: no page"));
+        checks.push((is_within(&body["size"], 100), "§4.7: no such size"));
     }
-    wrong
+    let broken = checks.into_iter().filter(|(holds, _)| !holds);
+    let (method, path) = (&seen.method, &seen.path);
+    broken
+        .map(|(_, words)| format!("{words}: {method} {path} {:?}", seen.headers))
+        .collect()
+}
+
+/// Returns `true` if the value is a number from 1 to `most`.
+fn is_within(value: &serde_json::Value, most: i64) -> bool {
+    value
+        .as_i64()
+        .is_some_and(|number| (1..=most).contains(&number))
 }
 
 fn submissions(order: &[&Seen], times: &Times, law: &Law) -> Vec<String> {
@@ -159,28 +177,34 @@ fn submissions(order: &[&Seen], times: &Times, law: &Law) -> Vec<String> {
     for (uuid, all) in by_uuid {
         for pair in all.windows(2) {
             let (a, b) = (pair[0], pair[1]);
-            let mut say = |words: &str| {
-                let about = format!("{:?} (fault {:?}) then {:?}", a.at, a.fault, b.at);
+            let about = format!("{:?} (fault {:?}) then {:?}", a.at, a.fault, b.at);
+            for words in resend_breaches(a, b, &uuid, times, law) {
                 wrong.push(format!("{words}: {uuid} at {about}"));
-            };
-            if a.json() != b.json() {
-                say("§4.5.4: changed when sent again");
-            }
-            if matches!(a.received_status(), Some(400 | 409)) {
-                say("§7.7: sent again after its refusal");
-            }
-            if a.life == b.life && a.told.is_none_or(|told| b.at < told) {
-                say("sent twice at the same time");
-            }
-            let Some(id) = a.request_id() else { continue };
-            let lost = a.life < b.life
-                && !is_known(a, &times.kills, |witness| {
-                    witness.has_acceptance(&uuid, &id)
-                });
-            if !(law.again && (a.token() != b.token() || lost)) {
-                say("§4.5.4: sent again after a 200 that was delivered whole");
             }
         }
+    }
+    wrong
+}
+
+/// Returns the violations of `b`, which is the next submission of the uuid after `a`.
+fn resend_breaches(a: &Seen, b: &Seen, uuid: &str, times: &Times, law: &Law) -> Vec<&'static str> {
+    let mut wrong = Vec::new();
+    if a.json() != b.json() {
+        wrong.push("§4.5.4: changed when sent again");
+    }
+    if matches!(a.received_status(), Some(400 | 409)) {
+        wrong.push("§7.7: sent again after its refusal");
+    }
+    if a.life == b.life && a.told.is_none_or(|told| b.at < told) {
+        wrong.push("sent twice at the same time");
+    }
+    let Some(id) = a.request_id() else {
+        return wrong;
+    };
+    let lost =
+        a.life < b.life && !is_known(a, &times.kills, |witness| witness.has_acceptance(uuid, &id));
+    if !(law.again && (a.token() != b.token() || lost)) {
+        wrong.push("§4.5.4: sent again after a 200 that was delivered whole");
     }
     wrong
 }
@@ -189,7 +213,10 @@ fn submissions(order: &[&Seen], times: &Times, law: &Law) -> Vec<String> {
 /// kill is not the reason that such an answer is missing.
 fn forgotten(order: &[&Seen], times: &Times) -> Vec<String> {
     let mut lives: BTreeMap<usize, Vec<(&Seen, bool)>> = BTreeMap::new();
-    for seen in order.iter().filter(|it| it.life < times.kills.len()) {
+    for seen in order
+        .iter()
+        .filter(|request| request.life < times.kills.len())
+    {
         if let (Some(uuid), Some(id)) = (seen.uuid(), seen.request_id()) {
             let written = is_known(seen, &times.kills, |witness| {
                 witness.has_acceptance(&uuid, &id)
@@ -200,8 +227,9 @@ fn forgotten(order: &[&Seen], times: &Times) -> Vec<String> {
     let mut wrong = Vec::new();
     for answers in lives.values() {
         for (seen, _) in answers.iter().filter(|(_, written)| !written) {
-            let later = |it: &&(&Seen, bool)| it.1 && seen.ended.is_some_and(|at| it.0.at > at);
-            let later = answers.iter().filter(later).count();
+            let stored = answers.iter().filter(|(_, written)| *written);
+            let later = stored.filter(|(other, _)| seen.ended.is_some_and(|at| other.at > at));
+            let later = later.count();
             if later >= LATER {
                 let (uuid, at) = (seen.uuid().unwrap_or_default(), seen.at);
                 wrong.push(format!(
@@ -231,11 +259,12 @@ fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
     for seen in order {
         if dead
             .get(seen.token())
-            .is_some_and(|it| it.life < seen.life && !it.written)
+            .is_some_and(|token| token.life < seen.life && !token.written)
         {
             dead.remove(seen.token());
         }
-        if let Some(token) = dead.get_mut(seen.token()).filter(|it| seen.at > it.since) {
+        let token = dead.get_mut(seen.token());
+        if let Some(token) = token.filter(|token| seen.at > token.since) {
             let (most, within) = UNDER_WAY;
             let alone = seen.purpose() == Purpose::TokenInfo && token.asked == Some(seen.life);
             if !alone && seen.at < token.since + within && token.late < most {
@@ -285,27 +314,27 @@ fn missing_grants(order: &[&Seen]) -> Vec<String> {
         since: Duration,
         late: usize,
     }
-    let all_is_well =
-        |seen: &&&Seen| seen.purpose() == Purpose::TokenInfo && seen.received_status() == Some(200);
-    let well: Vec<&&Seen> = order.iter().filter(all_is_well).collect();
+    let checks = order.iter().copied();
+    let checks = checks.filter(|request| request.purpose() == Purpose::TokenInfo);
+    let valid: Vec<&Seen> = checks
+        .filter(|check| check.received_status() == Some(200))
+        .collect();
     let mut denied: BTreeMap<(&str, Purpose), Denied> = BTreeMap::new();
     let mut wrong = Vec::new();
     for seen in order {
         let key = (seen.token(), seen.purpose());
-        // A `token/info` that was under way during the refusal can be answered after it.
-        let heard_since = |last: Duration| {
-            let mut well = well.iter().filter(|it| it.token() == seen.token());
-            well.any(|it| it.at <= seen.at && it.ended.is_some_and(|ended| ended >= last))
-        };
-        if denied.get(&key).is_some_and(|it| heard_since(it.last)) {
+        if let Some(refusal) = denied.get(&key)
+            && has_valid_token_since(&valid, seen, refusal.last)
+        {
             denied.remove(&key);
         }
-        if let Some(it) = denied.get_mut(&key).filter(|it| seen.at > it.since) {
+        let refusal = denied.get_mut(&key);
+        if let Some(refusal) = refusal.filter(|refusal| seen.at > refusal.since) {
             let (most, within) = UNDER_WAY;
-            if seen.at < it.since + within && it.late < most {
-                it.late += 1;
-            } else if seen.at < it.last + MINUTE {
-                let (what, apart) = (seen.purpose(), seen.at - it.last);
+            if seen.at < refusal.since + within && refusal.late < most {
+                refusal.late += 1;
+            } else if seen.at < refusal.last + MINUTE {
+                let (what, apart) = (seen.purpose(), seen.at - refusal.last);
                 wrong.push(format!("§7.7: {what:?} again {apart:?} after its 403"));
             }
         }
@@ -325,11 +354,19 @@ fn missing_grants(order: &[&Seen]) -> Vec<String> {
     wrong
 }
 
+/// Returns `true` if a successful `token/info` of the same token came before this request and ended
+/// after the refusal. A `token/info` that was under way during the refusal can be answered after it.
+fn has_valid_token_since(valid: &[&Seen], seen: &Seen, refused: Duration) -> bool {
+    let checks = valid.iter().filter(|check| check.token() == seen.token());
+    let mut earlier = checks.filter(|check| check.at <= seen.at);
+    earlier.any(|check| check.ended.is_some_and(|ended| ended >= refused))
+}
+
 fn polls(order: &[&Seen], times: &Times) -> Vec<String> {
     let mut given: BTreeMap<String, (&str, String)> = BTreeMap::new();
     for seen in order {
         let answer = seen.answer.as_ref();
-        let body = answer.and_then(|it| serde_json::from_slice(&it.body).ok());
+        let body = answer.and_then(|answer| serde_json::from_slice(&answer.body).ok());
         let body: serde_json::Value = body.unwrap_or_default();
         if let Some(id) = body["requestId"].as_str() {
             let uuid = seen.uuid().unwrap_or_default();
@@ -339,7 +376,8 @@ fn polls(order: &[&Seen], times: &Times) -> Vec<String> {
     let mut last: BTreeMap<&str, &Seen> = BTreeMap::new();
     let mut over: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
     let mut wrong = Vec::new();
-    for seen in order.iter().filter(|it| it.purpose() == Purpose::Poll) {
+    let polls = order.iter();
+    for seen in polls.filter(|request| request.purpose() == Purpose::Poll) {
         let id = seen.polled_id().unwrap_or_default();
         match given.get(id) {
             None => wrong.push(format!("§4.6: asked for {id}, which was never given")),
@@ -358,12 +396,13 @@ fn polls(order: &[&Seen], times: &Times) -> Vec<String> {
             }
         }
         // An outcome that a kill kept from the spool must be asked for again.
-        let knows = |(life, written): &(usize, bool)| *life == seen.life || *written;
-        if over.get(id).is_some_and(knows) {
+        if let Some(&(life, written)) = over.get(id)
+            && (life == seen.life || written)
+        {
             wrong.push(format!("{id} asked for again after its outcome"));
         }
-        let body = seen.answer.as_ref().filter(|it| it.whole);
-        let body = body.map(|it| String::from_utf8_lossy(&it.body).into_owned());
+        let answer = seen.answer.as_ref().filter(|answer| answer.whole);
+        let body = answer.map(|answer| String::from_utf8_lossy(&answer.body).into_owned());
         let body = body.unwrap_or_default();
         if seen.received_status() == Some(200)
             && (body.contains("\"SUCCESS\"") || body.contains("FAILED"))
