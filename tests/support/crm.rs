@@ -54,36 +54,47 @@ pub async fn start_expiring() -> (Server, i64) {
 fn differences(wanted: &Expected, record: &Record) -> Vec<String> {
     let call = &record.call;
     let mut all = Vec::new();
-    let mut same = |what: &str, wants: String, has: String| {
+    for (what, wants, has) in [
+        (
+            "leadId",
+            format!("{:?}", wanted.lead),
+            format!("{:?}", Some(call.lead_id)),
+        ),
+        (
+            "employeeId",
+            format!("{:?}", wanted.employee),
+            format!("{:?}", call.employee_id),
+        ),
+        (
+            "direction",
+            wanted.direction.clone(),
+            call.direction.clone(),
+        ),
+        (
+            "answered",
+            wanted.answered.to_string(),
+            call.answered.to_string(),
+        ),
+        (
+            "startedAt",
+            wanted.started_at.to_string(),
+            call.started_at.to_string(),
+        ),
+        (
+            "clientPhone",
+            "None".to_owned(),
+            format!("{:?}", call.client_phone),
+        ),
+        (
+            "other fields",
+            "{}".to_owned(),
+            Value::from(call.others.clone()).to_string(),
+        ),
+    ] {
         if wants != has {
             all.push(format!("{what}: {has} instead of {wants}"));
         }
-    };
-    let id = |id: Option<i64>| format!("{id:?}");
-    same("leadId", id(wanted.lead), id(Some(call.lead_id)));
-    same("employeeId", id(wanted.employee), id(call.employee_id));
-    same(
-        "direction",
-        wanted.direction.clone(),
-        call.direction.clone(),
-    );
-    same(
-        "answered",
-        wanted.answered.to_string(),
-        call.answered.to_string(),
-    );
-    let (wants, has) = (wanted.started_at.to_string(), call.started_at.to_string());
-    same("startedAt", wants, has);
-    same(
-        "clientPhone",
-        "None".into(),
-        format!("{:?}", call.client_phone),
-    );
-    same(
-        "other fields",
-        "{}".into(),
-        Value::from(call.others.clone()).to_string(),
-    );
+    }
     let talk = call.talk_time_sec.unwrap_or(-9);
     for (what, wants, has) in [
         ("durationSec", wanted.duration, call.duration_sec),
@@ -109,8 +120,9 @@ pub fn compare(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<St
     let mut letters: BTreeMap<&str, &str> = letters
         .iter()
         .map(|letter| {
-            let text = |name: &str| letter[name].as_str().expect("text");
-            (text("linkedid"), text("reason"))
+            let linkedid = letter["linkedid"].as_str().expect("text");
+            let reason = letter["reason"].as_str().expect("text");
+            (linkedid, reason)
         })
         .collect();
     for call in expected {
@@ -146,19 +158,22 @@ pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
 /// wait sends more requests.
 const UNDER_WAY: usize = 3;
 
+/// Returns `true` if the requests of this kind can have been under way during a refusal.
+fn can_be_under_way(breaches: &[Violation], kind: ViolationKind) -> bool {
+    let refusal = matches!(
+        kind,
+        ViolationKind::RepeatAfter401 | ViolationKind::RepeatAfter403
+    );
+    let same = breaches.iter().filter(|breach| breach.kind == kind);
+    refusal && same.count() <= UNDER_WAY
+}
+
 /// Returns the client's violations of the document, except the allowed ones.
 pub fn conduct(crm: &Server, allowed: impl Fn(ViolationKind) -> bool) -> Vec<String> {
     let breaches = crm.violations();
-    let under_way = |kind: ViolationKind| {
-        let refusal = matches!(
-            kind,
-            ViolationKind::RepeatAfter401 | ViolationKind::RepeatAfter403
-        );
-        refusal && breaches.iter().filter(|it| it.kind == kind).count() <= UNDER_WAY
-    };
     let mut wrong: Vec<String> = breaches
         .iter()
-        .filter(|breach: &&Violation| !allowed(breach.kind) && !under_way(breach.kind))
+        .filter(|breach| !allowed(breach.kind) && !can_be_under_way(&breaches, breach.kind))
         .map(|breach| format!("{:?} {}: {}", breach.kind, breach.rule, breach.words))
         .collect();
     crm.admin(|core, _| {

@@ -85,8 +85,10 @@ impl Crm {
 
     /// Sets the call grants of the first company's connection to these scopes.
     pub async fn grant(&self, scopes: &[&str]) {
-        let grant = |scope: &&str| format!("\"PERMISSION_OPEN_API_CALL:{scope}\"");
-        let grants: Vec<String> = scopes.iter().map(grant).collect();
+        let grants: Vec<String> = scopes
+            .iter()
+            .map(|scope| format!("\"PERMISSION_OPEN_API_CALL:{scope}\""))
+            .collect();
         let body = format!("{{\"grants\": [{}]}}", grants.join(", "));
         self.admin("grants", &body).await;
     }

@@ -250,8 +250,9 @@ impl Place {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {stderr}");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
-        let line = |line| serde_json::from_str(line).expect("JSON");
-        text.lines().map(line).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
     }
 
     /// Returns dead letters and waiting calls.
@@ -271,8 +272,9 @@ impl Place {
     /// Returns the logs of all runs.
     pub fn logs(&self) -> String {
         let runs = self.runs.load(Ordering::Relaxed);
-        let log = |run| read(&self.at(&format!("log-{run}")));
-        (0..runs).map(log).collect()
+        (0..runs)
+            .map(|run| read(&self.at(&format!("log-{run}"))))
+            .collect()
     }
 }
 
@@ -300,6 +302,13 @@ pub fn preload(place: &Place, source: &str) -> String {
     cc.args(["-shared", "-fPIC", "-o", &library]).arg(from);
     assert!(cc.status().expect("a C compiler").success());
     library
+}
+
+fn is_stopped(thread: std::io::Result<fs::DirEntry>) -> bool {
+    let stat = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
+    let stat = stat.unwrap_or_default();
+    let after_name = stat.rsplit_once(") ");
+    after_name.is_some_and(|(_, state)| state.starts_with('T'))
 }
 
 /// A running program.
@@ -354,8 +363,10 @@ impl Program {
     /// Waits until `finished` calls are finished and none is under way.
     pub async fn settled(&mut self, finished: u64) -> Status {
         let what = format!("the end of {finished} calls");
-        let wanted = |it: &Status| it.books.finished >= finished && it.books.settled();
-        self.until(&what, wanted).await
+        self.until(&what, |status| {
+            status.books.finished >= finished && status.books.settled()
+        })
+        .await
     }
 
     /// Kills the program with SIGKILL.
@@ -374,12 +385,10 @@ impl Program {
     pub async fn freeze(&self) {
         self.signal(Signal::STOP);
         let threads = format!("/proc/{}/task", self.id());
-        let is_stopped = |thread: std::io::Result<fs::DirEntry>| {
-            let stat = thread.and_then(|it| fs::read_to_string(it.path().join("stat")));
-            stat.is_ok_and(|it| it.rsplit_once(") ").is_some_and(|it| it.1.starts_with('T')))
-        };
-        let all = async || fs::read_dir(&threads).expect("threads").all(is_stopped);
-        until("each thread stands still", all).await;
+        until("each thread stands still", async || {
+            fs::read_dir(&threads).expect("threads").all(is_stopped)
+        })
+        .await;
     }
 
     /// Sends SIGTERM. Fails if the program does not exit with 0 in time.

@@ -92,16 +92,17 @@ impl Prometheus {
     /// Returns the value of a query at this second.
     pub async fn value(&self, query: &str, at: i64) -> Series {
         let data = self.result(query, at).await;
-        let each = data.iter().map(|it| (labels(it), number(&it["value"][1])));
-        each.collect()
+        data.iter()
+            .map(|series| (labels(series), number(&series["value"][1])))
+            .collect()
     }
 
     /// Returns the first sample of each series of this name and the number of its samples.
     pub async fn first_samples(&self, name: &str, at: i64) -> BTreeMap<Labels, (f64, usize)> {
         let data = self.result(&format!("{name}[1h]"), at).await;
-        let each = data.iter().map(|it| {
-            let samples = it["values"].as_array().expect("samples");
-            (labels(it), (number(&samples[0][1]), samples.len()))
+        let each = data.iter().map(|series| {
+            let samples = series["values"].as_array().expect("samples");
+            (labels(series), (number(&samples[0][1]), samples.len()))
         });
         each.collect()
     }
@@ -124,6 +125,6 @@ fn labels(series: &Value) -> Labels {
 fn number(value: &Value) -> f64 {
     value
         .as_str()
-        .and_then(|it| it.parse().ok())
+        .and_then(|text| text.parse().ok())
         .expect("a number")
 }

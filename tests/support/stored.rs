@@ -56,10 +56,13 @@ fn refused_token(copy: &Connection) -> Option<String> {
 
 fn copy_spool(state: &Path) -> Option<(tempfile::TempDir, Connection)> {
     let folder = tempfile::tempdir().expect("a folder");
-    let copy = |name: &str| std::fs::copy(state.join(name), folder.path().join(name));
-    copy("spool.db").ok()?;
+    let file = folder.path().join("spool.db");
+    std::fs::copy(state.join("spool.db"), &file).ok()?;
     // There is no WAL file if the last change is already in the database.
-    let _ = copy("spool.db-wal");
-    let database = Connection::open(folder.path().join("spool.db")).expect("it opens");
+    let _ = std::fs::copy(
+        state.join("spool.db-wal"),
+        folder.path().join("spool.db-wal"),
+    );
+    let database = Connection::open(file).expect("it opens");
     Some((folder, database))
 }

@@ -33,8 +33,9 @@ impl SpoolContents {
     /// Returns `true` if the spool knows that this call was accepted under this requestId, or knows
     /// its outcome.
     pub fn has_acceptance(&self, uuid: &str, request_id: &str) -> bool {
-        let knows = |it: &Stored| it.is_over() || it.request_id.as_deref() == Some(request_id);
-        self.calls.get(uuid).is_some_and(knows)
+        self.calls
+            .get(uuid)
+            .is_some_and(|call| call.is_over() || call.request_id.as_deref() == Some(request_id))
     }
 
     /// Returns `true` if the spool knows the outcome of this call.

@@ -142,7 +142,10 @@ impl Judge {
             .await;
         }
         let mut reading = self.shared.reading.subscribe();
-        let read = soon("what the killed had sent", reading.wait_for(|it| *it == 0));
+        let read = soon(
+            "what the killed had sent",
+            reading.wait_for(|count| *count == 0),
+        );
         read.await.expect("a judge");
         let mut times = lock(&self.shared.times);
         let asked = asked_ids(&lock(&self.shared.seen), times.kills.len());
@@ -166,7 +169,8 @@ impl Judge {
     /// Waits until `count` requests have come.
     pub async fn wait_for_requests(&self, count: usize) {
         let mut counts = self.count.clone();
-        counts.wait_for(|it| *it >= count).await.expect("a judge");
+        let reached = counts.wait_for(|current| *current >= count);
+        reached.await.expect("a judge");
     }
 
     /// Returns `true` if any request so far matches.
@@ -206,7 +210,8 @@ async fn listen(
     loop {
         let port = *state.borrow_and_update();
         let Some(open) = listener.take() else {
-            if state.wait_for(|it| *it != Port::Closed).await.is_err() {
+            let opened = state.wait_for(|current| *current != Port::Closed);
+            if opened.await.is_err() {
                 return;
             }
             listener = TcpListener::bind(addr).await.ok();
@@ -217,7 +222,7 @@ async fn listen(
         }
         tokio::select! {
             taken = open.accept() => if let Ok((stream, _)) = taken {
-                shared.reading.send_modify(|it| *it += 1);
+                shared.reading.send_modify(|count| *count += 1);
                 match port {
                     Port::Silent => tokio::spawn(mute(stream, state.clone(), Arc::clone(&shared))),
                     _ => tokio::spawn(serve(stream, Arc::clone(&shared))),
@@ -235,7 +240,7 @@ async fn mute(mut stream: TcpStream, mut state: watch::Receiver<Port>, shared: A
         return;
     };
     tokio::select! {
-        _ = state.wait_for(|it| *it != Port::Silent) => {
+        _ = state.wait_for(|current| *current != Port::Silent) => {
             shared.mark_as_known(at);
             reset(stream);
         }
@@ -252,7 +257,7 @@ async fn read_and_record(stream: &mut TcpStream, shared: &Shared) -> Option<usiz
     // its end must be recorded first.
     tokio::task::yield_now().await;
     let at = note(request, from, shared);
-    shared.reading.send_modify(|it| *it -= 1);
+    shared.reading.send_modify(|count| *count -= 1);
     at
 }
 
@@ -281,10 +286,10 @@ fn note(
 /// Returns the uuids and requestIds that the client asked about between two kills. `life` is the
 /// number of kills before.
 fn asked_ids(seen: &[Seen], life: usize) -> BTreeSet<String> {
-    let seen = seen.iter().filter(|it| it.life == life);
-    let asked = seen.filter_map(|it| match it.purpose() {
-        Purpose::Submit => it.uuid(),
-        Purpose::Poll => it.polled_id().map(str::to_owned),
+    let seen = seen.iter().filter(|request| request.life == life);
+    let asked = seen.filter_map(|request| match request.purpose() {
+        Purpose::Submit => request.uuid(),
+        Purpose::Poll => request.polled_id().map(str::to_owned),
         Purpose::Filter | Purpose::TokenInfo | Purpose::Exchange | Purpose::Other => None,
     });
     asked.collect()
@@ -464,15 +469,21 @@ async fn drip(stream: &mut TcpStream, bytes: &[u8], time: Duration) -> bool {
     true
 }
 
+fn count_purpose(seen: &[Seen], purpose: Purpose) -> usize {
+    let requests = seen.iter();
+    requests
+        .filter(|request| request.purpose() == purpose)
+        .count()
+}
+
 /// Returns the number of requests for each purpose, as text.
 pub fn purposes(seen: &[Seen]) -> String {
-    let count = |purpose| seen.iter().filter(|it| it.purpose() == purpose).count();
     format!(
         "{} requests ({} submissions, {} polls, {} sweeps, {} token/info)",
         seen.len(),
-        count(Purpose::Submit),
-        count(Purpose::Poll),
-        count(Purpose::Filter),
-        count(Purpose::TokenInfo)
+        count_purpose(seen, Purpose::Submit),
+        count_purpose(seen, Purpose::Poll),
+        count_purpose(seen, Purpose::Filter),
+        count_purpose(seen, Purpose::TokenInfo)
     )
 }

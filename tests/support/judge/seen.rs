@@ -90,9 +90,11 @@ impl Seen {
 
     /// Returns the uuid of a submission.
     pub fn uuid(&self) -> Option<String> {
-        let submission = self.purpose() == Purpose::Submit;
-        let uuid = self.json()["uuid"].as_str().map(str::to_owned);
-        uuid.filter(|_| submission)
+        if self.purpose() != Purpose::Submit {
+            return None;
+        }
+        let body = self.json();
+        body["uuid"].as_str().map(str::to_owned)
     }
 
     /// Returns the requestId that a poll asks for.
@@ -108,10 +110,11 @@ impl Seen {
 
     /// Returns the requestId if the whole answer reached the client and accepted the call.
     pub fn request_id(&self) -> Option<String> {
-        let answer = self.answer.as_ref().filter(|it| it.whole)?;
+        let answer = self.answer.as_ref().filter(|answer| answer.whole)?;
         let body: Value = serde_json::from_slice(&answer.body).ok()?;
-        let accepted = answer.status == 200 && body["accept"] == true;
-        let id = body["requestId"].as_str().map(str::to_owned);
-        id.filter(|_| accepted)
+        if answer.status != 200 || body["accept"] != true {
+            return None;
+        }
+        body["requestId"].as_str().map(str::to_owned)
     }
 }

@@ -50,10 +50,14 @@ fn differences(call: &Expected, said: &Value) -> Vec<String> {
 /// Returns every submission that differs from its call or has fields that the document does not
 /// have.
 pub fn submitted(seen: &[Seen], expected: &[Expected]) -> Vec<String> {
-    let known: BTreeMap<&str, &Expected> =
-        expected.iter().map(|it| (it.uuid.as_str(), it)).collect();
+    let known: BTreeMap<&str, &Expected> = expected
+        .iter()
+        .map(|call| (call.uuid.as_str(), call))
+        .collect();
     let mut wrong = Vec::new();
-    for (uuid, body) in seen.iter().filter_map(|it| Some((it.uuid()?, it.json()))) {
+    let submissions = seen.iter();
+    let submissions = submissions.filter_map(|request| Some((request.uuid()?, request.json())));
+    for (uuid, body) in submissions {
         let Some(call) = known.get(uuid.as_str()) else {
             wrong.push(format!("invented: {body}"));
             continue;
@@ -62,9 +66,15 @@ pub fn submitted(seen: &[Seen], expected: &[Expected]) -> Vec<String> {
         let unknown = fields.filter(|(name, _)| !FIELDS.contains(&name.as_str()));
         wrong.extend(unknown.map(|(name, _)| format!("{uuid} says {name}")));
         let differences = differences(call, &body);
-        wrong.extend(differences.iter().map(|it| format!("{uuid} sent: {it}")));
+        for difference in differences {
+            wrong.push(format!("{uuid} sent: {difference}"));
+        }
     }
     wrong
+}
+
+fn seconds(row: &Value, name: &str) -> i64 {
+    row[name].as_i64().unwrap_or_default()
 }
 
 /// Returns all errors in the CRM's journal: missing, duplicate, invented, or changed calls.
@@ -86,14 +96,11 @@ pub fn journal(rows: &Value, expected: &[Expected]) -> Vec<String> {
             continue;
         };
         let mut differences = differences(call, row);
-        let seconds = |name: &str| row[name].as_i64().unwrap_or_default();
+        let end = seconds(row, "startedAt") + seconds(row, "durationSec");
         let cause = ["NO_ANSWER", "ANSWER"][usize::from(call.answered)];
         for (what, holds) in [
             ("uuid", row["uuid"] == format!("oapi-{}", call.uuid)),
-            (
-                "end",
-                seconds("endedAt") == seconds("startedAt") + seconds("durationSec"),
-            ),
+            ("end", seconds(row, "endedAt") == end),
             ("hang-up cause", row["hangupCause"] == cause),
             ("company", row["companyId"] == 1),
             ("phone", row["clientPhone"].is_null()),
@@ -103,7 +110,9 @@ pub fn journal(rows: &Value, expected: &[Expected]) -> Vec<String> {
                 differences.push(format!("{what} of {row}"));
             }
         }
-        wrong.extend(differences.iter().map(|it| format!("{}: {it}", call.uuid)));
+        for difference in differences {
+            wrong.push(format!("{}: {difference}", call.uuid));
+        }
     }
     wrong.extend(records.values().map(|row| format!("invented: {row}")));
     wrong

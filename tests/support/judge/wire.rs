@@ -79,9 +79,10 @@ pub async fn read_request(stream: &mut TcpStream) -> Result<Seen, Option<Seen>> 
 fn head(bytes: &[u8]) -> (Seen, usize) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split("\r\n");
-    let mut words = lines.next().unwrap_or_default().split(' ');
-    let mut word = || words.next().unwrap_or_default().to_owned();
-    let (method, path) = (word(), word());
+    let words = lines.next().unwrap_or_default().split(' ');
+    let mut words = words.map(str::to_owned);
+    let method = words.next().unwrap_or_default();
+    let path = words.next().unwrap_or_default();
     let pairs = lines.filter_map(|line| line.split_once(':'));
     let headers = pairs.map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()));
     let seen = Seen {
@@ -132,12 +133,14 @@ fn response(bytes: &[u8]) -> Option<Response> {
     let status = String::from_utf8_lossy(bytes.get(9..12)?).parse().ok()?;
     let (answer, length) = head(&bytes[..head_end]);
     let body = bytes[head_end..].to_vec();
-    let named = |name| answer.header(name).next().map(str::to_owned);
-    let is_complete = named("content-length").is_none_or(|_| length == body.len());
+    let has_length = answer.header("content-length").next().is_some();
+    let is_complete = !has_length || length == body.len();
+    let content_type = answer.header("content-type").next();
+    let location = answer.header("location").next();
     is_complete.then(|| Response {
         status,
-        content_type: named("content-type").unwrap_or_default(),
-        location: named("location"),
+        content_type: content_type.unwrap_or_default().to_owned(),
+        location: location.map(str::to_owned),
         body,
     })
 }
