@@ -140,28 +140,37 @@ fn recordings_match_expected_calls_in_both_formats() {
 
 /// With `timestampevents=no`, neither events nor CEL's fields have times. The durations are
 /// unknown, but not who talked with whom.
-#[test]
-fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
-    const KEPT: [&str; 6] = [
+fn is_time(line: &[u8]) -> bool {
+    line.starts_with(b"Timestamp:") || line.starts_with(b"EventTime:")
+}
+
+/// Returns the values that do not depend on times.
+fn timeless_values(call: &Value) -> [String; 6] {
+    [
         "linkedid",
         "direction",
         "answered",
         "trunk",
         "employee",
         "employeesInOrder",
-    ];
+    ]
+    .map(|key| call[key].to_string())
+}
+
+#[test]
+fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let timeless = folder.path().join("ami.raw");
     let mut wrong = Vec::new();
     // In that recording, two channels are joined for less than half a second. Without times, that
     // counts as an answer.
-    for name in recordings().iter().filter(|it| *it != "missed_by_a_hair") {
+    let mut names = recordings();
+    names.retain(|name| name != "missed_by_a_hair");
+    for name in &names {
         let bytes = fs::read(recording(name).join("ami.raw")).expect("readable");
         let lines = bytes.split_inclusive(|byte| *byte == b'\n');
-        let timed =
-            |line: &&[u8]| line.starts_with(b"Timestamp:") || line.starts_with(b"EventTime:");
         let kept: Vec<u8> = lines
-            .filter(|line| !timed(line))
+            .filter(|line| !is_time(line))
             .flatten()
             .copied()
             .collect();
@@ -170,10 +179,9 @@ fn untimed_calls_are_incomplete_but_keep_direction_and_answer() {
         let mut reported = explained_calls(&[&["--format=ami", path], &TRUNKS[..]].concat());
         reported.retain(|call| call["outcome"] != "internal");
         let expected = json(&recording(name).join("expected.json"));
-        let kept_values = |call: &Value| KEPT.map(|key| call[key].to_string());
         let expected = expected["calls"].as_array().expect("calls");
-        let wanted: BTreeSet<_> = expected.iter().map(kept_values).collect();
-        let got: BTreeSet<_> = reported.iter().map(kept_values).collect();
+        let wanted: BTreeSet<_> = expected.iter().map(timeless_values).collect();
+        let got: BTreeSet<_> = reported.iter().map(timeless_values).collect();
         if got != wanted {
             wrong.push(format!("{name}: {wanted:?}\n  is told as {got:?}"));
         }
@@ -258,24 +266,30 @@ fn explain_selects_one_call_by_linkedid_or_uuid() {
     assert!(String::from_utf8_lossy(&none.stderr).contains("no finished call has 1.1"));
 }
 
+fn path_in(folder: &Path, name: &str) -> String {
+    folder.join(name).to_str().expect("UTF-8").to_owned()
+}
+
 #[test]
 fn unreadable_file_exits_65_and_missing_file_66() {
     let folder = tempfile::tempdir().expect("a folder");
-    let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
-    fs::write(at("noise"), [0x89, b'P', b'N', b'G', 0, 1, 2, b'\n', 0xff]).expect("written");
+    let missing = path_in(folder.path(), "missing");
+    let only_folder = path_in(folder.path(), "");
+    let noise = path_in(folder.path(), "noise");
+    fs::write(&noise, [0x89, b'P', b'N', b'G', 0, 1, 2, b'\n', 0xff]).expect("written");
     let frames = recording("inbound_answered/amiws.jsonl");
     let frames = frames.to_str().expect("UTF-8");
     for (file, format, code, words) in [
-        (at("missing").as_str(), "ami", 66, "cannot be read"),
-        (at("").as_str(), "ami", 65, "cannot be read"),
+        (missing.as_str(), "ami", 66, "cannot be read"),
+        (only_folder.as_str(), "ami", 65, "cannot be read"),
         (
-            at("noise").as_str(),
+            noise.as_str(),
             "ami",
             65,
             "it has nothing in the format ami or in another format",
         ),
         (
-            at("noise").as_str(),
+            noise.as_str(),
             "ami-json",
             65,
             "it has nothing in the format ami-json",
@@ -431,6 +445,11 @@ fn unreadable_rows_and_empty_readings_are_explained() {
     }
 }
 
+fn ami_calls(file: &Path) -> Vec<Value> {
+    let file = file.to_str().expect("UTF-8");
+    explained_calls(&[&["--format", "ami", file], &TRUNKS[..]].concat())
+}
+
 #[test]
 fn doubled_carriage_returns_are_read() {
     let plain = recording("inbound_answered/ami.raw");
@@ -439,13 +458,9 @@ fn doubled_carriage_returns_are_read() {
     let doubled = folder.path().join("ami.raw");
     let text = bytes.replace("\r\n", "\n").replace('\n', "\r\r\n");
     fs::write(&doubled, text).expect("written");
-    let read = |file: &Path| {
-        let file = file.to_str().expect("UTF-8");
-        explained_calls(&[&["--format", "ami", file], &TRUNKS[..]].concat())
-    };
-    let calls = read(&plain);
+    let calls = ami_calls(&plain);
     assert!(!calls.is_empty());
-    assert_eq!(read(&doubled), calls);
+    assert_eq!(ami_calls(&doubled), calls);
 }
 
 #[test]
@@ -455,17 +470,15 @@ fn call_named_by_an_unreadable_message_is_incomplete() {
     let lines: Vec<&str> = lines.lines().collect();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("amiws.jsonl");
-    let incomplete_after = |id: &str| {
+    let expected = json(&recording("inbound_answered/expected.json"));
+    let linkedid = expected["calls"][0]["linkedid"].as_str().expect("an id");
+    for (id, incomplete) in [(linkedid, true), ("1.2", false)] {
         let torn = format!("{{\"Event\":\"BridgeLeave\",\"Uniqueid\":\"{id}\",\"Cha");
         let (first, second) = lines.split_at(lines.len() / 2);
         fs::write(&file, [first, &[torn.as_str()], second].concat().join("\n")).expect("written");
         let file = file.to_str().expect("UTF-8");
         let calls = explained_calls(&[&["--format", "ami-json", file], &TRUNKS[..]].concat());
         assert_eq!(calls.len(), 1);
-        calls[0]["incomplete"] == true
-    };
-    let linkedid =
-        json(&recording("inbound_answered/expected.json"))["calls"][0]["linkedid"].clone();
-    assert!(incomplete_after(linkedid.as_str().expect("an id")));
-    assert!(!incomplete_after("1.2"));
+        assert_eq!(calls[0]["incomplete"] == true, incomplete, "{id}");
+    }
 }

@@ -100,8 +100,11 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+fn is_internal(call: &Value) -> bool {
+    call["direction"] == "INTERNAL"
+}
+
 fn differences(expected: &Value, mut calls: Vec<Value>) -> Vec<String> {
-    let is_internal = |call: &Value| call["direction"] == "INTERNAL";
     let internal = calls.iter().filter(|call| is_internal(call)).count() as u64;
     if let Some(wanted) = expected["internal"].as_u64()
         && wanted != internal

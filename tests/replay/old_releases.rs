@@ -170,10 +170,12 @@ fn find_match<'t>(call: &Value, reported: &'t [Value]) -> Option<&'t Value> {
     let mut by_id = reported
         .iter()
         .filter(|other| other["linkedid"] == call["linkedid"]);
-    let by_number = |it: &&Value| it["clientPhone"] == call["clientPhone"];
+    let mut by_number = reported
+        .iter()
+        .filter(|other| other["clientPhone"] == call["clientPhone"]);
     match reported {
         [one] => Some(one),
-        _ => reported.iter().find(by_number).or_else(|| by_id.next()),
+        _ => by_number.next().or_else(|| by_id.next()),
     }
 }
 

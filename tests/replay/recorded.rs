@@ -147,10 +147,13 @@ pub fn finished_calls(
     (calls, open)
 }
 
+fn text(value: &dyn fmt::Debug) -> String {
+    format!("{value:?}")
+}
+
 /// Returns the differences between a call and the expected call. The list is empty if there are
 /// none.
 fn differences(call: &FinishedCall, expected: &ExpectedCall, on_event: EventKinds) -> Vec<String> {
-    let text = |value: &dyn fmt::Debug| format!("{value:?}");
     let phone = call.number.as_ref().and_then(|received| {
         let uzbekistan = Country::parse("UZ");
         ["9", "8"].iter().find_map(|prefix| {
@@ -273,8 +276,12 @@ pub fn check_all(
     on_event: EventKinds,
     arrange: fn(&mut Vec<Arrival<'_>>),
 ) {
-    let read = |folder: &Path| fs::read(folder.join(file)).expect("the recording");
-    check_each(format, read, on_event, arrange);
+    check_each(
+        format,
+        |folder| fs::read(folder.join(file)).expect("the recording"),
+        on_event,
+        arrange,
+    );
 }
 
 /// Checks all recordings. `read` returns the bytes for a recording's folder, and `arrange` changes

@@ -57,15 +57,18 @@ fn explain_as(format: &str, arguments: &[&str]) -> Result<String, String> {
 }
 
 fn lines(text: &str) -> Vec<Value> {
-    let json = |line: &str| serde_json::from_str(line).expect("JSON");
-    text.lines().map(json).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
 }
 
 /// Returns the ids of a recording's calls.
 fn calls(path: &Path) -> Vec<String> {
     let all = explain_text(&[&["--json", path_text(path)], &TRUNKS[..]].concat()).expect("told");
-    let id = |call: &Value| call["linkedid"].as_str().expect("a linkedid").to_owned();
-    lines(&all).iter().map(id).collect()
+    lines(&all)
+        .iter()
+        .map(|call| call["linkedid"].as_str().expect("a linkedid").to_owned())
+        .collect()
 }
 
 /// Returns the only call with this id, with its timeline.
@@ -87,8 +90,8 @@ struct Picture {
 
 fn class(element: &BytesStart<'_>) -> String {
     let class = element.try_get_attribute("class").expect("attributes");
-    let class = class.map(|it| String::from_utf8(it.value.into_owned()).expect("UTF-8"));
-    class.unwrap_or_default()
+    let value = class.map(|attribute| attribute.value.into_owned());
+    String::from_utf8(value.unwrap_or_default()).expect("UTF-8")
 }
 
 fn parse_picture(svg: &str) -> Picture {
@@ -144,7 +147,7 @@ fn every_call_is_drawn_with_a_lane_a_channel_and_a_bar_a_stay() {
             let channels = story["timeline"]["channels"].as_array().expect("channels");
             let stays = channels
                 .iter()
-                .map(|it| it["bridges"].as_array().expect("bridges").len());
+                .map(|channel| channel["bridges"].as_array().expect("bridges").len());
             let at = path_text(&path);
             assert_eq!(drawn.lanes, channels.len(), "{at} {id}");
             assert_eq!(drawn.stays, stays.sum::<usize>(), "{at} {id}");
@@ -173,13 +176,11 @@ fn every_call_is_drawn_with_a_lane_a_channel_and_a_bar_a_stay() {
 
 /// Returns how long employees talked with the customer, in seconds.
 fn talk_of(story: &Value) -> f64 {
-    let parse_talk = |talk: &Value| {
-        let moment = |key: &str| talk[key].as_f64().expect("a moment");
-        (moment("from"), moment("to"))
-    };
     let talks = story["timeline"]["talk"].as_array().expect("talk");
     let (mut until, mut total) = (f64::MIN, 0.0);
-    for (from, to) in talks.iter().map(parse_talk) {
+    for talk in talks {
+        let from = talk["from"].as_f64().expect("a moment");
+        let to = talk["to"].as_f64().expect("a moment");
         total += (to - from.max(until)).max(0.0);
         until = until.max(to);
     }
@@ -207,20 +208,21 @@ fn talk_in_the_timeline_is_the_talk_of_the_journal() {
     }
 }
 
+fn explain_cdrs(flags: &[&str]) -> String {
+    let flags = [flags, &["--pbx-timezone=UTC"], &TRUNKS[..]].concat();
+    explain_as("--format=cdr-csv", &flags).expect("told")
+}
+
 #[test]
 fn call_from_cdrs_only_is_explained_and_drawn() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("call.svg");
     let picture = format!("--picture={}", file.display());
-    let by_cdr = |flags: &[&str]| {
-        let flags = [flags, &["--pbx-timezone=UTC"], &TRUNKS[..]].concat();
-        explain_as("--format=cdr-csv", &flags).expect("told")
-    };
     for path in all_recordings() {
         let path = path.with_file_name("cdr.csv");
-        for call in lines(&by_cdr(&["--json", path_text(&path)])) {
+        for call in lines(&explain_cdrs(&["--json", path_text(&path)])) {
             let id = call["linkedid"].as_str().expect("a linkedid");
-            let output = by_cdr(&["--json", "--call", id, &picture, path_text(&path)]);
+            let output = explain_cdrs(&["--json", "--call", id, &picture, path_text(&path)]);
             let story = &lines(&output)[0];
             let channels = story["timeline"]["channels"].as_array().expect("channels");
             let drawn = parse_picture(&fs::read_to_string(&file).expect("a picture"));
@@ -230,8 +232,12 @@ fn call_from_cdrs_only_is_explained_and_drawn() {
                 "{}",
                 path_text(&path)
             );
-            let estimate = |text: &String| text.contains("an estimate from CDRs only");
-            assert!(drawn.texts.iter().any(estimate), "{}", path_text(&path));
+            let mut texts = drawn.texts.iter();
+            assert!(
+                texts.any(|text| text.contains("an estimate from CDRs only")),
+                "{}",
+                path_text(&path)
+            );
             let (total, reported_talk) =
                 (talk_of(story), story["talkTimeSec"].as_f64().expect("talk"));
             assert!(
@@ -249,8 +255,11 @@ fn call_story_fits_120_columns_and_has_no_control_characters() {
         for id in calls(&path) {
             let flags = [&["--call", &id, path_text(&path)], &TRUNKS[..]].concat();
             let text = explain_text(&flags).expect("told");
-            let hostile = |c: char| c.is_control() && c != '\n';
-            assert!(!text.chars().any(hostile), "{} {id}", path_text(&path));
+            assert!(
+                !text.chars().any(|c| c.is_control() && c != '\n'),
+                "{} {id}",
+                path_text(&path)
+            );
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(
                 widest.unwrap_or(0) <= 120,

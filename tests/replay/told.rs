@@ -18,12 +18,15 @@ const EXACT: [&str; 9] = [
 /// Returns the differences between a reported call and an entry of an `expected.json`. Seconds can
 /// differ by one.
 pub fn differences(expected: &Value, reported: &Value) -> Vec<String> {
-    let differs = |key: &&&str| expected[**key] != reported[**key];
-    let mut all: Vec<String> = EXACT
-        .iter()
-        .filter(differs)
-        .map(|key| format!("{key}: {} is told as {}", expected[*key], reported[*key]))
-        .collect();
+    let mut all = Vec::new();
+    for key in EXACT {
+        if expected[key] != reported[key] {
+            all.push(format!(
+                "{key}: {} is told as {}",
+                expected[key], reported[key]
+            ));
+        }
+    }
     for key in ["durationSec", "talkTimeSec"] {
         let (wants, has) = (expected[key].as_f64(), reported[key].as_f64());
         let near = wants

@@ -17,12 +17,40 @@ const CEL: EventKinds = EventKinds::Only(Origin::Cel);
 
 /// Checks all recordings with their CEL events after `change`.
 fn check_changed(change: impl Fn(&mut Vec<Message>)) {
-    let read = |folder: &Path| {
-        let mut rows = cel(folder);
-        change(&mut rows);
-        as_ami(&rows)
-    };
-    check_each(Format::Ami, read, CEL, keep_arrivals);
+    check_each(
+        Format::Ami,
+        |folder| {
+            let mut rows = cel(folder);
+            change(&mut rows);
+            as_ami(&rows)
+        },
+        CEL,
+        keep_arrivals,
+    );
+}
+
+/// Returns all events of a recording as Wazo's bus carries them.
+fn wazo_messages(folder: &Path) -> Vec<u8> {
+    as_wazo(&ami(folder))
+}
+
+/// Returns the CEL of a recording with times in microseconds.
+fn amqp_messages(folder: &Path) -> Vec<u8> {
+    as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z")
+}
+
+/// Returns the CEL of a recording with times in milliseconds. They cannot show that two channels
+/// were joined for less than a millisecond, so one recording has microseconds.
+fn amqp_messages_in_milliseconds(folder: &Path) -> Vec<u8> {
+    if folder.ends_with("missed_by_a_hair") {
+        amqp_messages(folder)
+    } else {
+        as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%3f%z")
+    }
+}
+
+fn csv_with_sample_columns(folder: &Path) -> Vec<u8> {
+    as_csv(&cel(folder), &COLUMNS)
 }
 
 /// Makes all messages arrive in one batch, the last event first.
@@ -36,24 +64,17 @@ fn reverse_in_batch(arrivals: &mut Vec<Arrival<'_>>) {
 
 #[test]
 fn wazo_bus_events_yield_expected_calls_in_either_order() {
-    let read = |folder: &Path| as_wazo(&ami(folder));
-    check_each(Format::Wazo, read, EventKinds::Both, keep_arrivals);
-    check_each(Format::Wazo, read, EventKinds::Both, delay_randomly);
-    check_each(Format::Wazo, read, EventKinds::Both, reverse_in_batch);
-    check_each(Format::Wazo, read, CEL, keep_arrivals);
-    check_each(Format::Wazo, read, CEL, reverse_in_batch);
+    let both = EventKinds::Both;
+    check_each(Format::Wazo, wazo_messages, both, keep_arrivals);
+    check_each(Format::Wazo, wazo_messages, both, delay_randomly);
+    check_each(Format::Wazo, wazo_messages, both, reverse_in_batch);
+    check_each(Format::Wazo, wazo_messages, CEL, keep_arrivals);
+    check_each(Format::Wazo, wazo_messages, CEL, reverse_in_batch);
 }
 
 #[test]
 fn cel_over_amqp_yields_expected_calls_in_either_order() {
-    // Times in milliseconds cannot show that two channels were joined for less than a millisecond.
-    let read = |folder: &Path| {
-        if folder.ends_with("missed_by_a_hair") {
-            as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z")
-        } else {
-            as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%3f%z")
-        }
-    };
+    let read = amqp_messages_in_milliseconds;
     check_each(Format::CelAmqp, read, CEL, keep_arrivals);
     check_each(Format::CelAmqp, read, CEL, delay_randomly);
     check_each(Format::CelAmqp, read, CEL, reverse_in_batch);
@@ -62,17 +83,25 @@ fn cel_over_amqp_yields_expected_calls_in_either_order() {
 #[test]
 fn messages_kept_by_a_broker_yield_the_same_calls_when_late() {
     for (quarter, seconds) in [(1, 7), (2, 60), (3, 3600), (1, 60), (3, 7)] {
-        let kept = || delay_from(quarter, Duration::from_secs(seconds));
-        let wazo = |folder: &Path| as_wazo(&ami(folder));
-        check_each(Format::Wazo, wazo, EventKinds::Both, kept());
-        let cel = |folder: &Path| as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z");
-        check_each(Format::CelAmqp, cel, CEL, kept());
+        let later = Duration::from_secs(seconds);
+        check_each(
+            Format::Wazo,
+            wazo_messages,
+            EventKinds::Both,
+            delay_from(quarter, later),
+        );
+        check_each(
+            Format::CelAmqp,
+            amqp_messages,
+            CEL,
+            delay_from(quarter, later),
+        );
     }
 }
 
 #[test]
 fn csv_with_sample_columns_yields_expected_calls() {
-    let read = |folder: &Path| as_csv(&cel(folder), &COLUMNS);
+    let read = csv_with_sample_columns;
     check_each(Format::CelCsv, read, CEL, keep_arrivals);
     check_each(Format::CelCsv, read, CEL, reverse_in_batch);
 }
@@ -100,8 +129,9 @@ fn chan_end_may_precede_hangup() {
 #[test]
 fn early_linkedid_end_changes_no_call() {
     check_changed(|rows| {
-        let ends = |row: &Message| value(row, "EventName") == "LINKEDID_END";
-        let (mut first, rest): (Vec<_>, Vec<_>) = rows.drain(..).partition(ends);
+        let (mut first, rest): (Vec<_>, Vec<_>) = rows
+            .drain(..)
+            .partition(|row| value(row, "EventName") == "LINKEDID_END");
         first.iter_mut().for_each(|row| {
             let begun = rest.first().map_or("", |row| value(row, "Timestamp"));
             set(row, "Timestamp", begun);
@@ -137,13 +167,12 @@ fn bridges_without_ids_and_peers_are_identified_by_entry_time() {
 fn cel_bridge_rows_of_dialing_side_only_give_same_calls() {
     check_changed(|rows| {
         let simple = ["Dial", ""];
-        let dials = |row: &&Message| value(row, "EventName") == "APP_START";
         let entered = rows
             .iter()
             .filter(|row| value(row, "EventName") == "BRIDGE_ENTER");
         let plain = rows
             .iter()
-            .filter(dials)
+            .filter(|row| value(row, "EventName") == "APP_START")
             .all(|row| simple.contains(&value(row, "Application")));
         if entered.count() != 2 || !plain {
             return;

@@ -22,20 +22,25 @@ const CUTS: u64 = 12;
 pub fn cuts(recording: &Recording) -> Vec<(EventTime, EventTime)> {
     let places = recording.places();
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        usize::try_from((seed >> 33) % below as u64).expect("small")
-    };
-    let pairs = (0..CUTS).map(|_| (next(places.len()), next(places.len())));
-    pairs
-        .filter(|(a, b)| a != b)
-        .map(|(a, b)| (places[a.min(b)], places[a.max(b)]))
-        .collect()
+    let mut cuts = Vec::new();
+    for _ in 0..CUTS {
+        let a = next_random(&mut seed, places.len());
+        let b = next_random(&mut seed, places.len());
+        if a != b {
+            cuts.push((places[a.min(b)], places[a.max(b)]));
+        }
+    }
+    cuts
+}
+
+/// Advances the seed, and returns a number less than `below`.
+fn next_random(seed: &mut u64, below: usize) -> usize {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    usize::try_from((*seed >> 33) % below as u64).expect("small")
 }
 
 /// Returns a call as the journal would show it.
 pub fn values(call: &FinishedCall) -> String {
-    let seconds = |at: EventTime| at.floor_seconds().get();
     format!(
         "{:?} answered={} trunk={:?} number={:?} employee={:?} of {:?} from {} for {} talk {}",
         call.direction,
@@ -44,7 +49,7 @@ pub fn values(call: &FinishedCall) -> String {
         call.number.as_ref().map(|number| &number.text),
         call.employee,
         call.employees_in_order,
-        seconds(call.started),
+        call.started.floor_seconds().get(),
         call.ended.since(call.started).as_millis(),
         call.talk.as_millis(),
     )
@@ -55,6 +60,15 @@ fn ids(call: &FinishedCall) -> BTreeSet<&str> {
     aliases.chain([call.linkedid.as_str()]).collect()
 }
 
+fn has_customer(call: &FinishedCall) -> bool {
+    call.direction != Direction::Internal
+}
+
+fn names_channel(message: &[u8], id: &str) -> bool {
+    let line = format!("Uniqueid: {id}\r\n");
+    memchr::memmem::find(message, line.as_bytes()).is_some()
+}
+
 /// Returns the errors in the calls that were received with a cut.
 fn faults(
     whole: &BTreeMap<String, FinishedCall>,
@@ -63,14 +77,12 @@ fn faults(
     cut: (EventTime, EventTime),
 ) -> Vec<String> {
     let mut faults = Vec::new();
-    let customers = |call: &&FinishedCall| call.direction != Direction::Internal;
-    for call in received.values().filter(customers) {
+    for call in received.values().filter(|call| has_customer(call)) {
         let right = whole.get(call.linkedid.as_str());
         let consulted = CONSULTED.contains(&recording.name.as_str());
         let right = right.is_some_and(|right| {
-            let is_near = |a: Duration, b: Duration| a.abs_diff(b) <= REQUEST_DELAY_MAX;
             let mut adjusted = call.clone();
-            if consulted || is_near(call.talk, right.talk) {
+            if consulted || call.talk.abs_diff(right.talk) <= REQUEST_DELAY_MAX {
                 adjusted.talk = right.talk;
             }
             if call.ended.apart(right.ended) <= REQUEST_DELAY_MAX {
@@ -88,22 +100,18 @@ fn faults(
             ));
         }
     }
-    for call in whole.values().filter(customers) {
+    for call in whole.values().filter(|call| has_customer(call)) {
         let own = ids(call);
         let is_received = received
             .values()
             .any(|received| !ids(received).is_disjoint(&own));
         let outside = recording.messages.iter().any(|(at, message)| {
-            let named = |id: &str| {
-                let line = format!("Uniqueid: {id}\r\n");
-                memchr::memmem::find(message, line.as_bytes()).is_some()
-            };
             // If only technical channels of a call were received, it has no customer.
             let telephone = memchr::memmem::find(message, b"\nChannel: PJSIP/").is_some();
             is_channel_event(message)
                 && telephone
                 && !(cut.0..cut.1).contains(at)
-                && own.iter().any(|id| named(id))
+                && own.iter().any(|id| names_channel(message, id))
         });
         if outside && !is_received {
             faults.push(format!("{} is lost", values(call)));

@@ -61,11 +61,14 @@ impl Stored {
 }
 
 fn intake() -> Intake {
-    let parse = |text| trunk::parse(text, &trunk::Trunk::default()).expect("a trunk");
     let trunks = [
         "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
         "gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID",
     ];
+    let trunks = trunks.map(|text| {
+        let defaults = trunk::Trunk::default();
+        trunk::parse(text, &defaults).expect("a trunk")
+    });
     let settings = Settings {
         calls: callbridge_call::Settings {
             cdr_wait: Some(Duration::from_secs(10)),
@@ -77,11 +80,17 @@ fn intake() -> Intake {
         columns: None,
         clock_right_from: EventTime::from_seconds(0),
         rules: Rules {
-            trunks: Trunks::new(trunks.map(parse).to_vec()).expect("trunks"),
+            trunks: Trunks::new(trunks.to_vec()).expect("trunks"),
             ..Rules::default()
         },
     };
-    let source = |catch_up| SourceSettings {
+    let sources = vec![source_settings(false), source_settings(true)];
+    Intake::new(settings, sources, Memory::default()).expect("an intake")
+}
+
+/// Returns the catch-up file, or else the connection.
+fn source_settings(catch_up: bool) -> SourceSettings {
+    SourceSettings {
         shown: if catch_up { "file" } else { "line" }.to_owned(),
         url: "of the source".to_owned(),
         label: "the source".to_owned(),
@@ -94,9 +103,7 @@ fn intake() -> Intake {
         file: catch_up,
         forgets: !catch_up,
         catch_up,
-    };
-    let sources = vec![source(false), source(true)];
-    Intake::new(settings, sources, Memory::default()).expect("an intake")
+    }
 }
 
 /// Processes all that is due at this time, and stores it.
@@ -153,8 +160,9 @@ fn play(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
                     details: None,
                 };
                 let known = &stored.known;
-                let mut finished = |_: &str, id: &str| known.get(id).cloned();
-                intake.frame(source, &frame, &mut finished).expect("taken");
+                intake
+                    .frame(source, &frame, &mut |_, id| known.get(id).cloned())
+                    .expect("taken");
             }
             Step::Down => intake.down(
                 LINE,
@@ -206,14 +214,13 @@ fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
         for cut in cuts(&recording).into_iter().take(CUTS) {
             tried += 1;
             let filled = run(&recording, true, true, Some(cut));
-            let right = |call: &CallRecord| {
+            let faulty = filled.calls.values().any(|call| {
                 let as_told = [whole.get(&call.linkedid), by_cel.get(&call.linkedid)];
-                as_told
+                !as_told
                     .into_iter()
                     .flatten()
                     .any(|told| is_same(told, call))
-            };
-            let faulty = filled.calls.values().any(|call| !right(call));
+            });
             let missing = whole.keys().any(|id| !filled.calls.contains_key(id));
             let doubled = filled.finished as usize > filled.calls.len();
             if faulty || missing || doubled || filled.calls.len() > whole.len() {
@@ -241,10 +248,13 @@ fn cel_catch_up_file_completes_every_cut_call_exactly_once() {
 fn call_without_an_end_in_any_source_is_soon_incomplete() {
     const BOOTED: &[u8] = b"Event: FullyBooted\r\nStatus: Fully Booted\r\nUptime: 1\r\n";
     let recordings = all();
-    let recording = recordings.iter().find(|it| it.name == "hold_unhold");
+    let recording = recordings
+        .iter()
+        .find(|recording| recording.name == "hold_unhold");
     let recording = recording.expect("it is there");
-    let is_end = |(_, message): &&(EventTime, Vec<u8>)| message.starts_with(b"Event: Hangup\r\n");
-    let died = recording.messages.iter().find(is_end).expect("an end").0;
+    let mut messages = recording.messages.iter();
+    let end = messages.find(|(_, message)| message.starts_with(b"Event: Hangup\r\n"));
+    let died = end.expect("an end").0;
     let back = died.plus(Duration::from_secs(5));
     let begin = recording.messages[0].0.minus(Duration::from_secs(60));
     let rows = recording.rows();
@@ -258,13 +268,12 @@ fn call_without_an_end_in_any_source_is_soon_incomplete() {
         .messages
         .iter()
         .filter(|(_, message)| !is_cel(message));
-    let lived = |(at, _): &&(EventTime, Vec<u8>)| *at < died;
     steps.extend(
         received
-            .filter(lived)
+            .filter(|(at, _)| *at < died)
             .map(|(at, message)| (*at, Step::Receive(LINE, message))),
     );
-    let written = rows.iter().filter(lived);
+    let written = rows.iter().filter(|(at, _)| *at < died);
     steps.extend(written.map(|(at, row)| (at.plus(READ_AFTER), Step::Receive(FILE, row))));
     let stored = play(steps, 30);
     let calls: Vec<_> = stored.calls.values().map(values).collect();

@@ -83,8 +83,9 @@ impl PlayOptions {
         kinds: EventKinds,
         messages: &[Message],
     ) -> Vec<Answer> {
-        let decoder = || Decoder::new(recording.format, DecoderSettings::default());
-        let mut decoders: Vec<Decoder> = (0..self.connections).map(|_| decoder()).collect();
+        let mut decoders: Vec<Decoder> = (0..self.connections)
+            .map(|_| Decoder::new(recording.format, DecoderSettings::default()))
+            .collect();
         let endpoints = vec![
             TrunkEndpoint::new("city", self.city.clone()),
             TrunkEndpoint::new("gsm", "PJSIP/gsm"),
@@ -161,15 +162,16 @@ impl PlayOptions {
     }
 }
 
+fn is_near(a: &Answer, b: &Answer, near: i64) -> bool {
+    let mut times = a.times.iter().zip(&b.times);
+    a.text == b.text && times.all(|(a, b)| (a - b).abs() <= near)
+}
+
 /// Returns the differences between two lists of calls as text, which is empty if there are none.
 /// Times can differ by `near` microseconds.
 pub fn difference(name: &str, before: &[Answer], after: &[Answer], near: i64) -> String {
-    let same = |a: &Answer, b: &Answer| {
-        let times = a.times.iter().zip(&b.times);
-        a.text == b.text && times.into_iter().all(|(a, b)| (a - b).abs() <= near)
-    };
-    let pairs = before.iter().zip(after);
-    if before.len() == after.len() && pairs.into_iter().all(|(a, b)| same(a, b)) {
+    let mut pairs = before.iter().zip(after);
+    if before.len() == after.len() && pairs.all(|(a, b)| is_near(a, b, near)) {
         return String::new();
     }
     let mut text = format!("{name}\n");

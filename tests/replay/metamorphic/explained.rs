@@ -107,8 +107,10 @@ fn explain_yields_expected_calls_for_every_changed_recording() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
     let leads = format!("csv:{}", root.join("cel-custom/leads.csv").display());
     let mut wrong = Vec::new();
-    let named = |recording: &&Recording| RECORDED_TWICE.contains(&recording.folder.as_str());
-    for recording in recording::all().iter().filter(named) {
+    for recording in recording::all()
+        .iter()
+        .filter(|recording| RECORDED_TWICE.contains(&recording.folder.as_str()))
+    {
         let file = root.join(&recording.folder).join("expected.json");
         let text = fs::read_to_string(file).expect("what is expected");
         let expected: Value = serde_json::from_str(&text).expect("JSON");

@@ -3,7 +3,7 @@
 use super::answer::EventKinds;
 use callbridge_call::{EventTime, PbxEvent};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
-use regex::bytes::Regex;
+use regex::bytes::{Captures, Regex};
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
@@ -31,14 +31,18 @@ static CEL: LazyLock<Regex> =
 static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"(?-u)("?CallerIDName"?: "?)([^"\r\n]*)"#).expect("a pattern"));
 
+fn first_group(pattern: &Regex, bytes: &[u8]) -> Option<String> {
+    let found = pattern.captures(bytes)?;
+    Some(String::from_utf8_lossy(&found[1]).into_owned())
+}
+
 impl Message {
     /// Returns the name of the event, such as `CEL LINKEDID_END` for a CEL row.
     pub fn event(&self) -> String {
-        let found = |pattern: &Regex| {
-            let found = pattern.captures(&self.bytes);
-            found.map(|found| String::from_utf8_lossy(&found[1]).into_owned())
-        };
-        match (found(&EVENT), found(&CEL)) {
+        match (
+            first_group(&EVENT, &self.bytes),
+            first_group(&CEL, &self.bytes),
+        ) {
             (Some(event), Some(row)) if event == "CEL" => format!("CEL {row}"),
             (event, _) => event.unwrap_or_default(),
         }
@@ -54,8 +58,10 @@ impl Message {
 
     /// Changes the caller's name in the event.
     pub fn set_caller_name(&mut self, name: &[u8]) {
-        let put = |found: &regex::bytes::Captures<'_>| [&found[1], name].concat();
-        self.bytes = NAME.replace(&self.bytes, put).into_owned();
+        let named = NAME.replace(&self.bytes, |found: &Captures<'_>| {
+            [&found[1], name].concat()
+        });
+        self.bytes = named.into_owned();
     }
 
     /// Cuts the frame of a channel event as amiws does: after a broken name.
