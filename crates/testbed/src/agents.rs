@@ -30,7 +30,7 @@ fn value<'m>(message: &'m str, key: &str) -> &'m str {
 /// Writes an event with the fields of Asterisk 1.8 to 11. The unique id is the caller's.
 fn event(by: &str, agent: &str) -> String {
     let channel = value(agent, "Channel");
-    let interface = channel.rsplit_once('-').map_or(channel, |(it, _)| it);
+    let interface = channel.rsplit_once('-').map_or(channel, |(name, _)| name);
     let pairs = [
         ("Event", "AgentCalled"),
         ("Privilege", "agent,all"),

@@ -88,7 +88,8 @@ pub fn recording(calls: &[Call]) -> String {
 pub fn moved_to(recorded: &str, begins: i64) -> String {
     let second = Regex::new(r"\b(1795\d{6})\.").expect("a pattern");
     let times = second.captures_iter(recorded);
-    let first = times.map(|it| it[1].parse::<i64>().expect("digits")).min();
+    let first = times.map(|found| found[1].parse::<i64>().expect("digits"));
+    let first = first.min();
     let moved = second.replace_all(recorded, |found: &Captures<'_>| {
         let at: i64 = found[1].parse().expect("digits");
         format!("{}.", at - first.expect("a time") + begins)

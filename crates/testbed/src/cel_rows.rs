@@ -24,19 +24,21 @@ pub const COLUMNS: [&str; 20] = [
     "Extra",
 ];
 
+/// Returns the value of a key, or no bytes.
+fn value(message: &[u8], name: &str) -> Vec<u8> {
+    let mut lines = message.split(|byte| *byte == b'\n');
+    let head = format!("{name}: ");
+    let line = lines.find_map(|line| line.strip_prefix(head.as_bytes()));
+    line.unwrap_or_default().trim_ascii_end().to_vec()
+}
+
 /// Returns the row of a CEL event of AMI. Its time is that of `Timestamp`.
 pub fn row(message: &[u8]) -> Vec<u8> {
-    let value = |name: &str| {
-        let mut lines = message.split(|byte| *byte == b'\n');
-        let head = format!("{name}: ");
-        let line = lines.find_map(|line| line.strip_prefix(head.as_bytes()));
-        line.unwrap_or_default().trim_ascii_end().to_vec()
-    };
     let mut row = Vec::new();
     for name in COLUMNS {
         let text = match name {
-            "EventTime" => value("Timestamp"),
-            name => value(name),
+            "EventTime" => value(message, "Timestamp"),
+            name => value(message, name),
         };
         row.extend_from_slice(if row.is_empty() { b"\"" } else { b",\"" });
         for byte in text {

@@ -32,22 +32,23 @@ pub struct Expected {
 impl Expected {
     /// Reads an entry of `expected.json`, on the PBX `pbx1`.
     pub fn of(call: &Value) -> Self {
-        let text = |name: &str| call[name].as_str().map(str::to_owned);
-        let seconds = |name: &str| call[name].as_f64().expect("seconds");
-        let linkedid = text("linkedid").expect("a linkedid");
+        let linkedid = text(call, "linkedid").expect("a linkedid");
         let lead = call["leadId"].as_i64();
-        let no_lead = || lead.is_none().then(|| "no_lead".to_owned());
+        let mut reason = text(call, "reason");
+        if reason.is_none() && lead.is_none() {
+            reason = Some("no_lead".to_owned());
+        }
         Self {
             uuid: uuid("pbx1", &linkedid),
             linkedid,
             lead,
-            reason: text("reason").or_else(no_lead),
+            reason,
             employee: call["employee"].as_str().map(employee),
-            direction: text("direction").expect("a direction"),
+            direction: text(call, "direction").expect("a direction"),
             answered: call["answered"].as_bool().expect("answered or not"),
             started_at: call["startedAt"].as_i64().expect("an epoch"),
-            duration: seconds("durationSec"),
-            talk: seconds("talkTimeSec"),
+            duration: seconds(call, "durationSec"),
+            talk: seconds(call, "talkTimeSec"),
         }
     }
 
@@ -56,6 +57,14 @@ impl Expected {
         let uuid = uuid(pbx, &self.linkedid);
         Self { uuid, ..self }
     }
+}
+
+fn text(call: &Value, name: &str) -> Option<String> {
+    call[name].as_str().map(str::to_owned)
+}
+
+fn seconds(call: &Value, name: &str) -> f64 {
+    call[name].as_f64().expect("seconds")
 }
 
 /// Returns the employee of an extension: `101` is 501, `105-desk` is 505.

@@ -1,6 +1,7 @@
 //! A manager of Asterisk (AMI) that treats classes and filters of events, and the actions `Filter`
 //! and `UserEvent`, as a given release does.
 
+use crate::pbx::value;
 use regex::Regex;
 
 /// A release of Asterisk whose manager differs from the others.
@@ -47,30 +48,28 @@ impl Manager {
     /// Handles an action, given as lines `Key: value`. Returns the answer if the answer differs
     /// between releases.
     pub fn handle_action(&mut self, action: &[String]) -> Option<String> {
-        let get = |key: &str| {
-            let pairs = action.iter().filter_map(|line| line.split_once(": "));
-            let mut same = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(key));
-            same.next().map_or("", |(_, value)| value)
-        };
-        let reply = |words: &str| Some(format!("{words}\r\nActionID: {}\r\n\r\n", get("ActionID")));
-        match get("Action").to_lowercase().as_str() {
-            "login" => self.classes = get("Events").to_owned(),
-            "events" => self.classes = get("EventMask").to_owned(),
+        let id = value(action, "ActionID");
+        match value(action, "Action").to_lowercase().as_str() {
+            "login" => self.classes = value(action, "Events").to_owned(),
+            "events" => self.classes = value(action, "EventMask").to_owned(),
             "filter" if self.release == Release::V1_8 => {
-                return reply("Response: Error\r\nMessage: Invalid/unknown command");
+                let error = "Response: Error\r\nMessage: Invalid/unknown command";
+                return Some(format!("{error}\r\nActionID: {id}\r\n\r\n"));
             }
-            "filter" => self.filters.push(self.expression(get("Filter"))),
+            "filter" => {
+                let filter = self.expression(value(action, "Filter"));
+                self.filters.push(filter);
+            }
             "userevent" => {
                 let event = format!(
                     "Event: UserEvent\nPrivilege: user,all\nUserEvent: {}\nAction: UserEvent\n\
-                     ActionID: {}",
-                    get("UserEvent"),
-                    get("ActionID")
+                     ActionID: {id}",
+                    value(action, "UserEvent")
                 );
                 let sent = String::from_utf8(self.filter_messages(event.as_bytes()));
                 let sent = sent.expect("UTF-8");
-                return reply("Response: Success\r\nMessage: Event Sent")
-                    .map(|answer| answer + &sent);
+                let success = "Response: Success\r\nMessage: Event Sent";
+                return Some(format!("{success}\r\nActionID: {id}\r\n\r\n{sent}"));
             }
             _ => {}
         }
@@ -106,17 +105,18 @@ impl Manager {
     fn is_permitted(&self, message: &str) -> bool {
         let class = message
             .lines()
-            .find_map(|it| it.strip_prefix("Privilege: "));
+            .find_map(|line| line.strip_prefix("Privilege: "));
         let class = class
-            .and_then(|it| it.split(',').next())
+            .and_then(|classes| classes.split(',').next())
             .unwrap_or_default();
         let wanted = match self.classes.as_str() {
             "off" => false,
             "on" => true,
-            classes => classes.split(',').any(|it| it == class),
+            classes => classes.split(',').any(|subscribed| subscribed == class),
         };
         let whole = message.replace('\n', "\r\n") + "\r\n\r\n";
-        let passes = self.filters.is_empty() || self.filters.iter().any(|it| it.is_match(&whole));
+        let mut filters = self.filters.iter();
+        let passes = self.filters.is_empty() || filters.any(|filter| filter.is_match(&whole));
         wanted && passes
     }
 }

@@ -82,36 +82,37 @@ fn telegram(mut line: TcpStream) -> String {
 /// Returns the output of `ps`.
 fn arguments() -> String {
     let all = std::fs::read_dir("/proc").expect("processes");
-    let all = all.filter_map(|it| std::fs::read(it.ok()?.path().join("cmdline")).ok());
-    all.map(|it| String::from_utf8_lossy(&it).into_owned())
+    let all = all.filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok());
+    all.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .collect()
+}
+
+fn say(line: &mut TcpStream, words: &str) {
+    line.write_all(format!("{words}\r\n").as_bytes())
+        .expect("said");
 }
 
 fn smtp(mut line: TcpStream) -> String {
     let reader = BufReader::new(line.try_clone().expect("a line"));
     let (mut told, mut in_mail) = (String::new(), false);
-    let mut say = |words: &str| {
-        line.write_all(format!("{words}\r\n").as_bytes())
-            .expect("said")
-    };
-    say("220 double");
+    say(&mut line, "220 double");
     for text in reader.lines().map_while(Result::ok) {
         told.push_str(&format!("{text}\n"));
         match (in_mail, text.as_str()) {
             (true, ".") => {
                 in_mail = false;
-                say("250 taken");
+                say(&mut line, "250 taken");
             }
             (true, _) => {}
             (false, "DATA") => {
                 in_mail = true;
-                say("354 go on");
+                say(&mut line, "354 go on");
             }
             (false, "QUIT") => {
-                say("221 bye");
+                say(&mut line, "221 bye");
                 break;
             }
-            (false, _) => say("250 well"),
+            (false, _) => say(&mut line, "250 well"),
         }
     }
     told

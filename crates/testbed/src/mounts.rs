@@ -50,16 +50,17 @@ pub fn inside(name: &str, work: impl Future<Output = ()>) {
 /// namespace.
 fn namespace() -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] = [&["-m"], &["-rm"]];
-    let works = |how: &&&[&str]| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let tried = Command::new("unshare")
-            .args(**how)
-            .args(["mount", "-t", "tmpfs", "tmpfs"])
-            .arg(folder.path())
-            .output();
-        tried.is_ok_and(|tried| tried.status.success())
-    };
-    ways.iter().find(works).copied()
+    ways.into_iter().find(|how| can_mount(how))
+}
+
+fn can_mount(how: &[&str]) -> bool {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tried = Command::new("unshare")
+        .args(how)
+        .args(["mount", "-t", "tmpfs", "tmpfs"])
+        .arg(folder.path())
+        .output();
+    tried.is_ok_and(|tried| tried.status.success())
 }
 
 /// A disk of this many KiB, mounted at a new folder.

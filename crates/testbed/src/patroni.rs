@@ -182,6 +182,12 @@ struct Member {
     state: String,
 }
 
+impl Member {
+    fn is_working(&self) -> bool {
+        matches!(&*self.state, "running" | "streaming")
+    }
+}
+
 impl Cluster {
     /// Starts a cluster with callbridge's role. Returns when a standby is synchronous.
     pub async fn start() -> Self {
@@ -333,7 +339,7 @@ impl Cluster {
     /// standbys have all that the primary has. Before that, no standby can replace it.
     pub async fn is_whole(&self) {
         let begun = Instant::now();
-        let is_whole = async || {
+        until_within(START + DEADLINE, "a whole cluster", async || {
             assert!(begun.elapsed() < START, "{}", self.logs());
             let Some(primary) = self.agreed_primary() else {
                 return false;
@@ -342,8 +348,8 @@ impl Cluster {
                  FROM pg_stat_replication
                  WHERE state = 'streaming' AND replay_lsn = pg_current_wal_lsn()";
             self.sql(primary, "postgres", standbys).as_deref() == Ok("1|2")
-        };
-        until_within(START + DEADLINE, "a whole cluster", is_whole).await;
+        })
+        .await;
     }
 
     /// Returns the primary, if all nodes answer and work, and report the same one with a
@@ -352,8 +358,7 @@ impl Cluster {
         let mut leaders = BTreeSet::new();
         for node in Node::ALL {
             let members = self.members(node)?;
-            let works = |member: &Member| matches!(&*member.state, "running" | "streaming");
-            if members.len() != Node::ALL.len() || !members.iter().all(works) {
+            if members.len() != Node::ALL.len() || !members.iter().all(Member::is_working) {
                 return None;
             }
             with_role(&members, "sync_standby")?;

@@ -291,7 +291,7 @@ async fn read_actions(
 
 /// Returns the value of the line `key: value` of an action, or an empty text. The case of the key
 /// is ignored.
-fn value<'a>(action: &'a [String], key: &str) -> &'a str {
+pub(crate) fn value<'a>(action: &'a [String], key: &str) -> &'a str {
     let pairs = action.iter().filter_map(|line| line.split_once(": "));
     let mut same = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(key));
     same.next().map_or("", |(_, value)| value)
@@ -299,24 +299,28 @@ fn value<'a>(action: &'a [String], key: &str) -> &'a str {
 
 /// Returns the answer to an action, and whether the action was a login that succeeded.
 fn answer(action: &[String]) -> (String, bool) {
-    let get = |key: &str| value(action, key);
-    let id = match get("ActionID") {
+    let id = match value(action, "ActionID") {
         "" => String::new(),
         id => format!("ActionID: {id}\r\n"),
     };
-    let success = |words: &str| format!("Response: Success\r\n{id}{words}\r\n\r\n");
-    match get("Action").to_lowercase().as_str() {
-        "challenge" => (success(&format!("Challenge: {CHALLENGE}")), false),
-        "login" if get("Key") == md5_hex(&format!("{CHALLENGE}{SECRET}")) => {
-            (success("Message: Authentication accepted") + BOOTED, true)
+    match value(action, "Action").to_lowercase().as_str() {
+        "challenge" => (success(&id, &format!("Challenge: {CHALLENGE}")), false),
+        "login" if value(action, "Key") == md5_hex(&format!("{CHALLENGE}{SECRET}")) => {
+            let accepted = success(&id, "Message: Authentication accepted");
+            (accepted + BOOTED, true)
         }
         "login" => {
             let words = "Message: Authentication failed\r\n\r\n";
             (format!("Response: Error\r\n{id}{words}"), false)
         }
-        "ping" => (success("Ping: Pong"), false),
-        _ => (success("Message: done"), false),
+        "ping" => (success(&id, "Ping: Pong"), false),
+        _ => (success(&id, "Message: done"), false),
     }
+}
+
+/// Returns the answer to an action that succeeded. `id` is the line of the `ActionID`, or empty.
+fn success(id: &str, fields: &str) -> String {
+    format!("Response: Success\r\n{id}{fields}\r\n\r\n")
 }
 
 fn md5_hex(text: &str) -> String {

@@ -20,7 +20,7 @@ pub fn free_port() -> u16 {
     let lowest = range
         .split_whitespace()
         .next()
-        .and_then(|it| it.parse().ok());
+        .and_then(|port| port.parse().ok());
     let ports = 10_000..lowest.filter(|lowest| *lowest > 11_000).unwrap_or(32_768);
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..100_000 {

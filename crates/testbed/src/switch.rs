@@ -83,7 +83,8 @@ impl FakeSwitch {
     /// Waits until clients have subscribed to events `n` times.
     pub async fn subscribed(&self, n: u64) {
         let mut listeners = self.shared.listeners.subscribe();
-        let waited = tokio::time::timeout(WITHIN, listeners.wait_for(|it| *it >= n)).await;
+        let waited = listeners.wait_for(|count| *count >= n);
+        let waited = tokio::time::timeout(WITHIN, waited).await;
         waited.expect("a subscription in time").expect("a switch");
     }
 
@@ -95,8 +96,11 @@ impl FakeSwitch {
     /// Waits until clients have sent this command `n` times.
     pub async fn wait_for_command(&self, command: &str, n: usize) {
         let mut requests = self.shared.requests.subscribe();
-        let times = |all: &Vec<String>| all.iter().filter(|it| *it == command).count() >= n;
-        let waited = tokio::time::timeout(WITHIN, requests.wait_for(times)).await;
+        let waited = requests.wait_for(|all| {
+            let same = all.iter().filter(|request| *request == command);
+            same.count() >= n
+        });
+        let waited = tokio::time::timeout(WITHIN, waited).await;
         waited.expect("the command in time").expect("a switch");
     }
 
@@ -137,7 +141,7 @@ impl FakeSwitch {
 pub fn frames_after_subscription(recorded: &[u8]) -> &[u8] {
     let mut rest = recorded;
     for _ in 0..3 {
-        let end = rest.windows(2).position(|it| it == b"\n\n");
+        let end = rest.windows(2).position(|pair| pair == b"\n\n");
         rest = &rest[end.expect("three answers") + 2..];
     }
     rest

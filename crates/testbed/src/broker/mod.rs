@@ -161,7 +161,6 @@ impl Broker {
             std::fs::write(path, before + &api).expect("written");
             std::fs::write(folder.join("plugins"), "[rabbitmq_management].\n").expect("written");
         }
-        let at = |name: &str| folder.join(name).into_os_string();
         let variables = [
             ("PROGRAMS", PROGRAMS.into()),
             ("HOME", folder.clone().into_os_string()),
@@ -171,12 +170,15 @@ impl Broker {
                 format!("callbridge-{port}@localhost").into(),
             ),
             ("RABBITMQ_DIST_PORT", free_port().to_string().into()),
-            ("RABBITMQ_CONFIG_FILE", at("rabbitmq.conf")),
-            ("RABBITMQ_CONF_ENV_FILE", at("env.conf")),
-            ("RABBITMQ_ENABLED_PLUGINS_FILE", at("plugins")),
-            ("RABBITMQ_MNESIA_BASE", at("data")),
-            ("RABBITMQ_LOG_BASE", at("logs")),
-            ("RABBITMQ_PID_FILE", at("pid")),
+            ("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq.conf").into()),
+            ("RABBITMQ_CONF_ENV_FILE", folder.join("env.conf").into()),
+            (
+                "RABBITMQ_ENABLED_PLUGINS_FILE",
+                folder.join("plugins").into(),
+            ),
+            ("RABBITMQ_MNESIA_BASE", folder.join("data").into()),
+            ("RABBITMQ_LOG_BASE", folder.join("logs").into()),
+            ("RABBITMQ_PID_FILE", folder.join("pid").into()),
         ];
         let keeper = Keeper::of_program(SCRIPT, &folder, variables);
         let place = Place {
@@ -263,7 +265,9 @@ impl Broker {
         let mut unnamed = systems.iter().flat_map(|system| {
             let names = std::fs::read(system.join("names.dets")).unwrap_or_default();
             let entries = std::fs::read_dir(system).into_iter().flatten().flatten();
-            let logs = entries.map(|entry| entry.path()).filter(|it| it.is_dir());
+            let logs = entries
+                .map(|entry| entry.path())
+                .filter(|path| path.is_dir());
             logs.filter(move |log| {
                 let name = log.file_name().unwrap_or_default().as_encoded_bytes();
                 !names.windows(name.len()).any(|part| part == name)
@@ -416,10 +420,11 @@ impl Broker {
     /// Makes a durable queue whose refused messages go to the second one.
     pub async fn declare_with_refused(&self, queue: &str, refused: &str) {
         self.declare(refused).await;
-        let text = |text: &str| AMQPValue::LongString(text.into());
+        let exchange = AMQPValue::LongString("".into());
+        let key = AMQPValue::LongString(refused.into());
         let mut arguments = FieldTable::default();
-        arguments.insert("x-dead-letter-exchange".into(), text(""));
-        arguments.insert("x-dead-letter-routing-key".into(), text(refused));
+        arguments.insert("x-dead-letter-exchange".into(), exchange);
+        arguments.insert("x-dead-letter-routing-key".into(), key);
         self.declare_with(queue, arguments).await;
     }
 
