@@ -8,7 +8,6 @@ use anyhow::{Context, Error, Result, bail, ensure};
 use callbridge_model::Status;
 use callbridge_model::status::SourceState;
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::core::Sandbox;
 use callbridge_sandbox::lead::administer;
 use callbridge_sandbox::token::{Grant, IdSet};
 use callbridge_sandbox::{Record, Server};
@@ -40,9 +39,9 @@ const LEADS: [(u32, &str); 2] = [(1, "Anna, \"VIP\" ${SHELL(id)}"), (2, "Olim")]
 
 /// Returns the state of the AMI connection. The catch-up file is another source.
 pub fn line(status: &Status) -> Option<SourceState> {
-    let ami = |url: &str| url.starts_with("ami:");
-    let source = status.sources.iter().find(|source| ami(&source.url));
-    source.map(|source| source.state)
+    let mut sources = status.sources.iter();
+    let ami = sources.find(|source| source.url.starts_with("ami:"));
+    ami.map(|source| source.state)
 }
 
 /// callbridge with its CRM, its state, and its log.
@@ -79,8 +78,8 @@ impl Bridge {
                 "contacts": [{"name": name, "phones": [number(n)]}],
             });
             let lead = lead.to_string();
-            let update = |core: &mut Sandbox, _| administer(core, "lead/update", lead.as_bytes());
-            crm.admin(update).map_err(Error::msg)?;
+            crm.admin(|core, _| administer(core, "lead/update", lead.as_bytes()))
+                .map_err(Error::msg)?;
         }
         let mut all = vec!["run".to_owned(), format!("--crm-url={}", crm.url())];
         for (flag, name) in [("token-file", "token"), ("state", "state")] {
@@ -137,9 +136,10 @@ impl Bridge {
     /// Waits until callbridge is connected to the PBX.
     pub async fn wait_until_connected(&mut self) -> Result<()> {
         // Before the first call, callbridge does not know whether events arrive.
-        let up = |status: &Status| line(status).is_some_and(SourceState::is_up);
-        let heard = self.wait_until("callbridge hearing the PBX", up).await;
-        heard.map(drop)
+        let heard = self.wait_until("callbridge hearing the PBX", |status| {
+            line(status).is_some_and(SourceState::is_up)
+        });
+        heard.await.map(drop)
     }
 
     /// Kills callbridge, as a power failure would.
@@ -200,8 +200,9 @@ impl Bridge {
         let stderr = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{words:?}: {stderr}");
         let text = String::from_utf8(output.stdout)?;
-        let line = |line| serde_json::from_str(line).context("JSON");
-        text.lines().map(line).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).context("JSON"))
+            .collect()
     }
 
     /// Returns the status from `status --json`.

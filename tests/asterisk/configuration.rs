@@ -12,8 +12,8 @@ use crate::pbx::{CELS, Plan, SECRET};
 use crate::system::{Driver, System};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 /// Folders that Asterisk does not create itself.
 const FOLDERS: [&str; 6] = [
@@ -38,7 +38,6 @@ pub fn write(
     }
     // Asterisk creates this file with its first call, but callbridge needs it before.
     fs::write(folder.join(CELS), "")?;
-    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     let cel_over_ami = plan.cel_over_ami;
     let mut values = plan.values;
     values.extend(ports.iter().cloned());
@@ -48,7 +47,8 @@ pub fn write(
     values.insert("LANGUAGE", system.language.clone());
     values.insert("SECRET", SECRET.to_owned());
     values.insert("SYSTEMNAME", plan.system_name);
-    values.insert("TIMESTAMPS", yes(!plan.without_timestamps));
+    let timestamps = yes_or_no(!plan.without_timestamps);
+    values.insert("TIMESTAMPS", timestamps.to_owned());
     values.insert("TECH", system.driver.technology().to_owned());
     let other = match system.driver {
         Driver::Sip => Driver::Pjsip,
@@ -67,7 +67,7 @@ pub fn write(
             fill_template(&text, system, &values).with_context(|| path.display().to_string())?;
         fs::write(folder.join("etc").join(name), text)?;
     }
-    write_deployed(&folder.join("etc"), &yes(cel_over_ami))?;
+    write_deployed(&folder.join("etc"), yes_or_no(cel_over_ami))?;
     let caller = fs::read_to_string(project.join("deploy/asterisk/caller.conf"))?;
     let lookup_address = format!("127.0.0.1:{}", values["LOOKUP"]);
     let caller = caller.replace("127.0.0.1:4573", &lookup_address);
@@ -76,11 +76,18 @@ pub fn write(
     Ok(())
 }
 
+const fn yes_or_no(setting: bool) -> &'static str {
+    if setting { "yes" } else { "no" }
+}
+
+fn read_deployed(name: &str) -> io::Result<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/asterisk");
+    fs::read_to_string(folder.join(name))
+}
+
 /// Writes the files that administrators install.
 fn write_deployed(etc: &Path, cel_over_ami: &str) -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/asterisk");
-    let deployed = |name: &str| fs::read_to_string(folder.join(name));
-    let cel = deployed("cel.conf")?;
+    let cel = read_deployed("cel.conf")?;
     let over_ami = format!("[manager]\nenabled = {cel_over_ami}");
     let cel = cel.replace("[manager]\nenabled = no", &over_ami);
     ensure!(
@@ -88,10 +95,10 @@ fn write_deployed(etc: &Path, cel_over_ami: &str) -> Result<()> {
         "deploy/asterisk/cel.conf has another [manager]"
     );
     fs::write(etc.join("cel.conf"), cel)?;
-    let manager = deployed("manager.conf")?.replace("CHANGE-ME", SECRET);
+    let manager = read_deployed("manager.conf")?.replace("CHANGE-ME", SECRET);
     fs::write(etc.join("manager-deployed.conf"), manager)?;
     for name in ["cdr_manager.conf", "cel_custom.conf"] {
-        fs::write(etc.join(name), deployed(name)?)?;
+        fs::write(etc.join(name), read_deployed(name)?)?;
     }
     Ok(())
 }

@@ -94,23 +94,22 @@ impl Got {
     }
 
     fn words(&self) -> String {
-        let id = |id: Option<i64>| id.map_or("-".to_owned(), |id| (id - 400).to_string());
         match self {
             Self::Record(record) => {
                 let call = &record.call;
                 let (seconds, talk) = (call.duration_sec, call.talk_time_sec.unwrap_or(-1));
-                format!(
-                    "{} {} {seconds}s talk {talk}s",
-                    call.direction,
-                    id(call.employee_id)
-                )
+                let employee = match call.employee_id {
+                    Some(id) => (id - 400).to_string(),
+                    None => "-".to_owned(),
+                };
+                format!("{} {employee} {seconds}s talk {talk}s", call.direction)
             }
             Self::Letter(letter) => {
                 let call = &letter["call"];
-                let text = |name: &str| call[name].as_str().unwrap_or("-").to_owned();
                 let (seconds, talk) = (&call["durationSec"], &call["talkTimeSec"]);
                 let reason = letter["reason"].as_str().unwrap_or_default();
-                let (direction, employee) = (text("direction"), text("employee"));
+                let direction = call["direction"].as_str().unwrap_or("-");
+                let employee = call["employee"].as_str().unwrap_or("-");
                 format!("{direction} {employee} {seconds}s talk {talk}s {reason}")
             }
         }
@@ -173,8 +172,7 @@ impl Judge {
         truths.sort_by(|a, b| a.started().total_cmp(&b.started()));
         for truth in truths {
             // Leads identify customers. Calls without a lead come last.
-            let of_lead = |got: &Got| got.lead() == truth.lead();
-            let at = news.iter().position(of_lead);
+            let at = news.iter().position(|got| got.lead() == truth.lead());
             let at = at.or((!news.is_empty() && truth.fate() != Fate::Journal).then_some(0));
             let Some(at) = at else {
                 verdict.calls.push((truth.words(), "nothing".to_owned()));
@@ -204,7 +202,8 @@ impl Judge {
             wrong.push(format!("the books do not balance: {:?}", status.books));
         }
         let journaled = stage.bridge.journal();
-        let uuids: BTreeSet<&str> = journaled.iter().map(|it| it.call.uuid.as_str()).collect();
+        let uuids = journaled.iter().map(|record| record.call.uuid.as_str());
+        let uuids: BTreeSet<&str> = uuids.collect();
         if uuids.len() != journaled.len() {
             wrong.push("a call stands twice in the journal".to_owned());
         }

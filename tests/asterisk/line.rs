@@ -177,7 +177,7 @@ impl Dialog {
         } else {
             facts.branch.clone()
         };
-        let target = answer.contact().filter(|_| status < 300);
+        let target = if status < 300 { answer.contact() } else { None };
         let headers = [
             (
                 "Via",
@@ -443,9 +443,8 @@ impl Line {
     pub async fn transfer_to_call(&self, other: &Self) -> Result<()> {
         let address = {
             let facts = other.dialog.facts();
-            let tag = |name: &str| name.rsplit_once("tag=").map(|(_, tag)| tag.to_owned());
-            let theirs = tag(&facts.theirs).context("no tag")?;
-            let ours = tag(&facts.ours).context("no tag")?;
+            let (_, theirs) = facts.theirs.rsplit_once("tag=").context("no tag")?;
+            let (_, ours) = facts.ours.rsplit_once("tag=").context("no tag")?;
             let (target, id) = (&facts.target, &other.dialog.call_id);
             format!("<{target}?Replaces={id}%3Bto-tag%3D{theirs}%3Bfrom-tag%3D{ours}>")
         };

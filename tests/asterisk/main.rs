@@ -30,6 +30,7 @@ use judge::Judge;
 use pbx::Plan;
 use scenarios::Scenario;
 use stage::Stage;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -87,27 +88,31 @@ impl Options {
     /// Returns the scenarios that match the names. A complete name matches only itself.
     fn chosen(&self) -> Result<Vec<Scenario>> {
         let all = scenarios::all();
-        let whole = |name: &str| all.iter().any(|scenario| scenario.name == name);
-        let fits = |scenario: &Scenario, name: &String| {
-            if whole(name) {
-                scenario.name == name
-            } else {
-                scenario.name.contains(name.as_str())
-            }
-        };
+        if self.names.is_empty() {
+            return Ok(all);
+        }
+        let mut chosen: BTreeSet<&str> = BTreeSet::new();
         for name in &self.names {
-            if !all.iter().any(|scenario| fits(scenario, name)) {
+            let matching = matching_names(&all, name);
+            if matching.is_empty() {
                 bail!("no scenario is called {name}; see --list");
             }
+            chosen.extend(matching);
         }
-        let chosen = |scenario: &Scenario| {
-            self.names.is_empty() || self.names.iter().any(|name| fits(scenario, name))
-        };
-        let keep: Vec<bool> = all.iter().map(chosen).collect();
-        let chosen = all.into_iter().zip(keep);
-        Ok(chosen
-            .filter_map(|(scenario, keep)| keep.then_some(scenario))
+        let scenarios = all.into_iter();
+        Ok(scenarios
+            .filter(|scenario| chosen.contains(scenario.name))
             .collect())
+    }
+}
+
+/// Returns the names of the scenarios that match the name. A complete name matches only itself.
+fn matching_names(scenarios: &[Scenario], name: &str) -> Vec<&'static str> {
+    let names = scenarios.iter().map(|scenario| scenario.name);
+    if names.clone().any(|full| full == name) {
+        names.filter(|full| *full == name).collect()
+    } else {
+        names.filter(|full| full.contains(name)).collect()
     }
 }
 
@@ -117,9 +122,9 @@ fn main() -> ExitCode {
         let options = Options::read(std::env::args().skip(1))?;
         let chosen = options.chosen()?;
         if options.list {
-            chosen
-                .iter()
-                .for_each(|it| println!("{:36} {}", it.name, it.story));
+            for scenario in &chosen {
+                println!("{:36} {}", scenario.name, scenario.story);
+            }
             return Ok(true);
         }
         if !rustix::process::geteuid().is_root() {

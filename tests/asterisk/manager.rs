@@ -13,6 +13,10 @@ use tokio::task::JoinHandle;
 /// A message. If a key is repeated, the message has the first value.
 pub type AmiMessage = BTreeMap<String, String>;
 
+pub fn is_event(message: &AmiMessage, event: &str) -> bool {
+    message.get("Event").is_some_and(|name| name == event)
+}
+
 /// A logged-in account.
 pub struct Manager {
     write: OwnedWriteHalf,
@@ -113,10 +117,10 @@ impl Manager {
         }
         text += "\r\n";
         self.write.write_all(text.as_bytes()).await?;
-        let answers = |message: &AmiMessage| {
+        let answered = self.wait_for(action, |message| {
             message.contains_key("Response") && message.get("ActionID") == Some(&id)
-        };
-        let answer = self.wait_for(action, answers).await?;
+        });
+        let answer = answered.await?;
         if answer
             .get("Response")
             .is_some_and(|response| response == "Error")
@@ -128,18 +132,16 @@ impl Manager {
 
     /// Returns the live channels.
     pub async fn channels(&mut self) -> Result<Vec<AmiMessage>> {
-        let id = self.send_action("CoreShowChannels", &[]).await?;
-        let id = id.get("ActionID").cloned();
-        let is = |message: &AmiMessage, event: &str| {
-            message.get("ActionID") == id.as_ref()
-                && message.get("Event").is_some_and(|its| its == event)
-        };
-        let done = |message: &AmiMessage| is(message, "CoreShowChannelsComplete");
-        self.wait_for("CoreShowChannelsComplete", done).await?;
+        let answer = self.send_action("CoreShowChannels", &[]).await?;
+        let id = answer.get("ActionID");
+        let done = self.wait_for("CoreShowChannelsComplete", |message| {
+            message.get("ActionID") == id && is_event(message, "CoreShowChannelsComplete")
+        });
+        done.await?;
         let messages = self.log.messages();
-        let found = messages
-            .iter()
-            .filter(|message| is(message, "CoreShowChannel"));
+        let found = messages.iter().filter(|message| {
+            message.get("ActionID") == id && is_event(message, "CoreShowChannel")
+        });
         Ok(found.cloned().collect())
     }
 

@@ -8,7 +8,7 @@
 
 use crate::ari::Ari;
 use crate::configuration;
-use crate::manager::Manager;
+use crate::manager::{Manager, is_event};
 use crate::system::System;
 use crate::wait;
 use anyhow::{Context, Result, ensure};
@@ -138,12 +138,9 @@ impl Pbx {
             let Ok(manager) = self.manager().await else {
                 return Ok(None);
             };
-            let booted = |message: &crate::manager::AmiMessage| {
-                message
-                    .get("Event")
-                    .is_some_and(|event| event == "FullyBooted")
-            };
-            Ok(Some(manager.wait_for("FullyBooted", booted).await?))
+            let booted =
+                manager.wait_for("FullyBooted", |message| is_event(message, "FullyBooted"));
+            Ok(Some(booted.await?))
         });
         started.await.map(drop).with_context(|| self.log())
     }
@@ -188,7 +185,8 @@ impl Pbx {
 
     /// Returns Asterisk's output and log.
     pub fn log(&self) -> String {
-        let read = |name: &str| fs::read_to_string(self.file(name)).unwrap_or_default();
-        read("output") + &read("log/messages")
+        let mut log = fs::read_to_string(self.file("output")).unwrap_or_default();
+        log += &fs::read_to_string(self.file("log/messages")).unwrap_or_default();
+        log
     }
 }

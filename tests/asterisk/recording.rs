@@ -117,31 +117,38 @@ impl Recorder {
     }
 }
 
+fn timestamp(message: &str) -> Option<f64> {
+    value(message, "Timestamp")?.parse().ok()
+}
+
 /// Returns the call with its ids in Asterisk: those of the first leg of its trunk that began after
 /// the script had placed the call and that belongs to no other call. It begins in the second in
 /// which its linkedid first appears.
 fn expected<'a>(text: &'a str, truth: &Truth, taken: &mut Vec<&'a str>) -> Result<Value> {
     let messages: Vec<&'a str> = text.split("\r\n\r\n").collect();
-    let at = |message: &str| value(message, "Timestamp").and_then(|at| at.parse::<f64>().ok());
     let born = messages.iter().find(|message| {
         value(message, "Event") == Some("Newchannel")
             && value(message, "Channel")
                 .is_some_and(|name| truth.is_leg(name) && !taken.contains(&name))
-            && at(message).is_some_and(|at| at > truth.started() - 0.2)
+            && timestamp(message).is_some_and(|at| at > truth.started() - 0.2)
     });
     let born = born.with_context(|| format!("no leg of {}", truth.words()))?;
     taken.extend(value(born, "Channel"));
     let unique = value(born, "Uniqueid").context("no id")?;
     // Channel events have the linkedid only since 13.2. CEL, which a recording has over AMI, always
     // has it.
-    let has_unique_id = |message: &&&'a str| value(message, "UniqueID") == Some(unique);
-    let cel = || value(messages.iter().find(has_unique_id)?, "LinkedID");
-    let linkedid = value(born, "Linkedid").or_else(cel);
+    let linkedid = value(born, "Linkedid").or_else(|| {
+        let mut messages = messages.iter();
+        let cel = messages.find(|message| value(message, "UniqueID") == Some(unique));
+        value(cel?, "LinkedID")
+    });
     let linkedid = linkedid.with_context(|| format!("no linkedid of {unique}"))?;
     let first = messages.iter().find(|message| {
         let ids = ["Linkedid", "LinkedID"].map(|key| value(message, key));
         ids.contains(&Some(linkedid))
     });
-    let started = first.and_then(|message| at(message)).context("no time")?;
+    let started = first
+        .and_then(|message| timestamp(message))
+        .context("no time")?;
     Ok(truth.expected(linkedid, started.floor() as i64))
 }

@@ -12,6 +12,12 @@ pub struct Message {
     headers: Vec<(String, String)>,
 }
 
+/// Returns the name in lower case and the value.
+fn parse_header(line: &str) -> Option<(String, String)> {
+    let (name, value) = line.split_once(':')?;
+    Some((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
+}
+
 impl Message {
     /// Parses a datagram. Ignores its body, because the phone sends no sound.
     pub fn read(datagram: &[u8]) -> Result<Self> {
@@ -22,11 +28,7 @@ impl Message {
         if !first.contains("SIP/2.0") {
             bail!("not SIP: {first}");
         }
-        let header = |line: &str| {
-            let (name, value) = line.split_once(':')?;
-            Some((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
-        };
-        let headers = lines.filter_map(header).collect();
+        let headers = lines.filter_map(parse_header).collect();
         Ok(Self { first, headers })
     }
 

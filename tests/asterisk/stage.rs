@@ -2,14 +2,13 @@
 
 use crate::bridge::{Bridge, line};
 use crate::line::Line;
-use crate::manager::{AmiMessage, Manager};
+use crate::manager::{Manager, is_event};
 use crate::pbx::{CELS, Pbx, Plan, free_tcp, free_udp};
 use crate::phone::Phone;
 use crate::relay::Relay;
 use crate::system::{Driver, System};
 use crate::truth::{Truth, number};
 use anyhow::{Context, Result};
-use callbridge_model::Status;
 use callbridge_model::status::SourceState;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -132,8 +131,8 @@ impl Stage {
     async fn dial_and_join(&mut self, extension: &str, number: &str, event: &str) -> Result<Line> {
         let line = self.dial(extension, number).await?;
         line.wait_until_up().await?;
-        let is_event = |message: &AmiMessage| message.get("Event").is_some_and(|its| its == event);
-        self.ami.wait_for(event, is_event).await?;
+        let found = self.ami.wait_for(event, |message| is_event(message, event));
+        found.await?;
         Ok(line)
     }
 
@@ -206,11 +205,10 @@ impl Stage {
     /// Cuts the connection between the PBX and callbridge. Returns when callbridge has noticed.
     pub async fn cut(&mut self) -> Result<()> {
         self.relay.cut();
-        let down = |status: &Status| line(status) == Some(SourceState::Down);
-        self.bridge
-            .wait_until("a line that is down", down)
-            .await
-            .map(drop)
+        let noticed = self.bridge.wait_until("a line that is down", |status| {
+            line(status) == Some(SourceState::Down)
+        });
+        noticed.await.map(drop)
     }
 
     /// Restores the connection. Returns when callbridge is connected again.

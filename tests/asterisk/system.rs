@@ -107,6 +107,13 @@ fn first_folder_with(root: &Path, folders: &[&str], what: &str) -> Option<PathBu
     found.map(|folder| Path::new("/").join(folder))
 }
 
+fn no_sounds(root: &Path) -> String {
+    format!(
+        "the Asterisk in {} has no sounds: install its core sounds",
+        root.display()
+    )
+}
+
 /// Returns the folder below `sounds` that has the dialplan's announcement. In packages, `en` is a
 /// link that is valid only inside the root, or is missing.
 fn language(sounds: &Path) -> Result<Option<String>> {
@@ -168,10 +175,10 @@ impl System {
             };
             bail!("the Asterisk {version} in {shown} has no {module} ({file}): {fix}");
         };
-        let none = || format!("the Asterisk in {shown} has no sounds: install its core sounds");
-        let data = first_folder_with(&root, &DATA, "sounds").with_context(none)?;
+        let data = first_folder_with(&root, &DATA, "sounds");
+        let data = data.with_context(|| no_sounds(&root))?;
         let sounds = root.join(data.strip_prefix("/")?).join("sounds");
-        let language = language(&sounds)?.with_context(none)?;
+        let language = language(&sounds)?.with_context(|| no_sounds(&root))?;
         Ok(Self {
             driver,
             modules,

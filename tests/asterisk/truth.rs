@@ -261,23 +261,27 @@ impl Truth {
     }
 
     fn differences(&self, got: &Value) -> Vec<String> {
-        let mut wrong = Vec::new();
-        let mut same = |what: &str, wanted: Value| {
-            if got[what] != wanted {
-                wrong.push(format!("{what} {} instead of {wanted}", got[what]));
-            }
-        };
         let direction = if self.direction == Direction::Inbound {
             "INBOUND"
         } else {
             "OUTBOUND"
         };
-        same("direction", direction.into());
-        same("lead", self.lead.into());
-        same("phone", self.phone.clone().into());
+        let mut values: Vec<(&str, Value)> = vec![
+            ("direction", direction.into()),
+            ("lead", self.lead.into()),
+            ("phone", self.phone.clone().into()),
+        ];
         if self.certain {
-            same("answered", self.is_answered().into());
-            same("employee", self.employee().into());
+            values.push(("answered", self.is_answered().into()));
+            values.push(("employee", self.employee().into()));
+        }
+        let mut wrong = Vec::new();
+        for (what, wanted) in values {
+            if got[what] != wanted {
+                wrong.push(format!("{what} {} instead of {wanted}", got[what]));
+            }
+        }
+        if self.certain {
             for (what, wanted) in [("duration", self.duration()), ("talk", self.talk)] {
                 let is = got[what].as_f64().unwrap_or(-9.0);
                 // Durations are whole seconds, at least one. A missed call has no talk.
